@@ -1,0 +1,66 @@
+package wire
+
+import "errors"
+
+// MaxBatch is how many messages a JSON-RPC batch may have.
+const MaxBatch = 100
+
+// IsBatch reports whether raw is a JSON array, as a JSON-RPC batch is.
+func IsBatch(raw []byte) bool {
+	for _, c := range raw {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+			continue
+		}
+		return c == '['
+	}
+	return false
+}
+
+// Split returns the members of a batch, unread: each is still to be given to
+// [Read]. The error is always an [*Error].
+func Split(raw []byte) ([][]byte, error) {
+	if tooDeep(raw) {
+		return nil, &Error{Code: CodeParse, Message: "nesting too deep"}
+	}
+	members, err := split(raw)
+	if _, ok := errors.AsType[*Error](err); err != nil && !ok {
+		return nil, &Error{Code: CodeParse, Message: "reading a batch: " + err.Error()}
+	}
+	if err == nil && len(members) == 0 {
+		err = invalid("an empty batch")
+	}
+	return members, err
+}
+
+func split(raw []byte) (members [][]byte, err error) {
+	dec := decoder(raw)
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	for dec.PeekKind() != ']' {
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		if len(members) == MaxBatch {
+			return nil, invalid("a batch of more than 100 messages")
+		}
+		end := int(dec.InputOffset())
+		members = append(members, raw[end-len(value):end:end])
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	if rest := raw[dec.InputOffset():]; len(trimSpace(rest)) > 0 {
+		return nil, errors.New("data after the batch's end")
+	}
+	return members, nil
+}
+
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\r' || b[0] == '\n') {
+		b = b[1:]
+	}
+	return b
+}

@@ -1,0 +1,115 @@
+package wire
+
+import (
+	"encoding/json/jsontext"
+)
+
+// Kind says which of the four JSON-RPC 2.0 messages a [Message] is. The zero
+// value is none of them.
+type Kind uint8
+
+const (
+	Request      Kind = iota + 1 // method and id
+	Notification                 // method, no id
+	Result                       // id and result
+	Failure                      // id and error
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Request:
+		return "request"
+	case Notification:
+		return "notification"
+	case Result:
+		return "result"
+	case Failure:
+		return "error"
+	}
+	return "invalid"
+}
+
+// Span is a half-open range of bytes of [Message.Raw]. The zero Span is absent:
+// no routed value can begin at offset 0, where the message's brace stands.
+type Span struct{ Start, End int }
+
+// Present reports whether there is anything at the span.
+func (s Span) Present() bool { return s.End > 0 }
+
+// Message is one JSON-RPC message: the fields that decide its way, and the
+// bytes it came in. It is immutable once read and safe for concurrent use.
+type Message struct {
+	// Raw is the whole message as received, without framing.
+	Raw []byte
+	// Kind is what the message is.
+	Kind Kind
+	// Method is the decoded method of a request or notification.
+	Method string
+	// ID, Params, Result and Error are the raw values of those members.
+	ID, Params, Result, Error Span
+	// P are the routed members of an object in params.
+	P Params
+	// R are the routed members of an object in result.
+	R ResultFields
+	// ErrorCode is error.code of a Failure, 0 where it is no 32-bit integer.
+	ErrorCode int
+}
+
+// Params are the routed members of a message's params. Strings are decoded;
+// they are empty where the member is absent or not a string, and the Span says
+// which.
+type Params struct {
+	Name, URI, Cursor      string // tools/call, prompts/get; resources/*; */list
+	RefName, RefURI        string // completion/complete: ref.name, ref.uri
+	RefType                string // completion/complete: ref.type
+	NameAt, URIAt          Span
+	Arguments, Meta, Task  Span
+	MetaToken              Span   // _meta.progressToken of a request
+	ProgressToken          Span   // progressToken of notifications/progress
+	RequestID              Span   // requestId of notifications/cancelled
+	Level, ProtocolVersion string // logging/setLevel; initialize
+}
+
+// ResultFields are the routed members of a result.
+type ResultFields struct {
+	IsError    bool   // isError is the literal true
+	Task       Span   // a task handle stands in for the result
+	ResultType string // resultType of the 2026-07-28 revision
+	Meta       Span
+	Content    Span
+	NextCursor string
+	// NextCursorAt is the raw nextCursor, absent where there is none.
+	NextCursorAt Span
+}
+
+// Bytes returns the raw bytes of a span of m, nil where it is absent. They are
+// a part of m.Raw and must not be changed.
+func (m *Message) Bytes(s Span) []byte {
+	if !s.Present() {
+		return nil
+	}
+	return m.Raw[s.Start:s.End:s.End]
+}
+
+// IDKey returns a comparable key for the message's id: equal for two ids iff
+// they are the same JSON value, so that 1 and "1" differ and "a" and "\u0061"
+// do not. It is empty where there is no id.
+func (m *Message) IDKey() string { return Key(m.Bytes(m.ID)) }
+
+// Key is [Message.IDKey] for the raw bytes of an id or a progress token.
+func Key(raw []byte) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	if raw[0] != '"' {
+		if string(raw) == "-0" {
+			return "0"
+		}
+		return string(raw)
+	}
+	text, err := jsontext.AppendUnquote([]byte{'"'}, raw)
+	if err != nil {
+		return string(raw)
+	}
+	return string(text)
+}

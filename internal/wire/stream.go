@@ -1,0 +1,96 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Stream carries messages to a client in the order they are given. All
+// messages are whole JSON texts without framing. Its methods are safe for
+// concurrent use and never wait for the client: what the client does not take
+// is queued up to a bound, beyond which the stream closes.
+type Stream interface {
+	// Send gives the client a notification or a request. It reports false
+	// where this stream cannot carry it (a POST whose client accepts no
+	// event stream, one already answered, a GET stream nobody listens to and
+	// whose store is full): the caller may then take another stream.
+	Send(msg []byte) bool
+	// Answer gives the client the answer to the request that the stream was
+	// opened for. On a stream of its own (HTTP POST) it is the last message.
+	Answer(msg []byte)
+	// Listening reports whether a message sent now goes out at once.
+	Listening() bool
+}
+
+// Session is what a framing hands the messages of one client to. proxy
+// implements it.
+type Session interface {
+	// Handle takes one message in the order of arrival; s is where the
+	// answer goes, and messages that belong to the request. It does not
+	// block. What is decided at once is decided when it returns; for a
+	// request that has to wait it returns the rest as a Pending, whose Wait
+	// the caller must run, on a goroutine of its own where more messages may
+	// come. A nil Pending: all done (an answer, if one was due, is given).
+	Handle(m *Message, s Stream) Pending
+	// Version is the negotiated protocol revision, empty until initialize has
+	// succeeded.
+	Version() string
+	// Listen tells that the session's own stream has got a listener (HTTP: a
+	// GET was opened), so that what waited for one can go out.
+	Listen()
+	// Close ends the session: calls in flight are cancelled upstream and its
+	// upstream connection is closed. It waits for neither.
+	Close()
+}
+
+// Pending is the rest of a request that has to wait.
+type Pending interface {
+	// Wait blocks until the request's answer was given to its stream.
+	Wait()
+}
+
+// Receiver takes what an upstream sends besides answers.
+type Receiver interface {
+	// Receive takes a request or a notification of the upstream, in order.
+	// tag is that of the request to which the message belongs (its POST's
+	// stream, or its progress token), nil where it belongs to none that is
+	// known. It must not block.
+	Receive(m *Message, tag any)
+}
+
+// CallError says why a request that was to go upstream has no answer.
+type CallError struct {
+	// Sent tells that bytes of the request may have reached the upstream.
+	Sent bool
+	// Status is the HTTP status of an answer that was no JSON-RPC message,
+	// else 0.
+	Status int
+	// RetryAfter is how long to wait before another attempt makes sense,
+	// where that is known.
+	RetryAfter time.Duration
+	// Err is what happened.
+	Err error
+}
+
+func (e *CallError) Error() string {
+	if e.Status != 0 {
+		return fmt.Sprintf("upstream answered HTTP %d: %v", e.Status, e.Err)
+	}
+	return e.Err.Error()
+}
+
+func (e *CallError) Unwrap() error { return e.Err }
+
+// Call is one request under way upstream.
+type Call interface {
+	// Wait blocks until the answer is there (a Result or a Failure), or there
+	// can be none: then the error is a [*CallError]. It is called once. When
+	// ctx ends the call is given up: a late answer is dropped.
+	Wait(ctx context.Context) (*Message, error)
+	// Cancel tells the upstream that the request is cancelled. params are
+	// those of a client's notifications/cancelled, whose requestId is replaced
+	// by the upstream's, or nil. The answer may come all the same. It does not
+	// block.
+	Cancel(params []byte)
+}
