@@ -38,3 +38,5 @@ tool (
 	github.com/modelcontextprotocol/go-sdk/conformance/everything-server
 	honnef.co/go/tools/cmd/staticcheck
 )
+
+ignore ./internal/mcptest/node/node_modules

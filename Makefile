@@ -1,0 +1,83 @@
+# Two commands do everything on a machine with Go and Node: `make demo` and `make test`.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# go.mod names the Go release; an older go fetches it.
+export GOTOOLCHAIN := auto
+
+NODE_DIR  := internal/mcptest/node
+NODE_DONE := $(NODE_DIR)/node_modules/.installed
+GO_SERVER := .deps/bin/everything-server
+CROSS     := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS   := -s -w -X main.version=$(VERSION)
+FUZZTIME  ?= 10s
+
+.PHONY: help demo build test test-all test-long bench fuzz lint vet staticcheck format cross release deps node clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
+
+demo: ## the Crossroads walk-through, served and played on this machine
+	go run ./cmd/fsm-proxy demo
+
+build: ## ./fsm-proxy for this system
+	go build -trimpath -ldflags '$(LDFLAGS)' -o fsm-proxy ./cmd/fsm-proxy
+
+test: deps ## install what the tests need, then run them with the race detector
+	go test -race -timeout 10m ./...
+
+test-all: test test-long ## test, and the conformance suite, the client matrix and the long tests
+
+# The long tests stand behind a build tag, so that leaving them out reads as absence and not as a green
+# skip. Only the packages that have some are run here; `test` has run all others.
+test-long: deps
+	go test -race -tags long -timeout 40m $$(.ci/long-packages)
+
+bench: ## the table of docs/performance.md
+	go run ./internal/bench
+
+fuzz: ## a short run of every fuzz target in the repository
+	FUZZTIME=$(FUZZTIME) .ci/fuzz
+
+lint: vet staticcheck format ## go vet, staticcheck, gofmt
+
+vet:
+	go vet ./...
+	go vet -tags long ./...
+
+staticcheck:
+	go tool staticcheck -tags long ./...
+
+format:
+	@unformatted=$$("$$(go env GOROOT)/bin/gofmt" -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [[ -n $$unformatted ]]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+
+cross: ## build for every system that is released
+	@for target in $(CROSS); do \
+		echo "building for $$target"; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build ./...; \
+	done
+
+release: ## archives and checksums in dist/, stamped with the version
+	@VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' CROSS='$(CROSS)' .ci/release
+
+deps: node $(NODE_DONE) $(GO_SERVER) ## what the tests run against: npm packages, a Node 22, the conformance server
+
+node:
+	@command -v node >/dev/null && command -v npm >/dev/null || { \
+		echo "the tests run against real MCP servers and clients, which need Node.js 20 or newer with npm:" >&2; \
+		echo "install it from https://nodejs.org or by your package manager, then run make again" >&2; exit 1; }
+
+$(NODE_DONE): $(NODE_DIR)/package.json $(NODE_DIR)/package-lock.json
+	cd $(NODE_DIR) && npm ci --no-audit --no-fund --loglevel=error
+	$(NODE_DIR)/node_modules/node/bin/node --version
+	touch $@
+
+$(GO_SERVER): go.mod
+	go build -o $@ github.com/modelcontextprotocol/go-sdk/conformance/everything-server
+
+clean: ## remove what was installed and built
+	rm -rf $(NODE_DIR)/node_modules .deps dist fsm-proxy fsm-proxy.exe
