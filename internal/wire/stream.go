@@ -18,6 +18,8 @@ type Stream interface {
 	Send(msg []byte) bool
 	// Answer gives the client the answer to the request that the stream was
 	// opened for. On a stream of its own (HTTP POST) it is the last message.
+	// A nil msg says that no answer is due (the request was cancelled): such
+	// a stream ends without one.
 	Answer(msg []byte)
 	// Listening reports whether a message sent now goes out at once.
 	Listening() bool
