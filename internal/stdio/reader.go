@@ -1,0 +1,113 @@
+package stdio
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// ErrTooLong is a line longer than the reader's limit.
+var ErrTooLong = errors.New("reading a line: longer than the limit")
+
+// readSize is how much a Reader asks for at once.
+const readSize = 64 << 10
+
+// Reader reads messages, one a line. It is not safe for concurrent use.
+type Reader struct {
+	r        io.Reader
+	limit    int
+	buf      []byte
+	from, to int  // what is read and not yet given out: buf[from:to]
+	skipping bool // inside a line that was too long
+	err      error
+}
+
+// NewReader returns a reader of lines of at most limit bytes, line break not
+// counted.
+func NewReader(r io.Reader, limit int) *Reader {
+	return &Reader{r: r, limit: limit, buf: make([]byte, readSize)}
+}
+
+// Next returns the next line without its line break (LF or CRLF), in a slice
+// that is the caller's to keep. Blank lines are skipped; a last line needs no
+// line break. A line beyond the limit is skipped and answered [ErrTooLong]:
+// Next may be called again. Any other error is the end.
+func (r *Reader) Next() ([]byte, error) {
+	for {
+		line, err := r.line()
+		if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimLeft(line, " \t")) > 0 {
+			return bytes.Clone(line), nil
+		}
+	}
+}
+
+// line returns the next line where it stands in the buffer.
+func (r *Reader) line() ([]byte, error) {
+	seen := 0
+	for {
+		if i := bytes.IndexByte(r.buf[r.from+seen:r.to], '\n'); i >= 0 {
+			line := r.buf[r.from : r.from+seen+i]
+			r.from += seen + i + 1
+			if !r.skipping {
+				return r.checked(line)
+			}
+			r.skipping, seen = false, 0
+			continue
+		}
+		seen = r.to - r.from
+		if r.skipping {
+			r.from, r.to, seen = 0, 0, 0
+		} else if seen > r.limit+1 {
+			r.skipping, r.from, r.to = true, 0, 0
+			return nil, ErrTooLong
+		}
+		if r.err != nil {
+			return r.last()
+		}
+		r.fill()
+	}
+}
+
+func (r *Reader) checked(line []byte) ([]byte, error) {
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	if len(line) > r.limit {
+		return nil, ErrTooLong
+	}
+	return line, nil
+}
+
+// last gives out what stands before the end of input without a line break.
+func (r *Reader) last() ([]byte, error) {
+	line := r.buf[r.from:r.to]
+	r.from, r.to = 0, 0
+	if len(line) == 0 || r.err != io.EOF {
+		return nil, r.err
+	}
+	return r.checked(line)
+}
+
+// fill reads more, first making room for it.
+func (r *Reader) fill() {
+	switch {
+	case r.from == r.to:
+		r.from, r.to = 0, 0
+		if len(r.buf) > readSize { // after a long line
+			r.buf = make([]byte, readSize)
+		}
+	case r.to == len(r.buf) && r.from > 0:
+		r.to = copy(r.buf, r.buf[r.from:r.to])
+		r.from = 0
+	case r.to == len(r.buf):
+		grown := make([]byte, min(2*len(r.buf), r.limit+readSize))
+		copy(grown, r.buf)
+		r.buf = grown
+	}
+	var n int
+	n, r.err = r.r.Read(r.buf[r.to:])
+	r.to += n
+}

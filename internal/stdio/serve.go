@@ -1,0 +1,172 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// Config are the limits of [Serve]. The zero value is a good one.
+type Config struct {
+	// MaxMessage is how many bytes a message may have; 0: 4 MiB.
+	MaxMessage int
+	// Queue is how many bytes may wait for the client to read them; 0: 4 MiB.
+	Queue int
+	// Linger is how long requests under way at the end of input may still
+	// end by themselves before the session is closed; 0: not at all.
+	Linger time.Duration
+	// Drain is how long requests under way may take to end once the session
+	// is closed; 0: 10 s.
+	Drain time.Duration
+}
+
+func (c *Config) fill() {
+	if c.MaxMessage <= 0 {
+		c.MaxMessage = 4 << 20
+	}
+	if c.Queue <= 0 {
+		c.Queue = DefaultQueue
+	}
+	if c.Drain <= 0 {
+		c.Drain = 10 * time.Second
+	}
+}
+
+// Serve serves the one client at in and out until in ends, ctx ends, or out
+// takes nothing more. open is called once, first, with the stream that carries
+// everything to the client. At the end the session is closed, requests under
+// way are waited for, and what they answer is written.
+//
+// The error is nil at the end of input and when ctx ends. Where in cannot be
+// unblocked (a terminal, an inherited pipe) the goroutine that reads it stays
+// behind until the next read returns; it hands on nothing more.
+func Serve(ctx context.Context, cfg Config, in io.Reader, out io.Writer, open func(own wire.Stream) wire.Session) error {
+	cfg.fill()
+	w := NewWriter(out, cfg.Queue)
+	s := &server{cfg: cfg, out: &stream{w}, ended: make(chan error, 1)}
+	s.session = open(s.out)
+	go s.read(NewReader(in, cfg.MaxMessage))
+	err := s.wait(ctx, in, w)
+	s.stop()
+	if err == nil {
+		s.drain(cfg.Linger)
+	}
+	s.session.Close()
+	s.drain(cfg.Drain)
+	w.Close()
+	return err
+}
+
+// stream carries everything to the one client.
+type stream struct{ w *Writer }
+
+func (s *stream) Send(msg []byte) bool { return s.w.Write(msg) }
+func (s *stream) Answer(msg []byte)    { s.w.Write(msg) }
+func (s *stream) Listening() bool      { return s.w.open() }
+
+// server is one run of Serve.
+type server struct {
+	cfg     Config
+	session wire.Session
+	out     *stream
+	ended   chan error // the end of input: nil or why
+	calls   sync.WaitGroup
+
+	mu      sync.Mutex // held while a message is handed on
+	stopped bool       // guarded by mu: no more are
+}
+
+// wait waits for one of the three ends.
+func (s *server) wait(ctx context.Context, in io.Reader, w *Writer) error {
+	select {
+	case err := <-s.ended:
+		return err
+	case <-w.Done():
+		unblock(in)
+		return w.Err()
+	case <-ctx.Done():
+		unblock(in)
+		return nil
+	}
+}
+
+// unblock ends a read under way, where in can do that.
+func unblock(in io.Reader) {
+	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok {
+		_ = d.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// stop lets no more messages through, and returns when none is on its way.
+func (s *server) stop() {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+}
+
+// drain waits for the requests under way.
+func (s *server) drain(limit time.Duration) {
+	done := make(chan struct{})
+	go func() { s.calls.Wait(); close(done) }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// read hands on messages in the order of arrival.
+func (s *server) read(r *Reader) {
+	for {
+		raw, err := r.Next()
+		if errors.Is(err, ErrTooLong) {
+			s.out.Answer(wire.ErrorAnswer(nil, wire.CodeInvalidRequest,
+				"a message of more than "+strconv.Itoa(s.cfg.MaxMessage)+" bytes", nil))
+			continue
+		}
+		if err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			s.ended <- err
+			return
+		}
+		if !s.take(raw) {
+			return
+		}
+	}
+}
+
+// take hands on what one line held and reports whether there may be more.
+func (s *server) take(raw []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	if raw[0] != '{' && wire.IsBatch(raw) {
+		s.batch(raw)
+		return true
+	}
+	m, err := wire.Read(raw, wire.FromClient)
+	if err != nil {
+		s.out.Answer(answer(err))
+	} else if p := s.session.Handle(m, s.out); p != nil {
+		s.calls.Go(p.Wait)
+	}
+	return true
+}
+
+// answer is the JSON-RPC answer to a message that cannot be read.
+func answer(err error) []byte {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		return e.Answer()
+	}
+	return wire.ErrorAnswer(nil, wire.CodeParse, err.Error(), nil)
+}
