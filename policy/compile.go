@@ -1,0 +1,297 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// maxGlobs is how many globs one place may bind of one kind: they are tried one
+// after the other.
+const maxGlobs = 256
+
+// digest is the SHA-256 of the source bytes in hexadecimal.
+func digest(src []byte) string {
+	sum := sha256.Sum256(src)
+	return hex.EncodeToString(sum[:])
+}
+
+// read reads the source as far as single keys go. It returns nil if nothing can
+// be made of it.
+func (r *reader) read(src []byte) *source {
+	root := r.tree(src)
+	if root == nil {
+		return nil
+	}
+	if root.Kind != yaml.MappingNode {
+		r.errorf(placeOf(root), "type", "a policy is a mapping that begins with \"version: 1\", not %s", nodeText(root))
+		return nil
+	}
+	s := &source{}
+	s.upstreamMay = UpstreamMay{Sampling: true, Elicitation: true, Roots: true}
+	r.readTop(root, s)
+	return s
+}
+
+// readTop reads the top level, where keys that begin with x- are ignored.
+func (r *reader) readTop(root *yaml.Node, s *source) {
+	kept := &yaml.Node{Kind: yaml.MappingNode, Line: root.Line, Column: root.Column}
+	for _, e := range r.entries(root) {
+		if len(e.name()) < 2 || e.name()[:2] != "x-" {
+			kept.Content = append(kept.Content, e.key, e.value)
+		}
+	}
+	readFields(r, kept, "a policy", topFields(), s)
+}
+
+// compiler turns a source into an edge table.
+type compiler struct {
+	r       *reader
+	s       *source
+	p       *Policy
+	names   []string // of states
+	targets []string // what may stand for a target
+}
+
+func (r *reader) compile(s *source) *Policy {
+	c := &compiler{r: r, s: s, p: &Policy{settings: s.settings, file: r.file, byName: map[string]State{}}}
+	c.checkTop()
+	c.enterStates()
+	c.enterInitial()
+	c.enterRenames()
+	for k := range Kinds {
+		c.p.everywhere[k] = c.layer(Kind(k), s.everywhere.kinds[k])
+	}
+	for i := range s.states {
+		for k := range Kinds {
+			c.p.states[i].own[k] = c.layer(Kind(k), s.states[i].kinds[k])
+		}
+	}
+	c.checkTerminalStates()
+	c.p.finish()
+	if len(r.found.Errors()) == 0 {
+		(&checker{r: r, s: s, p: c.p}).check()
+	}
+	return c.p
+}
+
+func (c *compiler) checkTop() {
+	top := at{1, 1}
+	if !c.s.version {
+		c.r.errorf(top, "version", "no version; begin the file with \"version: 1\"")
+	}
+	if !c.s.hasStates {
+		c.r.errorf(top, "states", "no states; write \"states:\" and below it the states by name")
+	}
+	if !c.s.initial.given {
+		c.r.errorf(top, "initial", "no initial; write \"initial: STATE\", the state in which a run begins")
+	}
+}
+
+func (c *compiler) enterStates() {
+	for i, st := range c.s.states {
+		c.p.byName[st.name.value] = State(i)
+		c.names = append(c.names, st.name.value)
+		e := stateEntry{
+			StateInfo: StateInfo{Name: st.name.value, Description: st.description, Terminal: st.terminal},
+			place:     Rule{File: c.r.file, Line: st.line, Column: st.column},
+			inherits:  !st.without && !st.terminal,
+		}
+		e.machineName, e.machineDone = machineNames(State(i), st.name.value)
+		c.p.states = append(c.p.states, e)
+	}
+	c.targets = append(slices.Clone(c.names), "stay")
+}
+
+func (c *compiler) enterInitial() {
+	t := c.s.initial
+	if t.value == "" {
+		return
+	}
+	i, ok := c.state(t, "initial", c.names)
+	if ok && c.p.states[i].Terminal {
+		c.r.errorf(t.at, "initial", "initial: %s is terminal, so a run would end before it begins; name another state", quote(t.value))
+	}
+	c.p.initial = i
+}
+
+func (c *compiler) enterRenames() {
+	for _, x := range c.s.renames {
+		if _, still := c.p.byName[x.old.value]; still {
+			c.r.errorf(x.old.at, "renamed", "renamed: %s is still a state; \"renamed\" maps states that are gone to those that took their place", quote(x.old.value))
+		}
+		if _, ok := c.state(x.new, "renamed", c.names); ok {
+			c.p.renamed = append(c.p.renamed, Rename{x.old.value, x.new.value})
+		}
+	}
+}
+
+// state finds the state that a text names, and reports it if there is none.
+func (c *compiler) state(t text, what string, candidates []string) (State, bool) {
+	if i, ok := c.p.byName[t.value]; ok {
+		return i, true
+	}
+	if !c.s.hasStates {
+		return 0, false
+	}
+	hint := didYouMean(t.value, candidates)
+	switch {
+	case t.value == "none" && what != "initial":
+		hint = "; none unbinds a name and is no target: write stay, or leave the edge out"
+	case hint == "" && len(c.names) > 0:
+		hint = "; the states are " + listed(c.names)
+	}
+	c.r.errorf(t.at, "unknown-target", "%s: %s is no state%s", what, quote(t.value), hint)
+	return 0, false
+}
+
+// layer compiles what one place binds of one kind.
+func (c *compiler) layer(k Kind, sources []bindingSource) layer {
+	l := layer{exact: map[string]*binding{}, byGlob: map[string]*binding{}}
+	for i := range sources {
+		b := c.binding(k, &sources[i])
+		l.order = append(l.order, b)
+		if b.glob {
+			l.globs = append(l.globs, b)
+			l.byGlob[b.rule.Pattern] = b
+		} else {
+			l.exact[b.rule.Pattern] = b
+		}
+	}
+	if n := len(l.globs); n > maxGlobs {
+		c.r.errorf(sources[0].pattern.at, "glob", "%d globs over %s in one place; at most %d: join some, or name what they match", n, k.Plural(), maxGlobs)
+		l.globs = nil
+	}
+	slices.SortStableFunc(l.globs, func(a, b *binding) int { return compareGlobs(a.rule.Pattern, b.rule.Pattern) })
+	return l
+}
+
+func (c *compiler) binding(k Kind, s *bindingSource) *binding {
+	t := s.pattern
+	c.checkJoined(t)
+	b := &binding{
+		rule: Rule{File: c.r.file, Line: t.line, Column: t.column, Pattern: t.value},
+		kind: k, glob: isGlob(t.value), none: s.value.none, by: s.value.by.value,
+	}
+	if b.by == "" {
+		b.edges = c.edges(b, "", &s.value)
+		return b
+	}
+	c.enterCases(b, s.value)
+	return b
+}
+
+func (c *compiler) enterCases(b *binding, v valueSource) {
+	b.caseOf = make(map[string]*edges, len(v.cases))
+	b.cases = make([]caseEdges, len(v.cases))
+	for i, x := range v.cases {
+		b.cases[i] = caseEdges{x.text.value, c.edges(b, x.text.value, &x.value)}
+		b.cases[i].exclusive = b.cases[i].exclusive || v.exclusive
+		b.caseOf[x.text.value] = &b.cases[i].edges
+	}
+}
+
+// checkJoined reports NAME:STATE, which YAML reads as one word.
+func (c *compiler) checkJoined(t text) {
+	for i := len(t.value) - 1; t.joined && i > 0; i-- {
+		if t.value[i] != ':' {
+			continue
+		}
+		if rest := t.value[i+1:]; slices.Contains(c.targets, rest) || rest == "none" {
+			c.r.errorf(t.at, "colon", "%s is one word in YAML; put a space after the colon: %s: %s (or quote it, if the name is such)", quote(t.value), t.value[:i], rest)
+		}
+		return
+	}
+}
+
+// edges resolves the edges of one value.
+func (c *compiler) edges(b *binding, text string, v *valueSource) edges {
+	e := edges{exclusive: v.exclusive, stated: stated{bare: v.bare}}
+	if _, ok := c.p.byName[v.null.value]; ok && v.null.given {
+		c.r.errorf(v.null.at, "null", "%s means nothing here, so the name would stay; quote it to mean the state: \"%s\"", v.null.value, v.null.value)
+	}
+	for i := range v.edges {
+		c.target(v, i)
+	}
+	for i, o := range allOutcomes {
+		t, given := v.edge(o)
+		e.to[i] = c.resolved(t)
+		e.stated.explicit[i] = given
+		e.event[i] = fmt.Sprintf("%s %q %q %s", b.kind, b.rule.Pattern, text, o)
+	}
+	return e
+}
+
+// target reports an edge whose target is no state.
+func (c *compiler) target(v *valueSource, i int) {
+	t := v.edges[i].to
+	if !t.given {
+		return
+	}
+	what, candidates := edgeKeys[i], c.targets
+	if v.short {
+		what, candidates = "target", append(slices.Clone(c.targets), "none")
+	}
+	c.state(t, what, candidates)
+}
+
+// resolved is a target in the table; one that is no state stays, and was reported.
+func (c *compiler) resolved(t targetSource) target {
+	out := target{state: here, terminal: t.terminal}
+	if i, ok := c.p.byName[t.to.value]; ok && t.to.given {
+		out.state = i
+		out.terminal = t.terminal || c.p.states[i].Terminal
+	}
+	return out
+}
+
+func (c *compiler) checkTerminalStates() {
+	for i := range c.p.states {
+		st := &c.p.states[i]
+		for k := range Kinds {
+			if st.Terminal && len(st.own[k].order) > 0 {
+				b := st.own[k].order[0]
+				c.r.errorf(at{b.rule.Line, b.rule.Column}, "terminal-binds", "state %s is terminal and binds %s; no run rests there: remove it, or the state's \"terminal\"", quote(st.Name), quote(b.rule.Pattern))
+			}
+		}
+	}
+}
+
+// finish computes what the table is asked for often.
+func (p *Policy) finish() {
+	for k := range Kinds {
+		p.enterClasses(Kind(k))
+		p.enterExact(Kind(k))
+	}
+	p.machineParts = sync.OnceValue(p.buildMachineParts)
+}
+
+// enterExact gathers the exact names that some state binds. What a state names
+// itself is bound there; what everywhere names may be unbound in each state.
+func (p *Policy) enterExact(k Kind) {
+	var all []*binding
+	for _, b := range p.everywhere[k].order {
+		if !b.glob && !b.none && p.boundSomewhere(k, b.rule.Pattern, false) {
+			all = append(all, b)
+		}
+	}
+	for s := range p.states {
+		for _, b := range p.states[s].own[k].order {
+			if !b.glob && !b.none {
+				all = append(all, b)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *binding) int { return a.rule.compare(b.rule) })
+	seen := map[string]bool{}
+	for _, b := range all {
+		if !seen[b.rule.Pattern] {
+			seen[b.rule.Pattern] = true
+			p.exact[k] = append(p.exact[k], b.rule.Pattern)
+		}
+	}
+}
