@@ -1,0 +1,151 @@
+package mcptest
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// binaries are what this test process has built, in a folder that Main removes.
+var binaries struct {
+	once   sync.Once
+	folder string
+	proxy  string
+	failed string
+}
+
+// Proxy returns the path of the fsm-proxy binary, built once for this test process, and with the race
+// detector when the tests have it. What it reports fails the test that ran the process.
+func Proxy(t testing.TB) string {
+	t.Helper()
+	binaries.once.Do(buildProxy)
+	if binaries.failed != "" {
+		t.Fatalf("building fsm-proxy: %s", binaries.failed)
+	}
+	return binaries.proxy
+}
+
+func buildProxy() {
+	folder, err := os.MkdirTemp("", "fsm-proxy-test-")
+	if err != nil {
+		binaries.failed = err.Error()
+		return
+	}
+	binaries.folder = folder
+	binaries.proxy = filepath.Join(folder, "fsm-proxy"+executableSuffix())
+	args := []string{"build", "-o", binaries.proxy}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "./cmd/fsm-proxy")...)
+	build.Dir = Root()
+	if out, err := build.CombinedOutput(); err != nil {
+		binaries.failed = err.Error() + "\n" + string(out)
+	}
+}
+
+func removeBinaries() {
+	if binaries.folder != "" {
+		os.RemoveAll(binaries.folder)
+	}
+}
+
+func executableSuffix() string {
+	if runtime.GOOS == "windows" {
+		return ".exe"
+	}
+	return ""
+}
+
+// Root returns the repository's root folder.
+func Root() string {
+	_, file, _, ok := runtime.Caller(0)
+	if ok && filepath.IsAbs(file) {
+		return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	}
+	return rootFromWorkingFolder()
+}
+
+// rootFromWorkingFolder serves builds with -trimpath: tests run in their package's folder.
+func rootFromWorkingFolder() string {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "."
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+		parent := filepath.Dir(folder)
+		if parent == folder {
+			return "."
+		}
+		folder = parent
+	}
+}
+
+// FreeAddress returns a loopback address whose port was free a moment ago, for programs that cannot be told
+// to choose one themselves.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("finding a free port: %v", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// AwaitListening waits until the process accepts connections at the address, and fails the test when the
+// process ends before that.
+func (p *Process) AwaitListening(address string) {
+	p.t.Helper()
+	timeout := time.NewTimer(Patience)
+	defer timeout.Stop()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if connection, err := net.DialTimeout("tcp", address, time.Second); err == nil {
+			connection.Close()
+			return
+		}
+		select {
+		case <-again.C:
+		case <-p.ended:
+			p.t.Fatalf("%s ended before it listened at %s; it said:\n%s", p.Path, address, p.stderr)
+		case <-timeout.C:
+			p.t.Fatalf("%s did not listen at %s within %v; it said:\n%s", p.Path, address, Patience, p.stderr)
+		}
+	}
+}
+
+// RunStdio returns the arguments that put the proxy before a stdio command, speaking stdio itself.
+func RunStdio(t testing.TB, policy string, upstream ...string) []string {
+	t.Helper()
+	return append([]string{Proxy(t), "run", "--policy", policy, "--"}, upstream...)
+}
+
+// Listen starts the proxy at a free loopback port and returns its endpoint. The arguments are those of
+// `fsm-proxy run` beyond --listen.
+func Listen(t testing.TB, args ...string) (url string, p *Process) {
+	t.Helper()
+	address := FreeAddress(t)
+	p = Start(t, nil, append([]string{Proxy(t), "run", "--listen", address}, args...)...)
+	p.AwaitListening(address)
+	return "http://" + address + "/mcp", p
+}
+
+// WritePolicy writes a policy to a file of the test's own and returns its path.
+func WritePolicy(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatalf("writing the policy: %v", err)
+	}
+	return path
+}

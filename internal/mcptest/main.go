@@ -1,0 +1,30 @@
+package mcptest
+
+import (
+	"os"
+	"testing"
+)
+
+// The words that turn a test binary into a raw upstream, or into such an upstream's child.
+const (
+	serveWord = "mcptest-serve"
+	idleWord  = "mcptest-idle"
+)
+
+// registered are the package's raw upstreams; set once by Main, before anything runs.
+var registered Servers
+
+// Main is the TestMain of a package that uses mcptest. In a re-executed test binary it is the raw upstream of
+// the given name instead.
+func Main(m *testing.M, servers Servers) {
+	registered = servers
+	if len(os.Args) == 4 && os.Args[1] == serveWord {
+		os.Exit(serveProcess(os.Args[2], os.Args[3]))
+	}
+	if len(os.Args) == 3 && os.Args[1] == idleWord {
+		os.Exit(serveIdle(os.Args[2]))
+	}
+	code := m.Run()
+	removeBinaries()
+	os.Exit(code)
+}

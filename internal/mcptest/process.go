@@ -1,0 +1,103 @@
+package mcptest
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// process is a raw upstream as a stdio server: what the test binary becomes when it is executed again.
+type process struct {
+	server Server
+	remote *remote
+	world  *world
+	work   sync.WaitGroup
+
+	mu  sync.Mutex // guards out
+	out io.Writer
+}
+
+// serveProcess runs until standard input ends, or for good when the server is stubborn.
+func serveProcess(name, address string) int {
+	remote, err := dialControl(address)
+	if err != nil {
+		return 1
+	}
+	server, ok := registered[name]
+	if !ok {
+		return 1
+	}
+	if server.Stubborn {
+		signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	}
+	p := &process{server: server, remote: remote, world: newWorld(remote.gate), out: os.Stdout}
+	p.read(os.Stdin)
+	if server.Stubborn {
+		remote.gate(endGate)
+	}
+	return 0
+}
+
+func (p *process) read(in io.Reader) {
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
+			p.handle(line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *process) handle(line []byte) {
+	p.remote.report(line)
+	m := ParseMessage(line)
+	if m.IsResponse() && p.world.answered(m) {
+		return
+	}
+	p.server.Handle(&Exchange{Message: m, carrier: p, world: p.world})
+}
+
+func (p *process) raw(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = io.WriteString(p.out, text) // a reader that is gone ends the process by SIGPIPE
+}
+
+func (p *process) send(line string)       { p.raw(line + "\n") }
+func (p *process) answer(line string)     { p.raw(line + "\n") }
+func (p *process) announce(line string)   { p.raw(line + "\n") }
+func (p *process) stderr(text string)     { _, _ = io.WriteString(os.Stderr, text) }
+func (p *process) status(int, string)     {}
+func (p *process) hang()                  {}
+func (p *process) async(work func())      { p.work.Go(work) }
+func (p *process) die()                   { os.Exit(3) }
+func (p *process) truncate(answer string) { p.raw(answer[:len(answer)/2]); p.die() }
+
+func (p *process) spawn() {
+	self, err := os.Executable()
+	if err != nil {
+		return
+	}
+	child := exec.Command(self, idleWord, p.remote.line.RemoteAddr().String())
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	_ = child.Start() // the test sees by Upstream.Live whether it runs
+}
+
+// serveIdle is the child that Exchange.Spawn starts: it lives until it is killed or the test ends.
+func serveIdle(address string) int {
+	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
+	remote, err := dialControl(address)
+	if err != nil {
+		return 1
+	}
+	remote.gate(endGate)
+	return 0
+}
