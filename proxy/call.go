@@ -1,0 +1,325 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// call is one request of a client under way: gated (tools/call, resources/read,
+// prompts/get: its outcome steps the run) or merely relayed.
+type call struct {
+	s   *session
+	m   *wire.Message
+	out wire.Stream
+
+	// What was decided. Written under the run's lock.
+	kind     policy.Kind
+	name     string
+	listed   bool // the upstream lists the name
+	known    bool // listed is known
+	unclear  bool // the splitting argument reads differently to others
+	policy   *policy.Policy
+	at       policy.Configuration
+	verdict  policy.Verdict
+	turn     chan struct{}
+	orphaned bool // the run was begun anew meanwhile
+
+	restarted bool // its outcome completed the run, which began anew
+
+	gated bool
+	next  func() // the rest of the way, for Wait
+	clock clock
+	asks  atomic.Int32 // requests to the client open for this call
+
+	mu        sync.Mutex // guards what follows
+	up        wire.Call
+	stop      context.CancelFunc // gives the upstream's answer up
+	cancelled chan struct{}      // closed by cancel; made on demand
+	done      chan struct{}      // closed when over; made on demand
+	canceled  bool
+	ended     bool
+	grace     *time.Timer
+	params    []byte // of the cancellation
+}
+
+var errGivenUp = errors.New("no answer in time")
+
+// Wait runs the rest of the call's way.
+func (c *call) Wait() { c.next() }
+
+// later leaves the rest of the way to Wait.
+func (c *call) later(next func()) wire.Pending {
+	c.next = next
+	return c
+}
+
+// answer gives the client the answer and ends the call.
+func (c *call) answer(raw []byte) wire.Pending {
+	c.finish()
+	c.out.Answer(raw)
+	return nil
+}
+
+func (c *call) fail(code int, text string) wire.Pending {
+	return c.answer(wire.ErrorAnswer(c.id(), code, text, nil))
+}
+
+func (c *call) result(result []byte) wire.Pending {
+	return c.answer(wire.ResultAnswer(c.id(), result))
+}
+
+func (c *call) pong() wire.Pending { return c.result([]byte("{}")) }
+
+func (c *call) id() []byte { return c.m.Bytes(c.m.ID) }
+
+// finish takes the call out of those under way.
+func (c *call) finish() {
+	c.s.forget(c)
+	c.clock.halt()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.grace != nil {
+		c.grace.Stop()
+	}
+	if c.done != nil {
+		close(c.done)
+	}
+	if c.stop != nil {
+		c.stop()
+	}
+}
+
+// over waits until the call has ended or ctx has.
+func (c *call) over(ctx context.Context) {
+	c.mu.Lock()
+	if c.done == nil && !c.ended {
+		c.done = make(chan struct{})
+	}
+	done, ended := c.done, c.ended
+	c.mu.Unlock()
+	if ended {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// isCancelled reports whether the client has cancelled the call.
+func (c *call) isCancelled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.canceled
+}
+
+// cancellation returns a channel that closes when the call is cancelled.
+func (c *call) cancellation() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancelled == nil {
+		c.cancelled = make(chan struct{})
+		if c.canceled {
+			close(c.cancelled)
+		}
+	}
+	return c.cancelled
+}
+
+// cancel cancels the call: one not yet sent never is, one that was is cancelled
+// upstream and given up after the grace.
+func (c *call) cancel(params []byte) {
+	c.mu.Lock()
+	if c.canceled || c.ended {
+		c.mu.Unlock()
+		return
+	}
+	c.canceled, c.params = true, params
+	if c.cancelled != nil {
+		close(c.cancelled)
+	}
+	up := c.up
+	if up != nil {
+		c.graceLocked()
+	}
+	c.mu.Unlock()
+	if up != nil {
+		up.Cancel(params)
+	}
+}
+
+func (c *call) graceLocked() { c.grace = time.AfterFunc(c.s.p.cfg.CancelGrace, c.giveUp) }
+
+// giveUp ends the wait for the upstream's answer.
+func (c *call) giveUp() {
+	c.mu.Lock()
+	stop := c.stop
+	c.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// expire gives up a call whose time has run out, and tells the upstream.
+func (c *call) expire() {
+	c.mu.Lock()
+	up := c.up
+	c.mu.Unlock()
+	if up != nil {
+		up.Cancel([]byte(`{"requestId":0,"reason":"no answer in time"}`))
+	}
+	c.giveUp()
+}
+
+// start sends the request upstream. It reports false, and sends nothing, if the
+// call was cancelled before.
+func (c *call) start(conn Upstream) bool {
+	if c.isCancelled() {
+		return false
+	}
+	up := conn.Start(c.m, c)
+	c.mu.Lock()
+	c.up = up
+	canceled, params := c.canceled, c.params
+	if canceled {
+		c.graceLocked()
+	}
+	c.mu.Unlock()
+	c.clock.begin(c.s.p.cfg.CallTimeout, c.expire)
+	if canceled {
+		up.Cancel(params)
+	}
+	return true
+}
+
+// await waits for the upstream's answer.
+func (c *call) await() (*wire.Message, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	c.mu.Lock()
+	c.stop = stop
+	expired := c.clock.expired()
+	c.mu.Unlock()
+	if expired {
+		stop()
+	}
+	m, err := c.up.Wait(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = &wire.CallError{Sent: true, Err: errGivenUp}
+	}
+	return m, err
+}
+
+// relay sends a request upstream that steps nothing, and gives back its answer.
+func (c *call) relay() wire.Pending {
+	conn := c.s.link.live()
+	if conn != nil && c.start(conn) {
+		return c.later(c.relayed)
+	}
+	return c.later(func() {
+		conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
+		switch {
+		case err != nil:
+			c.unavailable(err)
+		case c.start(conn):
+			c.relayed()
+		default:
+			c.answer(nil)
+		}
+	})
+}
+
+func (c *call) relayed() {
+	m, err := c.await()
+	switch {
+	case err == nil:
+		c.answer(c.withID(m))
+	case c.isCancelled():
+		c.answer(nil)
+	default:
+		c.unavailable(err)
+	}
+}
+
+// withID is the upstream's answer under the client's id.
+func (c *call) withID(m *wire.Message) []byte {
+	return wire.Splice(m.Raw, wire.Edit{At: m.ID, With: c.id()})
+}
+
+// clock runs out once, and can be stopped for a while. The zero clock never
+// runs out.
+type clock struct {
+	mu    sync.Mutex // guards what follows
+	timer *time.Timer
+	left  time.Duration
+	since time.Time // when it last began to run
+	first time.Time
+	holds int // how many want it stopped
+	out   bool
+}
+
+func (k *clock) begin(d time.Duration, expire func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.first = time.Now()
+	k.left, k.since = d, k.first
+	k.timer = time.AfterFunc(d, func() {
+		k.mu.Lock()
+		out := k.holds == 0
+		k.out = k.out || out
+		k.mu.Unlock()
+		if out {
+			expire()
+		}
+	})
+	if k.holds > 0 {
+		k.timer.Stop()
+	}
+}
+
+func (k *clock) expired() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.out
+}
+
+// started is when the clock began, the zero time if it has not.
+func (k *clock) started() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.first
+}
+
+// hold stops the clock until release is called as often.
+func (k *clock) hold() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.holds++; k.holds == 1 && k.timer != nil && k.timer.Stop() {
+		k.left -= time.Since(k.since)
+	}
+}
+
+func (k *clock) release() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.holds--; k.holds == 0 && k.timer != nil && !k.out {
+		k.since = time.Now()
+		k.timer.Reset(max(k.left, 0))
+	}
+}
+
+// halt stops the clock for good.
+func (k *clock) halt() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.out = true
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+}

@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"bytes"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// bit is a list's bit in a Notifier's set.
+func bit(k wire.ListKind) uint8 { return 1 << k }
+
+// notifyChanged tells the client which lists a step changed: on the stream of
+// the call itself, before its answer.
+func (c *call) notifyChanged(p *policy.Policy, step *policy.Step) {
+	s := c.s
+	bits := s.changed.Take()
+	if step != nil && step.From != step.To {
+		h := s.hello.Load()
+		for _, k := range gatedLists {
+			if h.lists[k] && s.differs(p, step.From, step.To, k) {
+				bits |= bit(k)
+			}
+		}
+	}
+	if bits != 0 && !s.sendChanged(c.out, bits) {
+		s.changed.Mark(bits)
+	}
+}
+
+// sendOwn sends changed lists on the session's own stream.
+func (s *session) sendOwn(bits uint8) bool {
+	return s.own.Listening() && s.sendChanged(s.own, bits)
+}
+
+func (s *session) sendChanged(out wire.Stream, bits uint8) bool {
+	for _, k := range gatedLists {
+		if bits&bit(k) == 0 {
+			continue
+		}
+		if !out.Send(changedMessages[k]) {
+			return false
+		}
+		s.told(k)
+	}
+	return true
+}
+
+var changedMessages = [...][]byte{
+	wire.Tools:     wire.NotificationMessage(wire.Tools.Changed(), nil),
+	wire.Resources: wire.NotificationMessage(wire.Resources.Changed(), nil),
+	wire.Prompts:   wire.NotificationMessage(wire.Prompts.Changed(), nil),
+}
+
+// relist watches whether a client that was told of a change lists again.
+type relist struct {
+	pending [3]int // calls since it was told, plus one; 0: not told since it listed
+	warned  bool
+}
+
+// patience is how many times a client is told of a change, without listing in
+// between, until the log gives advice.
+const patience = 3
+
+func (s *session) told(k wire.ListKind) {
+	s.mu.Lock()
+	s.relist.pending[k]++
+	warn := s.relist.pending[k] >= patience && !s.relist.warned
+	s.relist.warned = s.relist.warned || warn
+	s.mu.Unlock()
+	if warn {
+		h := s.hello.Load()
+		s.log.Warn("the client does not list again when it is told that a list changed; try --surface static",
+			"client", clip(h.client), "list", k.String())
+	}
+}
+
+func (s *session) listed(k wire.ListKind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.relist.pending[k] = 0
+}
+
+// refresh is what a session knows of the upstream's changes to one list.
+type refresh struct {
+	shown   view // what the client was given last
+	running bool
+	again   bool
+}
+
+// upstreamChanged compares what the client was shown with what the upstream
+// offers now, on a goroutine that the Proxy waits for.
+func (s *session) upstreamChanged(conn Upstream, k wire.ListKind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.refreshes[k]
+	if s.closed || r.running {
+		r.again = true
+		return
+	}
+	r.running = true
+	s.p.ending.Add(1)
+	go s.refresh(conn, k)
+}
+
+func (s *session) refresh(conn Upstream, k wire.ListKind) {
+	defer s.p.ending.Done()
+	for more := true; more; {
+		s.compare(conn, k)
+		s.mu.Lock()
+		r := &s.refreshes[k]
+		more = r.again && !s.closed
+		r.again, r.running = false, more
+		s.mu.Unlock()
+	}
+}
+
+// compare marks a list whose shown bytes differ from those given last. To a
+// client that has not listed yet the change goes on as it came.
+func (s *session) compare(conn Upstream, k wire.ListKind) {
+	s.mu.Lock()
+	last := s.refreshes[k].shown
+	s.mu.Unlock()
+	v, err := s.fetch(conn, k)
+	if err != nil {
+		s.log.Debug("listing again after a change upstream", "list", k.String(), "error", err)
+	}
+	if err != nil || last.list == nil || !bytes.Equal(s.show(last, k), s.show(v, k)) {
+		s.changed.Mark(bit(k))
+	}
+}

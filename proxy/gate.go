@@ -1,0 +1,212 @@
+package proxy
+
+import (
+	"context"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// gate takes a call through the automaton: decided at once where all that it
+// takes is at hand, else in Wait.
+func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
+	if !at.Present() || c.m.Raw[at.Start] != '"' {
+		return c.fail(wire.CodeInvalidParams, "params."+nameKey(k)+" must be a string")
+	}
+	if c.m.P.Task.Present() {
+		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
+	}
+	c.kind, c.name, c.gated, c.listed = k, name, true, true
+	conn := c.s.link.live()
+	if conn == nil {
+		return c.later(c.prepare)
+	}
+	c.look(conn.Cached(listKind(k)))
+	return c.enter(conn)
+}
+
+// look finds out whether the upstream lists the name.
+func (c *call) look(l *wire.List) {
+	if l != nil {
+		c.listed, c.known = l.Has(c.name), true
+	}
+}
+
+// enter asks the run, and goes as far as it can without waiting.
+func (c *call) enter(conn Upstream) wire.Pending {
+	switch e := c.s.run.enter(c, c.s.p.cfg.MaxQueue); e {
+	case queued:
+		return c.later(func() { c.awaitTurn(conn) })
+	case unlisted:
+		return c.later(c.prepare)
+	default:
+		return c.decided(e, conn)
+	}
+}
+
+// prepare gets what a decision takes and was not at hand: a connection and the
+// list of names.
+func (c *call) prepare() {
+	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
+	if err == nil {
+		err = c.fetch(conn)
+	}
+	if err != nil {
+		c.withoutUpstream(err)
+		return
+	}
+	if rest := c.enter(conn); rest != nil {
+		rest.Wait()
+	}
+}
+
+func (c *call) fetch(conn Upstream) error {
+	ctx, stop := context.WithTimeout(context.Background(), c.s.p.cfg.CallTimeout)
+	defer stop()
+	l, err := conn.List(ctx, listKind(c.kind))
+	c.look(l)
+	return err
+}
+
+// withoutUpstream answers a call while the upstream cannot be reached: what the
+// policy refuses by exact names is refused as ever.
+func (c *call) withoutUpstream(err error) {
+	p, at := c.s.run.where()
+	c.policy, c.at = p, at
+	c.verdict = p.Decide(at, c.kind, c.name, c.listed, c.argument)
+	if !c.verdict.Allowed && !c.verdict.ByGlob {
+		c.refuse(c.verdict.Code)
+		return
+	}
+	c.unavailable(err)
+}
+
+// decided goes on with a call that the run has admitted or turned away.
+func (c *call) decided(e entry, conn Upstream) wire.Pending {
+	switch {
+	case c.unclear:
+		c.s.run.leave(c)
+		return c.fail(wire.CodeInvalidRequest, "two members of arguments read alike to some: send one")
+	case e == refused:
+		return c.refuse(c.verdict.Code)
+	case e == crowded:
+		return c.refuse(policy.Busy)
+	case e == unlisted:
+		c.s.run.leave(c)
+		return c.later(c.prepare)
+	}
+	if refusal := c.invalid(conn); refusal != "" {
+		c.s.run.leave(c)
+		return c.refuseText(policy.ValidationFailed, refusal)
+	}
+	if !c.start(conn) {
+		c.s.run.leave(c)
+		return c.answer(nil)
+	}
+	return c.later(c.flight)
+}
+
+// awaitTurn waits in the queue, is decided when the turn has come, and goes on.
+func (c *call) awaitTurn(conn Upstream) {
+	timeout := time.NewTimer(c.s.p.cfg.TurnTimeout)
+	defer timeout.Stop()
+	select {
+	case <-c.turn:
+		if rest := c.decided(c.s.run.granted(c), conn); rest != nil {
+			rest.Wait()
+		}
+	case <-timeout.C:
+		c.s.run.leave(c)
+		c.refuse(policy.Busy)
+	case <-c.cancellation():
+		c.s.run.leave(c)
+		c.answer(nil)
+	}
+}
+
+// flight waits for the upstream's answer, steps the run, tells the client which
+// lists changed, and then answers: that order is the promise.
+func (c *call) flight() {
+	m, err := c.await()
+	outcome := classify(m, err)
+	p, at := c.settle(outcome)
+	c.notifyChanged(p, at)
+	c.reply(m, err, outcome)
+}
+
+// settle steps the run. It returns where the run was before, if it moved.
+func (c *call) settle(o policy.Outcome) (*policy.Policy, *policy.Step) {
+	if o == noOutcome {
+		c.s.run.leave(c)
+		return c.policy, nil
+	}
+	step, ok, err := c.s.run.step(c, o)
+	if err != nil {
+		c.s.log.Error("stepping the run: it stays where it is", "error", err)
+	}
+	if !ok {
+		return c.policy, nil
+	}
+	c.restarted = step.Restarted
+	c.logStep(step, o)
+	return c.policy, &step
+}
+
+func (c *call) logStep(step policy.Step, o policy.Outcome) {
+	if !step.Changed {
+		return
+	}
+	c.s.log.Info("transition", "from", c.policy.StateName(step.From.State), "to", c.policy.StateName(step.Entered),
+		c.kind.String(), c.name, "outcome", o.String(), "complete", step.Terminal, "rule", c.verdict.Rule.String())
+}
+
+// reply gives the client the upstream's answer, or says why there is none.
+func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
+	switch {
+	case err == nil:
+		c.answer(c.annotated(m))
+	case c.isCancelled():
+		c.answer(nil)
+	case o == policy.Unknown:
+		c.unknown(err)
+	default:
+		c.unavailable(err)
+	}
+}
+
+// argument reads a top-level string argument for a binding with `by`. An
+// argument that another reader could take for it makes the call unclear.
+func (c *call) argument(name string) (text string, ok bool) {
+	raw := c.m.Bytes(c.m.P.Arguments)
+	if raw == nil {
+		return "", false
+	}
+	_ = wire.Members(raw, func(key string, value wire.Span) error {
+		switch {
+		case key == name:
+			text, ok = wire.Text(raw[value.Start:value.End])
+		case wire.Lookalike(key, name):
+			c.unclear = true
+		}
+		return nil
+	})
+	return text, ok
+}
+
+func nameKey(k policy.Kind) string {
+	if k == policy.Resource {
+		return "uri"
+	}
+	return "name"
+}
+
+func listKind(k policy.Kind) wire.ListKind {
+	switch k {
+	case policy.Resource:
+		return wire.Resources
+	case policy.Prompt:
+		return wire.Prompts
+	}
+	return wire.Tools
+}

@@ -1,0 +1,298 @@
+package proxy
+
+import (
+	"encoding/json/jsontext"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// latest is the newest revision of the legacy era.
+const latest = "2025-11-25"
+
+var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", latest}
+
+// hint is the sentence on the dynamic surface that is added to the upstream's
+// instructions.
+const hint = "Tools appear and disappear as the work goes on; a refusal says what is allowed now."
+
+// Identity is what the proxy calls itself towards a shared upstream.
+var Identity = struct{ Name, Version string }{Name: "fsm-proxy", Version: "dev"}
+
+// hello is what initialize settled for a session.
+type hello struct {
+	version  string
+	client   string // clientInfo.name
+	static   bool   // the static surface
+	annotate Annotate
+	may      policy.UpstreamMay // what the client can be asked
+	lists    [4]bool            // by wire.ListKind: what the upstream has
+}
+
+// initialize opens the upstream with the client's own request, so that it sees
+// the client that there is, and answers with the upstream's answer.
+func (c *call) initialize() wire.Pending {
+	s := c.s
+	s.mu.Lock()
+	again := s.opening || s.hello.Load() != nil
+	s.opening = true
+	s.mu.Unlock()
+	if again {
+		return c.fail(wire.CodeInvalidRequest, "the session is initialized already")
+	}
+	return c.later(c.open)
+}
+
+func (c *call) open() {
+	s := c.s
+	may := c.mayAsk()
+	request, err := wire.Read(c.initializeUpstream(may), wire.FromClient)
+	if err != nil {
+		c.failed(wire.CodeInvalidParams, err.Error())
+		return
+	}
+	if s.p.shared != nil {
+		request = s.p.shared.hello()
+		s.p.shared.welcome(s)
+	}
+	conn, err := s.link.open(request, s.p.cfg.ConnectTimeout)
+	if err != nil {
+		c.refusedHello(err)
+		return
+	}
+	c.welcome(conn.Hello(), may)
+}
+
+// refusedHello answers an initialize that the upstream did not accept, with its
+// own error if it sent one.
+func (c *call) refusedHello(err error) {
+	if said, ok := errors.AsType[interface {
+		error
+		Answer() *wire.Message
+	}](err); ok && said.Answer() != nil {
+		c.reset()
+		c.answer(c.withID(said.Answer()))
+		return
+	}
+	c.failed(wire.CodeInternal, "The upstream server is not available: "+err.Error())
+}
+
+func (c *call) failed(code int, text string) {
+	c.s.log.Warn("initialize was refused", "reason", text)
+	c.reset()
+	c.fail(code, text)
+}
+
+// reset lets the client try initialize again.
+func (c *call) reset() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.opening = false
+}
+
+// mayAsk is what the policy and the client together let the upstream ask.
+func (c *call) mayAsk() policy.UpstreamMay {
+	may := c.s.policyNow().UpstreamMay()
+	has := map[string]bool{}
+	c.eachParam(func(key string, value []byte) {
+		if key == "capabilities" {
+			_ = wire.Members(value, func(name string, _ wire.Span) error { has[name] = true; return nil })
+		}
+	})
+	may.Sampling = may.Sampling && has["sampling"]
+	may.Elicitation = may.Elicitation && has["elicitation"]
+	may.Roots = may.Roots && has["roots"]
+	return may
+}
+
+func (c *call) eachParam(f func(key string, value []byte)) {
+	params := c.m.Bytes(c.m.Params)
+	if params == nil {
+		return
+	}
+	_ = wire.Members(params, func(key string, at wire.Span) error {
+		f(key, params[at.Start:at.End])
+		return nil
+	})
+}
+
+// initializeUpstream is the client's request with the capabilities that the
+// upstream may use, and a revision that the proxy knows.
+func (c *call) initializeUpstream(may policy.UpstreamMay) []byte {
+	params := c.m.Bytes(c.m.Params)
+	if params == nil {
+		return c.m.Raw
+	}
+	var edits []wire.Edit
+	_ = wire.Members(params, func(key string, at wire.Span) error {
+		switch key {
+		case "capabilities":
+			edits = append(edits, wire.Edit{At: at, With: c.clientCapabilities(params[at.Start:at.End], may)})
+		case "protocolVersion":
+			if v, _ := wire.Text(params[at.Start:at.End]); !slices.Contains(revisions, v) {
+				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, latest)})
+			}
+		}
+		return nil
+	})
+	return wire.Splice(c.m.Raw, wire.Edit{At: c.m.Params, With: wire.Splice(params, edits...)})
+}
+
+func (c *call) clientCapabilities(raw []byte, may policy.UpstreamMay) []byte {
+	p := c.s.policyNow()
+	return keep(raw, func(name string, value []byte) []byte {
+		switch {
+		case name == "sampling" && may.Sampling, name == "elicitation" && may.Elicitation, name == "roots" && may.Roots:
+			return value
+		case p.Passthrough(name):
+			return value
+		}
+		return nil
+	})
+}
+
+// keep returns an object of the members for which f returns a value.
+func keep(object []byte, f func(name string, value []byte) []byte) []byte {
+	out := []byte{'{'}
+	_ = wire.Members(object, func(name string, at wire.Span) error {
+		value := f(name, object[at.Start:at.End])
+		if value == nil {
+			return nil
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(wire.AppendString(out, name), ':')
+		out = append(out, value...)
+		return nil
+	})
+	return append(out, '}')
+}
+
+// welcome answers initialize with the upstream's own answer, less what is
+// refused here.
+func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
+	h := &hello{may: may, client: c.clientName()}
+	h.static = c.static(h.client)
+	h.annotate = c.s.p.cfg.Annotate
+	if h.annotate == AnnotateAuto {
+		h.annotate = AnnotateOff
+		if h.static {
+			h.annotate = AnnotateText
+		}
+	}
+	result := c.helloResult(m.Bytes(m.Result), h)
+	if !slices.Contains(revisions, h.version) {
+		c.failed(wire.CodeInternal, "the upstream speaks revision "+clip(h.version)+" of the protocol, which fsm-proxy does not know")
+		return
+	}
+	c.s.hello.Store(h)
+	c.s.log.Info("session begun", "client", clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
+	c.result(result)
+}
+
+func surfaceOf(h *hello) Surface {
+	if h.static {
+		return SurfaceStatic
+	}
+	return SurfaceDynamic
+}
+
+func (c *call) clientName() (name string) {
+	c.eachParam(func(key string, value []byte) {
+		if key != "clientInfo" {
+			return
+		}
+		_ = wire.Members(value, func(k string, at wire.Span) error {
+			if k == "name" {
+				name, _ = wire.Text(value[at.Start:at.End])
+			}
+			return nil
+		})
+	})
+	return name
+}
+
+// helloResult edits the upstream's initialize result.
+func (c *call) helloResult(result []byte, h *hello) []byte {
+	var edits []wire.Edit
+	instructed := false
+	_ = wire.Members(result, func(key string, at wire.Span) error {
+		value := result[at.Start:at.End]
+		switch key {
+		case "protocolVersion":
+			h.version, _ = wire.Text(value)
+			if shared := c.m.P.ProtocolVersion; c.s.p.shared != nil && slices.Contains(revisions, shared) {
+				h.version = shared
+				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, shared)})
+			}
+		case "capabilities":
+			edits = append(edits, wire.Edit{At: at, With: c.serverCapabilities(value, h)})
+		case "instructions":
+			instructed = true
+			text, _ := wire.Text(value)
+			edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, c.instructions(text, h))})
+		}
+		return nil
+	})
+	if text := c.instructions("", h); !instructed && text != "" {
+		end := len(result) - 1
+		with := wire.AppendString([]byte(`,"instructions":`), text)
+		edits = append(edits, wire.Edit{At: wire.Span{Start: end, End: end}, With: with})
+	}
+	return wire.Splice(result, edits...)
+}
+
+func (c *call) instructions(upstream string, h *hello) string {
+	parts := []string{upstream, c.s.policyNow().Instructions()}
+	if !h.static && !c.s.p.cfg.NoHint {
+		parts = append(parts, hint)
+	}
+	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+	return strings.Join(parts, "\n\n")
+}
+
+// serverCapabilities keeps what the proxy carries, and promises list_changed
+// for all that it lists.
+func (c *call) serverCapabilities(raw []byte, h *hello) []byte {
+	p := c.s.policyNow()
+	return keep(raw, func(name string, value []byte) []byte {
+		switch name {
+		case "tools":
+			h.lists[wire.Tools] = true
+			return listChanges(value)
+		case "resources":
+			h.lists[wire.Resources], h.lists[wire.Templates] = true, true
+			return listChanges(value)
+		case "prompts":
+			h.lists[wire.Prompts] = true
+			return listChanges(value)
+		case "logging", "completions":
+			return value
+		}
+		if p.Passthrough(name) {
+			return value
+		}
+		return nil
+	})
+}
+
+func listChanges(capability []byte) []byte {
+	if jsontext.Value(capability).Kind() != '{' {
+		return []byte(`{"listChanged":true}`)
+	}
+	out := keep(capability, func(name string, value []byte) []byte {
+		if name == "listChanged" {
+			return nil
+		}
+		return value
+	})
+	out = out[:len(out)-1]
+	if len(out) > 1 {
+		out = append(out, ',')
+	}
+	return append(out, `"listChanged":true}`...)
+}

@@ -1,0 +1,182 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// link is a connection upstream that comes up when it is needed, and again
+// after it was lost.
+type link struct {
+	p        *Proxy
+	receiver wire.Receiver
+	replay   func(Upstream, bool) // brings a new connection to where the last one was
+
+	mu      sync.Mutex // guards what follows
+	conn    Upstream
+	dialing chan struct{} // closed when the dial under way has ended
+	hello   *wire.Message // the initialize request
+	ready   []byte        // the client's notifications/initialized
+	lost    bool          // there was a connection before
+	closed  bool
+}
+
+var errClosed = &wire.CallError{Err: errors.New("the session has ended")}
+
+func newLink(p *Proxy, r wire.Receiver, replay func(Upstream, bool)) *link {
+	return &link{p: p, receiver: r, replay: replay}
+}
+
+// live returns the connection if there is one, and never blocks.
+func (l *link) live() Upstream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.liveLocked()
+}
+
+func (l *link) liveLocked() Upstream {
+	if l.conn == nil {
+		return nil
+	}
+	select {
+	case <-l.conn.Done():
+		l.conn, l.lost = nil, true
+	default:
+	}
+	return l.conn
+}
+
+// initialized passes the client's notifications/initialized on, and keeps it
+// for the connections to come.
+func (l *link) initialized(raw []byte) {
+	l.mu.Lock()
+	conn, first := l.liveLocked(), l.ready == nil
+	l.ready = raw
+	l.mu.Unlock()
+	if conn != nil && first {
+		_ = conn.Notify(raw)
+	}
+}
+
+// open makes the first connection, with the client's initialize request.
+func (l *link) open(hello *wire.Message, timeout time.Duration) (Upstream, error) {
+	l.mu.Lock()
+	l.hello = hello
+	l.mu.Unlock()
+	return l.get(timeout)
+}
+
+// get returns the connection, and makes one if there is none: for so long as
+// the timeout lasts it tries again what was not sent.
+func (l *link) get(timeout time.Duration) (Upstream, error) {
+	if conn := l.live(); conn != nil {
+		return conn, nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), timeout)
+	defer stop()
+	for {
+		conn, err := l.dialOnce(ctx)
+		if err == nil && conn != nil {
+			return conn, nil
+		}
+		if err != nil && !again(ctx, err) {
+			return nil, err
+		}
+	}
+}
+
+// again waits until another attempt makes sense, and reports false where none
+// does before ctx ends.
+func again(ctx context.Context, err error) bool {
+	lost, ok := errorAs(err)
+	if !ok || lost.Sent || lost.RetryAfter <= 0 {
+		return false
+	}
+	if end, _ := ctx.Deadline(); time.Until(end) < lost.RetryAfter {
+		return false
+	}
+	wait := time.NewTimer(lost.RetryAfter)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// dialOnce dials, or waits for the dial under way; then there may be neither a
+// connection nor an error, and the caller looks again.
+func (l *link) dialOnce(ctx context.Context) (Upstream, error) {
+	l.mu.Lock()
+	if conn := l.liveLocked(); conn != nil || l.closed {
+		l.mu.Unlock()
+		if conn == nil {
+			return nil, errClosed
+		}
+		return conn, nil
+	}
+	if dialing := l.dialing; dialing != nil {
+		l.mu.Unlock()
+		select {
+		case <-dialing:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, &wire.CallError{Err: errors.New("it did not come up in time")}
+		}
+	}
+	dialing := make(chan struct{})
+	l.dialing = dialing
+	hello, ready, again := l.hello, l.ready, l.lost
+	l.mu.Unlock()
+	conn, err := l.dial(ctx, hello, ready, again)
+	l.settle(conn, dialing)
+	return conn, err
+}
+
+// settle takes the outcome of a dial.
+func (l *link) settle(conn Upstream, dialing chan struct{}) {
+	l.mu.Lock()
+	closed := l.closed
+	if conn != nil && !closed {
+		l.conn = conn
+	}
+	l.dialing = nil
+	close(dialing)
+	l.mu.Unlock()
+	if conn != nil && closed {
+		conn.Close()
+	}
+}
+
+func (l *link) dial(ctx context.Context, hello *wire.Message, ready []byte, again bool) (Upstream, error) {
+	if hello == nil {
+		return nil, errClosed
+	}
+	conn, err := l.p.cfg.Dial(ctx, hello, l.receiver)
+	if err != nil {
+		return nil, err
+	}
+	if ready != nil {
+		_ = conn.Notify(ready)
+	}
+	l.replay(conn, again)
+	return conn, nil
+}
+
+// close ends the connection, for good.
+func (l *link) close() {
+	l.mu.Lock()
+	conn := l.conn
+	l.conn, l.closed = nil, true
+	l.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+	}
+}
+
+func errorAs(err error) (*wire.CallError, bool) { return errors.AsType[*wire.CallError](err) }

@@ -1,0 +1,317 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"sync"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// view is what an upstream offers of one kind: the list, and for resources the
+// templates that may serve URIs that are not listed.
+type view struct {
+	list      *wire.List
+	templates *wire.List // nil but for resources
+}
+
+// list answers a list request from the cached bytes.
+func (c *call) list(k wire.ListKind) wire.Pending {
+	h := c.s.hello.Load()
+	if !h.lists[k] {
+		return c.fail(wire.CodeMethodNotFound, "the upstream server offers no "+k.String())
+	}
+	if c.m.P.Cursor != "" {
+		return c.fail(wire.CodeInvalidParams, "unknown cursor: the whole list comes in one page")
+	}
+	c.s.listed(k)
+	if conn := c.s.link.live(); conn != nil {
+		if v, ok := c.s.cached(conn, k); ok {
+			return c.result(c.s.give(v, k))
+		}
+	}
+	return c.later(func() { c.listFetched(k) })
+}
+
+func (c *call) listFetched(k wire.ListKind) {
+	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
+	var v view
+	if err == nil {
+		v, err = c.s.fetch(conn, k)
+	}
+	if err != nil {
+		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+err.Error())
+		return
+	}
+	c.result(c.s.give(v, k))
+}
+
+// give renders a view for the client, and remembers what it was given.
+func (s *session) give(v view, k wire.ListKind) []byte {
+	s.mu.Lock()
+	s.refreshes[k].shown = v
+	s.mu.Unlock()
+	return s.show(v, k)
+}
+
+// templates refuses what a finite automaton cannot bind.
+func (c *call) templates() wire.Pending {
+	if c.s.policyNow().Templates() == policy.TemplatesEmpty {
+		return c.result([]byte(`{"resourceTemplates":[]}`))
+	}
+	return c.fail(wire.CodeMethodNotFound, "resource templates are not offered: a policy binds concrete URIs. "+
+		"Use resources/list; to answer this request with an empty list, set 'templates: empty' in the policy")
+}
+
+// show renders a view as the session sees it now.
+func (s *session) show(v view, k wire.ListKind) []byte {
+	p, at := s.run.where()
+	return s.p.shown.result(v, policyKind(k), p, at, s.static())
+}
+
+func (s *session) static() bool {
+	h := s.hello.Load()
+	return h != nil && h.static
+}
+
+// needsTemplates reports whether a policy binds URIs that the upstream does not
+// list, so that its templates matter.
+func needsTemplates(p *policy.Policy, k wire.ListKind, l *wire.List) bool {
+	if k != wire.Resources {
+		return false
+	}
+	for _, uri := range p.Exact(policy.Resource) {
+		if !l.Has(uri) {
+			return true
+		}
+	}
+	return false
+}
+
+// cached returns the view of a kind if it is at hand.
+func (s *session) cached(conn Upstream, k wire.ListKind) (v view, ok bool) {
+	if v.list = conn.Cached(k); v.list == nil {
+		return v, false
+	}
+	if needsTemplates(s.policyNow(), k, v.list) {
+		v.templates = conn.Cached(wire.Templates)
+		return v, v.templates != nil
+	}
+	return v, true
+}
+
+// fetch returns the view of a kind, from the upstream if need be.
+func (s *session) fetch(conn Upstream, k wire.ListKind) (v view, err error) {
+	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.CallTimeout)
+	defer stop()
+	if v.list, err = conn.List(ctx, k); err != nil {
+		return v, err
+	}
+	if n := v.list.Unnamed; n > 0 {
+		s.log.Warn("items without a single name are hidden", "list", k.String(), "count", n)
+	}
+	if needsTemplates(s.policyNow(), k, v.list) {
+		v.templates, err = conn.List(ctx, wire.Templates)
+	}
+	return v, err
+}
+
+var gatedLists = [...]wire.ListKind{wire.Tools, wire.Resources, wire.Prompts}
+
+// atHand reports whether all that a refusal names is cached.
+func (s *session) atHand(conn Upstream) bool {
+	h := s.hello.Load()
+	for _, k := range gatedLists {
+		if !h.lists[k] {
+			continue
+		}
+		if _, ok := s.cached(conn, k); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *session) fetchAll(conn Upstream) {
+	h := s.hello.Load()
+	for _, k := range gatedLists {
+		if h.lists[k] {
+			if _, err := s.fetch(conn, k); err != nil {
+				s.log.Warn("listing what a refusal could name", "list", k.String(), "error", err)
+			}
+		}
+	}
+}
+
+// names returns what is listed and allowed in a configuration.
+func (s *session) names(p *policy.Policy, at policy.Configuration, k policy.Kind) (names []string) {
+	conn := s.link.live()
+	if conn == nil {
+		return p.ExactIn(at, k)
+	}
+	v, ok := s.cached(conn, listKind(k))
+	if !ok {
+		return p.ExactIn(at, k)
+	}
+	for _, item := range v.list.Items {
+		if p.Visible(at, k, item.Name) {
+			names = append(names, item.Name)
+		}
+	}
+	v.served(p.ExactIn(at, k), func(uri string, _ []byte) { names = append(names, uri) })
+	return names
+}
+
+// served calls f for each URI that is not listed but that a template serves,
+// with an item made of the template's metadata.
+func (v view) served(uris []string, f func(uri string, item []byte)) {
+	if v.templates == nil {
+		return
+	}
+	for _, uri := range uris {
+		if v.list.Has(uri) {
+			continue
+		}
+		if item := fromTemplate(v.templates, uri); item != nil {
+			f(uri, item)
+		}
+	}
+}
+
+// fromTemplate makes the item of a URI from the first template that serves it.
+func fromTemplate(templates *wire.List, uri string) []byte {
+	for _, t := range templates.Items {
+		tmpl, err := uritemplate.New(t.Name)
+		if err != nil || tmpl.Match(uri) == nil {
+			continue
+		}
+		return keep(t.Raw, func(name string, value []byte) []byte {
+			if name == "uriTemplate" {
+				return nil
+			}
+			return value
+		})
+	}
+	return nil
+}
+
+// renderings caches list results: they are the same for every run that is in
+// the same configuration over the same upstream lists. It is safe for
+// concurrent use.
+type renderings struct {
+	mu    sync.Mutex // guards what follows
+	bytes map[rendering][]byte
+	size  int
+}
+
+// maxRendered bounds the cached bytes.
+const maxRendered = 64 << 20
+
+type rendering struct {
+	list, templates [32]byte
+	policy          *policy.Policy
+	at              policy.Configuration
+	kind            policy.Kind
+	static          bool
+}
+
+func (r *renderings) result(v view, k policy.Kind, p *policy.Policy, at policy.Configuration, static bool) []byte {
+	key := rendering{list: v.list.Digest, policy: p, at: at, kind: k, static: static}
+	if v.templates != nil {
+		key.templates = v.templates.Digest
+	}
+	if static {
+		key.at = policy.Configuration{}
+	}
+	r.mu.Lock()
+	out, ok := r.bytes[key]
+	r.mu.Unlock()
+	if ok {
+		return out
+	}
+	out = v.render(k, p, at, static)
+	r.keep(key, out)
+	return out
+}
+
+func (r *renderings) keep(key rendering, out []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bytes == nil {
+		r.bytes = make(map[rendering][]byte)
+	}
+	for old, b := range r.bytes {
+		if r.size+len(out) <= maxRendered {
+			break
+		}
+		r.size -= len(b)
+		delete(r.bytes, old)
+	}
+	if _, there := r.bytes[key]; !there {
+		r.size += len(out)
+	}
+	r.bytes[key] = out
+}
+
+// render filters a list. On the static surface it is one list for all
+// configurations, and every description says where the item is allowed.
+func (v view) render(k policy.Kind, p *policy.Policy, at policy.Configuration, static bool) []byte {
+	var items [][]byte
+	uris := p.ExactIn(at, k)
+	if static {
+		uris = p.Exact(k)
+	}
+	add := func(name string, raw []byte, listed bool) {
+		switch {
+		case !static:
+			items = append(items, raw)
+		default:
+			items = append(items, describe(raw, whereAllowed(p, p.BoundIn(k, name, listed))))
+		}
+	}
+	for _, item := range v.list.Items {
+		if static && len(p.BoundIn(k, item.Name, true)) > 0 || !static && p.Visible(at, k, item.Name) {
+			add(item.Name, item.Raw, true)
+		}
+	}
+	v.served(uris, func(uri string, item []byte) {
+		item = wire.Splice(item, wire.Edit{At: wire.Span{Start: 1, End: 1}, With: uriMember(uri, len(item) > 2)})
+		add(uri, item, false)
+	})
+	return v.list.Result(items)
+}
+
+func uriMember(uri string, more bool) []byte {
+	out := wire.AppendString([]byte(`"uri":`), uri)
+	if more {
+		out = append(out, ',')
+	}
+	return out
+}
+
+// differs reports whether two configurations show other bytes of a kind.
+func (s *session) differs(p *policy.Policy, from, to policy.Configuration, k wire.ListKind) bool {
+	kind := policyKind(k)
+	if s.static() || !p.VisibleDiffers(from, to, kind) {
+		return false
+	}
+	conn := s.link.live()
+	if conn == nil {
+		return true
+	}
+	v, ok := s.cached(conn, k)
+	return !ok || !bytes.Equal(s.p.shown.result(v, kind, p, from, false), s.p.shown.result(v, kind, p, to, false))
+}
+
+func policyKind(k wire.ListKind) policy.Kind {
+	switch k {
+	case wire.Resources:
+		return policy.Resource
+	case wire.Prompts:
+		return policy.Prompt
+	}
+	return policy.Tool
+}

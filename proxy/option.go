@@ -1,0 +1,74 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Surface is what clients are shown. The zero value chooses by client.
+type Surface uint8
+
+const (
+	SurfaceAuto    Surface = iota // dynamic, but static for clients known never to list again
+	SurfaceDynamic                // lists change with the state
+	SurfaceStatic                 // one list; what is not allowed is refused
+)
+
+// Annotate is what is added to results. The zero value is AnnotateOff on the
+// dynamic surface and AnnotateText on the static one.
+type Annotate uint8
+
+const (
+	AnnotateAuto Annotate = iota
+	AnnotateOff           // nothing
+	AnnotateMeta          // _meta["fsm-proxy/state"]
+	AnnotateText          // that, and a text item at the end of a tool's content
+)
+
+// Refusals is the form in which a call is refused. The zero value is an error
+// result with all that helps to go on.
+type Refusals uint8
+
+const (
+	RefusalsError  Refusals = iota
+	RefusalsPlain           // without isError, for frameworks that abort on it
+	RefusalsOpaque          // says only that it is not available
+)
+
+var (
+	surfaces  = []string{"auto", "dynamic", "static"}
+	annotates = []string{"auto", "off", "meta", "text"}
+	refusals  = []string{"error", "plain", "opaque"}
+)
+
+func (s Surface) String() string  { return surfaces[s] }
+func (a Annotate) String() string { return annotates[a] }
+func (r Refusals) String() string { return refusals[r] }
+
+// UnmarshalText reads the word of the command line.
+func (s *Surface) UnmarshalText(text []byte) error { return unmarshal(s, text, surfaces) }
+
+// UnmarshalText reads the word of the command line.
+func (a *Annotate) UnmarshalText(text []byte) error { return unmarshal(a, text, annotates) }
+
+// UnmarshalText reads the word of the command line.
+func (r *Refusals) UnmarshalText(text []byte) error { return unmarshal(r, text, refusals) }
+
+// MarshalText returns the word of the command line.
+func (s Surface) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// MarshalText returns the word of the command line.
+func (a Annotate) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// MarshalText returns the word of the command line.
+func (r Refusals) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+func unmarshal[T ~uint8](v *T, text []byte, words []string) error {
+	for i, w := range words {
+		if w == string(text) {
+			*v = T(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of %s", text, strings.Join(words, ", "))
+}

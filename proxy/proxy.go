@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// Upstream is one connection to the wrapped server. Package upstream has one.
+type Upstream interface {
+	// Hello is the upstream's answer to initialize.
+	Hello() *wire.Message
+	// Start sends a client's request under the connection's own id and
+	// progress token, and returns without waiting. tag is given back with the
+	// messages that belong to the request.
+	Start(m *wire.Message, tag any) wire.Call
+	// Notify sends a notification, or an answer to a request of the upstream.
+	Notify(raw []byte) error
+	// List returns what the upstream lists, Cached the same if it is at hand
+	// and still holds, else nil.
+	List(ctx context.Context, kind wire.ListKind) (*wire.List, error)
+	Cached(kind wire.ListKind) *wire.List
+	// Done is closed when the connection has ended.
+	Done() <-chan struct{}
+	Close()
+}
+
+// Notifier holds a session's changed lists, as a set of bits, until they are
+// sent. Package notify has one.
+type Notifier interface {
+	Mark(bits uint8) // never blocks
+	Take() uint8
+	Flush()
+}
+
+// Config is what a Proxy works with. Policy, Dial and Notifier are required.
+type Config struct {
+	// Policy is the automaton in force.
+	Policy *policy.Policy
+	// Dial opens a connection with this initialize request.
+	Dial func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (Upstream, error)
+	// Notifier makes a session's Notifier; send is as for notify.New.
+	Notifier func(send func(bits uint8) bool) Notifier
+	// Share makes all sessions use one upstream connection.
+	Share bool
+	// Streams tells that an upstream's requests arrive on the stream of the
+	// call they belong to (HTTP). Without it a shared upstream may ask nothing.
+	Streams bool
+
+	Surface  Surface  // what clients are shown
+	Annotate Annotate // what is added to results
+	Refusals Refusals // the form of refusals
+	NoHint   bool     // no sentence on changing tools in the instructions
+
+	TurnTimeout    time.Duration // waiting for the run's turn; 0: 1m
+	CallTimeout    time.Duration // from sending to the answer; 0: 5m
+	CancelGrace    time.Duration // from a cancel to giving the call up; 0: 5s
+	ConnectTimeout time.Duration // for a connection to come up; 0: 30s
+	RestartRun     bool          // a lost upstream begins the run anew
+
+	MaxInFlight      int // requests of a session at once; 0: 256
+	MaxQueue         int // calls waiting for a run's turn; 0: 64
+	MaxSubscriptions int // of a session; 0: 1000
+
+	Log hclog.Logger // nil: none
+}
+
+func (c *Config) validate() error {
+	if c.Policy == nil || c.Dial == nil || c.Notifier == nil {
+		return errors.New("a proxy needs a policy, a way to dial and a notifier")
+	}
+	orDefault(&c.TurnTimeout, time.Minute)
+	orDefault(&c.CallTimeout, 5*time.Minute)
+	orDefault(&c.CancelGrace, 5*time.Second)
+	orDefault(&c.ConnectTimeout, 30*time.Second)
+	orDefault(&c.MaxInFlight, 256)
+	orDefault(&c.MaxQueue, 64)
+	orDefault(&c.MaxSubscriptions, 1000)
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+	return nil
+}
+
+func orDefault[T int | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+// Proxy relays between clients and one wrapped server. It is safe for
+// concurrent use.
+type Proxy struct {
+	cfg     Config
+	shown   renderings
+	schemas schemas
+	shared  *shared // nil: a connection per session
+	ending  sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[*session]struct{} // guarded by mu
+}
+
+// New returns a Proxy. It opens no connection yet.
+func New(cfg Config) (*Proxy, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := &Proxy{cfg: cfg, sessions: make(map[*session]struct{})}
+	if cfg.Share {
+		p.shared = newShared(p)
+	}
+	return p, nil
+}
+
+// Open makes the session of a new client. own is the stream for what belongs to
+// no request of the client's.
+func (p *Proxy) Open(own wire.Stream) wire.Session {
+	s := newSession(p, own)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sessions[s] = struct{}{}
+	return s
+}
+
+// Close ends all sessions and waits until what they had under way is over,
+// at most for the cancel grace.
+func (p *Proxy) Close() {
+	for _, s := range p.open() {
+		s.Close()
+	}
+	p.ending.Wait()
+	if p.shared != nil {
+		p.shared.link.close()
+	}
+}
+
+// open returns the sessions there are.
+func (p *Proxy) open() []*session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*session, 0, len(p.sessions))
+	for s := range p.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+func (p *Proxy) remove(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.sessions, s)
+}

@@ -1,0 +1,286 @@
+package proxy
+
+import (
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// Refusal is the object that says why something was refused: in
+// _meta["fsm-proxy/refusal"] of a result, in data of an error.
+type Refusal struct {
+	Error            string   `json:"error"`     // the code, of a closed set
+	Requested        string   `json:"requested"` // the name the client sent
+	Kind             string   `json:"kind"`
+	State            string   `json:"state,omitzero"`
+	ValidNextActions []string `json:"valid_next_actions,omitzero"`
+	ValidNext        *Allowed `json:"valid_next,omitzero"`
+	DidYouMean       string   `json:"did_you_mean,omitzero"`
+	Message          string   `json:"message"`
+}
+
+// Allowed are the names that are listed and allowed, by kind.
+type Allowed struct {
+	Tools     []string `json:"tools"`
+	Resources []string `json:"resources"`
+	Prompts   []string `json:"prompts"`
+}
+
+func (a *Allowed) of(k policy.Kind) []string {
+	switch k {
+	case policy.Resource:
+		return a.Resources
+	case policy.Prompt:
+		return a.Prompts
+	}
+	return a.Tools
+}
+
+// maxRequested is how many characters of a client's name a refusal repeats,
+// maxNamed how many allowed names its text has.
+const (
+	maxRequested = 128
+	maxNamed     = 20
+)
+
+// refuse answers a call that the automaton does not allow. What the text needs
+// and is not at hand is fetched in Wait.
+func (c *call) refuse(code policy.Code) wire.Pending {
+	return c.refuseText(code, "")
+}
+
+// refuseText is refuse with a reason of the caller's in place of the usual one.
+func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
+	if conn := c.s.link.live(); conn != nil && !c.s.atHand(conn) {
+		return c.later(func() {
+			c.s.fetchAll(conn)
+			c.refused(code, reason)
+		})
+	}
+	return c.refused(code, reason)
+}
+
+func (c *call) refused(code policy.Code, reason string) wire.Pending {
+	return c.answer(c.refusalAnswer(c.refusal(code, reason)))
+}
+
+// refusal says why, what was found, and what is allowed now.
+func (c *call) refusal(code policy.Code, reason string) *Refusal {
+	p, at := c.s.run.where()
+	requested := clip(c.name)
+	c.s.log.Info("refused", "code", code.String(), c.kind.String(), requested,
+		"state", p.StateName(at.State), "rule", c.verdict.Rule.String())
+	if c.s.p.cfg.Refusals == RefusalsOpaque && opaque(code) {
+		return &Refusal{Error: policy.NotAvailable.String(), Requested: requested, Kind: c.kind.String(),
+			Message: fmt.Sprintf("%s is not available.", c.called(requested))}
+	}
+	allowed := c.s.allowed(p, at)
+	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.kind.String(), State: p.StateName(at.State),
+		ValidNextActions: allowed.of(c.kind), ValidNext: allowed}
+	if code == policy.InvalidTransition || code == policy.UnknownAction {
+		r.DidYouMean = nearest(c.name, r.ValidNextActions)
+	}
+	if reason == "" {
+		reason = c.reason(code, requested, p, at)
+	}
+	r.Message = reason + c.wayOn(code, r, p, at)
+	return r
+}
+
+// opaque tells the codes that would say what the policy binds.
+func opaque(code policy.Code) bool {
+	switch code {
+	case policy.InvalidTransition, policy.UnknownAction, policy.UnknownCase, policy.RunComplete:
+		return true
+	}
+	return false
+}
+
+func (c *call) called(requested string) string {
+	kind := c.kind.String()
+	return strings.ToUpper(kind[:1]) + kind[1:] + " '" + requested + "'"
+}
+
+// reason says why, as a sentence.
+func (c *call) reason(code policy.Code, requested string, p *policy.Policy, at policy.Configuration) string {
+	what := c.called(requested)
+	switch code {
+	case policy.RunComplete:
+		return fmt.Sprintf("%s is not allowed: the run is complete (state '%s').", what, p.StateName(at.State))
+	case policy.UnknownCase:
+		by := p.By(at, c.kind, c.name)
+		return fmt.Sprintf("%s is not allowed in %s with this value of '%s'. Allowed values: %s.",
+			what, place(p, at), by, strings.Join(p.Cases(at, c.kind, c.name), ", "))
+	case policy.Busy:
+		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)
+	case policy.UnknownAction:
+		return fmt.Sprintf("%s is unknown here, in %s and everywhere else.", what, place(p, at))
+	}
+	return fmt.Sprintf("%s is not allowed in %s.", what, place(p, at))
+}
+
+func place(p *policy.Policy, at policy.Configuration) string {
+	info := p.State(at.State)
+	if info.Description == "" {
+		return "state '" + info.Name + "'"
+	}
+	return "state '" + info.Name + "' (" + info.Description + ")"
+}
+
+// wayOn says what the model can do next.
+func (c *call) wayOn(code policy.Code, r *Refusal, p *policy.Policy, at policy.Configuration) string {
+	if code == policy.RunComplete {
+		return " A new run begins with a new session."
+	}
+	var b strings.Builder
+	if r.DidYouMean != "" {
+		b.WriteString(" Did you mean '" + r.DidYouMean + "'?")
+	}
+	b.WriteString(" Allowed now: " + some(r.ValidNextActions) + ".")
+	b.WriteString(" Use " + listKind(c.kind).Method() + " to see them.")
+	return b.String()
+}
+
+// some names at most maxNamed names.
+func some(names []string) string {
+	switch {
+	case len(names) == 0:
+		return "nothing"
+	case len(names) > maxNamed:
+		return strings.Join(names[:maxNamed], ", ") + ", and " + strconv.Itoa(len(names)-maxNamed) + " more"
+	}
+	return strings.Join(names, ", ")
+}
+
+// clip escapes and cuts a name that a client sent, so that a text about it is
+// no carrier of text of its own.
+func clip(name string) string {
+	quoted := strconv.Quote(name)
+	name = quoted[1 : len(quoted)-1]
+	if utf8.RuneCountInString(name) <= maxRequested {
+		return name
+	}
+	return string([]rune(name)[:maxRequested]) + "…"
+}
+
+// refusalAnswer puts a refusal into the form that the request has.
+func (c *call) refusalAnswer(r *Refusal) []byte {
+	object, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		object = []byte(`{}`)
+	}
+	switch c.kind {
+	case policy.Resource:
+		return wire.ErrorAnswer(c.id(), wire.CodeResourceNotFound, r.Message, object)
+	case policy.Prompt:
+		return wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, object)
+	}
+	return wire.ResultAnswer(c.id(), c.toolRefusal(r, object))
+}
+
+// toolRefusal is a refused tools/call as the result that a model reads. The
+// object stands in structuredContent only where the tool has no outputSchema: a
+// widely used SDK validates it even in errors, and throws the refusal away.
+func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
+	out := append([]byte(nil), `{"content":[{"type":"text","text":`...)
+	out = wire.AppendString(out, r.Message)
+	out = append(out, `}],`...)
+	if c.s.p.cfg.Refusals != RefusalsPlain {
+		out = append(out, `"isError":true,`...)
+	}
+	if !c.s.hasOutputSchema(c.name) {
+		out = append(append(append(out, `"structuredContent":`...), object...), ',')
+	}
+	out = append(append(out, `"_meta":{"fsm-proxy/refusal":`...), object...)
+	return append(out, "}}"...)
+}
+
+// unavailable answers a request that the upstream did not take.
+func (c *call) unavailable(err error) {
+	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
+	if !c.gated {
+		c.fail(wire.CodeInternal, text)
+		return
+	}
+	c.interrupted(policy.UpstreamUnavailable, text)
+}
+
+// unknown answers a call that was sent and has no answer.
+func (c *call) unknown(err error) {
+	why := "no readable answer came (" + err.Error() + ")"
+	if lost, ok := errorAs(err); ok && lost.Err == errGivenUp {
+		why = "no answer came in " + c.s.p.cfg.CallTimeout.Round(time.Millisecond).String()
+	}
+	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(clip(c.name)), why))
+}
+
+// interrupted answers a call that failed between the proxy and the upstream.
+func (c *call) interrupted(code policy.Code, text string) {
+	p, at := c.s.run.where()
+	r := c.refusal(code, text+" State is now '"+p.StateName(at.State)+"'.")
+	raw := c.refusalAnswer(r)
+	if c.kind != policy.Tool {
+		object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
+		raw = wire.ErrorAnswer(c.id(), wire.CodeInternal, r.Message, object)
+	}
+	c.answer(raw)
+}
+
+// nearest returns the name closest to one that was asked for, if it is close.
+func nearest(name string, names []string) string {
+	best, at := "", 3
+	for _, n := range names {
+		if len(n) > 256 || len(name) > 256 {
+			continue
+		}
+		if d := distance(name, n); d < at && d < max(len(n), 2)/2+1 {
+			best, at = n, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance of two strings, in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := i
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last
+			if a[i] != b[j] {
+				cost = 1 + min(last, row[j], row[j+1])
+			}
+			last, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+// unknownMethod says that a method is not carried, and how it could be.
+func unknownMethod(method string) string {
+	return "Method not found: " + clip(method) + " (fsm-proxy carries it only if the policy's passthrough names it)"
+}
+
+// allowed returns what is listed and allowed in a configuration, in the
+// upstream's order.
+func (s *session) allowed(p *policy.Policy, at policy.Configuration) *Allowed {
+	a := &Allowed{Tools: s.names(p, at, policy.Tool), Resources: s.names(p, at, policy.Resource), Prompts: s.names(p, at, policy.Prompt)}
+	for _, names := range []*[]string{&a.Tools, &a.Resources, &a.Prompts} {
+		if *names = slices.Clip(*names); *names == nil {
+			*names = []string{}
+		}
+	}
+	return a
+}

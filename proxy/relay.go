@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"context"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// complete carries completion/complete for what is bound now: a hidden name is
+// not to be found out by a sibling method.
+func (c *call) complete() wire.Pending {
+	p := &c.m.P
+	switch {
+	case p.RefType == "ref/prompt" && p.RefName != "":
+		return c.relayBound(policy.Prompt, p.RefName)
+	case p.RefType == "ref/resource" && p.RefURI != "":
+		return c.relayBound(policy.Resource, p.RefURI)
+	}
+	return c.fail(wire.CodeInvalidParams, "params.ref must name a prompt or a resource")
+}
+
+func (c *call) subscribe() wire.Pending {
+	uri := c.m.P.URI
+	if uri == "" {
+		return c.fail(wire.CodeInvalidParams, "params.uri must be a string")
+	}
+	if !c.s.enterSubscription(uri) {
+		return c.fail(wire.CodeInvalidParams, "too many subscriptions in this session")
+	}
+	rest := c.relayBound(policy.Resource, uri)
+	if rest == nil {
+		c.s.leaveSubscription(uri)
+	}
+	return rest
+}
+
+func (c *call) unsubscribe() wire.Pending {
+	if !c.s.subscribed(c.m.P.URI) {
+		return c.relayBound(policy.Resource, c.m.P.URI)
+	}
+	c.s.leaveSubscription(c.m.P.URI)
+	if c.s.p.shared != nil && c.s.p.shared.anySubscribed(c.m.P.URI) {
+		return c.result([]byte("{}"))
+	}
+	return c.relay()
+}
+
+// relayBound relays a request about a name that is bound now.
+func (c *call) relayBound(k policy.Kind, name string) wire.Pending {
+	c.kind, c.name = k, name
+	if conn := c.s.link.live(); conn == nil || conn.Cached(listKind(k)) == nil {
+		return c.later(func() { c.boundFetched(k, name) })
+	}
+	if !c.s.bound(k, name) {
+		return c.notBound()
+	}
+	return c.relay()
+}
+
+func (c *call) boundFetched(k policy.Kind, name string) {
+	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
+	if err == nil {
+		err = c.fetch(conn)
+	}
+	if err != nil {
+		c.s.leaveSubscription(c.m.P.URI)
+		c.unavailable(err)
+		return
+	}
+	var rest wire.Pending
+	if c.s.bound(k, name) {
+		rest = c.relay()
+	} else {
+		c.s.leaveSubscription(c.m.P.URI)
+		rest = c.notBound()
+	}
+	if rest != nil {
+		rest.Wait()
+	}
+}
+
+// notBound refuses a request about a name that is not bound now, like a call.
+func (c *call) notBound() wire.Pending {
+	p, at := c.s.run.where()
+	c.verdict = p.Decide(at, c.kind, c.name, c.known && c.listed, nil)
+	code := c.verdict.Code
+	if code == policy.CodeNone {
+		code = policy.UnknownAction
+	}
+	return c.refuse(code)
+}
+
+// setLevel carries logging/setLevel, and keeps it for the connections to come.
+func (c *call) setLevel() wire.Pending {
+	c.s.mu.Lock()
+	c.s.level = c.m
+	c.s.mu.Unlock()
+	return c.relay()
+}
+
+func (s *session) enterSubscription(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, there := s.subscriptions[uri]; !there && len(s.subscriptions) >= s.p.cfg.MaxSubscriptions {
+		return false
+	}
+	if s.subscriptions == nil {
+		s.subscriptions = make(map[string]struct{})
+	}
+	s.subscriptions[uri] = struct{}{}
+	return true
+}
+
+func (s *session) leaveSubscription(uri string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.subscriptions, uri)
+}
+
+func (s *session) subscribed(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.subscriptions[uri]
+	return ok
+}
+
+// replay brings a new connection to where the last one was: log level and
+// subscriptions. again tells that there was one.
+func (s *session) replay(conn Upstream, again bool) {
+	go s.watch(conn)
+	if !again {
+		return
+	}
+	s.log.Warn("the upstream connection was made anew", "run", s.afterLoss())
+	s.mu.Lock()
+	level := s.level
+	uris := make([]string, 0, len(s.subscriptions))
+	for uri := range s.subscriptions {
+		uris = append(uris, uri)
+	}
+	s.mu.Unlock()
+	if level != nil {
+		redo(conn, level)
+	}
+	for _, uri := range uris {
+		params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
+		if m, err := wire.Read(wire.RequestMessage(0, "resources/subscribe", params), wire.FromClient); err == nil {
+			redo(conn, m)
+		}
+	}
+}
+
+// afterLoss does to the run what the configuration says of a lost upstream.
+func (s *session) afterLoss() string {
+	if !s.p.cfg.RestartRun {
+		return "kept"
+	}
+	s.run.restart()
+	s.changed.Mark(bit(wire.Tools) | bit(wire.Resources) | bit(wire.Prompts))
+	return "restarted"
+}
+
+// redo sends a request whose answer nobody waits for; the goroutine ends with
+// the connection at the latest.
+func redo(conn Upstream, m *wire.Message) {
+	call := conn.Start(m, nil)
+	go func() { _, _ = call.Wait(context.Background()) }()
+}
+
+// watch ends what a connection has open at the client when it is lost. The
+// goroutine ends with the connection.
+func (s *session) watch(conn Upstream) {
+	<-conn.Done()
+	s.dropAsks(conn)
+}

@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"strconv"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// ask is a request of the upstream that is open at the client.
+type ask struct {
+	conn  Upstream
+	id    []byte // the upstream's own id
+	call  *call  // for which it asks; nil: none is known
+	token string // the key of its progress token, empty: none
+	mine  []byte // the id that the client sees
+}
+
+// Receive takes what the session's own upstream sends besides answers.
+func (s *session) Receive(m *wire.Message, tag any) {
+	c, _ := tag.(*call)
+	if m.Kind == wire.Request {
+		if c == nil {
+			c = s.asking()
+		}
+		s.asked(s.link.live(), m, c)
+		return
+	}
+	s.notified(s.link.live(), m, c)
+}
+
+// notified takes a notification of the upstream.
+func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
+	switch m.Method {
+	case "notifications/tools/list_changed":
+		s.upstreamChanged(conn, wire.Tools)
+	case "notifications/resources/list_changed":
+		s.upstreamChanged(conn, wire.Resources)
+	case "notifications/prompts/list_changed":
+		s.upstreamChanged(conn, wire.Prompts)
+	case "notifications/resources/updated":
+		if s.subscribed(m.P.URI) && s.bound(policy.Resource, m.P.URI) {
+			s.send(m.Raw, c)
+		}
+	case "notifications/cancelled":
+		s.withdraw(m)
+	case "notifications/message", "notifications/progress", "notifications/elicitation/complete":
+		s.send(m.Raw, c)
+	default:
+		if s.policyNow().Passthrough(m.Method) {
+			s.send(m.Raw, c)
+			return
+		}
+		s.log.Debug("dropped a notification of the upstream", "method", clip(m.Method))
+	}
+}
+
+// send gives the client a message: on the stream of the call it belongs to, or
+// else on the session's own.
+func (s *session) send(raw []byte, c *call) bool {
+	return c != nil && c.out.Send(raw) || s.own.Send(raw)
+}
+
+// asking guesses for which call an upstream asks that does not say: the one
+// that holds the turn, else the only or the oldest one that it works on.
+func (s *session) asking() *call {
+	s.run.mu.Lock()
+	holder := s.run.holder
+	s.run.mu.Unlock()
+	if holder != nil && holder.s == s {
+		return holder
+	}
+	var oldest *call
+	for _, c := range s.underWay() {
+		if c.gated && (oldest == nil || c.clock.started().Before(oldest.clock.started())) {
+			oldest = c
+		}
+	}
+	return oldest
+}
+
+// asked carries a request of the upstream to the client.
+func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
+	if conn == nil {
+		return
+	}
+	if !s.mayAsk(m.Method) {
+		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
+		return
+	}
+	a := &ask{conn: conn, id: m.Bytes(m.ID), call: c, token: wire.Key(m.Bytes(m.P.MetaToken))}
+	if !s.enterAsk(a) {
+		s.reject(conn, a.id, wire.CodeInternal, "the client's session has ended, or too many requests are open")
+		return
+	}
+	raw := wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.mine})
+	if !s.send(raw, c) {
+		s.takeAsk(string(a.mine))
+		s.reject(conn, a.id, wire.CodeInternal, "the client takes no requests now")
+	}
+}
+
+func (s *session) reject(conn Upstream, id []byte, code int, text string) {
+	if err := conn.Notify(wire.ErrorAnswer(id, code, text, nil)); err != nil {
+		s.log.Debug("answering a request of the upstream", "error", err)
+	}
+}
+
+func (s *session) mayAsk(method string) bool {
+	h := s.hello.Load()
+	if h == nil {
+		return false
+	}
+	switch method {
+	case "sampling/createMessage":
+		return h.may.Sampling
+	case "elicitation/create":
+		return h.may.Elicitation
+	case "roots/list":
+		return h.may.Roots
+	}
+	return s.policyNow().Passthrough(method)
+}
+
+// enterAsk opens an ask under a new id. While it is open the call's clock
+// stands still.
+func (s *session) enterAsk(a *ask) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.asks) >= s.p.cfg.MaxInFlight {
+		return false
+	}
+	s.lastAsk++
+	a.mine = strconv.AppendInt(nil, s.lastAsk, 10)
+	if s.asks == nil {
+		s.asks = make(map[string]*ask)
+	}
+	s.asks[string(a.mine)] = a
+	if a.call != nil {
+		a.call.asks.Add(1)
+		a.call.clock.hold()
+	}
+	return true
+}
+
+// takeAsk closes an ask, nil if there is none under the id.
+func (s *session) takeAsk(id string) *ask {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.asks[id]
+	if a == nil {
+		return nil
+	}
+	delete(s.asks, id)
+	if a.call != nil {
+		a.call.asks.Add(-1)
+		a.call.clock.release()
+	}
+	return a
+}
+
+// answered carries the client's answer to the upstream that asked. An answer to
+// nothing that is open goes nowhere.
+func (s *session) answered(m *wire.Message) {
+	a := s.takeAsk(m.IDKey())
+	if a == nil {
+		s.log.Debug("dropped an answer to no open request")
+		return
+	}
+	if err := a.conn.Notify(wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.id})); err != nil {
+		s.log.Debug("answering a request of the upstream", "error", err)
+	}
+}
+
+// withdraw carries the upstream's cancellation of its own request.
+func (s *session) withdraw(m *wire.Message) {
+	key := wire.Key(m.Bytes(m.P.RequestID))
+	for id, a := range s.openAsks() {
+		if wire.Key(a.id) != key || s.takeAsk(id) == nil {
+			continue
+		}
+		s.send(wire.Splice(m.Raw, wire.Edit{At: m.P.RequestID, With: a.mine}), a.call)
+	}
+}
+
+func (s *session) openAsks() map[string]*ask {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[string]*ask, len(s.asks))
+	for id, a := range s.asks {
+		all[id] = a
+	}
+	return all
+}
+
+// dropAsks answers what a connection has open at the client in the client's
+// place; nil: every connection.
+func (s *session) dropAsks(conn Upstream) {
+	for id, a := range s.openAsks() {
+		if (conn == nil || a.conn == conn) && s.takeAsk(id) != nil {
+			s.reject(a.conn, a.id, wire.CodeInternal, "the client's session has ended")
+		}
+	}
+}
+
+// progressOfAsk carries the client's progress on a request of the upstream.
+func (s *session) progressOfAsk(m *wire.Message) {
+	token := wire.Key(m.Bytes(m.P.ProgressToken))
+	for _, a := range s.openAsks() {
+		if token != "" && a.token == token {
+			_ = a.conn.Notify(m.Raw)
+			return
+		}
+	}
+}
+
+// bound reports whether a name is bound now, by its exact name.
+func (s *session) bound(k policy.Kind, name string) bool {
+	p, at := s.run.where()
+	listed := true
+	if conn := s.link.live(); conn != nil {
+		if l := conn.Cached(listKind(k)); l != nil {
+			listed = l.Has(name)
+		}
+	}
+	v := p.Decide(at, k, name, listed, nil)
+	return v.Allowed || v.Code == policy.UnknownCase
+}

@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// run is one walk through the automaton. Its configuration is written by the
+// call that holds the turn and by nothing else: every other call under way
+// stays, and a stay writes nothing.
+type run struct {
+	mu     sync.Mutex // guards what follows
+	policy *policy.Policy
+	at     policy.Configuration
+	holder *call
+	queue  []*call // waiting for the turn, in order
+}
+
+func newRun(p *policy.Policy) *run { return &run{policy: p, at: p.Initial()} }
+
+// entry is what became of a call that wants to go upstream.
+type entry uint8
+
+const (
+	refused  entry = iota // the verdict says why
+	admitted              // decided; with the turn if the verdict takes it
+	queued                // waiting for the turn: c.turn closes when it is there
+	crowded               // the turn is taken, and waiting would be of no use
+	unlisted              // the verdict hangs on a list that is not at hand
+)
+
+// where returns the run's policy and configuration.
+func (r *run) where() (*policy.Policy, policy.Configuration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.policy, r.at
+}
+
+// enter decides a call or puts it into the queue for the turn.
+func (r *run) enter(c *call, maxQueue int) entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch e := r.decideLocked(c); {
+	case e != admitted || !c.verdict.Turn:
+		return e
+	case r.holder == nil:
+		r.holder = c
+		return admitted
+	case r.holder.asks.Load() > 0 || len(r.queue) >= maxQueue:
+		return crowded
+	}
+	c.turn = make(chan struct{})
+	r.queue = append(r.queue, c)
+	return queued
+}
+
+// granted decides a call again that has come by the turn: what it found when it
+// queued is past. A call that needs the turn no longer gives it on.
+func (r *run) granted(c *call) entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.decideLocked(c)
+	if e != admitted || !c.verdict.Turn {
+		r.passLocked(c)
+	}
+	return e
+}
+
+func (r *run) decideLocked(c *call) entry {
+	c.policy, c.at = r.policy, r.at
+	c.verdict = r.policy.Decide(r.at, c.kind, c.name, c.listed, c.argument)
+	switch {
+	case c.verdict.ByGlob && !c.known:
+		return unlisted
+	case !c.verdict.Allowed:
+		return refused
+	}
+	return admitted
+}
+
+// leave takes a call out of the turn or the queue without a step.
+func (r *run) leave(c *call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.holder == c {
+		r.passLocked(c)
+	} else if i := slices.Index(r.queue, c); i >= 0 {
+		r.queue = slices.Delete(r.queue, i, i+1)
+	}
+}
+
+// step moves the run along the outcome of a call and gives the turn on. For a
+// call without the turn it changes nothing and ok is false.
+func (r *run) step(c *call, o policy.Outcome) (step policy.Step, ok bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.holder != c {
+		return step, false, nil
+	}
+	defer r.passLocked(c)
+	if c.orphaned {
+		return step, false, nil
+	}
+	step, err = c.policy.Next(r.at, c.verdict.Symbol, o)
+	if err != nil {
+		return step, false, err
+	}
+	r.at = step.To
+	return step, true, nil
+}
+
+// passLocked gives the turn to the call that has waited longest.
+func (r *run) passLocked(c *call) {
+	if r.holder != c {
+		return
+	}
+	r.holder = nil
+	if len(r.queue) > 0 {
+		r.holder = r.queue[0]
+		r.queue = slices.Delete(r.queue, 0, 1)
+		close(r.holder.turn)
+	}
+}
+
+// restart puts the run back to its beginning. A call that holds the turn keeps
+// it until it ends, but steps no more: it belongs to the old run.
+func (r *run) restart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = r.policy.Initial()
+	if r.holder != nil {
+		r.holder.orphaned = true
+	}
+}

@@ -1,0 +1,240 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// session is one client: its requests under way, its run, and its connection
+// upstream.
+type session struct {
+	p       *Proxy
+	own     wire.Stream
+	run     *run
+	link    *link
+	changed Notifier
+	log     hclog.Logger
+	hello   atomic.Pointer[hello]
+
+	mu            sync.Mutex // guards what follows
+	calls         map[string]*call
+	asks          map[string]*ask // requests of the upstream open at the client
+	lastAsk       int64
+	subscriptions map[string]struct{}
+	level         *wire.Message // the client's last logging/setLevel
+	opening       bool          // initialize is under way
+	closed        bool
+	relist        relist
+	refreshes     [3]refresh // by wire.ListKind
+}
+
+func newSession(p *Proxy, own wire.Stream) *session {
+	s := &session{p: p, own: own, run: newRun(p.cfg.Policy), log: p.cfg.Log}
+	s.changed = p.cfg.Notifier(s.sendOwn)
+	if p.shared != nil {
+		s.link = p.shared.link
+	} else {
+		s.link = newLink(p, s, s.replay)
+	}
+	return s
+}
+
+// Version is the negotiated protocol revision.
+func (s *session) Version() string {
+	if h := s.hello.Load(); h != nil {
+		return h.version
+	}
+	return ""
+}
+
+// Listen lets go out what waited for a listener.
+func (s *session) Listen() { s.changed.Flush() }
+
+// Handle takes one message of the client.
+func (s *session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
+	switch m.Kind {
+	case wire.Request:
+		return s.request(m, out)
+	case wire.Notification:
+		s.notification(m)
+	default:
+		s.answered(m)
+	}
+	return nil
+}
+
+func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
+	c := &call{s: s, m: m, out: out}
+	if refusal := s.admit(c); refusal != "" {
+		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest, refusal, nil))
+		return nil
+	}
+	route, ok := routes[m.Method]
+	switch {
+	case s.hello.Load() == nil && m.Method != "initialize" && m.Method != "ping":
+		return c.before()
+	case ok:
+		return route(c)
+	}
+	if p, _ := s.run.where(); p.Passthrough(m.Method) {
+		return c.relay()
+	}
+	return c.fail(wire.CodeMethodNotFound, unknownMethod(m.Method))
+}
+
+// before answers a request that comes before initialize. A client that opens
+// with a newer protocol's discovery is told that there is no such method, and
+// falls back to initialize.
+func (c *call) before() wire.Pending {
+	if _, known := routes[c.m.Method]; known {
+		return c.fail(wire.CodeInvalidRequest, "the session is not initialized: send initialize first")
+	}
+	return c.fail(wire.CodeMethodNotFound, unknownMethod(c.m.Method))
+}
+
+// routes is what becomes of each request that is known. A function returns the
+// rest of the request's way, nil if it is answered.
+var routes map[string]func(*call) wire.Pending
+
+func init() {
+	routes = map[string]func(*call) wire.Pending{
+		"initialize":               (*call).initialize,
+		"ping":                     (*call).pong,
+		"tools/list":               func(c *call) wire.Pending { return c.list(wire.Tools) },
+		"resources/list":           func(c *call) wire.Pending { return c.list(wire.Resources) },
+		"prompts/list":             func(c *call) wire.Pending { return c.list(wire.Prompts) },
+		"resources/templates/list": (*call).templates,
+		"tools/call":               func(c *call) wire.Pending { return c.gate(policy.Tool, c.m.P.Name, c.m.P.NameAt) },
+		"resources/read":           func(c *call) wire.Pending { return c.gate(policy.Resource, c.m.P.URI, c.m.P.URIAt) },
+		"prompts/get":              func(c *call) wire.Pending { return c.gate(policy.Prompt, c.m.P.Name, c.m.P.NameAt) },
+		"resources/subscribe":      (*call).subscribe,
+		"resources/unsubscribe":    (*call).unsubscribe,
+		"completion/complete":      (*call).complete,
+		"logging/setLevel":         (*call).setLevel,
+	}
+}
+
+// admit enters a request among those under way; else it says why not.
+func (s *session) admit(c *call) string {
+	key := c.m.IDKey()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[key] != nil {
+		return "a request with this id is still under way"
+	}
+	if len(s.calls) >= s.p.cfg.MaxInFlight {
+		return "too many requests under way in this session: wait for answers"
+	}
+	if s.closed {
+		return "the session has ended"
+	}
+	if s.calls == nil {
+		s.calls = make(map[string]*call)
+	}
+	s.calls[key] = c
+	return ""
+}
+
+// forget takes an answered request out of those under way.
+func (s *session) forget(c *call) {
+	key := c.m.IDKey()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.calls, key)
+}
+
+// underWay returns the requests under way.
+func (s *session) underWay() []*call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*call, 0, len(s.calls))
+	for _, c := range s.calls {
+		all = append(all, c)
+	}
+	return all
+}
+
+// notification takes a notification of the client.
+func (s *session) notification(m *wire.Message) {
+	switch m.Method {
+	case "notifications/initialized":
+		s.link.initialized(m.Raw)
+	case "notifications/cancelled":
+		s.cancel(m)
+	case "notifications/progress":
+		s.progressOfAsk(m)
+	case "notifications/roots/list_changed":
+		if p, _ := s.run.where(); p.UpstreamMay().Roots && s.p.shared == nil {
+			s.forward(m.Raw)
+		}
+	default:
+		if p, _ := s.run.where(); p.Passthrough(m.Method) {
+			s.forward(m.Raw)
+		}
+	}
+}
+
+// forward sends a notification upstream, if there is a connection.
+func (s *session) forward(raw []byte) {
+	if conn := s.link.live(); conn != nil {
+		if err := conn.Notify(raw); err != nil {
+			s.log.Debug("sending a notification upstream", "error", err)
+		}
+	}
+}
+
+func (s *session) cancel(m *wire.Message) {
+	key := wire.Key(m.Bytes(m.P.RequestID))
+	s.mu.Lock()
+	c := s.calls[key]
+	s.mu.Unlock()
+	if c != nil && c.m.Method != "initialize" {
+		c.cancel(m.Bytes(m.Params))
+	}
+}
+
+// Close ends the session: what is under way is cancelled, and what the upstream
+// still answers within the grace decides.
+func (s *session) Close() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.p.ending.Add(1)
+	go s.end()
+}
+
+// end is owned by the Proxy, which waits for it in Close.
+func (s *session) end() {
+	defer s.p.ending.Done()
+	for _, c := range s.underWay() {
+		c.cancel(nil)
+	}
+	s.dropAsks(nil)
+	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.CancelGrace)
+	defer stop()
+	for _, c := range s.underWay() {
+		c.over(ctx)
+	}
+	if s.p.shared != nil {
+		s.p.shared.dismiss(s)
+	} else {
+		s.link.close()
+	}
+	s.p.remove(s)
+}
+
+// policyNow is the policy that the session's run is under.
+func (s *session) policyNow() *policy.Policy {
+	p, _ := s.run.where()
+	return p
+}

@@ -1,0 +1,129 @@
+package proxy
+
+import (
+	"encoding/json/v2"
+	"sync"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// shared is the one upstream connection of all sessions. The proxy is its
+// client; what arrives on the stream of a call reaches that call's client, and
+// nothing else that belongs to somebody does.
+type shared struct {
+	p    *Proxy
+	link *link
+
+	mu       sync.Mutex // guards what follows
+	sessions map[*session]struct{}
+}
+
+func newShared(p *Proxy) *shared {
+	sh := &shared{p: p, sessions: make(map[*session]struct{})}
+	sh.link = newLink(p, sh, sh.replay)
+	sh.link.ready = wire.NotificationMessage("notifications/initialized", nil)
+	return sh
+}
+
+// hello is the proxy's own initialize request.
+func (sh *shared) hello() *wire.Message {
+	may := sh.p.cfg.Policy.UpstreamMay()
+	capabilities := map[string]struct{}{}
+	for name, allowed := range map[string]bool{"sampling": may.Sampling, "elicitation": may.Elicitation, "roots": may.Roots} {
+		if allowed && sh.p.cfg.Streams {
+			capabilities[name] = struct{}{}
+		}
+	}
+	params, _ := json.Marshal(struct {
+		ProtocolVersion string              `json:"protocolVersion"`
+		Capabilities    map[string]struct{} `json:"capabilities"`
+		ClientInfo      any                 `json:"clientInfo"`
+	}{latest, capabilities, struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	}(Identity)}, json.Deterministic(true))
+	m, _ := wire.Read(wire.RequestMessage(0, "initialize", params), wire.FromClient)
+	return m
+}
+
+// welcome makes a session one of those that share the connection, dismiss ends
+// that.
+func (sh *shared) welcome(s *session) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.sessions[s] = struct{}{}
+}
+
+func (sh *shared) dismiss(s *session) {
+	s.mu.Lock()
+	uris := s.subscriptions
+	s.subscriptions = nil
+	s.mu.Unlock()
+	sh.mu.Lock()
+	delete(sh.sessions, s)
+	sh.mu.Unlock()
+	conn := sh.link.live()
+	for uri := range uris {
+		if conn != nil && !sh.anySubscribed(uri) {
+			params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
+			if m, err := wire.Read(wire.RequestMessage(0, "resources/unsubscribe", params), wire.FromClient); err == nil {
+				redo(conn, m)
+			}
+		}
+	}
+}
+
+func (sh *shared) members() []*session {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	all := make([]*session, 0, len(sh.sessions))
+	for s := range sh.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+// anySubscribed reports whether some session still wants a resource's updates.
+func (sh *shared) anySubscribed(uri string) bool {
+	for _, s := range sh.members() {
+		if s.subscribed(uri) {
+			return true
+		}
+	}
+	return false
+}
+
+// Receive takes what the shared upstream sends besides answers.
+func (sh *shared) Receive(m *wire.Message, tag any) {
+	conn := sh.link.live()
+	if c, ok := tag.(*call); ok {
+		if m.Kind == wire.Request {
+			c.s.asked(conn, m, c)
+			return
+		}
+		c.s.notified(conn, m, c)
+		return
+	}
+	if m.Kind == wire.Request {
+		if conn != nil {
+			_ = conn.Notify(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method), nil))
+		}
+		return
+	}
+	switch m.Method {
+	case "notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/prompts/list_changed",
+		"notifications/resources/updated", "notifications/cancelled":
+		for _, s := range sh.members() {
+			s.notified(conn, m, nil)
+		}
+	default:
+		sh.p.cfg.Log.Debug("dropped a message of the shared upstream that belongs to no call", "method", clip(m.Method))
+	}
+}
+
+// replay brings a new connection to where the last one was.
+func (sh *shared) replay(conn Upstream, again bool) {
+	for _, s := range sh.members() {
+		s.replay(conn, again)
+	}
+}

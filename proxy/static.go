@@ -1,0 +1,143 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json/v2"
+	"slices"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// neverListAgain are the clients known never to list again, by clientInfo.name.
+// The sources stand in docs/clients.md.
+var neverListAgain = []string{"codex-mcp-client", "claude-ai"}
+
+// static reports whether a client gets the static surface.
+func (c *call) static(client string) bool {
+	switch c.s.p.cfg.Surface {
+	case SurfaceDynamic:
+		return false
+	case SurfaceStatic:
+		return true
+	}
+	return slices.Contains(neverListAgain, client)
+}
+
+// whereAllowed is the end of a description on the static surface.
+func whereAllowed(p *policy.Policy, states []policy.State) string {
+	names := make([]string, len(states))
+	for i, s := range states {
+		names[i] = p.StateName(s)
+	}
+	return "[Allowed in state: " + strings.Join(names, ", ") + "]"
+}
+
+// describe returns an item with text at the end of its description.
+func describe(item []byte, text string) []byte {
+	var edits []wire.Edit
+	_ = wire.Members(item, func(key string, at wire.Span) error {
+		if said, ok := wire.Text(item[at.Start:at.End]); key == "description" && ok {
+			edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, strings.TrimSpace(said+" "+text))})
+		}
+		return nil
+	})
+	if edits == nil {
+		member := append(wire.AppendString([]byte(`"description":`), text), ',')
+		edits = []wire.Edit{{At: wire.Span{Start: 1, End: 1}, With: member}}
+	}
+	return wire.Splice(item, edits...)
+}
+
+// stateNote is what a result says of the run.
+type stateNote struct {
+	State            string   `json:"state"`
+	Complete         bool     `json:"complete,omitzero"`
+	Restarted        bool     `json:"restarted,omitzero"`
+	ValidNextActions []string `json:"valid_next_actions"`
+}
+
+// annotated is the upstream's answer under the client's id, with what the
+// session wants added of the run's state.
+func (c *call) annotated(m *wire.Message) []byte {
+	h := c.s.hello.Load()
+	if h.annotate == AnnotateOff || m.Kind != wire.Result || m.Raw[m.Result.Start] != '{' {
+		return c.withID(m)
+	}
+	note := c.note()
+	raw := c.withID(m)
+	again, err := wire.Read(raw, wire.FromUpstream)
+	if err != nil {
+		return raw
+	}
+	edits := metaEdits(again, note)
+	if h.annotate == AnnotateText && c.kind == policy.Tool {
+		edits = append(edits, textEdit(again, note)...)
+	}
+	slices.SortFunc(edits, func(a, b wire.Edit) int { return a.At.Start - b.At.Start })
+	return wire.Splice(raw, edits...)
+}
+
+func (c *call) note() stateNote {
+	p, at := c.s.run.where()
+	names := c.s.allowed(p, at).of(c.kind)
+	return stateNote{State: p.StateName(at.State), Complete: at.Complete, Restarted: c.restarted, ValidNextActions: names}
+}
+
+// metaEdits sets _meta["fsm-proxy/state"] of a result. One that the upstream
+// sent is replaced: it is not the upstream's to say.
+func metaEdits(m *wire.Message, note stateNote) []wire.Edit {
+	object, _ := json.Marshal(note)
+	const key = "fsm-proxy/state"
+	meta := m.Bytes(m.R.Meta)
+	if len(meta) == 0 || meta[0] != '{' {
+		at := m.Result.Start + 1
+		with := append(append([]byte(`"_meta":{"`+key+`":`), object...), '}')
+		if len(bytes.TrimSpace(m.Bytes(m.Result)[1:])) > 1 {
+			with = append(with, ',')
+		}
+		if len(meta) != 0 {
+			return []wire.Edit{{At: m.R.Meta, With: append(append([]byte(`{"`+key+`":`), object...), '}')}}
+		}
+		return []wire.Edit{{At: wire.Span{Start: at, End: at}, With: with}}
+	}
+	var edits []wire.Edit
+	_ = wire.Members(meta, func(name string, at wire.Span) error {
+		if name == key {
+			at.Start, at.End = at.Start+m.R.Meta.Start, at.End+m.R.Meta.Start
+			edits = append(edits, wire.Edit{At: at, With: object})
+		}
+		return nil
+	})
+	if edits == nil {
+		at := m.R.Meta.Start + 1
+		with := append([]byte(`"`+key+`":`), object...)
+		if len(bytes.TrimSpace(meta[1:])) > 1 {
+			with = append(with, ',')
+		}
+		edits = []wire.Edit{{At: wire.Span{Start: at, End: at}, With: with}}
+	}
+	return edits
+}
+
+// textEdit appends a text item to a tool's content.
+func textEdit(m *wire.Message, note stateNote) []wire.Edit {
+	content := m.Bytes(m.R.Content)
+	if len(content) == 0 || content[0] != '[' {
+		return nil
+	}
+	text := "State is now '" + note.State + "'. Allowed now: " + some(note.ValidNextActions) + "."
+	switch {
+	case note.Restarted:
+		text = "The run was completed and begins again. " + text
+	case note.Complete:
+		text = "The run is complete. A new run begins with a new session."
+	}
+	with := append(wire.AppendString([]byte(`{"type":"text","text":`), text), '}')
+	if len(bytes.TrimSpace(content[1:])) > 1 {
+		with = append([]byte{','}, with...)
+	}
+	end := m.R.Content.End - 1
+	return []wire.Edit{{At: wire.Span{Start: end, End: end}, With: with}}
+}

@@ -1,0 +1,152 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// schemas caches compiled input schemas by their bytes. It is safe for
+// concurrent use.
+type schemas struct {
+	mu       sync.Mutex // guards what follows
+	compiled map[string]*jsonschema.Schema
+}
+
+var english = message.NewPrinter(language.English)
+
+// maxSchemas bounds the cache; beyond it starts anew.
+const maxSchemas = 4096
+
+// invalid checks a call's arguments against the listed inputSchema where the
+// policy asks for that. It returns why they do not fit, empty if they do. A
+// schema that cannot be used denies.
+func (c *call) invalid(conn Upstream) string {
+	if c.kind != policy.Tool || !c.policy.Validate() {
+		return ""
+	}
+	raw := c.inputSchema(conn)
+	if raw == nil {
+		return ""
+	}
+	schema, err := c.s.p.schemas.get(raw)
+	if err != nil {
+		return fmt.Sprintf("%s cannot be checked: its input schema is not usable (%v).", c.called(clip(c.name)), err)
+	}
+	arguments := c.m.Bytes(c.m.P.Arguments)
+	if arguments == nil {
+		arguments = []byte("{}")
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(arguments))
+	if err == nil {
+		err = schema.Validate(value)
+	}
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("The arguments of %s do not fit its input schema: %s.", c.called(clip(c.name)), brief(err))
+}
+
+// brief is a validation error on one line, without the schema's location.
+func brief(err error) string {
+	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		var b bytes.Buffer
+		for _, cause := range leaves(invalid) {
+			if b.Len() > 0 {
+				b.WriteString("; ")
+			}
+			b.WriteString("at /")
+			for i, step := range cause.InstanceLocation {
+				if i > 0 {
+					b.WriteByte('/')
+				}
+				b.WriteString(clip(step))
+			}
+			fmt.Fprintf(&b, ": %s", clip(cause.ErrorKind.LocalizedString(english)))
+		}
+		return b.String()
+	}
+	return clip(err.Error())
+}
+
+func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
+	if len(e.Causes) == 0 {
+		return []*jsonschema.ValidationError{e}
+	}
+	var all []*jsonschema.ValidationError
+	for _, cause := range e.Causes {
+		all = append(all, leaves(cause)...)
+	}
+	return all
+}
+
+func (c *call) inputSchema(conn Upstream) []byte { return member(conn, c.name, "inputSchema") }
+
+// member returns a member of a listed tool's definition, nil if it has none.
+func member(conn Upstream, tool, key string) (raw []byte) {
+	if conn == nil {
+		return nil
+	}
+	l := conn.Cached(wire.Tools)
+	if l == nil {
+		return nil
+	}
+	item, ok := l.Find(tool)
+	if !ok {
+		return nil
+	}
+	_ = wire.Members(item.Raw, func(name string, at wire.Span) error {
+		if name == key {
+			raw = item.Raw[at.Start:at.End]
+		}
+		return nil
+	})
+	return raw
+}
+
+func (s *session) hasOutputSchema(tool string) bool {
+	return member(s.link.live(), tool, "outputSchema") != nil
+}
+
+func (s *schemas) get(raw []byte) (*jsonschema.Schema, error) {
+	s.mu.Lock()
+	schema := s.compiled[string(raw)]
+	s.mu.Unlock()
+	if schema != nil {
+		return schema, nil
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.UseLoader(noLoader{})
+	const name = "inputSchema.json"
+	if err := compiler.AddResource(name, document); err != nil {
+		return nil, err
+	}
+	if schema, err = compiler.Compile(name); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.compiled == nil || len(s.compiled) >= maxSchemas {
+		s.compiled = make(map[string]*jsonschema.Schema)
+	}
+	s.compiled[string(raw)] = schema
+	return schema, nil
+}
+
+// noLoader fetches nothing: a schema of the upstream's is no reason to open a
+// file or a connection.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) { return nil, errors.New("it refers to " + clip(url)) }
