@@ -33,12 +33,19 @@ func Failing() Server {
 		"wrong_id":   wrongID,
 		"truncate":   func(e *Exchange) { e.Truncate(Text("half of this gets lost")) },
 		"unreadable": func(e *Exchange) { e.Answer(`{"jsonrpc":"2.0","id":`) },
-		"noise":      func(e *Exchange) { e.Noise("listening on port 3000\n"); e.Result(Text("after noise")); e.Noise("bye\n") },
-		"flood":      func(e *Exchange) { e.Stderr(strings.Repeat("a line of noise\n", 1<<16)); e.Result(Text("after a flood")) },
-		"children":   func(e *Exchange) { e.Spawn(); e.Result(Text("a child lives")) },
-		"ask":        func(e *Exchange) { e.Async(func() { ask(e, "sampling/createMessage", sampling) }) },
-		"elicit":     func(e *Exchange) { e.Async(func() { ask(e, "elicitation/create", elicitation) }) },
-		"progress":   progress,
+		"noise": func(e *Exchange) {
+			e.Noise("listening on port 3000\n")
+			e.Result(Text("after noise"))
+			e.Noise("bye\n")
+		},
+		"flood": func(e *Exchange) {
+			e.Stderr(strings.Repeat("a line of noise\n", 1<<16))
+			e.Result(Text("after a flood"))
+		},
+		"children": func(e *Exchange) { e.Spawn(); e.Result(Text("a child lives")) },
+		"ask":      func(e *Exchange) { e.Async(func() { ask(e, "sampling/createMessage", sampling) }) },
+		"elicit":   func(e *Exchange) { e.Async(func() { ask(e, "elicitation/create", elicitation) }) },
+		"progress": progress,
 	}
 	for name, code := range map[string]int{
 		"status_202": 202, "status_400": 400, "status_401": 401, "status_403": 403, "status_404": 404, "status_405": 405,

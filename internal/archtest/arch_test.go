@@ -1,0 +1,269 @@
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/fsm-proxy/fsm-proxy"
+
+// pkg is what `go list -json` says of a package.
+type pkg struct {
+	ImportPath   string
+	Name         string
+	Doc          string
+	Dir          string
+	Standard     bool
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	GoFiles      []string
+	DepOnly      bool
+}
+
+// folder is the package's path within the module; "." at its root.
+func (p pkg) folder() string {
+	if p.ImportPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, module+"/")
+}
+
+// list asks the go command about packages.
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	command := exec.Command("go", append([]string{"list", "-json=ImportPath,Name,Doc,Dir,Standard,Imports,TestImports,XTestImports,GoFiles,DepOnly"}, args...)...)
+	command.Dir = root(t)
+	var complaints strings.Builder
+	command.Stderr = &complaints
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("listing packages: %v\n%s", err, complaints.String())
+	}
+	return decode(t, out)
+}
+
+func decode(t *testing.T, out []byte) []pkg {
+	t.Helper()
+	var packages []pkg
+	stream := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p pkg
+		err := stream.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatalf("reading go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	folder, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// A rule says what one package may import, beside the standard library, and why. An entry ending in "/..."
+// stands for all beneath it.
+type rule struct {
+	pkg   string
+	allow []string
+	why   string
+}
+
+// rules are section 7 of the design; the libraries that a package needs for its own work are named with it.
+var rules = []rule{
+	{
+		pkg:   "policy",
+		allow: []string{"go.yaml.in/yaml/v4", "github.com/looplab/fsm", "github.com/looplab/fsm/..."},
+		why:   "the policy is pure: it decides alike in a test, a check and a proxy, without I/O, clock or logger",
+	},
+	{
+		pkg: "proxy",
+		allow: []string{
+			module + "/policy", module + "/internal/wire",
+			"github.com/hashicorp/go-hclog",            // a line per transition and refusal
+			"github.com/santhosh-tekuri/jsonschema/v6", // validate: true
+			"github.com/yosida95/uritemplate/v3",       // a bound URI that only a template serves
+		},
+		why: "the seven steps speak to upstreams and notifier through interfaces of their own",
+	},
+	{
+		pkg: "upstream",
+		allow: []string{
+			module + "/internal/wire", module + "/internal/stdio", module + "/internal/streamhttp",
+			"github.com/mark3labs/mcp-go/client/...", "github.com/mark3labs/mcp-go/client", "github.com/mark3labs/mcp-go/mcp",
+		},
+		why: "a connection knows messages and framings, and mcp-go for OAuth and HTTP+SSE; it knows no policy",
+	},
+	{
+		pkg: "notify",
+		why: "dirty bits know nothing of what they stand for",
+	},
+	{
+		pkg: "internal/wire",
+		why: "messages are read strictly, once, by the standard library's decoder and nothing else",
+	},
+}
+
+// forbidden are imports that no package outside the exempt ones may have.
+var forbidden = []struct {
+	imports string
+	except  []string
+	why     string
+}{
+	{
+		imports: "github.com/mark3labs/mcp-go/server",
+		except:  []string{"internal/crossroads", "internal/bench", "internal/mcptest", "internal/demo", "cmd/fsm-proxy"},
+		why:     "mcp-go's server loses bytes and notifications; it serves only what demo, bench and tests wrap",
+	},
+	{
+		imports: "github.com/modelcontextprotocol/go-sdk/mcp",
+		except:  []string{"internal/bench", "internal/mcptest"},
+		why:     "the official SDK is the tests' independent client, and no part of the proxy",
+	},
+	{
+		imports: "github.com/looplab/fsm",
+		except:  []string{"policy"},
+		why:     "the machine sits behind one unexported type in policy/machine.go",
+	},
+	{
+		imports: module + "/internal/mcptest",
+		except:  []string{"internal/mcptest"},
+		why:     "test helpers stay in tests",
+	},
+	{
+		imports: "testing",
+		except:  []string{"internal/mcptest"},
+		why:     "the binary carries no test framework",
+	},
+}
+
+func TestImportRules(t *testing.T) {
+	packages := own(t)
+	standard := standardLibrary(t)
+	for _, r := range rules {
+		i := slices.IndexFunc(packages, func(p pkg) bool { return p.folder() == r.pkg })
+		if i < 0 {
+			t.Errorf("package %s is not there, and the rules speak of it", r.pkg)
+			continue
+		}
+		for _, imported := range packages[i].Imports {
+			if !standard[imported] && !matches(r.allow, imported) {
+				t.Errorf("%s imports %s: %s", r.pkg, imported, r.why)
+			}
+		}
+	}
+}
+
+func TestForbiddenImports(t *testing.T) {
+	for _, p := range own(t) {
+		for _, f := range forbidden {
+			exempt := slices.ContainsFunc(f.except, func(folder string) bool { return within(p.folder(), folder) })
+			if !exempt && slices.Contains(p.Imports, f.imports) {
+				t.Errorf("%s imports %s: %s", p.folder(), f.imports, f.why)
+			}
+		}
+	}
+}
+
+// policy, upstream and notify never know each other, in tests neither.
+func TestSeparateRooms(t *testing.T) {
+	rooms := []string{"policy", "upstream", "notify"}
+	for _, p := range own(t) {
+		if !slices.Contains(rooms, p.folder()) {
+			continue
+		}
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			other := strings.TrimPrefix(imported, module+"/")
+			if other != p.folder() && slices.Contains(rooms, other) {
+				t.Errorf("%s imports %s: policy, upstream and notify never import each other", p.folder(), other)
+			}
+		}
+	}
+}
+
+// The pure core starts no goroutine, reads no clock and does no I/O; what it could do it with is not imported.
+func TestPolicyIsPure(t *testing.T) {
+	impure := []string{"os", "net", "net/http", "time", "log", "log/slog", "io/ioutil", "os/exec", "math/rand", "math/rand/v2"}
+	for _, p := range own(t) {
+		if p.folder() != "policy" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if slices.Contains(impure, imported) {
+				t.Errorf("policy imports %s: the core does no I/O and knows no clock and no chance", imported)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	for _, p := range own(t) {
+		if len(p.GoFiles) > 0 && p.Doc == "" {
+			t.Errorf("%s has no package comment", p.folder())
+		}
+	}
+}
+
+func TestNoPackageIsCalledUtil(t *testing.T) {
+	vague := []string{"util", "utils", "common", "helpers", "misc", "shared"}
+	for _, p := range own(t) {
+		if slices.Contains(vague, p.Name) || slices.Contains(vague, path.Base(p.ImportPath)) {
+			t.Errorf("%s: a package is named after what it is for", p.folder())
+		}
+	}
+}
+
+// The house has the rooms of the design and no others at its top.
+func TestTopLevelFolders(t *testing.T) {
+	rooms := []string{"policy", "upstream", "proxy", "notify", "policies", "cmd", "internal", "docs", "deploy"}
+	for _, p := range own(t) {
+		top, _, _ := strings.Cut(p.folder(), "/")
+		if !slices.Contains(rooms, top) {
+			t.Errorf("%s: the top-level folders are %v", p.folder(), rooms)
+		}
+	}
+}
+
+func own(t *testing.T) []pkg {
+	t.Helper()
+	return list(t, "-tags", "long", "./...")
+}
+
+func standardLibrary(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, p := range list(t, "std") {
+		names[p.ImportPath] = true
+	}
+	return names
+}
+
+// matches reports whether an import path is among the allowed ones.
+func matches(allowed []string, imported string) bool {
+	return slices.ContainsFunc(allowed, func(pattern string) bool {
+		if beneath, ok := strings.CutSuffix(pattern, "/..."); ok {
+			return strings.HasPrefix(imported, beneath+"/")
+		}
+		return imported == pattern
+	})
+}
+
+// within reports whether a folder is another one or lies in it.
+func within(folder, other string) bool {
+	return folder == other || strings.HasPrefix(folder, other+"/")
+}
