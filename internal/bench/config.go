@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Sections that are no path of calls.
+const (
+	listsSection = "lists"
+	idleSection  = "idle"
+)
+
+// listPaths are where tools/list is measured against ping.
+var listPaths = []path{stdioToStdio, httpToJSON}
+
+// config is what the flags say.
+type config struct {
+	paths    []string // sections
+	callers  []int
+	subjects []string // empty: all
+	plan     plan
+	payload  int
+	sessions int
+	binary   string       // "": build it
+	others   []proxyBuild // further builds, name and binary
+	flags    []string     // of `fsm-proxy run`
+	output   string       // file, "" for standard output alone
+}
+
+// sections are all values of -paths, in the order of the report.
+func sections() []string {
+	var all []string
+	for _, p := range allPaths {
+		all = append(all, p.String())
+	}
+	return append(all, listsSection, idleSection)
+}
+
+func parseFlags(args []string, stderr io.Writer) (config, error) {
+	var c config
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	paths := flags.String("paths", strings.Join(sections(), ","), "what to measure")
+	callers := flags.String("callers", "1,32,64", "numbers of callers")
+	subjects := flags.String("subjects", "", "measure only these: direct, nginx, ReverseProxy, pipe, mcp-go, streamhttp, fsm-proxy")
+	flags.IntVar(&c.plan.rounds, "rounds", 5, "interleaved rounds")
+	flags.DurationVar(&c.plan.window.measure, "window", 1200*time.Millisecond, "a subject's turn in a round")
+	short := flags.Bool("short", false, "two rounds of short windows at 1 and 32 callers")
+	flags.IntVar(&c.payload, "payload", 32, "bytes of text in a call and its answer")
+	flags.IntVar(&c.sessions, "sessions", 2000, "idle sessions")
+	flags.StringVar(&c.binary, "fsm-proxy", "", "measure this binary instead of building one")
+	flags.Func("with", "NAME=BINARY: measure another build of fsm-proxy besides (again for more)", c.addBuild)
+	extra := flags.String("proxy-flags", "", "further flags of `fsm-proxy run`, separated by spaces")
+	flags.StringVar(&c.output, "o", "", "write the report to this file as well")
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	if flags.NArg() > 0 {
+		return c, fmt.Errorf("reading the command line: unexpected %q", flags.Args())
+	}
+	if *short {
+		c.plan.rounds, c.plan.window.measure, c.sessions, *callers = 2, 400*time.Millisecond, 500, "1,32"
+	}
+	c.plan.warmUp = min(c.plan.window.measure, 400*time.Millisecond)
+	c.plan.window.settle = c.plan.window.measure / 10
+	c.paths, c.subjects, c.flags = list(*paths), list(*subjects), strings.Fields(*extra)
+	return c, errors.Join(c.setCallers(*callers), c.validate())
+}
+
+func (c *config) addBuild(value string) error {
+	name, binary, ok := strings.Cut(value, "=")
+	if !ok || name == "" || binary == "" {
+		return fmt.Errorf("want NAME=BINARY, got %q", value)
+	}
+	c.others = append(c.others, proxyBuild{name: name, binary: binary})
+	return nil
+}
+
+func (c *config) setCallers(text string) error {
+	for _, word := range list(text) {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 || n > 256 {
+			return fmt.Errorf("reading -callers: %q is no number from 1 to 256", word)
+		}
+		c.callers = append(c.callers, n)
+	}
+	return nil
+}
+
+func (c *config) validate() error {
+	for _, p := range c.paths {
+		if !slices.Contains(sections(), p) {
+			return fmt.Errorf("reading -paths: %q is none of %s", p, strings.Join(sections(), ", "))
+		}
+	}
+	if c.plan.rounds < 1 || c.plan.rounds > 1000 || c.plan.window.measure < 50*time.Millisecond || c.plan.window.measure > time.Minute {
+		return errors.New("reading the command line: -rounds is from 1 to 1000, -window from 50ms to 1m")
+	}
+	if c.payload < 16 || c.payload > 1<<20 || c.sessions < 10 || c.sessions > 100_000 {
+		return errors.New("reading the command line: -payload is from 16 to 1048576, -sessions from 10 to 100000")
+	}
+	return nil
+}
+
+// list splits at commas; "" has no element.
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// takes reports whether a subject is to be measured.
+func (c *config) takes(name string) bool {
+	return len(c.subjects) == 0 || slices.Contains(c.subjects, name)
+}

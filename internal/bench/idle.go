@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// idleFigure is what an idle HTTP session on a shared upstream costs.
+type idleFigure struct {
+	build    string
+	stream   bool // with its GET stream open
+	sessions int
+	bytes    float64 // a session; NaN if unknown
+	err      error
+}
+
+// target is the design's limit in bytes.
+func (f idleFigure) target() float64 {
+	if f.stream {
+		return 40 << 10
+	}
+	return 4 << 10
+}
+
+// idleGC makes the collector keep hardly any garbage, so that resident memory
+// is what the sessions hold: live heap, stacks and the allocator's own, at most
+// a tenth more. With the default setting a process may hold twice the heap.
+const idleGC = "GOGC=10"
+
+// measureIdle opens count sessions, each of which calls once and then stays
+// idle, and reads how much anonymous memory the proxy has gained by them. A few
+// sessions are opened before the first reading, so that what is paid once (the
+// upstream's connection, pools) is not counted. The sessions' requests go
+// over one connection, which is no session's cost; a GET stream has its own.
+func measureIdle(ctx context.Context, b proxyBuild, s site, count int, stream bool) idleFigure {
+	f := idleFigure{build: b.name, stream: stream, bytes: math.NaN()}
+	s.path = httpToJSON
+	upstream, err := startUpstream(s)
+	if err != nil {
+		f.err = err
+		return f
+	}
+	defer upstream.stop()
+	s.upstream = upstream
+	proxy, err := b.start(ctx, s, []string{idleGC}, "--share-upstream")
+	if err != nil {
+		f.err = err
+		return f
+	}
+	defer proxy.stop()
+	idle := &idleSessions{addr: proxy.addr, call: newQuestion(askCall, cannedText(s.payload)), stream: stream}
+	defer idle.close()
+	f.sessions, f.bytes, f.err = idle.growth(ctx, proxy, count)
+	return f
+}
+
+// idleSessions are sessions that were used once.
+type idleSessions struct {
+	addr   string
+	call   question
+	stream bool
+
+	busy    httpCaller    // a session that goes on calling
+	front   httpCaller    // whose connection opens all sessions without a stream
+	streams []*httpCaller // one for each session with one
+	opened  int
+}
+
+// growth is the memory gained by count sessions, per session. If the proxy
+// refuses some, those that it took are counted, and the refusal is returned
+// along with the figure.
+func (s *idleSessions) growth(ctx context.Context, proxy *running, count int) (int, float64, error) {
+	s.busy = httpCaller{addr: s.addr, firstID: firstID}
+	if err := errors.Join(s.busy.handshake(), s.open(count/10+1)); err != nil {
+		return 0, math.NaN(), err
+	}
+	before, ok := s.settledMemory(ctx, proxy)
+	from := s.opened
+	refused := s.open(count)
+	after, stillOK := s.settledMemory(ctx, proxy)
+	taken := s.opened - from
+	if !ok || !stillOK || taken == 0 {
+		return taken, math.NaN(), errors.Join(refused, errors.New("reading the proxy's memory: not told by this system"))
+	}
+	return taken, float64(after-before) / float64(taken), refused
+}
+
+func (s *idleSessions) open(count int) error {
+	for range count {
+		if err := s.openOne(); err != nil {
+			return fmt.Errorf("opening session %d: %w", s.opened+1, err)
+		}
+		s.opened++
+	}
+	return nil
+}
+
+func (s *idleSessions) openOne() error {
+	c := &s.front
+	if s.stream {
+		c = &httpCaller{}
+		s.streams = append(s.streams, c)
+	}
+	c.addr, c.firstID, c.session = s.addr, firstID, ""
+	if err := c.handshake(); err != nil {
+		return err
+	}
+	if err := s.callOnce(c); err != nil {
+		return err
+	}
+	if s.stream {
+		return c.openStream()
+	}
+	return nil
+}
+
+func (s *idleSessions) callOnce(c *httpCaller) error {
+	request, idAt := c.request(s.call)
+	return c.ask(request, idAt, s.call.want, time.Now().Add(10*time.Second))
+}
+
+// settledMemory makes the proxy allocate, so that it collects, and takes the
+// least of its memory until that has stood still for a second.
+func (s *idleSessions) settledMemory(ctx context.Context, proxy *running) (int64, bool) {
+	least := int64(math.MaxInt64)
+	for stable, tries := 0, 0; stable < 10 && tries < 100; tries++ {
+		if s.makeGarbage(200) != nil || pause(ctx, 100*time.Millisecond) != nil {
+			return 0, false
+		}
+		now, ok := anonymousMemory(proxy.process.cmd.Process.Pid)
+		if !ok {
+			return 0, false
+		}
+		if stable++; now < least {
+			least, stable = now, 0
+		}
+	}
+	return least, true
+}
+
+// makeGarbage calls over a session that is none of the idle ones.
+func (s *idleSessions) makeGarbage(calls int) error {
+	for range calls {
+		if err := s.callOnce(&s.busy); err != nil {
+			return fmt.Errorf("calling while sessions are idle: %w", err)
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (s *idleSessions) close() {
+	s.busy.hangUp()
+	s.front.hangUp()
+	for _, c := range s.streams {
+		c.hangUp()
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// TestMain lets the harness under test re-execute this binary in a role.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == roleWord {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func roleCommand(args ...string) []string { return append([]string{os.Args[0], roleWord}, args...) }
+
+// TestUpstreamSpeaksMCP drives the light upstream with the official SDK.
+func TestUpstreamSpeaksMCP(t *testing.T) {
+	http := func(t *testing.T, flags ...string) mcp.Transport {
+		upstream, err := startListening(roleCommand(append([]string{"upstream-http"}, flags...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(upstream.stop)
+		return &mcp.StreamableClientTransport{Endpoint: "http://" + upstream.addr + mcpPath}
+	}
+	for name, transport := range map[string]func(*testing.T) mcp.Transport{
+		"stdio": func(*testing.T) mcp.Transport {
+			argv := roleCommand("upstream-stdio")
+			return &mcp.CommandTransport{Command: exec.Command(argv[0], argv[1:]...)}
+		},
+		"http json": func(t *testing.T) mcp.Transport { return http(t) },
+		"http sse":  func(t *testing.T) mcp.Transport { return http(t, "-sse") },
+	} {
+		t.Run(name, func(t *testing.T) { speakMCP(t, transport(t)) })
+	}
+}
+
+func speakMCP(t *testing.T, transport mcp.Transport) {
+	ctx := t.Context()
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(ctx, transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	listed, err := session.ListTools(ctx, nil)
+	if err != nil || len(listed.Tools) != toolCount {
+		t.Fatalf("tools/list: %v, %v", listed, err)
+	}
+	if err := session.Ping(ctx, nil); err != nil {
+		t.Error(err)
+	}
+	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "x"}})
+	if err != nil || result.IsError {
+		t.Fatalf("tools/call: %v, %v", result, err)
+	}
+	if text, ok := result.Content[0].(*mcp.TextContent); !ok || text.Text != cannedText(32) {
+		t.Errorf("tools/call: %v", result.Content)
+	}
+}
+
+// TestRun measures every baseline once, in tiny windows.
+func TestRun(t *testing.T) {
+	var stdout, stderr strings.Builder
+	err := run(context.Background(), strings.Fields(
+		"-paths stdio-stdio,http-stdio,http-http-json,http-http-sse,lists -callers 2 -rounds 1 -window 50ms "+
+			"-subjects direct,pipe,ReverseProxy,mcp-go,streamhttp"), &stdout, &stderr)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stdout.String(), stderr.String())
+	}
+	for _, row := range []string{"stdio-stdio    |       2 | pipe", "http-stdio     |       2 | mcp-go", "http-http-sse  |       2 | ReverseProxy", "mcp-go tools/list"} {
+		if !strings.Contains(stdout.String(), row) {
+			t.Errorf("no row %q in\n%s", row, stdout.String())
+		}
+	}
+}
+
+// TestMissingProxy says so, and measures the rest.
+func TestMissingProxy(t *testing.T) {
+	var stdout, stderr strings.Builder
+	err := run(context.Background(), strings.Fields(
+		"-paths stdio-stdio -callers 1 -rounds 1 -window 50ms -subjects direct -fsm-proxy /nonexistent/fsm-proxy"), &stdout, &stderr)
+	if err == nil || !strings.Contains(stdout.String(), "starting /nonexistent/fsm-proxy") {
+		t.Errorf("%v\n%s", err, stdout.String())
+	}
+	if !strings.Contains(stdout.String(), "direct") {
+		t.Errorf("the rest was not measured:\n%s", stdout.String())
+	}
+}
+
+func TestParseFlags(t *testing.T) {
+	c, err := parseFlags(strings.Fields("-short -paths lists -with old=/a -with older=/b -proxy-flags=--no-hint"), nil)
+	if err != nil || c.plan.rounds != 2 || len(c.callers) != 2 || len(c.others) != 2 || c.others[1].binary != "/b" || len(c.flags) != 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, wrong := range []string{"-paths nowhere", "-callers 0", "-callers x", "-rounds 0", "-with old", "more"} {
+		var stderr strings.Builder
+		if _, err := parseFlags(strings.Fields(wrong), &stderr); err == nil {
+			t.Errorf("%s: no error", wrong)
+		}
+	}
+}
