@@ -1,5 +1,10 @@
 package policy
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Offer is one item that a live upstream lists. The zero value is a tool with no
 // name that may do anything.
 type Offer struct {
@@ -8,4 +13,145 @@ type Offer struct {
 	// Idempotent and ReadOnly are the tool's annotations: doing it twice does no
 	// more than once, or it changes nothing.
 	Idempotent, ReadOnly bool
+}
+
+// Against checks the policy against what a live upstream lists. templateServes
+// says whether one of the upstream's resource templates may serve a URI; nil is
+// none. The findings do not repeat those of Parse but for notes that the
+// upstream makes graver: see Findings.Merge.
+func (p *Policy) Against(offers []Offer, templateServes func(uri string) bool) Findings {
+	m := &matcher{r: &reader{file: p.file}, p: p, serves: templateServes}
+	for _, o := range offers {
+		if int(o.Kind) < Kinds {
+			m.offers[o.Kind] = append(m.offers[o.Kind], o)
+		}
+	}
+	for _, k := range AllKinds {
+		m.checkBindings(k)
+		m.noteUnbound(k)
+	}
+	m.warnUnknown()
+	return m.r.findings()
+}
+
+// matcher compares a policy with an upstream's lists.
+type matcher struct {
+	r      *reader
+	p      *Policy
+	serves func(string) bool
+	offers [Kinds][]Offer
+}
+
+// checkBindings looks at every pattern of the policy once, where it first stands
+// with and without none.
+func (m *matcher) checkBindings(k Kind) {
+	names := m.names(k)
+	known := map[string]bool{}
+	for _, n := range names {
+		known[n] = true
+	}
+	type key struct {
+		pattern string
+		none    bool
+	}
+	seen := map[key]bool{}
+	for _, b := range m.p.bindings(k) {
+		if id := (key{b.rule.Pattern, b.none}); !seen[id] {
+			seen[id] = true
+			m.checkBinding(b, names, known)
+		}
+	}
+}
+
+func (m *matcher) checkBinding(b *binding, names []string, known map[string]bool) {
+	pattern, place := b.rule.Pattern, at{b.rule.Line, b.rule.Column}
+	matches := func(n string) bool { return matchGlob(pattern, n) }
+	switch {
+	case b.glob && slices.ContainsFunc(names, matches):
+	case b.glob && b.none:
+		m.r.add(LevelNote, place, "matches-nothing", "%s: the upstream lists no such %s, so there is nothing to unbind", quote(pattern), b.kind)
+	case b.glob:
+		m.r.add(LevelWarning, place, "matches-nothing", "%s matches no %s that the upstream lists%s", quote(pattern), b.kind, offered(names))
+	case known[pattern] || m.served(b):
+	case b.none:
+		m.r.add(LevelNote, place, "unknown-name", "%s: the upstream lists no such %s, so there is nothing to unbind%s", quote(pattern), b.kind, didYouMean(pattern, names))
+	default:
+		hint := didYouMean(pattern, names)
+		if hint == "" {
+			hint = offered(names)
+		}
+		m.r.errorf(place, "unknown-name", "the upstream lists no %s %s%s", b.kind, quote(pattern), hint)
+	}
+}
+
+func offered(names []string) string {
+	if len(names) == 0 {
+		return "; it lists none"
+	}
+	return fmt.Sprintf("; it lists %s", and(names))
+}
+
+// served reports whether only a template serves a bound URI.
+func (m *matcher) served(b *binding) bool {
+	return b.kind == Resource && m.serves != nil && m.serves(b.rule.Pattern)
+}
+
+func (m *matcher) names(k Kind) []string {
+	names := make([]string, len(m.offers[k]))
+	for i, o := range m.offers[k] {
+		names[i] = o.Name
+	}
+	return names
+}
+
+func (m *matcher) noteUnbound(k Kind) {
+	for _, n := range m.names(k) {
+		if !m.p.boundSomewhere(k, n, true) {
+			m.r.add(LevelNote, at{}, "unbound", "the upstream's %s %s is bound in no state, so it does not exist", k, quote(n))
+		}
+	}
+}
+
+// warnUnknown warns of bindings that lead on without on_unknown and hold for a
+// tool that does more when it is called twice.
+func (m *matcher) warnUnknown() {
+	risky := map[*binding][]string{}
+	for _, o := range m.offers[Tool] {
+		if o.Idempotent || o.ReadOnly {
+			continue
+		}
+		for _, b := range m.p.holding(Tool, o.Name) {
+			if b.lacksUnknown() {
+				risky[b] = append(risky[b], o.Name)
+			}
+		}
+	}
+	for _, b := range m.p.bindings(Tool) {
+		if names := risky[b]; len(names) > 0 {
+			m.r.add(LevelWarning, at{b.rule.Line, b.rule.Column}, "no-on-unknown",
+				"%s leads on and has no \"on_unknown\", and the upstream does not call %s idempotent: a call that was sent and never answered may have happened; say where that leads",
+				quote(b.rule.Pattern), and(names))
+		}
+	}
+}
+
+// bindings returns every binding of a kind, everywhere's first.
+func (p *Policy) bindings(k Kind) []*binding {
+	out := slices.Clone(p.everywhere[k].order)
+	for s := range p.states {
+		out = append(out, p.states[s].own[k].order...)
+	}
+	return out
+}
+
+// holding returns the bindings, each once, under which a listed name is bound.
+func (p *Policy) holding(k Kind, name string) []*binding {
+	var out []*binding
+	for s := range p.states {
+		b := p.lookup(State(s), k, name, true)
+		if b != nil && !b.none && !slices.Contains(out, b) {
+			out = append(out, b)
+		}
+	}
+	return out
 }

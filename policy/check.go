@@ -1,10 +1,304 @@
 package policy
 
+import (
+	"strings"
+)
+
 // checker looks at a compiled policy as a whole.
 type checker struct {
-	r *reader
-	s *source
-	p *Policy
+	r     *reader
+	s     *source
+	p     *Policy
+	graph graph
 }
 
-func (c *checker) check() {}
+func (c *checker) check() {
+	c.checkOverlaps()
+	c.graph = c.p.graph()
+	c.checkTerminals()
+	for s := range c.p.states {
+		c.checkState(State(s))
+	}
+	c.checkShadowed()
+	c.noteStays()
+	c.noteUnknown()
+}
+
+func (c *checker) at(r Rule) at { return at{r.Line, r.Column} }
+
+// graph is the table without its symbols: which states lead where.
+type graph struct {
+	next     [][]State // over edges that are not terminal
+	finishes []bool    // has a terminal edge
+	ends     [][]State // the targets of terminal edges
+	binds    []bool    // binds something
+	reached  []bool
+	hopeful  []bool // a terminal edge is reached from here
+}
+
+func (p *Policy) graph() graph {
+	n := len(p.states)
+	g := graph{
+		next: make([][]State, n), finishes: make([]bool, n), ends: make([][]State, n),
+		binds: make([]bool, n), reached: make([]bool, n),
+	}
+	for s := range p.states {
+		g.addState(p, State(s))
+	}
+	g.reach(p.initial)
+	g.hope()
+	return g
+}
+
+func (g *graph) addState(p *Policy, s State) {
+	seen := map[target]bool{}
+	p.effective(s, func(b *binding) {
+		g.binds[s] = g.binds[s] || !b.none
+		b.each(func(_ string, e *edges) {
+			for _, t := range e.to {
+				t.state = t.in(s)
+				if !seen[t] {
+					seen[t] = true
+					g.addEdge(s, t)
+				}
+			}
+		})
+	})
+}
+
+func (g *graph) addEdge(s State, t target) {
+	if t.terminal {
+		g.finishes[s] = true
+		g.ends[s] = append(g.ends[s], t.state)
+		return
+	}
+	g.next[s] = append(g.next[s], t.state)
+}
+
+// reach walks from the initial state over edges that are not terminal; the
+// targets of terminal edges are reached with their source, and no walk goes on
+// from there.
+func (g *graph) reach(initial State) {
+	walk := []State{initial}
+	walked := make([]bool, len(g.next))
+	walked[initial] = true
+	for len(walk) > 0 {
+		s := walk[len(walk)-1]
+		walk = walk[:len(walk)-1]
+		g.reached[s] = true
+		for _, t := range g.next[s] {
+			if !walked[t] {
+				walked[t] = true
+				walk = append(walk, t)
+			}
+		}
+	}
+	g.reachEnds(walked)
+}
+
+func (g *graph) reachEnds(walked []bool) {
+	for s, ok := range walked {
+		if !ok {
+			continue
+		}
+		for _, t := range g.ends[s] {
+			g.reached[t] = true
+		}
+	}
+}
+
+// hope walks backwards from the states with a terminal edge.
+func (g *graph) hope() {
+	before := make([][]State, len(g.next))
+	var walk []State
+	for s := range g.next {
+		for _, t := range g.next[s] {
+			before[t] = append(before[t], State(s))
+		}
+		if g.finishes[s] {
+			walk = append(walk, State(s))
+		}
+	}
+	g.hopeful = append([]bool(nil), g.finishes...)
+	for len(walk) > 0 {
+		s := walk[len(walk)-1]
+		walk = walk[:len(walk)-1]
+		for _, t := range before[s] {
+			if !g.hopeful[t] {
+				g.hopeful[t] = true
+				walk = append(walk, t)
+			}
+		}
+	}
+}
+
+// checkTerminals reports terminals that no run gets to.
+func (c *checker) checkTerminals() {
+	if c.graph.hopeful[c.p.initial] {
+		return
+	}
+	if place, what := c.terminal(); what != "" {
+		c.r.errorf(place, "no-terminal-reached", "%s, but no terminal is reached from %s: no run can complete; lead an edge there, or remove \"terminal\"", what, quote(c.p.StateName(c.p.initial)))
+	}
+}
+
+// terminal finds the first terminal that the file declares.
+func (c *checker) terminal() (place at, what string) {
+	for s := range c.p.states {
+		if st := &c.p.states[s]; st.Terminal {
+			return c.at(st.place), "state " + quote(st.Name) + " is terminal"
+		}
+	}
+	c.eachLayer(func(l *layer) {
+		for _, b := range l.order {
+			b.each(func(_ string, e *edges) {
+				for _, t := range e.to {
+					if t.terminal && what == "" {
+						place, what = c.at(b.rule), "an edge of "+quote(b.rule.Pattern)+" is terminal"
+					}
+				}
+			})
+		}
+	})
+	return place, what
+}
+
+func (c *checker) eachLayer(f func(l *layer)) {
+	for k := range Kinds {
+		f(&c.p.everywhere[k])
+	}
+	for s := range c.p.states {
+		for k := range Kinds {
+			f(&c.p.states[s].own[k])
+		}
+	}
+}
+
+// checkState warns of a state in which something about the graph is odd.
+func (c *checker) checkState(s State) {
+	st, g := &c.p.states[s], &c.graph
+	name, place := quote(st.Name), c.at(st.place)
+	if !g.reached[s] {
+		c.r.add(LevelWarning, place, "unreachable", "state %s is not reached from %s; lead an edge to it, or remove it", name, quote(c.p.StateName(c.p.initial)))
+	}
+	switch {
+	case st.Terminal:
+	case !g.binds[s]:
+		c.r.add(LevelWarning, place, "dead-end", "state %s is a dead end: nothing is bound there, so a run that enters it rests there for ever; bind a name that leads on, or make the state terminal", name)
+	case g.reached[s] && g.hopeful[c.p.initial] && !g.hopeful[s]:
+		c.r.add(LevelWarning, place, "trap", "state %s is a trap: a run that enters it can never complete; lead an edge out of it", name)
+	}
+}
+
+// checkShadowed warns of what everywhere binds and every state replaces.
+func (c *checker) checkShadowed() {
+	for k := range Kinds {
+		for _, b := range c.p.everywhere[k].order {
+			if !c.p.anyTakes(Kind(k), b) {
+				c.r.add(LevelWarning, c.at(b.rule), "shadowed", "%s has no effect: every state gives it a value of its own, is terminal, or takes nothing of everywhere; remove it", quote(b.rule.Pattern))
+			}
+		}
+	}
+}
+
+// anyTakes reports whether some state takes a binding of everywhere.
+func (p *Policy) anyTakes(k Kind, b *binding) bool {
+	for s := range p.states {
+		if p.takes(State(s), k, b) {
+			return true
+		}
+	}
+	return false
+}
+
+// takes reports whether a binding of everywhere has a say in a state.
+func (p *Policy) takes(s State, k Kind, b *binding) bool {
+	st := &p.states[s]
+	return st.inherits && st.own[k].find(b.rule.Pattern) == nil
+}
+
+// noteStays notes the outcomes that stay because nothing is said of them.
+func (c *checker) noteStays() {
+	c.eachLayer(func(l *layer) {
+		var bare []*binding
+		for _, b := range l.order {
+			if b.by == "" && b.edges.stated.bare {
+				bare = append(bare, b)
+				continue
+			}
+			c.noteStay(b)
+		}
+		if len(bare) > 0 {
+			c.r.add(LevelNote, c.at(bare[0].rule), "implicit-stay", "%s: nothing is said, so the state stays whatever the outcome", patterns(bare))
+		}
+	})
+}
+
+func (c *checker) noteStay(b *binding) {
+	var left []string
+	b.each(func(text string, e *edges) {
+		if !e.leaves(b.home) {
+			return
+		}
+		for i, o := range allOutcomes[:Unknown.index()] {
+			if !e.stated.explicit[i] {
+				left = append(left, inCase("on "+o.String(), text, b))
+			}
+		}
+	})
+	if len(left) > 0 {
+		c.r.add(LevelNote, c.at(b.rule), "implicit-stay", "%s: nothing is said of what follows %s, so the state stays", quote(b.rule.Pattern), strings.Join(left, ", "))
+	}
+}
+
+func inCase(what, text string, b *binding) string {
+	if b.by == "" {
+		return what
+	}
+	return what + " in case " + quote(text)
+}
+
+// noteUnknown notes the bindings that lead on without saying what follows an
+// unknown outcome.
+func (c *checker) noteUnknown() {
+	c.eachLayer(func(l *layer) {
+		for _, b := range l.order {
+			if b.lacksUnknown() {
+				c.r.add(LevelNote, c.at(b.rule), "no-on-unknown", "%s leads on and has no \"on_unknown\": a call that was sent and never answered may have happened, and is taken %s", quote(b.rule.Pattern), c.unknownLeads(b))
+			}
+		}
+	})
+}
+
+// lacksUnknown reports whether some case of a binding changes the configuration
+// and does not say where unknown leads.
+func (b *binding) lacksUnknown() bool {
+	lacks := false
+	b.each(func(_ string, e *edges) {
+		lacks = lacks || e.leaves(b.home) && !e.stated.explicit[Unknown.index()]
+	})
+	return lacks
+}
+
+// unknownLeads says what an unknown outcome is taken as.
+func (c *checker) unknownLeads(b *binding) string {
+	as := ""
+	b.each(func(_ string, e *edges) {
+		switch {
+		case !e.leaves(b.home) || e.stated.explicit[Unknown.index()]:
+		case as == "" && e.stated.explicit[Error.index()]:
+			as = "as on_error"
+		case as == "":
+			as = "as stay"
+		}
+	})
+	return as
+}
+
+func patterns(bs []*binding) string {
+	names := make([]string, len(bs))
+	for i, b := range bs {
+		names[i] = b.rule.Pattern
+	}
+	return and(names)
+}

@@ -64,11 +64,11 @@ func (r *reader) compile(s *source) *Policy {
 	c.enterInitial()
 	c.enterRenames()
 	for k := range Kinds {
-		c.p.everywhere[k] = c.layer(Kind(k), s.everywhere.kinds[k])
+		c.p.everywhere[k] = c.layer(here, Kind(k), s.everywhere.kinds[k])
 	}
 	for i := range s.states {
 		for k := range Kinds {
-			c.p.states[i].own[k] = c.layer(Kind(k), s.states[i].kinds[k])
+			c.p.states[i].own[k] = c.layer(State(i), Kind(k), s.states[i].kinds[k])
 		}
 	}
 	c.checkTerminalStates()
@@ -150,10 +150,10 @@ func (c *compiler) state(t text, what string, candidates []string) (State, bool)
 }
 
 // layer compiles what one place binds of one kind.
-func (c *compiler) layer(k Kind, sources []bindingSource) layer {
+func (c *compiler) layer(home State, k Kind, sources []bindingSource) layer {
 	l := layer{exact: map[string]*binding{}, byGlob: map[string]*binding{}}
 	for i := range sources {
-		b := c.binding(k, &sources[i])
+		b := c.binding(home, k, &sources[i])
 		l.order = append(l.order, b)
 		if b.glob {
 			l.globs = append(l.globs, b)
@@ -170,12 +170,12 @@ func (c *compiler) layer(k Kind, sources []bindingSource) layer {
 	return l
 }
 
-func (c *compiler) binding(k Kind, s *bindingSource) *binding {
+func (c *compiler) binding(home State, k Kind, s *bindingSource) *binding {
 	t := s.pattern
 	c.checkJoined(t)
 	b := &binding{
 		rule: Rule{File: c.r.file, Line: t.line, Column: t.column, Pattern: t.value},
-		kind: k, glob: isGlob(t.value), none: s.value.none, by: s.value.by.value,
+		home: home, kind: k, glob: isGlob(t.value), none: s.value.none, by: s.value.by.value,
 	}
 	if b.by == "" {
 		b.edges = c.edges(b, "", &s.value)

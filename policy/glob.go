@@ -40,53 +40,49 @@ func matchGlob(pattern, name string) bool {
 // literal of outer equals, and that is the hardest word that inner can form.
 func includes(outer, inner string) bool { return matchGlob(outer, inner) }
 
-// intersects reports whether some name lies in both languages.
+// intersects reports whether some name lies in both languages. Two globs meet
+// unless their literal beginnings or ends exclude each other: whatever one
+// demands in between, a star of the other takes.
 func intersects(a, b string) bool {
-	if clash(a, b) {
-		return false
+	switch {
+	case !isGlob(a):
+		return matchGlob(b, a)
+	case !isGlob(b):
+		return matchGlob(a, b)
 	}
-	// reach[j] says whether some word fits both a[:i] and b[:j].
-	reach := make([]bool, len(b)+1)
-	reach[0] = true
-	for j := 0; j < len(b) && b[j] == '*'; j++ {
-		reach[j+1] = true
-	}
-	for i := range len(a) {
-		diagonal := reach[0]
-		reach[0] = reach[0] && a[i] == '*'
-		for j := range len(b) {
-			above := reach[j+1]
-			if a[i] == '*' || b[j] == '*' {
-				reach[j+1] = above || reach[j]
-			} else {
-				reach[j+1] = diagonal && a[i] == b[j]
-			}
-			diagonal = above
-		}
-	}
-	return reach[len(b)]
+	x, y := splitGlob(a), splitGlob(b)
+	return (strings.HasPrefix(x.head, y.head) || strings.HasPrefix(y.head, x.head)) &&
+		(strings.HasSuffix(x.tail, y.tail) || strings.HasSuffix(y.tail, x.tail))
 }
 
-// clash reports whether the literal beginnings or ends of two globs exclude each
-// other, which settles most pairs at once.
-func clash(a, b string) bool {
-	ai, bi := strings.IndexByte(a, '*'), strings.IndexByte(b, '*')
-	if ai < 0 || bi < 0 {
-		return false
+// witness returns a name that lies in the languages of two globs that intersect.
+func witness(a, b string) string {
+	x, y := splitGlob(a), splitGlob(b)
+	return longer(x.head, y.head) + x.middle + y.middle + longer(x.tail, y.tail)
+}
+
+func longer(a, b string) string {
+	if len(b) > len(a) {
+		return b
 	}
-	if n := min(ai, bi); a[:n] != b[:n] {
-		return true
-	}
-	as, bs := a[strings.LastIndexByte(a, '*')+1:], b[strings.LastIndexByte(b, '*')+1:]
-	n := min(len(as), len(bs))
-	return as[len(as)-n:] != bs[len(bs)-n:]
+	return a
+}
+
+// globParts are a glob's literals before its first star, after its last, and
+// those in between, joined.
+type globParts struct{ head, middle, tail string }
+
+// splitGlob takes a glob apart; it has a star.
+func splitGlob(glob string) globParts {
+	first, last := strings.IndexByte(glob, '*'), strings.LastIndexByte(glob, '*')
+	return globParts{glob[:first], strings.ReplaceAll(glob[first:last], "*", ""), glob[last+1:]}
 }
 
 // compareGlobs orders globs so that one whose language lies strictly within
-// another's comes first. It is negative if a comes first. More literal characters come first, then
-// fewer stars: a glob's shortest word lies in the language of every wider one,
-// so the wider has no more literals, and with as many it has the same ones and
-// a star wherever the narrower has one.
+// another's comes first; it is negative if a does. More literal characters come
+// first, then fewer stars: a glob's shortest word lies in the language of every
+// wider one, so the wider has no more literals, and with as many it has the same
+// ones and a star wherever the narrower has one.
 func compareGlobs(a, b string) int {
 	as, bs := strings.Count(a, "*"), strings.Count(b, "*")
 	return cmp.Or(

@@ -1,10 +1,5 @@
 package policy
 
-import (
-	"bytes"
-	"encoding/json"
-)
-
 // SchemaURL is where the JSON Schema of policy files is published.
 const SchemaURL = "https://raw.githubusercontent.com/fsm-proxy/fsm-proxy/main/policy/policy.schema.json"
 
@@ -35,16 +30,7 @@ type schema struct {
 
 // Schema returns the JSON Schema (draft 2020-12) of policy files, generated from
 // the tables that Parse reads by. It is checked in as policy.schema.json.
-func Schema() []byte {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(policySchema()); err != nil {
-		panic("encoding the schema: " + err.Error()) // plain structs of strings
-	}
-	return out.Bytes()
-}
+func Schema() []byte { return encodeJSON(policySchema()) }
 
 func policySchema() *schema {
 	s := objectOf(topFields())

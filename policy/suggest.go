@@ -58,17 +58,22 @@ func edits(x, y []rune) int {
 }
 
 // listed is names in a message: `"a", "b" or "c"`.
-func listed(names []string) string {
+func listed(names []string) string { return enumerate(names, " or ") }
+
+// and is names in a message: `"a", "b" and "c"`.
+func and(names []string) string { return enumerate(names, " and ") }
+
+func enumerate(names []string, last string) string {
 	const most = 12
 	quoted := make([]string, 0, len(names))
 	for i, n := range names {
 		if i == most {
-			return strings.Join(quoted, ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+			return fmt.Sprintf("%s and %d more", strings.Join(quoted, ", "), len(names)-most)
 		}
 		quoted = append(quoted, quote(n))
 	}
 	if len(quoted) < 2 {
 		return strings.Join(quoted, "")
 	}
-	return strings.Join(quoted[:len(quoted)-1], ", ") + " or " + quoted[len(quoted)-1]
+	return strings.Join(quoted[:len(quoted)-1], ", ") + last + quoted[len(quoted)-1]
 }

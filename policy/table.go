@@ -51,6 +51,7 @@ func (e *edges) turn(s State) bool { return e.exclusive || e.leaves(s) }
 // binding is one pattern given in a state or in everywhere.
 type binding struct {
 	rule   Rule
+	home   State // the state that it is given in, here for everywhere
 	kind   Kind
 	glob   bool
 	none   bool              // unbinds

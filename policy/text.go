@@ -1,0 +1,228 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+)
+
+// The signs of the text rendering.
+const (
+	signEntry    = "▶" // before the initial state
+	signTerminal = "■" // completes the run
+	signStay     = "↻" // stays
+	signTo       = "→"
+)
+
+// Text renders the policy for a terminal: every state with what is bound there
+// and where each outcome leads; the entry, terminals and self-loops are marked.
+func (p *Policy) Text() string {
+	var out strings.Builder
+	p.textHead(&out)
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	for s := range p.states {
+		p.textState(w, State(s))
+	}
+	p.textEverywhere(w)
+	w.Flush()
+	fmt.Fprintf(&out, "\n%s entry   %s stays   %s completes the run\n", signEntry, signStay, signTerminal)
+	return trimLines(out.String())
+}
+
+func (p *Policy) textHead(out *strings.Builder) {
+	name := p.name
+	if name == "" {
+		name = p.file
+	}
+	fmt.Fprintf(out, "%s: %s, begins in %s", printable(name), count(len(p.states), "state"), printable(p.StateName(p.initial)))
+	if p.hasTerminal() {
+		fmt.Fprintf(out, ", on completion: %s", p.onComplete)
+	}
+	out.WriteString("\n")
+	if p.description != "" {
+		fmt.Fprintf(out, "%s\n", printable(strings.TrimSpace(p.description)))
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// hasTerminal reports whether some edge completes a run.
+func (p *Policy) hasTerminal() bool {
+	found := false
+	for s := range p.states {
+		p.effective(State(s), func(b *binding) {
+			b.each(func(_ string, e *edges) {
+				found = found || e.to[0].terminal || e.to[1].terminal || e.to[2].terminal
+			})
+		})
+	}
+	return found
+}
+
+func (p *Policy) textState(w *tabwriter.Writer, s State) {
+	st := &p.states[s]
+	mark := " "
+	switch {
+	case s == p.initial:
+		mark = signEntry
+	case st.Terminal:
+		mark = signTerminal
+	}
+	fmt.Fprintf(w, "\n%s %s", mark, printable(st.Name))
+	if !st.inherits && !st.Terminal && p.bindsEverywhere() {
+		fmt.Fprint(w, " (takes nothing of everywhere)")
+	}
+	if st.Description != "" {
+		fmt.Fprintf(w, ": %s", printable(strings.TrimSpace(st.Description)))
+	}
+	fmt.Fprintln(w)
+	rows := 0
+	for k := range Kinds {
+		rows += p.textLayer(w, &st.own[k], s)
+	}
+	if rows == 0 && !st.Terminal {
+		fmt.Fprintln(w, "      binds nothing of its own")
+	}
+}
+
+func (p *Policy) bindsEverywhere() bool {
+	for k := range Kinds {
+		if len(p.everywhere[k].order) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Policy) textEverywhere(w *tabwriter.Writer) {
+	if !p.bindsEverywhere() {
+		return
+	}
+	fmt.Fprintln(w, "\n* everywhere, in each state that is not terminal")
+	for k := range Kinds {
+		p.textLayer(w, &p.everywhere[k], here)
+	}
+}
+
+// textLayer writes a row for each way that a binding leads, and returns their
+// number.
+func (p *Policy) textLayer(w *tabwriter.Writer, l *layer, s State) int {
+	rows := 0
+	for i, b := range l.order {
+		kind := ""
+		if i == 0 {
+			kind = b.kind.String()
+		}
+		for _, row := range p.textRows(b, s) {
+			fmt.Fprintf(w, "    %s\t%s\t%s\n", kind, row.name, row.leads)
+			kind = ""
+			rows++
+		}
+	}
+	return rows
+}
+
+type textRow struct{ name, leads string }
+
+func (p *Policy) textRows(b *binding, s State) []textRow {
+	name := printable(b.rule.Pattern)
+	if b.none {
+		return []textRow{{name, "✕ none"}}
+	}
+	var rows []textRow
+	b.each(func(text string, e *edges) {
+		label := name
+		if b.by != "" {
+			label = fmt.Sprintf("%s [%s=%s]", name, printable(b.by), printable(text))
+		}
+		for _, way := range p.ways(e, s) {
+			rows = append(rows, textRow{label, way.text(p, s, e.exclusive)})
+			label = ""
+		}
+	})
+	return rows
+}
+
+// way is a target with the outcomes that lead there.
+type way struct {
+	target
+	outcomes []Outcome
+}
+
+// ways groups the outcomes of a symbol by where they lead from s.
+func (p *Policy) ways(e *edges, s State) []way {
+	var out []way
+	for i, o := range allOutcomes {
+		t := target{e.to[i].in(s), e.to[i].terminal}
+		if n := len(out); n > 0 && out[n-1].target == t {
+			out[n-1].outcomes = append(out[n-1].outcomes, o)
+			continue
+		}
+		out = append(out, way{t, []Outcome{o}})
+	}
+	return out
+}
+
+// when names the outcomes, "" if they are all.
+func (w way) when() string {
+	if len(w.outcomes) == outcomes {
+		return ""
+	}
+	names := make([]string, len(w.outcomes))
+	for i, o := range w.outcomes {
+		names[i] = o.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+func (w way) text(p *Policy, s State, exclusive bool) string {
+	var parts []string
+	if when := w.when(); when != "" {
+		parts = append(parts, when)
+	}
+	switch {
+	case w.terminal && w.state == s:
+		parts = append(parts, signTerminal+" completes here")
+	case w.terminal:
+		parts = append(parts, signTo+" "+printable(p.StateName(w.state))+" "+signTerminal+" completes")
+	case w.state == s:
+		parts = append(parts, signStay+" stays")
+	default:
+		parts = append(parts, signTo+" "+printable(p.StateName(w.state)))
+	}
+	if exclusive {
+		parts = append(parts, "(exclusive)")
+	}
+	return strings.Join(parts, " ")
+}
+
+// printable is a text that cannot disturb a terminal: what does not print is
+// escaped, and line breaks are spaces.
+func printable(text string) string {
+	var out strings.Builder
+	for _, c := range text {
+		switch {
+		case unicode.IsPrint(c):
+			out.WriteRune(c)
+		case unicode.IsSpace(c):
+			out.WriteRune(' ')
+		default:
+			fmt.Fprintf(&out, "\\u%04x", c)
+		}
+	}
+	return out.String()
+}
+
+func trimLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
