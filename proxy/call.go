@@ -32,10 +32,11 @@ type call struct {
 
 	restarted bool // its outcome completed the run, which began anew
 
-	gated bool
-	next  func() // the rest of the way, for Wait
-	clock clock
-	asks  atomic.Int32 // requests to the client open for this call
+	gated      bool
+	subscribes bool   // it has entered a subscription
+	next       func() // the rest of the way, for Wait
+	clock      clock
+	asks       atomic.Int32 // requests to the client open for this call
 
 	mu        sync.Mutex // guards what follows
 	up        wire.Call

@@ -38,27 +38,29 @@ func (c *call) enter(conn Upstream) wire.Pending {
 	switch e := c.s.run.enter(c, c.s.p.cfg.MaxQueue); e {
 	case queued:
 		return c.later(func() { c.awaitTurn(conn) })
-	case unlisted:
-		return c.later(c.prepare)
 	default:
 		return c.decided(e, conn)
 	}
 }
 
-// prepare gets what a decision takes and was not at hand: a connection and the
-// list of names.
+// prepare gets the connection that was not at hand.
 func (c *call) prepare() {
 	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
-	if err == nil {
-		err = c.fetch(conn)
-	}
 	if err != nil {
 		c.withoutUpstream(err)
 		return
 	}
-	if rest := c.enter(conn); rest != nil {
-		rest.Wait()
+	c.look(conn.Cached(listKind(c.kind)))
+	wait(c.enter(conn))
+}
+
+// listFirst gets the list on which the decision hangs.
+func (c *call) listFirst(conn Upstream) {
+	if err := c.fetch(conn); err != nil {
+		c.withoutUpstream(err)
+		return
 	}
+	wait(c.enter(conn))
 }
 
 func (c *call) fetch(conn Upstream) error {
@@ -67,6 +69,13 @@ func (c *call) fetch(conn Upstream) error {
 	l, err := conn.List(ctx, listKind(c.kind))
 	c.look(l)
 	return err
+}
+
+// wait runs the rest of a way, if there is any.
+func wait(rest wire.Pending) {
+	if rest != nil {
+		rest.Wait()
+	}
 }
 
 // withoutUpstream answers a call while the upstream cannot be reached: what the
@@ -93,8 +102,7 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 	case e == crowded:
 		return c.refuse(policy.Busy)
 	case e == unlisted:
-		c.s.run.leave(c)
-		return c.later(c.prepare)
+		return c.later(func() { c.listFirst(conn) })
 	}
 	if refusal := c.invalid(conn); refusal != "" {
 		c.s.run.leave(c)
@@ -113,9 +121,7 @@ func (c *call) awaitTurn(conn Upstream) {
 	defer timeout.Stop()
 	select {
 	case <-c.turn:
-		if rest := c.decided(c.s.run.granted(c), conn); rest != nil {
-			rest.Wait()
-		}
+		wait(c.decided(c.s.run.granted(c), conn))
 	case <-timeout.C:
 		c.s.run.leave(c)
 		c.refuse(policy.Busy)

@@ -15,20 +15,25 @@ type link struct {
 	p        *Proxy
 	receiver wire.Receiver
 	replay   func(Upstream, bool) // brings a new connection to where the last one was
+	ctx      context.Context      // ends with the link
+	stop     context.CancelFunc
 
 	mu      sync.Mutex // guards what follows
 	conn    Upstream
-	dialing chan struct{} // closed when the dial under way has ended
-	hello   *wire.Message // the initialize request
-	ready   []byte        // the client's notifications/initialized
-	lost    bool          // there was a connection before
+	dialing chan struct{}    // closed when the dial under way has ended
+	hello   *wire.Message    // the initialize request
+	ready   []byte           // the client's notifications/initialized
+	lost    bool             // there was a connection before
+	early   []func(Upstream) // what came from a connection not yet here
 	closed  bool
 }
 
 var errClosed = &wire.CallError{Err: errors.New("the session has ended")}
 
 func newLink(p *Proxy, r wire.Receiver, replay func(Upstream, bool)) *link {
-	return &link{p: p, receiver: r, replay: replay}
+	l := &link{p: p, receiver: r, replay: replay}
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	return l
 }
 
 // live returns the connection if there is one, and never blocks.
@@ -48,6 +53,23 @@ func (l *link) liveLocked() Upstream {
 	default:
 	}
 	return l.conn
+}
+
+// maxEarly bounds what waits for a connection that has not come up yet.
+const maxEarly = 256
+
+// with gives f the connection a message came on. While that is still coming up
+// f waits for it; without one f is dropped.
+func (l *link) with(f func(Upstream)) {
+	l.mu.Lock()
+	conn := l.liveLocked()
+	if conn == nil && l.dialing != nil && len(l.early) < maxEarly {
+		l.early = append(l.early, f)
+	}
+	l.mu.Unlock()
+	if conn != nil {
+		f(conn)
+	}
 }
 
 // initialized passes the client's notifications/initialized on, and keeps it
@@ -76,7 +98,7 @@ func (l *link) get(timeout time.Duration) (Upstream, error) {
 	if conn := l.live(); conn != nil {
 		return conn, nil
 	}
-	ctx, stop := context.WithTimeout(context.Background(), timeout)
+	ctx, stop := context.WithTimeout(l.ctx, timeout)
 	defer stop()
 	for {
 		conn, err := l.dialOnce(ctx)
@@ -145,11 +167,18 @@ func (l *link) settle(conn Upstream, dialing chan struct{}) {
 	if conn != nil && !closed {
 		l.conn = conn
 	}
-	l.dialing = nil
+	early := l.early
+	l.dialing, l.early = nil, nil
 	close(dialing)
 	l.mu.Unlock()
-	if conn != nil && closed {
+	switch {
+	case conn == nil:
+	case closed:
 		conn.Close()
+	default:
+		for _, f := range early {
+			f(conn)
+		}
 	}
 }
 
@@ -170,6 +199,7 @@ func (l *link) dial(ctx context.Context, hello *wire.Message, ready []byte, agai
 
 // close ends the connection, for good.
 func (l *link) close() {
+	l.stop()
 	l.mu.Lock()
 	conn := l.conn
 	l.conn, l.closed = nil, true

@@ -107,6 +107,10 @@ func (s *session) cached(conn Upstream, k wire.ListKind) (v view, ok bool) {
 func (s *session) fetch(conn Upstream, k wire.ListKind) (v view, err error) {
 	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.CallTimeout)
 	defer stop()
+	return s.fetchUntil(ctx, conn, k)
+}
+
+func (s *session) fetchUntil(ctx context.Context, conn Upstream, k wire.ListKind) (v view, err error) {
 	if v.list, err = conn.List(ctx, k); err != nil {
 		return v, err
 	}
@@ -135,11 +139,14 @@ func (s *session) atHand(conn Upstream) bool {
 	return true
 }
 
+// fetchAll gets what a refusal names. It waits no longer than a refusal may.
 func (s *session) fetchAll(conn Upstream) {
+	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.CancelGrace)
+	defer stop()
 	h := s.hello.Load()
 	for _, k := range gatedLists {
 		if h.lists[k] {
-			if _, err := s.fetch(conn, k); err != nil {
+			if _, err := s.fetchUntil(ctx, conn, k); err != nil {
 				s.log.Warn("listing what a refusal could name", "list", k.String(), "error", err)
 			}
 		}

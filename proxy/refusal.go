@@ -78,9 +78,8 @@ func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	requested := clip(c.name)
 	c.s.log.Info("refused", "code", code.String(), c.kind.String(), requested,
 		"state", p.StateName(at.State), "rule", c.verdict.Rule.String())
-	if c.s.p.cfg.Refusals == RefusalsOpaque && opaque(code) {
-		return &Refusal{Error: policy.NotAvailable.String(), Requested: requested, Kind: c.kind.String(),
-			Message: fmt.Sprintf("%s is not available.", c.called(requested))}
+	if c.s.p.cfg.Refusals == RefusalsOpaque {
+		return c.opaque(code, requested, reason)
 	}
 	allowed := c.s.allowed(p, at)
 	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.kind.String(), State: p.StateName(at.State),
@@ -95,13 +94,17 @@ func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	return r
 }
 
-// opaque tells the codes that would say what the policy binds.
-func opaque(code policy.Code) bool {
+// opaque is a refusal that tells nothing of what the policy binds.
+func (c *call) opaque(code policy.Code, requested, reason string) *Refusal {
+	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.kind.String(), Message: reason}
 	switch code {
 	case policy.InvalidTransition, policy.UnknownAction, policy.UnknownCase, policy.RunComplete:
-		return true
+		r.Error = policy.NotAvailable.String()
 	}
-	return false
+	if r.Message == "" {
+		r.Message = fmt.Sprintf("%s is not available.", c.called(requested))
+	}
+	return r
 }
 
 func (c *call) called(requested string) string {
@@ -217,15 +220,30 @@ func (c *call) unavailable(err error) {
 func (c *call) unknown(err error) {
 	why := "no readable answer came (" + err.Error() + ")"
 	if lost, ok := errorAs(err); ok && lost.Err == errGivenUp {
-		why = "no answer came in " + c.s.p.cfg.CallTimeout.Round(time.Millisecond).String()
+		why = "no answer came in " + brevity(c.s.p.cfg.CallTimeout)
 	}
 	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(clip(c.name)), why))
 }
 
+// brevity is a duration without what is zero in it: 5m, not 5m0s.
+func brevity(d time.Duration) string {
+	text := d.Round(time.Millisecond).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // interrupted answers a call that failed between the proxy and the upstream.
 func (c *call) interrupted(code policy.Code, text string) {
-	p, at := c.s.run.where()
-	r := c.refusal(code, text+" State is now '"+p.StateName(at.State)+"'.")
+	if c.s.p.cfg.Refusals != RefusalsOpaque {
+		p, at := c.s.run.where()
+		text += " State is now '" + p.StateName(at.State) + "'."
+	}
+	r := c.refusal(code, text)
 	raw := c.refusalAnswer(r)
 	if c.kind != policy.Tool {
 		object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -25,14 +26,11 @@ func (c *call) subscribe() wire.Pending {
 	if uri == "" {
 		return c.fail(wire.CodeInvalidParams, "params.uri must be a string")
 	}
-	if !c.s.enterSubscription(uri) {
+	var ok bool
+	if c.subscribes, ok = c.s.enterSubscription(uri); !ok {
 		return c.fail(wire.CodeInvalidParams, "too many subscriptions in this session")
 	}
-	rest := c.relayBound(policy.Resource, uri)
-	if rest == nil {
-		c.s.leaveSubscription(uri)
-	}
-	return rest
+	return c.relayBound(policy.Resource, uri)
 }
 
 func (c *call) unsubscribe() wire.Pending {
@@ -53,6 +51,7 @@ func (c *call) relayBound(k policy.Kind, name string) wire.Pending {
 		return c.later(func() { c.boundFetched(k, name) })
 	}
 	if !c.s.bound(k, name) {
+		c.unsubscribed()
 		return c.notBound()
 	}
 	return c.relay()
@@ -64,19 +63,22 @@ func (c *call) boundFetched(k policy.Kind, name string) {
 		err = c.fetch(conn)
 	}
 	if err != nil {
-		c.s.leaveSubscription(c.m.P.URI)
+		c.unsubscribed()
 		c.unavailable(err)
 		return
 	}
-	var rest wire.Pending
 	if c.s.bound(k, name) {
-		rest = c.relay()
-	} else {
-		c.s.leaveSubscription(c.m.P.URI)
-		rest = c.notBound()
+		wait(c.relay())
+		return
 	}
-	if rest != nil {
-		rest.Wait()
+	c.unsubscribed()
+	wait(c.notBound())
+}
+
+// unsubscribed takes back a subscription that this call has entered.
+func (c *call) unsubscribed() {
+	if c.subscribes {
+		c.s.leaveSubscription(c.m.P.URI)
 	}
 }
 
@@ -91,25 +93,45 @@ func (c *call) notBound() wire.Pending {
 	return c.refuse(code)
 }
 
+// levels are the log levels of MCP, most verbose first.
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
 // setLevel carries logging/setLevel, and keeps it for the connections to come.
+// A shared upstream gets the most verbose level that any session wants.
 func (c *call) setLevel() wire.Pending {
 	c.s.mu.Lock()
 	c.s.level = c.m
 	c.s.mu.Unlock()
+	if c.s.p.shared != nil && c.s.p.shared.moreVerbose(c.s, c.m.P.Level) {
+		return c.result([]byte("{}"))
+	}
 	return c.relay()
 }
 
-func (s *session) enterSubscription(uri string) bool {
+// wantsLog reports whether a session has asked for log messages of a level. One
+// that has set no level gets what comes.
+func (s *session) wantsLog(level string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, there := s.subscriptions[uri]; !there && len(s.subscriptions) >= s.p.cfg.MaxSubscriptions {
-		return false
+	return s.level == nil || slices.Index(levels, level) >= slices.Index(levels, s.level.P.Level)
+}
+
+// enterSubscription reports whether the subscription is new, and whether there
+// is room for it.
+func (s *session) enterSubscription(uri string) (added, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, there := s.subscriptions[uri]; there {
+		return false, true
+	}
+	if len(s.subscriptions) >= s.p.cfg.MaxSubscriptions {
+		return false, false
 	}
 	if s.subscriptions == nil {
 		s.subscriptions = make(map[string]struct{})
 	}
 	s.subscriptions[uri] = struct{}{}
-	return true
+	return true, true
 }
 
 func (s *session) leaveSubscription(uri string) {

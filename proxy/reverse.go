@@ -19,14 +19,16 @@ type ask struct {
 // Receive takes what the session's own upstream sends besides answers.
 func (s *session) Receive(m *wire.Message, tag any) {
 	c, _ := tag.(*call)
-	if m.Kind == wire.Request {
-		if c == nil {
-			c = s.asking()
+	s.link.with(func(conn Upstream) {
+		switch {
+		case m.Kind != wire.Request:
+			s.notified(conn, m, c)
+		case c == nil:
+			s.asked(conn, m, s.asking())
+		default:
+			s.asked(conn, m, c)
 		}
-		s.asked(s.link.live(), m, c)
-		return
-	}
-	s.notified(s.link.live(), m, c)
+	})
 }
 
 // notified takes a notification of the upstream.
@@ -44,7 +46,11 @@ func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
 		}
 	case "notifications/cancelled":
 		s.withdraw(m)
-	case "notifications/message", "notifications/progress", "notifications/elicitation/complete":
+	case "notifications/message":
+		if s.p.shared == nil || s.wantsLog(m.P.Level) {
+			s.send(m.Raw, c)
+		}
+	case "notifications/progress", "notifications/elicitation/complete":
 		s.send(m.Raw, c)
 	default:
 		if s.policyNow().Passthrough(m.Method) {
@@ -81,9 +87,6 @@ func (s *session) asking() *call {
 
 // asked carries a request of the upstream to the client.
 func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
-	if conn == nil {
-		return
-	}
 	if !s.mayAsk(m.Method) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
 		return

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json/v2"
+	"slices"
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -83,6 +84,20 @@ func (sh *shared) members() []*session {
 	return all
 }
 
+// moreVerbose reports whether another session wants a log level at least as
+// verbose as this one.
+func (sh *shared) moreVerbose(than *session, level string) bool {
+	for _, s := range sh.members() {
+		s.mu.Lock()
+		set := s.level
+		s.mu.Unlock()
+		if s != than && set != nil && slices.Index(levels, set.P.Level) <= slices.Index(levels, level) {
+			return true
+		}
+	}
+	return false
+}
+
 // anySubscribed reports whether some session still wants a resource's updates.
 func (sh *shared) anySubscribed(uri string) bool {
 	for _, s := range sh.members() {
@@ -95,7 +110,10 @@ func (sh *shared) anySubscribed(uri string) bool {
 
 // Receive takes what the shared upstream sends besides answers.
 func (sh *shared) Receive(m *wire.Message, tag any) {
-	conn := sh.link.live()
+	sh.link.with(func(conn Upstream) { sh.receive(conn, m, tag) })
+}
+
+func (sh *shared) receive(conn Upstream, m *wire.Message, tag any) {
 	if c, ok := tag.(*call); ok {
 		if m.Kind == wire.Request {
 			c.s.asked(conn, m, c)
@@ -105,9 +123,7 @@ func (sh *shared) Receive(m *wire.Message, tag any) {
 		return
 	}
 	if m.Kind == wire.Request {
-		if conn != nil {
-			_ = conn.Notify(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method), nil))
-		}
+		_ = conn.Notify(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method), nil))
 		return
 	}
 	switch m.Method {
