@@ -113,3 +113,11 @@ func Key(raw []byte) string {
 	}
 	return string(text)
 }
+
+// Text decodes a JSON string; ok is false where raw is none.
+func Text(raw []byte) (text string, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	return unquote(raw), true
+}
