@@ -66,15 +66,22 @@ func (c *call) open() {
 	c.welcome(conn.Hello(), may)
 }
 
+// HelloError is an upstream's refusal of initialize, as [Config.Dial] tells it.
+type HelloError struct {
+	// Answer is what the upstream said: a Failure.
+	Answer *wire.Message
+}
+
+func (e *HelloError) Error() string {
+	return "the upstream refused initialize: " + string(e.Answer.Bytes(e.Answer.Error))
+}
+
 // refusedHello answers an initialize that the upstream did not accept, with its
 // own error if it sent one.
 func (c *call) refusedHello(err error) {
-	if said, ok := errors.AsType[interface {
-		error
-		Answer() *wire.Message
-	}](err); ok && said.Answer() != nil {
+	if said, ok := errors.AsType[*HelloError](err); ok {
 		c.reset()
-		c.answer(c.withID(said.Answer()))
+		c.answer(c.withID(said.Answer))
 		return
 	}
 	c.failed(wire.CodeInternal, "The upstream server is not available: "+err.Error())
