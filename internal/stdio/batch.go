@@ -62,7 +62,7 @@ type gathered struct {
 func (g *gathered) Answer(msg []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
+	if g.closed || msg == nil {
 		return
 	}
 	if g.all == nil {

@@ -66,8 +66,13 @@ func Serve(ctx context.Context, cfg Config, in io.Reader, out io.Writer, open fu
 type stream struct{ w *Writer }
 
 func (s *stream) Send(msg []byte) bool { return s.w.Write(msg) }
-func (s *stream) Answer(msg []byte)    { s.w.Write(msg) }
 func (s *stream) Listening() bool      { return s.w.open() }
+
+func (s *stream) Answer(msg []byte) {
+	if msg != nil {
+		s.w.Write(msg)
+	}
+}
 
 // server is one run of Serve.
 type server struct {

@@ -1,0 +1,64 @@
+package streamhttp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// A body that does not come with its headers may take this long.
+const (
+	quickBody = 64 << 10
+	bodyTime  = 60 * time.Second
+)
+
+// body reads the request's body; false: it could not be read, and the request
+// is answered.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	if r.ContentLength > int64(s.cfg.MaxMessage) {
+		s.tooLarge(w)
+		return nil, false
+	}
+	d, _ := w.(interface{ SetReadDeadline(time.Time) error })
+	if d != nil && (r.ContentLength < 0 || r.ContentLength > quickBody) {
+		_ = d.SetReadDeadline(time.Now().Add(bodyTime))
+	}
+	raw, err := readBody(r, s.cfg.MaxMessage)
+	if d != nil { // or it would be the time to wait for the answer, too
+		_ = d.SetReadDeadline(time.Time{})
+	}
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		s.tooLarge(w)
+	case err != nil:
+		refuse(w, http.StatusBadRequest, "the body ended too early")
+	default:
+		return raw, true
+	}
+	return nil, false
+}
+
+func (s *Server) tooLarge(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	refuse(w, http.StatusRequestEntityTooLarge, "a message may have "+strconv.Itoa(s.cfg.MaxMessage)+" bytes")
+}
+
+var errBodyTooLarge = errors.New("reading a body: longer than the limit")
+
+// readBody reads a body of known length into a slice of that size.
+func readBody(r *http.Request, limit int) ([]byte, error) {
+	if r.ContentLength >= 0 {
+		raw := make([]byte, r.ContentLength)
+		_, err := io.ReadFull(r.Body, raw)
+		return raw, err
+	}
+	var b bytes.Buffer
+	n, err := b.ReadFrom(io.LimitReader(r.Body, int64(limit)+1))
+	if err == nil && n > int64(limit) {
+		err = errBodyTooLarge
+	}
+	return b.Bytes(), err
+}

@@ -1,0 +1,102 @@
+package streamhttp
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// PeerInfo is what is known of a client when its session begins.
+type PeerInfo struct {
+	// RemoteAddr is the address the request came from, "host:port".
+	RemoteAddr string
+	// Header are the headers of the initialize request. They must not be
+	// changed.
+	Header http.Header
+}
+
+// ServerConfig configures a [Server]. But for Open, zero values are good ones.
+type ServerConfig struct {
+	// Open begins the session of a client that sends initialize. own carries
+	// what belongs to no request: it goes out on the session's GET stream and
+	// waits, up to Store bytes, while there is none. Open must not block.
+	Open func(own wire.Stream, info PeerInfo) wire.Session
+	// Path is the path served, all others are not found; "": "/mcp".
+	Path string
+	// Loopback says that the server listens on a loopback address: then Host
+	// must be a loopback name or address, or one of AllowedHosts, and an
+	// Origin must be one of this machine or of AllowedOrigins. Otherwise
+	// Host is checked only where there are AllowedHosts.
+	Loopback bool
+	// AllowedHosts are names ("example.com": any port) or names with a port.
+	AllowedHosts []string
+	// AllowedOrigins are web origins, "https://example.com".
+	AllowedOrigins []string
+	// BearerToken returns the token that requests must carry; nil: none is
+	// needed. An empty token lets nobody in.
+	BearerToken func() string
+
+	// MaxMessage is how many bytes a request body may have; 0: 4 MiB.
+	MaxMessage int
+	// Queue is how many bytes may wait for a client on one stream, beyond
+	// which the stream closes; 0: 4 MiB.
+	Queue int
+	// Store is how many bytes a session keeps for streams to be resumed;
+	// 0: 1 MiB. StoreTime is for how long; 0: 60 s.
+	Store     int
+	StoreTime time.Duration
+	// Sessions is how many sessions there may be at a time; 0: 10,000. One
+	// remote address (IPv6: one /64 network) may have half of them, so that
+	// a flood locks out itself; loopback addresses, behind which many
+	// clients or a whole proxy may stand, all of them.
+	Sessions int
+	// Idle is after how long without a request, a running call or a GET
+	// stream a session ends; 0: 1 h.
+	Idle time.Duration
+	// Unused is how long a session may take from initialize to the next
+	// request; 0: 60 s.
+	Unused time.Duration
+	// WriteTimeout is how long a client may take to accept what is written;
+	// 0: 30 s.
+	WriteTimeout time.Duration
+	// Patience is after how long without an answer a POST becomes an event
+	// stream, where the client takes one, so that nothing on the way times
+	// out and the client can resume it; 0: 2 s.
+	Patience time.Duration
+	// KeepAlive is how long an event stream may be silent; 0: 25 s.
+	KeepAlive time.Duration
+	// Log gets what an operator may want to know; nil: nothing is logged.
+	// Session ids are logged as the first 8 hex digits of their SHA-256.
+	Log hclog.Logger
+}
+
+func (c *ServerConfig) fill() {
+	if c.Path == "" {
+		c.Path = "/mcp"
+	}
+	orElse(&c.MaxMessage, 4<<20)
+	orElse(&c.Queue, 4<<20)
+	orElse(&c.Store, 1<<20)
+	orElse(&c.StoreTime, time.Minute)
+	orElse(&c.Sessions, 10_000)
+	orElse(&c.Idle, time.Hour)
+	orElse(&c.Unused, time.Minute)
+	orElse(&c.WriteTimeout, 30*time.Second)
+	orElse(&c.Patience, 2*time.Second)
+	orElse(&c.KeepAlive, 25*time.Second)
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+}
+
+func orElse[T int | time.Duration](value *T, def T) {
+	if *value <= 0 {
+		*value = def
+	}
+}
+
+// share is how many sessions one remote address may have.
+func (c *ServerConfig) share() int { return (c.Sessions + 1) / 2 }

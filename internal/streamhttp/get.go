@@ -1,0 +1,85 @@
+package streamhttp
+
+import (
+	"net/http"
+	"time"
+)
+
+// maxGets is how many GET streams a session may have open. Only the newest is
+// written to; the others take over when it ends.
+const maxGets = 8
+
+// get serves an event stream: the session's own, or the one that Last-Event-ID
+// names, from there on.
+func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+	if !accept(r.Header).sse {
+		refuse(w, http.StatusNotAcceptable, "a GET stream is text/event-stream: accept it")
+		return
+	}
+	ses := s.session(w, r)
+	if ses == nil {
+		return
+	}
+	defer ses.leave()
+	if d, ok := w.(interface{ SetReadDeadline(time.Time) error }); ok {
+		_ = d.SetReadDeadline(time.Time{})
+	}
+	out, fault := ses.listen(w, r.Header[headerLastEvent])
+	if out == nil {
+		fault(w)
+		return
+	}
+	if out.box == &ses.own {
+		ses.upper.Listen()
+	}
+	out.run(r.Context())
+}
+
+// listen attaches a GET to the stream it asks for, or says how it is refused.
+func (s *session) listen(w http.ResponseWriter, last []string) (*outlet, func(http.ResponseWriter)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(last) == 0 || last[0] == "" {
+		return s.listenOwn(w)
+	}
+	b, seq := s.find(last[0])
+	if b == nil || len(last) > 1 {
+		return nil, unknownEvent
+	}
+	out := newOutlet(b, w)
+	out.prime = false
+	b.rewind(seq)
+	switch {
+	case b.done():
+		return nil, nothingLeft
+	case b != &s.own:
+		b.takeOver(out)
+	case len(b.outlets) >= maxGets:
+		return nil, tooManyGets
+	default:
+		b.attach(out)
+	}
+	return out, nil
+}
+
+func (s *session) listenOwn(w http.ResponseWriter) (*outlet, func(http.ResponseWriter)) {
+	if len(s.own.outlets) >= maxGets {
+		return nil, tooManyGets
+	}
+	out := newOutlet(&s.own, w)
+	s.own.attach(out)
+	return out, nil
+}
+
+// unknownEvent is no 404: that would say that the session is gone.
+func unknownEvent(w http.ResponseWriter) {
+	refuse(w, http.StatusBadRequest, "this Last-Event-ID is none of the session's, or its stream is forgotten by now")
+}
+
+func tooManyGets(w http.ResponseWriter) {
+	refuse(w, http.StatusConflict, "the session has too many GET streams open: close some")
+}
+
+// nothingLeft tells event sources to reconnect no more: the stream that they
+// name has ended, and they have all of it.
+func nothingLeft(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }

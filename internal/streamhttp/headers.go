@@ -1,0 +1,133 @@
+package streamhttp
+
+import (
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Header names in their canonical form, for direct look-ups.
+const (
+	headerSession   = "Mcp-Session-Id"
+	headerVersion   = "Mcp-Protocol-Version"
+	headerLastEvent = "Last-Event-Id"
+)
+
+// Media types.
+const (
+	typeJSON = "application/json"
+	typeSSE  = "text/event-stream"
+)
+
+// Shared header values: they are never changed.
+var (
+	valueJSON    = []string{typeJSON}
+	valueEvents  = []string{typeSSE}
+	valueText    = []string{"text/plain; charset=utf-8"}
+	valueNoCache = []string{"no-cache, no-transform"}
+	valueNo      = []string{"no"}
+	valueAllow   = []string{"GET, POST, DELETE"}
+	valueNoSniff = []string{"nosniff"}
+)
+
+// Protocol revisions with sessions.
+const (
+	revisionBatches = "2025-03-26" // the one that has JSON-RPC batches
+	revisionPriming = "2025-11-25" // from here on clients understand events without data
+)
+
+var revisions = []string{"2024-11-05", revisionBatches, "2025-06-18", revisionPriming}
+
+// accepts is what a client takes as an answer.
+type accepts struct{ json, sse bool }
+
+// accept reads the Accept header. Without one a client gets JSON.
+func accept(h http.Header) accepts {
+	values := h["Accept"]
+	switch {
+	case len(values) == 0:
+		return accepts{json: true}
+	case len(values) == 1 && values[0] == typeJSON+", "+typeSSE:
+		return accepts{json: true, sse: true}
+	}
+	var a accepts
+	for _, value := range values {
+		for item := range strings.SplitSeq(value, ",") {
+			a.add(item)
+		}
+	}
+	return a
+}
+
+func (a *accepts) add(item string) {
+	name, params, _ := strings.Cut(item, ";")
+	if refused(params) {
+		return
+	}
+	switch strings.ToLower(strings.TrimSpace(name)) {
+	case typeJSON, "application/*":
+		a.json = true
+	case typeSSE, "text/*":
+		a.sse = true
+	case "*/*":
+		a.json, a.sse = true, true
+	}
+}
+
+// refused reports whether the parameters of an Accept item say q=0.
+func refused(params string) bool {
+	for param := range strings.SplitSeq(params, ";") {
+		key, value, _ := strings.Cut(strings.TrimSpace(param), "=")
+		if strings.EqualFold(key, "q") {
+			return strings.Trim(value, "0.") == ""
+		}
+	}
+	return false
+}
+
+func isJSON(h http.Header) bool {
+	values := h["Content-Type"]
+	if len(values) != 1 {
+		return false
+	}
+	if values[0] == typeJSON {
+		return true
+	}
+	name, _, err := mime.ParseMediaType(values[0])
+	return err == nil && name == typeJSON
+}
+
+// versionFault says what is wrong with a request's MCP-Protocol-Version, given
+// the session's revision; empty: nothing.
+func versionFault(h http.Header, negotiated string) string {
+	values := h[headerVersion]
+	switch {
+	case len(values) == 0 || len(values) == 1 && values[0] == negotiated:
+		return ""
+	case len(values) > 1:
+		return "more than one MCP-Protocol-Version"
+	case !slices.Contains(revisions, values[0]):
+		return "this MCP-Protocol-Version is not spoken here: the session's is " + negotiated
+	}
+	return "this MCP-Protocol-Version is not the session's, which is " + negotiated
+}
+
+// refuse answers a request that is no message to anybody. It is plain text:
+// clients take a JSON-RPC body for the answer of a session that exists, and
+// newer ones fall back to initialize where there is none.
+func refuse(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h["Content-Type"] = valueText
+	h["X-Content-Type-Options"] = valueNoSniff
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n")
+}
+
+// reject answers a POST that holds no readable message.
+func reject(w http.ResponseWriter, answer []byte) {
+	w.Header()["Content-Type"] = valueJSON
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = w.Write(answer)
+}

@@ -1,0 +1,72 @@
+package streamhttp
+
+import (
+	"net/http"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// initialize serves a POST without a session: the one request that begins one.
+func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accepts) {
+	raw, ok := s.body(w, r)
+	if !ok {
+		return
+	}
+	if wire.IsBatch(raw) {
+		refuse(w, http.StatusBadRequest, noSession)
+		return
+	}
+	m, err := wire.Read(raw, wire.FromClient)
+	if err != nil {
+		reject(w, faultAnswer(err))
+		return
+	}
+	if m.Method != "initialize" || m.Kind != wire.Request {
+		refuse(w, http.StatusBadRequest, noSession)
+		return
+	}
+	peer := network(r.RemoteAddr)
+	if !s.table.reserve(peer) {
+		w.Header().Set("Retry-After", "60")
+		refuse(w, http.StatusServiceUnavailable,
+			"too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised")
+		return
+	}
+	ses := newSession(s, peer)
+	p := &post{s: ses, w: w, ctx: r.Context(), takes: takes, since: s.clock.now.Load(), whole: true}
+	s.open(p, m, r)
+}
+
+// open begins the session in the room reserved for it, and gives the room up
+// where initialize fails.
+func (s *Server) open(p *post, m *wire.Message, r *http.Request) {
+	ses := p.s
+	ses.upper = s.cfg.Open(ownStream{ses}, PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header})
+	p.wait(ses.upper.Handle(m, p))
+	if ses.version = ses.upper.Version(); ses.version == "" {
+		s.drop(ses)
+	} else {
+		s.table.add(ses)
+		p.w.Header()[headerSession] = []string{ses.id}
+		s.cfg.Log.Debug("session begun", "session", ses.tag, "revision", ses.version)
+	}
+	p.end(true, m.Bytes(m.ID))
+	ses.leave()
+	if s.isClosed() {
+		s.end(ses, "server closed")
+	}
+}
+
+// drop gives up a session that nobody knows of yet.
+func (s *Server) drop(ses *session) {
+	s.table.release(ses.peer)
+	if ses.end() {
+		ses.upper.Close()
+	}
+}
+
+func (s *Server) isClosed() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.closed
+}

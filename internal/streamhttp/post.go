@@ -1,0 +1,253 @@
+package streamhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// post is one POST under way, as the stream of its request: nothing has been
+// written yet, or it has become an event stream.
+type post struct {
+	s      *session
+	w      http.ResponseWriter
+	ctx    context.Context // the client's end of it
+	takes  accepts
+	since  int64 // when it began, in ticks
+	whole  bool  // it must not become an event stream before its answer
+
+	// Guarded by the session's mutex:
+	newer, older *post // in the session's list of those waiting
+	listed       bool
+	answered     bool
+	answer       []byte
+	gathered     [][]byte // a batch's answers
+	box          *outbox  // the event stream
+	out          *outlet  // the first connection of box, this POST's own
+}
+
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	takes := accept(r.Header)
+	switch {
+	case !isJSON(r.Header):
+		refuse(w, http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
+		return
+	case !takes.json && !takes.sse:
+		refuse(w, http.StatusNotAcceptable, "answers are application/json or text/event-stream: accept both")
+		return
+	}
+	if len(r.Header[headerSession]) == 0 {
+		s.initialize(w, r, takes)
+		return
+	}
+	ses := s.session(w, r)
+	if ses == nil {
+		return
+	}
+	if raw, ok := s.body(w, r); ok {
+		p := &post{s: ses, w: w, ctx: r.Context(), takes: takes, since: s.clock.now.Load()}
+		p.serve(raw)
+	}
+	ses.leave()
+}
+
+// serve hands on what the body holds and gives its answer.
+func (p *post) serve(raw []byte) {
+	if wire.IsBatch(raw) {
+		p.serveBatch(raw)
+		return
+	}
+	m, err := wire.Read(raw, wire.FromClient)
+	if err != nil {
+		reject(p.w, faultAnswer(err))
+		return
+	}
+	if m.Method == "initialize" {
+		reject(p.w, wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest,
+			"this session is initialized: leave Mcp-Session-Id out to begin another", nil))
+		return
+	}
+	p.wait(p.s.upper.Handle(m, p))
+	p.end(m.Kind == wire.Request, m.Bytes(m.ID))
+}
+
+// wait waits for what Handle left to be waited for.
+func (p *post) wait(pending wire.Pending) {
+	if pending == nil {
+		return
+	}
+	p.list()
+	pending.Wait()
+}
+
+// list has the sweeper watch over the POST.
+func (p *post) list() {
+	if p.whole || !p.takes.sse {
+		return
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.answered || p.box != nil || p.listed {
+		return
+	}
+	p.listed = true
+	if p.older = p.s.waiting; p.older != nil {
+		p.older.newer = p
+	}
+	p.s.waiting = p
+}
+
+func (p *post) unlistLocked() {
+	if !p.listed {
+		return
+	}
+	p.listed = false
+	if p.newer != nil {
+		p.newer.older = p.older
+	} else {
+		p.s.waiting = p.older
+	}
+	if p.older != nil {
+		p.older.newer = p.newer
+	}
+	p.newer, p.older = nil, nil
+}
+
+// openLocked makes the POST an event stream, written by a goroutine of its own
+// that end waits for.
+func (p *post) openLocked() {
+	p.attachLocked()
+	go p.out.run(p.ctx)
+}
+
+func (p *post) attachLocked() {
+	p.unlistLocked()
+	p.box = p.s.openStream()
+	p.out = newOutlet(p.box, p.w)
+	p.box.attach(p.out)
+	for _, msg := range p.gathered {
+		p.box.add(msg)
+	}
+	p.gathered = nil
+}
+
+// Send implements wire.Stream.
+func (p *post) Send(msg []byte) bool {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.answered || p.box == nil && (p.whole || !p.takes.sse) {
+		return false
+	}
+	if p.box == nil {
+		p.openLocked()
+	}
+	return p.box.add(msg)
+}
+
+// Answer implements wire.Stream.
+func (p *post) Answer(msg []byte) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.answered {
+		return
+	}
+	p.answered = true
+	p.unlistLocked()
+	switch {
+	case p.box == nil:
+		p.answer = msg
+	case msg == nil:
+		p.box.finish()
+	default:
+		p.box.addLast(msg)
+	}
+}
+
+// Listening implements wire.Stream.
+func (p *post) Listening() bool {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.box != nil {
+		return !p.answered && p.box.attached()
+	}
+	return !p.answered && !p.whole && p.takes.sse
+}
+
+// end completes the response once nothing is left to wait for.
+func (p *post) end(asked bool, id []byte) {
+	answer, out := p.settle()
+	p.extend()
+	switch {
+	case out != nil:
+		<-out.done
+	case answer != nil && p.takes.json:
+		writeJSON(p.w, answer, p.s.srv.cfg.WriteTimeout)
+	case answer != nil:
+		p.stream(answer)
+	case !asked:
+		p.w.WriteHeader(http.StatusAccepted)
+	case p.takes.sse: // cancelled: no answer is due
+		p.w.Header()["Content-Type"] = valueEvents
+		p.w.WriteHeader(http.StatusOK)
+	default:
+		writeJSON(p.w, wire.ErrorAnswer(id, wire.CodeInternal, "the request was cancelled", nil), p.s.srv.cfg.WriteTimeout)
+	}
+}
+
+// settle closes the POST as a stream, and returns what is to be written or
+// who writes it.
+func (p *post) settle() (answer []byte, out *outlet) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.unlistLocked()
+	p.answered = true
+	if p.box != nil {
+		p.box.finish()
+	}
+	return p.answer, p.out
+}
+
+// stream writes the answer as an event, here, to a client that takes nothing
+// else.
+func (p *post) stream(answer []byte) {
+	p.s.mu.Lock()
+	p.attachLocked()
+	p.box.addLast(answer)
+	p.s.mu.Unlock()
+	p.out.run(p.ctx)
+}
+
+// extend renews the time for writing where waiting has used it up.
+func (p *post) extend() {
+	if p.s.srv.clock.now.Load()-p.since > ticks(p.s.srv.cfg.WriteTimeout)/2 {
+		_ = http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(p.s.srv.cfg.WriteTimeout))
+	}
+}
+
+// bigAnswer is from where on an answer gets a deadline of its own: what is
+// smaller is in the system's hands at once.
+const bigAnswer = 32 << 10
+
+func writeJSON(w http.ResponseWriter, answer []byte, timeout time.Duration) {
+	h := w.Header()
+	h["Content-Type"] = valueJSON
+	if len(answer) > 1<<10 { // net/http counts what is shorter by itself
+		h["Content-Length"] = []string{strconv.Itoa(len(answer))}
+	}
+	if len(answer) > bigAnswer {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
+	}
+	_, _ = w.Write(answer)
+}
+
+// faultAnswer is the JSON-RPC answer to a message that cannot be read.
+func faultAnswer(err error) []byte {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		return e.Answer()
+	}
+	return wire.ErrorAnswer(nil, wire.CodeParse, err.Error(), nil)
+}

@@ -1,0 +1,214 @@
+package streamhttp
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Server is the server end of Streamable HTTP: an [http.Handler] for one path.
+// Make it with [NewServer], serve it with [NewHTTPServer], end it with
+// [Server.Close].
+//
+// An answer is JSON as long as nothing else belongs to its request and it does
+// not take long (see [ServerConfig.Patience]); else the POST becomes an event
+// stream, whose events the client can ask for again.
+type Server struct {
+	cfg   ServerConfig
+	guard *guard
+	clock clock
+	table table
+
+	mu       sync.RWMutex
+	closed   bool           // guarded by mu
+	requests sync.WaitGroup // added to under mu
+
+	stop    chan struct{} // ends the sweeper
+	stopped chan struct{}
+}
+
+// clock is the time in whole ticks, kept by the sweeper: most of what the
+// server measures needs no better.
+type clock struct{ now atomic.Int64 }
+
+// tick is the clock's unit, and how often the sweeper comes round.
+const tick = time.Second
+
+func ticks(d time.Duration) int64 { return int64((d + tick - 1) / tick) }
+
+// NewServer returns a server that accepts sessions. A goroutine of its own
+// runs until [Server.Close].
+func NewServer(cfg ServerConfig) *Server {
+	cfg.fill()
+	s := &Server{
+		cfg:     cfg,
+		guard:   newGuard(&cfg),
+		stop:    make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	s.table.init(&s.cfg)
+	go s.sweep()
+	return s
+}
+
+// NewHTTPServer returns the [http.Server] that a [Server] is to be served
+// with: it bounds headers (32 KiB in 10 s), idle connections and slow clients.
+// The handler lifts the read and the write timeout for requests of its own
+// that take long; what else is mounted beside it must do likewise.
+func NewHTTPServer(handler http.Handler, log hclog.Logger) *http.Server {
+	srv := &http.Server{
+		Handler:           handler,
+		ReadTimeout:       10 * time.Second,
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       5 * time.Minute,
+		MaxHeaderBytes:    32<<10 - 4<<10, // net/http adds 4 KiB
+	}
+	if log != nil {
+		srv.ErrorLog = log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})
+	}
+	return srv
+}
+
+// Sessions is how many sessions there are.
+func (s *Server) Sessions() int { return s.table.len() }
+
+// Close refuses new requests, ends every session, and waits until all
+// requests are answered or ctx ends; then the error is ctx's.
+func (s *Server) Close(ctx context.Context) error {
+	if !s.refuseAll() {
+		return nil
+	}
+	close(s.stop)
+	<-s.stopped
+	for _, ses := range s.table.all(nil) {
+		s.end(ses, "server closed")
+	}
+	done := make(chan struct{})
+	go func() { s.requests.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// refuseAll reports whether it is the first to close the server.
+func (s *Server) refuseAll() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.closed
+	s.closed = true
+	return first
+}
+
+func (s *Server) enter() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if !s.closed {
+		s.requests.Add(1)
+	}
+	return !s.closed
+}
+
+// ServeHTTP serves one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		refuse(w, http.StatusServiceUnavailable, "shutting down")
+		return
+	}
+	defer s.requests.Done()
+	if !s.guard.pass(w, r) {
+		return
+	}
+	if r.URL.Path != s.cfg.Path {
+		refuse(w, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		s.post(w, r)
+	case http.MethodGet:
+		s.get(w, r)
+	case http.MethodDelete:
+		s.delete(w, r)
+	default:
+		w.Header()["Allow"] = valueAllow
+		refuse(w, http.StatusMethodNotAllowed, "use POST, GET or DELETE")
+	}
+}
+
+// session finds the session of a request and marks it busy; the caller must
+// call its leave. Where there is none the request is answered.
+func (s *Server) session(w http.ResponseWriter, r *http.Request) *session {
+	ids := r.Header[headerSession]
+	if len(ids) != 1 {
+		refuse(w, http.StatusBadRequest, noSession)
+		return nil
+	}
+	ses := s.table.find(ids[0])
+	if ses == nil || !ses.enter() {
+		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
+		return nil
+	}
+	if fault := versionFault(r.Header, ses.version); fault != "" {
+		ses.leave()
+		refuse(w, http.StatusBadRequest, fault)
+		return nil
+	}
+	return ses
+}
+
+const noSession = "exactly one Mcp-Session-Id is needed: begin with initialize, " +
+	"of protocol revision 2024-11-05 to 2025-11-25, and send the id that its answer carries"
+
+func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
+	ses := s.session(w, r)
+	if ses == nil {
+		return
+	}
+	ses.leave()
+	s.end(ses, "deleted")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// end ends a session, once.
+func (s *Server) end(ses *session, why string) {
+	if !ses.end() {
+		return
+	}
+	s.table.remove(ses)
+	s.cfg.Log.Debug("session ended", "session", ses.tag, "why", why)
+	ses.upper.Close()
+}
+
+// sweep is the one clock of all sessions.
+func (s *Server) sweep() {
+	defer close(s.stopped)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var all []*session
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-ticker.C:
+		}
+		now := s.clock.now.Add(1)
+		all = s.table.all(all[:0])
+		for _, ses := range all {
+			if why := ses.sweep(now); why != "" {
+				s.end(ses, why)
+			}
+		}
+		clear(all)
+		if n := s.table.takeRefused(); n > 0 {
+			s.cfg.Log.Warn("sessions refused: there are too many", "refused", n, "sessions", s.Sessions())
+		}
+	}
+}
