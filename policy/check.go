@@ -33,6 +33,7 @@ type graph struct {
 	ends     [][]State // the targets of terminal edges
 	binds    []bool    // binds something
 	reached  []bool
+	ended    []bool // the target of a terminal edge that is reached
 	hopeful  []bool // a terminal edge is reached from here
 }
 
@@ -40,12 +41,15 @@ func (p *Policy) graph() graph {
 	n := len(p.states)
 	g := graph{
 		next: make([][]State, n), finishes: make([]bool, n), ends: make([][]State, n),
-		binds: make([]bool, n), reached: make([]bool, n),
+		binds: make([]bool, n), reached: make([]bool, n), ended: make([]bool, n),
 	}
 	for s := range p.states {
 		g.addState(p, State(s))
 	}
 	g.reach(p.initial)
+	for s := range p.states {
+		g.reached[s] = g.reached[s] || p.states[s].Terminal && g.ended[s]
+	}
 	g.hope()
 	return g
 }
@@ -76,33 +80,22 @@ func (g *graph) addEdge(s State, t target) {
 }
 
 // reach walks from the initial state over edges that are not terminal; the
-// targets of terminal edges are reached with their source, and no walk goes on
-// from there.
+// targets of terminal edges are met with their source, and no walk goes on from
+// there.
 func (g *graph) reach(initial State) {
 	walk := []State{initial}
-	walked := make([]bool, len(g.next))
-	walked[initial] = true
+	g.reached[initial] = true
 	for len(walk) > 0 {
 		s := walk[len(walk)-1]
 		walk = walk[:len(walk)-1]
-		g.reached[s] = true
+		for _, t := range g.ends[s] {
+			g.ended[t] = true
+		}
 		for _, t := range g.next[s] {
-			if !walked[t] {
-				walked[t] = true
+			if !g.reached[t] {
+				g.reached[t] = true
 				walk = append(walk, t)
 			}
-		}
-	}
-	g.reachEnds(walked)
-}
-
-func (g *graph) reachEnds(walked []bool) {
-	for s, ok := range walked {
-		if !ok {
-			continue
-		}
-		for _, t := range g.ends[s] {
-			g.reached[t] = true
 		}
 	}
 }
@@ -178,7 +171,11 @@ func (c *checker) eachLayer(f func(l *layer)) {
 func (c *checker) checkState(s State) {
 	st, g := &c.p.states[s], &c.graph
 	name, place := quote(st.Name), c.at(st.place)
-	if !g.reached[s] {
+	switch {
+	case g.reached[s]:
+	case g.ended[s]:
+		c.r.add(LevelWarning, place, "unreachable", "only terminal edges lead to state %s, so no run goes on there; make it terminal, or lead another edge to it", name)
+	default:
 		c.r.add(LevelWarning, place, "unreachable", "state %s is not reached from %s; lead an edge to it, or remove it", name, quote(c.p.StateName(c.p.initial)))
 	}
 	switch {

@@ -60,7 +60,7 @@ func (c *checker) overlap(s State, a, b *binding) bool {
 		a, b = b, a
 	}
 	x, y := a.rule.Pattern, b.rule.Pattern
-	c.r.errorf(c.at(b.rule), "overlap", "%s and %s (line %d) both match %s, neither is the more specific, and in state %s they lead to different places; give both one value, or narrow one",
+	c.r.errorf(c.at(b.rule), "overlap", "%s and %s (line %d) both match %s, neither is the more specific, and in state %s they do not say the same; give both one value, or narrow one",
 		quote(y), quote(x), a.rule.Line, quote(witness(x, y)), quote(c.p.StateName(s)))
 	return true
 }

@@ -77,17 +77,31 @@ func slipColon(r *reader, message string, mark, context at) (at, string) {
 		return at{}, ""
 	}
 	for _, a := range []at{context, mark} {
-		if m := nameColon.FindStringSubmatch(r.line(a)); m != nil {
-			return a, fmt.Sprintf("%s is one word in YAML; put a space after the colon: %s: %s", quote(m[1]+":"+m[2]), m[1], m[2])
+		if hint := r.joinedWord(a); hint != "" {
+			return a, hint
 		}
 	}
 	return context, fmt.Sprintf("%s is no key; a key ends in a colon", quote(strings.TrimSpace(r.line(context))))
 }
 
-// slipSecondColon: two keys on one line, or a line indented too far.
-func slipSecondColon(_ *reader, message string, mark, _ at) (at, string) {
+// joinedWord shows how to write NAME:STATE, if that is what a line holds.
+func (r *reader) joinedWord(a at) string {
+	m := nameColon.FindStringSubmatch(r.line(a))
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s is one word in YAML; put a space after the colon: %s: %s", quote(m[1]+":"+m[2]), m[1], m[2])
+}
+
+// slipSecondColon: two keys on one line, a line indented too far, or a line
+// above that is no key.
+func slipSecondColon(r *reader, message string, mark, _ at) (at, string) {
 	if !strings.Contains(message, "mapping values are not allowed") {
 		return at{}, ""
+	}
+	if above := (at{mark.line - 1, 1}); r.joinedWord(above) != "" {
+		above.column += len(r.line(above)) - len(strings.TrimLeft(r.line(above), " "))
+		return above, r.joinedWord(above)
 	}
 	return mark, "no key can stand here; quote a text that holds a colon and a space, or check the indentation of this line and the one above"
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -9,12 +10,18 @@ import (
 
 // wrongType reports a value that is not what its key wants.
 func (r *reader) wrongType(e entry, want string) {
-	hint := ""
+	hint, name := "", e.name()
 	if e.value.Kind == yaml.ScalarNode && isPlain(e.value) && nameColon.MatchString(e.value.Value) {
 		hint = "; put a space after the colon"
 	}
-	r.errorf(placeOf(e.value), "type", "%s: wants %s, not %s%s", e.name(), want, nodeText(e.value), hint)
+	if !plainName.MatchString(name) {
+		name = quote(name)
+	}
+	r.errorf(placeOf(e.value), "type", "%s: wants %s, not %s%s", name, want, nodeText(e.value), hint)
 }
+
+// plainName is a name that a message need not quote.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // scalar returns a scalar's text. Numbers and booleans are their text too; an
 // unquoted null is nothing.

@@ -308,7 +308,11 @@ func (w *walker) bounded(root *yaml.Node, expanded int) bool {
 }
 
 func (w *walker) checkTag(n *yaml.Node) {
+	if n.Style&yaml.TaggedStyle == 0 && w.r.char(placeOf(n)) != '!' {
+		return
+	}
 	if n.Style&yaml.TaggedStyle == 0 {
+		w.r.errorf(placeOf(n), "tag", `"!" is a YAML tag; a policy has none: remove it, or quote the text if it belongs to it`)
 		return
 	}
 	if key, found := strings.CutSuffix(n.Tag, ":"); found {

@@ -1,0 +1,207 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v4"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares got with a file, or rewrites the file with -update.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (run with -update and review the diff); got:\n%s", file, got)
+	}
+}
+
+// TestFindings reads every policy of findings.txtar and compares what is found
+// with the file that follows it. Each message is to be read as its user would:
+// it says what is wrong, where, and what to do.
+func TestFindings(t *testing.T) {
+	const file = "testdata/findings.txtar"
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &txtar.Archive{Comment: archive.Comment}
+	for _, f := range archive.Files {
+		if !strings.HasSuffix(f.Name, ".yaml") {
+			continue
+		}
+		p, found := Parse(f.Name, f.Data)
+		if (p == nil) != (len(found.Errors()) > 0) {
+			t.Errorf("%s: policy %v with errors %v", f.Name, p != nil, found.Errors())
+		}
+		out.Files = append(out.Files, f, txtar.File{
+			Name: strings.TrimSuffix(f.Name, ".yaml") + ".want",
+			Data: []byte(found.String() + "\n"),
+		})
+	}
+	golden(t, file, txtar.Format(out))
+}
+
+func validFiles(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/valid/*.*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	return append(files, "../policies/crossroads.yaml")
+}
+
+func load(t testing.TB, file string) *Policy {
+	t.Helper()
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, filepath.Base(file), src)
+}
+
+// parse parses a policy that has no errors.
+func parse(t testing.TB, file string, src []byte) *Policy {
+	t.Helper()
+	p, found := Parse(file, src)
+	if p == nil {
+		t.Fatalf("%s:\n%v", file, found)
+	}
+	return p
+}
+
+func TestRenderings(t *testing.T) {
+	for _, file := range validFiles(t) {
+		p := load(t, file)
+		all := &txtar.Archive{Files: []txtar.File{
+			{Name: "text", Data: []byte(p.Text())},
+			{Name: "mermaid", Data: []byte(p.Mermaid())},
+			{Name: "dot", Data: []byte(p.DOT())},
+			{Name: "json", Data: p.JSON()},
+		}}
+		name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		golden(t, filepath.Join("testdata/rendered", name+".txtar"), txtar.Format(all))
+	}
+}
+
+func TestSchemaIsCheckedIn(t *testing.T) { golden(t, "policy.schema.json", Schema()) }
+
+func compiledSchema(t testing.TB) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(SchemaURL, doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile(SchemaURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// asJSON is a policy as an editor's schema checker sees it.
+func asJSON(t testing.TB, src []byte) any {
+	t.Helper()
+	var v any
+	if err := yaml.Load(src, &v); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(stringKeys(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func stringKeys(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = stringKeys(v[k])
+		}
+	case map[any]any:
+		out := map[string]any{}
+		for k, x := range v {
+			text, _ := json.Marshal(k)
+			out[strings.Trim(string(text), `"`)] = stringKeys(x)
+		}
+		return out
+	case []any:
+		for i := range v {
+			v[i] = stringKeys(v[i])
+		}
+	}
+	return v
+}
+
+func TestSchemaAcceptsWhatParses(t *testing.T) {
+	s := compiledSchema(t)
+	for _, file := range validFiles(t) {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(asJSON(t, src)); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	s := compiledSchema(t)
+	for name, states := range map[string]string{
+		"unknown key of a state":   `{a: {tool: {x: }}}`,
+		"unknown key of a value":   `{a: {tools: {x: {on_sucess: a}}}}`,
+		"by without cases":         `{a: {tools: {x: {by: c}}}}`,
+		"a list as a value":        `{a: {tools: {x: [a]}}}`,
+		"nothing after on_success": `{a: {tools: {x: {on_success: }}}}`,
+		"two stars":                `{a: {tools: {"x**": }}}`,
+		"a state called stay":      `{stay: }`,
+		"an empty value":           `{a: {tools: {x: {}}}}`,
+		"a text for terminal":      `{a: {terminal: "yes"}}`,
+	} {
+		src := "version: 1\ninitial: a\nstates: " + states
+		if err := s.Validate(asJSON(t, []byte(src))); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestStrictExamples(t *testing.T) {
+	for _, file := range []string{"testdata/valid/deploy-review.yaml", "../policies/crossroads.yaml"} {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, found := Parse(file, src)
+		if err := found.Strict().Err(); err != nil {
+			t.Error(err)
+		}
+	}
+}
