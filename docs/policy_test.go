@@ -1,0 +1,240 @@
+package docs_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// block is one fenced block of a Markdown file.
+type block struct {
+	info string // what stands behind the fence: "yaml", "steps", …
+	text string
+	line int // of its first line
+}
+
+// fences returns the fenced blocks of a Markdown text.
+func fences(text string) []block {
+	var out []block
+	var open *block
+	for i, line := range strings.SplitAfter(text, "\n") {
+		info, fence := strings.CutPrefix(strings.TrimRight(line, "\n"), "```")
+		switch {
+		case fence && open != nil:
+			out, open = append(out, *open), nil
+		case fence:
+			open = &block{info: info, line: i + 2}
+		case open != nil:
+			open.text += line
+		}
+	}
+	return out
+}
+
+// example is one policy of docs/policy.md with what is said of it: what check finds, and where calls lead.
+type example struct {
+	block
+	finds string
+	steps []block
+}
+
+func examples(t *testing.T) []example {
+	t.Helper()
+	text, err := os.ReadFile("policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []example
+	for _, b := range fences(string(text)) {
+		switch b.info {
+		case "yaml":
+			out = append(out, example{block: b})
+		case "finds":
+			out[len(out)-1].finds = b.text
+		case "steps":
+			out[len(out)-1].steps = append(out[len(out)-1].steps, b)
+		}
+	}
+	return out
+}
+
+// Every example is read, and check finds what the page says: the errors and warnings of the block `finds`
+// behind it, or none. The notes are part of such a block where it has one.
+func TestPolicyExamples(t *testing.T) {
+	for _, e := range examples(t) {
+		_, findings := policy.Parse("policy.yaml", []byte(e.text))
+		grave := len(findings.Errors()) + len(findings.Warnings())
+		switch got := findings.String(); {
+		case e.finds == "" && grave > 0:
+			t.Errorf("policy.md:%d: the example is not clean:\n%s", e.line, got)
+		case e.finds != "" && got+"\n" != e.finds:
+			t.Errorf("policy.md:%d: the page says:\n%s\ncheck says:\n%s", e.line, e.finds, got)
+		}
+	}
+}
+
+// What the blocks `steps` behind an example say is what the policy does.
+func TestPolicySteps(t *testing.T) {
+	for _, e := range examples(t) {
+		for _, b := range e.steps {
+			p, findings := policy.Parse("policy.yaml", []byte(e.text))
+			if p == nil {
+				t.Fatalf("policy.md:%d: %v", e.line, findings)
+			}
+			for i, line := range strings.Split(strings.TrimSpace(b.text), "\n") {
+				call, says, ok := strings.Cut(line, "→")
+				if !ok {
+					t.Fatalf("policy.md:%d: no arrow in %q", b.line+i, line)
+				}
+				if got := walk(t, p, strings.Fields(call)); got != strings.TrimSpace(says) {
+					t.Errorf("policy.md:%d: %s: it is %q", b.line+i, line, got)
+				}
+			}
+		}
+	}
+}
+
+// walk plays one line, "STATE KIND NAME [ARGUMENT=VALUE] [unlisted] OUTCOME", and says where it leads.
+func walk(t *testing.T, p *policy.Policy, words []string) string {
+	t.Helper()
+	if len(words) < 4 {
+		t.Fatalf("too few words in %q", words)
+	}
+	state, known := p.StateByName(words[0])
+	if !known {
+		t.Fatalf("no state %q", words[0])
+	}
+	at, rest := policy.Configuration{State: state}, words[3:len(words)-1]
+	verdict := p.Decide(at, kindOf(t, words[1]), words[2], !slices.Contains(rest, "unlisted"), arguments(rest))
+	if !verdict.Allowed {
+		return "refused: " + verdict.Code.String()
+	}
+	step, err := p.Next(at, verdict.Symbol, outcomeOf(t, words[len(words)-1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return says(p, step, verdict.Turn)
+}
+
+func says(p *policy.Policy, step policy.Step, turn bool) string {
+	to := p.StateName(step.To.State)
+	switch {
+	case step.Restarted:
+		return p.StateName(step.Entered) + ", complete; a new run in " + to
+	case step.To.Complete:
+		return to + ", complete"
+	case step.Changed:
+		return to
+	case turn:
+		return "stays, with the turn"
+	}
+	return "stays"
+}
+
+func arguments(words []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, w := range words {
+			if value, ok := strings.CutPrefix(w, name+"="); ok {
+				return value, true
+			}
+		}
+		return "", false
+	}
+}
+
+func kindOf(t *testing.T, word string) policy.Kind {
+	t.Helper()
+	for _, k := range policy.AllKinds {
+		if k.String() == word {
+			return k
+		}
+	}
+	t.Fatalf("no kind %q", word)
+	return 0
+}
+
+func outcomeOf(t *testing.T, word string) policy.Outcome {
+	t.Helper()
+	for _, o := range []policy.Outcome{policy.Success, policy.Error, policy.Unknown} {
+		if o.String() == word {
+			return o
+		}
+	}
+	t.Fatalf("no outcome %q", word)
+	return 0
+}
+
+// Every key of the language has an example, and every word of its closed sets has one or is named.
+func TestEveryKeyHasAnExample(t *testing.T) {
+	used := map[string]bool{}
+	for _, e := range examples(t) {
+		if e.finds == "" {
+			collect(t, e, used)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(keysOf(t))) {
+		if !used[key] {
+			t.Errorf("policy.md has no clean example of the key %q", key)
+		}
+	}
+}
+
+func collect(t *testing.T, e example, used map[string]bool) {
+	t.Helper()
+	var tree any
+	if err := yaml.Unmarshal([]byte(e.text), &tree); err != nil {
+		t.Fatalf("policy.md:%d: %v", e.line, err)
+	}
+	keysIn(tree, used)
+}
+
+func keysIn(tree any, into map[string]bool) {
+	switch tree := tree.(type) {
+	case map[string]any:
+		for key, value := range tree {
+			into[key] = true
+			keysIn(value, into)
+		}
+	case []any:
+		for _, value := range tree {
+			keysIn(value, into)
+		}
+	}
+}
+
+// keysOf are the keys that the JSON Schema knows, at any level.
+func keysOf(t *testing.T) map[string]bool {
+	t.Helper()
+	var schema any
+	if err := json.Unmarshal(policy.Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	properties(schema, keys)
+	return keys
+}
+
+func properties(schema any, into map[string]bool) {
+	switch schema := schema.(type) {
+	case map[string]any:
+		if own, ok := schema["properties"].(map[string]any); ok {
+			for key := range own {
+				into[key] = true
+			}
+		}
+		for _, value := range schema {
+			properties(value, into)
+		}
+	case []any:
+		for _, value := range schema {
+			properties(value, into)
+		}
+	}
+}
