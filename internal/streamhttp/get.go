@@ -46,18 +46,19 @@ func (s *session) listen(w http.ResponseWriter, last []string) (*outlet, func(ht
 	if b == nil || len(last) > 1 {
 		return nil, unknownEvent
 	}
+	if b == &s.own && len(b.outlets) >= maxGets {
+		return nil, tooManyGets
+	}
 	out := newOutlet(b, w)
 	out.prime = false
 	b.rewind(seq)
 	switch {
 	case b.done():
 		return nil, nothingLeft
-	case b != &s.own:
-		b.takeOver(out)
-	case len(b.outlets) >= maxGets:
-		return nil, tooManyGets
-	default:
+	case b == &s.own:
 		b.attach(out)
+	default:
+		b.takeOver(out)
 	}
 	return out, nil
 }

@@ -13,12 +13,12 @@ import (
 // post is one POST under way, as the stream of its request: nothing has been
 // written yet, or it has become an event stream.
 type post struct {
-	s      *session
-	w      http.ResponseWriter
-	ctx    context.Context // the client's end of it
-	takes  accepts
-	since  int64 // when it began, in ticks
-	whole  bool  // it must not become an event stream before its answer
+	s     *session
+	w     http.ResponseWriter
+	ctx   context.Context // the client's end of it
+	takes accepts
+	since int64 // when it began, in ticks
+	whole bool  // it must not become an event stream before its answer
 
 	// Guarded by the session's mutex:
 	newer, older *post // in the session's list of those waiting
