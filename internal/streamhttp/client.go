@@ -1,0 +1,225 @@
+package streamhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// ClientConfig says how a [Client] reaches its server.
+type ClientConfig struct {
+	// URL is the server's MCP endpoint. Required.
+	URL *url.URL
+	// Header goes with every request.
+	Header http.Header
+	// Authorize returns the value of the Authorization header for the next
+	// request, empty for none. nil: none.
+	Authorize func(context.Context) (string, error)
+	// Rejected is told of each answer 401. nil: nobody is.
+	Rejected func(*http.Response)
+	// Transport carries the requests: see [NewTransport]. Clients of the same
+	// server share one. Required.
+	Transport http.RoundTripper
+	// MaxMessage bounds a message from the server, in bytes. Required.
+	MaxMessage int
+	// MaxQueue bounds what waits to be posted by [Client.Notify], in bytes.
+	// 0: 16 MiB.
+	MaxQueue int
+	// Log is told what no caller can be told. Required.
+	Log hclog.Logger
+	// Receive takes the messages of the session's own stream (GET), in order.
+	// Required.
+	Receive func(raw []byte)
+	// Gone is called once, when the server has said that it knows the session
+	// no more. It must not call the client's Close. Required.
+	Gone func(error)
+}
+
+// Client is one session with a server over legacy Streamable HTTP (protocol
+// 2025-03-26 to 2025-11-25): the client's side of it. It is safe for concurrent
+// use.
+type Client struct {
+	cfg    ClientConfig
+	ctx    context.Context // ends when Close has posted what was queued
+	cancel context.CancelFunc
+	posts  context.Context // ends with Close
+	abort  context.CancelFunc
+	wg     sync.WaitGroup // listener, notifier, lingering streams
+
+	mu      sync.Mutex // guards what follows
+	session string
+	version string
+	headers http.Header // of a POST; replaced, never changed
+	auth    string      // that stands in headers
+	gone    bool
+	closed  bool
+	gate    chan struct{} // requests wait until it closes; nil before initialized
+	queue   [][]byte
+	queued  int
+	posting bool
+	idle    chan struct{} // closes when the queue is empty; nil when nobody waits
+}
+
+// NewClient returns a client that has sent nothing yet.
+func NewClient(cfg ClientConfig) *Client {
+	if cfg.MaxQueue == 0 {
+		cfg.MaxQueue = 16 << 20
+	}
+	c := &Client{cfg: cfg}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.posts, c.abort = context.WithCancel(c.ctx)
+	return c
+}
+
+// SetVersion sets the negotiated protocol revision, which goes with every
+// request from now on.
+func (c *Client) SetVersion(version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version, c.headers = version, nil
+}
+
+// closing bounds what Close waits for: what is queued, and then the DELETE.
+const closing = 2 * time.Second
+
+// Close posts what is queued, ends all streams and the session (DELETE), and
+// waits for that, 4 s at most. Posts under way end at once.
+func (c *Client) Close() {
+	c.abort()
+	c.flush()
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = true
+	leave := c.session != "" && !c.gone
+	c.mu.Unlock()
+	c.cancel()
+	c.wg.Wait()
+	if leave {
+		c.delete()
+	}
+}
+
+// delete ends the session. A server that does not allow that says 405.
+func (c *Client) delete() {
+	ctx, cancel := context.WithTimeout(context.Background(), closing)
+	defer cancel()
+	resp, err := c.send(ctx, http.MethodDelete, nil, "")
+	if err != nil {
+		c.cfg.Log.Debug("ending the upstream session", "error", err)
+		return
+	}
+	discard(resp)
+}
+
+// goAway ends the session that the server knows no more.
+func (c *Client) goAway() {
+	c.mu.Lock()
+	already := c.gone
+	c.gone = true
+	c.mu.Unlock()
+	if !already {
+		c.cfg.Gone(errors.New("the upstream ended the session (HTTP 404)"))
+	}
+}
+
+// hasSession reports whether a session id was given out.
+func (c *Client) hasSession() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session != ""
+}
+
+// learn takes the session id that an answer to initialize brings.
+func (c *Client) learn(h http.Header) error {
+	id := h.Get(headerSession)
+	if id == "" {
+		return nil
+	}
+	for i := range len(id) {
+		if id[i] < 0x21 || id[i] > 0x7e {
+			return errors.New("reading the upstream's session id: it has characters other than visible ASCII")
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == "" {
+		c.session, c.headers = id, nil
+	}
+	return nil
+}
+
+// header returns the header of the next request. That of a POST is shared: a
+// transport does not change it.
+func (c *Client) header(ctx context.Context, method, lastID string) (http.Header, error) {
+	auth, err := c.authorization(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.headers == nil || c.auth != auth {
+		c.headers, c.auth = c.makeHeader(auth), auth
+	}
+	if method == http.MethodPost {
+		return c.headers, nil
+	}
+	h := c.headers.Clone()
+	h.Del("Content-Type")
+	h.Set("Accept", typeSSE)
+	if lastID != "" {
+		h.Set(headerLastEvent, lastID)
+	}
+	return h, nil
+}
+
+func (c *Client) authorization(ctx context.Context) (string, error) {
+	if c.cfg.Authorize == nil {
+		return "", nil
+	}
+	value, err := c.cfg.Authorize(ctx)
+	if err != nil {
+		return "", fmt.Errorf("authorizing with the upstream: %w", err)
+	}
+	return value, nil
+}
+
+func (c *Client) makeHeader(auth string) http.Header {
+	h := c.cfg.Header.Clone()
+	if h == nil {
+		h = make(http.Header)
+	}
+	h.Set("Accept", typeJSON+", "+typeSSE)
+	h.Set("Content-Type", typeJSON)
+	if h.Get("User-Agent") == "" {
+		h.Set("User-Agent", "fsm-proxy")
+	}
+	if auth != "" {
+		h.Set("Authorization", auth)
+	}
+	if c.session != "" {
+		h.Set(headerSession, c.session)
+	}
+	if c.version != "" {
+		h.Set(headerVersion, c.version)
+	}
+	return h
+}
+
+// unsent is a request of which certainly nothing was written.
+func unsent(err error) *wire.CallError { return &wire.CallError{Err: err} }
+
+// lost is a request that was written and has no answer.
+func lost(status int, err error) *wire.CallError {
+	return &wire.CallError{Sent: true, Status: status, Err: err}
+}

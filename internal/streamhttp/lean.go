@@ -1,0 +1,205 @@
+package streamhttp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxIdle is how long an idle connection is kept, unless the server's
+// Keep-Alive hint says less. Servers close theirs after 5 s and more: a request
+// written into a closing connection has an unknown outcome, so ours go first.
+const maxIdle = 2 * time.Second
+
+// maxIdleConns is how many idle connections are kept for each host.
+const maxIdleConns = 256
+
+// dialTimeout bounds the making of a connection.
+const dialTimeout = 10 * time.Second
+
+// errTLS is a request for https.
+var errTLS = errors.New("the lean transport speaks plain http only")
+
+// Lean is an [http.RoundTripper] for plain HTTP/1.1 that works on the caller's
+// goroutine: [http.Transport] hands every request to two more. It follows no
+// redirect, asks for no compression and never sends a request twice, but where
+// not one byte of it was written. When the request's context ends, its
+// connection is closed. It is safe for concurrent use; its zero value is ready.
+type Lean struct {
+	mu    sync.Mutex // guards idle and timer
+	idle  map[string][]*leanConn
+	timer *time.Timer
+}
+
+// notSent marks an error before which no byte of the request was written.
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }
+
+// NotSent reports whether err, returned by a transport of this package, came
+// before any byte of the request was written.
+func NotSent(err error) bool {
+	_, ok := errors.AsType[notSent](err)
+	return ok
+}
+
+// RoundTrip sends a request and returns the answer. Its body must be read to
+// the end or closed, by one goroutine. Of the request's own body only the bytes
+// of a [Body] are sent in one write; others are read first.
+func (l *Lean) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "http" {
+		return nil, notSent{errTLS}
+	}
+	body, err := bodyBytes(req)
+	if err != nil {
+		return nil, notSent{err}
+	}
+	for {
+		conn, err := l.conn(req.Context(), hostPort(req.URL))
+		if err != nil {
+			return nil, notSent{err}
+		}
+		resp, err := l.exchange(conn, req, body)
+		if err == nil || !conn.reused || !NotSent(err) || req.Context().Err() != nil {
+			return resp, err
+		}
+	}
+}
+
+// exchange writes the request and reads the answer's head.
+func (l *Lean) exchange(conn *leanConn, req *http.Request, body []byte) (*http.Response, error) {
+	ctx := req.Context()
+	stop := context.AfterFunc(ctx, conn.expire)
+	if err := conn.send(req, body); err != nil {
+		stop()
+		conn.Close()
+		return nil, ended(ctx, err)
+	}
+	resp, err := conn.receive(req)
+	if err != nil {
+		stop()
+		conn.Close()
+		return nil, ended(ctx, err)
+	}
+	b := &leanBody{lean: l, conn: conn, stop: stop, body: resp.Body, ctx: ctx}
+	conn.keep = !resp.Close && conn.hint(resp.Header)
+	if resp.Body == http.NoBody {
+		b.finish(true)
+	}
+	resp.Body = b
+	return resp, nil
+}
+
+// ended makes an error that comes of the context's end say so.
+func ended(ctx context.Context, err error) error {
+	cause := ctx.Err()
+	switch {
+	case cause == nil:
+		return err
+	case NotSent(err):
+		return notSent{cause}
+	}
+	return cause
+}
+
+// conn takes an idle connection that is still alive, or makes one.
+func (l *Lean) conn(ctx context.Context, addr string) (*leanConn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for c := l.take(addr); c != nil; c = l.take(addr) {
+		if time.Since(c.since) < c.idle && c.alive() {
+			c.reused = true
+			return c, nil
+		}
+		c.Close()
+	}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	raw, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return newLeanConn(raw, addr), nil
+}
+
+func (l *Lean) take(addr string) *leanConn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	idle := l.idle[addr]
+	if len(idle) == 0 {
+		return nil
+	}
+	c := idle[len(idle)-1]
+	idle[len(idle)-1] = nil
+	l.idle[addr] = idle[:len(idle)-1]
+	return c
+}
+
+// put keeps a connection for the next request, and sees to its end.
+func (l *Lean) put(c *leanConn) {
+	c.since = time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.idle[c.addr]) >= maxIdleConns {
+		c.Close()
+		return
+	}
+	if l.idle == nil {
+		l.idle = make(map[string][]*leanConn)
+	}
+	l.idle[c.addr] = append(l.idle[c.addr], c)
+	if l.timer == nil {
+		l.timer = time.AfterFunc(maxIdle/4, l.sweep)
+	}
+}
+
+// sweep closes the connections that were idle for too long.
+func (l *Lean) sweep() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = nil
+	for addr, idle := range l.idle {
+		l.idle[addr] = slices.DeleteFunc(idle, func(c *leanConn) bool {
+			old := time.Since(c.since) >= c.idle
+			if old {
+				c.Close()
+			}
+			return old
+		})
+		if len(l.idle[addr]) == 0 {
+			delete(l.idle, addr)
+		}
+	}
+	if len(l.idle) > 0 {
+		l.timer = time.AfterFunc(maxIdle/4, l.sweep)
+	}
+}
+
+// CloseIdleConnections closes the connections that carry no request.
+func (l *Lean) CloseIdleConnections() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	for _, idle := range l.idle {
+		for _, c := range idle {
+			c.Close()
+		}
+	}
+	l.idle = nil
+}
+
+// newLeanConn wraps a connection.
+func newLeanConn(raw net.Conn, addr string) *leanConn {
+	c := &leanConn{Conn: raw, addr: addr, br: bufio.NewReaderSize(raw, 8<<10), idle: maxIdle}
+	c.expire = func() { _ = raw.SetDeadline(time.Unix(1, 0)) }
+	c.alive = aliveFunc(raw)
+	return c
+}
