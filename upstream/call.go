@@ -1,0 +1,177 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// call is one request under way. It is a wire.Call.
+type call struct {
+	conn  *Conn
+	id    int64
+	raw   []byte // the request as it goes upstream
+	tag   any
+	token []byte // the client's progress token, raw; nil for none
+	// answer holds one outcome at most: who takes the call out of the
+	// connection's table puts it there.
+	answer chan outcome
+}
+
+// outcome is a call's end: one of the two is set.
+type outcome struct {
+	m   *wire.Message
+	err *wire.CallError
+}
+
+// newCall makes the request as it goes upstream: id and progress token are the
+// connection's own integer. It is the only edit.
+func newCall(c *Conn, id int64, m *wire.Message, tag any) *call {
+	number := strconv.AppendInt(nil, id, 10)
+	k := &call{conn: c, id: id, tag: tag, answer: make(chan outcome, 1)}
+	k.token = bytes.Clone(m.Bytes(m.P.MetaToken))
+	k.raw = wire.Splice(m.Raw, edits(m, number)...)
+	return k
+}
+
+func edits(m *wire.Message, number []byte) []wire.Edit {
+	id, token := wire.Edit{At: m.ID, With: number}, wire.Edit{At: m.P.MetaToken, With: number}
+	switch {
+	case !token.At.Present():
+		return []wire.Edit{id}
+	case token.At.Start < id.At.Start:
+		return []wire.Edit{token, id}
+	}
+	return []wire.Edit{id, token}
+}
+
+// Wait implements wire.Call. The answer carries the connection's id.
+func (k *call) Wait(ctx context.Context) (*wire.Message, error) {
+	select {
+	case o := <-k.answer: // it was over before it was waited for
+		return o.split()
+	default:
+	}
+	return k.conn.link.wait(ctx, k).split()
+}
+
+func (o outcome) split() (*wire.Message, error) {
+	if o.err != nil {
+		return nil, o.err
+	}
+	return o.m, nil
+}
+
+// await waits for the answer to arrive on the connection's read loop.
+func (k *call) await(ctx context.Context) outcome {
+	select {
+	case o := <-k.answer:
+		return o
+	case <-ctx.Done():
+		return k.giveUp(&wire.CallError{Sent: true, Err: ctx.Err()})
+	}
+}
+
+// giveUp ends the call with err unless it has an outcome already.
+func (k *call) giveUp(err *wire.CallError) outcome {
+	k.finish(outcome{err: err})
+	return <-k.answer
+}
+
+// finish gives the call its outcome, once: it reports false where it had one.
+func (k *call) finish(o outcome) bool {
+	if !k.conn.forget(k.id) {
+		return false
+	}
+	k.answer <- o
+	return true
+}
+
+// Cancel implements wire.Call.
+func (k *call) Cancel(params []byte) {
+	raw := wire.NotificationMessage("notifications/cancelled", cancelParams(params, k.id))
+	if err := k.conn.link.notify(raw); err != nil {
+		k.conn.log().Debug("cancelling an upstream call", "error", err)
+	}
+}
+
+// errFound ends a search.
+var errFound = errors.New("found")
+
+// cancelParams puts the upstream's id into the params of a cancellation.
+func cancelParams(params []byte, id int64) []byte {
+	number := strconv.AppendInt(nil, id, 10)
+	var at wire.Span
+	err := wire.Members(params, func(name string, value wire.Span) error {
+		if name == "requestId" {
+			at = value
+			return errFound
+		}
+		return nil
+	})
+	if err != errFound {
+		return append(append([]byte(`{"requestId":`), number...), '}')
+	}
+	return wire.Splice(params, wire.Edit{At: at, With: number})
+}
+
+// Take implements streamhttp.Sink for a call whose messages come on a stream of
+// their own.
+func (k *call) Take(raw []byte) bool { return k.conn.receive(raw, k) }
+
+// Refused implements streamhttp.Sink.
+func (k *call) Refused(raw []byte) bool {
+	m, err := wire.Read(raw, wire.FromUpstream)
+	if err != nil || m.Kind != wire.Failure {
+		return false
+	}
+	if m.ID.Present() && !k.owns(m) {
+		return false
+	}
+	return k.finish(outcome{m: k.addressed(m)})
+}
+
+// owns reports whether an answer is this call's.
+func (k *call) owns(m *wire.Message) bool {
+	id, ok := number(m.Bytes(m.ID))
+	return ok && id == k.id
+}
+
+// addressed gives an error answer without an id the call's.
+func (k *call) addressed(m *wire.Message) *wire.Message {
+	if m.ID.Present() {
+		return m
+	}
+	raw := append([]byte(`{"jsonrpc":"2.0","id":`), strconv.FormatInt(k.id, 10)...)
+	raw = append(append(raw, `,"error":`...), m.Bytes(m.Error)...)
+	if full, err := wire.Read(append(raw, '}'), wire.FromUpstream); err == nil {
+		return full
+	}
+	return m
+}
+
+// number reads an id or a token that the connection gave out.
+func number(raw []byte) (int64, bool) {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return n, err == nil
+}
+
+// tagged is the tag of a call, nil for none.
+func (k *call) tagged() any {
+	if k == nil {
+		return nil
+	}
+	return k.tag
+}
+
+// ended is a call on a connection that had ended before.
+type ended struct{ err error }
+
+func (e ended) Wait(context.Context) (*wire.Message, error) {
+	return nil, &wire.CallError{Err: e.err}
+}
+
+func (ended) Cancel([]byte) {}

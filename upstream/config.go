@@ -1,0 +1,221 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Config says what is wrapped, and how. Either Command or URL must be set; all
+// other zero values mean what their comments say.
+type Config struct {
+	// Command is the program to run, with its arguments: a stdio server.
+	Command []string
+	// Env is the complete environment of the child. nil: an empty one. See
+	// [Environ].
+	Env []string
+	// Dir is the child's working directory. Empty: the proxy's own.
+	Dir string
+	// Grace is how long the child may take to end after its input has ended,
+	// and again after it was asked to terminate (SIGTERM), before it is killed.
+	// 0: 2 s.
+	Grace time.Duration
+
+	// URL is the MCP endpoint of an HTTP server.
+	URL string
+	// Header goes with every HTTP request.
+	Header http.Header
+	// BearerFile names a file whose content, less white space around it, goes
+	// with every HTTP request as a bearer token. It is read again when it has
+	// changed.
+	BearerFile string
+	// OAuth gets tokens for HTTP requests. nil: none.
+	OAuth *OAuth
+	// SSE says that the server speaks the old HTTP+SSE transport (2024-11-05)
+	// and not Streamable HTTP.
+	SSE bool
+
+	// MaxMessage bounds a message from the upstream, in bytes. 0: 64 MiB.
+	MaxMessage int
+	// MaxPages bounds the pages of a list. 0: 1,000.
+	MaxPages int
+	// MaxListBytes bounds the pages of a list taken together. 0: 32 MiB.
+	MaxListBytes int
+	// ListTTL is how long a list is kept where the upstream does not promise to
+	// tell of changes. 0: 30 s.
+	ListTTL time.Duration
+	// MaxProcesses bounds the children that run at the same time. 0: 64.
+	MaxProcesses int
+	// DialTimeout bounds a connection's making, the answer to initialize
+	// included. 0: 2 min, since a command may first have to fetch itself.
+	DialTimeout time.Duration
+	// MinBackoff and MaxBackoff bound the time after a failed dial in which
+	// another one fails at once. 0: 200 ms and 30 s.
+	MinBackoff, MaxBackoff time.Duration
+
+	// Log takes the child's standard error and what no caller can be told.
+	// nil: nothing is logged.
+	Log hclog.Logger
+
+	endpoint *url.URL
+}
+
+// validate checks the configuration and fills the defaults in. Its errors are
+// one line that says what to do.
+func (c *Config) validate() error {
+	c.defaults()
+	switch {
+	case len(c.Command) > 0 && c.URL != "":
+		return errors.New("configuring the upstream: give a command or a URL, not both")
+	case len(c.Command) > 0:
+		return c.validateCommand()
+	case c.URL != "":
+		return c.validateURL()
+	}
+	return errors.New("configuring the upstream: give a command or a URL")
+}
+
+func (c *Config) defaults() {
+	def(&c.Grace, 2*time.Second)
+	def(&c.MaxMessage, 64<<20)
+	def(&c.MaxPages, 1000)
+	def(&c.MaxListBytes, 32<<20)
+	def(&c.ListTTL, 30*time.Second)
+	def(&c.MaxProcesses, 64)
+	def(&c.DialTimeout, 2*time.Minute)
+	def(&c.MinBackoff, 200*time.Millisecond)
+	def(&c.MaxBackoff, 30*time.Second)
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+}
+
+func def[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
+// validateCommand finds the program, so that a misspelt one ends the start and
+// not the first call.
+func (c *Config) validateCommand() error {
+	if c.Header != nil || c.BearerFile != "" || c.OAuth != nil || c.SSE {
+		return errors.New("configuring the upstream: headers, tokens and SSE belong to a URL, not to a command")
+	}
+	name := c.Command[0]
+	path, err := lookPath(c.Dir, name)
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("starting the upstream: no command %q in PATH: install it or give its absolute path", name)
+	}
+	if err != nil {
+		return fmt.Errorf("starting the upstream: %q cannot be executed: %w", name, err)
+	}
+	c.Command = append([]string{path}, c.Command[1:]...)
+	return nil
+}
+
+// lookPath finds a program; a relative path is one in the child's directory.
+func lookPath(dir, name string) (string, error) {
+	if dir != "" && !filepath.IsAbs(name) && filepath.Base(name) != name {
+		name = filepath.Join(dir, name)
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// reserved are the headers that the transport itself sets.
+var reserved = []string{
+	"Accept", "Connection", "Content-Length", "Content-Type", "Host", "Last-Event-Id",
+	"Mcp-Protocol-Version", "Mcp-Session-Id", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+func (c *Config) validateURL() error {
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the upstream's URL %q: %w", c.URL, errors.Unwrap(err))
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("reading the upstream's URL %q: it must begin with http:// or https://", c.URL)
+	case u.Hostname() == "":
+		return fmt.Errorf("reading the upstream's URL %q: it names no host", c.URL)
+	case u.User != nil:
+		return fmt.Errorf("reading the upstream's URL: it holds a password or user name: give a header or a bearer file instead")
+	}
+	u.Fragment = ""
+	c.endpoint = u
+	if err := c.validateHeader(); err != nil {
+		return err
+	}
+	if c.OAuth != nil {
+		return c.OAuth.validate()
+	}
+	return nil
+}
+
+func (c *Config) validateHeader() error {
+	auth := 0
+	for name, values := range c.Header {
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		if slices.Contains(reserved, canonical) {
+			return fmt.Errorf("configuring the upstream: the header %s is set by the proxy itself", canonical)
+		}
+		if !validName(name) || slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
+			return fmt.Errorf("configuring the upstream: %q is no header", name)
+		}
+		if canonical == "Authorization" {
+			auth++
+		}
+	}
+	if c.BearerFile != "" {
+		auth++
+	}
+	if c.OAuth != nil {
+		auth++
+	}
+	if auth > 1 {
+		return errors.New("configuring the upstream: give one of an Authorization header, a bearer file and OAuth")
+	}
+	c.warnPlain(auth > 0)
+	return nil
+}
+
+// warnPlain warns of credentials that everybody on the way can read.
+func (c *Config) warnPlain(secret bool) {
+	host := c.endpoint.Hostname()
+	ip := net.ParseIP(host)
+	if secret && c.endpoint.Scheme == "http" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		c.Log.Warn("credentials go to the upstream over plain http: use https", "host", c.endpoint.Host)
+	}
+}
+
+func validName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// String names the upstream for people, without its arguments and query, which
+// may hold secrets.
+func (c *Config) String() string {
+	if c.endpoint != nil {
+		return c.endpoint.Scheme + "://" + c.endpoint.Host + c.endpoint.Path
+	}
+	return c.Command[0]
+}

@@ -1,0 +1,210 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// ErrClosed is a connection that its owner closed.
+var ErrClosed = errors.New("the upstream connection is closed")
+
+// link is what a connection goes over.
+type link interface {
+	// open makes the connection. ctx bounds that, not what comes after.
+	open(ctx context.Context) error
+	// start sends a call's request, where that needs nobody's goroutine, or
+	// leaves it to wait. It does not block.
+	start(k *call)
+	// wait waits for a call's outcome.
+	wait(ctx context.Context, k *call) outcome
+	// notify sends or queues a message without waiting.
+	notify(raw []byte) error
+	// greeted is told of the answer to initialize.
+	greeted(version string)
+	// close ends everything and waits for that, for a bounded time. It is
+	// called once, after open and after the connection's calls were ended.
+	close()
+	// streams tells whether messages arrive on the stream of their call.
+	streams() bool
+}
+
+// Conn is one connection to the wrapped server. It is safe for concurrent use.
+type Conn struct {
+	srv   *Server
+	link  link
+	recv  wire.Receiver
+	hello *wire.Message
+	caps  capabilities
+	lists [wire.Templates + 1]lister
+	ctx   context.Context // ends with the connection
+	stop  context.CancelFunc
+	wg    sync.WaitGroup // list fetches
+	// dialled closes when Dial is done with the connection: then it may be
+	// disposed of.
+	dialled chan struct{}
+
+	mu    sync.Mutex // guards what follows
+	calls map[int64]*call
+	last  int64
+	err   error
+}
+
+func newConn(s *Server, r wire.Receiver) *Conn {
+	c := &Conn{srv: s, recv: r, calls: make(map[int64]*call), dialled: make(chan struct{})}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	return c
+}
+
+func (c *Conn) log() hclog.Logger { return c.srv.cfg.Log }
+
+// Hello returns the upstream's answer to initialize: a Result.
+func (c *Conn) Hello() *wire.Message { return c.hello }
+
+// Streams reports whether the upstream's messages arrive on the stream of the
+// call that they belong to (Streamable HTTP), so that [wire.Receiver] gets that
+// call's tag with each.
+func (c *Conn) Streams() bool { return c.link.streams() }
+
+// Done is closed when the connection has ended, by [Conn.Close] or by itself.
+func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
+
+// Err tells why the connection ended, nil as long as it has not.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Start sends a client's request. Its id, and the progress token in its _meta
+// where there is one, are replaced by an integer of the connection's own; the
+// answer carries that integer as its id, and progress notifications reach the
+// Receiver with the client's token again, and with tag.
+//
+// To a child process, and over HTTP+SSE, the request is queued before Start
+// returns, in the order of the calls. Over Streamable HTTP it is posted by
+// [wire.Call.Wait], on the caller's goroutine.
+func (c *Conn) Start(m *wire.Message, tag any) wire.Call {
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return ended{c.err}
+	}
+	c.last++
+	id := c.last
+	c.mu.Unlock()
+	k := newCall(c, id, m, tag)
+	if err := c.enter(k); err != nil {
+		return ended{err}
+	}
+	c.link.start(k)
+	return k
+}
+
+func (c *Conn) enter(k *call) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.calls[k.id] = k
+	}
+	return c.err
+}
+
+// forget takes a call out of the table. It reports false where it was not in
+// there: then it has an outcome.
+func (c *Conn) forget(id int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.calls[id]
+	delete(c.calls, id)
+	return ok
+}
+
+func (c *Conn) find(raw []byte) *call {
+	id, ok := number(raw)
+	if !ok {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[id]
+}
+
+// Notify sends a notification, or an answer to one of the upstream's requests,
+// as it is. It does not wait for the upstream: over HTTP such messages are
+// posted in order by a goroutine of the connection.
+func (c *Conn) Notify(raw []byte) error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	return c.link.notify(raw)
+}
+
+// Close ends the connection: calls under way end with a [wire.CallError] at
+// once. The rest goes on in the background, and [Server.Close] waits for it: a
+// child's input is closed, then its process group gets SIGTERM, then SIGKILL;
+// an HTTP session is ended by DELETE.
+func (c *Conn) Close() { c.end(ErrClosed) }
+
+// end ends the connection once.
+func (c *Conn) end(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = err
+	calls := c.calls
+	c.calls = nil
+	c.mu.Unlock()
+	c.stop()
+	for _, k := range calls {
+		k.answer <- outcome{err: &wire.CallError{Sent: true, Err: err}}
+	}
+	c.srv.ended(c)
+}
+
+// own runs f on a goroutine that the connection's end waits for. It reports
+// false where the connection has ended.
+func (c *Conn) own(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.wg.Go(f)
+	}
+	return c.err == nil
+}
+
+// dispose frees what the connection holds, and waits for that.
+func (c *Conn) dispose() {
+	<-c.dialled
+	c.link.close()
+	c.wg.Wait()
+}
+
+// greet sends the initialize request and keeps the answer.
+func (c *Conn) greet(ctx context.Context, initialize *wire.Message) error {
+	m, err := c.Start(initialize, nil).Wait(ctx)
+	if err != nil && c.srv.auth != nil && c.srv.auth.renewed(err) {
+		m, err = c.Start(initialize, nil).Wait(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if m.Kind == wire.Failure {
+		return &InitializeError{Answer: m}
+	}
+	c.hello = m
+	version, caps, err := readHello(m.Bytes(m.Result))
+	if err != nil {
+		return fmt.Errorf("reading the upstream's answer to initialize: %w", err)
+	}
+	c.caps = caps
+	c.link.greeted(version)
+	return nil
+}

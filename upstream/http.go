@@ -1,0 +1,65 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// httpLink is a session over Streamable HTTP.
+type httpLink struct {
+	conn   *Conn
+	client *streamhttp.Client
+}
+
+func newHTTPLink(c *Conn) *httpLink {
+	s := c.srv
+	cfg := streamhttp.ClientConfig{
+		URL:        s.cfg.endpoint,
+		Header:     s.cfg.Header,
+		Transport:  s.transport,
+		MaxMessage: s.cfg.MaxMessage,
+		Log:        s.cfg.Log,
+		Receive:    func(raw []byte) { c.receive(raw, nil) },
+		Gone:       c.end,
+	}
+	if s.auth != nil {
+		cfg.Authorize, cfg.Rejected = s.auth.header, s.auth.rejected
+	}
+	return &httpLink{conn: c, client: streamhttp.NewClient(cfg)}
+}
+
+func (l *httpLink) open(context.Context) error { return nil }
+
+func (l *httpLink) start(*call) {}
+
+// wait posts the request and reads its stream.
+func (l *httpLink) wait(ctx context.Context, k *call) outcome {
+	post := l.client.Post
+	if l.conn.hello == nil {
+		post = l.client.Initialize
+	}
+	err := post(ctx, k.raw, k)
+	if err == nil {
+		return <-k.answer
+	}
+	failed, ok := errors.AsType[*wire.CallError](err)
+	if !ok {
+		failed = &wire.CallError{Sent: true, Err: err}
+	}
+	o := k.giveUp(failed)
+	if o.err != nil && !failed.Sent { // the connection's end knows less
+		o.err = &wire.CallError{Err: o.err.Err}
+	}
+	return o
+}
+
+func (l *httpLink) notify(raw []byte) error { return l.client.Notify(raw) }
+
+func (l *httpLink) greeted(version string) { l.client.SetVersion(version) }
+
+func (l *httpLink) close() { l.client.Close() }
+
+func (l *httpLink) streams() bool { return true }

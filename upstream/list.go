@@ -1,0 +1,195 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// ListError is an upstream that answered a list request with an error.
+type ListError struct {
+	Kind wire.ListKind
+	// Answer is the upstream's answer: a Failure.
+	Answer *wire.Message
+}
+
+func (e *ListError) Error() string {
+	return fmt.Sprintf("reading %s: the upstream answered with error %d", e.Kind.Method(), e.Answer.ErrorCode)
+}
+
+// lister keeps the snapshot of one kind of list.
+type lister struct {
+	mu      sync.Mutex // guards what follows
+	list    *wire.List
+	read    time.Time
+	current *fetch // under way, and begun after the last change
+	last    *fetch // under way; the newest
+}
+
+// fetch is one reading of all pages. list and err are set when done closes.
+type fetch struct {
+	done chan struct{}
+	list *wire.List
+	err  error
+}
+
+// List returns all that the upstream offers of a kind, from the snapshot where
+// there is a valid one. Callers at the same time share one fetch, which goes on
+// when a caller's ctx ends. Where the upstream has not advertised the
+// capability the list is empty and nothing is asked. The error is a
+// [*wire.CallError], a [*ListError], or says what is wrong with the list.
+func (c *Conn) List(ctx context.Context, kind wire.ListKind) (*wire.List, error) {
+	if l := c.Cached(kind); l != nil {
+		return l, nil
+	}
+	f := c.fetch(kind)
+	select {
+	case <-f.done:
+		return f.list, f.err
+	case <-ctx.Done():
+		return nil, &wire.CallError{Sent: true, Err: ctx.Err()}
+	}
+}
+
+// Cached returns the snapshot that [Conn.List] would return without asking the
+// upstream, nil where there is none. It does not wait.
+func (c *Conn) Cached(kind wire.ListKind) *wire.List {
+	if !c.caps[kind].offered {
+		return nothing[kind]
+	}
+	l := &c.lists[kind]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.list == nil || !c.caps[kind].changes && time.Since(l.read) >= c.srv.cfg.ListTTL {
+		return nil
+	}
+	return l.list
+}
+
+// nothing are the empty lists.
+var nothing = func() (lists [wire.Templates + 1]*wire.List) {
+	for kind := range wire.Templates + 1 {
+		page, err := wire.Read(wire.ResultAnswer([]byte("0"), []byte(`{"`+kind.String()+`":[]}`)), wire.FromUpstream)
+		if err == nil {
+			lists[kind], err = wire.NewList(kind, []*wire.Message{page})
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	return lists
+}()
+
+// drop forgets the snapshots that a list_changed notification is about. A
+// fetch under way may have read what was before: it is not kept.
+func (c *Conn) drop(method string) {
+	for kind := range wire.Templates + 1 {
+		if kind.Changed() != method {
+			continue
+		}
+		l := &c.lists[kind]
+		l.mu.Lock()
+		l.list, l.current = nil, nil
+		l.mu.Unlock()
+	}
+}
+
+// fetch joins the fetch under way, or begins one, which waits for the end of an
+// outdated one.
+func (c *Conn) fetch(kind wire.ListKind) *fetch {
+	l := &c.lists[kind]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil {
+		return l.current
+	}
+	f, before := &fetch{done: make(chan struct{})}, l.last
+	if !c.own(func() { c.run(f, before, kind) }) {
+		f.err = &wire.CallError{Err: c.Err()}
+		close(f.done)
+		return f
+	}
+	l.current, l.last = f, f
+	return f
+}
+
+func (c *Conn) run(f, before *fetch, kind wire.ListKind) {
+	if before != nil {
+		<-before.done
+	}
+	f.list, f.err = c.readList(kind)
+	c.lists[kind].settle(f)
+	close(f.done)
+}
+
+func (l *lister) settle(f *fetch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == f {
+		l.last = nil
+	}
+	if l.current != f {
+		return
+	}
+	l.current = nil
+	if f.err == nil {
+		l.list, l.read = f.list, time.Now()
+	}
+}
+
+func (c *Conn) readList(kind wire.ListKind) (*wire.List, error) {
+	pages, err := c.readPages(kind)
+	if e, ok := errors.AsType[*ListError](err); ok && kind == wire.Templates && e.Answer.ErrorCode == wire.CodeMethodNotFound {
+		return nothing[kind], nil // resources without templates need no such method
+	}
+	if err != nil {
+		return nil, err
+	}
+	return wire.NewList(kind, pages)
+}
+
+// readPages asks for one page after the other. A cursor that comes again would
+// go round for ever.
+func (c *Conn) readPages(kind wire.ListKind) (pages []*wire.Message, err error) {
+	seen, size := make(map[string]bool), 0
+	var params []byte
+	for {
+		page, err := c.readPage(kind, params)
+		if err != nil {
+			return nil, err
+		}
+		pages, size = append(pages, page), size+len(page.Raw)
+		cursor := page.Bytes(page.R.NextCursorAt)
+		switch {
+		case len(cursor) == 0 || string(cursor) == "null":
+			return pages, nil
+		case seen[wire.Key(cursor)]:
+			return nil, fmt.Errorf("reading %s: the upstream gave the same cursor twice", kind.Method())
+		case len(pages) >= c.srv.cfg.MaxPages:
+			return nil, fmt.Errorf("reading %s: more than %d pages", kind.Method(), c.srv.cfg.MaxPages)
+		case size > c.srv.cfg.MaxListBytes:
+			return nil, fmt.Errorf("reading %s: more than %d bytes", kind.Method(), c.srv.cfg.MaxListBytes)
+		}
+		seen[wire.Key(cursor)] = true
+		params = append(append([]byte(`{"cursor":`), cursor...), '}')
+	}
+}
+
+func (c *Conn) readPage(kind wire.ListKind, params []byte) (*wire.Message, error) {
+	request, err := wire.Read(wire.RequestMessage(0, kind.Method(), params), wire.FromUpstream)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: the cursor cannot be sent back: %w", kind.Method(), err)
+	}
+	answer, err := c.Start(request, nil).Wait(c.ctx)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Kind == wire.Failure {
+		return nil, &ListError{Kind: kind, Answer: answer}
+	}
+	return answer, nil
+}

@@ -1,0 +1,234 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+const (
+	// maxInput bounds what waits for a child that does not read its input.
+	maxInput = 16 << 20
+	// drainTime is how long the pipes of a dead child are read on, where a
+	// process that left its group still holds them.
+	drainTime = time.Second
+	// reapTime bounds the wait for a child that was killed.
+	reapTime = 5 * time.Second
+)
+
+// process is a connection to a child over its standard input and output.
+type process struct {
+	conn   *Conn
+	cmd    *exec.Cmd
+	pipes  [3]*os.File // the proxy's ends of stdin, stdout, stderr
+	out    *stdio.Writer
+	stderr *stderrLog
+	read   chan struct{} // closes when stdout was read to its end
+	exited chan struct{} // closes when the child was reaped, its group killed
+}
+
+func newProcess(c *Conn) *process {
+	return &process{conn: c, read: make(chan struct{}), exited: make(chan struct{})}
+}
+
+// open starts the child.
+func (p *process) open(context.Context) error {
+	cfg := &p.conn.srv.cfg
+	p.cmd = &exec.Cmd{Path: cfg.Command[0], Args: cfg.Command, Dir: cfg.Dir, Env: append([]string{}, cfg.Env...)}
+	p.cmd.SysProcAttr = groupAttr()
+	theirs, err := p.plumb()
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", cfg.String(), err)
+	}
+	started := make(chan error)
+	p.stderr = &stderrLog{log: cfg.Log.Named("upstream"), dropped: &p.conn.srv.stats.stderr, done: make(chan struct{})}
+	go p.supervise(started)
+	err = <-started
+	closeAll(theirs[:])
+	if err != nil {
+		closeAll(p.pipes[:])
+		return fmt.Errorf("starting the process: %w", err)
+	}
+	p.out = stdio.NewWriter(p.pipes[0], maxInput)
+	go p.readOutput()
+	go p.stderr.run(p.pipes[2])
+	return nil
+}
+
+// plumb makes the child's standard files. They are plain files, so that nothing
+// but the child itself holds up [exec.Cmd.Wait].
+func (p *process) plumb() (theirs [3]*os.File, err error) {
+	for i := range theirs {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(theirs[:])
+			closeAll(p.pipes[:])
+			return theirs, err
+		}
+		theirs[i], p.pipes[i] = w, r
+		if i == 0 {
+			theirs[i], p.pipes[i] = r, w
+		}
+	}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	return theirs, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// supervise starts the child, waits for its death, kills what is left of its
+// group, and ends the connection when all that the child has said was read. It
+// keeps its thread: on Linux the child is killed when the thread that started
+// it ends, which without the lock could be before the proxy does.
+func (p *process) supervise(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	awaitExit(p.cmd.Process.Pid)
+	err = p.cmd.Wait()
+	killRest(p.cmd.Process.Pid)
+	close(p.exited)
+	p.drain()
+	p.conn.end(p.exitError(err))
+}
+
+// drain waits until the dead child's output was read.
+func (p *process) drain() {
+	timer := time.AfterFunc(drainTime, func() { closeAll(p.pipes[1:]) })
+	defer timer.Stop()
+	<-p.read
+	<-p.stderr.done
+}
+
+func (p *process) exitError(err error) error {
+	text := "the upstream process ended"
+	if err != nil {
+		text += " with " + err.Error()
+	}
+	if last := p.stderr.last(); last != "" {
+		text += "; it said last: " + last
+	}
+	return errors.New(text)
+}
+
+// errOutputClosed is a child that lives on without a standard output.
+var errOutputClosed = errors.New("the upstream process closed its output")
+
+// readOutput is the connection's read loop.
+func (p *process) readOutput() {
+	defer close(p.read)
+	lines := stdio.NewReader(p.pipes[1], p.conn.srv.cfg.MaxMessage)
+	for {
+		line, err := lines.Next()
+		switch {
+		case errors.Is(err, stdio.ErrTooLong):
+			p.conn.noise(err)
+		case err != nil:
+			p.outputEnded()
+			return
+		default:
+			p.conn.receive(line, nil)
+		}
+	}
+}
+
+// outputEnded ends the connection, unless the child is about to die, which
+// says more.
+func (p *process) outputEnded() {
+	timer := time.NewTimer(drainTime)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+	case <-timer.C:
+		p.conn.end(errOutputClosed)
+	}
+}
+
+func (p *process) start(k *call) {
+	if err := p.notify(k.raw); err != nil {
+		k.finish(outcome{err: &wire.CallError{Err: err}})
+	}
+}
+
+func (p *process) wait(ctx context.Context, k *call) outcome { return k.await(ctx) }
+
+// notify queues a message. A child that leaves its input unread until the queue
+// is full is beyond help: the connection ends.
+func (p *process) notify(raw []byte) error {
+	if p.out.Write(raw) {
+		return nil
+	}
+	err := fmt.Errorf("writing to the upstream process: %w", p.out.Err())
+	if errors.Is(err, stdio.ErrQueueFull) {
+		p.conn.end(err)
+	}
+	return err
+}
+
+func (p *process) greeted(string) {}
+
+func (p *process) streams() bool { return false }
+
+// close ends the child: its input ends, then its group is asked to terminate,
+// then killed.
+func (p *process) close() {
+	if p.out == nil {
+		return // it never ran
+	}
+	input := make(chan struct{})
+	go func() {
+		defer close(input)
+		p.out.Close()
+		_ = p.pipes[0].Close()
+	}()
+	p.endChild()
+	<-input
+	_ = p.pipes[0].Close()
+	<-p.read
+	<-p.stderr.done
+	closeAll(p.pipes[1:])
+}
+
+func (p *process) endChild() {
+	grace := p.conn.srv.cfg.Grace
+	if p.gone(grace) {
+		return
+	}
+	terminate(p.cmd.Process.Pid)
+	if p.gone(grace) {
+		return
+	}
+	kill(p.cmd.Process)
+	if !p.gone(reapTime) {
+		p.conn.log().Error("the upstream process cannot be killed", "pid", p.cmd.Process.Pid)
+	}
+}
+
+// gone waits for the child's end for d at most.
+func (p *process) gone(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

@@ -1,0 +1,210 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// Server is the wrapped MCP server: it makes the connections. It is safe for
+// concurrent use.
+type Server struct {
+	cfg       Config
+	transport streamhttp.Transport // of HTTP upstreams
+	auth      authorizer           // of HTTP upstreams; nil for none
+	stats     counters
+
+	mu        sync.Mutex // guards what follows
+	conns     map[*Conn]struct{}
+	processes int
+	failures  int       // dials in a row that failed
+	blocked   time.Time // until then dials fail at once
+	cause     error     // why the last dial failed
+	closed    bool
+	wg        sync.WaitGroup // connections being disposed of
+}
+
+type counters struct{ noise, stray, stderr atomic.Uint64 }
+
+// Stats counts what went wrong without anybody to be told.
+type Stats struct {
+	Noise  uint64 // what the upstream sent that is no message
+	Stray  uint64 // answers and progress that belong to no call under way
+	Stderr uint64 // lines on the child's standard error that were not logged
+}
+
+// Stats returns the counts so far, over all connections.
+func (s *Server) Stats() Stats {
+	return Stats{s.stats.noise.Load(), s.stats.stray.Load(), s.stats.stderr.Load()}
+}
+
+// InitializeError is an upstream that answered initialize with an error.
+type InitializeError struct {
+	// Answer is the upstream's answer: a Failure.
+	Answer *wire.Message
+}
+
+func (e *InitializeError) Error() string {
+	return fmt.Sprintf("the upstream refused initialize with error %d", e.Answer.ErrorCode)
+}
+
+// New returns the wrapped server. Nothing is started or connected yet, but the
+// command is looked up and the URL read: the error is one line that says what
+// to do.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{})}
+	if cfg.endpoint != nil {
+		s.transport = streamhttp.NewTransport(cfg.endpoint)
+	}
+	var err error
+	s.auth, err = newAuthorizer(&s.cfg)
+	return s, err
+}
+
+// Dial opens a connection, sends the initialize request and returns when it is
+// answered. It does not send notifications/initialized: that is the caller's.
+// Messages that the upstream sends before its answer reach r, too.
+//
+// The error is a [*wire.CallError] with Sent false where there is no connection,
+// also for some time after failed dials (200 ms, doubling to 30 s), in which
+// RetryAfter says how long; and an [*InitializeError] where the upstream
+// refused.
+func (s *Server) Dial(ctx context.Context, initialize *wire.Message, r wire.Receiver) (*Conn, error) {
+	c := newConn(s, r)
+	if err := s.admit(c); err != nil {
+		return nil, err
+	}
+	defer close(c.dialled)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	err := s.connect(ctx, c, initialize)
+	s.settle(ctx, err)
+	if err != nil {
+		err = s.dialError(ctx, c, err)
+		c.end(err)
+		return nil, err
+	}
+	return c, nil
+}
+
+// connect makes the link of a connection and introduces the client.
+func (s *Server) connect(ctx context.Context, c *Conn, initialize *wire.Message) error {
+	c.link = s.newLink(c)
+	if err := c.link.open(ctx); err != nil {
+		return err
+	}
+	if err := c.greet(ctx, initialize); err != nil {
+		return err
+	}
+	return c.Err()
+}
+
+func (s *Server) newLink(c *Conn) link {
+	switch {
+	case s.cfg.endpoint == nil:
+		return newProcess(c)
+	case s.cfg.SSE:
+		return newSSELink(c)
+	}
+	return newHTTPLink(c)
+}
+
+// admit enters a connection, unless it is too early or too many are there.
+func (s *Server) admit(c *Conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return &wire.CallError{Err: ErrClosed}
+	}
+	if wait := time.Until(s.blocked); wait > 0 {
+		return &wire.CallError{RetryAfter: wait, Err: fmt.Errorf("%w (tried again in %s)", s.cause, wait.Round(10*time.Millisecond))}
+	}
+	if s.cfg.Command != nil && s.processes >= s.cfg.MaxProcesses {
+		return &wire.CallError{Err: fmt.Errorf("%d upstream processes are running already, no more are allowed", s.processes)}
+	}
+	s.processes++
+	s.wg.Add(1)
+	s.conns[c] = struct{}{}
+	return nil
+}
+
+// settle keeps the back-off. Neither a refusal nor the caller's own end is the
+// upstream's failure to be there.
+func (s *Server) settle(ctx context.Context, err error) {
+	_, refused := errors.AsType[*InitializeError](err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil || refused:
+		s.failures = 0
+	case !errors.Is(ctx.Err(), context.Canceled):
+		wait := min(s.cfg.MinBackoff<<min(s.failures, 20), s.cfg.MaxBackoff)
+		s.failures++
+		s.blocked = time.Now().Add(wait - rand.N(wait/4+1))
+		s.cause = err
+	}
+}
+
+// dialError words a failed dial: nothing of a call was sent.
+func (s *Server) dialError(ctx context.Context, c *Conn, err error) error {
+	if _, refused := errors.AsType[*InitializeError](err); refused {
+		return err
+	}
+	out := &wire.CallError{Err: err}
+	if e, ok := errors.AsType[*wire.CallError](err); ok {
+		out.Status, out.Err = e.Status, e.Err
+	}
+	if ended := c.Err(); ended != nil {
+		out.Err = ended
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		out.Err = errors.New("no answer to initialize in time")
+	}
+	out.Err = fmt.Errorf("connecting to the upstream %s: %w", s.cfg.String(), out.Err)
+	return out
+}
+
+// ended disposes of a connection in the background.
+func (s *Server) ended(c *Conn) {
+	go func() {
+		defer s.wg.Done()
+		c.dispose()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.conns, c)
+		s.processes--
+	}()
+}
+
+// Close ends all connections, the children with their process groups included,
+// and waits for that: twice [Config.Grace] and a little at most.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	conns := make([]*Conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+	s.wg.Wait()
+	if s.transport != nil {
+		s.transport.CloseIdleConnections()
+	}
+	if s.auth != nil {
+		s.auth.close()
+	}
+}
