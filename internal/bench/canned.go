@@ -41,7 +41,7 @@ func toolList() []byte {
 			b.WriteByte(',')
 		}
 		fmt.Fprintf(&b, `{"name":%q,"description":"One of %d tools of an upstream that knows nothing of states.",`+
-			`"inputSchema":{"type":"object","properties":{"message":{"type":"string","description":"What to send back."}}}}`, name, toolCount)
+			`"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`, name, toolCount)
 	}
 	b.WriteString(`]}`)
 	return b.Bytes()

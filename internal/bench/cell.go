@@ -73,9 +73,15 @@ func measure(ctx context.Context, c *cell, s site, p plan) error {
 }
 
 func (r *row) open(ctx context.Context, s site, callers int) {
-	if r.running, r.err = r.subject.start(ctx, s); r.err == nil {
-		r.load, r.err = r.running.load(s.path, callers)
+	if r.running, r.err = r.subject.start(ctx, s); r.err != nil {
+		return
 	}
+	opened, err := r.running.load(s.path, callers)
+	if err != nil {
+		r.err = r.running.explain(err)
+		return
+	}
+	r.load = opened
 }
 
 // turn measures one window, unless the contestant has failed before.
@@ -85,7 +91,7 @@ func (r *row) turn(w window, s site) {
 	}
 	one, err := r.load.run(w, newQuestion(r.question, cannedText(s.payload)), r.running.cpu)
 	if err != nil {
-		r.err = err
+		r.err = r.running.explain(err)
 		return
 	}
 	r.samples = append(r.samples, one)

@@ -51,7 +51,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	callers := flags.String("callers", "1,32,64", "numbers of callers")
 	subjects := flags.String("subjects", "", "measure only these: direct, nginx, ReverseProxy, pipe, mcp-go, streamhttp, fsm-proxy")
 	flags.IntVar(&c.plan.rounds, "rounds", 5, "interleaved rounds")
-	flags.DurationVar(&c.plan.window.measure, "window", 1200*time.Millisecond, "a subject's turn in a round")
+	flags.DurationVar(&c.plan.window.measure, "window", time.Second, "a subject's turn in a round")
 	short := flags.Bool("short", false, "two rounds of short windows at 1 and 32 callers")
 	flags.IntVar(&c.payload, "payload", 32, "bytes of text in a call and its answer")
 	flags.IntVar(&c.sessions, "sessions", 2000, "idle sessions")

@@ -20,6 +20,7 @@ type goal struct {
 // goals are those that a cell's samples show. Answers as a stream have none.
 func goals() []goal {
 	rate, cpu, p50 := sample.rate, sample.cpuPerCall, sample.p50Micros
+	lists := fmt.Sprintf("p50 of tools/list (%d) ÷ of ping", toolCount)
 	against := func(limit string) func(*cell, string) float64 {
 		return func(c *cell, build string) float64 { return c.ratio(build, limit, rate) }
 	}
@@ -29,6 +30,7 @@ func goals() []goal {
 		return c.ratio(build+" "+askList.String(), build+" "+askPing.String(), p50)
 	}
 	all := []goal{
+		{httpToJSON, lists, 1, false, 2, listed, true},
 		{stdioToStdio, "calls/s ÷ the pipe's", 32, true, 0.5, against(copyingPipe), false},
 		{stdioToStdio, "added p50 ÷ the pipe's", 1, false, 2, addedToPipe, false},
 		{httpToStdio, "calls/s ÷ streamhttp's", 32, true, 0.6, against(cannedServer), false},
@@ -38,9 +40,6 @@ func goals() []goal {
 	}
 	for _, p := range []path{stdioToStdio, httpToStdio, httpToJSON} {
 		all = append(all, goal{p, "calls per CPU second ÷ mcp-go's", 32, true, 3, perCPU, false})
-	}
-	for _, p := range listPaths {
-		all = append(all, goal{p, fmt.Sprintf("p50 of tools/list (%d) ÷ of ping", toolCount), 1, false, 2, listed, true})
 	}
 	return all
 }

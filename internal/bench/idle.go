@@ -53,7 +53,9 @@ func measureIdle(ctx context.Context, b proxyBuild, s site, count int, stream bo
 	defer proxy.stop()
 	idle := &idleSessions{addr: proxy.addr, call: newQuestion(askCall, cannedText(s.payload)), stream: stream}
 	defer idle.close()
-	f.sessions, f.bytes, f.err = idle.growth(ctx, proxy, count)
+	if f.sessions, f.bytes, err = idle.growth(ctx, proxy, count); err != nil {
+		f.err = proxy.explain(err)
+	}
 	return f
 }
 

@@ -142,16 +142,16 @@ func (b *bench) callRows(p path) []*row {
 	return rows
 }
 
+// listRows ask for lists, and for pings to compare them with; the direct
+// connection shows what moving the bytes alone takes.
 func (b *bench) listRows(p path) []*row {
 	var rows []*row
-	for _, s := range subjectsOf(p, nil) {
-		if s.name == typedProxy && b.report.config.takes(typedProxy) {
-			rows = append(rows, &row{contestant: contestant{s, askList}})
-		}
-	}
-	for _, build := range b.builds {
-		for _, q := range []questionKind{askList, askPing} {
-			rows = append(rows, &row{contestant: contestant{build.subject(), q}})
+	for _, r := range b.callRows(p) {
+		switch {
+		case r.subject.name == typedProxy:
+			rows = append(rows, &row{contestant: contestant{r.subject, askList}})
+		case r.subject.name == direct, slices.Contains(b.report.builds, r.subject.name):
+			rows = append(rows, &row{contestant: contestant{r.subject, askList}}, &row{contestant: contestant{r.subject, askPing}})
 		}
 	}
 	return rows

@@ -2,21 +2,45 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestMain lets the harness under test re-execute this binary in a role.
+// TestMain lets the harness under test re-execute this binary in a role, or
+// run it as if it were fsm-proxy.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == roleWord {
 		main()
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == "run" {
+		if err := standIn(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
+}
+
+// standIn takes fsm-proxy's command line and answers by itself.
+func standIn(args []string) error {
+	i := slices.Index(args, "--listen")
+	if i < 0 {
+		return serveStdio(newCanned(cannedText(32)), os.Stdin, os.Stdout)
+	}
+	l, err := net.Listen("tcp", args[i+1])
+	if err != nil {
+		return err
+	}
+	return serveCanned(l, 32)
 }
 
 func roleCommand(args ...string) []string { return append([]string{os.Args[0], roleWord}, args...) }
@@ -83,15 +107,33 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestProxy measures a binary that takes fsm-proxy's command line.
+func TestProxy(t *testing.T) {
+	var stdout, stderr strings.Builder
+	err := run(context.Background(), append(strings.Fields(
+		"-paths stdio-stdio,http-http-sse,lists,idle -callers 1 -rounds 1 -window 50ms -sessions 20 -subjects pipe,direct -fsm-proxy"), os.Args[0]), &stdout, &stderr)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stdout.String(), stderr.String())
+	}
+	for _, row := range []string{
+		"| http-http-sse  |       1 | fsm-proxy ", "| stdio-stdio    | fsm-proxy | added p50 ÷ the pipe's, callers: 1", "| fsm-proxy | p50 of tools/list (100)", "| direct ping ",
+		"| fsm-proxy | bytes an idle session (20), GET stream open",
+	} {
+		if !strings.Contains(stdout.String(), row) {
+			t.Errorf("no %q in\n%s", row, stdout.String())
+		}
+	}
+}
+
 // TestMissingProxy says so, and measures the rest.
 func TestMissingProxy(t *testing.T) {
 	var stdout, stderr strings.Builder
 	err := run(context.Background(), strings.Fields(
-		"-paths stdio-stdio -callers 1 -rounds 1 -window 50ms -subjects direct -fsm-proxy /nonexistent/fsm-proxy"), &stdout, &stderr)
+		"-paths stdio-stdio -callers 1 -rounds 1 -window 50ms -subjects direct -fsm-proxy /nonexistent/fsm-proxy -with again="+os.Args[0]), &stdout, &stderr)
 	if err == nil || !strings.Contains(stdout.String(), "starting /nonexistent/fsm-proxy") {
 		t.Errorf("%v\n%s", err, stdout.String())
 	}
-	if !strings.Contains(stdout.String(), "direct") {
+	if !strings.Contains(stdout.String(), "| direct ") || !strings.Contains(stdout.String(), "| again ") {
 		t.Errorf("the rest was not measured:\n%s", stdout.String())
 	}
 }

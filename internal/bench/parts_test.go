@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"math"
 	"strings"
@@ -130,8 +131,8 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| calls/s ÷ nginx's, 32 callers                  |   0.50 |   ≥ 0.7 | NO  |  0.50 |",
-		"| CPU µs a call, 32 callers                      |   30.0 |    ≤ 60 | yes |  30.0 |",
+		"| calls/s ÷ nginx's, callers: 32                 |   0.50 |   ≥ 0.7 | NO  |  0.50 |",
+		"| CPU µs a call, callers: 32                     |   30.0 |    ≤ 60 | yes |  30.0 |",
 		"| bytes an idle session (2,000)                  |  3,000 |  ≤ 4096 | yes |       |",
 		"| bytes an idle session (2,000), GET stream open | 50,000 | ≤ 40960 | NO  |       |",
 		"- http-http-json, 32 callers, mcp-go: EOF",
@@ -172,6 +173,22 @@ func TestVerdict(t *testing.T) {
 	if verdict(0.7, 0.7, true) != "yes" || verdict(0.69, 0.7, true) != "NO" || verdict(59, 60, false) != "yes" ||
 		verdict(61, 60, false) != "NO" || verdict(math.NaN(), 1, true) != "–" {
 		t.Error("verdict")
+	}
+}
+
+// TestRowThatCannotConnect keeps its error and can be shut.
+func TestRowThatCannotConnect(t *testing.T) {
+	addr, err := freeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := func(context.Context, site) (*running, error) { return &running{addr: addr}, nil }
+	r := &row{contestant: contestant{subject{"gone", gone}, askCall}}
+	r.open(t.Context(), site{path: httpToJSON}, 2)
+	r.turn(window{}, site{})
+	r.shut()
+	if r.err == nil || !strings.Contains(r.err.Error(), "opening session 1 of 2: connecting: ") {
+		t.Errorf("%v", r.err)
 	}
 }
 

@@ -23,8 +23,10 @@ func (r *report) write(w io.Writer) error {
 	var b strings.Builder
 	r.head(&b)
 	r.measures().write(&b) // a strings.Builder takes all
-	b.WriteString("\n")
-	r.goals().write(&b)
+	if goals := r.goals(); len(goals.rows) > 0 {
+		b.WriteString("\n")
+		goals.write(&b)
+	}
 	for _, note := range r.allNotes() {
 		fmt.Fprintf(&b, "\n- %s", note)
 	}
@@ -93,7 +95,7 @@ func (r *report) addGoal(t *table, g goal, build string) {
 		others = append(others, number(v))
 	}
 	if known {
-		what := fmt.Sprintf("%s, %d callers", g.what, g.callers)
+		what := fmt.Sprintf("%s, callers: %d", g.what, g.callers)
 		t.add(append([]string{g.path.String(), build, what, number(seen), targetText(g.target, g.atLeast), verdict(seen, g.target, g.atLeast)}, others...)...)
 	}
 }

@@ -25,6 +25,7 @@ var roles = map[string]func(roleArgs) error{
 	"pipe":           func(a roleArgs) error { return playPipe(a) },
 	"reverse-proxy":  func(a roleArgs) error { return playReverseProxy(a) },
 	"mcp-go":         func(a roleArgs) error { return playTyped(a) },
+	"streamhttp":     func(a roleArgs) error { return playStreamHTTP(a) },
 }
 
 // roleArgs are the flags that the roles share.

@@ -57,6 +57,14 @@ func (r *running) stop() {
 	}
 }
 
+// explain adds to err what the subject's process last said.
+func (r *running) explain(err error) error {
+	if r.process == nil || r.process.stderr.String() == "" {
+		return err
+	}
+	return fmt.Errorf("%w; it said:\n%s", err, r.process.stderr)
+}
+
 // load opens callers' connections to the subject. Over HTTP towards a stdio
 // upstream they share one session, as each would cost a process; else each
 // has its own.
@@ -85,7 +93,7 @@ func subjectsOf(p path, builds []subject) []subject {
 	case stdioToStdio:
 		own = []subject{{direct, startDirect}, {copyingPipe, startRole("pipe")}, {typedProxy, startRole("mcp-go")}}
 	case httpToStdio:
-		own = []subject{{typedProxy, startRole("mcp-go", "-listen")}}
+		own = []subject{{cannedServer, startRole("streamhttp")}, {typedProxy, startRole("mcp-go", "-listen")}}
 	case httpToJSON, httpToSSE:
 		own = []subject{
 			{direct, startDirect}, {nginx, startNginxAt},
