@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// checkFlags are the flags of check.
+type checkFlags struct {
+	target
+	log    logFlags
+	strict bool
+	format string
+}
+
+func newCheck(c *console) *cobra.Command {
+	f := &checkFlags{}
+	cmd := &cobra.Command{
+		Use:   "check FILE... [flags] [-- COMMAND ARG...]",
+		Short: "Find what is wrong with policies, alone or against a live server",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := f.take(cmd, args)
+			if err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), c, files)
+		},
+	}
+	f.register(cmd.Flags())
+	f.log.register(cmd.Flags(), "warn")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
+	cmd.Flags().StringVar(&f.format, "format", "text", "text|json")
+	return cmd
+}
+
+func (f *checkFlags) run(ctx context.Context, c *console, files []string) error {
+	if len(files) == 0 {
+		return usagef("no policy to check; give one or more files: fsm-proxy check FILE")
+	}
+	if f.format != "text" && f.format != "json" {
+		return usagef("--format %q is neither text nor json", f.format)
+	}
+	log, err := f.log.logger(c.err)
+	if err != nil {
+		return err
+	}
+	var inv *inventory
+	if f.given() {
+		taken, err := takeInventory(ctx, &f.target, log)
+		if err != nil {
+			return err
+		}
+		inv = &taken
+	}
+	reports := make([]checked, len(files))
+	for i, file := range files {
+		reports[i] = f.check(file, inv)
+	}
+	return f.print(c.out, reports)
+}
+
+// checked is what was found about one file.
+type checked struct {
+	file     string
+	states   int
+	findings policy.Findings
+	failure  error // the file could not be read
+}
+
+func (r checked) ok() bool { return r.failure == nil && len(r.findings.Errors()) == 0 }
+
+// check checks one file, against what a server lists where there is one.
+func (f *checkFlags) check(file string, inv *inventory) checked {
+	src, err := readPolicyFile(file)
+	if err != nil {
+		return checked{file: file, failure: err}
+	}
+	p, findings := policy.Parse(file, src)
+	r := checked{file: file}
+	if p != nil {
+		r.states = len(p.States())
+		if inv != nil {
+			findings = findings.Merge(p.Against(inv.offers, inv.templateServes))
+		}
+	}
+	if f.strict {
+		findings = findings.Strict()
+	}
+	r.findings = findings
+	return r
+}
+
+// print prints all reports; its error says whether one is not ok.
+func (f *checkFlags) print(out io.Writer, reports []checked) error {
+	write := writeCheckText
+	if f.format == "json" {
+		write = writeCheckJSON
+	}
+	if err := write(out, reports); err != nil {
+		return err
+	}
+	for _, r := range reports {
+		if !r.ok() {
+			return errReported
+		}
+	}
+	return nil
+}
+
+func writeCheckText(out io.Writer, reports []checked) error {
+	for _, r := range reports {
+		var err error
+		switch {
+		case r.failure != nil:
+			_, err = fmt.Fprintln(out, r.failure)
+		default:
+			if len(r.findings) > 0 {
+				fmt.Fprintln(out, r.findings)
+			}
+			_, err = fmt.Fprintln(out, r.summary())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// summary is one line on a whole file.
+func (r checked) summary() string {
+	errors, warnings := len(r.findings.Errors()), len(r.findings.Warnings())
+	switch {
+	case errors > 0:
+		return fmt.Sprintf("%s: %s, %s", r.file, count(errors, "error"), count(warnings, "warning"))
+	case warnings > 0:
+		return fmt.Sprintf("%s: ok, %s, %s", r.file, count(r.states, "state"), count(warnings, "warning"))
+	}
+	return fmt.Sprintf("%s: ok, %s", r.file, count(r.states, "state"))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// The form of check --format json.
+type (
+	jsonReport struct {
+		File     string        `json:"file"`
+		OK       bool          `json:"ok"`
+		Failure  string        `json:"failure,omitzero"`
+		Findings []jsonFinding `json:"findings"`
+	}
+	jsonFinding struct {
+		Level   string `json:"level"`
+		Code    string `json:"code"`
+		Line    int    `json:"line,omitzero"`
+		Column  int    `json:"column,omitzero"`
+		Message string `json:"message"`
+	}
+)
+
+func writeCheckJSON(out io.Writer, reports []checked) error {
+	all := make([]jsonReport, len(reports))
+	for i, r := range reports {
+		all[i] = jsonReport{File: r.file, OK: r.ok(), Findings: []jsonFinding{}}
+		if r.failure != nil {
+			all[i].Failure = r.failure.Error()
+		}
+		for _, x := range r.findings {
+			all[i].Findings = append(all[i].Findings, jsonFinding{x.Level.String(), x.Code, x.Line, x.Column, x.Message})
+		}
+	}
+	if err := json.MarshalWrite(out, all, jsontext.WithIndent("  ")); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out)
+	return err
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// initFlags are the flags of init.
+type initFlags struct {
+	target
+	log    logFlags
+	output string
+	force  bool
+}
+
+func newInit(c *console) *cobra.Command {
+	f := &initFlags{}
+	cmd := &cobra.Command{
+		Use:   "init [flags] (--upstream URL | -- COMMAND ARG...)",
+		Short: "Write a starter policy from what a live server lists",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			front, err := f.take(cmd, args)
+			if err == nil {
+				err = f.need(front)
+			}
+			if err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), c)
+		},
+	}
+	f.register(cmd.Flags())
+	f.log.register(cmd.Flags(), "warn")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "the file to write (default: standard output)")
+	cmd.Flags().BoolVar(&f.force, "force", false, "overwrite the file of -o")
+	return cmd
+}
+
+func (f *initFlags) run(ctx context.Context, c *console) error {
+	if err := f.free(); err != nil {
+		return err
+	}
+	log, err := f.log.logger(c.err)
+	if err != nil {
+		return err
+	}
+	inv, err := takeInventory(ctx, &f.target, log)
+	if err != nil {
+		return err
+	}
+	if inv.server == "" {
+		inv.server = "mcp-server"
+	}
+	text := starter(inv)
+	if _, findings := policy.Parse("the starter policy", []byte(text)); findings.Err() != nil {
+		return fmt.Errorf("the server lists what a policy cannot name: %w", findings.Err())
+	}
+	if err := f.write(c.out, text); err != nil {
+		return err
+	}
+	_, err = io.WriteString(c.err, nextSteps(f, inv))
+	return err
+}
+
+// free reports an existing file, before the server is started for nothing.
+func (f *initFlags) free() error {
+	if f.output == "" || f.force {
+		return nil
+	}
+	if _, err := os.Lstat(f.output); err == nil {
+		return fmt.Errorf("writing %s: it exists; choose another -o, or overwrite it with --force", absolute(f.output))
+	}
+	return nil
+}
+
+func (f *initFlags) write(stdout io.Writer, text string) error {
+	if f.output == "" {
+		_, err := io.WriteString(stdout, text)
+		return err
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if f.force {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	file, err := os.OpenFile(f.output, flags, 0o644)
+	if err == nil {
+		_, err = io.WriteString(file, text)
+		err = errors.Join(err, file.Close())
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("writing %s: it exists; choose another -o, or overwrite it with --force", absolute(f.output))
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w; choose another -o", absolute(f.output), cause(err))
+	}
+	return nil
+}
+
+// absolute is the path as it can be given anywhere; itself where that cannot be
+// found out.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}

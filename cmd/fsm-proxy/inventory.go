@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json/v2"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/upstream"
+)
+
+// listingTimeout bounds connecting and listing together.
+const listingTimeout = time.Minute
+
+// takeInventory connects to the target as a client and returns what it lists.
+func takeInventory(ctx context.Context, t *target, log hclog.Logger) (inventory, error) {
+	server, err := t.open(inheritAll, &limitFlags{}, log)
+	if err != nil {
+		return inventory{}, err
+	}
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
+	defer cancel()
+	l := newLister()
+	conn, err := server.Dial(ctx, l.hello(), l)
+	if err != nil {
+		return inventory{}, fmt.Errorf("connecting to %s: %w; see that it runs by itself", t, err)
+	}
+	defer conn.Close()
+	inv, err := l.inventory(ctx, conn)
+	if err != nil {
+		return inventory{}, fmt.Errorf("listing what %s offers: %w", t, err)
+	}
+	return inv, nil
+}
+
+// inventory lists until nothing changes any more.
+func (l *lister) inventory(ctx context.Context, conn *upstream.Conn) (inventory, error) {
+	l.serve(conn)
+	if err := conn.Notify(wire.NotificationMessage("notifications/initialized", nil)); err != nil {
+		return inventory{}, err
+	}
+	server, can := describe(conn.Hello())
+	for range maxListings {
+		l.settle(ctx)
+		inv, err := list(ctx, conn, can)
+		if err != nil || !l.settle(ctx) {
+			inv.server = server
+			return inv, err
+		}
+	}
+	return inventory{}, fmt.Errorf("its lists changed %d times in a row; try again when it has come to rest", maxListings)
+}
+
+// describe reads the server's name, and which kinds it lists, from its answer to
+// initialize.
+func describe(hello *wire.Message) (name string, can [4]bool) {
+	var result struct {
+		Capabilities struct{ Tools, Resources, Prompts *struct{} } `json:"capabilities"`
+		ServerInfo   struct{ Name string }                         `json:"serverInfo"`
+	}
+	_ = json.Unmarshal(hello.Bytes(hello.Result), &result, json.MatchCaseInsensitiveNames(true))
+	c := result.Capabilities
+	can[wire.Tools], can[wire.Prompts] = c.Tools != nil, c.Prompts != nil
+	can[wire.Resources], can[wire.Templates] = c.Resources != nil, c.Resources != nil
+	return result.ServerInfo.Name, can
+}
+
+// offerKinds are the kinds of names, by what is listed.
+var offerKinds = map[wire.ListKind]policy.Kind{
+	wire.Tools: policy.Tool, wire.Resources: policy.Resource, wire.Prompts: policy.Prompt,
+}
+
+// list lists once. That the server has no templates to list is no error.
+func list(ctx context.Context, conn *upstream.Conn, can [4]bool) (inventory, error) {
+	var inv inventory
+	for _, kind := range []wire.ListKind{wire.Tools, wire.Resources, wire.Prompts} {
+		if !can[kind] {
+			continue
+		}
+		l, err := conn.List(ctx, kind)
+		if err != nil {
+			return inv, err
+		}
+		for _, item := range l.Items {
+			inv.offers = append(inv.offers, offerOf(offerKinds[kind], item))
+		}
+	}
+	if can[wire.Templates] {
+		if l, err := conn.List(ctx, wire.Templates); err == nil {
+			for _, item := range l.Items {
+				inv.templates = append(inv.templates, item.Name)
+			}
+		}
+	}
+	return inv, nil
+}
+
+func offerOf(kind policy.Kind, item wire.Item) policy.Offer {
+	var hints struct {
+		Annotations struct {
+			ReadOnly   bool `json:"readOnlyHint"`
+			Idempotent bool `json:"idempotentHint"`
+		} `json:"annotations"`
+	}
+	// Hints that cannot be read are no hints.
+	if err := json.Unmarshal(item.Raw, &hints); err != nil {
+		return policy.Offer{Kind: kind, Name: item.Name}
+	}
+	a := hints.Annotations
+	return policy.Offer{Kind: kind, Name: item.Name, ReadOnly: a.ReadOnly, Idempotent: a.Idempotent}
+}

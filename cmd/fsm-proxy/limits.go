@@ -1,0 +1,72 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// limitFlags bound what clients and servers can take. How deep a message may
+// nest (512) and how many messages a batch may hold (100) cannot be changed.
+type limitFlags struct {
+	message         size
+	upstreamMessage size
+	listBytes       size
+	listPages       int
+	inFlight        int
+	queue           int
+	subscriptions   int
+	outbound        size
+	store           size
+	storeTime       time.Duration
+	header          size
+	headerTimeout   time.Duration
+	sessions        int
+	processes       int
+	idle            time.Duration
+	unused          time.Duration
+	writeTimeout    time.Duration
+}
+
+func (l *limitFlags) register(flags *pflag.FlagSet) {
+	sizes := []struct {
+		value       *size
+		name, usage string
+		def         size
+	}{
+		{&l.message, "max-message", "the size of a message from a client", 4 << 20},
+		{&l.upstreamMessage, "max-upstream-message", "the size of a message from the server", 64 << 20},
+		{&l.listBytes, "max-list-size", "the size of a list, all pages together", 32 << 20},
+		{&l.outbound, "max-outbound", "what may wait for a client on one stream before the stream closes", 4 << 20},
+		{&l.store, "max-resume", "what a session keeps for streams that are resumed", 1 << 20},
+		{&l.header, "max-header", "the size of a request's headers", 32 << 10},
+	}
+	for _, s := range sizes {
+		*s.value = s.def
+		flags.Var(s.value, s.name, s.usage)
+	}
+	flags.IntVar(&l.listPages, "max-list-pages", 1000, "the pages of a list")
+	flags.IntVar(&l.inFlight, "max-in-flight", 256, "requests of one session at a time")
+	flags.IntVar(&l.queue, "max-queue", 64, "calls that wait for one run's turn")
+	flags.IntVar(&l.subscriptions, "max-subscriptions", 1000, "resource subscriptions of one session")
+	flags.IntVar(&l.sessions, "max-sessions", 0, "sessions at a time; one address may have half of them (default 10000, or --max-upstreams where each has a process)")
+	flags.IntVar(&l.processes, "max-upstreams", 64, "processes of the wrapped server at a time")
+	flags.DurationVar(&l.storeTime, "resume-time", time.Minute, "how long a session keeps what streams may resume")
+	flags.DurationVar(&l.headerTimeout, "header-timeout", 10*time.Second, "how long a request's headers may take")
+	flags.DurationVar(&l.idle, "session-idle", time.Hour, "after how long without a request a session ends")
+	flags.DurationVar(&l.unused, "session-unused", time.Minute, "how long a session may take from initialize to its next request")
+	flags.DurationVar(&l.writeTimeout, "write-timeout", 30*time.Second, "how long a client may take to accept what is written")
+}
+
+// check refuses limits that would let nothing through.
+func (l *limitFlags) check(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if err != nil || !f.Changed {
+			return
+		}
+		if text := f.Value.String(); (f.Value.Type() == "int" || f.Value.Type() == "duration") && (text == "0" || text == "0s" || text[0] == '-') {
+			err = usagef("--%s %s must be more than 0", f.Name, text)
+		}
+	})
+	return err
+}

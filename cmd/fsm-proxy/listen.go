@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+)
+
+// listenFlags say where, and to whom, the proxy listens.
+type listenFlags struct {
+	address        string
+	path           string
+	allowedHosts   []string
+	allowedOrigins []string
+	bearerFile     string
+	insecure       bool
+}
+
+func (f *listenFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.address, "listen", "", "serve Streamable HTTP at this address instead of standard input and output")
+	flags.StringVar(&f.path, "path", "/mcp", "the path to serve under --listen")
+	flags.StringSliceVar(&f.allowedHosts, "allowed-host", nil, "a Host to accept; may be repeated")
+	flags.StringSliceVar(&f.allowedOrigins, "allowed-origin", nil, "an Origin to accept, like https://example.com; may be repeated")
+	flags.StringVar(&f.bearerFile, "bearer-file", "", "a file that holds the bearer token which clients must send")
+	flags.BoolVar(&f.insecure, "insecure-listen", false, "listen beyond loopback without authentication")
+}
+
+// check refuses what cannot be meant, or is not safe, before anything is opened.
+// It reports whether the address is a loopback one.
+func (f *listenFlags) check() (loopback bool, err error) {
+	if f.path == "" || f.path[0] != '/' {
+		return false, usagef("--path %q does not begin with /", f.path)
+	}
+	addr, err := net.ResolveTCPAddr("tcp", f.address)
+	if err != nil {
+		return false, usagef("--listen %q is no address (%w); write it like 127.0.0.1:8080", f.address, err)
+	}
+	if addr.IP.IsLoopback() {
+		return true, nil
+	}
+	if f.bearerFile == "" && !f.insecure {
+		return false, fmt.Errorf("--listen %s can be reached from other machines; give --bearer-file FILE so that clients "+
+			"must authenticate, or --insecure-listen if something else sees to that", f.address)
+	}
+	return false, nil
+}
+
+// open listens at the address.
+func (f *listenFlags) open() (net.Listener, error) {
+	l, err := net.Listen("tcp", f.address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("--listen %s: the port is taken; choose another, or end what holds it", f.address)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("--listen %s: not permitted; choose a port above 1023", f.address)
+	case err != nil:
+		return nil, fmt.Errorf("listening: %w; choose another --listen address", err)
+	}
+	return l, nil
+}
+
+// url is where a client finds the proxy.
+func (f *listenFlags) url(l net.Listener) string {
+	addr := l.Addr().(*net.TCPAddr)
+	host := addr.IP.String()
+	if addr.IP.IsUnspecified() {
+		host = "localhost"
+	}
+	return fmt.Sprintf("http://%s%s", net.JoinHostPort(host, fmt.Sprint(addr.Port)), f.path)
+}
+
+// token is what clients must send, nil for nothing.
+func (f *listenFlags) token() (func() string, error) {
+	if f.bearerFile == "" {
+		return nil, nil
+	}
+	file, err := openTokenFile("bearer-file", f.bearerFile)
+	if err != nil {
+		return nil, err
+	}
+	return file.get, nil
+}
+
+// endTime is how long what is under way may take to end.
+const endTime = 7 * time.Second
+
+// serveHTTP serves until ctx ends; then it runs end, which ends the sessions,
+// and waits for what they still answer.
+func serveHTTP(ctx context.Context, server *http.Server, l net.Listener, end func(context.Context) error, log hclog.Logger) error {
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }()
+	var err error
+	select {
+	case err = <-failed:
+		err = fmt.Errorf("serving: %w", err)
+	case <-ctx.Done():
+		log.Info("ending")
+	}
+	last, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	if end(last) != nil || server.Shutdown(last) != nil {
+		server.Close()
+	}
+	return err
+}

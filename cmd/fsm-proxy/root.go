@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newRoot is the command tree.
+func newRoot(c *console) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fsm-proxy",
+		Short: "A state machine in front of any MCP server",
+		Long: "fsm-proxy stands between an MCP client and an unmodified MCP server, and lets a\n" +
+			"policy file decide what exists right now: which tools, resources and prompts\n" +
+			"are listed, which may be called, and where each result leads.\n\n" +
+			"Every flag can also be given as an environment variable: --call-timeout as\n" +
+			"FSM_PROXY_CALL_TIMEOUT. The flag wins.",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args:              func(cmd *cobra.Command, args []string) error { return unknownCommand(cmd, args) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return bindEnvironment(cmd) },
+	}
+	root.SetIn(c.in)
+	root.SetOut(c.out)
+	root.SetErr(c.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see '%s --help'", err, cmd.CommandPath())
+	})
+	root.AddCommand(newRun(c), newCheck(c), newRender(c), newInit(c), newDemo(c), newSchema(c), newVersion(c), newCrossroads(c))
+	return root
+}
+
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see 'fsm-proxy --help'"
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf("did you mean '%s'?", strings.Join(near, "' or '"))
+	}
+	return usagef("unknown command %q; %s", args[0], hint)
+}
+
+// exactly is cobra's ExactArgs with an error that says what to do.
+func exactly(n int, usage string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("%s takes %d argument(s), got %d; usage: %s %s", cmd.CommandPath(), n, len(args), cmd.CommandPath(), usage)
+		}
+		return nil
+	}
+}

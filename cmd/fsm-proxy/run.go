@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/notify"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/upstream"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	policy string
+	target
+	listen listenFlags
+	log    logFlags
+	limits limitFlags
+
+	share     bool
+	surface   proxy.Surface
+	annotate  proxy.Annotate
+	refusals  proxy.Refusals
+	noHint    bool
+	onRestart string
+
+	turnTimeout, callTimeout, cancelGrace, connectTimeout time.Duration
+}
+
+func newRun(c *console) *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run --policy FILE [flags] (--upstream URL | -- COMMAND ARG...)",
+		Short: "Wrap a server: over standard input and output, or at an address with --listen",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			front, err := f.take(cmd, args)
+			if err == nil {
+				err = f.check(cmd.Flags(), front)
+			}
+			if err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), c)
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *runFlags) register(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringVar(&f.policy, "policy", "", "the policy to enforce")
+	f.listen.register(flags)
+	f.target.register(flags)
+	flags.BoolVar(&f.share, "share-upstream", false, "one connection to the server for all clients")
+	flags.TextVar(&f.surface, "surface", proxy.SurfaceAuto, "what clients are shown: auto, dynamic or static")
+	flags.TextVar(&f.annotate, "annotate", proxy.AnnotateAuto, "what is added to results: auto, off, meta or text")
+	flags.TextVar(&f.refusals, "refusals", proxy.RefusalsError, "the form of refusals: error, plain or opaque")
+	flags.BoolVar(&f.noHint, "no-hint", false, "do not tell clients in the instructions that tools appear and disappear")
+	flags.StringVar(&f.onRestart, "on-upstream-restart", "keep", "what becomes of a run whose server process died: keep or restart")
+	flags.DurationVar(&f.turnTimeout, "turn-timeout", time.Minute, "how long a call may wait for its run's turn")
+	flags.DurationVar(&f.callTimeout, "call-timeout", 5*time.Minute, "how long a call may take, not counting what a person takes to answer")
+	flags.DurationVar(&f.cancelGrace, "cancel-grace", 5*time.Second, "how long a cancelled call may still be answered")
+	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second, "how long a connection to the server may take")
+	f.limits.register(flags)
+	f.log.register(flags, "info")
+}
+
+func (f *runFlags) check(flags *pflag.FlagSet, front []string) error {
+	if err := f.need(front); err != nil {
+		return err
+	}
+	switch {
+	case f.policy == "":
+		return usagef("no policy to enforce; give --policy FILE, or have one written by 'fsm-proxy init'")
+	case f.onRestart != "keep" && f.onRestart != "restart":
+		return usagef("--on-upstream-restart %q is neither keep nor restart", f.onRestart)
+	}
+	return f.limits.check(flags)
+}
+
+// run loads the policy, opens what is needed, and serves until the client or ctx
+// ends.
+func (f *runFlags) run(ctx context.Context, c *console) error {
+	log, err := f.log.logger(c.err)
+	if err != nil {
+		return err
+	}
+	p, findings, err := loadPolicy(f.policy)
+	if err != nil {
+		return err
+	}
+	for _, w := range findings.Warnings() {
+		log.Warn("policy: " + w.String())
+	}
+	if f.listen.address == "" {
+		return f.overStdio(ctx, c, p, log)
+	}
+	return f.overHTTP(ctx, p, log, func(string) {})
+}
+
+// overStdio serves the one client at standard input and output.
+func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, log hclog.Logger) error {
+	server, err := f.open(inheritAll, &f.limits, log)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	relay, err := proxy.New(f.config(p, server, log))
+	if err != nil {
+		return err
+	}
+	defer relay.Close()
+	cfg := stdio.Config{MaxMessage: int(f.limits.message), Queue: int(f.limits.outbound)}
+	if err := stdio.Serve(ctx, cfg, c.in, c.out, relay.Open); err != nil {
+		return fmt.Errorf("speaking with the client: %w", err)
+	}
+	return nil
+}
+
+// overHTTP serves any number of clients at an address. ready is called once,
+// with the URL, when clients can connect.
+func (f *runFlags) overHTTP(ctx context.Context, p *policy.Policy, log hclog.Logger, ready func(url string)) error {
+	loopback, err := f.listen.check()
+	if err != nil {
+		return err
+	}
+	server, err := f.open(inheritSafe, &f.limits, log)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	relay, err := proxy.New(f.config(p, server, log))
+	if err != nil {
+		return err
+	}
+	defer relay.Close()
+	token, err := f.listen.token()
+	if err != nil {
+		return err
+	}
+	l, err := f.listen.open()
+	if err != nil {
+		return err
+	}
+	front := streamhttp.NewServer(f.front(relay, loopback, token, log))
+	log.Info("serving", "url", f.listen.url(l), "policy", p.File(), "upstream", f.target.String())
+	ready(f.listen.url(l))
+	return serveHTTP(ctx, f.httpServer(front, log), l, front.Close, log)
+}
+
+// front is the configuration of the HTTP side towards clients.
+func (f *runFlags) front(relay *proxy.Proxy, loopback bool, token func() string, log hclog.Logger) streamhttp.ServerConfig {
+	return streamhttp.ServerConfig{
+		Open:           func(own wire.Stream, _ streamhttp.PeerInfo) wire.Session { return relay.Open(own) },
+		Path:           f.listen.path,
+		Loopback:       loopback,
+		AllowedHosts:   f.listen.allowedHosts,
+		AllowedOrigins: f.listen.allowedOrigins,
+		BearerToken:    token,
+		MaxMessage:     int(f.limits.message),
+		Queue:          int(f.limits.outbound),
+		Store:          int(f.limits.store),
+		StoreTime:      f.limits.storeTime,
+		Sessions:       f.sessions(),
+		Idle:           f.limits.idle,
+		Unused:         f.limits.unused,
+		WriteTimeout:   f.limits.writeTimeout,
+		Log:            log,
+	}
+}
+
+// sessions is how many sessions there may be: no more than processes, where each
+// takes one.
+func (f *runFlags) sessions() int {
+	if f.limits.sessions == 0 && len(f.command) > 0 && !f.share {
+		return f.limits.processes
+	}
+	return f.limits.sessions
+}
+
+func (f *runFlags) httpServer(handler http.Handler, log hclog.Logger) *http.Server {
+	server := streamhttp.NewHTTPServer(handler, log)
+	server.MaxHeaderBytes = max(1, int(f.limits.header)-4<<10) // net/http adds 4 KiB
+	server.ReadHeaderTimeout = f.limits.headerTimeout
+	return server
+}
+
+// config is the relay's configuration.
+func (f *runFlags) config(p *policy.Policy, server *upstream.Server, log hclog.Logger) proxy.Config {
+	return proxy.Config{
+		Policy: p,
+		Dial: func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
+			conn, err := server.Dial(ctx, initialize, r)
+			if err != nil {
+				return nil, err
+			}
+			return conn, nil
+		},
+		Notifier:         func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
+		Share:            f.share,
+		Streams:          f.url != "" && !f.sse,
+		Surface:          f.surface,
+		Annotate:         f.annotate,
+		Refusals:         f.refusals,
+		NoHint:           f.noHint,
+		TurnTimeout:      f.turnTimeout,
+		CallTimeout:      f.callTimeout,
+		CancelGrace:      f.cancelGrace,
+		ConnectTimeout:   f.connectTimeout,
+		RestartRun:       f.onRestart == "restart",
+		MaxInFlight:      f.limits.inFlight,
+		MaxQueue:         f.limits.queue,
+		MaxSubscriptions: f.limits.subscriptions,
+		Log:              log,
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// schemaURL is where editors find the JSON Schema of policy files.
+const schemaURL = "https://raw.githubusercontent.com/fsm-proxy/fsm-proxy/main/policy/policy.schema.json"
+
+// starterState is the one state of a starter policy.
+const starterState = "work"
+
+// inventory is what a server lists, as far as a starter policy needs to know.
+type inventory struct {
+	server    string // its name
+	offers    []policy.Offer
+	templates []string // URI templates; a policy names concrete URIs
+}
+
+// starter writes a policy that binds all of an inventory, so that it forbids
+// nothing until somebody edits it. It is pure.
+func starter(inv inventory) string {
+	w := &starterWriter{}
+	w.head(inv)
+	readOnly := inv.names(policy.Tool, true)
+	if len(readOnly) > 0 {
+		w.line(0, "# Bound in every state but terminal ones. A read-only tool can still give away what it reads.")
+		w.line(0, "everywhere:")
+		w.bindings("tools", readOnly, "the server says read-only; check it")
+		w.line(0, "")
+	}
+	w.states(inv)
+	return w.String()
+}
+
+// names are the names of one kind, either those that the server calls read-only
+// or all others.
+func (inv inventory) names(kind policy.Kind, readOnly bool) []string {
+	var names []string
+	for _, o := range inv.offers {
+		if o.Kind == kind && (kind == policy.Tool && o.ReadOnly) == readOnly {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+// starterWriter writes the lines of a starter policy.
+type starterWriter struct{ strings.Builder }
+
+func (w *starterWriter) line(depth int, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if text != "" {
+		w.WriteString(strings.Repeat("  ", depth))
+	}
+	w.WriteString(text)
+	w.WriteByte('\n')
+}
+
+func (w *starterWriter) head(inv inventory) {
+	w.line(0, "# yaml-language-server: $schema=%s", schemaURL)
+	w.line(0, "#")
+	w.line(0, "# A starter policy for %s, written by `fsm-proxy init`. It binds everything that the", commentText(inv.server))
+	w.line(0, "# server lists, so it forbids nothing yet. What is bound nowhere does not exist for the client.")
+	if len(inv.templates) > 0 {
+		w.line(0, "# The server also has %d resource template(s): name the concrete URIs that may be read.", len(inv.templates))
+	}
+	w.line(0, "")
+	w.line(0, "version: 1")
+	w.line(0, "name: %s", scalar(inv.server))
+	w.line(0, "initial: %s", starterState)
+	w.line(0, "")
+}
+
+// states writes the one state, and how a second one would look.
+func (w *starterWriter) states(inv inventory) {
+	w.line(0, "# The next step: move what must wait into a state of its own, and let the tool that comes before")
+	w.line(0, "# it lead there:")
+	w.line(0, "#   %s:", starterState)
+	w.line(0, "#     tools:")
+	w.line(0, "#       the_first_tool: second          # a success leads to `second`, an error stays")
+	w.line(0, "#   second:")
+	w.line(0, "#     tools:")
+	w.line(0, "#       the_tool_that_waits: %s", starterState)
+	w.line(0, "states:")
+	w.line(1, "%s:", starterState)
+	w.line(2, "description: Everything is allowed.   # shown to the model in refusals")
+	for _, kind := range policy.AllKinds {
+		w.nested(kind.Plural(), inv.names(kind, false))
+	}
+}
+
+// bindings writes one kind of names under everywhere, each with a comment.
+func (w *starterWriter) bindings(kind string, names []string, comment string) {
+	w.line(1, "%s:", kind)
+	w.names(2, names, "   # "+comment)
+}
+
+// nested writes one kind of names in the state.
+func (w *starterWriter) nested(kind string, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	w.line(2, "%s:", kind)
+	w.names(3, names, "")
+}
+
+// names writes each name once.
+func (w *starterWriter) names(depth int, names []string, comment string) {
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		switch {
+		case name == "" || strings.Contains(name, "**"):
+			w.line(depth, "# left out, since a policy cannot name it: %s", commentText(name))
+		case strings.Contains(name, "*"):
+			w.line(depth, "%s:%s   # here * is a wildcard", scalar(name), comment)
+		default:
+			w.line(depth, "%s:%s", scalar(name), comment)
+		}
+	}
+}
+
+// templateServes reports whether one of the server's resource templates may serve
+// a URI.
+func (inv inventory) templateServes(uri string) bool {
+	return slices.ContainsFunc(inv.templates, func(text string) bool {
+		t, err := uritemplate.New(text)
+		return err == nil && t.Match(uri) != nil
+	})
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/upstream"
+)
+
+// target is the wrapped server as the command line names it: a command, or a URL
+// with what belongs to it.
+type target struct {
+	command []string // from behind the --
+	env     []string
+	passEnv []string
+
+	url        string
+	headers    []string
+	bearerFile string
+	oauth      oauthFlags
+	sse        bool
+}
+
+// oauthFlags are the client credentials for an upstream.
+type oauthFlags struct {
+	clientID   string
+	secretFile string
+	metadata   string
+	scopes     []string
+}
+
+func (t *target) register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&t.env, "env", nil, "NAME=VALUE for the command's environment; may be repeated")
+	flags.StringSliceVar(&t.passEnv, "pass-env", nil, "variables of the proxy's that the command gets too, where it does not get all; may be repeated")
+	flags.StringVar(&t.url, "upstream", "", "the URL of the server to wrap, instead of -- COMMAND")
+	flags.StringArrayVar(&t.headers, "upstream-header", nil, "'Name: value' for every request to --upstream; may be repeated")
+	flags.StringVar(&t.bearerFile, "upstream-bearer-file", "", "a file that holds the bearer token for --upstream")
+	flags.StringVar(&t.oauth.clientID, "upstream-oauth-client-id", "", "get tokens for --upstream by OAuth client credentials, as this client")
+	flags.StringVar(&t.oauth.secretFile, "upstream-oauth-client-secret-file", "", "a file that holds the OAuth client's secret")
+	flags.StringVar(&t.oauth.metadata, "upstream-oauth-metadata-url", "", "where the authorization server describes itself (default: found through --upstream)")
+	flags.StringSliceVar(&t.oauth.scopes, "upstream-oauth-scope", nil, "an OAuth scope to ask for; may be repeated")
+	flags.BoolVar(&t.sse, "upstream-sse", false, "--upstream speaks the old HTTP+SSE transport")
+}
+
+// take takes the command from behind the --, checks the whole, and returns the
+// arguments in front of the --.
+func (t *target) take(cmd *cobra.Command, args []string) (front []string, err error) {
+	front = args
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		front, t.command = args[:dash], args[dash:]
+		if len(t.command) == 0 {
+			return nil, usagef("there is no command after --; write '-- COMMAND ARG...'")
+		}
+	}
+	return front, t.check()
+}
+
+func (t *target) given() bool { return t.url != "" || len(t.command) > 0 }
+
+// need is the error for a command line that names no server. front are the
+// arguments in front of the --, where a command does not belong.
+func (t *target) need(front []string) error {
+	if len(front) > 0 {
+		return usagef("unexpected argument %q; put -- in front of the command: '-- %s'", front[0], strings.Join(front, " "))
+	}
+	if !t.given() {
+		return usagef("no server to wrap; give '--upstream URL', or '-- COMMAND ARG...' at the end")
+	}
+	return nil
+}
+
+func (t *target) check() error {
+	switch {
+	case t.url != "" && len(t.command) > 0:
+		return usagef("both --upstream and a command after --; give one of them")
+	case t.url == "" && t.hasURLFlags():
+		return usagef("the --upstream-… flags belong to --upstream URL, which is missing")
+	case len(t.command) == 0 && len(t.env)+len(t.passEnv) > 0:
+		return usagef("--env and --pass-env belong to a command after --, which is missing")
+	case (t.oauth.clientID == "") != (t.oauth.secretFile == ""):
+		return usagef("--upstream-oauth-client-id and --upstream-oauth-client-secret-file belong together; give both")
+	case t.oauth.clientID != "" && t.bearerFile != "":
+		return usagef("both --upstream-bearer-file and --upstream-oauth-client-id; give one of them")
+	case t.oauth.clientID == "" && (t.oauth.metadata != "" || len(t.oauth.scopes) > 0):
+		return usagef("the --upstream-oauth-… flags need --upstream-oauth-client-id")
+	}
+	for _, pair := range t.env {
+		if name, _, ok := strings.Cut(pair, "="); !ok || name == "" {
+			return usagef("--env %q is not NAME=VALUE", pair)
+		}
+	}
+	return t.checkURL()
+}
+
+func (t *target) hasURLFlags() bool {
+	return len(t.headers) > 0 || t.bearerFile != "" || t.oauth.clientID != "" || t.sse
+}
+
+func (t *target) checkURL() error {
+	if t.url == "" {
+		return nil
+	}
+	u, err := url.Parse(t.url)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return usagef("--upstream %q is no URL; write it like http://127.0.0.1:3001/mcp", t.url)
+	}
+	return nil
+}
+
+// header reads the --upstream-header flags. A value can be a secret, so it is
+// not repeated in errors.
+func (t *target) header() (http.Header, error) {
+	if len(t.headers) == 0 {
+		return nil, nil
+	}
+	header := make(http.Header)
+	for i, line := range t.headers {
+		name, value, ok := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(line, "\r\n") || strings.ContainsAny(name, " \t") {
+			return nil, usagef("--upstream-header number %d is not 'Name: value'", i+1)
+		}
+		header.Add(name, strings.TrimSpace(value))
+	}
+	return header, nil
+}
+
+// String names the server for people.
+func (t *target) String() string {
+	if t.url != "" {
+		return t.url
+	}
+	return shellLine(t.command)
+}
+
+// inheritance is how much of the proxy's own environment a command gets.
+type inheritance bool
+
+const (
+	inheritAll  inheritance = true  // as if the proxy were not there
+	inheritSafe inheritance = false // a small safe set: clients are others
+)
+
+// open makes the wrapped server of the flags. Nothing is started yet.
+func (t *target) open(inherit inheritance, limits *limitFlags, log hclog.Logger) (*upstream.Server, error) {
+	header, err := t.header()
+	if err != nil {
+		return nil, err
+	}
+	oauth, err := t.oauth.config()
+	if err != nil {
+		return nil, err
+	}
+	if t.bearerFile != "" {
+		if _, err := openTokenFile("upstream-bearer-file", t.bearerFile); err != nil {
+			return nil, err
+		}
+	}
+	return upstream.New(upstream.Config{
+		Command:      t.command,
+		Env:          upstream.Environ(bool(inherit), os.Environ(), t.passEnv, t.env),
+		URL:          t.url,
+		Header:       header,
+		BearerFile:   t.bearerFile,
+		OAuth:        oauth,
+		SSE:          t.sse,
+		MaxMessage:   int(limits.upstreamMessage),
+		MaxPages:     limits.listPages,
+		MaxListBytes: int(limits.listBytes),
+		MaxProcesses: limits.processes,
+		Log:          log,
+	})
+}
+
+// config is what upstream takes, nil where no OAuth is asked for.
+func (o *oauthFlags) config() (*upstream.OAuth, error) {
+	if o.clientID == "" {
+		return nil, nil
+	}
+	secret, err := openTokenFile("upstream-oauth-client-secret-file", o.secretFile)
+	if err != nil {
+		return nil, err
+	}
+	return &upstream.OAuth{ClientID: o.clientID, ClientSecret: secret.get(), Scopes: o.scopes, MetadataURL: o.metadata}, nil
+}
