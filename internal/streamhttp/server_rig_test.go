@@ -406,3 +406,17 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func note(n int) []byte {
 	return wire.NotificationMessage("notifications/message", fmt.Appendf(nil, `{"data":%d}`, n))
 }
+
+// readAny reads one response off a connection that more follow on.
+func readAny(t *testing.T, c net.Conn) string {
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(body)
+}
