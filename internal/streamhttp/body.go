@@ -26,7 +26,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	if d != nil && (r.ContentLength < 0 || r.ContentLength > quickBody) {
 		_ = d.SetReadDeadline(time.Now().Add(bodyTime))
 	}
-	raw, err := readBody(r, s.cfg.MaxMessage)
+	raw, err := requestBody(r, s.cfg.MaxMessage)
 	if d != nil { // or it would be the time to wait for the answer, too
 		_ = d.SetReadDeadline(time.Time{})
 	}
@@ -48,8 +48,8 @@ func (s *Server) tooLarge(w http.ResponseWriter) {
 
 var errBodyTooLarge = errors.New("reading a body: longer than the limit")
 
-// readBody reads a body of known length into a slice of that size.
-func readBody(r *http.Request, limit int) ([]byte, error) {
+// requestBody reads a body of known length into a slice of that size.
+func requestBody(r *http.Request, limit int) ([]byte, error) {
 	if r.ContentLength >= 0 {
 		raw := make([]byte, r.ContentLength)
 		_, err := io.ReadFull(r.Body, raw)

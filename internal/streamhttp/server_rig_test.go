@@ -197,23 +197,23 @@ func (c *conn) response() *http.Response {
 	return resp
 }
 
-// reply is a whole response.
-type reply struct {
+// served is a whole response.
+type served struct {
 	*http.Response
 	body string
 }
 
-func (c *conn) reply() reply {
+func (c *conn) reply() served {
 	c.t.Helper()
 	resp := c.response()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		c.t.Fatal("reading a body:", err)
 	}
-	return reply{resp, string(body)}
+	return served{resp, string(body)}
 }
 
-func (p reply) want(t *testing.T, status int, body string) reply {
+func (p served) want(t *testing.T, status int, body string) served {
 	t.Helper()
 	if p.StatusCode != status || !strings.Contains(p.body, body) {
 		t.Fatalf("got %s %q, want %d with %q", p.Status, p.body, status, body)
@@ -221,7 +221,7 @@ func (p reply) want(t *testing.T, status int, body string) reply {
 	return p
 }
 
-func (p reply) wantHeader(t *testing.T, name, value string) reply {
+func (p served) wantHeader(t *testing.T, name, value string) served {
 	t.Helper()
 	if got := strings.Join(p.Header.Values(name), ", "); got != value {
 		t.Fatalf("%s: got %q, want %q", name, got, value)
@@ -258,7 +258,7 @@ func request(method, path, body string, headers ...string) string {
 func post1(body string, headers ...string) string { return request("POST", "/mcp", body, headers...) }
 
 // do sends a raw request on a connection of its own and reads the whole reply.
-func (r *rig) do(raw string) reply {
+func (r *rig) do(raw string) served {
 	r.t.Helper()
 	c := r.connect()
 	defer c.Close()
@@ -285,7 +285,7 @@ func (r *rig) begin(version string) *client {
 	return &client{rig: r, script: <-r.sessions, id: "Mcp-Session-Id: " + id}
 }
 
-func (c *client) post(body string, headers ...string) reply {
+func (c *client) post(body string, headers ...string) served {
 	c.t.Helper()
 	return c.do(post1(body, append([]string{c.id}, headers...)...))
 }
