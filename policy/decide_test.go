@@ -71,7 +71,7 @@ func TestDecide(t *testing.T) {
 		{title: "bound elsewhere", state: "a", name: "only_b", code: InvalidTransition},
 		{title: "bound nowhere", state: "a", name: "nothing", code: UnknownAction},
 		{title: "kinds are apart", state: "a", kind: Prompt, name: "go", code: UnknownAction},
-		{title: "a prompt", state: "a", kind: Prompt, name: "p", line: 24},
+		{title: "a prompt", state: "a", kind: Prompt, name: "p", line: 23},
 		{title: "a resource", state: "a", kind: Resource, name: "file:///r", unlisted: true, line: 10},
 		{title: "byte for byte", state: "a", kind: Resource, name: "file:///R", code: UnknownAction},
 		{title: "a listed resource by glob", state: "a", kind: Resource, name: "file:///d/x", byGlob: true, line: 10},
@@ -191,7 +191,7 @@ initial: a
 everywhere: {tools: [x, "r*"]}
 states:
   a: {tools: {go: b}}
-  b: {tools: {go: {on_error: a}, x: a}}
+  b: {tools: {go: {on_error: f}, x: a}}
   c: {tools: {go: stay, nothing_here: none}, prompts: [p]}
   d: {tools: {go: stay, read: none}}
   e: {everywhere: false}

@@ -76,7 +76,10 @@ func (p *Policy) take() *machine {
 	if m, ok := p.machines.Get().(*machine); ok {
 		return m
 	}
-	parts := p.machineParts()
+	return newMachine(p.machineParts())
+}
+
+func newMachine(parts machineParts) *machine {
 	return &machine{fsm.NewFSM(parts.initial, parts.events, nil)}
 }
 

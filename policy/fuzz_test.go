@@ -1,0 +1,102 @@
+package policy
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// FuzzParse feeds arbitrary bytes: nothing panics, errors and policies exclude
+// each other, every finding has a text and a place within the file, the same
+// bytes give the same answer, and what parses can be walked and drawn.
+func FuzzParse(f *testing.F) {
+	archive, err := txtar.ParseFile("testdata/findings.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range archive.Files {
+		if strings.HasSuffix(file.Name, ".yaml") {
+			f.Add(file.Data)
+		}
+	}
+	for _, file := range validFiles(f) {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(src)
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		p, found := Parse("f.yaml", src)
+		if (p == nil) != (found.Err() != nil) {
+			t.Fatalf("policy %v, findings %v", p != nil, found)
+		}
+		checkPlaces(t, src, found)
+		again, sameFound := Parse("f.yaml", src)
+		if found.String() != sameFound.String() {
+			t.Fatalf("found first\n%v\nthen\n%v", found, sameFound)
+		}
+		if p != nil {
+			checkDrawings(t, p, again)
+			walk(t, p)
+		}
+	})
+}
+
+func checkPlaces(t *testing.T, src []byte, found Findings) {
+	lines := strings.FieldsFunc(string(src)+"\n", func(c rune) bool { return strings.ContainsRune("\n\r\u0085\u2028\u2029", c) })
+	for _, f := range found {
+		if f.Message == "" || f.Code == "" || strings.ContainsAny(f.Message, "\x00\n") {
+			t.Fatalf("finding %+v", f)
+		}
+		if f.Line < 0 || f.Line > len(src)+1 || f.Column < 0 || f.Line == 0 && f.Code != "too-large" {
+			t.Fatalf("finding %+v in %d lines", f, len(lines))
+		}
+	}
+}
+
+func checkDrawings(t *testing.T, p, again *Policy) {
+	if p.Text() != again.Text() || p.Mermaid() != again.Mermaid() || p.DOT() != again.DOT() || string(p.JSON()) != string(again.JSON()) {
+		t.Fatal("two pictures of one policy differ")
+	}
+	if !json.Valid(p.JSON()) || p.Digest() != again.Digest() {
+		t.Fatal("bad JSON or digest")
+	}
+}
+
+// walk steps along every edge of a small policy: table and machine agree.
+func walk(t *testing.T, p *Policy) {
+	if len(p.states) > 20 {
+		return
+	}
+	for s := range p.states {
+		at := Configuration{State: State(s)}
+		for _, k := range AllKinds {
+			for _, name := range p.ExactIn(at, k) {
+				walkName(t, p, at, Symbol{Kind: k, Name: name})
+			}
+		}
+	}
+}
+
+func walkName(t *testing.T, p *Policy, at Configuration, symbol Symbol) {
+	cases := p.Cases(at, symbol.Kind, symbol.Name)
+	if cases == nil {
+		cases = []string{""}
+	}
+	for _, symbol.Case = range cases {
+		v := p.Decide(at, symbol.Kind, symbol.Name, false, func(string) (string, bool) { return symbol.Case, true })
+		if !v.Allowed || v.Symbol != symbol {
+			t.Fatalf("%+v: %+v", symbol, v)
+		}
+		for _, o := range allOutcomes {
+			step, err := p.Next(at, symbol, o)
+			if err != nil || step.Changed && !v.Turn {
+				t.Fatalf("%+v on %v: %+v, %v", symbol, o, step, err)
+			}
+		}
+	}
+}
