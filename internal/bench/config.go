@@ -27,6 +27,7 @@ type config struct {
 	subjects []string // empty: all
 	plan     plan
 	payload  int
+	procs    int // of the load, and of the upstream
 	sessions int
 	binary   string       // "": build it
 	others   []proxyBuild // further builds, name and binary
@@ -54,6 +55,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	flags.DurationVar(&c.plan.window.measure, "window", time.Second, "a subject's turn in a round")
 	short := flags.Bool("short", false, "two rounds of short windows at 1 and 32 callers")
 	flags.IntVar(&c.payload, "payload", 32, "bytes of text in a call and its answer")
+	flags.IntVar(&c.procs, "procs", 1, "processors (GOMAXPROCS) of the load and of the upstream; more make both dearer")
 	flags.IntVar(&c.sessions, "sessions", 2000, "idle sessions")
 	flags.StringVar(&c.binary, "fsm-proxy", "", "measure this binary instead of building one")
 	flags.Func("with", "NAME=BINARY: measure another build of fsm-proxy besides (again for more)", c.addBuild)
@@ -102,6 +104,9 @@ func (c *config) validate() error {
 	}
 	if c.plan.rounds < 1 || c.plan.rounds > 1000 || c.plan.window.measure < 50*time.Millisecond || c.plan.window.measure > time.Minute {
 		return errors.New("reading the command line: -rounds is from 1 to 1000, -window from 50ms to 1m")
+	}
+	if c.procs < 1 || c.procs > 64 {
+		return errors.New("reading the command line: -procs is from 1 to 64")
 	}
 	if c.payload < 16 || c.payload > 1<<20 || c.sessions < 10 || c.sessions > 100_000 {
 		return errors.New("reading the command line: -payload is from 16 to 1048576, -sessions from 10 to 100000")

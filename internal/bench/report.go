@@ -43,9 +43,9 @@ func (r *report) head(b *strings.Builder) {
 	}
 	p := r.config.plan
 	fmt.Fprintf(b, "%s. %d interleaved rounds of %s windows, medians; %d bytes of text a call. "+
-		"Load and upstream run on the same machine, on one processor each. "+
+		"Load and upstream run on the same machine, with GOMAXPROCS=%d each. "+
 		"CPU is the proxy process' own; for %q, which has none, the upstream's.\n\n",
-		strings.Join(parts, ", "), p.rounds, p.window.measure, r.config.payload, direct)
+		strings.Join(parts, ", "), p.rounds, p.window.measure, r.config.payload, r.config.procs, direct)
 }
 
 func (r *report) measures() *table {

@@ -40,6 +40,7 @@ type site struct {
 	self     string // this command's executable
 	dir      string // for a subject's files
 	payload  int    // bytes of text in a call's answer
+	procs    int    // processors that the upstream uses
 	upstream *running
 }
 
@@ -109,7 +110,7 @@ func startUpstream(s site) (*running, error) {
 	if s.path.stdioUpstream() {
 		return nil, nil
 	}
-	argv := []string{s.self, roleWord, "upstream-http", "-payload", strconv.Itoa(s.payload)}
+	argv := s.upstreamCommand("upstream-http")
 	if s.path == httpToSSE {
 		argv = append(argv, "-sse")
 	}
@@ -145,18 +146,18 @@ func (s site) wrapped(urlFlag string) []string {
 	if s.upstream != nil {
 		return []string{urlFlag, "http://" + s.upstream.addr + mcpPath}
 	}
-	return append([]string{"--"}, s.stdioUpstream()...)
+	return append([]string{"--"}, s.upstreamCommand("upstream-stdio")...)
 }
 
-func (s site) stdioUpstream() []string {
-	return []string{s.self, roleWord, "upstream-stdio", "-payload", strconv.Itoa(s.payload)}
+func (s site) upstreamCommand(role string) []string {
+	return []string{s.self, roleWord, role, "-payload", strconv.Itoa(s.payload), "-procs", strconv.Itoa(s.procs)}
 }
 
 // startDirect measures the upstream itself; its CPU time stands in the
 // proxy's place.
 func startDirect(_ context.Context, s site) (*running, error) {
 	if s.upstream == nil {
-		return startPiped(s.stdioUpstream())
+		return startPiped(s.upstreamCommand("upstream-stdio"))
 	}
 	return &running{addr: s.upstream.addr, cpu: s.upstream.cpu}, nil
 }
