@@ -3,6 +3,8 @@ package streamhttp
 import (
 	"strconv"
 	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // outbox is what goes to a client on one event stream: the events not sent
@@ -55,17 +57,27 @@ func (b *outbox) add(msg []byte) bool {
 	return true
 }
 
-// addLast appends the last event. It is kept if there is any room for it.
+// addLast appends the answer, the last event. Where the client is away and
+// there is no room for it, it becomes an error that says so.
 func (b *outbox) addLast(msg []byte) {
 	if !b.add(msg) {
 		b.forget(len(b.records))
-		if b.s.room(len(msg) + recordCost) {
-			b.append(msg)
-		} else {
-			b.s.srv.cfg.Log.Warn("answer dropped: the client is away and the store is full", "session", b.s.tag)
+		if !b.s.room(len(msg) + recordCost) {
+			b.s.srv.cfg.Log.Warn("answer dropped: the client is away and the store is full", "session", b.s.tag, "bytes", len(msg))
+			msg = droppedAnswer(msg)
 		}
+		b.append(msg)
 	}
 	b.finish()
+}
+
+func droppedAnswer(msg []byte) []byte {
+	var id []byte
+	if m, err := wire.Read(msg, wire.FromUpstream); err == nil {
+		id = m.Bytes(m.ID)
+	}
+	return wire.ErrorAnswer(id, wire.CodeInternal, "the request was answered, but the answer of "+strconv.Itoa(len(msg))+
+		" bytes is too large to be kept while the client is away", nil)
 }
 
 func (b *outbox) append(msg []byte) {

@@ -421,8 +421,14 @@ func TestBigAnswersOfClientsThatLeftAreDropped(t *testing.T) {
 	})
 	close(release)
 	eventually(t, "the call's end", func() bool {
-		return r.do(request("GET", "/mcp", "", c.id, "Last-Event-ID: "+last)).StatusCode == 204
+		ses := r.srv.table.all(nil)[0]
+		ses.mu.Lock()
+		defer ses.mu.Unlock()
+		return len(ses.over) == 1
 	})
+	s = c.stream("Last-Event-ID: " + last)
+	s.message(`"id":1,"error":{"code":-32603,"message":"the request was answered, but the answer of 2`)
+	s.end()
 }
 
 func TestBatches(t *testing.T) {
