@@ -26,8 +26,15 @@ type Process struct {
 // latest, when the test is.
 func Dial(t testing.TB, argv ...string) (*Session, *Process) {
 	t.Helper()
+	return DialIn(t, nil, argv...)
+}
+
+// DialIn is Dial with variables, NAME=VALUE, added to the environment.
+func DialIn(t testing.TB, env []string, argv ...string) (*Session, *Process) {
+	t.Helper()
 	s := newSession(t)
 	p := prepare(t, argv)
+	p.Env = append(os.Environ(), env...)
 	stdin, err := p.StdinPipe()
 	if err != nil {
 		t.Fatalf("starting %s: %v", argv[0], err)
@@ -93,7 +100,7 @@ func (p *Process) send(text string) {
 	_, _ = io.WriteString(p.stdin, text+"\n")
 }
 
-// close ends standard input and waits for the process's own end.
+// close ends standard input and waits for the process's own end. Not every real server ends by itself then.
 func (p *Process) close() {
 	p.stdin.Close()
 	p.ExitCode()

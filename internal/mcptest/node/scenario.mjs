@@ -37,6 +37,7 @@ function parseArgs(argv) {
 class Inbox {
 	during = []; // of the step that runs
 	methods = new Set();
+	asked = new Set(); // the ids of the server's requests
 	waiting = [];
 
 	// saw records one message. Messages that arrive whenever the server likes are kept out of `during`, which
@@ -45,6 +46,13 @@ class Inbox {
 		this.methods.add(method);
 		if (detail !== undefined) this.during.push({ method, ...detail });
 		for (const wake of this.waiting.splice(0)) wake();
+	}
+
+	// asks records a request of the server. One that a resumed stream brings again is no new one.
+	asks(request, id) {
+		const again = this.asked.has(id);
+		this.asked.add(id);
+		this.saw(request.method, again ? undefined : { params: withoutMeta(request.params) });
 	}
 
 	// seen returns once a message of the method has arrived.
@@ -59,15 +67,15 @@ class Inbox {
 	}
 }
 
-// handlers are the client's answers to the server's requests.
+// handlers are the client's answers to the server's requests. The SDKs differ in where the request's id is.
 export function handlers(inbox, answerAfter) {
 	return {
-		"sampling/createMessage": async (request) => {
-			inbox.saw("sampling/createMessage", { params: withoutMeta(request.params) });
+		"sampling/createMessage": async (request, extra) => {
+			inbox.asks(request, extra.requestId ?? extra.mcpReq?.id);
 			return { model: "a-model", role: "assistant", stopReason: "endTurn", content: { type: "text", text: "sampled" } };
 		},
-		"elicitation/create": async (request) => {
-			inbox.saw("elicitation/create", { params: withoutMeta(request.params) });
+		"elicitation/create": async (request, extra) => {
+			inbox.asks(request, extra.requestId ?? extra.mcpReq?.id);
 			await pause(answerAfter * 1000);
 			return { action: "accept", content: { name: "Ada", check: true } };
 		},
