@@ -38,12 +38,15 @@ func (c *call) initialize() wire.Pending {
 	s := c.s
 	s.mu.Lock()
 	again := s.opening || s.hello.Load() != nil
-	s.opening = true
+	s.opening = s.opening || !again
 	s.mu.Unlock()
 	if again {
 		return c.fail(wire.CodeInvalidRequest, "the session is initialized already")
 	}
-	return c.later(c.open)
+	return c.later(func() {
+		c.open()
+		s.opened()
+	})
 }
 
 func (c *call) open() {
@@ -80,7 +83,6 @@ func (e *HelloError) Error() string {
 // own error if it sent one.
 func (c *call) refusedHello(err error) {
 	if said, ok := errors.AsType[*HelloError](err); ok {
-		c.reset()
 		c.answer(c.withID(said.Answer))
 		return
 	}
@@ -89,15 +91,7 @@ func (c *call) refusedHello(err error) {
 
 func (c *call) failed(code int, text string) {
 	c.s.log.Warn("initialize was refused", "reason", text)
-	c.reset()
 	c.fail(code, text)
-}
-
-// reset lets the client try initialize again.
-func (c *call) reset() {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	c.s.opening = false
 }
 
 // mayAsk is what the policy and the client together let the upstream ask.

@@ -28,7 +28,8 @@ type session struct {
 	lastAsk       int64
 	subscriptions map[string]struct{}
 	level         *wire.Message // the client's last logging/setLevel
-	opening       bool          // initialize is under way
+	opening       bool          // initialize is under way, or early not yet empty
+	early         []*call       // what came meanwhile, in order
 	closed        bool
 	relist        relist
 	refreshes     [3]refresh // by wire.ListKind
@@ -75,17 +76,55 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest, refusal, nil))
 		return nil
 	}
-	route, ok := routes[m.Method]
+	if m.Method != "initialize" && m.Method != "ping" && s.wait(c) {
+		return c.later(func() { c.over(context.Background()) })
+	}
+	return c.routed()
+}
+
+// wait makes a request that comes while initialize is under way wait for that,
+// in order. It reports false where there is nothing to wait for.
+func (s *session) wait(c *call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.opening || s.closed {
+		return false
+	}
+	s.early = append(s.early, c)
+	return true
+}
+
+// opened lets those requests go on.
+func (s *session) opened() {
+	for {
+		s.mu.Lock()
+		early := s.early
+		s.early, s.opening = nil, len(early) > 0
+		s.mu.Unlock()
+		if len(early) == 0 {
+			return
+		}
+		for _, c := range early {
+			if rest := c.routed(); rest != nil {
+				go rest.Wait()
+			}
+		}
+	}
+}
+
+// routed sends a request its way.
+func (c *call) routed() wire.Pending {
+	route, ok := routes[c.m.Method]
 	switch {
-	case s.hello.Load() == nil && m.Method != "initialize" && m.Method != "ping":
+	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
 		return c.before()
 	case ok:
 		return route(c)
 	}
-	if p, _ := s.run.where(); p.Passthrough(m.Method) {
+	if c.s.policyNow().Passthrough(c.m.Method) {
 		return c.relay()
 	}
-	return c.fail(wire.CodeMethodNotFound, unknownMethod(m.Method))
+	return c.fail(wire.CodeMethodNotFound, unknownMethod(c.m.Method))
 }
 
 // before answers a request that comes before initialize. A client that opens
