@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,9 @@ func nextSteps(f *initFlags, inv inventory) string {
 		shellLine(append([]string{self, "check", path}, f.target.args()...)) + "\n")
 	b.WriteString("\nPut it into your client's configuration, in place of the server:\n\n" +
 		clientSnippet(inv.server, append([]string{self, "run", "--policy", path}, f.target.args()...)) + "\n")
+	if len(f.headers) > 0 {
+		b.WriteString("\nHeaders are not repeated here, since they may be secret: set FSM_PROXY_UPSTREAM_HEADER in both places.\n")
+	}
 	return b.String()
 }
 
@@ -40,9 +44,7 @@ func ownPath() string {
 	return path
 }
 
-// args are the arguments that name the same server from any folder. Headers, which
-// may be secret, are left out: a client's configuration should get them from
-// FSM_PROXY_UPSTREAM_HEADER.
+// args are the arguments that name the same server from any folder, less headers.
 func (t *target) args() []string {
 	if t.url == "" {
 		return append(t.environmentArgs(), append([]string{"--"}, portable(t.command)...)...)
@@ -71,12 +73,12 @@ func (t *target) environmentArgs() []string {
 // portable makes the program, and arguments that name existing files, absolute:
 // clients start servers in folders of their own choice.
 func portable(command []string) []string {
-	out := append([]string(nil), command...)
+	out := slices.Clone(command)
 	if path, err := exec.LookPath(out[0]); err == nil {
 		out[0] = absolute(path)
 	}
 	for i, arg := range out[1:] {
-		if strings.HasPrefix(arg, "-") || !strings.ContainsRune(arg, os.PathSeparator) && !strings.HasPrefix(arg, ".") {
+		if strings.HasPrefix(arg, "-") {
 			continue
 		}
 		if _, err := os.Stat(arg); err == nil {
@@ -86,6 +88,9 @@ func portable(command []string) []string {
 	return out
 }
 
+// notInClientNames is what some client does not allow in a server's name.
+var notInClientNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
 // clientSnippet is an entry of the mcpServers object that most clients read.
 func clientSnippet(name string, command []string) string {
 	type server struct {
@@ -94,7 +99,7 @@ func clientSnippet(name string, command []string) string {
 	}
 	config := struct {
 		Servers map[string]server `json:"mcpServers"`
-	}{map[string]server{name: {command[0], command[1:]}}}
+	}{map[string]server{notInClientNames.ReplaceAllString(name, "-"): {command[0], command[1:]}}}
 	text, err := json.Marshal(config, jsontext.WithIndentPrefix("  "), jsontext.WithIndent("  "))
 	if err != nil {
 		return err.Error() // invalid UTF-8 in a path
