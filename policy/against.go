@@ -74,9 +74,9 @@ func (m *matcher) checkBinding(b *binding, names []string, known map[string]bool
 		m.r.add(LevelWarning, place, "matches-nothing", "%s matches no %s that the upstream lists%s", quote(pattern), b.kind, offered(names))
 	case known[pattern] || m.served(b):
 	case b.none:
-		m.r.add(LevelNote, place, "unknown-name", "%s: the upstream lists no such %s, so there is nothing to unbind%s", quote(pattern), b.kind, didYouMean(pattern, names))
+		m.r.add(LevelNote, place, "unknown-name", "%s: the upstream lists no such %s, so there is nothing to unbind%s", quote(pattern), b.kind, m.r.didYouMean(pattern, names))
 	default:
-		hint := didYouMean(pattern, names)
+		hint := m.r.didYouMean(pattern, names)
 		if hint == "" {
 			hint = offered(names)
 		}

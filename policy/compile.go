@@ -138,7 +138,7 @@ func (c *compiler) state(t text, what string, candidates []string) (State, bool)
 	if !c.s.hasStates {
 		return 0, false
 	}
-	hint := didYouMean(t.value, candidates)
+	hint := c.r.didYouMean(t.value, candidates)
 	switch {
 	case t.value == "none" && what != "initial":
 		hint = "; none unbinds a name and is no target: write stay, or leave the edge out"

@@ -43,7 +43,7 @@ func (r *reader) unknownKey(e entry, what string, names []string) {
 		r.spaceAfterColon(e, name, rest)
 		return
 	}
-	hint := didYouMean(e.name(), names)
+	hint := r.didYouMean(e.name(), names)
 	if hint == "" {
 		hint = "; it knows " + listed(names)
 	}

@@ -5,9 +5,16 @@ import (
 	"strings"
 )
 
+// maxComparisons is how many texts are compared for suggestions in one file: a
+// file with that many slips is told without.
+const maxComparisons = 100_000
+
 // didYouMean returns `; did you mean "x"?` for the candidate that is most like
 // text, or "" if none is.
-func didYouMean(text string, candidates []string) string {
+func (r *reader) didYouMean(text string, candidates []string) string {
+	if r.compared += len(candidates); r.compared > maxComparisons {
+		return ""
+	}
 	best, least := "", 1+max(1, len([]rune(text))/3)
 	for _, c := range candidates {
 		if c == text {

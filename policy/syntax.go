@@ -116,12 +116,29 @@ func (r *reader) line(a at) string {
 
 // rest returns the source line from a place on.
 func (r *reader) rest(a at) string {
-	text := strings.TrimPrefix(r.line(a), "\uFEFF")
-	for range a.column - 1 {
-		_, size := utf8.DecodeRuneInString(text)
-		text = text[size:]
+	if r.cached.number != a.line {
+		r.cached = cacheLine(a.line, r.line(a))
 	}
-	return text
+	if a.column < 1 || a.column > len(r.cached.offsets) {
+		return ""
+	}
+	return r.cached.text[r.cached.offsets[a.column-1]:]
+}
+
+// cachedLine is a line with the byte offset of each of its characters: a line
+// may be as long as the file.
+type cachedLine struct {
+	number  int
+	text    string
+	offsets []int
+}
+
+func cacheLine(number int, text string) cachedLine {
+	c := cachedLine{number: number, text: strings.TrimPrefix(text, "\uFEFF")}
+	for i := range c.text {
+		c.offsets = append(c.offsets, i)
+	}
+	return c
 }
 
 func (r *reader) char(a at) rune {

@@ -76,7 +76,7 @@ func (r *reader) choice(e entry, words []string) (int, bool) {
 	}
 	i := slices.Index(words, t.value)
 	if i < 0 {
-		r.errorf(t.at, "value", "%s: %s is none of %s%s", e.name(), quote(t.value), listed(words), didYouMean(t.value, words))
+		r.errorf(t.at, "value", "%s: %s is none of %s%s", e.name(), quote(t.value), listed(words), r.didYouMean(t.value, words))
 	}
 	return i, i >= 0
 }
@@ -128,7 +128,7 @@ func readUpstreamMay(r *reader, e entry, into *source) {
 		case "roots":
 			into.upstreamMay.Roots = true
 		default:
-			r.errorf(t.at, "value", "%s: %s is none of %s%s", e.name(), quote(t.value), listed(upstreamAsks), didYouMean(t.value, upstreamAsks))
+			r.errorf(t.at, "value", "%s: %s is none of %s%s", e.name(), quote(t.value), listed(upstreamAsks), r.didYouMean(t.value, upstreamAsks))
 		}
 	}
 }

@@ -23,6 +23,9 @@ type reader struct {
 	file  string
 	found Findings
 	lines [][]byte // the source, for hints
+
+	cached   cachedLine // see rest
+	compared int        // see didYouMean
 }
 
 // at is a place in the file.
