@@ -128,9 +128,10 @@ func (r *EventReader) setRetry(value string) {
 // line returns the next line without its end. It is valid until the next call.
 // A CR ends a line at once: whether an LF follows is seen when it comes.
 func (r *EventReader) line() ([]byte, error) {
+	r.skipMark()
 	scanned := 0
 	for {
-		r.trim()
+		r.skipFeed()
 		if rest := r.buf[r.start+scanned:]; len(rest) > 0 {
 			if i := lineEnd(rest); i >= 0 {
 				return r.take(scanned + i), nil
@@ -147,26 +148,37 @@ func (r *EventReader) line() ([]byte, error) {
 	}
 }
 
-// trim drops the LF of a CRLF, and a byte order mark at the stream's start.
-func (r *EventReader) trim() {
-	if r.skipLF && r.start < len(r.buf) {
-		if r.buf[r.start] == '\n' {
-			r.start++
-		}
-		r.skipLF = false
+const byteOrderMark = "\xef\xbb\xbf"
+
+// skipMark drops a byte order mark at the stream's start.
+func (r *EventReader) skipMark() {
+	if r.begun {
+		return
 	}
-	if !r.begun && (len(r.buf) >= 3 || r.err != nil) {
-		r.begun = true
-		if bytes.HasPrefix(r.buf, []byte("\xef\xbb\xbf")) {
-			r.start = 3
-		}
+	r.begun = true
+	for len(r.buf) < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(r.buf)) && r.err == nil {
+		r.fill()
 	}
+	if bytes.HasPrefix(r.buf, []byte(byteOrderMark)) {
+		r.start = len(byteOrderMark)
+	}
+}
+
+// skipFeed drops the LF of a CRLF.
+func (r *EventReader) skipFeed() {
+	if !r.skipLF || r.start == len(r.buf) {
+		return
+	}
+	if r.buf[r.start] == '\n' {
+		r.start++
+	}
+	r.skipLF = false
 }
 
 // take returns the line of n bytes and steps over the byte that ends it.
 func (r *EventReader) take(n int) []byte {
 	line := r.buf[r.start : r.start+n]
-	r.skipLF, r.begun = r.buf[r.start+n] == '\r', true
+	r.skipLF = r.buf[r.start+n] == '\r'
 	r.start += n + 1
 	return line
 }
