@@ -166,10 +166,12 @@ func dropUnsure(l *line) {
 
 // dropLastProgress: SDK 1.x forgets whom progress is for when the answer comes in the same read.
 func dropLastProgress(l *line) {
-	last := len(l.During) - 1
-	if last > 0 && strings.Contains(string(l.During[last]), `"notifications/progress"`) {
-		l.During = l.During[:last]
-	}
+	l.During = slices.DeleteFunc(l.During, func(event json.RawMessage) bool {
+		var read struct {
+			Params struct{ Progress, Total float64 }
+		}
+		return json.Unmarshal(event, &read) == nil && read.Params.Total > 0 && read.Params.Progress == read.Params.Total
+	})
 }
 
 // sameSession fails the test for every step that the client saw differently.
