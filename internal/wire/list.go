@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 )
 
 // ListKind is what a list request lists. The zero value is tools.
@@ -124,8 +125,10 @@ func (l *List) add(page *Message, first bool) error {
 // to it, in the bytes of a list result.
 func members(result []byte, name string) (items, cursor Span, err error) {
 	err = eachMember(result, func(key string, whole, value Span) error {
-		switch key {
-		case name:
+		switch {
+		case Lookalike(key, name):
+			return fmt.Errorf("member name %+q looks like %q", key, name)
+		case key == name:
 			if items.Present() {
 				return fmt.Errorf("duplicate member name %q", name)
 			}
@@ -133,7 +136,7 @@ func members(result []byte, name string) (items, cursor Span, err error) {
 				return fmt.Errorf("%q is no array", name)
 			}
 			items = value
-		case "nextCursor":
+		case key == "nextCursor":
 			cursor = whole
 		}
 		return nil
@@ -202,9 +205,9 @@ func (l *List) items(array []byte) error {
 	return nil
 }
 
-// itemName reads the one name of an item. An item with two names, or with one
-// that another reader could take for it, has none: nothing could be decided on
-// it that every client would understand alike.
+// itemName reads the one name of an item. An item with two names, with one that
+// another reader could take for it, or with invalid UTF-8 in it, has none:
+// nothing could be decided on it that every client would understand alike.
 func itemName(item []byte, key string) (name string, ok bool) {
 	if item[0] != '{' {
 		return "", false
@@ -216,6 +219,7 @@ func itemName(item []byte, key string) (name string, ok bool) {
 			found++
 			if ok = item[value.Start] == '"'; ok {
 				name = unquote(item[value.Start:value.End])
+				ok = utf8.ValidString(name)
 			}
 		case Lookalike(k, key):
 			found++

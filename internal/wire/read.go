@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Side says who sent a message, and so how strictly it is read.
@@ -39,26 +40,33 @@ func (e *Error) Answer() []byte { return ErrorAnswer(e.ID, e.Code, e.Message, ni
 // Read reads one message. raw is kept: it must not be changed afterwards. The
 // error is always an [*Error]. A batch is no message: see [IsBatch].
 func Read(raw []byte, from Side) (*Message, error) {
-	if tooDeep(raw) {
-		return nil, &Error{Code: CodeParse, Message: "nesting deeper than " + strconv.Itoa(MaxDepth)}
-	}
-	r := readers.Get().(*reader)
-	defer r.release()
 	m := &Message{Raw: raw}
-	r.reset(m, from)
-	if err := r.message(); err != nil {
-		return nil, r.fault(err)
+	r := readers.Get().(*reader)
+	r.begin(m, from)
+	err := r.check()
+	if err == nil {
+		err = r.message()
+	}
+	r.release()
+	if err != nil {
+		return nil, m.fault(err)
 	}
 	return m, nil
 }
 
-// reader reads one message in one pass. It is pooled: a decoder's buffers cost
-// more than a message.
+// reader reads one message: first whether it is JSON, then, in one walk that
+// goes down only where routed members stand, what it says. It is pooled, since
+// a decoder's buffers cost more than a message.
 type reader struct {
 	dec  jsontext.Decoder
 	buf  bytes.Buffer
 	from Side
-	m    *Message
+
+	raw     []byte
+	at      int
+	m       *Message
+	version string
+	method  Span
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -68,36 +76,68 @@ var (
 	lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 )
 
-func (r *reader) reset(m *Message, from Side) {
-	r.m, r.from = m, from
-	r.buf = *bytes.NewBuffer(m.Raw)
-	if from == FromUpstream {
+func (r *reader) begin(m *Message, from Side) {
+	r.m, r.raw, r.at, r.from = m, m.Raw, 0, from
+	r.version, r.method = "", Span{}
+}
+
+func (r *reader) release() {
+	r.m, r.raw, r.buf = nil, nil, bytes.Buffer{}
+	readers.Put(r)
+}
+
+// check reports whether the message is one JSON value and nothing else. The
+// walk over it need not look for faults again.
+func (r *reader) check() error {
+	if tooDeep(r.raw) {
+		return &Error{Code: CodeParse, Message: "nesting deeper than " + strconv.Itoa(MaxDepth)}
+	}
+	r.buf = *bytes.NewBuffer(r.raw)
+	if r.from == FromUpstream {
 		r.dec.Reset(&r.buf, lenient...)
 	} else {
 		r.dec.Reset(&r.buf, strict)
 	}
-}
-
-func (r *reader) release() {
-	r.m, r.buf = nil, bytes.Buffer{}
-	readers.Put(r)
+	if _, err := r.dec.ReadValue(); err != nil {
+		return err
+	}
+	if _, err := r.dec.ReadToken(); err != io.EOF {
+		return &Error{Code: CodeParse, Message: "data after the message's end"}
+	}
+	return nil
 }
 
 // fault makes the answer to a message that could not be read.
-func (r *reader) fault(err error) *Error {
+func (m *Message) fault(err error) *Error {
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		err = invalid("duplicate member name: " + err.Error())
+	}
 	if e, ok := errors.AsType[*Error](err); ok {
-		if validID(r.m.Bytes(r.m.ID)) {
-			e.ID = r.m.Bytes(r.m.ID)
+		if e.Code != CodeParse {
+			e.ID = m.idBefore()
 		}
 		return e
-	}
-	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return r.fault(invalid("duplicate member name: " + err.Error()))
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Code: CodeParse, Message: "reading JSON: the message ends too early"}
 	}
 	return &Error{Code: CodeParse, Message: "reading JSON: " + err.Error()}
+}
+
+// idBefore returns the id of a message that is at fault, as far as it can be
+// read; nil if there is none, or if there are two.
+func (m *Message) idBefore() (id []byte) {
+	ids := 0
+	_ = Members(m.Raw, func(name string, at Span) error {
+		if name == "id" || Lookalike(name, "id") {
+			id, ids = m.Raw[at.Start:at.End:at.End], ids+1
+		}
+		return nil
+	})
+	if ids != 1 || !validID(id) {
+		return nil
+	}
+	return id
 }
 
 func invalid(text string) *Error { return &Error{Code: CodeInvalidRequest, Message: text} }
@@ -109,11 +149,9 @@ type member func(r *reader, key int) error
 // object reads an object of which the members named in keys are routed: they
 // may occur once, under no lookalike name.
 func (r *reader) object(keys []string, read member) error {
-	if _, err := r.dec.ReadToken(); err != nil {
-		return err
-	}
+	r.at++ // the brace
 	var seen uint32
-	for r.dec.PeekKind() != '}' {
+	for r.next() != '}' {
 		key, err := r.name(keys)
 		if err != nil {
 			return err
@@ -128,45 +166,35 @@ func (r *reader) object(keys []string, read member) error {
 			return err
 		}
 	}
-	_, err := r.dec.ReadToken()
-	return err
+	r.at++
+	return nil
 }
 
 // name reads a member's name and finds it among the routed ones.
 func (r *reader) name(keys []string) (int, error) {
-	raw, err := r.dec.ReadValue()
-	if err != nil {
-		return -1, err
-	}
-	if raw.Kind() != '"' {
-		return -1, io.ErrUnexpectedEOF
-	}
-	text := raw[1 : len(raw)-1]
+	at := r.value()
+	text := r.raw[at.Start+1 : at.End-1]
 	for i, k := range keys {
 		if string(text) == k {
 			return i, nil
 		}
 	}
-	return lookup(raw, keys)
+	return lookup(r.raw[at.Start:at.End], keys)
 }
 
 // lookup finds a name that is not written like any of keys: by escapes, as a
 // lookalike (an error), or not at all.
-func lookup(raw jsontext.Value, keys []string) (int, error) {
-	name := string(raw[1 : len(raw)-1])
-	if strings.IndexByte(name, '\\') >= 0 {
-		text, err := jsontext.AppendUnquote(nil, []byte(raw))
-		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && text == nil {
-			return -1, err
-		}
-		name = string(text)
+func lookup(raw []byte, keys []string) (int, error) {
+	name := raw[1 : len(raw)-1]
+	if bytes.IndexByte(name, '\\') >= 0 {
+		name = []byte(unquote(raw))
 	}
 	for i, k := range keys {
-		if name == k {
+		if string(name) == k {
 			return i, nil
 		}
-		if Lookalike(name, k) {
-			return -1, invalid("member name " + strconv.QuoteToASCII(name) + " looks like " + strconv.Quote(k))
+		if len(name) >= len(k) && Lookalike(string(name), k) {
+			return -1, invalid("member name " + strconv.QuoteToASCII(string(name)) + " looks like " + strconv.Quote(k))
 		}
 	}
 	return -1, nil
@@ -177,29 +205,95 @@ func lookup(raw jsontext.Value, keys []string) (int, error) {
 // NUL (C strings).
 func Lookalike(name, key string) bool {
 	if before, _, cut := strings.Cut(name, "\x00"); cut {
-		name = before
-		return strings.EqualFold(name, key)
+		return strings.EqualFold(before, key)
 	}
 	return name != key && len(name) >= len(key) && strings.EqualFold(name, key)
 }
 
-// value skips a value and returns where it stands.
-func (r *reader) value() (Span, jsontext.Kind, error) {
-	raw, err := r.dec.ReadValue()
-	if err != nil {
-		return Span{}, 0, err
+// next returns the byte with which the next token begins, commas and colons
+// left out.
+func (r *reader) next() byte {
+	for {
+		switch c := r.raw[r.at]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			r.at++
+		default:
+			return c
+		}
 	}
-	end := int(r.dec.InputOffset())
-	return Span{end - len(raw), end}, raw.Kind(), nil
 }
 
-// text reads a value; s gets its text if it is a string.
-func (r *reader) text(s *string) (Span, error) {
-	at, kind, err := r.value()
-	if err == nil && kind == '"' {
-		*s = unquote(r.m.Raw[at.Start:at.End])
+// value skips a value and returns where it stands.
+func (r *reader) value() Span {
+	first := r.next()
+	start := r.at
+	switch first {
+	case '"':
+		r.text()
+	case '{', '[':
+		r.nest()
+	default:
+		r.scalar()
 	}
-	return at, err
+	return Span{start, r.at}
+}
+
+// text skips a string.
+func (r *reader) text() {
+	for at := r.at + 1; ; {
+		end := at + bytes.IndexByte(r.raw[at:], '"')
+		at = end + 1
+		back := end
+		for r.raw[back-1] == '\\' {
+			back--
+		}
+		if (end-back)%2 == 0 { // backslashes in pairs escape each other, not the quote
+			r.at = at
+			return
+		}
+	}
+}
+
+// nest skips an object or an array.
+func (r *reader) nest() {
+	for depth := 0; ; {
+		switch r.raw[r.at] {
+		case '"':
+			r.text()
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		r.at++
+		if depth == 0 {
+			return
+		}
+	}
+}
+
+// scalar skips a number or a literal.
+func (r *reader) scalar() {
+	for r.at < len(r.raw) {
+		switch r.raw[r.at] {
+		case ' ', '\t', '\r', '\n', ',', ':', '}', ']':
+			return
+		}
+		r.at++
+	}
+}
+
+// string reads a value; s gets its text if it is a string.
+func (r *reader) string(s *string) (Span, error) {
+	at := r.value()
+	if r.raw[at.Start] != '"' {
+		return at, nil
+	}
+	if *s = unquote(r.raw[at.Start:at.End]); r.from == FromUpstream && !utf8.ValidString(*s) {
+		return at, invalid("invalid UTF-8 in a member that the message's way depends on")
+	}
+	return at, nil
 }
 
 func unquote(raw []byte) string {
@@ -210,25 +304,15 @@ func unquote(raw []byte) string {
 	return string(text)
 }
 
-// start returns where the value that comes next begins.
-func (r *reader) start() int {
-	at := int(r.dec.InputOffset())
-	for at < len(r.m.Raw) && strings.IndexByte(" \t\r\n:,", r.m.Raw[at]) >= 0 {
-		at++
-	}
-	return at
-}
-
 // nested reads the next value as a routed object if it is one, and returns
 // where it stands.
 func (r *reader) nested(keys []string, read member) (Span, error) {
-	if r.dec.PeekKind() != '{' {
-		at, _, err := r.value()
-		return at, err
+	if r.next() != '{' {
+		return r.value(), nil
 	}
-	at := Span{Start: r.start()}
+	at := Span{Start: r.at}
 	err := r.object(keys, read)
-	at.End = int(r.dec.InputOffset())
+	at.End = r.at
 	return at, err
 }
 

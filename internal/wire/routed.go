@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"io"
 	"strconv"
 )
 
@@ -36,6 +35,8 @@ const (
 var paramsKeys = []string{
 	"name", "uri", "cursor", "arguments", "_meta", "task", "ref",
 	"progressToken", "requestId", "level", "protocolVersion",
+	// Not read here, but decided on where a session begins:
+	"capabilities", "clientInfo",
 }
 
 var metaKeys = []string{"progressToken"}
@@ -57,48 +58,35 @@ var errorKeys = []string{"code"}
 
 // message reads the envelope and says what kind of message it is.
 func (r *reader) message() error {
-	if k := r.dec.PeekKind(); k != '{' {
-		if k == 0 {
-			_, err := r.dec.ReadToken()
-			return err
-		}
+	if r.next() != '{' {
 		return invalid("a message must be a JSON object")
 	}
-	var version string
-	if err := r.object(envelopeKeys, func(r *reader, key int) error { return r.envelope(key, &version) }); err != nil {
+	if err := r.object(envelopeKeys, envelope); err != nil {
 		return err
 	}
-	if _, err := r.dec.ReadToken(); err != io.EOF {
-		return &Error{Code: CodeParse, Message: "data after the message's end"}
-	}
-	if version != "2.0" {
+	if r.version != "2.0" {
 		return invalid(`"jsonrpc" must be "2.0"`)
 	}
-	return r.m.classify()
+	return r.classify()
 }
 
-func (r *reader) envelope(key int, version *string) (err error) {
+func envelope(r *reader, key int) (err error) {
 	m := r.m
 	switch key {
 	case keyVersion:
-		_, err = r.text(version)
+		_, err = r.string(&r.version)
 	case keyID:
-		m.ID, _, err = r.value()
+		m.ID = r.value()
 	case keyMethod:
-		var at Span
-		if at, err = r.text(&m.Method); err == nil && m.Raw[at.Start] != '"' {
-			return invalid(`"method" must be a string`)
-		}
+		r.method, err = r.string(&m.Method)
 	case keyParams:
-		if m.Params, err = r.nested(paramsKeys, params); err == nil && m.Raw[m.Params.Start] != '{' {
-			return invalid(`"params" must be an object`)
-		}
+		m.Params, err = r.nested(paramsKeys, params)
 	case keyResult:
 		m.Result, err = r.nested(resultKeys, result)
 	case keyError:
 		m.Error, err = r.nested(errorKeys, failure)
 	default:
-		err = r.dec.SkipValue()
+		r.value()
 	}
 	return err
 }
@@ -107,52 +95,51 @@ func params(r *reader, key int) (err error) {
 	p := &r.m.P
 	switch key {
 	case keyName:
-		p.NameAt, err = r.text(&p.Name)
+		p.NameAt, err = r.string(&p.Name)
 	case keyURI:
-		p.URIAt, err = r.text(&p.URI)
+		p.URIAt, err = r.string(&p.URI)
 	case keyCursor:
-		_, err = r.text(&p.Cursor)
+		_, err = r.string(&p.Cursor)
 	case keyArguments:
-		p.Arguments, _, err = r.value()
+		p.Arguments = r.value()
 	case keyMeta:
 		p.Meta, err = r.nested(metaKeys, paramsMeta)
 	case keyTask:
-		p.Task, _, err = r.value()
+		p.Task = r.value()
 	case keyRef:
 		_, err = r.nested(refKeys, ref)
 	case keyToken:
-		p.ProgressToken, _, err = r.value()
+		p.ProgressToken = r.value()
 	case keyRequestID:
-		p.RequestID, _, err = r.value()
+		p.RequestID = r.value()
 	case keyLevel:
-		_, err = r.text(&p.Level)
+		_, err = r.string(&p.Level)
 	case keyProtocolVersion:
-		_, err = r.text(&p.ProtocolVersion)
+		_, err = r.string(&p.ProtocolVersion)
 	default:
-		err = r.dec.SkipValue()
+		r.value()
 	}
 	return err
 }
 
-func paramsMeta(r *reader, key int) (err error) {
-	if key != 0 {
-		return r.dec.SkipValue()
+func paramsMeta(r *reader, key int) error {
+	if at := r.value(); key == 0 {
+		r.m.P.MetaToken = at
 	}
-	r.m.P.MetaToken, _, err = r.value()
-	return err
+	return nil
 }
 
 func ref(r *reader, key int) (err error) {
 	p := &r.m.P
 	switch key {
 	case 0:
-		_, err = r.text(&p.RefType)
+		_, err = r.string(&p.RefType)
 	case 1:
-		_, err = r.text(&p.RefName)
+		_, err = r.string(&p.RefName)
 	case 2:
-		_, err = r.text(&p.RefURI)
+		_, err = r.string(&p.RefURI)
 	default:
-		err = r.dec.SkipValue()
+		r.value()
 	}
 	return err
 }
@@ -161,54 +148,57 @@ func result(r *reader, key int) (err error) {
 	f := &r.m.R
 	switch key {
 	case keyIsError:
-		var at Span
-		at, _, err = r.value()
-		f.IsError = err == nil && string(r.m.Raw[at.Start:at.End]) == "true"
+		at := r.value()
+		f.IsError = string(r.raw[at.Start:at.End]) == "true"
 	case keyResultType:
-		_, err = r.text(&f.ResultType)
+		_, err = r.string(&f.ResultType)
 	case keyResultTask:
-		f.Task, _, err = r.value()
+		f.Task = r.value()
 	case keyResultMeta:
-		f.Meta, _, err = r.value()
+		f.Meta = r.value()
 	case keyContent:
-		f.Content, _, err = r.value()
+		f.Content = r.value()
 	case keyNextCursor:
-		f.NextCursorAt, err = r.text(&f.NextCursor)
+		f.NextCursorAt, err = r.string(&f.NextCursor)
 	default:
-		err = r.dec.SkipValue()
+		r.value()
 	}
 	return err
 }
 
 func failure(r *reader, key int) error {
+	at := r.value()
 	if key != 0 {
-		return r.dec.SkipValue()
+		return nil
 	}
-	at, _, err := r.value()
-	if code, bad := strconv.ParseInt(string(r.m.Raw[at.Start:at.End]), 10, 32); err == nil && bad == nil {
+	if code, err := strconv.ParseInt(string(r.raw[at.Start:at.End]), 10, 32); err == nil {
 		r.m.ErrorCode = int(code)
 	}
-	return err
+	return nil
 }
 
 // classify checks the members against each other: exactly one of method,
 // result and error, and an id where one is due.
-func (m *Message) classify() error {
-	id := m.Bytes(m.ID)
+func (r *reader) classify() error {
+	m := r.m
+	id, asks := m.Bytes(m.ID), r.method.Present()
 	answers := m.Result.Present() || m.Error.Present()
 	switch {
-	case m.Method == "" && !answers:
+	case !asks && !answers:
 		return invalid(`a message needs "method", "result" or "error"`)
-	case m.Method != "" && answers, m.Result.Present() && m.Error.Present():
+	case asks && answers, m.Result.Present() && m.Error.Present():
 		return invalid(`a message has only one of "method", "result" and "error"`)
-	case m.Method != "" && id == nil:
+	case asks && m.Method == "":
+		return invalid(`"method" must be a string that names one`)
+	case m.Params.Present() && r.raw[m.Params.Start] != '{':
+		return invalid(`"params" must be an object`)
+	case asks && id == nil:
 		m.Kind = Notification
 	case m.Error.Present() && (id == nil || string(id) == "null"):
 		m.Kind, m.ID = Failure, Span{}
 	case !validID(id):
-		m.ID = Span{}
 		return invalid(`"id" must be a string or an integer`)
-	case m.Method != "":
+	case asks:
 		m.Kind = Request
 	case m.Result.Present():
 		m.Kind = Result
