@@ -31,16 +31,20 @@ func (l Level) String() string {
 	return fmt.Sprintf("Level(%d)", uint8(l))
 }
 
+// MarshalText returns the level's word, for JSON.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
 // Finding is one thing to say about a policy file. Line and Column count from
 // 1, columns in characters; both are 0 where the finding has no place in the
 // file. Code is a short stable word for machines, Message a sentence for people
 // that holds the offending text.
 type Finding struct {
-	Level        Level
-	File         string
-	Line, Column int
-	Code         string
-	Message      string
+	Level   Level  `json:"level"`
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
 }
 
 // String returns "file:line:column: level: message", as compilers do.
