@@ -33,16 +33,19 @@ type call struct {
 	restarted bool // its outcome completed the run, which began anew
 
 	gated      bool
-	subscribes bool   // it has entered a subscription
-	next       func() // the rest of the way, for Wait
+	subscribes bool                       // it has entered a subscription
+	next       func()                     // the rest of the way, for Wait
+	land       func(*wire.Message, error) // what becomes of the upstream's answer
+	after      func()                     // to be called when the answer was given
 	clock      clock
 	asks       atomic.Int32 // requests to the client open for this call
 
 	mu        sync.Mutex // guards what follows
 	up        wire.Call
-	stop      context.CancelFunc // gives the upstream's answer up
-	cancelled chan struct{}      // closed by cancel; made on demand
-	done      chan struct{}      // closed when over; made on demand
+	stop      func() // gives the upstream's answer up
+	gaveUp    bool
+	cancelled chan struct{} // closed by cancel; made on demand
+	done      chan struct{} // closed when over; made on demand
 	canceled  bool
 	ended     bool
 	grace     *time.Timer
@@ -60,10 +63,35 @@ func (c *call) later(next func()) wire.Pending {
 	return c
 }
 
+// flight leaves the upstream's answer, when it comes, to land.
+func (c *call) flight(land func(*wire.Message, error)) wire.Pending {
+	c.land = land
+	return c.later(func() { land(c.await()) })
+}
+
+// Detach lets a call go on by itself that only waits for the upstream's answer,
+// where that comes on the upstream's own read loop.
+func (c *call) Detach(done func()) bool {
+	if c.land == nil {
+		return false
+	}
+	c.after = done
+	giveUp, ok := c.up.Then(func(m *wire.Message, err error) { c.land(m, c.why(err)) })
+	if !ok {
+		c.after = nil
+		return false
+	}
+	c.stopBy(giveUp)
+	return true
+}
+
 // answer gives the client the answer and ends the call.
 func (c *call) answer(raw []byte) wire.Pending {
 	c.finish()
 	c.out.Answer(raw)
+	if c.after != nil {
+		c.after()
+	}
 	return nil
 }
 
@@ -91,9 +119,6 @@ func (c *call) finish() {
 	}
 	if c.done != nil {
 		close(c.done)
-	}
-	if c.stop != nil {
-		c.stop()
 	}
 }
 
@@ -161,9 +186,21 @@ func (c *call) graceLocked() { c.grace = time.AfterFunc(c.s.p.cfg.CancelGrace, c
 // giveUp ends the wait for the upstream's answer.
 func (c *call) giveUp() {
 	c.mu.Lock()
+	c.gaveUp = true
 	stop := c.stop
 	c.mu.Unlock()
 	if stop != nil {
+		stop()
+	}
+}
+
+// stopBy sets how the wait is given up, and does it if that was asked already.
+func (c *call) stopBy(stop func()) {
+	c.mu.Lock()
+	c.stop = stop
+	gaveUp := c.gaveUp
+	c.mu.Unlock()
+	if gaveUp {
 		stop()
 	}
 }
@@ -203,25 +240,30 @@ func (c *call) start(conn Upstream) bool {
 // await waits for the upstream's answer.
 func (c *call) await() (*wire.Message, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	c.mu.Lock()
-	c.stop = stop
-	expired := c.clock.expired()
-	c.mu.Unlock()
-	if expired {
-		stop()
-	}
+	defer stop()
+	c.stopBy(stop)
 	m, err := c.up.Wait(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = &wire.CallError{Sent: true, Err: errGivenUp}
+	return m, c.why(err)
+}
+
+// why is the reason of a lost answer: that it was given up, if it was.
+func (c *call) why(err error) error {
+	if err == nil {
+		return nil
 	}
-	return m, err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gaveUp {
+		return &wire.CallError{Sent: true, Err: errGivenUp}
+	}
+	return err
 }
 
 // relay sends a request upstream that steps nothing, and gives back its answer.
 func (c *call) relay() wire.Pending {
 	conn := c.s.link.live()
 	if conn != nil && c.start(conn) {
-		return c.later(c.relayed)
+		return c.flight(c.relayed)
 	}
 	return c.later(func() {
 		conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
@@ -229,15 +271,14 @@ func (c *call) relay() wire.Pending {
 		case err != nil:
 			c.unavailable(err)
 		case c.start(conn):
-			c.relayed()
+			c.relayed(c.await())
 		default:
 			c.answer(nil)
 		}
 	})
 }
 
-func (c *call) relayed() {
-	m, err := c.await()
+func (c *call) relayed(m *wire.Message, err error) {
 	switch {
 	case err == nil:
 		c.answer(c.withID(m))
@@ -282,12 +323,6 @@ func (k *clock) begin(d time.Duration, expire func()) {
 	if k.holds > 0 {
 		k.timer.Stop()
 	}
-}
-
-func (k *clock) expired() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.out
 }
 
 // started is when the clock began, the zero time if it has not.

@@ -112,7 +112,7 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 		c.s.run.leave(c)
 		return c.answer(nil)
 	}
-	return c.later(c.flight)
+	return c.flight(c.landed)
 }
 
 // awaitTurn waits in the queue, is decided when the turn has come, and goes on.
@@ -131,10 +131,9 @@ func (c *call) awaitTurn(conn Upstream) {
 	}
 }
 
-// flight waits for the upstream's answer, steps the run, tells the client which
-// lists changed, and then answers: that order is the promise.
-func (c *call) flight() {
-	m, err := c.await()
+// landed takes the upstream's answer: it steps the run, tells the client which
+// lists changed, and then answers. That order is the promise.
+func (c *call) landed(m *wire.Message, err error) {
 	outcome := classify(m, err)
 	p, at := c.settle(outcome)
 	c.notifyChanged(p, at)

@@ -19,6 +19,7 @@ type call struct {
 	// answer holds one outcome at most: who takes the call out of the
 	// connection's table puts it there.
 	answer chan outcome
+	then   func(*wire.Message, error) // guarded by conn.mu; takes the place of answer
 }
 
 // outcome is a call's end: one of the two is set.
@@ -65,6 +66,17 @@ func (o outcome) split() (*wire.Message, error) {
 	return o.m, nil
 }
 
+// Then implements wire.Call, where answers arrive on the connection's read loop.
+func (k *call) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
+	if k.conn.link.streams() {
+		return nil, false
+	}
+	if !k.conn.arrange(k, done) { // it is over already
+		done((<-k.answer).split())
+	}
+	return func() { k.finish(outcome{err: &wire.CallError{Sent: true, Err: context.Canceled}}) }, true
+}
+
 // await waits for the answer to arrive on the connection's read loop.
 func (k *call) await(ctx context.Context) outcome {
 	select {
@@ -86,8 +98,17 @@ func (k *call) finish(o outcome) bool {
 	if !k.conn.forget(k.id) {
 		return false
 	}
-	k.answer <- o
+	k.settle(o)
 	return true
+}
+
+// settle hands an outcome on. The call is out of the table: nobody else does.
+func (k *call) settle(o outcome) {
+	if k.then != nil {
+		k.then(o.split())
+		return
+	}
+	k.answer <- o
 }
 
 // Cancel implements wire.Call.
@@ -174,4 +195,11 @@ func (e ended) Wait(context.Context) (*wire.Message, error) {
 	return nil, &wire.CallError{Err: e.err}
 }
 
+// Then implements wire.Call.
+func (e ended) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
+	done(e.Wait(context.Background()))
+	return func() {}, true
+}
+
+// Cancel implements wire.Call.
 func (ended) Cancel([]byte) {}

@@ -125,6 +125,18 @@ func (c *Conn) forget(id int64) bool {
 	return ok
 }
 
+// arrange has a call's outcome given to then. It reports false where the call
+// has one already.
+func (c *Conn) arrange(k *call, then func(*wire.Message, error)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls[k.id] == nil {
+		return false
+	}
+	k.then = then
+	return true
+}
+
 func (c *Conn) find(raw []byte) *call {
 	id, ok := number(raw)
 	if !ok {
@@ -164,7 +176,7 @@ func (c *Conn) end(err error) {
 	c.mu.Unlock()
 	c.stop()
 	for _, k := range calls {
-		k.answer <- outcome{err: &wire.CallError{Sent: true, Err: err}}
+		k.settle(outcome{err: &wire.CallError{Sent: true, Err: err}})
 	}
 	c.srv.ended(c)
 }

@@ -83,6 +83,8 @@ func (f *runFlags) check(flags *pflag.FlagSet, front []string) error {
 	switch {
 	case f.policy == "":
 		return usagef("no policy to enforce; give --policy FILE, or have one written by 'fsm-proxy init'")
+	case f.listen.address == "" && f.listen.stray() != "":
+		return usagef("--%s belongs to --listen, which is missing", f.listen.stray())
 	case f.onRestart != "keep" && f.onRestart != "restart":
 		return usagef("--on-upstream-restart %q is neither keep nor restart", f.onRestart)
 	}
@@ -109,6 +111,10 @@ func (f *runFlags) run(ctx context.Context, c *console) error {
 	return f.overHTTP(ctx, p, log, func(string) {})
 }
 
+// linger is how long calls may still end by themselves once standard input has
+// ended, so that a session piped into the command gets its answers.
+const linger = time.Second
+
 // overStdio serves the one client at standard input and output.
 func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, log hclog.Logger) error {
 	server, err := f.open(inheritAll, &f.limits, log)
@@ -121,7 +127,10 @@ func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, 
 		return err
 	}
 	defer relay.Close()
-	cfg := stdio.Config{MaxMessage: int(f.limits.message), Queue: int(f.limits.outbound)}
+	if isTerminal(c.in) {
+		log.Info("speaking MCP over standard input and output: this is for a client to start; give --listen to serve HTTP")
+	}
+	cfg := stdio.Config{MaxMessage: int(f.limits.message), Queue: int(f.limits.outbound), Linger: linger}
 	if err := stdio.Serve(ctx, cfg, c.in, c.out, relay.Open); err != nil {
 		return fmt.Errorf("speaking with the client: %w", err)
 	}

@@ -163,9 +163,21 @@ func (s *server) take(raw []byte) bool {
 	if err != nil {
 		s.out.Answer(answer(err))
 	} else if p := s.session.Handle(m, s.out); p != nil {
-		s.calls.Go(p.Wait)
+		s.await(p)
 	}
 	return true
+}
+
+// await has the rest of a request done, on a goroutine where it needs one.
+func (s *server) await(p wire.Pending) {
+	s.calls.Add(1)
+	if p.Detach(s.calls.Done) {
+		return
+	}
+	go func() {
+		defer s.calls.Done()
+		p.Wait()
+	}()
 }
 
 // answer is the JSON-RPC answer to a message that cannot be read.

@@ -50,6 +50,10 @@ type Session interface {
 type Pending interface {
 	// Wait blocks until the request's answer was given to its stream.
 	Wait()
+	// Detach reports whether the rest goes on by itself: then done is called
+	// once the answer was given, on any goroutine, and must not block. Else
+	// nothing has happened and Wait is to be called.
+	Detach(done func()) bool
 }
 
 // Receiver takes what an upstream sends besides answers.
@@ -90,6 +94,11 @@ type Call interface {
 	// can be none: then the error is a [*CallError]. It is called once. When
 	// ctx ends the call is given up: a late answer is dropped.
 	Wait(ctx context.Context) (*Message, error)
+	// Then has done called with what Wait would return, in place of it, on
+	// the goroutine that reads from the upstream: done must not block. giveUp
+	// ends the call as the end of Wait's ctx does. ok is false where the
+	// answer needs a goroutine that waits for it: then Wait is to be called.
+	Then(done func(*Message, error)) (giveUp func(), ok bool)
 	// Cancel tells the upstream that the request is cancelled. params are
 	// those of a client's notifications/cancelled, whose requestId is replaced
 	// by the upstream's, or nil. The answer may come all the same. It does not
