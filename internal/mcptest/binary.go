@@ -19,10 +19,17 @@ var binaries struct {
 	failed string
 }
 
+// givenProxy names the environment variable with the path of a binary to test instead of the tree's own: a
+// released one, say.
+const givenProxy = "MCPTEST_PROXY"
+
 // Proxy returns the path of the fsm-proxy binary, built once for this test process, and with the race
 // detector when the tests have it. What it reports fails the test that ran the process.
 func Proxy(t testing.TB) string {
 	t.Helper()
+	if given := os.Getenv(givenProxy); given != "" {
+		return given
+	}
 	binaries.once.Do(buildProxy)
 	if binaries.failed != "" {
 		t.Fatalf("building fsm-proxy: %s", binaries.failed)

@@ -139,7 +139,7 @@ func (p *Process) stop() {
 		<-p.ended
 	}
 	if p.t.Failed() {
-		p.t.Logf("%s said:\n%s", p.Path, p.stderr)
+		p.t.Logf("%s said:\n%s", p.Path, p.stderr.tail())
 	}
 	if strings.Contains(p.stderr.String(), "WARNING: DATA RACE") {
 		p.t.Errorf("%s has a data race:\n%s", p.Path, p.stderr)
@@ -167,6 +167,16 @@ func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// tail returns the last of what was written: enough to see why a test failed.
+func (l *Log) tail() string {
+	const enough = 4 << 10
+	text := l.String()
+	if len(text) <= enough {
+		return text
+	}
+	return "… " + text[len(text)-enough:]
 }
 
 // Await waits until the log contains the text.

@@ -93,7 +93,8 @@ var volatile = []struct {
 }{
 	{regexp.MustCompile(`\b\d{1,2}:\d\d:\d\d.[AP]M\b`), "TIME"},
 	{regexp.MustCompile(`session (undefined|[0-9a-f]{8}-[0-9a-f-]{27})`), "session S"},
-	{regexp.MustCompile(`"UmVzb3VyY2Ug[^"]*"`), `"BLOB"`}, // base64 of "Resource …" with the time
+	{regexp.MustCompile(`"UmVzb3VyY2Ug[^"]*"`), `"BLOB"`},                                                                       // base64 of "Resource …" with the time
+	{regexp.MustCompile(`\{"content":\[\{("type":"text",)?"text":"(p|\d+|progress of \w+)"(,"type":"text")?\}\]\}`), `"TOKEN"`}, // the conformance server's progress tool shows the token that it was given
 }
 
 // comparable returns a session's lines with what may differ taken out: what varies between direct sessions,
