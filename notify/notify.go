@@ -16,6 +16,7 @@ type Notifier struct {
 
 	mu      sync.Mutex
 	running bool // a flush is under way; guarded by mu
+	again   bool // and was asked for once more; guarded by mu
 }
 
 // New returns a Notifier that gives its bits to send, which reports whether
@@ -46,15 +47,20 @@ func (n *Notifier) Take() uint8 {
 func (n *Notifier) Flush() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.running || n.dirty.Load() == 0 {
+	if n.running {
+		n.again = true // what it has taken may yet come back
+		return
+	}
+	if n.dirty.Load() == 0 {
 		return
 	}
 	n.running = true
 	go n.flush()
 }
 
-// flush sends until nothing is dirty or nothing goes out. It is owned by the
-// Notifier and ends by itself: send returns.
+// flush sends until nothing is dirty or nothing goes out though it was tried
+// since the last Flush. It is owned by the Notifier and ends by itself: send
+// returns.
 func (n *Notifier) flush() {
 	for {
 		bits := n.Take()
@@ -62,12 +68,17 @@ func (n *Notifier) flush() {
 		if !sent {
 			n.dirty.Or(uint32(bits))
 		}
-		n.mu.Lock()
-		if !sent || n.dirty.Load() == 0 {
-			n.running = false
-			n.mu.Unlock()
+		if !n.more(sent) {
 			return
 		}
-		n.mu.Unlock()
 	}
+}
+
+// more reports whether there is something to try again, else ends the flush.
+func (n *Notifier) more(sent bool) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.running = (sent || n.again) && n.dirty.Load() != 0
+	n.again = false
+	return n.running
 }

@@ -47,7 +47,8 @@ type call struct {
 	cancelled chan struct{} // closed by cancel; made on demand
 	done      chan struct{} // closed when over; made on demand
 	canceled  bool
-	ended     bool
+	ended     bool // out of those under way
+	answered  bool // and its answer was given
 	grace     *time.Timer
 	params    []byte // of the cancellation
 }
@@ -89,6 +90,7 @@ func (c *call) Detach(done func()) bool {
 func (c *call) answer(raw []byte) wire.Pending {
 	c.finish()
 	c.out.Answer(raw)
+	c.settled()
 	if c.after != nil {
 		c.after()
 	}
@@ -117,20 +119,27 @@ func (c *call) finish() {
 	if c.grace != nil {
 		c.grace.Stop()
 	}
+}
+
+// settled lets go on what waits for the call's answer to be given.
+func (c *call) settled() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answered = true
 	if c.done != nil {
 		close(c.done)
 	}
 }
 
-// over waits until the call has ended or ctx has.
+// over waits until the call's answer was given or ctx has ended.
 func (c *call) over(ctx context.Context) {
 	c.mu.Lock()
-	if c.done == nil && !c.ended {
+	if c.done == nil && !c.answered {
 		c.done = make(chan struct{})
 	}
-	done, ended := c.done, c.ended
+	done, answered := c.done, c.answered
 	c.mu.Unlock()
-	if ended {
+	if answered {
 		return
 	}
 	select {
@@ -279,6 +288,9 @@ func (c *call) relay() wire.Pending {
 }
 
 func (c *call) relayed(m *wire.Message, err error) {
+	if err != nil || m.Kind == wire.Failure {
+		c.unsubscribed()
+	}
 	switch {
 	case err == nil:
 		c.answer(c.withID(m))

@@ -105,6 +105,7 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	sessions map[*session]struct{} // guarded by mu
+	closed   bool                  // guarded by mu
 }
 
 // New returns a Proxy. It opens no connection yet.
@@ -125,13 +126,20 @@ func (p *Proxy) Open(own wire.Stream) wire.Session {
 	s := newSession(p, own)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sessions[s] = struct{}{}
+	if p.closed {
+		s.closed = true
+	} else {
+		p.sessions[s] = struct{}{}
+	}
 	return s
 }
 
 // Close ends all sessions and waits until what they had under way is over,
-// at most for the cancel grace.
+// at most for the cancel grace. A session opened from then on has ended.
 func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
 	for _, s := range p.open() {
 		s.Close()
 	}

@@ -77,10 +77,17 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 		return nil
 	}
 	if m.Method != "initialize" && m.Method != "ping" && s.wait(c) {
-		return c.later(func() { c.over(context.Background()) })
+		return waiting{c}
 	}
 	return c.routed()
 }
+
+// waiting is the rest of a request that waits for initialize: what lies beyond
+// belongs to the goroutine that runs [session.opened].
+type waiting struct{ c *call }
+
+func (w waiting) Wait()              { w.c.over(context.Background()) }
+func (w waiting) Detach(func()) bool { return false }
 
 // wait makes a request that comes while initialize is under way wait for that,
 // in order. It reports false where there is nothing to wait for.
@@ -203,7 +210,9 @@ func (s *session) underWay() []*call {
 func (s *session) notification(m *wire.Message) {
 	switch m.Method {
 	case "notifications/initialized":
-		s.link.initialized(m.Raw)
+		if s.p.shared == nil { // a shared one is the proxy's own, and told by it
+			s.link.initialized(m.Raw)
+		}
 	case "notifications/cancelled":
 		s.cancel(m)
 	case "notifications/progress":
@@ -247,8 +256,8 @@ func (s *session) Close() {
 		return
 	}
 	s.closed = true
+	s.p.ending.Add(1) // before anybody can find it closed, and wait
 	s.mu.Unlock()
-	s.p.ending.Add(1)
 	go s.end()
 }
 
