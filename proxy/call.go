@@ -21,9 +21,10 @@ type call struct {
 	// What was decided. Written under the run's lock.
 	kind     policy.Kind
 	name     string
-	listed   bool // the upstream lists the name
-	known    bool // listed is known
-	unclear  bool // the splitting argument reads differently to others
+	listed   bool       // the upstream lists the name
+	known    bool       // listed is known
+	offer    *wire.List // from which it is known
+	unclear  bool       // the splitting argument reads differently to others
 	policy   *policy.Policy
 	at       policy.Configuration
 	verdict  policy.Verdict
@@ -343,6 +344,9 @@ func (k *clock) started() time.Time {
 	defer k.mu.Unlock()
 	return k.first
 }
+
+// runs reports whether the clock has begun, so that its call was sent.
+func (k *clock) runs() bool { return !k.started().IsZero() }
 
 // hold stops the clock until release is called as often.
 func (k *clock) hold() {

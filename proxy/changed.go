@@ -15,35 +15,52 @@ func bit(k wire.ListKind) uint8 { return 1 << k }
 func (c *call) notifyChanged(p *policy.Policy, step *policy.Step) {
 	s := c.s
 	bits := s.changed.Take()
-	if step != nil && step.From != step.To {
-		h := s.hello.Load()
-		for _, k := range gatedLists {
-			if h.lists[k] && s.differs(p, step.From, step.To, k) {
-				bits |= bit(k)
-			}
-		}
+	if step != nil {
+		bits |= s.differing(p, step.From, step.To)
 	}
-	if bits != 0 && !s.sendChanged(c.out, bits) {
-		s.changed.Mark(bits)
-	}
+	s.changed.Mark(s.sendChanged(c.out, bits))
 }
 
-// sendOwn sends changed lists on the session's own stream.
-func (s *session) sendOwn(bits uint8) bool {
-	return s.own.Listening() && s.sendChanged(s.own, bits)
-}
-
-func (s *session) sendChanged(out wire.Stream, bits uint8) bool {
+// differing are the lists of which two configurations show other bytes.
+func (s *session) differing(p *policy.Policy, from, to policy.Configuration) (bits uint8) {
+	h := s.hello.Load()
+	if h == nil || from == to {
+		return 0
+	}
 	for _, k := range gatedLists {
-		if bits&bit(k) == 0 {
-			continue
+		if h.lists[k] && s.differs(p, from, to, k) {
+			bits |= bit(k)
 		}
-		if !out.Send(changedMessages[k]) {
-			return false
-		}
-		s.told(k)
 	}
-	return true
+	return bits
+}
+
+// sendOwn sends changed lists on the session's own stream. It reports false
+// where none went out.
+func (s *session) sendOwn(bits uint8) bool {
+	if !s.own.Listening() {
+		return false
+	}
+	rest := s.sendChanged(s.own, bits)
+	if rest != bits {
+		s.changed.Mark(rest)
+	}
+	return rest != bits
+}
+
+// sendChanged tells the client of changed lists, and returns those that did not
+// go out: none is told of twice.
+func (s *session) sendChanged(out wire.Stream, bits uint8) (rest uint8) {
+	for _, k := range gatedLists {
+		switch {
+		case bits&bit(k) == 0:
+		case out.Send(changedMessages[k]):
+			s.told(k)
+		default:
+			rest |= bit(k)
+		}
+	}
+	return rest
 }
 
 var changedMessages = [...][]byte{

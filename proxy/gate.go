@@ -26,10 +26,12 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	return c.enter(conn)
 }
 
-// look finds out whether the upstream lists the name.
+// look finds out whether the upstream lists the name. Without a list it is not
+// known, and what hangs on it waits for one.
 func (c *call) look(l *wire.List) {
-	if l != nil {
-		c.listed, c.known = l.Has(c.name), true
+	c.offer, c.listed, c.known = l, true, l != nil
+	if c.known {
+		c.listed = l.Has(c.name)
 	}
 }
 
@@ -37,7 +39,7 @@ func (c *call) look(l *wire.List) {
 func (c *call) enter(conn Upstream) wire.Pending {
 	switch e := c.s.run.enter(c, c.s.p.cfg.MaxQueue); e {
 	case queued:
-		return c.later(func() { c.awaitTurn(conn) })
+		return c.later(c.awaitTurn)
 	default:
 		return c.decided(e, conn)
 	}
@@ -67,8 +69,11 @@ func (c *call) fetch(conn Upstream) error {
 	ctx, stop := context.WithTimeout(context.Background(), c.s.p.cfg.CallTimeout)
 	defer stop()
 	l, err := conn.List(ctx, listKind(c.kind))
+	if err != nil {
+		return err
+	}
 	c.look(l)
-	return err
+	return nil
 }
 
 // wait runs the rest of a way, if there is any.
@@ -104,7 +109,7 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 	case e == unlisted:
 		return c.later(func() { c.listFirst(conn) })
 	}
-	if refusal := c.invalid(conn); refusal != "" {
+	if refusal := c.invalid(); refusal != "" {
 		c.s.run.leave(c)
 		return c.refuseText(policy.ValidationFailed, refusal)
 	}
@@ -116,12 +121,12 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 }
 
 // awaitTurn waits in the queue, is decided when the turn has come, and goes on.
-func (c *call) awaitTurn(conn Upstream) {
+func (c *call) awaitTurn() {
 	timeout := time.NewTimer(c.s.p.cfg.TurnTimeout)
 	defer timeout.Stop()
 	select {
 	case <-c.turn:
-		wait(c.decided(c.s.run.granted(c), conn))
+		c.proceed()
 	case <-timeout.C:
 		c.s.run.leave(c)
 		c.refuse(policy.Busy)
@@ -131,9 +136,25 @@ func (c *call) awaitTurn(conn Upstream) {
 	}
 }
 
+// proceed goes on with a call that has come by the turn, over the connection
+// and by the list that there are now.
+func (c *call) proceed() {
+	conn := c.s.link.live()
+	if conn == nil {
+		c.s.run.leave(c)
+		c.prepare()
+		return
+	}
+	c.look(conn.Cached(listKind(c.kind)))
+	wait(c.decided(c.s.run.granted(c), conn))
+}
+
 // landed takes the upstream's answer: it steps the run, tells the client which
 // lists changed, and then answers. That order is the promise.
 func (c *call) landed(m *wire.Message, err error) {
+	if err == nil && m.Kind == wire.Result && m.Raw[m.Result.Start] != '{' {
+		err = errNoObject
+	}
 	outcome := classify(m, err)
 	p, at := c.settle(outcome)
 	c.notifyChanged(p, at)

@@ -156,18 +156,19 @@ func (l *link) dialOnce(ctx context.Context) (Upstream, error) {
 	hello, ready, again := l.hello, l.ready, l.lost
 	l.mu.Unlock()
 	conn, err := l.dial(ctx, hello, ready, again)
-	l.settle(conn, dialing)
+	l.settle(conn, dialing, ready != nil)
 	return conn, err
 }
 
-// settle takes the outcome of a dial.
-func (l *link) settle(conn Upstream, dialing chan struct{}) {
+// settle takes the outcome of a dial. ready tells that the connection has got
+// notifications/initialized; one that came meanwhile goes out now.
+func (l *link) settle(conn Upstream, dialing chan struct{}, ready bool) {
 	l.mu.Lock()
 	closed := l.closed
 	if conn != nil && !closed {
 		l.conn = conn
 	}
-	early := l.early
+	early, greeting := l.early, l.ready
 	l.dialing, l.early = nil, nil
 	close(dialing)
 	l.mu.Unlock()
@@ -176,6 +177,9 @@ func (l *link) settle(conn Upstream, dialing chan struct{}) {
 	case closed:
 		conn.Close()
 	default:
+		if greeting != nil && !ready {
+			_ = conn.Notify(greeting)
+		}
 		for _, f := range early {
 			f(conn)
 		}

@@ -11,6 +11,9 @@ import (
 // has not ended.
 const noOutcome = policy.Outcome(0)
 
+// errNoObject is an answer that says nothing of what became of its request.
+var errNoObject = &wire.CallError{Sent: true, Err: errors.New("its result is no object")}
+
 // classify says what became of a request from its answer, or from why there is
 // none.
 func classify(m *wire.Message, err error) policy.Outcome {

@@ -47,17 +47,16 @@ func (c *call) unsubscribe() wire.Pending {
 // relayBound relays a request about a name that is bound now.
 func (c *call) relayBound(k policy.Kind, name string) wire.Pending {
 	c.kind, c.name = k, name
-	if conn := c.s.link.live(); conn == nil || conn.Cached(listKind(k)) == nil {
-		return c.later(func() { c.boundFetched(k, name) })
+	if conn := c.s.link.live(); conn != nil {
+		c.look(conn.Cached(listKind(k)))
 	}
-	if !c.s.bound(k, name) {
-		c.unsubscribed()
-		return c.notBound()
+	if !c.known {
+		return c.later(c.boundFetched)
 	}
-	return c.relay()
+	return c.relayIfBound()
 }
 
-func (c *call) boundFetched(k policy.Kind, name string) {
+func (c *call) boundFetched() {
 	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
 	if err == nil {
 		err = c.fetch(conn)
@@ -67,12 +66,17 @@ func (c *call) boundFetched(k policy.Kind, name string) {
 		c.unavailable(err)
 		return
 	}
-	if c.s.bound(k, name) {
-		wait(c.relay())
-		return
+	wait(c.relayIfBound())
+}
+
+func (c *call) relayIfBound() wire.Pending {
+	p, at := c.s.run.where()
+	c.verdict = p.Decide(at, c.kind, c.name, c.listed, nil)
+	if c.verdict.Allowed || c.verdict.Code == policy.UnknownCase {
+		return c.relay()
 	}
 	c.unsubscribed()
-	wait(c.notBound())
+	return c.refuse(c.verdict.Code)
 }
 
 // unsubscribed takes back a subscription that this call has entered.
@@ -80,17 +84,6 @@ func (c *call) unsubscribed() {
 	if c.subscribes {
 		c.s.leaveSubscription(c.m.P.URI)
 	}
-}
-
-// notBound refuses a request about a name that is not bound now, like a call.
-func (c *call) notBound() wire.Pending {
-	p, at := c.s.run.where()
-	c.verdict = p.Decide(at, c.kind, c.name, c.known && c.listed, nil)
-	code := c.verdict.Code
-	if code == policy.CodeNone {
-		code = policy.UnknownAction
-	}
-	return c.refuse(code)
 }
 
 // levels are the log levels of MCP, most verbose first.
@@ -147,19 +140,28 @@ func (s *session) subscribed(uri string) bool {
 	return ok
 }
 
-// replay brings a new connection to where the last one was: log level and
-// subscriptions. again tells that there was one.
+// replay brings a new connection to where the last one was. again tells that
+// there was one.
 func (s *session) replay(conn Upstream, again bool) {
 	go s.watch(conn)
-	if !again {
-		return
+	if again {
+		s.restore(conn)
 	}
+}
+
+// restore sends again what a lost connection knew: log level and subscriptions.
+// What it lists may be another, and is compared.
+func (s *session) restore(conn Upstream) {
 	s.log.Warn("the upstream connection was made anew", "run", s.afterLoss())
 	s.mu.Lock()
 	level := s.level
 	uris := make([]string, 0, len(s.subscriptions))
 	for uri := range s.subscriptions {
 		uris = append(uris, uri)
+	}
+	var shown [len(gatedLists)]bool
+	for k := range shown {
+		shown[k] = s.refreshes[k].shown.list != nil
 	}
 	s.mu.Unlock()
 	if level != nil {
@@ -171,6 +173,11 @@ func (s *session) replay(conn Upstream, again bool) {
 			redo(conn, m)
 		}
 	}
+	for _, k := range gatedLists {
+		if shown[k] {
+			s.upstreamChanged(conn, k)
+		}
+	}
 }
 
 // afterLoss does to the run what the configuration says of a lost upstream.
@@ -178,8 +185,8 @@ func (s *session) afterLoss() string {
 	if !s.p.cfg.RestartRun {
 		return "kept"
 	}
-	s.run.restart()
-	s.changed.Mark(bit(wire.Tools) | bit(wire.Resources) | bit(wire.Prompts))
+	p, from, to := s.run.restart()
+	s.changed.Mark(s.differing(p, from, to))
 	return "restarted"
 }
 
@@ -194,5 +201,5 @@ func redo(conn Upstream, m *wire.Message) {
 // goroutine ends with the connection.
 func (s *session) watch(conn Upstream) {
 	<-conn.Done()
-	s.dropAsks(conn)
+	s.forgetAsks(conn)
 }

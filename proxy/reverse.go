@@ -45,7 +45,7 @@ func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
 			s.send(m.Raw, c)
 		}
 	case "notifications/cancelled":
-		s.withdraw(m)
+		s.withdraw(conn, m)
 	case "notifications/message":
 		if s.p.shared == nil || s.wantsLog(m.P.Level) {
 			s.send(m.Raw, c)
@@ -78,7 +78,7 @@ func (s *session) asking() *call {
 	}
 	var oldest *call
 	for _, c := range s.underWay() {
-		if c.gated && (oldest == nil || c.clock.started().Before(oldest.clock.started())) {
+		if c.gated && c.clock.runs() && (oldest == nil || c.clock.started().Before(oldest.clock.started())) {
 			oldest = c
 		}
 	}
@@ -176,10 +176,10 @@ func (s *session) answered(m *wire.Message) {
 }
 
 // withdraw carries the upstream's cancellation of its own request.
-func (s *session) withdraw(m *wire.Message) {
+func (s *session) withdraw(conn Upstream, m *wire.Message) {
 	key := wire.Key(m.Bytes(m.P.RequestID))
 	for id, a := range s.openAsks() {
-		if wire.Key(a.id) != key || s.takeAsk(id) == nil {
+		if a.conn != conn || wire.Key(a.id) != key || s.takeAsk(id) == nil {
 			continue
 		}
 		s.send(wire.Splice(m.Raw, wire.Edit{At: m.P.RequestID, With: a.mine}), a.call)
@@ -196,12 +196,22 @@ func (s *session) openAsks() map[string]*ask {
 	return all
 }
 
-// dropAsks answers what a connection has open at the client in the client's
-// place; nil: every connection.
-func (s *session) dropAsks(conn Upstream) {
+// dropAsks answers what is open at the client in the client's place: its session
+// has ended.
+func (s *session) dropAsks() {
 	for id, a := range s.openAsks() {
-		if (conn == nil || a.conn == conn) && s.takeAsk(id) != nil {
+		if s.takeAsk(id) != nil {
 			s.reject(a.conn, a.id, wire.CodeInternal, "the client's session has ended")
+		}
+	}
+}
+
+// forgetAsks takes back from the client what a connection has asked that is lost.
+func (s *session) forgetAsks(conn Upstream) {
+	for id, a := range s.openAsks() {
+		if a.conn == conn && s.takeAsk(id) != nil {
+			params := append(append([]byte(`{"requestId":`), a.mine...), `,"reason":"the upstream server has gone"}`...)
+			s.send(wire.NotificationMessage("notifications/cancelled", params), a.call)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (r *run) enter(c *call, maxQueue int) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e := r.decideLocked(c); {
-	case e != admitted || !c.verdict.Turn:
+	case e != admitted || !c.verdict.Turn || c.unclear:
 		return e
 	case r.holder == nil:
 		r.holder = c
@@ -72,7 +72,7 @@ func (r *run) decideLocked(c *call) entry {
 	c.policy, c.at = r.policy, r.at
 	c.verdict = r.policy.Decide(r.at, c.kind, c.name, c.listed, c.argument)
 	switch {
-	case c.verdict.ByGlob && !c.known:
+	case !c.known && (c.verdict.ByGlob || c.verdict.Allowed && c.validated()):
 		return unlisted
 	case !c.verdict.Allowed:
 		return refused
@@ -126,11 +126,12 @@ func (r *run) passLocked(c *call) {
 
 // restart puts the run back to its beginning. A call that holds the turn keeps
 // it until it ends, but steps no more: it belongs to the old run.
-func (r *run) restart() {
+func (r *run) restart() (p *policy.Policy, from, to policy.Configuration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.at = r.policy.Initial()
+	from, r.at = r.at, r.policy.Initial()
 	if r.holder != nil {
 		r.holder.orphaned = true
 	}
+	return r.policy, from, r.at
 }

@@ -267,7 +267,7 @@ func (s *session) end() {
 	for _, c := range s.underWay() {
 		c.cancel(nil)
 	}
-	s.dropAsks(nil)
+	s.dropAsks()
 	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.CancelGrace)
 	defer stop()
 	for _, c := range s.underWay() {

@@ -139,7 +139,20 @@ func (sh *shared) receive(conn Upstream, m *wire.Message, tag any) {
 
 // replay brings a new connection to where the last one was.
 func (sh *shared) replay(conn Upstream, again bool) {
+	go sh.watch(conn)
+	if !again {
+		return
+	}
 	for _, s := range sh.members() {
-		s.replay(conn, again)
+		s.restore(conn)
+	}
+}
+
+// watch ends what a connection has open at any client when it is lost. The
+// goroutine ends with the connection.
+func (sh *shared) watch(conn Upstream) {
+	<-conn.Done()
+	for _, s := range sh.members() {
+		s.forgetAsks(conn)
 	}
 }

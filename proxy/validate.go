@@ -29,11 +29,11 @@ const maxSchemas = 4096
 // invalid checks a call's arguments against the listed inputSchema where the
 // policy asks for that. It returns why they do not fit, empty if they do. A
 // schema that cannot be used denies.
-func (c *call) invalid(conn Upstream) string {
-	if c.kind != policy.Tool || !c.policy.Validate() {
+func (c *call) invalid() string {
+	if !c.validated() {
 		return ""
 	}
-	raw := c.inputSchema(conn)
+	raw := member(c.offer, c.name, "inputSchema")
 	if raw == nil {
 		return ""
 	}
@@ -54,6 +54,9 @@ func (c *call) invalid(conn Upstream) string {
 	}
 	return fmt.Sprintf("The arguments of %s do not fit its input schema: %s.", c.called(clip(c.name)), brief(err))
 }
+
+// validated reports whether the policy wants the call's arguments checked.
+func (c *call) validated() bool { return c.kind == policy.Tool && c.policy.Validate() }
 
 // brief is a validation error on one line, without the schema's location.
 func brief(err error) string {
@@ -88,14 +91,8 @@ func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	return all
 }
 
-func (c *call) inputSchema(conn Upstream) []byte { return member(conn, c.name, "inputSchema") }
-
 // member returns a member of a listed tool's definition, nil if it has none.
-func member(conn Upstream, tool, key string) (raw []byte) {
-	if conn == nil {
-		return nil
-	}
-	l := conn.Cached(wire.Tools)
+func member(l *wire.List, tool, key string) (raw []byte) {
 	if l == nil {
 		return nil
 	}
@@ -112,8 +109,17 @@ func member(conn Upstream, tool, key string) (raw []byte) {
 	return raw
 }
 
+// hasOutputSchema reports whether a tool has one in what the upstream lists now,
+// or in what the client was given last: that is what it goes by.
 func (s *session) hasOutputSchema(tool string) bool {
-	return member(s.link.live(), tool, "outputSchema") != nil
+	s.mu.Lock()
+	given := s.refreshes[wire.Tools].shown.list
+	s.mu.Unlock()
+	if member(given, tool, "outputSchema") != nil {
+		return true
+	}
+	conn := s.link.live()
+	return conn != nil && member(conn.Cached(wire.Tools), tool, "outputSchema") != nil
 }
 
 func (s *schemas) get(raw []byte) (*jsonschema.Schema, error) {
