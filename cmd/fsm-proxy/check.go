@@ -63,7 +63,7 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 	for i, file := range files {
 		reports[i] = f.check(file, inv)
 	}
-	return f.print(c.out, reports)
+	return f.print(c, reports)
 }
 
 // checked is what was found about one file.
@@ -98,12 +98,12 @@ func (f *checkFlags) check(file string, inv *inventory) checked {
 }
 
 // print prints all reports; its error says whether one is not ok.
-func (f *checkFlags) print(out io.Writer, reports []checked) error {
+func (f *checkFlags) print(c *console, reports []checked) error {
 	write := writeCheckText
 	if f.format == "json" {
 		write = writeCheckJSON
 	}
-	if err := write(out, reports); err != nil {
+	if err := write(c, reports); err != nil {
 		return err
 	}
 	for _, r := range reports {
@@ -114,19 +114,17 @@ func (f *checkFlags) print(out io.Writer, reports []checked) error {
 	return nil
 }
 
-func writeCheckText(out io.Writer, reports []checked) error {
+func writeCheckText(c *console, reports []checked) error {
 	for _, r := range reports {
-		var err error
-		switch {
-		case r.failure != nil:
-			_, err = fmt.Fprintln(out, r.failure)
-		default:
-			if len(r.findings) > 0 {
-				fmt.Fprintln(out, r.findings)
-			}
-			_, err = fmt.Fprintln(out, r.summary())
+		if r.failure != nil {
+			fmt.Fprintf(c.err, "fsm-proxy: %v\n", r.failure)
+			continue
 		}
-		if err != nil {
+		text := r.summary() + "\n"
+		if len(r.findings) > 0 {
+			text = r.findings.String() + "\n" + text
+		}
+		if _, err := io.WriteString(c.out, text); err != nil {
 			return err
 		}
 	}
@@ -169,7 +167,7 @@ type (
 	}
 )
 
-func writeCheckJSON(out io.Writer, reports []checked) error {
+func writeCheckJSON(c *console, reports []checked) error {
 	all := make([]jsonReport, len(reports))
 	for i, r := range reports {
 		all[i] = jsonReport{File: r.file, OK: r.ok(), Findings: []jsonFinding{}}
@@ -180,9 +178,9 @@ func writeCheckJSON(out io.Writer, reports []checked) error {
 			all[i].Findings = append(all[i].Findings, jsonFinding{x.Level.String(), x.Code, x.Line, x.Column, x.Message})
 		}
 	}
-	if err := json.MarshalWrite(out, all, jsontext.WithIndent("  ")); err != nil {
+	if err := json.MarshalWrite(c.out, all, jsontext.WithIndent("  ")); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out)
+	_, err := fmt.Fprintln(c.out)
 	return err
 }

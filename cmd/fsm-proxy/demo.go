@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -90,6 +89,5 @@ func crossroadsPolicy() (*policy.Policy, error) {
 // coloured reports whether out is a terminal whose user has nothing against
 // colours.
 func coloured(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isatty.IsTerminal(f.Fd())
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(out)
 }

@@ -32,6 +32,21 @@ func (f *listenFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.insecure, "insecure-listen", false, "listen beyond loopback without authentication")
 }
 
+// stray names a flag that was given and means nothing without --listen.
+func (f *listenFlags) stray() string {
+	switch {
+	case len(f.allowedHosts) > 0:
+		return "allowed-host"
+	case len(f.allowedOrigins) > 0:
+		return "allowed-origin"
+	case f.bearerFile != "":
+		return "bearer-file"
+	case f.insecure:
+		return "insecure-listen"
+	}
+	return ""
+}
+
 // check refuses what cannot be meant, or is not safe, before anything is opened.
 // It reports whether the address is a loopback one.
 func (f *listenFlags) check() (loopback bool, err error) {

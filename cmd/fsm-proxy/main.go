@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/mattn/go-isatty"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(report(os.Stderr, err))
@@ -30,4 +33,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 type console struct {
 	in       io.Reader
 	out, err io.Writer
+}
+
+// isTerminal reports whether a stream of the console is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
 }

@@ -17,8 +17,9 @@ func newRoot(c *console) *cobra.Command {
 			"are listed, which may be called, and where each result leads.\n\n" +
 			"Every flag can also be given as an environment variable: --call-timeout as\n" +
 			"FSM_PROXY_CALL_TIMEOUT. The flag wins.",
-		SilenceErrors:     true,
-		SilenceUsage:      true,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args:              func(cmd *cobra.Command, args []string) error { return unknownCommand(cmd, args) },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -39,6 +40,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := "see 'fsm-proxy --help'"
+	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = fmt.Sprintf("did you mean '%s'?", strings.Join(near, "' or '"))
 	}
@@ -49,7 +51,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 func exactly(n int, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usagef("%s takes %d argument(s), got %d; usage: %s %s", cmd.CommandPath(), n, len(args), cmd.CommandPath(), usage)
+			return usagef("%s takes %s, got %d; usage: %s", cmd.Name(), count(n, "argument"), len(args), strings.TrimSpace(cmd.CommandPath()+" "+usage))
 		}
 		return nil
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -131,7 +132,9 @@ func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, 
 		log.Info("speaking MCP over standard input and output: this is for a client to start; give --listen to serve HTTP")
 	}
 	cfg := stdio.Config{MaxMessage: int(f.limits.message), Queue: int(f.limits.outbound), Linger: linger}
-	if err := stdio.Serve(ctx, cfg, c.in, c.out, relay.Open); err != nil {
+	in, restore := pollable(c.in)
+	defer restore()
+	if err := stdio.Serve(ctx, cfg, in, c.out, relay.Open); err != nil {
 		return fmt.Errorf("speaking with the client: %w", err)
 	}
 	return nil
@@ -211,6 +214,9 @@ func (f *runFlags) config(p *policy.Policy, server *upstream.Server, log hclog.L
 		Policy: p,
 		Dial: func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
 			conn, err := server.Dial(ctx, initialize, r)
+			if said, ok := errors.AsType[*upstream.InitializeError](err); ok {
+				return nil, &proxy.HelloError{Answer: said.Answer}
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -32,7 +32,7 @@ func starter(inv inventory) string {
 	if len(readOnly) > 0 {
 		w.line(0, "# Bound in every state but terminal ones. A read-only tool can still give away what it reads.")
 		w.line(0, "everywhere:")
-		w.bindings("tools", readOnly, "the server says read-only; check it")
+		w.bindings(1, policy.Tool, readOnly, "   # the server says read-only; check it")
 		w.line(0, "")
 	}
 	w.states(inv)
@@ -73,7 +73,9 @@ func (w *starterWriter) head(inv inventory) {
 	}
 	w.line(0, "")
 	w.line(0, "version: 1")
-	w.line(0, "name: %s", scalar(inv.server))
+	if nameable(policy.Tool, inv.server) {
+		w.line(0, "name: %s", scalar(inv.server))
+	}
 	w.line(0, "initial: %s", starterState)
 	w.line(0, "")
 }
@@ -92,27 +94,21 @@ func (w *starterWriter) states(inv inventory) {
 	w.line(1, "%s:", starterState)
 	w.line(2, "description: Everything is allowed.   # shown to the model in refusals")
 	for _, kind := range policy.AllKinds {
-		w.nested(kind.Plural(), inv.names(kind, false))
+		w.bindings(2, kind, inv.names(kind, false), "")
 	}
 }
 
-// bindings writes one kind of names under everywhere, each with a comment.
-func (w *starterWriter) bindings(kind string, names []string, comment string) {
-	w.line(1, "%s:", kind)
-	w.names(2, names, "   # "+comment)
-}
-
-// nested writes one kind of names in the state.
-func (w *starterWriter) nested(kind string, names []string) {
+// bindings writes the names of one kind, where there are any.
+func (w *starterWriter) bindings(depth int, kind policy.Kind, names []string, comment string) {
 	if len(names) == 0 {
 		return
 	}
-	w.line(2, "%s:", kind)
-	w.names(3, names, "")
+	w.line(depth, "%s:", kind.Plural())
+	w.names(depth+1, kind, names, comment)
 }
 
 // names writes each name once.
-func (w *starterWriter) names(depth int, names []string, comment string) {
+func (w *starterWriter) names(depth int, kind policy.Kind, names []string, comment string) {
 	seen := make(map[string]bool, len(names))
 	for _, name := range names {
 		if seen[name] {
@@ -120,7 +116,7 @@ func (w *starterWriter) names(depth int, names []string, comment string) {
 		}
 		seen[name] = true
 		switch {
-		case name == "" || strings.Contains(name, "**"):
+		case !nameable(kind, name):
 			w.line(depth, "# left out, since a policy cannot name it: %s", commentText(name))
 		case strings.Contains(name, "*"):
 			w.line(depth, "%s:%s   # here * is a wildcard", scalar(name), comment)
@@ -128,6 +124,13 @@ func (w *starterWriter) names(depth int, names []string, comment string) {
 			w.line(depth, "%s:%s", scalar(name), comment)
 		}
 	}
+}
+
+// nameable reports whether a policy can name it. There are no control characters
+// in names, and ** is no pattern.
+func nameable(kind policy.Kind, name string) bool {
+	_, findings := policy.Parse("", fmt.Appendf(nil, "{version: 1, initial: s, states: {s: {%s: {%s: }}}}", kind.Plural(), scalar(name)))
+	return findings.Err() == nil
 }
 
 // templateServes reports whether one of the server's resource templates may serve

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// quiet is an upstream with one tool; stubborn is one that has a child of its
+// own and outlives polite signals.
+func TestMain(m *testing.M) {
+	mcptest.Main(m, mcptest.Servers{
+		"quiet": mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"work": nil}}.Server(),
+		"stubborn": {
+			Handle:   mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"spawn": spawn}}.Server().Handle,
+			Stubborn: true,
+		},
+	})
+}
+
+func spawn(e *mcptest.Exchange) {
+	e.Spawn()
+	e.Result(mcptest.Text("spawned"))
+}
+
+// result is what a command line came to.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// command runs the real binary to its end, in a folder of its own, with nothing
+// on standard input.
+func command(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), mcptest.Patience)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, mcptest.Proxy(t), args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &stdout, &stderr
+	cmd.Env = append(os.Environ(), env...)
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const plainPolicy = "version: 1\nname: plain\ninitial: open\nstates:\n  open:\n    tools:\n      work:\n"
+
+// oneLine fails unless the text is one line that ends and contains the words.
+func oneLine(t *testing.T, text string, words ...string) {
+	t.Helper()
+	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
+		t.Errorf("not one line:\n%s", text)
+	}
+	for _, word := range words {
+		contains(t, text, word)
+	}
+}
+
+func contains(t *testing.T, text, word string) {
+	t.Helper()
+	if !strings.Contains(text, word) {
+		t.Errorf("nothing is said of %q in:\n%s", word, text)
+	}
+}
