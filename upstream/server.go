@@ -85,13 +85,13 @@ func (s *Server) Dial(ctx context.Context, initialize *wire.Message, r wire.Rece
 		return nil, err
 	}
 	defer close(c.dialled)
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	err := s.connect(ctx, c, initialize)
+	err := s.connect(bounded, c, initialize)
 	s.settle(ctx, err)
 	if err != nil {
-		err = s.dialError(ctx, c, err)
+		err = s.dialError(bounded, c, err)
 		c.end(err)
 		return nil, err
 	}
@@ -139,8 +139,8 @@ func (s *Server) admit(c *Conn) error {
 	return nil
 }
 
-// settle keeps the back-off. Neither a refusal nor the caller's own end is the
-// upstream's failure to be there.
+// settle keeps the back-off. Neither a refusal nor that the caller, whose ctx it
+// is, gave up is the upstream's failure to be there.
 func (s *Server) settle(ctx context.Context, err error) {
 	_, refused := errors.AsType[*InitializeError](err)
 	s.mu.Lock()
@@ -186,6 +186,10 @@ func (s *Server) ended(c *Conn) {
 		s.processes--
 	}()
 }
+
+// String names what is wrapped for people, without arguments and query, which
+// may hold secrets.
+func (s *Server) String() string { return s.cfg.String() }
 
 // Close ends all connections, the children with their process groups included,
 // and waits for that: twice [Config.Grace] and a little at most.

@@ -166,7 +166,7 @@ func (f *runFlags) overHTTP(ctx context.Context, p *policy.Policy, log hclog.Log
 		return err
 	}
 	front := streamhttp.NewServer(f.front(relay, loopback, token, log))
-	log.Info("serving", "url", f.listen.url(l), "policy", p.File(), "upstream", f.target.String())
+	log.Info("serving", "url", f.listen.url(l), "policy", p.File(), "upstream", server.String())
 	ready(f.listen.url(l))
 	return serveHTTP(ctx, f.httpServer(front, log), l, front.Close, log)
 }

@@ -141,7 +141,7 @@ func (x *exchange) refused(resp *http.Response) *wire.CallError {
 		x.goAway()
 		return lost(status, errors.New("the upstream knows the session no more"))
 	}
-	if status >= 400 && len(raw) > 0 && x.sink.Refused(raw) {
+	if status >= 400 && status < 500 && len(raw) > 0 && x.sink.Refused(raw) {
 		return nil
 	}
 	if gone {
