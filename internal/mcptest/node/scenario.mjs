@@ -110,9 +110,12 @@ const ops = {
 // play runs one step and returns its line.
 async function play(client, step, inbox) {
 	const abort = new AbortController();
+	let reached = -1;
 	const options = {
 		signal: abort.signal,
 		onprogress: (progress) => {
+			if (progress.progress <= reached) return; // a resumed stream brings it again
+			reached = progress.progress;
 			inbox.saw("notifications/progress", { params: progress });
 			if (step.cancel) abort.abort("the user lost patience");
 		},
