@@ -14,7 +14,7 @@ const keyID = "key-7"
 
 func connect(t *testing.T) *client.Client {
 	t.Helper()
-	c, err := client.NewInProcessClientWithOptions(crossroads.New(crossroads.Config{KeyID: keyID}), client.WithLegacyProtocolOnly())
+	c, err := client.NewInProcessClient(crossroads.New(crossroads.Config{KeyID: keyID}))
 	if err != nil {
 		t.Fatal(err)
 	}
