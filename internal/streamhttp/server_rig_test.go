@@ -75,7 +75,10 @@ func result(m *wire.Message, result string) []byte {
 // pending is a wire.Pending made of a function.
 type pending func()
 
-func (p pending) Wait() { p() }
+func (p pending) Wait()              { p() }
+func (p pending) Detach(func()) bool { return false }
+
+func (pending) Detach(func()) bool { return false }
 
 // rig is a server under test, reached by raw bytes.
 type rig struct {
