@@ -75,8 +75,7 @@ func result(m *wire.Message, result string) []byte {
 // pending is a wire.Pending made of a function.
 type pending func()
 
-func (p pending) Wait()              { p() }
-func (p pending) Detach(func()) bool { return false }
+func (p pending) Wait() { p() }
 
 func (pending) Detach(func()) bool { return false }
 
