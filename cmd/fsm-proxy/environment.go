@@ -13,14 +13,12 @@ import (
 const environmentPrefix = "FSM_PROXY_"
 
 // bindEnvironment sets the flags that the command line left alone from the
-// environment. An empty variable counts as absent.
+// environment. An empty variable counts as absent, and so does one that has no
+// meaning beside what the command line says.
 func bindEnvironment(cmd *cobra.Command) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if err != nil || f.Changed || f.Name == "help" {
+		if err != nil || f.Changed || f.Name == "help" || meaningless(cmd, f.Name) {
 			return
-		}
-		if f.Name == "upstream" && cmd.ArgsLenAtDash() >= 0 {
-			return // the command line names a command instead
 		}
 		variable := variableOf(f.Name)
 		if value := os.Getenv(variable); value != "" {
@@ -28,6 +26,19 @@ func bindEnvironment(cmd *cobra.Command) (err error) {
 		}
 	})
 	return err
+}
+
+// meaningless reports whether a flag would contradict the command line, or have
+// nothing to belong to.
+func meaningless(cmd *cobra.Command, flag string) bool {
+	command := cmd.ArgsLenAtDash() >= 0
+	switch flag {
+	case "env", "pass-env":
+		return !command
+	case "bearer-file", "insecure-listen", "allowed-host", "allowed-origin":
+		return !cmd.Flags().Changed("listen") && os.Getenv(variableOf("listen")) == ""
+	}
+	return command && strings.HasPrefix(flag, "upstream")
 }
 
 // variableOf is the environment variable of a flag.

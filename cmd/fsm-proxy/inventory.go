@@ -28,7 +28,7 @@ func takeInventory(ctx context.Context, t *target, log hclog.Logger) (inventory,
 	l := newLister()
 	conn, err := server.Dial(ctx, l.hello(), l)
 	if err != nil {
-		return inventory{}, fmt.Errorf("%w; see that the server runs by itself", err)
+		return inventory{}, fmt.Errorf("%w; see that the server runs by itself, or what it says with --log-level info", err)
 	}
 	defer conn.Close()
 	inv, err := l.inventory(ctx, conn)

@@ -17,6 +17,7 @@ func newRoot(c *console) *cobra.Command {
 			"are listed, which may be called, and where each result leads.\n\n" +
 			"Every flag can also be given as an environment variable: --call-timeout as\n" +
 			"FSM_PROXY_CALL_TIMEOUT. The flag wins.",
+		Version:       versionText(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 

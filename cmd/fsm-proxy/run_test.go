@@ -114,6 +114,21 @@ func TestEnvironment(t *testing.T) {
 	contains(t, p.Log().String(), "[INFO]")
 }
 
+// A variable that has no meaning beside what the command line says is no error.
+func TestEnvironmentBesideTheCommandLine(t *testing.T) {
+	u := mcptest.Stdio(t, "quiet")
+	path := mcptest.WritePolicy(t, plainPolicy)
+	env := []string{"FSM_PROXY_UPSTREAM_HEADER=A: b", "FSM_PROXY_BEARER_FILE=" + path, "FSM_PROXY_UPSTREAM_SSE=true"}
+	s, _ := mcptest.DialIn(t, env, mcptest.RunStdio(t, path, u.Command()...)...)
+	if answer := s.Initialize(); answer.Error != nil {
+		t.Errorf("initialize was answered %s", answer)
+	}
+	_, url := mcptest.HTTP(t, mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"work": nil}}.Server())
+	if r := command(t, []string{"FSM_PROXY_ENV=A=b", "FSM_PROXY_PASS_ENV=C"}, "init", "--upstream", url); r.code != 0 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
 // A variable that may hold several values takes one from each line.
 func TestEnvironmentOfRepeatedFlags(t *testing.T) {
 	u, url := mcptest.HTTP(t, mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"work": nil}}.Server())
