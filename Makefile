@@ -34,7 +34,7 @@ test-all: test test-long ## test, and the conformance suite, the client matrix a
 # The long tests stand behind a build tag, so that leaving them out reads as absence and not as a green
 # skip. Only the packages that have some are run here; `test` has run all others.
 test-long: deps
-	go test -race -tags long -timeout 40m $$(.ci/long-packages)
+	go test -race -tags long -timeout 40m -parallel 8 $$(.ci/long-packages)
 
 bench: ## the table of docs/performance.md
 	go run ./internal/bench

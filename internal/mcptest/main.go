@@ -18,7 +18,7 @@ var registered Servers
 // the given name instead.
 func Main(m *testing.M, servers Servers) {
 	registered = servers
-	if len(os.Args) == 4 && os.Args[1] == serveWord {
+	if len(os.Args) >= 4 && os.Args[1] == serveWord {
 		os.Exit(serveProcess(os.Args[2], os.Args[3]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == idleWord {

@@ -9,8 +9,9 @@ import (
 
 func TestMain(m *testing.M) {
 	Main(m, Servers{
-		"failing":  Failing(),
-		"stubborn": {Handle: Failing().Handle, Stubborn: true},
+		"failing":    Failing(),
+		ScriptedName: Scripted(),
+		"stubborn":   {Handle: Failing().Handle, Stubborn: true},
 	})
 }
 
