@@ -13,8 +13,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-var update = flag.Bool("update", false, "write what the servers answer into the transcripts")
-
 // A transcript is testdata/NAME.transcript. A line is something that a client
 // does:
 //
@@ -40,7 +38,7 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := perform(t, s, string(script), dir, chatty[name])
-			if *update {
+			if updating() {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -50,6 +48,10 @@ func TestTranscripts(t *testing.T) {
 		})
 	}
 }
+
+// updating reports whether mcptest's -update is given: then what the servers
+// answer is written into the transcripts.
+func updating() bool { return flag.Lookup("update").Value.String() == "true" }
 
 // play connects a client to the proxy with the policy in front of the server,
 // which is given as the last arguments of run.
