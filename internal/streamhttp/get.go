@@ -52,6 +52,7 @@ func (s *session) listen(w http.ResponseWriter, last []string) (*outlet, func(ht
 	out := newOutlet(b, w)
 	out.prime = false
 	b.rewind(seq)
+	defer s.room(0) // what the client has got counts from now on
 	switch {
 	case b.done():
 		return nil, nothingLeft

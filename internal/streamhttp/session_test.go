@@ -300,3 +300,28 @@ func TestLogsShowNoSecrets(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+func TestSlowClients(t *testing.T) {
+	for _, test := range []struct {
+		name, raw string
+		most      time.Duration
+		answer    string // empty: the connection is closed
+	}{
+		{"headers", "POST /mcp HTTP/1.1\r\nHost: local", 10 * time.Second, ""},
+		{"nothing at all", "", 10 * time.Second, ""},
+		{"body", post1(ping[:20], "Content-Length: 40"), 10 * time.Second, "too early"},
+		{"large body", post1(ping[:20], "Content-Length: 100000"), time.Minute, "too early"},
+		{"chunked body", post1("28\r\n"+ping[:20], "Content-Length: -", "Transfer-Encoding: chunked"), time.Minute, "too early"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newBubbleRig(t, ServerConfig{}, nil)
+				begun := time.Now()
+				rest, err := io.ReadAll(r.connect().send(test.raw))
+				if took := time.Since(begun); err != nil || took > test.most || !strings.Contains(string(rest), test.answer) {
+					t.Errorf("after %v: %q, %v", took, rest, err)
+				}
+			})
+		})
+	}
+}
