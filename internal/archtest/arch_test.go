@@ -95,9 +95,10 @@ var rules = []rule{
 		pkg: "proxy",
 		allow: []string{
 			module + "/policy", module + "/internal/wire",
-			"github.com/hashicorp/go-hclog",            // a line per transition and refusal
-			"github.com/santhosh-tekuri/jsonschema/v6", // validate: true
-			"github.com/yosida95/uritemplate/v3",       // a bound URI that only a template serves
+			"github.com/hashicorp/go-hclog",                           // a line per transition and refusal
+			"github.com/santhosh-tekuri/jsonschema/v6",                // validate: true
+			"github.com/yosida95/uritemplate/v3",                      // a bound URI that only a template serves
+			"golang.org/x/text/language", "golang.org/x/text/message", // what jsonschema prints its findings with
 		},
 		why: "the seven steps speak to upstreams and notifier through interfaces of their own",
 	},
@@ -106,6 +107,7 @@ var rules = []rule{
 		allow: []string{
 			module + "/internal/wire", module + "/internal/stdio", module + "/internal/streamhttp",
 			"github.com/mark3labs/mcp-go/client/...", "github.com/mark3labs/mcp-go/client", "github.com/mark3labs/mcp-go/mcp",
+			"github.com/hashicorp/go-hclog", // the standard error of a process
 		},
 		why: "a connection knows messages and framings, and mcp-go for OAuth and HTTP+SSE; it knows no policy",
 	},

@@ -71,15 +71,18 @@ func TestNoTestSleeps(t *testing.T) {
 	}
 }
 
-// A skipped test reads green and tests nothing. What needs long stands behind a build tag.
+// A skipped test reads green and tests nothing. What needs long stands behind a build tag. In a file of rapid's
+// a skip throws away one draw, and is its idiom.
 func TestNoTestSkips(t *testing.T) {
 	needles := [][]byte{[]byte("t." + "Skip("), []byte("t." + "Skipf("), []byte("t." + "SkipNow("), []byte("testing." + "Short(")}
+	rapid := []byte(`"pgregory.net/` + `rapid"`)
 	for _, file := range tracked(t) {
-		if !strings.HasSuffix(file, "_test.go") {
+		text := content(t, file)
+		if !strings.HasSuffix(file, "_test.go") || bytes.Contains(text, rapid) {
 			continue
 		}
 		for _, needle := range needles {
-			if bytes.Contains(content(t, file), needle) {
+			if bytes.Contains(text, needle) {
 				t.Errorf("%s contains %s", file, needle)
 			}
 		}
