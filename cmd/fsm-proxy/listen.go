@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"syscall"
 	"time"
 
@@ -106,9 +105,16 @@ func (f *listenFlags) token() (func() string, error) {
 // endTime is how long what is under way may take to end.
 const endTime = 7 * time.Second
 
+// httpServer is what net/http's server and the lean one have in common.
+type httpServer interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	Close() error
+}
+
 // serveHTTP serves until ctx ends; then it runs end, which ends the sessions,
 // and waits for what they still answer.
-func serveHTTP(ctx context.Context, server *http.Server, l net.Listener, end func(context.Context) error, log hclog.Logger) error {
+func serveHTTP(ctx context.Context, server httpServer, l net.Listener, end func(context.Context) error, log hclog.Logger) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	var err error

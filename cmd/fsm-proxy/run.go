@@ -103,6 +103,7 @@ func (f *runFlags) run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
+	proxy.Identity.Version = versionText()
 	for _, w := range findings.Warnings() {
 		log.Warn("policy: " + w.String())
 	}
@@ -201,11 +202,13 @@ func (f *runFlags) sessions() int {
 	return f.limits.sessions
 }
 
-func (f *runFlags) httpServer(handler http.Handler, log hclog.Logger) *http.Server {
-	server := streamhttp.NewHTTPServer(handler, log)
-	server.MaxHeaderBytes = max(1, int(f.limits.header)-4<<10) // net/http adds 4 KiB
-	server.ReadHeaderTimeout = f.limits.headerTimeout
-	return server
+func (f *runFlags) httpServer(handler http.Handler, log hclog.Logger) httpServer {
+	return &streamhttp.LeanServer{
+		Handler:        handler,
+		HeaderTimeout:  f.limits.headerTimeout,
+		MaxHeaderBytes: int(f.limits.header),
+		Log:            log,
+	}
 }
 
 // config is the relay's configuration.
