@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// A body that does not come with its headers may take this long.
+// A body larger than quickBody may take bodyTime: less than the write timeout,
+// so that there is time to say that it was not enough.
 const (
 	quickBody = 64 << 10
-	bodyTime  = 60 * time.Second
+	bodyTime  = 45 * time.Second
 )
 
 // body reads the request's body; false: it could not be read, and the request
@@ -27,13 +28,14 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 		_ = d.SetReadDeadline(time.Now().Add(bodyTime))
 	}
 	raw, err := requestBody(r, s.cfg.MaxMessage)
-	if d != nil { // or it would be the time to wait for the answer, too
+	if d != nil && err == nil { // or it would be the time to wait for the answer, too
 		_ = d.SetReadDeadline(time.Time{})
 	}
 	switch {
 	case errors.Is(err, errBodyTooLarge):
 		s.tooLarge(w)
 	case err != nil:
+		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusBadRequest, "the body ended too early")
 	default:
 		return raw, true

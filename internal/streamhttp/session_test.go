@@ -307,11 +307,11 @@ func TestSlowClients(t *testing.T) {
 		most      time.Duration
 		answer    string // empty: the connection is closed
 	}{
-		{"headers", "POST /mcp HTTP/1.1\r\nHost: local", 10 * time.Second, ""},
-		{"nothing at all", "", 10 * time.Second, ""},
-		{"body", post1(ping[:20], "Content-Length: 40"), 10 * time.Second, "too early"},
-		{"large body", post1(ping[:20], "Content-Length: 100000"), time.Minute, "too early"},
-		{"chunked body", post1("28\r\n"+ping[:20], "Content-Length: -", "Transfer-Encoding: chunked"), time.Minute, "too early"},
+		{"headers", "POST /mcp HTTP/1.1\r\nHost: local", 11 * time.Second, ""},
+		{"nothing at all", "", 11 * time.Second, ""},
+		{"body", post1(ping[:20], "Content-Length: 40"), 11 * time.Second, "too early"},
+		{"large body", post1(ping[:20], "Content-Length: 100000"), 46 * time.Second, "too early"},
+		{"chunked body", post1("28\r\n"+ping[:20], "Content-Length: -", "Transfer-Encoding: chunked"), 46 * time.Second, "too early"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
