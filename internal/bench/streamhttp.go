@@ -24,7 +24,7 @@ func serveCanned(l net.Listener, payload int) error {
 		Loopback: true,
 		Open:     func(wire.Stream, streamhttp.PeerInfo) wire.Session { return &cannedSession{canned: answers} },
 	})
-	err := streamhttp.NewHTTPServer(server, nil).Serve(l)
+	err := (&streamhttp.LeanServer{Handler: server}).Serve(l)
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -83,7 +83,7 @@ func (pending) Detach(func()) bool { return false }
 type rig struct {
 	t        *testing.T
 	srv      *Server
-	http     *http.Server
+	http     httpServer
 	dial     func() (net.Conn, error)
 	sessions chan *script // those begun
 }
@@ -152,7 +152,7 @@ func startRig(t *testing.T, l listener, cfg ServerConfig, on behaviour) *rig {
 		return s
 	}
 	r.srv = NewServer(cfg)
-	r.http = NewHTTPServer(r.srv, nil)
+	r.http = newHTTP(r.srv)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = r.http.Serve(l) }()
 	t.Cleanup(func() {

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package streamhttp
+
+import "errors"
+
+// canTry says that a connection can be read from without waiting.
+const canTry = false
+
+var errNothing = errors.New("nothing to read")
+
+func readNow(int, []byte) (int, error) { return 0, errNothing }

@@ -1,0 +1,30 @@
+//go:build unix
+
+package streamhttp
+
+import (
+	"io"
+	"syscall"
+)
+
+// canTry says that a connection can be read from without waiting.
+const canTry = true
+
+// errNothing is that there is nothing to read now.
+const errNothing = syscall.EAGAIN
+
+// readNow reads what is there.
+func readNow(fd int, p []byte) (int, error) {
+	for {
+		n, err := syscall.Read(fd, p)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
