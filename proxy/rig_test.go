@@ -85,11 +85,6 @@ func with(f func(c *proxy.Config)) func(*proxy.Config, *server) {
 	return func(c *proxy.Config, _ *server) { f(c) }
 }
 
-// answering is an option that lets the upstream answer everything at once.
-func answering(_ *proxy.Config, u *server) {
-	u.auto = func(*upcall) (string, bool) { return `{"content":[]}`, true }
-}
-
 // journal is all that clients were sent, in order.
 type journal struct {
 	mu    sync.Mutex // guards lines
@@ -181,10 +176,11 @@ func short(msg []byte) string {
 // client is one session.
 type client struct {
 	*rig
-	s    wire.Session
-	own  *stream
-	log  *journal
-	last int
+	s      wire.Session
+	own    *stream
+	log    *journal
+	last   int
+	number int // in the model check
 }
 
 const (

@@ -38,7 +38,8 @@ func whereAllowed(p *policy.Policy, states []policy.State) string {
 func describe(item []byte, text string) []byte {
 	var edits []wire.Edit
 	_ = wire.Members(item, func(key string, at wire.Span) error {
-		if said, ok := wire.Text(item[at.Start:at.End]); key == "description" && ok {
+		if key == "description" {
+			said, _ := wire.Text(item[at.Start:at.End]) // what is no string says nothing
 			edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, strings.TrimSpace(said+" "+text))})
 		}
 		return nil

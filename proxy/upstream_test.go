@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
@@ -23,6 +24,8 @@ type server struct {
 	hello   string // the result of initialize
 	refuse  error  // what Dial returns
 	arrived chan *upcall
+	// begun and ended are told of each request before the proxy can learn of it.
+	begun, ended func(k *upcall, o outcome)
 
 	mu    sync.Mutex // guards what follows
 	lists map[wire.ListKind]*wire.List
@@ -171,6 +174,9 @@ func (c *conn) Start(m *wire.Message, tag any) wire.Call {
 		return k
 	}
 	c.record(k.what())
+	if c.begun != nil {
+		c.begun(k, outcome{})
+	}
 	if c.auto != nil {
 		if result, ok := c.auto(k); ok {
 			k.result(result)
@@ -309,6 +315,9 @@ func (k *upcall) settle(o outcome) bool {
 		return false
 	}
 	k.settled = true
+	if k.conn.server.ended != nil {
+		k.conn.server.ended(k, o)
+	}
 	then := k.then
 	if then == nil {
 		k.answer <- o
@@ -371,4 +380,33 @@ func read(t *testing.T, raw string, from wire.Side) *wire.Message {
 		t.Fatalf("reading %s: %v", raw, err)
 	}
 	return m
+}
+
+// hasty is a dial whose connection speaks before it is handed over.
+func hasty(dial func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error), says ...string,
+) func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error) {
+	return func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
+		up, err := dial(ctx, initialize, r)
+		if c, ok := up.(*conn); ok {
+			for _, raw := range says {
+				c.says(raw, nil)
+			}
+		}
+		return up, err
+	}
+}
+
+// slowly is a dial that takes its time.
+func slowly(dial func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error), d time.Duration,
+) func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error) {
+	return func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
+		wait := time.NewTimer(d)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+			return dial(ctx, initialize, r)
+		case <-ctx.Done():
+			return nil, &wire.CallError{Err: ctx.Err()}
+		}
+	}
 }

@@ -1,0 +1,333 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// crossroads is the reference automaton: for each state and tool where success,
+// error and unknown lead. "" stays, and takes no turn if all three do.
+var crossroads = map[string]map[string][3]string{
+	"entry":          {"open_door": {"crossroad", "", ""}},
+	"crossroad":      {"press_button": {}, "choose_left_path": {"door_left", "", ""}, "choose_right_path": {"door_right", "", ""}},
+	"door_left":      {"pick_up_key": {}, "open_door_with_key": {"entry", "rollback_left", "rollback_left"}},
+	"door_right":     {"pick_up_key": {}, "open_door_with_key": {"entry", "rollback_right", "rollback_right"}},
+	"rollback_left":  {"go_back": {"crossroad", "", ""}, "open_door_with_key": {"entry", "", ""}},
+	"rollback_right": {"go_back": {"crossroad", "", ""}, "open_door_with_key": {"entry", "", ""}},
+}
+
+var crossroadsTools = []string{"open_door", "press_button", "choose_left_path", "choose_right_path", "pick_up_key", "open_door_with_key", "go_back", "explode"}
+
+// model is what the reference knows of one session.
+type model struct {
+	state string
+	were  map[string]bool // the states since all stood still
+	turn  *upcall         // the call that will step
+}
+
+// deed is one thing that happens: who does it, to which of what there is.
+type deed struct{ What, Who, Which, How int }
+
+func (d deed) String() string {
+	return fmt.Sprintf("%s(%d,%d,%d)", deeds[d.What].name, d.Who, d.Which, d.How)
+}
+
+// world is a rig with its sessions, and the reference beside them.
+type world struct {
+	*rig
+	clients []*client
+	replies [][]*reply
+
+	mu      sync.Mutex // guards what follows
+	models  map[int]*model
+	pending []*upcall
+	faults  []string
+}
+
+var deeds = []struct {
+	name string
+	do   func(w *world, d deed)
+}{
+	{"call", (*world).call},
+	{"call", (*world).call},
+	{"call useful", (*world).callUseful},
+	{"call useful", (*world).callUseful},
+	{"burst", (*world).burst},
+	{"answer", (*world).answer},
+	{"answer", (*world).answer},
+	{"answer", (*world).answer},
+	{"cancel", (*world).cancelOne},
+	{"wait", func(_ *world, d deed) {
+		time.Sleep([]time.Duration{time.Second, 6 * time.Second, 61 * time.Second, 6 * time.Minute}[d.How%4])
+	}},
+	{"settle", func(w *world, _ deed) { w.settle() }},
+	{"upstream dies", func(w *world, d deed) { w.up.conn(d.Which % len(w.up.conns)).end() }},
+	{"reconnect", (*world).reconnect},
+	{"ask", (*world).askClient},
+	{"list", func(w *world, d deed) { w.keep(d, w.clients[w.who(d)].request("tools/list", "")) }},
+}
+
+func (w *world) who(d deed) int { return d.Who % len(w.clients) }
+
+func (w *world) keep(d deed, r *reply) {
+	w.replies[w.who(d)] = append(w.replies[w.who(d)], r)
+}
+
+func (w *world) use(d deed, tool string) {
+	c := w.clients[w.who(d)]
+	w.keep(d, c.request("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"s":%d}}`, tool, c.number)))
+}
+
+func (w *world) call(d deed) { w.use(d, crossroadsTools[d.Which%len(crossroadsTools)]) }
+
+// callUseful calls what the reference allows, so that runs get somewhere.
+func (w *world) callUseful(d deed) {
+	w.mu.Lock()
+	state := w.models[w.clients[w.who(d)].number].state
+	w.mu.Unlock()
+	var tools []string
+	for _, tool := range crossroadsTools {
+		if _, ok := crossroads[state][tool]; ok {
+			tools = append(tools, tool)
+		}
+	}
+	w.use(d, tools[d.Which%len(tools)])
+}
+
+func (w *world) burst(d deed) {
+	for range d.How%5 + 2 {
+		w.callUseful(d)
+	}
+}
+
+func (w *world) answer(d deed) {
+	w.mu.Lock()
+	if len(w.pending) == 0 {
+		w.mu.Unlock()
+		return
+	}
+	k := w.pending[d.Which%len(w.pending)]
+	w.mu.Unlock()
+	switch d.How % 8 {
+	case 0:
+		k.result(failed)
+	case 1:
+		k.fail(-32601)
+	case 2:
+		k.lose(&wire.CallError{Sent: true, Err: errors.New("lost")})
+	case 3:
+		k.lose(&wire.CallError{Err: errors.New("never sent")})
+	case 4:
+		k.fail(-32000)
+	default:
+		k.result(ok)
+	}
+}
+
+func (w *world) cancelOne(d deed) {
+	if all := w.replies[w.who(d)]; len(all) > 0 {
+		w.clients[w.who(d)].cancel(all[d.Which%len(all)])
+	}
+}
+
+func (w *world) reconnect(d deed) {
+	w.clients[w.who(d)].s.Close()
+	w.clients[w.who(d)] = w.begin()
+}
+
+func (w *world) begin() *client {
+	c := w.connect(ableHello)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.number = len(w.models)
+	w.models[c.number] = &model{state: "entry", were: map[string]bool{}}
+	return c
+}
+
+// askClient lets the upstream ask for a call, and the client answer in time.
+func (w *world) askClient(d deed) {
+	w.mu.Lock()
+	if len(w.pending) == 0 {
+		w.mu.Unlock()
+		return
+	}
+	k := w.pending[d.Which%len(w.pending)]
+	w.mu.Unlock()
+	k.conn.says(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{}}`, k)
+	if d.How%2 == 0 {
+		for i, c := range w.clients {
+			for _, r := range w.replies[i] {
+				for n := range r.messages() {
+					c.handle(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, n+1), c.own)
+				}
+			}
+		}
+	}
+}
+
+func (w *world) fault(format string, args ...any) {
+	w.faults = append(w.faults, fmt.Sprintf(format, args...))
+}
+
+func session(k *upcall) int {
+	var a struct{ S int }
+	if err := json.Unmarshal(k.m.Bytes(k.m.P.Arguments), &a); err != nil {
+		panic(err)
+	}
+	return a.S
+}
+
+// begun checks that what reached the upstream was allowed, and alone if it steps.
+func (w *world) begun(k *upcall, _ outcome) {
+	if k.m.Method != "tools/call" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m, tool := w.models[session(k)], k.m.P.Name
+	w.pending = append(w.pending, k)
+	edges, allowed := crossroads[m.state][tool]
+	switch {
+	case allowed && edges != [3]string{}:
+		if m.turn != nil {
+			w.fault("%s was sent while %s was under way", tool, m.turn.m.P.Name)
+		}
+		m.turn = k
+	case allowed:
+	default:
+		for state := range m.were {
+			if edges, was := crossroads[state][tool]; was && edges == [3]string{} {
+				return // a stay, decided before the step
+			}
+		}
+		w.fault("%s reached the upstream in %s", tool, m.state)
+	}
+}
+
+// ended steps the reference.
+func (w *world) ended(k *upcall, o outcome) {
+	if k.m.Method != "tools/call" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.pending {
+		if w.pending[i] == k {
+			w.pending = append(w.pending[:i], w.pending[i+1:]...)
+			break
+		}
+	}
+	m := w.models[session(k)]
+	if m.turn != k {
+		return
+	}
+	m.turn = nil
+	lost, _ := errors.AsType[*wire.CallError](o.err)
+	to := ""
+	switch edges := crossroads[m.state][k.m.P.Name]; {
+	case lost != nil && lost.Sent:
+		to = edges[2]
+	case lost != nil, o.m.ErrorCode == -32601:
+	case o.m.Kind == wire.Failure, o.m.R.IsError:
+		to = edges[1]
+	default:
+		to = edges[0]
+	}
+	if to != "" {
+		m.were[m.state] = true
+		m.state = to
+	}
+}
+
+// settle lets everything come to rest, and compares.
+func (w *world) settle() {
+	synctest.Wait()
+	for _, c := range w.clients {
+		probe := c.call("nobody has this")
+		synctest.Wait()
+		w.mu.Lock()
+		m := w.models[c.number]
+		if got := refusalOf(w.t, probe.wait()).State; got != m.state {
+			w.fault("session %d is in %s, the reference in %s", c.number, got, m.state)
+		}
+		clear(m.were)
+		w.mu.Unlock()
+	}
+}
+
+// walk plays a script and returns what was wrong.
+func walk(t *testing.T, script []deed, sessions int, share, detach bool) (faults []string) {
+	source, err := os.ReadFile("../policies/crossroads.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{models: map[int]*model{}}
+		w.rig = newRig(t, string(source), sharing(true), with(func(c *proxy.Config) { c.Share, c.MaxQueue = share, 4 }))
+		w.up.detach, w.up.begun, w.up.ended = detach, w.begun, w.ended
+		w.up.names(wire.Tools, crossroadsTools...)
+		for range sessions {
+			w.clients = append(w.clients, w.begin())
+			w.replies = append(w.replies, nil)
+		}
+		for _, d := range script {
+			deeds[d.What].do(w, d)
+		}
+		w.settle()
+		w.finish()
+		w.p.Close()
+		synctest.Wait()
+		faults = w.faults
+	})
+	return faults
+}
+
+// finish gives everything the time that it may take at most, and finds what
+// hangs and what was answered twice.
+func (w *world) finish() {
+	for _, c := range w.clients {
+		for id := range 300 { // whatever is still asked
+			c.handle(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id+1), c.own)
+		}
+	}
+	time.Sleep(30 * time.Minute)
+	synctest.Wait()
+	for i, all := range w.replies {
+		for _, r := range all {
+			r.mu.Lock()
+			if len(r.answers) != 1 {
+				w.fault("request %d of client %d has %d answers", r.id, i, len(r.answers))
+			}
+			r.mu.Unlock()
+		}
+	}
+	w.settle()
+}
+
+// TestModel plays random interleavings of calls, failures, cancellations, deaths
+// and reconnections from several sessions, and compares with the reference.
+func TestModel(t *testing.T) {
+	some := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) deed {
+		n := rapid.IntRange(0, 40)
+		return deed{rapid.IntRange(0, len(deeds)-1).Draw(rt, "what"), n.Draw(rt, "who"), n.Draw(rt, "which"), n.Draw(rt, "how")}
+	}), 1, 80)
+	rapid.Check(t, func(rt *rapid.T) {
+		script := some.Draw(rt, "script")
+		sessions, share, detach := rapid.IntRange(1, 3).Draw(rt, "sessions"), rapid.Bool().Draw(rt, "share"), rapid.Bool().Draw(rt, "detach")
+		if faults := walk(t, script, sessions, share, detach); faults != nil {
+			rt.Fatal(strings.Join(faults, "\n"))
+		}
+	})
+}
