@@ -50,8 +50,8 @@ func (l *httpLink) wait(ctx context.Context, k *call) outcome {
 		failed = &wire.CallError{Sent: true, Err: err}
 	}
 	o := k.giveUp(failed)
-	if o.err != nil && !failed.Sent { // the connection's end knows less
-		o.err = &wire.CallError{Err: o.err.Err}
+	if o.err != nil && (failed.Status != 0 || !failed.Sent) {
+		o.err = failed // the connection's end, if it came first, knows less
 	}
 	return o
 }

@@ -165,14 +165,14 @@ func (c *Conn) readPages(kind wire.ListKind) (pages []*wire.Message, err error) 
 		pages, size = append(pages, page), size+len(page.Raw)
 		cursor := page.Bytes(page.R.NextCursorAt)
 		switch {
+		case size > c.srv.cfg.MaxListBytes:
+			return nil, fmt.Errorf("reading %s: more than %d bytes", kind.Method(), c.srv.cfg.MaxListBytes)
 		case len(cursor) == 0 || string(cursor) == "null":
 			return pages, nil
 		case seen[wire.Key(cursor)]:
 			return nil, fmt.Errorf("reading %s: the upstream gave the same cursor twice", kind.Method())
 		case len(pages) >= c.srv.cfg.MaxPages:
 			return nil, fmt.Errorf("reading %s: more than %d pages", kind.Method(), c.srv.cfg.MaxPages)
-		case size > c.srv.cfg.MaxListBytes:
-			return nil, fmt.Errorf("reading %s: more than %d bytes", kind.Method(), c.srv.cfg.MaxListBytes)
 		}
 		seen[wire.Key(cursor)] = true
 		params = append(append([]byte(`{"cursor":`), cursor...), '}')

@@ -77,6 +77,18 @@ func (r *recorder) next(t testing.TB, method string) received {
 	}
 }
 
+// eventually waits for a condition that nothing tells of.
+func eventually(t testing.TB, met func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !met(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen in 20 s")
+		}
+	}
+}
+
 // newServer makes a server that ends with the test.
 func newServer(t testing.TB, cfg Config) *Server {
 	t.Helper()

@@ -303,16 +303,8 @@ func pidOf(t *testing.T, c *Conn, tool string) int {
 // awaitGone waits until a process that was killed has ended.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
-	for range 5000 {
-		if !alive(t, pid) {
-			return
-		}
-		syscallYield()
-	}
-	t.Errorf("process %d lives", pid)
+	eventually(t, func() bool { return !alive(t, pid) })
 }
-
-func syscallYield() { _ = syscall.Nanosleep(&syscall.Timespec{Nsec: 1e6}, nil) }
 
 // Close ends children of the child as well, however it ends them itself.
 func TestCloseEndsTheGroup(t *testing.T) {
@@ -448,11 +440,11 @@ func TestCloseDuringDial(t *testing.T) {
 		_, err := s.Dial(context.Background(), read(t, initializeRaw), newRecorder())
 		failed <- err
 	}()
-	for n := 0; n == 0; syscallYield() {
+	eventually(t, func() bool {
 		s.mu.Lock()
-		n = len(s.conns)
-		s.mu.Unlock()
-	}
+		defer s.mu.Unlock()
+		return len(s.conns) == 1
+	})
 	s.Close()
 	if err := <-failed; err == nil {
 		t.Error("it went on")
@@ -472,10 +464,10 @@ func TestMaxProcesses(t *testing.T) {
 	contains(t, err.Error(), "2 upstream processes")
 	mustCall(t, c, "echo") // the live ones go on
 	c.Close()
-	for err != nil { // until the first has ended
-		_, err = s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
-		syscallYield()
-	}
+	eventually(t, func() bool { // as soon as the first has ended
+		_, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+		return err == nil
+	})
 }
 
 func TestBackoffGrows(t *testing.T) {

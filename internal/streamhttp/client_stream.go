@@ -172,6 +172,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // comes late is taken.
 func (x *exchange) linger(resp *http.Response, events *EventReader) {
 	if b, ok := resp.Body.(*leanBody); ok && b.atEnd() {
+		x.readOn(events)
 		return
 	}
 	x.mu.Lock()
@@ -185,11 +186,16 @@ func (x *exchange) linger(resp *http.Response, events *EventReader) {
 		defer resp.Body.Close()
 		timer := time.AfterFunc(maxLinger, x.cancel)
 		defer timer.Stop()
-		var f follower
-		for {
-			if _, err := f.read(events, x.sink); err != nil {
-				return
-			}
-		}
+		x.readOn(events)
 	})
+}
+
+// readOn takes what is left of a stream.
+func (x *exchange) readOn(events *EventReader) {
+	var f follower
+	for {
+		if _, err := f.read(events, x.sink); err != nil {
+			return
+		}
+	}
 }
