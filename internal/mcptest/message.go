@@ -96,3 +96,6 @@ func encode(v any) []byte {
 	}
 	return out
 }
+
+// ID returns an id as JSON.
+func ID(id any) json.RawMessage { return encode(id) }

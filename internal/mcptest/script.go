@@ -1,6 +1,7 @@
 package mcptest
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -39,7 +40,7 @@ func (s Script) handle(e *Exchange) {
 	}
 	switch e.Method {
 	case "initialize":
-		e.Result(s.initialized())
+		e.Result(s.initialized(e))
 	case "ping", "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
 		e.Result("{}")
 	case "tools/list":
@@ -51,7 +52,7 @@ func (s Script) handle(e *Exchange) {
 	}
 }
 
-func (s Script) initialized() string {
+func (s Script) initialized(e *Exchange) string {
 	capabilities := s.Capabilities
 	if capabilities == "" {
 		capabilities = defaultCapabilities
@@ -60,7 +61,13 @@ func (s Script) initialized() string {
 	if s.Instructions != "" {
 		instructions = string(encode(s.Instructions))
 	}
-	return `{"protocolVersion":"2025-11-25","capabilities":` + capabilities +
+	var asked struct {
+		ProtocolVersion string `json:"protocolVersion"`
+	}
+	if json.Unmarshal(e.Params, &asked) != nil || asked.ProtocolVersion == "" {
+		asked.ProtocolVersion = "2025-11-25"
+	}
+	return `{"protocolVersion":` + string(encode(asked.ProtocolVersion)) + `,"capabilities":` + capabilities +
 		`,"serverInfo":{"name":"raw","version":"1.0.0"}` + member("instructions", instructions) + `}`
 }
 

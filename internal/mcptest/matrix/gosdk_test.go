@@ -1,5 +1,7 @@
 //go:build long
 
+//lint:file-ignore SA1019 what the newest revision deprecates is what clients of the legacy era use
+
 package matrix
 
 import (
