@@ -19,9 +19,6 @@ var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", latest}
 // instructions.
 const hint = "Tools appear and disappear as the work goes on; a refusal says what is allowed now."
 
-// Identity is what the proxy calls itself towards a shared upstream.
-var Identity = struct{ Name, Version string }{Name: "fsm-proxy", Version: "dev"}
-
 // hello is what initialize settled for a session.
 type hello struct {
 	version  string

@@ -47,6 +47,8 @@ type Config struct {
 	Dial func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (Upstream, error)
 	// Notifier makes a session's Notifier; send is as for notify.New.
 	Notifier func(send func(bits uint8) bool) Notifier
+	// Version is the proxy's own, for a shared upstream to know.
+	Version string
 	// Share makes all sessions use one upstream connection.
 	Share bool
 	// Streams tells that an upstream's requests arrive on the stream of the

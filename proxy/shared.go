@@ -26,6 +26,12 @@ func newShared(p *Proxy) *shared {
 	return sh
 }
 
+// clientInfo is what the proxy calls itself towards a shared upstream.
+type clientInfo struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
 // hello is the proxy's own initialize request.
 func (sh *shared) hello() *wire.Message {
 	may := sh.p.cfg.Policy.UpstreamMay()
@@ -38,11 +44,8 @@ func (sh *shared) hello() *wire.Message {
 	params, _ := json.Marshal(struct {
 		ProtocolVersion string              `json:"protocolVersion"`
 		Capabilities    map[string]struct{} `json:"capabilities"`
-		ClientInfo      any                 `json:"clientInfo"`
-	}{latest, capabilities, struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-	}(Identity)}, json.Deterministic(true))
+		ClientInfo      clientInfo          `json:"clientInfo"`
+	}{latest, capabilities, clientInfo{"fsm-proxy", sh.p.cfg.Version}}, json.Deterministic(true))
 	m, _ := wire.Read(wire.RequestMessage(0, "initialize", params), wire.FromClient)
 	return m
 }

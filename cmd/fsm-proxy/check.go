@@ -6,6 +6,9 @@ import (
 	"encoding/json/v2"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -120,15 +123,38 @@ func writeCheckText(c *console, reports []checked) error {
 			fmt.Fprintf(c.err, "fsm-proxy: %v\n", r.failure)
 			continue
 		}
-		text := r.summary() + "\n"
-		if len(r.findings) > 0 {
-			text = r.findings.String() + "\n" + text
-		}
+		text := r.text()
 		if _, err := io.WriteString(c.out, text); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fold is how many notes of one kind are printed one by one.
+const fold = 3
+
+// text is all findings, a line each, and the summary. Many notes of one kind are
+// one line: they are there to be looked up, by --format json, not to be read.
+func (r checked) text() string {
+	notes := map[string]int{}
+	for _, found := range r.findings {
+		if found.Level == policy.LevelNote {
+			notes[found.Code]++
+		}
+	}
+	var b strings.Builder
+	for _, found := range r.findings {
+		if found.Level != policy.LevelNote || notes[found.Code] <= fold {
+			b.WriteString(found.String() + "\n")
+		}
+	}
+	for _, code := range slices.Sorted(maps.Keys(notes)) {
+		if notes[code] > fold {
+			fmt.Fprintf(&b, "%s: note: %d × %s; --format json has each\n", r.file, notes[code], code)
+		}
+	}
+	return b.String() + r.summary() + "\n"
 }
 
 // summary is one line on a whole file.

@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// limitFlags bound what clients and servers can take. How deep a message may
-// nest (512) and how many messages a batch may hold (100) cannot be changed.
+// limitFlags bound what clients and servers can take.
 type limitFlags struct {
 	message         size
 	upstreamMessage size
@@ -21,7 +22,10 @@ type limitFlags struct {
 	storeTime       time.Duration
 	header          size
 	headerTimeout   time.Duration
+	depth           int
+	batch           int
 	sessions        int
+	share           int
 	processes       int
 	idle            time.Duration
 	unused          time.Duration
@@ -49,7 +53,10 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&l.inFlight, "max-in-flight", 256, "requests of one session at a time")
 	flags.IntVar(&l.queue, "max-queue", 64, "calls that wait for one run's turn")
 	flags.IntVar(&l.subscriptions, "max-subscriptions", 1000, "resource subscriptions of one session")
-	flags.IntVar(&l.sessions, "max-sessions", 0, "sessions at a time; one address may have half of them (default 10000, or --max-upstreams where each has a process)")
+	flags.IntVar(&l.depth, "max-depth", wire.MaxDepth, "how deeply a message from a client may nest")
+	flags.IntVar(&l.batch, "max-batch", wire.MaxBatch, "the messages of a JSON-RPC batch")
+	flags.IntVar(&l.sessions, "max-sessions", 0, "sessions at a time (default 10000, or --max-upstreams where each has a process)")
+	flags.IntVar(&l.share, "max-sessions-per-address", 0, "sessions of one remote address that is not loopback (default half of all)")
 	flags.IntVar(&l.processes, "max-upstreams", 64, "processes of the wrapped server at a time")
 	flags.DurationVar(&l.storeTime, "resume-time", time.Minute, "how long a session keeps what streams may resume")
 	flags.DurationVar(&l.headerTimeout, "header-timeout", 10*time.Second, "how long a request's headers may take")
@@ -57,6 +64,9 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&l.unused, "session-unused", time.Minute, "how long a session may take from initialize to its next request")
 	flags.DurationVar(&l.writeTimeout, "write-timeout", 30*time.Second, "how long a client may take to accept what is written")
 }
+
+// wire is what bounds a message's inside.
+func (l *limitFlags) wire() wire.Limits { return wire.Limits{Depth: l.depth, Batch: l.batch} }
 
 // check refuses limits that would let nothing through.
 func (l *limitFlags) check(flags *pflag.FlagSet) (err error) {

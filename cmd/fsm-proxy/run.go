@@ -95,7 +95,9 @@ func (f *runFlags) check(flags *pflag.FlagSet, front []string) error {
 // run loads the policy, opens what is needed, and serves until the client or ctx
 // ends.
 func (f *runFlags) run(ctx context.Context, c *console) error {
-	log, err := f.log.logger(c.err)
+	lines := newLogWriter(c.err, f.log.format == "json")
+	defer lines.Close()
+	log, err := f.log.logger(lines)
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,6 @@ func (f *runFlags) run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	proxy.Identity.Version = versionText()
 	for _, w := range findings.Warnings() {
 		log.Warn("policy: " + w.String())
 	}
@@ -132,7 +133,7 @@ func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, 
 	if isTerminal(c.in) {
 		log.Info("speaking MCP over standard input and output: this is for a client to start; give --listen to serve HTTP")
 	}
-	cfg := stdio.Config{MaxMessage: int(f.limits.message), Queue: int(f.limits.outbound), Linger: linger}
+	cfg := stdio.Config{MaxMessage: int(f.limits.message), Limits: f.limits.wire(), Queue: int(f.limits.outbound), Linger: linger}
 	in, restore := pollable(c.in)
 	defer restore()
 	if err := stdio.Serve(ctx, cfg, in, c.out, relay.Open); err != nil {
@@ -182,10 +183,12 @@ func (f *runFlags) front(relay *proxy.Proxy, loopback bool, token func() string,
 		AllowedOrigins: f.listen.allowedOrigins,
 		BearerToken:    token,
 		MaxMessage:     int(f.limits.message),
+		Limits:         f.limits.wire(),
 		Queue:          int(f.limits.outbound),
 		Store:          int(f.limits.store),
 		StoreTime:      f.limits.storeTime,
 		Sessions:       f.sessions(),
+		Share:          f.limits.share,
 		Idle:           f.limits.idle,
 		Unused:         f.limits.unused,
 		WriteTimeout:   f.limits.writeTimeout,
@@ -226,6 +229,7 @@ func (f *runFlags) config(p *policy.Policy, server *upstream.Server, log hclog.L
 			return conn, nil
 		},
 		Notifier:         func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
+		Version:          versionText(),
 		Share:            f.share,
 		Streams:          f.url != "" && !f.sse,
 		Surface:          f.surface,

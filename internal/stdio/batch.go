@@ -17,7 +17,7 @@ func (s *server) batch(raw []byte) {
 			"JSON-RPC batches belong to protocol revision "+batchVersion+" alone: send the messages one by one", nil))
 		return
 	}
-	members, err := wire.Split(raw)
+	members, err := s.cfg.Limits.Split(raw)
 	if err != nil {
 		s.out.Answer(answer(err))
 		return
@@ -36,7 +36,7 @@ func (s *server) members(members [][]byte) {
 }
 
 func (s *server) member(raw []byte, g *gathered) {
-	m, err := wire.Read(raw, wire.FromClient)
+	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
 	if err != nil {
 		g.Answer(answer(err))
 		return

@@ -15,6 +15,8 @@ import (
 type Config struct {
 	// MaxMessage is how many bytes a message may have; 0: 4 MiB.
 	MaxMessage int
+	// Limits bound what a message may hold; zero values are wire's.
+	Limits wire.Limits
 	// Queue is how many bytes may wait for the client to read them; 0: 4 MiB.
 	Queue int
 	// Linger is how long requests under way at the end of input may still
@@ -159,7 +161,7 @@ func (s *server) take(raw []byte) bool {
 		s.batch(raw)
 		return true
 	}
-	m, err := wire.Read(raw, wire.FromClient)
+	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
 	if err != nil {
 		s.out.Answer(answer(err))
 	} else if p := s.session.Handle(m, s.out); p != nil {

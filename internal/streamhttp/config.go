@@ -41,6 +41,8 @@ type ServerConfig struct {
 
 	// MaxMessage is how many bytes a request body may have; 0: 4 MiB.
 	MaxMessage int
+	// Limits bound what a message may hold; zero values are wire's.
+	Limits wire.Limits
 	// Queue is how many bytes may wait for a client on one stream, beyond
 	// which the stream closes; 0: 4 MiB.
 	Queue int
@@ -48,11 +50,13 @@ type ServerConfig struct {
 	// 0: 1 MiB. StoreTime is for how long; 0: 60 s.
 	Store     int
 	StoreTime time.Duration
-	// Sessions is how many sessions there may be at a time; 0: 10,000. One
-	// remote address (IPv6: one /64 network) may have half of them, so that
-	// a flood locks out itself; loopback addresses, behind which many
-	// clients or a whole proxy may stand, all of them.
+	// Sessions is how many sessions there may be at a time; 0: 10,000.
 	Sessions int
+	// Share is how many of them one remote address (IPv6: one /64 network)
+	// may have, so that a flood locks out itself; 0: half of them. Loopback
+	// addresses, behind which many clients or a whole proxy may stand, may
+	// have all.
+	Share int
 	// Idle is after how long without a request, a running call or a GET
 	// stream a session ends; 0: 1 h.
 	Idle time.Duration
@@ -82,6 +86,7 @@ func (c *ServerConfig) fill() {
 	orElse(&c.Store, 1<<20)
 	orElse(&c.StoreTime, time.Minute)
 	orElse(&c.Sessions, 10_000)
+	orElse(&c.Share, (c.Sessions+1)/2)
 	orElse(&c.Idle, time.Hour)
 	orElse(&c.Unused, time.Minute)
 	orElse(&c.WriteTimeout, 30*time.Second)
@@ -97,6 +102,3 @@ func orElse[T int | time.Duration](value *T, def T) {
 		*value = def
 	}
 }
-
-// share is how many sessions one remote address may have.
-func (c *ServerConfig) share() int { return (c.Sessions + 1) / 2 }

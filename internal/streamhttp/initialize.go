@@ -16,7 +16,7 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 		refuse(w, http.StatusBadRequest, noSession)
 		return
 	}
-	m, err := wire.Read(raw, wire.FromClient)
+	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
 	if err != nil {
 		reject(w, faultAnswer(err))
 		return

@@ -61,7 +61,7 @@ func (p *post) serve(raw []byte) {
 		p.serveBatch(raw)
 		return
 	}
-	m, err := wire.Read(raw, wire.FromClient)
+	m, err := p.s.srv.cfg.Limits.Read(raw, wire.FromClient)
 	if err != nil {
 		reject(p.w, faultAnswer(err))
 		return

@@ -15,7 +15,7 @@ func (p *post) serveBatch(raw []byte) {
 			"JSON-RPC batches belong to protocol revision "+revisionBatches+" alone: send the messages one by one", nil))
 		return
 	}
-	members, err := wire.Split(raw)
+	members, err := p.s.srv.cfg.Limits.Split(raw)
 	if err != nil {
 		reject(p.w, faultAnswer(err))
 		return
@@ -29,7 +29,7 @@ func (p *post) serveBatch(raw []byte) {
 
 func (p *post) serveMember(raw []byte) {
 	to := &member{post: p}
-	m, err := wire.Read(raw, wire.FromClient)
+	m, err := p.s.srv.cfg.Limits.Read(raw, wire.FromClient)
 	switch {
 	case err != nil:
 		to.Answer(faultAnswer(err))

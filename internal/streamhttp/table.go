@@ -20,7 +20,7 @@ type table struct {
 }
 
 func (t *table) init(cfg *ServerConfig) {
-	t.limit, t.share = cfg.Sessions, cfg.share()
+	t.limit, t.share = cfg.Sessions, cfg.Share
 	t.sessions = make(map[string]*session)
 	t.peers = make(map[netip.Prefix]int)
 }

@@ -1,8 +1,12 @@
 package wire
 
-import "errors"
+import (
+	"errors"
+	"strconv"
+)
 
-// MaxBatch is how many messages a JSON-RPC batch may have.
+// MaxBatch is how many messages a JSON-RPC batch may have where [Limits] say
+// nothing else.
 const MaxBatch = 100
 
 // IsBatch reports whether raw is a JSON array, as a JSON-RPC batch is.
@@ -19,11 +23,14 @@ func IsBatch(raw []byte) bool {
 
 // Split returns the members of a batch, unread: each is still to be given to
 // [Read]. The error is always an [*Error].
-func Split(raw []byte) ([][]byte, error) {
-	if tooDeep(raw) {
-		return nil, &Error{Code: CodeParse, Message: "nesting too deep"}
+func Split(raw []byte) ([][]byte, error) { return Limits{}.Split(raw) }
+
+// Split is the function Split under these limits.
+func (l Limits) Split(raw []byte) ([][]byte, error) {
+	if tooDeep(raw, l.depth()+1) {
+		return nil, &Error{Code: CodeParse, Message: "nesting deeper than " + strconv.Itoa(l.depth())}
 	}
-	members, err := split(raw)
+	members, err := split(raw, l.batch())
 	if _, ok := errors.AsType[*Error](err); err != nil && !ok {
 		return nil, &Error{Code: CodeParse, Message: "reading a batch: " + err.Error()}
 	}
@@ -33,7 +40,7 @@ func Split(raw []byte) ([][]byte, error) {
 	return members, err
 }
 
-func split(raw []byte) (members [][]byte, err error) {
+func split(raw []byte, most int) (members [][]byte, err error) {
 	dec := decoder(raw)
 	if _, err := dec.ReadToken(); err != nil {
 		return nil, err
@@ -43,8 +50,8 @@ func split(raw []byte) (members [][]byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(members) == MaxBatch {
-			return nil, invalid("a batch of more than 100 messages")
+		if len(members) == most {
+			return nil, invalid("a batch of more than " + strconv.Itoa(most) + " messages")
 		}
 		end := int(dec.InputOffset())
 		members = append(members, raw[end-len(value):end:end])

@@ -22,8 +22,25 @@ const (
 	FromUpstream
 )
 
-// MaxDepth is how deeply arrays and objects of a message may nest.
+// MaxDepth is how deeply arrays and objects of a message may nest where
+// [Limits] say nothing else.
 const MaxDepth = 512
+
+// Limits bound what is read. Zero values are MaxDepth and MaxBatch.
+type Limits struct {
+	Depth int // how deeply arrays and objects may nest
+	Batch int // how many messages a batch may have
+}
+
+func (l Limits) depth() int { return orElse(l.Depth, MaxDepth) }
+func (l Limits) batch() int { return orElse(l.Batch, MaxBatch) }
+
+func orElse(value, def int) int {
+	if value <= 0 {
+		return def
+	}
+	return value
+}
 
 // Error is a message that cannot be read, with the JSON-RPC error to answer it.
 type Error struct {
@@ -39,10 +56,14 @@ func (e *Error) Answer() []byte { return ErrorAnswer(e.ID, e.Code, e.Message, ni
 
 // Read reads one message. raw is kept: it must not be changed afterwards. The
 // error is always an [*Error]. A batch is no message: see [IsBatch].
-func Read(raw []byte, from Side) (*Message, error) {
+func Read(raw []byte, from Side) (*Message, error) { return Limits{}.Read(raw, from) }
+
+// Read is the function Read under these limits.
+func (l Limits) Read(raw []byte, from Side) (*Message, error) {
 	m := &Message{Raw: raw}
 	r := readers.Get().(*reader)
 	r.begin(m, from)
+	r.depth = l.depth()
 	err := r.check()
 	if err == nil {
 		err = r.message()
@@ -63,6 +84,7 @@ type reader struct {
 	from Side
 
 	raw     []byte
+	depth   int // how deeply it may nest
 	at      int
 	m       *Message
 	version string
@@ -89,8 +111,8 @@ func (r *reader) release() {
 // check reports whether the message is one JSON value and nothing else. The
 // walk over it need not look for faults again.
 func (r *reader) check() error {
-	if tooDeep(r.raw) {
-		return &Error{Code: CodeParse, Message: "nesting deeper than " + strconv.Itoa(MaxDepth)}
+	if tooDeep(r.raw, r.depth) {
+		return &Error{Code: CodeParse, Message: "nesting deeper than " + strconv.Itoa(r.depth)}
 	}
 	r.buf = *bytes.NewBuffer(r.raw)
 	if r.from == FromUpstream {
@@ -316,10 +338,10 @@ func (r *reader) nested(keys []string, read member) (Span, error) {
 	return at, err
 }
 
-// tooDeep reports whether raw nests deeper than MaxDepth. It errs on no valid
+// tooDeep reports whether raw nests deeper than most. It errs on no valid
 // message: brackets inside strings are told apart.
-func tooDeep(raw []byte) bool {
-	if bytes.Count(raw, []byte{'['})+bytes.Count(raw, []byte{'{'}) <= MaxDepth {
+func tooDeep(raw []byte, most int) bool {
+	if bytes.Count(raw, []byte{'['})+bytes.Count(raw, []byte{'{'}) <= most {
 		return false
 	}
 	depth, quoted := 0, false
@@ -331,7 +353,7 @@ func tooDeep(raw []byte) bool {
 			quoted = !quoted
 		case quoted:
 		case c == '[' || c == '{':
-			if depth++; depth > MaxDepth {
+			if depth++; depth > most {
 				return true
 			}
 		case c == ']' || c == '}':
