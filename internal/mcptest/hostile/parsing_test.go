@@ -114,6 +114,10 @@ func TestIDInFlightIsRefused(t *testing.T) {
 		if n := r.upstream.Count("tools/call", "ok"); n != 0 {
 			t.Errorf("%d calls reached the upstream", n)
 		}
+		r.upstream.Open("right")
+		if answer := r.Next(); string(answer.ID) != "77" || refused(answer) {
+			t.Errorf("the first is answered %s", answer)
+		}
 	})
 }
 
