@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strconv"
@@ -31,22 +30,23 @@ type outcome struct {
 // newCall makes the request as it goes upstream: id and progress token are the
 // connection's own integer. It is the only edit.
 func newCall(c *Conn, id int64, m *wire.Message, tag any) *call {
-	number := strconv.AppendInt(nil, id, 10)
-	k := &call{conn: c, id: id, tag: tag, answer: make(chan outcome, 1)}
-	k.token = bytes.Clone(m.Bytes(m.P.MetaToken))
-	k.raw = wire.Splice(m.Raw, edits(m, number)...)
-	return k
+	return &call{
+		conn: c, id: id, tag: tag, answer: make(chan outcome, 1),
+		raw: renumber(m, id), token: m.Bytes(m.P.MetaToken),
+	}
 }
 
-func edits(m *wire.Message, number []byte) []wire.Edit {
-	id, token := wire.Edit{At: m.ID, With: number}, wire.Edit{At: m.P.MetaToken, With: number}
+func renumber(m *wire.Message, id int64) []byte {
+	var digits [20]byte
+	number := strconv.AppendInt(digits[:0], id, 10)
+	edits := [2]wire.Edit{{At: m.ID, With: number}, {At: m.P.MetaToken, With: number}}
 	switch {
-	case !token.At.Present():
-		return []wire.Edit{id}
-	case token.At.Start < id.At.Start:
-		return []wire.Edit{token, id}
+	case !edits[1].At.Present():
+		return wire.Splice(m.Raw, edits[:1]...)
+	case edits[1].At.Start < edits[0].At.Start:
+		edits[0], edits[1] = edits[1], edits[0]
 	}
-	return []wire.Edit{id, token}
+	return wire.Splice(m.Raw, edits[:]...)
 }
 
 // Wait implements wire.Call. The answer carries the connection's id.
