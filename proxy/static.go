@@ -22,7 +22,8 @@ func (c *call) static(client string) bool {
 	case SurfaceStatic:
 		return true
 	}
-	return slices.Contains(neverListAgain, client)
+	name, _, _ := strings.Cut(client, " (via ") // what mcp-remote appends to the name of its client
+	return slices.Contains(neverListAgain, name)
 }
 
 // whereAllowed is the end of a description on the static surface.
