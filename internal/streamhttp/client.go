@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -38,6 +39,9 @@ type ClientConfig struct {
 	// Receive takes the messages of the session's own stream (GET), in order.
 	// Required.
 	Receive func(raw []byte)
+	// Opened is called each time the session's own stream was opened anew and
+	// not resumed: what the server said before is lost. nil: nobody is told.
+	Opened func()
 	// Gone is called once, when the server has said that it knows the session
 	// no more. It must not call the client's Close. Required.
 	Gone func(error)
@@ -50,22 +54,22 @@ type Client struct {
 	cfg    ClientConfig
 	ctx    context.Context // ends when Close has posted what was queued
 	cancel context.CancelFunc
-	posts  context.Context // ends with Close
-	abort  context.CancelFunc
 	wg     sync.WaitGroup // listener, notifier, lingering streams
+	ears   atomic.Bool    // the session's own stream is open
 
-	mu      sync.Mutex // guards what follows
-	session string
-	version string
-	headers http.Header // of a POST; replaced, never changed
-	auth    string      // that stands in headers
-	gone    bool
-	closed  bool
-	gate    chan struct{} // requests wait until it closes; nil before initialized
-	queue   [][]byte
-	queued  int
-	posting bool
-	idle    chan struct{} // closes when the queue is empty; nil when nobody waits
+	mu       sync.Mutex             // guards what follows
+	posts    map[*exchange]struct{} // requests under way
+	aborted  bool                   // there are to be no more
+	session  string
+	version  string
+	prepared *postRequest // nil: to be made
+	gone     bool
+	closed   bool
+	gate     chan struct{} // requests wait until it closes; nil before initialized
+	queue    [][]byte
+	queued   int
+	posting  bool
+	idle     chan struct{} // closes when the queue is empty; nil when nobody waits
 }
 
 // NewClient returns a client that has sent nothing yet.
@@ -73,18 +77,21 @@ func NewClient(cfg ClientConfig) *Client {
 	if cfg.MaxQueue == 0 {
 		cfg.MaxQueue = 16 << 20
 	}
-	c := &Client{cfg: cfg}
+	c := &Client{cfg: cfg, posts: make(map[*exchange]struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.posts, c.abort = context.WithCancel(c.ctx)
 	return c
 }
+
+// Listening reports whether the session's own stream is open, so that the server
+// can tell the client what belongs to no request.
+func (c *Client) Listening() bool { return c.ears.Load() }
 
 // SetVersion sets the negotiated protocol revision, which goes with every
 // request from now on.
 func (c *Client) SetVersion(version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.version, c.headers = version, nil
+	c.version, c.prepared = version, nil
 }
 
 // closing bounds what Close waits for: what is queued, and then the DELETE.
@@ -154,33 +161,9 @@ func (c *Client) learn(h http.Header) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == "" {
-		c.session, c.headers = id, nil
+		c.session, c.prepared = id, nil
 	}
 	return nil
-}
-
-// header returns the header of the next request. That of a POST is shared: a
-// transport does not change it.
-func (c *Client) header(ctx context.Context, method, lastID string) (http.Header, error) {
-	auth, err := c.authorization(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.headers == nil || c.auth != auth {
-		c.headers, c.auth = c.makeHeader(auth), auth
-	}
-	if method == http.MethodPost {
-		return c.headers, nil
-	}
-	h := c.headers.Clone()
-	h.Del("Content-Type")
-	h.Set("Accept", typeSSE)
-	if lastID != "" {
-		h.Set(headerLastEvent, lastID)
-	}
-	return h, nil
 }
 
 func (c *Client) authorization(ctx context.Context) (string, error) {

@@ -43,36 +43,72 @@ func (c *Client) Initialize(ctx context.Context, body []byte, sink Sink) error {
 // exchange is one POST of a request and what becomes of it.
 type exchange struct {
 	*Client
-	ctx    context.Context
-	cancel context.CancelFunc
-	sink   Sink
-	kept   bool // cancel is left to a lingering stream
+	ctx  life
+	sink Sink
+	kept bool // its end is left to a lingering stream
 }
 
 // exchange posts a request. Its context is not the caller's, since the stream
 // may outlive the call by a little.
 func (c *Client) exchange(ctx context.Context, body []byte, sink Sink, opens bool) error {
 	x := &exchange{Client: c, sink: sink}
-	x.ctx, x.cancel = context.WithCancel(c.posts)
-	stop := context.AfterFunc(ctx, x.cancel)
+	if !c.enter(x) {
+		return unsent(errClosed)
+	}
+	stop := atEnd(ctx, x.ctx.end)
 	err := x.run(body, opens)
 	stop()
 	if !x.kept {
-		x.cancel()
+		x.over()
 	}
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
 		err.Err = ctx.Err()
-	} else if c.posts.Err() != nil {
+	} else if c.isAborted() {
 		err.Err = errClosed
 	}
 	return err
 }
 
+// enter enters a POST among those that Close ends.
+func (c *Client) enter(x *exchange) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.aborted {
+		c.posts[x] = struct{}{}
+	}
+	return !c.aborted
+}
+
+// over takes a POST out of them, and ends it.
+func (x *exchange) over() {
+	x.mu.Lock()
+	delete(x.posts, x)
+	x.mu.Unlock()
+	x.ctx.end()
+}
+
+// abort ends all POSTs under way, and lets no more begin.
+func (c *Client) abort() {
+	c.mu.Lock()
+	posts := c.posts
+	c.posts, c.aborted = nil, true
+	c.mu.Unlock()
+	for x := range posts {
+		x.ctx.end()
+	}
+}
+
+func (c *Client) isAborted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.aborted
+}
+
 func (x *exchange) run(body []byte, opens bool) *wire.CallError {
-	resp, err := x.send(x.ctx, http.MethodPost, body, "")
+	resp, err := x.send(&x.ctx, http.MethodPost, body, "")
 	if err != nil {
 		return err
 	}

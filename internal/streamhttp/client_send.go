@@ -37,17 +37,9 @@ func (c *Client) send(ctx context.Context, method string, body []byte, lastID st
 }
 
 func (c *Client) sendTo(ctx context.Context, method string, target *url.URL, body []byte, lastID string) (*http.Response, *wire.CallError) {
-	header, err := c.header(ctx, method, lastID)
+	req, err := c.request(ctx, method, target, body, lastID)
 	if err != nil {
 		return nil, unsent(err)
-	}
-	req := (&http.Request{
-		Method: method, URL: target, Host: target.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(ctx)
-	if body != nil {
-		req.Body, req.ContentLength = NewBody(body), int64(len(body))
-		req.GetBody = func() (io.ReadCloser, error) { return NewBody(body), nil }
 	}
 	resp, err := c.cfg.Transport.RoundTrip(req)
 	if err != nil {
@@ -57,6 +49,70 @@ func (c *Client) sendTo(ctx context.Context, method string, target *url.URL, bod
 		c.cfg.Rejected(resp)
 	}
 	return resp, nil
+}
+
+// request makes a request. POSTs to the endpoint are copies of one.
+func (c *Client) request(ctx context.Context, method string, target *url.URL, body []byte, lastID string) (*http.Request, error) {
+	auth, err := c.authorization(ctx)
+	if err != nil {
+		return nil, err
+	}
+	post := c.postRequest(auth)
+	req := post.req.WithContext(ctx)
+	head := post.head
+	if method != http.MethodPost {
+		req.Method, req.Header = method, getHeader(req.Header, lastID)
+		head = nil
+	}
+	if target != c.cfg.URL {
+		req.URL, req.Host = target, target.Host
+		head = nil
+	}
+	if body == nil {
+		return req, nil
+	}
+	req.Body, req.ContentLength = &Body{raw: body, head: head}, int64(len(body))
+	if head == nil {
+		req.Body = NewBody(body)
+		req.GetBody = func() (io.ReadCloser, error) { return NewBody(body), nil }
+	}
+	return req, nil
+}
+
+// postRequest is what all POSTs have in common. It is never changed.
+type postRequest struct {
+	req  *http.Request
+	head []byte // for a Lean: the request's head, up to the length
+	auth string
+}
+
+// postRequest returns what POSTs are copies of.
+func (c *Client) postRequest(auth string) *postRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.prepared != nil && c.prepared.auth == auth {
+		return c.prepared
+	}
+	p := &postRequest{auth: auth, req: &http.Request{
+		Method: http.MethodPost, URL: c.cfg.URL, Host: c.cfg.URL.Host, Header: c.makeHeader(auth),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}}
+	if _, ok := c.cfg.Transport.(*Lean); ok {
+		p.head = appendHead(nil, p.req)
+	}
+	c.prepared = p
+	return p
+}
+
+// getHeader is the header of a request that takes events, made of a POST's.
+func getHeader(post http.Header, lastID string) http.Header {
+	h := post.Clone()
+	h.Del("Content-Type")
+	h.Set("Accept", typeSSE)
+	if lastID != "" {
+		h.Set(headerLastEvent, lastID)
+	}
+	return h
 }
 
 // redirect returns where an answer wants the same request sent: 307 and 308

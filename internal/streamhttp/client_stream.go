@@ -63,7 +63,7 @@ func (x *exchange) follow(resp *http.Response) *wire.CallError {
 		if errors.Is(err, ErrEventTooLong) || f.lastID == "" || f.empty > maxEmpty {
 			return lost(0, streamEnd(err))
 		}
-		if resp, err = x.resume(x.ctx, &f); err != nil {
+		if resp, err = x.resume(&x.ctx, &f); err != nil {
 			return lost(0, err)
 		}
 	}
@@ -182,9 +182,9 @@ func (x *exchange) linger(resp *http.Response, events *EventReader) {
 	}
 	x.kept = true
 	x.wg.Go(func() {
-		defer x.cancel()
+		defer x.over()
 		defer resp.Body.Close()
-		timer := time.AfterFunc(maxLinger, x.cancel)
+		timer := time.AfterFunc(maxLinger, x.ctx.end)
 		defer timer.Stop()
 		x.readOn(events)
 	})

@@ -48,14 +48,15 @@ func NotSent(err error) bool {
 	return ok
 }
 
-// RoundTrip sends a request and returns the answer. Its body must be read to
+// RoundTrip sends a request and returns the answer, whose header is shared with
+// other answers and must not be changed. Its body must be read to
 // the end or closed, by one goroutine. Of the request's own body only the bytes
 // of a [Body] are sent in one write; others are read first.
 func (l *Lean) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "http" {
 		return nil, notSent{errTLS}
 	}
-	body, err := bodyBytes(req)
+	body, err := wholeBody(req)
 	if err != nil {
 		return nil, notSent{err}
 	}
@@ -72,15 +73,10 @@ func (l *Lean) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // exchange writes the request and reads the answer's head.
-func (l *Lean) exchange(conn *leanConn, req *http.Request, body []byte) (*http.Response, error) {
+func (l *Lean) exchange(conn *leanConn, req *http.Request, body *Body) (*http.Response, error) {
 	ctx := req.Context()
-	stop := context.AfterFunc(ctx, conn.expire)
-	if err := conn.send(req, body); err != nil {
-		stop()
-		conn.Close()
-		return nil, ended(ctx, err)
-	}
-	resp, err := conn.receive(req)
+	stop := atEnd(ctx, conn.expire)
+	resp, err := conn.converse(req, body)
 	if err != nil {
 		stop()
 		conn.Close()
@@ -93,6 +89,20 @@ func (l *Lean) exchange(conn *leanConn, req *http.Request, body []byte) (*http.R
 	}
 	resp.Body = b
 	return resp, nil
+}
+
+// converse sends the request and reads the answer's head.
+func (c *leanConn) converse(req *http.Request, body *Body) (*http.Response, error) {
+	err := c.send(req, body)
+	switch {
+	case err == nil:
+		return c.receive(req)
+	case !NotSent(err):
+		if resp := c.early(req); resp != nil {
+			return resp, nil
+		}
+	}
+	return nil, err
 }
 
 // ended makes an error that comes of the context's end say so.
@@ -113,7 +123,7 @@ func (l *Lean) conn(ctx context.Context, addr string) (*leanConn, error) {
 		return nil, err
 	}
 	for c := l.take(addr); c != nil; c = l.take(addr) {
-		if time.Since(c.since) < c.idle && c.alive() {
+		if c.usable() {
 			c.reused = true
 			return c, nil
 		}
@@ -126,6 +136,11 @@ func (l *Lean) conn(ctx context.Context, addr string) (*leanConn, error) {
 	}
 	return newLeanConn(raw, addr), nil
 }
+
+// usable reports whether an idle connection can carry a request. It always
+// looks: a server that has just closed it would make a request's outcome
+// unknown, which is worth more than a system call.
+func (c *leanConn) usable() bool { return time.Since(c.since) < c.idle && c.alive() }
 
 func (l *Lean) take(addr string) *leanConn {
 	l.mu.Lock()
@@ -198,7 +213,8 @@ func (l *Lean) CloseIdleConnections() {
 
 // newLeanConn wraps a connection.
 func newLeanConn(raw net.Conn, addr string) *leanConn {
-	c := &leanConn{Conn: raw, addr: addr, br: bufio.NewReaderSize(raw, 8<<10), idle: maxIdle}
+	c := &leanConn{Conn: raw, addr: addr, head: -1, idle: maxIdle}
+	c.br = bufio.NewReaderSize(c, 8<<10)
 	c.expire = func() { _ = raw.SetDeadline(time.Unix(1, 0)) }
 	c.alive = aliveFunc(raw)
 	return c

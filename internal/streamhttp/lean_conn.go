@@ -3,7 +3,6 @@ package streamhttp
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -18,7 +17,8 @@ import (
 // Body is a request body of which a [Lean] takes the bytes as they are.
 type Body struct {
 	bytes.Reader
-	raw []byte
+	raw  []byte
+	head []byte // what appendHead would append before the length; nil: that is made
 }
 
 // NewBody returns a body of raw.
@@ -31,16 +31,17 @@ func NewBody(raw []byte) *Body {
 // Close does nothing.
 func (b *Body) Close() error { return nil }
 
-// bodyBytes returns the whole body of a request.
-func bodyBytes(req *http.Request) ([]byte, error) {
+// wholeBody returns the whole body of a request.
+func wholeBody(req *http.Request) (*Body, error) {
 	switch b := req.Body.(type) {
 	case nil:
-		return nil, nil
+		return &Body{}, nil
 	case *Body:
-		return b.raw, nil
+		return b, nil
 	}
 	defer req.Body.Close()
-	return io.ReadAll(req.Body)
+	raw, err := io.ReadAll(req.Body)
+	return &Body{raw: raw}, err
 }
 
 // hostPort is the address of a URL's host.
@@ -56,13 +57,34 @@ func hostPort(u *url.URL) string {
 type leanConn struct {
 	net.Conn
 	addr   string
-	br     *bufio.Reader
+	br     *bufio.Reader // reads through leanConn.Read
+	head   int           // what the head being read may still take; -1: no head
 	idle   time.Duration // how long it may be idle
 	since  time.Time     // when it became idle
-	reused bool          // it has carried a request before
-	keep   bool          // it can carry another one
-	expire func()        // ends what reads or writes now
-	alive  func() bool   // nothing has come while it was idle, neither bytes nor the end
+	known  knownAnswer
+	reused bool        // it has carried a request before
+	keep   bool        // it can carry another one
+	expire func()      // ends what reads or writes now
+	alive  func() bool // nothing has come while it was idle, neither bytes nor the end
+}
+
+// maxHead bounds the head of an answer, in bytes.
+const maxHead = 1 << 20
+
+var errAnswerHead = errors.New("reading an answer: its header is too long")
+
+// Read reads from the connection, no more than a head may have while one is
+// being read.
+func (c *leanConn) Read(p []byte) (int, error) {
+	if c.head < 0 {
+		return c.Conn.Read(p)
+	}
+	if c.head == 0 {
+		return 0, errAnswerHead
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.head)])
+	c.head -= n
+	return n, err
 }
 
 // oneWrite is up to what length of a body head and body are joined, so that
@@ -72,10 +94,15 @@ const oneWrite = 64 << 10
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
 // send writes the request. The error is a notSent where no byte was written.
-func (c *leanConn) send(req *http.Request, body []byte) error {
+func (c *leanConn) send(req *http.Request, b *Body) error {
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
-	head := appendHead((*buf)[:0], req, len(body))
+	body := b.raw
+	head := append((*buf)[:0], b.head...)
+	if b.head == nil {
+		head = appendHead(head, req)
+	}
+	head = appendLength(head, req.Method, len(body))
 	var n int64
 	var err error
 	if len(body) <= oneWrite {
@@ -96,8 +123,8 @@ func (c *leanConn) send(req *http.Request, body []byte) error {
 	return err
 }
 
-// appendHead appends the request line and the header.
-func appendHead(b []byte, req *http.Request, length int) []byte {
+// appendHead appends the request line and the header, up to the length.
+func appendHead(b []byte, req *http.Request) []byte {
 	b = append(b, req.Method...)
 	b = append(b, ' ')
 	b = append(b, req.URL.RequestURI()...)
@@ -112,18 +139,23 @@ func appendHead(b []byte, req *http.Request, length int) []byte {
 			b = append(b, "\r\n"...)
 		}
 	}
-	if length > 0 || req.Method == http.MethodPost {
-		b = append(b, "Content-Length: "...)
-		b = strconv.AppendInt(b, int64(length), 10)
-		b = append(b, "\r\n"...)
+	return b
+}
+
+// appendLength appends the rest of the header: how long the body is.
+func appendLength(b []byte, method string, length int) []byte {
+	if length > 0 || method == http.MethodPost {
+		b = appendNumber(b, "Content-Length", int64(length))
 	}
 	return append(b, "\r\n"...)
 }
 
 // receive reads the head of the answer; interim ones (1xx) are skipped.
 func (c *leanConn) receive(req *http.Request) (*http.Response, error) {
+	c.head = maxHead
+	defer func() { c.head = -1 }()
 	for range 8 {
-		resp, err := http.ReadResponse(c.br, req)
+		resp, err := c.readHead(req)
 		if err != nil {
 			return nil, lostConn(err)
 		}
@@ -137,6 +169,21 @@ func (c *leanConn) receive(req *http.Request) (*http.Response, error) {
 	return nil, errors.New("reading an answer: unexpected HTTP status 1xx")
 }
 
+// early reads an answer that came before the request was written to its end, as
+// one that refuses a long body does.
+func (c *leanConn) early(req *http.Request) *http.Response {
+	_ = c.SetReadDeadline(time.Now().Add(earlyTime))
+	resp, err := c.receive(req)
+	if err != nil {
+		return nil
+	}
+	resp.Close = true
+	return resp
+}
+
+// earlyTime is how long an answer is waited for after writing has failed.
+const earlyTime = time.Second
+
 // lostConn words the errors of a connection that ended.
 func lostConn(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -149,7 +196,11 @@ func lostConn(err error) error {
 // the connection may be idle. It reports whether it may be kept at all.
 func (c *leanConn) hint(h http.Header) bool {
 	c.idle = maxIdle
-	for part := range strings.SplitSeq(h.Get("Keep-Alive"), ",") {
+	values := h["Keep-Alive"]
+	if len(values) == 0 {
+		return true
+	}
+	for part := range strings.SplitSeq(values[0], ",") {
 		value, ok := strings.CutPrefix(strings.TrimSpace(part), "timeout=")
 		if !ok {
 			continue
@@ -159,64 +210,4 @@ func (c *leanConn) hint(h http.Header) bool {
 		}
 	}
 	return c.idle > 0
-}
-
-// leanBody is the body of an answer. At its end the connection goes back to
-// the pool.
-type leanBody struct {
-	lean *Lean
-	conn *leanConn
-	body io.ReadCloser
-	stop func() bool
-	ctx  context.Context
-	done bool
-}
-
-func (b *leanBody) Read(p []byte) (int, error) {
-	if b.done {
-		return 0, io.EOF
-	}
-	n, err := b.body.Read(p)
-	if err == nil {
-		return n, nil
-	}
-	b.finish(err == io.EOF)
-	if err != io.EOF {
-		err = ended(b.ctx, err)
-	}
-	return n, err
-}
-
-// Close ends the connection unless the body was read to its end.
-func (b *leanBody) Close() error {
-	if !b.done {
-		b.finish(false)
-	}
-	return nil
-}
-
-// atEnd reports whether the rest of a chunked body is here already and empty,
-// and reads it then.
-func (b *leanBody) atEnd() bool {
-	if b.done {
-		return true
-	}
-	const last = "0\r\n\r\n"
-	if b.conn.br.Buffered() < len(last) {
-		return false
-	}
-	if rest, _ := b.conn.br.Peek(len(last)); string(rest) != last {
-		return false
-	}
-	n, err := b.Read(make([]byte, 1))
-	return n == 0 && err == io.EOF
-}
-
-func (b *leanBody) finish(whole bool) {
-	b.done = true
-	if b.stop() && whole && b.conn.keep && b.conn.br.Buffered() == 0 {
-		b.lean.put(b.conn)
-		return
-	}
-	b.conn.Close()
 }

@@ -41,6 +41,11 @@ func newKnownHead(head []byte) (k knownHead, ok bool) {
 	return k, k.after != nil
 }
 
+// clone takes the head out of the slice it was made of.
+func (k *knownHead) clone() knownHead {
+	return knownHead{bytes.Clone(k.before), bytes.Clone(k.after)}
+}
+
 // match reports whether b begins with the head, and gives its size there and the
 // Content-Length.
 func (k *knownHead) match(b []byte) (size int, length int64, ok bool) {
