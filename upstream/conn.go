@@ -30,6 +30,9 @@ type link interface {
 	// close ends everything and waits for that, for a bounded time. It is
 	// called once, after open and after the connection's calls were ended.
 	close()
+	// hears tells whether the upstream can tell now what belongs to no call,
+	// such as that a list has changed.
+	hears() bool
 	// streams tells whether messages arrive on the stream of their call.
 	streams() bool
 }

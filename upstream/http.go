@@ -23,6 +23,7 @@ func newHTTPLink(c *Conn) *httpLink {
 		MaxMessage: s.cfg.MaxMessage,
 		Log:        s.cfg.Log,
 		Receive:    func(raw []byte) { c.receive(raw, nil) },
+		Opened:     c.dropAll,
 		Gone:       c.end,
 	}
 	if s.auth != nil {
@@ -61,5 +62,9 @@ func (l *httpLink) notify(raw []byte) error { return l.client.Notify(raw) }
 func (l *httpLink) greeted(version string) { l.client.SetVersion(version) }
 
 func (l *httpLink) close() { l.client.Close() }
+
+// hears implements link. What the server says while nobody listens is lost, and
+// some servers have no such stream at all.
+func (l *httpLink) hears() bool { return l.client.Listening() }
 
 func (l *httpLink) streams() bool { return true }

@@ -92,6 +92,8 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request, m *wire.Message) {
 		w.greets.Add(1)
 		rw.Header().Set("Mcp-Session-Id", fmt.Sprint("session-", w.greets.Load()))
 		answerJSON(rw, 200, `{"jsonrpc":"2.0","id":`+id+`,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"w","version":"1"}}}`)
+	case m.Method == "tools/list":
+		answerJSON(rw, 200, `{"jsonrpc":"2.0","id":`+id+`,"result":{"tools":[{"name":"echo"}]}}`)
 	default:
 		w.calls.Add(1)
 		w.tool(rw, r, m, id)
@@ -357,7 +359,7 @@ func TestHTTPBearerFile(t *testing.T) {
 	want := "Bearer first"
 	w.guard = func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.Header.Get("Authorization") != want {
-			http.Error(rw, "no", 401)
+			http.Error(rw, "no", http.StatusUnauthorized)
 			return false
 		}
 		return true
@@ -408,7 +410,7 @@ func TestHTTPOAuth(t *testing.T) {
 			return false
 		}
 		if auth := r.Header.Get("Authorization"); auth == "" || auth == "Bearer t1" && revoked {
-			http.Error(rw, "no", 401)
+			http.Error(rw, "no", http.StatusUnauthorized)
 			return false
 		}
 		return true

@@ -42,6 +42,10 @@ type fetch struct {
 // when a caller's ctx ends. Where the upstream has not advertised the
 // capability the list is empty and nothing is asked. The error is a
 // [*wire.CallError], a [*ListError], or says what is wrong with the list.
+//
+// A snapshot is dropped when the upstream says that the list has changed. Where
+// it does not promise that, or has no way to say so now (Streamable HTTP
+// without a stream of its own), the list is read again after [Config.ListTTL].
 func (c *Conn) List(ctx context.Context, kind wire.ListKind) (*wire.List, error) {
 	if l := c.Cached(kind); l != nil {
 		return l, nil
@@ -64,7 +68,8 @@ func (c *Conn) Cached(kind wire.ListKind) *wire.List {
 	l := &c.lists[kind]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.list == nil || !c.caps[kind].changes && time.Since(l.read) >= c.srv.cfg.ListTTL {
+	told := c.caps[kind].changes && c.link.hears()
+	if l.list == nil || !told && time.Since(l.read) >= c.srv.cfg.ListTTL {
 		return nil
 	}
 	return l.list
@@ -88,14 +93,23 @@ var nothing = func() (lists [wire.Templates + 1]*wire.List) {
 // fetch under way may have read what was before: it is not kept.
 func (c *Conn) drop(method string) {
 	for kind := range wire.Templates + 1 {
-		if kind.Changed() != method {
-			continue
+		if kind.Changed() == method {
+			c.lists[kind].drop()
 		}
-		l := &c.lists[kind]
-		l.mu.Lock()
-		l.list, l.current = nil, nil
-		l.mu.Unlock()
 	}
+}
+
+// dropAll forgets all snapshots: a change may have gone unheard.
+func (c *Conn) dropAll() {
+	for i := range c.lists {
+		c.lists[i].drop()
+	}
+}
+
+func (l *lister) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list, l.current = nil, nil
 }
 
 // fetch joins the fetch under way, or begins one, which waits for the end of an

@@ -18,6 +18,7 @@ import (
 type scripted struct {
 	conn  *Conn
 	asked chan *wire.Message
+	deaf  bool
 }
 
 func (l *scripted) open(context.Context) error { return nil }
@@ -32,6 +33,7 @@ func (l *scripted) wait(ctx context.Context, k *call) outcome { return k.await(c
 func (l *scripted) notify([]byte) error                       { return nil }
 func (l *scripted) greeted(string)                            {}
 func (l *scripted) close()                                    {}
+func (l *scripted) hears() bool                               { return !l.deaf }
 func (l *scripted) streams() bool                             { return false }
 
 // listRig is a connection over a scripted link.
@@ -268,24 +270,41 @@ func TestListResourcesChangedDropsTemplates(t *testing.T) {
 	}
 }
 
-// Without the promise of list_changed a list is read again after a while.
+// Without the promise of list_changed, or without a way to tell of it, a list is
+// read again after a while.
 func TestListTTL(t *testing.T) {
-	r := newListRig(t, `{"tools":{}}`, Config{ListTTL: time.Hour})
-	got := r.names(wire.Tools)
-	r.page(t, "", `{"tools":[{"name":"a"}]}`)
-	r.expect(t, got, "a")
-	if r.Cached(wire.Tools) == nil {
-		t.Error("not cached")
+	for capabilities, deaf := range map[string]bool{`{"tools":{}}`: false, changing: true} {
+		r := newListRig(t, capabilities, Config{ListTTL: time.Hour})
+		r.link.deaf = deaf
+		got := r.names(wire.Tools)
+		r.page(t, "", `{"tools":[{"name":"a"}]}`)
+		r.expect(t, got, "a")
+		if r.Cached(wire.Tools) == nil {
+			t.Error("not cached")
+		}
+		r.lists[wire.Tools].mu.Lock()
+		r.lists[wire.Tools].read = time.Now().Add(-2 * time.Hour)
+		r.lists[wire.Tools].mu.Unlock()
+		if r.Cached(wire.Tools) != nil {
+			t.Error("too old")
+		}
+		got = r.names(wire.Tools)
+		r.page(t, "", `{"tools":[{"name":"b"}]}`)
+		r.expect(t, got, "b")
 	}
-	r.lists[wire.Tools].mu.Lock()
-	r.lists[wire.Tools].read = time.Now().Add(-2 * time.Hour)
-	r.lists[wire.Tools].mu.Unlock()
-	if r.Cached(wire.Tools) != nil {
-		t.Error("too old")
+}
+
+// When the session's own stream was down, a change may have gone unheard.
+func TestListDroppedOnReopening(t *testing.T) {
+	w := newWeb(t)
+	c := dial(t, newServer(t, Config{URL: w.URL}), newRecorder())
+	l := c.link.(*httpLink)
+	eventually(t, l.hears)
+	if _, err := c.List(t.Context(), wire.Tools); err != nil || c.Cached(wire.Tools) == nil {
+		t.Fatal(err)
 	}
-	got = r.names(wire.Tools)
-	r.page(t, "", `{"tools":[{"name":"b"}]}`)
-	r.expect(t, got, "b")
+	w.CloseClientConnections()
+	eventually(t, func() bool { return c.Cached(wire.Tools) == nil })
 }
 
 func TestListEndsWithConnection(t *testing.T) {

@@ -184,6 +184,8 @@ func (p *process) notify(raw []byte) error {
 
 func (p *process) greeted(string) {}
 
+func (p *process) hears() bool { return true }
+
 func (p *process) streams() bool { return false }
 
 // close ends the child: its input ends, then its group is asked to terminate,

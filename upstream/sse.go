@@ -160,6 +160,8 @@ func (l *sseLink) postOne(p posting) {
 
 func (l *sseLink) greeted(version string) { l.sse.SetProtocolVersion(version) }
 
+func (l *sseLink) hears() bool { return true }
+
 func (l *sseLink) streams() bool { return false }
 
 func (l *sseLink) close() {

@@ -55,6 +55,11 @@ func listenWait(f *follower) time.Duration {
 // hear takes the messages of one stream of the session.
 func (c *Client) hear(resp *http.Response, f *follower) {
 	defer resp.Body.Close()
+	c.ears.Store(true)
+	defer c.ears.Store(false)
+	if f.lastID == "" && c.cfg.Opened != nil {
+		c.cfg.Opened()
+	}
 	f.failures = 0
 	_, _ = f.read(NewEventReader(resp.Body, c.cfg.MaxMessage), heard(c.cfg.Receive))
 }

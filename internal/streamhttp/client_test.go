@@ -505,6 +505,7 @@ func listening(t *testing.T, get func(n int, c net.Conn, lastID string) bool) *r
 // The session's own stream is opened after initialized, and again, from where
 // it was, after it has ended.
 func TestListenReconnects(t *testing.T) {
+	opened := make(chan struct{}, 10)
 	s := listening(t, func(n int, c net.Conn, lastID string) bool {
 		switch n {
 		case 1:
@@ -520,13 +521,19 @@ func TestListenReconnects(t *testing.T) {
 		}
 		return true
 	})
-	c := newClientRig(t, s)
+	c := newClientRig(t, s, func(cfg *ClientConfig) { cfg.Opened = func() { opened <- struct{}{} } })
 	c.open(t)
+	if c.Listening() {
+		t.Error("listening before initialized")
+	}
 	if err := c.Notify([]byte(rawReady)); err != nil {
 		t.Fatal(err)
 	}
 	if first, second := <-c.heard, <-c.heard; first != rawNote || second != `{"second":1}` {
 		t.Error(first, second)
+	}
+	if !c.Listening() || len(opened) != 1 { // the second was resumed
+		t.Error(c.Listening(), len(opened))
 	}
 }
 

@@ -352,6 +352,54 @@ func TestLeanTruncatedBody(t *testing.T) {
 	}
 }
 
+func TestLeanEndlessHeader(t *testing.T) {
+	s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
+		io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+		for {
+			if _, err := io.WriteString(c, "X-Filler: "+strings.Repeat("x", 1000)+"\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	if _, err := newLean(t).RoundTrip(s.request(t.Context(), "x")); err == nil || NotSent(err) || !strings.Contains(err.Error(), "too long") {
+		t.Error(err)
+	}
+}
+
+// A server that refuses a long body without reading it is heard.
+func TestLeanEarlyAnswer(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		io.WriteString(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+		io.CopyN(io.Discard, c, 1000)
+		c.(*net.TCPConn).SetLinger(-1)
+		c.Close()
+	})
+	body := NewBody(make([]byte, 16<<20))
+	req := &http.Request{Method: "POST", URL: &url.URL{Scheme: "http", Host: ln.Addr().String()}, Body: body}
+	resp, err := newLean(t).RoundTrip(req)
+	if err != nil { // the reset may discard what was received
+		if NotSent(err) {
+			t.Error(err)
+		}
+		return
+	}
+	if resp.StatusCode != 413 {
+		t.Error(resp.Status)
+	}
+	resp.Body.Close()
+}
+
 func TestLeanCancel(t *testing.T) {
 	for _, head := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"} {
 		got := make(chan struct{})
