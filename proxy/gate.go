@@ -90,7 +90,7 @@ func (c *call) withoutUpstream(err error) {
 	c.policy, c.at = p, at
 	c.verdict = p.Decide(at, c.kind, c.name, c.listed, c.argument)
 	if !c.verdict.Allowed && !c.verdict.ByGlob {
-		c.refuse(c.verdict.Code)
+		wait(c.refuse(c.verdict.Code))
 		return
 	}
 	c.unavailable(err)
@@ -129,7 +129,7 @@ func (c *call) awaitTurn() {
 		c.proceed()
 	case <-timeout.C:
 		c.s.run.leave(c)
-		c.refuse(policy.Busy)
+		wait(c.refuse(policy.Busy))
 	case <-c.cancellation():
 		c.s.run.leave(c)
 		c.answer(nil)

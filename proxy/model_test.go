@@ -3,8 +3,10 @@ package proxy_test
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +66,9 @@ var deeds = []struct {
 	{"call", (*world).call},
 	{"call useful", (*world).callUseful},
 	{"call useful", (*world).callUseful},
+	{"go on", (*world).goOn},
+	{"go on", (*world).goOn},
+	{"go on", (*world).goOn},
 	{"burst", (*world).burst},
 	{"answer", (*world).answer},
 	{"answer", (*world).answer},
@@ -73,7 +78,7 @@ var deeds = []struct {
 		time.Sleep([]time.Duration{time.Second, 6 * time.Second, 61 * time.Second, 6 * time.Minute}[d.How%4])
 	}},
 	{"settle", func(w *world, _ deed) { w.settle() }},
-	{"upstream dies", func(w *world, d deed) { w.up.conn(d.Which % len(w.up.conns)).end() }},
+	{"upstream dies", func(w *world, d deed) { w.up.conn(d.Which % w.up.dialled()).end() }},
 	{"reconnect", (*world).reconnect},
 	{"ask", (*world).askClient},
 	{"list", func(w *world, d deed) { w.keep(d, w.clients[w.who(d)].request("tools/list", "")) }},
@@ -112,14 +117,30 @@ func (w *world) burst(d deed) {
 	}
 }
 
-func (w *world) answer(d deed) {
+// goOn takes a step that succeeds, if nothing is in its way.
+func (w *world) goOn(d deed) {
+	synctest.Wait()
+	before := len(w.under())
+	w.callUseful(d)
+	synctest.Wait()
+	if all := w.under(); len(all) > before {
+		all[len(all)-1].result(ok)
+	}
+}
+
+// under returns what is under way at the upstream.
+func (w *world) under() []*upcall {
 	w.mu.Lock()
-	if len(w.pending) == 0 {
-		w.mu.Unlock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.pending)
+}
+
+func (w *world) answer(d deed) {
+	all := w.under()
+	if len(all) == 0 {
 		return
 	}
-	k := w.pending[d.Which%len(w.pending)]
-	w.mu.Unlock()
+	k := all[d.Which%len(all)]
 	switch d.How % 8 {
 	case 0:
 		k.result(failed)
@@ -158,13 +179,11 @@ func (w *world) begin() *client {
 
 // askClient lets the upstream ask for a call, and the client answer in time.
 func (w *world) askClient(d deed) {
-	w.mu.Lock()
-	if len(w.pending) == 0 {
-		w.mu.Unlock()
+	all := w.under()
+	if len(all) == 0 {
 		return
 	}
-	k := w.pending[d.Which%len(w.pending)]
-	w.mu.Unlock()
+	k := all[d.Which%len(all)]
 	k.conn.says(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{}}`, k)
 	if d.How%2 == 0 {
 		for i, c := range w.clients {
@@ -314,6 +333,16 @@ func (w *world) finish() {
 		}
 	}
 	w.settle()
+	for i := range w.clients { // and every turn was given back
+		for which := range 4 {
+			reached := len(w.up.reached())
+			w.goOn(deed{Who: i, Which: which})
+			if len(w.up.reached()) == reached {
+				w.fault("client %d cannot go on", i)
+			}
+		}
+	}
+	w.settle()
 }
 
 // TestModel plays random interleavings of calls, failures, cancellations, deaths
@@ -323,6 +352,10 @@ func TestModel(t *testing.T) {
 		n := rapid.IntRange(0, 40)
 		return deed{rapid.IntRange(0, len(deeds)-1).Draw(rt, "what"), n.Draw(rt, "who"), n.Draw(rt, "which"), n.Draw(rt, "how")}
 	}), 1, 80)
+	defer func(old string) { _ = flag.Set("rapid.checks", old) }(flag.Lookup("rapid.checks").Value.String())
+	if err := flag.Set("rapid.checks", "150"); err != nil {
+		t.Fatal(err)
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		script := some.Draw(rt, "script")
 		sessions, share, detach := rapid.IntRange(1, 3).Draw(rt, "sessions"), rapid.Bool().Draw(rt, "share"), rapid.Bool().Draw(rt, "detach")

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -228,6 +229,21 @@ func TestTurnQueueIsBounded(t *testing.T) {
 	}, with(func(c *proxy.Config) { c.MaxQueue = 2 }))
 }
 
+// TestBusyWhenTheListsHaveGrownOld: an upstream that promises no list_changed is
+// read again, and the refusal waits for that; it was lost.
+func TestBusyWhenTheListsHaveGrownOld(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		holder, queued := c.call("write_plan"), c.call("write_plan")
+		for kind := range wire.Templates {
+			r.up.conn(0).drop(kind)
+		}
+		c.refused(queued.wait(), policy.Busy)
+		r.up.next().result(ok)
+		holder.wait()
+	})
+}
+
 // TestCancelledQueuedCallIsNeverSent, and the one behind it comes by the turn.
 func TestCancelledQueuedCallIsNeverSent(t *testing.T) {
 	bubble(t, review, func(r *rig) {
@@ -244,6 +260,34 @@ func TestCancelledQueuedCallIsNeverSent(t *testing.T) {
 		last.wait()
 		equal(t, "reached", r.up.count("tools/call write_plan"), 2)
 	})
+}
+
+// TestCancelInTheMomentOfTheTurn: whichever comes first, the turn is not kept.
+func TestCancelInTheMomentOfTheTurn(t *testing.T) {
+	for i := range 50 {
+		bubble(t, review, func(r *rig) {
+			c := r.connect(plainHello)
+			holder, queued, last := c.call("write_plan"), c.call("write_plan"), c.call("write_plan")
+			synctest.Wait()
+			if k := r.up.next(); i%2 == 0 {
+				go k.result(failed)
+				c.cancel(queued)
+			} else {
+				go c.cancel(queued)
+				k.result(failed)
+			}
+			holder.wait()
+			synctest.Wait()
+			k := r.up.next()
+			if k.m.IDKey() == fmt.Sprint(queued.id) { // sent before the cancellation
+				k.result(failed)
+				k = r.up.next()
+			}
+			k.result(ok)
+			last.wait()
+			c.in("review")
+		})
+	}
 }
 
 // TestBusyWhileTheHolderWaitsOnItsClient: at once, not after a minute.

@@ -90,6 +90,13 @@ func (u *server) conn(n int) *conn {
 	return u.conns[n]
 }
 
+// dialled returns how many connections were made.
+func (u *server) dialled() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.conns)
+}
+
 func (u *server) record(text string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -166,6 +173,9 @@ func (c *conn) Start(m *wire.Message, tag any) wire.Call {
 	k.id = c.last
 	ended := c.ended
 	if !ended {
+		if c.begun != nil {
+			c.begun(k, outcome{})
+		}
 		c.calls[k] = true
 	}
 	c.mu.Unlock()
@@ -174,9 +184,6 @@ func (c *conn) Start(m *wire.Message, tag any) wire.Call {
 		return k
 	}
 	c.record(k.what())
-	if c.begun != nil {
-		c.begun(k, outcome{})
-	}
 	if c.auto != nil {
 		if result, ok := c.auto(k); ok {
 			k.result(result)
