@@ -66,6 +66,20 @@ func TestInstructionsWhereTheUpstreamHasNone(t *testing.T) {
 	}, with(func(c *proxy.Config) { c.NoHint = true }))
 }
 
+// TestInstructionsToWhichNothingIsAdded stay in their bytes, and a capability of
+// null offers nothing.
+func TestInstructionsToWhichNothingIsAdded(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		r.up.hello = `{"protocolVersion":"2025-06-18","capabilities":{"tools":null,"logging":null},"instructions":"\u0042e\/kind"}`
+		c := r.open()
+		equal(t, "answer", c.ask("initialize", plainHello),
+			`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"instructions":"\u0042e\/kind"}}`)
+		if answer := c.ask("tools/list", ""); !strings.Contains(answer, "-32601") {
+			t.Errorf("got %s", answer)
+		}
+	}, with(func(c *proxy.Config) { c.NoHint = true }))
+}
+
 // TestInitializeThatFails can be tried again.
 func TestInitializeThatFails(t *testing.T) {
 	bubble(t, review, func(r *rig) {

@@ -231,8 +231,10 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 			edits = append(edits, wire.Edit{At: at, With: c.serverCapabilities(value, h)})
 		case "instructions":
 			instructed = true
-			text, _ := wire.Text(value)
-			edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, c.instructions(text, h))})
+			said, _ := wire.Text(value)
+			if text := c.instructions(said, h); text != said { // else its bytes stay
+				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, text)})
+			}
 		}
 		return nil
 	})
@@ -258,6 +260,9 @@ func (c *call) instructions(upstream string, h *hello) string {
 func (c *call) serverCapabilities(raw []byte, h *hello) []byte {
 	p := c.s.policyNow()
 	return keep(raw, func(name string, value []byte) []byte {
+		if string(value) == "null" { // offers nothing
+			return nil
+		}
 		switch name {
 		case "tools":
 			h.lists[wire.Tools] = true

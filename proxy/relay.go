@@ -180,9 +180,10 @@ func (s *session) restore(conn Upstream) {
 	}
 }
 
-// afterLoss does to the run what the configuration says of a lost upstream.
+// afterLoss does to the run what the configuration says of a lost upstream of
+// its own.
 func (s *session) afterLoss() string {
-	if !s.p.cfg.RestartRun {
+	if !s.p.cfg.RestartRun || s.p.shared != nil {
 		return "kept"
 	}
 	p, from, to := s.run.restart()

@@ -115,6 +115,19 @@ func TestSharedSubscriptionsAreCounted(t *testing.T) {
 	}, sharing(false))
 }
 
+// TestSharedUpstreamsDeath keeps all runs, whatever is to be done to the run of a
+// session whose own upstream dies.
+func TestSharedUpstreamsDeath(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		a, b := r.connect(plainHello), r.connect(plainHello)
+		a.do("write_plan", ok)
+		r.up.conn(0).end()
+		b.do("read_file", ok)
+		a.in("review")
+		equal(t, "connections", r.up.dialled(), 2)
+	}, sharing(true), with(func(c *proxy.Config) { c.RestartRun = true }))
+}
+
 // TestSharedListChangedReachesAll whose view has changed.
 func TestSharedListChangedReachesAll(t *testing.T) {
 	bubble(t, review, func(r *rig) {
