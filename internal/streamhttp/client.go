@@ -62,7 +62,7 @@ type Client struct {
 	aborted  bool                   // there are to be no more
 	session  string
 	version  string
-	prepared *postRequest // nil: to be made
+	prepared *prepared // nil: to be made
 	gone     bool
 	closed   bool
 	gate     chan struct{} // requests wait until it closes; nil before initialized

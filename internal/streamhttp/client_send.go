@@ -37,11 +37,17 @@ func (c *Client) send(ctx context.Context, method string, body []byte, lastID st
 }
 
 func (c *Client) sendTo(ctx context.Context, method string, target *url.URL, body []byte, lastID string) (*http.Response, *wire.CallError) {
-	req, err := c.request(ctx, method, target, body, lastID)
+	auth, err := c.authorization(ctx)
 	if err != nil {
 		return nil, unsent(err)
 	}
-	resp, err := c.cfg.Transport.RoundTrip(req)
+	var resp *http.Response
+	post := c.prepare(auth)
+	if lean, ok := c.cfg.Transport.(*Lean); ok && method == http.MethodPost && target == c.cfg.URL {
+		resp, err = lean.do(&outgoing{ctx: ctx, addr: post.addr, method: method, head: post.head, body: body})
+	} else {
+		resp, err = c.cfg.Transport.RoundTrip(post.request(ctx, method, target, body, lastID))
+	}
 	if err != nil {
 		return nil, &wire.CallError{Sent: !NotSent(err), Err: err}
 	}
@@ -51,57 +57,42 @@ func (c *Client) sendTo(ctx context.Context, method string, target *url.URL, bod
 	return resp, nil
 }
 
-// request makes a request. POSTs to the endpoint are copies of one.
-func (c *Client) request(ctx context.Context, method string, target *url.URL, body []byte, lastID string) (*http.Request, error) {
-	auth, err := c.authorization(ctx)
-	if err != nil {
-		return nil, err
-	}
-	post := c.postRequest(auth)
-	req := post.req.WithContext(ctx)
-	head := post.head
-	if method != http.MethodPost {
-		req.Method, req.Header = method, getHeader(req.Header, lastID)
-		head = nil
-	}
-	if target != c.cfg.URL {
-		req.URL, req.Host = target, target.Host
-		head = nil
-	}
-	if body == nil {
-		return req, nil
-	}
-	req.Body, req.ContentLength = &Body{raw: body, head: head}, int64(len(body))
-	if head == nil {
-		req.Body = NewBody(body)
-		req.GetBody = func() (io.ReadCloser, error) { return NewBody(body), nil }
-	}
-	return req, nil
+// prepared is what all POSTs have in common. It is never changed.
+type prepared struct {
+	header http.Header
+	head   []byte // for a Lean: the request's head, up to the length
+	addr   string // for a Lean
+	auth   string
 }
 
-// postRequest is what all POSTs have in common. It is never changed.
-type postRequest struct {
-	req  *http.Request
-	head []byte // for a Lean: the request's head, up to the length
-	auth string
-}
-
-// postRequest returns what POSTs are copies of.
-func (c *Client) postRequest(auth string) *postRequest {
+// prepare returns what POSTs have in common.
+func (c *Client) prepare(auth string) *prepared {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.prepared != nil && c.prepared.auth == auth {
 		return c.prepared
 	}
-	p := &postRequest{auth: auth, req: &http.Request{
-		Method: http.MethodPost, URL: c.cfg.URL, Host: c.cfg.URL.Host, Header: c.makeHeader(auth),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}}
-	if _, ok := c.cfg.Transport.(*Lean); ok {
-		p.head = appendHead(nil, p.req)
-	}
+	p := &prepared{auth: auth, header: c.makeHeader(auth), addr: hostPort(c.cfg.URL)}
+	p.head = appendHead(nil, p.request(context.Background(), http.MethodPost, c.cfg.URL, nil, ""))
 	c.prepared = p
 	return p
+}
+
+// request makes a request. The header of a POST is shared: a transport does not
+// change it.
+func (p *prepared) request(ctx context.Context, method string, target *url.URL, body []byte, lastID string) *http.Request {
+	req := (&http.Request{
+		Method: method, URL: target, Host: target.Host, Header: p.header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	if method != http.MethodPost {
+		req.Header = getHeader(p.header, lastID)
+	}
+	if body != nil {
+		req.Body, req.ContentLength = NewBody(body), int64(len(body))
+		req.GetBody = func() (io.ReadCloser, error) { return NewBody(body), nil }
+	}
+	return req
 }
 
 // getHeader is the header of a request that takes events, made of a POST's.

@@ -60,29 +60,47 @@ func (l *Lean) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, notSent{err}
 	}
+	return l.do(&outgoing{
+		ctx: req.Context(), addr: hostPort(req.URL), method: req.Method,
+		head: appendHead(nil, req), body: body, req: req,
+	})
+}
+
+// outgoing is a request to be sent.
+type outgoing struct {
+	ctx    context.Context
+	addr   string // of the server
+	method string
+	head   []byte // the request's head, up to the length
+	body   []byte
+	req    *http.Request // what the answer belongs to; nil: nobody asks for that
+}
+
+// do is RoundTrip for a request whose head is made.
+func (l *Lean) do(out *outgoing) (*http.Response, error) {
 	for {
-		conn, err := l.conn(req.Context(), hostPort(req.URL))
+		conn, err := l.conn(out.ctx, out.addr)
 		if err != nil {
 			return nil, notSent{err}
 		}
-		resp, err := l.exchange(conn, req, body)
-		if err == nil || !conn.reused || !NotSent(err) || req.Context().Err() != nil {
+		resp, err := l.exchange(conn, out)
+		if err == nil || !conn.reused || !NotSent(err) || out.ctx.Err() != nil {
 			return resp, err
 		}
 	}
 }
 
 // exchange writes the request and reads the answer's head.
-func (l *Lean) exchange(conn *leanConn, req *http.Request, body *Body) (*http.Response, error) {
-	ctx := req.Context()
-	stop := atEnd(ctx, conn.expire)
-	resp, err := conn.converse(req, body)
+func (l *Lean) exchange(conn *leanConn, out *outgoing) (*http.Response, error) {
+	b := &leanBody{lean: l, conn: conn, ctx: out.ctx}
+	b.stop = atEnd(out.ctx, conn.expire)
+	resp, err := conn.converse(out)
 	if err != nil {
-		stop()
+		b.stop()
 		conn.Close()
-		return nil, ended(ctx, err)
+		return nil, ended(out.ctx, err)
 	}
-	b := &leanBody{lean: l, conn: conn, stop: stop, body: resp.Body, ctx: ctx}
+	b.body = resp.Body
 	conn.keep = !resp.Close && conn.hint(resp.Header)
 	if resp.Body == http.NoBody {
 		b.finish(true)
@@ -92,13 +110,13 @@ func (l *Lean) exchange(conn *leanConn, req *http.Request, body *Body) (*http.Re
 }
 
 // converse sends the request and reads the answer's head.
-func (c *leanConn) converse(req *http.Request, body *Body) (*http.Response, error) {
-	err := c.send(req, body)
+func (c *leanConn) converse(out *outgoing) (*http.Response, error) {
+	err := c.send(out)
 	switch {
 	case err == nil:
-		return c.receive(req)
+		return c.receive(out)
 	case !NotSent(err):
-		if resp := c.early(req); resp != nil {
+		if resp := c.early(out); resp != nil {
 			return resp, nil
 		}
 	}

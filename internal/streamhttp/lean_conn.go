@@ -17,8 +17,7 @@ import (
 // Body is a request body of which a [Lean] takes the bytes as they are.
 type Body struct {
 	bytes.Reader
-	raw  []byte
-	head []byte // what appendHead would append before the length; nil: that is made
+	raw []byte
 }
 
 // NewBody returns a body of raw.
@@ -32,16 +31,15 @@ func NewBody(raw []byte) *Body {
 func (b *Body) Close() error { return nil }
 
 // wholeBody returns the whole body of a request.
-func wholeBody(req *http.Request) (*Body, error) {
+func wholeBody(req *http.Request) ([]byte, error) {
 	switch b := req.Body.(type) {
 	case nil:
-		return &Body{}, nil
+		return nil, nil
 	case *Body:
-		return b, nil
+		return b.raw, nil
 	}
 	defer req.Body.Close()
-	raw, err := io.ReadAll(req.Body)
-	return &Body{raw: raw}, err
+	return io.ReadAll(req.Body)
 }
 
 // hostPort is the address of a URL's host.
@@ -94,15 +92,11 @@ const oneWrite = 64 << 10
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
 // send writes the request. The error is a notSent where no byte was written.
-func (c *leanConn) send(req *http.Request, b *Body) error {
+func (c *leanConn) send(out *outgoing) error {
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
-	body := b.raw
-	head := append((*buf)[:0], b.head...)
-	if b.head == nil {
-		head = appendHead(head, req)
-	}
-	head = appendLength(head, req.Method, len(body))
+	body := out.body
+	head := appendLength(append((*buf)[:0], out.head...), out.method, len(body))
 	var n int64
 	var err error
 	if len(body) <= oneWrite {
@@ -151,11 +145,11 @@ func appendLength(b []byte, method string, length int) []byte {
 }
 
 // receive reads the head of the answer; interim ones (1xx) are skipped.
-func (c *leanConn) receive(req *http.Request) (*http.Response, error) {
+func (c *leanConn) receive(out *outgoing) (*http.Response, error) {
 	c.head = maxHead
 	defer func() { c.head = -1 }()
 	for range 8 {
-		resp, err := c.readHead(req)
+		resp, err := c.readHead(out)
 		if err != nil {
 			return nil, lostConn(err)
 		}
@@ -171,9 +165,9 @@ func (c *leanConn) receive(req *http.Request) (*http.Response, error) {
 
 // early reads an answer that came before the request was written to its end, as
 // one that refuses a long body does.
-func (c *leanConn) early(req *http.Request) *http.Response {
+func (c *leanConn) early(out *outgoing) *http.Response {
 	_ = c.SetReadDeadline(time.Now().Add(earlyTime))
-	resp, err := c.receive(req)
+	resp, err := c.receive(out)
 	if err != nil {
 		return nil
 	}

@@ -15,24 +15,24 @@ type knownAnswer struct {
 
 // readHead reads the head of an answer. One that differs from the last in its
 // length alone is not parsed again.
-func (c *leanConn) readHead(req *http.Request) (*http.Response, error) {
+func (c *leanConn) readHead(out *outgoing) (*http.Response, error) {
 	if _, err := c.br.Peek(1); err != nil {
 		return nil, err
 	}
 	buffered, _ := c.br.Peek(c.br.Buffered())
-	if size, length, ok := c.known.head.match(buffered); ok && req.Method != http.MethodHead {
+	if size, length, ok := c.known.head.match(buffered); ok && out.method != http.MethodHead {
 		_, _ = c.br.Discard(size)
 		resp := *c.known.resp
-		resp.Request, resp.ContentLength = req, length
+		resp.Request, resp.ContentLength = out.req, length
 		resp.Body = sized(c.br, length)
 		return &resp, nil
 	}
-	return c.parseHead(req, buffered)
+	return c.parseHead(out, buffered)
 }
 
 // parseHead reads the head of an answer, and keeps it for the next one if it is
 // all here: buffered.
-func (c *leanConn) parseHead(req *http.Request, buffered []byte) (*http.Response, error) {
+func (c *leanConn) parseHead(out *outgoing, buffered []byte) (*http.Response, error) {
 	var k knownHead
 	var ok bool
 	end := bytes.Index(buffered, []byte("\r\n\r\n"))
@@ -42,11 +42,11 @@ func (c *leanConn) parseHead(req *http.Request, buffered []byte) (*http.Response
 		}
 	}
 	before := c.br.Buffered()
-	resp, err := http.ReadResponse(c.br, req)
+	resp, err := http.ReadResponse(c.br, out.req)
 	if !ok || err != nil || before-c.br.Buffered() != end+4 {
 		return resp, err
 	}
-	if resp.StatusCode == http.StatusOK && resp.ProtoAtLeast(1, 1) && !resp.Close && req.Method != http.MethodHead {
+	if resp.StatusCode == http.StatusOK && resp.ProtoAtLeast(1, 1) && !resp.Close && out.method != http.MethodHead {
 		kept := *resp
 		kept.Body, kept.Request = nil, nil
 		kept.Header = resp.Header.Clone()

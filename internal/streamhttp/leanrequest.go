@@ -51,7 +51,8 @@ func (c *serverConn) readRequest() (*leanRequest, refusal) {
 
 // request makes a request with a body of length bytes; -1: a chunked one.
 func (c *serverConn) request(head *http.Request, length int64) *leanRequest {
-	r := &leanRequest{Request: *head}
+	r := &c.req
+	r.Request, r.body = *head, incoming{}
 	r.ContentLength = length
 	r.Body = r.body.begin(c, length)
 	return r

@@ -23,8 +23,9 @@ import (
 //   - Nobody guesses a Content-Type, trailers are dropped, there is no Hijack,
 //     and 1xx statuses are not sent, but for 100 Continue.
 //   - Time limits are kept to the second.
-//   - The [http.ResponseWriter] and its header map are used again for the
-//     connection's next request: handlers must not keep them.
+//   - The [http.Request], the [http.ResponseWriter] and its header map are used
+//     again for the connection's next request: handlers must not keep them. The
+//     request's own header they may keep, but must not change.
 //
 // Its fields must not be changed once it serves. It is safe for concurrent use.
 type LeanServer struct {

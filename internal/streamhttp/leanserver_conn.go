@@ -25,6 +25,7 @@ type serverConn struct {
 	in     source
 	br     *bufio.Reader // of in; nil while nothing has come
 	known  knownRequest
+	req    leanRequest
 	resp   leanResponse
 
 	// Shared:
