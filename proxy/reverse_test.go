@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
@@ -138,6 +139,66 @@ func TestAskBelongsToACallThatWasSent(t *testing.T) {
 		equal(t, "of the only one left", len(reading.messages()), 1)
 		kr.result(ok)
 	})
+}
+
+// TestAskBelongsToNoCallThatOnlyPrepares: one that waits for a list is at the
+// upstream no more than one in the queue.
+func TestAskBelongsToNoCallThatOnlyPrepares(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		up := r.up.conn(0)
+		up.drop(wire.Tools)
+		up.slow = time.Minute
+		preparing, reading := c.call("list_a"), c.call("read_file")
+		k := r.up.next()
+		up.says(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, nil)
+		equal(t, "asked", []int{len(preparing.messages()), len(reading.messages())}, []int{0, 1})
+		k.result(ok)
+		reading.wait()
+		r.up.next().result(ok)
+		preparing.wait()
+	})
+}
+
+// TestRelayedRequestThatIsLost is an error, and steps nothing; a cancelled one
+// has no answer.
+func TestRelayedRequestThatIsLost(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		reply := c.request("logging/setLevel", `{"level":"info"}`)
+		r.up.next().lose(lost(true, 502))
+		if answer := reply.wait(); !strings.Contains(answer, "-32603") || !strings.Contains(answer, "502") {
+			t.Errorf("got %s", answer)
+		}
+		reply = c.request("logging/setLevel", `{"level":"info"}`)
+		r.up.next()
+		c.cancel(reply)
+		equal(t, "answer", reply.wait(), "")
+		reply = c.request("logging/setLevel", `{"level":"info"}`)
+		r.up.next()
+		if answer := reply.wait(); !strings.Contains(answer, "-32603") { // in five minutes
+			t.Errorf("got %s", answer)
+		}
+		c.in("planning")
+	})
+}
+
+// TestRestartLeavesTheOldRunBehind: what was under way in it changes nothing, and
+// gives the turn back.
+func TestRestartLeavesTheOldRunBehind(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		c.do("write_plan", ok)
+		old := c.call("ask")
+		k := r.up.next()
+		r.up.conn(0).fade()
+		c.in("planning")
+		k.result(ok)
+		old.wait()
+		c.in("planning")
+		c.do("write_plan", ok)
+		c.in("review")
+	}, with(func(c *proxy.Config) { c.RestartRun = true }))
 }
 
 // TestProgressAndLogs reach the stream of their call, else the session's own.

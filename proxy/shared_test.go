@@ -128,6 +128,25 @@ func TestSharedUpstreamsDeath(t *testing.T) {
 	}, sharing(true), with(func(c *proxy.Config) { c.RestartRun = true }))
 }
 
+// TestSharedLogLevel is the most verbose that any session wants, and each gets
+// what it asked for.
+func TestSharedLogLevel(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		a, b := r.connect(plainHello), r.connect(plainHello)
+		reply := a.request("logging/setLevel", `{"level":"debug"}`)
+		r.up.next().result(`{}`)
+		reply.wait()
+		equal(t, "less is not asked for", b.ask("logging/setLevel", `{"level":"error"}`), `{"jsonrpc":"2.0","id":5,"result":{}}`)
+		ra, rb := a.call("read_file"), b.call("read_file")
+		ka, kb := r.up.next(), r.up.next()
+		for _, k := range []*upcall{ka, kb} {
+			r.up.conn(0).says(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`, k)
+			k.result(ok)
+		}
+		equal(t, "heard", []int{len(ra.messages()), len(rb.messages())}, []int{1, 0})
+	}, sharing(true))
+}
+
 // TestSharedListChangedReachesAll whose view has changed.
 func TestSharedListChangedReachesAll(t *testing.T) {
 	bubble(t, review, func(r *rig) {

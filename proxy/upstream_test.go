@@ -137,7 +137,8 @@ type conn struct {
 	calls   map[*upcall]bool
 	cached  map[wire.ListKind]*wire.List
 	fetches int
-	fail    error // what List returns
+	fail    error         // what List returns
+	slow    time.Duration // how long List takes; not guarded
 	last    int64
 	ended   bool
 	told    []string // what Notify was given
@@ -164,6 +165,15 @@ func (c *conn) end() {
 	for _, k := range all {
 		k.lose(&wire.CallError{Sent: true, Err: errors.New("the connection ended")})
 	}
+}
+
+// fade ends the connection and leaves what is under way open: its answers are
+// late ones.
+func (c *conn) fade() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	close(c.done)
 }
 
 func (c *conn) Start(m *wire.Message, tag any) wire.Call {
@@ -240,6 +250,9 @@ func (c *conn) Cached(kind wire.ListKind) *wire.List {
 }
 
 func (c *conn) List(_ context.Context, kind wire.ListKind) (*wire.List, error) {
+	if c.slow > 0 {
+		time.Sleep(c.slow)
+	}
 	l := c.now(kind)
 	c.mu.Lock()
 	defer c.mu.Unlock()
