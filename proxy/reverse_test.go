@@ -186,18 +186,19 @@ func TestRelayedRequestThatIsLost(t *testing.T) {
 // TestRestartLeavesTheOldRunBehind: what was under way in it changes nothing, and
 // gives the turn back.
 func TestRestartLeavesTheOldRunBehind(t *testing.T) {
-	bubble(t, review, func(r *rig) {
+	const source = "version: 1\ninitial: a\nstates:\n  a: {tools: {act: b}}\n  b: {tools: {act: c}}\n  c: {tools: {act: }}\n"
+	bubble(t, source, func(r *rig) {
 		c := r.connect(plainHello)
-		c.do("write_plan", ok)
-		old := c.call("ask")
+		c.do("act", ok)
+		old := c.call("act")
 		k := r.up.next()
 		r.up.conn(0).fade()
-		c.in("planning")
+		c.in("a")
 		k.result(ok)
 		old.wait()
-		c.in("planning")
-		c.do("write_plan", ok)
-		c.in("review")
+		c.in("a")
+		c.do("act", ok)
+		c.in("b")
 	}, with(func(c *proxy.Config) { c.RestartRun = true }))
 }
 

@@ -41,9 +41,10 @@ var reviewTools = []string{"status", "read_file", "list_a", "secret", "write_pla
 
 // rig is a proxy between scripted clients and a scripted upstream.
 type rig struct {
-	t  *testing.T
-	up *server
-	p  *proxy.Proxy
+	t    *testing.T
+	up   *server
+	p    *proxy.Proxy
+	rest func() // waits until all stands still; nil in real time
 }
 
 // bubble runs a test in a bubble of its own time, over a rig that is closed at
@@ -52,6 +53,7 @@ func bubble(t *testing.T, source string, f func(r *rig), options ...func(*proxy.
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, source, options...)
+		r.rest = synctest.Wait
 		f(r)
 		r.p.Close()
 		synctest.Wait()
@@ -211,6 +213,9 @@ func (r *rig) connect(hello string) *client {
 	c.notify("notifications/initialized", "")
 	for _, method := range []string{"tools/list", "resources/list", "prompts/list"} {
 		c.ask(method, "")
+	}
+	if r.rest != nil { // what follows is handled by Handle itself
+		r.rest()
 	}
 	return c
 }
