@@ -6,8 +6,6 @@ import (
 	"encoding/json/v2"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -131,28 +129,22 @@ func writeCheckText(c *console, reports []checked) error {
 	return nil
 }
 
-// fold is how many notes of one kind are printed one by one.
-const fold = 3
-
-// text is all findings, a line each, and the summary. Many notes of one kind are
-// one line: they are there to be looked up, by --format json, not to be read.
+// text is all findings, a line each, and the summary. The notes on implicit
+// stays are one line: there is one for nearly every binding, and they are to be
+// looked up, by --format json, not to be read.
 func (r checked) text() string {
-	notes := map[string]int{}
-	for _, found := range r.findings {
-		if found.Level == policy.LevelNote {
-			notes[found.Code]++
-		}
-	}
 	var b strings.Builder
+	stays := 0
 	for _, found := range r.findings {
-		if found.Level != policy.LevelNote || notes[found.Code] <= fold {
-			b.WriteString(found.String() + "\n")
+		if found.Code == "implicit-stay" && found.Level == policy.LevelNote {
+			stays++
+			continue
 		}
+		b.WriteString(found.String() + "\n")
 	}
-	for _, code := range slices.Sorted(maps.Keys(notes)) {
-		if notes[code] > fold {
-			fmt.Fprintf(&b, "%s: note: %d × %s; --format json has each\n", r.file, notes[code], code)
-		}
+	if stays > 0 {
+		fmt.Fprintf(&b, "%s: note: %s: nothing is said of some outcome, so the state stays; --format json has each\n",
+			r.file, count(stays, "implicit stay"))
 	}
 	return b.String() + r.summary() + "\n"
 }
