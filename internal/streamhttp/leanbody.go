@@ -1,6 +1,7 @@
 package streamhttp
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -10,7 +11,7 @@ import (
 
 var (
 	errHead    = errors.New("reading a request: its header does not end where it seems to")
-	errTrailer = errors.New("reading a request: the trailer is too large")
+	errTrailer = errors.New("reading a request: the trailer is malformed or too large")
 )
 
 // incoming is the body of a request, as far as it was not read.
@@ -89,12 +90,20 @@ func (b *incoming) trailer() error {
 			return io.ErrUnexpectedEOF
 		case err != nil:
 			return err
-		case string(line) == "\r\n" || string(line) == "\n":
+		case string(line) == "\r\n":
 			return nil
+		case !isField(line):
+			return errTrailer
 		}
 		size += len(line)
 	}
 	return errTrailer
+}
+
+// isField reports whether a line of a trailer is one.
+func isField(line []byte) bool {
+	name, _, ok := bytes.Cut(line, []byte{':'})
+	return ok && isToken(name) && bytes.HasSuffix(line, []byte("\r\n")) && printable(line)
 }
 
 // read reports whether all of the body was read.

@@ -300,6 +300,12 @@ func TestIncomingBodyCutOff(t *testing.T) {
 	if err := <-failed; err == nil || !k.reply().Close {
 		t.Error("a huge trailer was read")
 	}
+	for _, trailer := range []string{"X\r\n\r\n", "X : y\r\n\r\n", " X: y\r\n\r\n", "X: y\n\r\n", "\n", "X: \x00\r\n\r\n"} {
+		k = r.connect().send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + trailer + okPost)
+		if err := <-failed; err == nil || !k.reply().Close {
+			t.Errorf("the trailer %q was read", trailer)
+		}
+	}
 }
 
 func TestHugeHeaders(t *testing.T) {
