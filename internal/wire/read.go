@@ -223,13 +223,24 @@ func lookup(raw []byte, keys []string) (int, error) {
 }
 
 // Lookalike reports whether some JSON readers take name for key though it is
-// another: equal under Unicode case folding (encoding/json's way), or up to a
+// another: equal under Unicode case folding (encoding/json's way) or by upper
+// case (Java's way, to which an i without or with a dot is an i), or up to a
 // NUL (C strings).
 func Lookalike(name, key string) bool {
 	if before, _, cut := strings.Cut(name, "\x00"); cut {
-		return strings.EqualFold(before, key)
+		return sameFolded(before, key)
 	}
-	return name != key && len(name) >= len(key) && strings.EqualFold(name, key)
+	return name != key && len(name) >= len(key) && sameFolded(name, key)
+}
+
+// otherDots are the letters that are an i in upper or lower case alone.
+var otherDots = strings.NewReplacer("\u0130", "i", "\u0131", "i")
+
+func sameFolded(name, key string) bool {
+	if strings.IndexByte(name, 0xc4) >= 0 { // both begin with it
+		name = otherDots.Replace(name)
+	}
+	return strings.EqualFold(name, key)
 }
 
 // next returns the byte with which the next token begins, commas and colons

@@ -80,6 +80,8 @@ func TestRefusedFromClients(t *testing.T) {
 		"long s escaped":               {prefix + `"param\u017f":{}}`, CodeInvalidRequest},
 		"Kelvin sign in token":         {call("{\"_meta\":{\"progressTo\u212aen\":1}}"), CodeInvalidRequest},
 		"Kelvin sign in task":          {call("{\"tas\u212a\":{}}"), CodeInvalidRequest},
+		"dotless i in uri":             {call(`{"ur\u0131":"x"}`), CodeInvalidRequest},
+		"dotted I in id":               {`{"jsonrpc":"2.0","id":1,"\u0130D":2,"method":"ping"}`, CodeInvalidRequest},
 		"ARGUMENTS":                    {call(`{"name":"a","ARGUMENTS":{}}`), CodeInvalidRequest},
 		"Method":                       {`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, CodeInvalidRequest},
 		"ID":                           {`{"jsonrpc":"2.0","id":1,"ID":2,"method":"ping"}`, CodeInvalidRequest},
