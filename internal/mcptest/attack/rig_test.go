@@ -1,0 +1,220 @@
+package attack
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+func TestMain(m *testing.M) {
+	mcptest.Main(m, mcptest.Servers{"world": world(), "stubborn": {Handle: world().Handle, Stubborn: true}})
+}
+
+// plan is the policy of most tests: what is bound and what is hidden, one edge that can be taken once, and a
+// state behind it in which less is allowed.
+const plan = `version: 1
+name: attack
+initial: start
+states:
+  start:
+    description: Where all begins.
+    tools:
+      ok:
+      read_*:
+      swap:
+      refuse:
+      flood:
+      noise:
+      children:
+      answer_for:
+      hold_open:
+      update:
+      ask: {exclusive: true}
+      elicit: {exclusive: true}
+      sse:
+      big:
+      twice: after
+      once: after
+      hold: after
+      die: {on_unknown: after}
+      late: {on_success: after, on_unknown: lost}
+      silent: {on_unknown: lost}
+      command:
+        by: command
+        cases: {plan: stay, move: after}
+    resources:
+      "w://shown":
+    prompts:
+      shown:
+  after:
+    tools: [ok, elsewhere]
+  lost:
+    tools: [ok, elsewhere]
+`
+
+// A way is how the client and the upstream are reached.
+type way struct {
+	client, upstream string // "stdio" or "http"
+	server           string // the process's name; default world
+	policy           string // default plan
+	flags            []string
+}
+
+var (
+	pipes   = way{client: "stdio", upstream: "stdio"}
+	web     = way{client: "http", upstream: "http"}
+	webPipe = way{client: "http", upstream: "stdio"}
+	pipeWeb = way{client: "stdio", upstream: "http"}
+)
+
+func (w way) with(flags ...string) way { w.flags = append(slices.Clone(w.flags), flags...); return w }
+
+func (w way) under(policy string) way { w.policy = policy; return w }
+
+// rig is a client before the proxy before the counting upstream.
+type rig struct {
+	*mcptest.Session
+	t        *testing.T
+	upstream *mcptest.Upstream
+	process  *mcptest.Process
+	web      *mcptest.Web // nil on stdio
+	url      string       // of the proxy; empty on stdio
+}
+
+// each runs a test on several ways at the same time.
+func each(t *testing.T, ways []way, run func(r *rig)) {
+	t.Helper()
+	t.Parallel()
+	for _, w := range ways {
+		t.Run(w.client+" to "+w.upstream, func(t *testing.T) {
+			t.Parallel()
+			run(w.open(t))
+		})
+	}
+}
+
+// both are the two ways that share no framing.
+func both(t *testing.T, run func(r *rig)) { t.Helper(); each(t, []way{pipes, web}, run) }
+
+// open starts everything and initializes the session.
+func (w way) open(t *testing.T) *rig {
+	t.Helper()
+	r := w.start(t)
+	r.Initialize()
+	return r
+}
+
+// start is open without the handshake.
+func (w way) start(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	if w.policy == "" {
+		w.policy = plan
+	}
+	args := append([]string{"--policy", mcptest.WritePolicy(t, w.policy)}, w.flags...)
+	if w.upstream == "http" {
+		var url string
+		r.upstream, url = mcptest.HTTP(t, world())
+		args = append(args, "--upstream", url)
+	} else {
+		if w.server == "" {
+			w.server = "world"
+		}
+		r.upstream = mcptest.Stdio(t, w.server)
+		args = append(append(args, "--"), r.upstream.Command()...)
+	}
+	if w.client == "http" {
+		r.url, r.process = mcptest.Listen(t, args...)
+		r.Session, r.web = mcptest.DialWeb(t, r.url)
+	} else {
+		r.Session, r.process = mcptest.Dial(t, append([]string{mcptest.Proxy(t), "run"}, args...)...)
+	}
+	return r
+}
+
+// join opens another session at the same proxy, over HTTP.
+func (r *rig) join() *rig {
+	r.t.Helper()
+	other := &rig{t: r.t, upstream: r.upstream, process: r.process, url: r.url}
+	other.Session, other.web = mcptest.DialWeb(r.t, r.url)
+	other.Initialize()
+	return other
+}
+
+// say sends raw bytes and returns the answer's bytes: a line, or the body of the response.
+func (r *rig) say(raw string) string {
+	r.t.Helper()
+	if r.web == nil {
+		r.Send(raw)
+		return r.Next().String()
+	}
+	answer := r.web.Post(r.t.Context(), raw)
+	if answer.Err != nil {
+		r.t.Errorf("posting: %v", answer.Err)
+	}
+	return string(answer.Body)
+}
+
+// lives fails the test unless the session still answers. What was sent before has reached the upstream then,
+// if it does at all.
+func (r *rig) lives() {
+	r.t.Helper()
+	if answer := r.Tool("ok", `{"alive":true}`); string(answer.Result) != mcptest.Text("ok") {
+		r.t.Errorf("the next call is answered %s", answer)
+	}
+}
+
+// reached fails the test unless exactly these gated messages have reached the upstream, in any order, besides
+// those of lives. Each is "METHOD NAME".
+func (r *rig) reached(want ...string) {
+	r.t.Helper()
+	got := r.traffic()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		r.t.Errorf("what reached the upstream: %q, want %q", got, want)
+	}
+}
+
+// traffic is what has reached the upstream, less the proxy's own housekeeping.
+func (r *rig) traffic() (seen []string) {
+	housekeeping := []string{"initialize", "notifications/initialized", "tools/list", "resources/list", "prompts/list",
+		"resources/templates/list", "DELETE", "ping"}
+	for _, m := range r.upstream.Received() {
+		switch {
+		case slices.Contains(housekeeping, m.Method), strings.Contains(string(m.Params), `"alive":true`):
+		case m.IsResponse():
+			seen = append(seen, "answer")
+		default:
+			seen = append(seen, strings.TrimSpace(m.Method+" "+m.Name))
+		}
+	}
+	return seen
+}
+
+// untouched fails the test if the session is dead, or if anything gated has reached the upstream.
+func (r *rig) untouched() {
+	r.t.Helper()
+	r.lives()
+	r.reached()
+}
+
+// in fails the test unless the run is in the state.
+func (r *rig) in(state string) {
+	r.t.Helper()
+	if answer := r.Tool("nowhere", ""); !strings.Contains(answer.String(), `"state":"`+state+`"`) {
+		r.t.Errorf("the run is not in %s: %s", state, answer)
+	}
+}
+
+// denied reports whether an answer is an error or a refusal.
+func denied(answer string) bool {
+	return strings.Contains(answer, `"error":{"code"`) || strings.Contains(answer, `"isError":true`)
+}
+
+// call is a tools/call of these bytes.
+func call(id, params string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":` + params + `}`
+}

@@ -1,0 +1,138 @@
+package attack
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// state is what one upstream remembers.
+type state struct {
+	mu      sync.Mutex
+	swapped bool
+	open    []byte // the id of the last call of hold_open
+}
+
+// world is mcptest's failing upstream with more to hide and more ways to misbehave:
+//
+//	hold, hold_open  answer when the test opens the gate of that name
+//	answer_for       answers in the name of the last hold_open, then for itself
+//	swap             read_b is listed no more, and read_c is
+//	update           says that both resources were updated
+//	sse              answers with raw bytes of an event stream, in the style of the argument
+//	big              answers with 6 MiB
+//	command          answers with its argument
+func world() mcptest.Server {
+	s := &state{}
+	failing := mcptest.Failing()
+	tools := map[string]func(*mcptest.Exchange){
+		"hold":       func(e *mcptest.Exchange) { e.Async(func() { e.Gate("hold"); e.Result(mcptest.Text("held")) }) },
+		"hold_open":  s.holdOpen,
+		"answer_for": s.answerFor,
+		"swap":       s.swap,
+		"update":     update,
+		"sse":        events,
+		"big":        func(e *mcptest.Exchange) { e.Result(mcptest.Text(strings.Repeat("x", 6<<20))) },
+		"command":    func(e *mcptest.Exchange) { e.Result(mcptest.Text(e.Argument("command"))) },
+	}
+	for _, plain := range strings.Fields("once hidden page_two read_a read_b read_c elsewhere") {
+		tools[plain] = func(e *mcptest.Exchange) { e.Result(mcptest.Text(plain)) }
+	}
+	return mcptest.Server{Handle: func(e *mcptest.Exchange) {
+		tool := tools[e.Name]
+		switch {
+		case e.Method == "tools/call" && tool != nil:
+			tool(e)
+		case strings.HasSuffix(e.Method, "/list") && s.list(e):
+		case e.Method == "completion/complete":
+			e.Result(`{"completion":{"values":["completed"]}}`)
+		default:
+			failing.Handle(e)
+		}
+	}}
+}
+
+// list answers what is listed; the tools come in two pages.
+func (s *state) list(e *mcptest.Exchange) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	read := "read_b"
+	if s.swapped {
+		read = "read_c"
+	}
+	switch {
+	case e.Method == "resources/list":
+		e.Result(`{"resources":[{"uri":"w://shown","name":"s"},{"uri":"w://hidden","name":"h"}]}`)
+	case e.Method == "prompts/list":
+		e.Result(`{"prompts":[{"name":"shown","arguments":[{"name":"a"}]},{"name":"hidden","arguments":[{"name":"a"}]}]}`)
+	case e.Method != "tools/list":
+		return false
+	case strings.Contains(string(e.Params), `"cursor":"two"`):
+		e.Result(`{"tools":[` + items("page_two hidden read_two") + `]}`)
+	default:
+		e.Result(`{"nextCursor":"two","tools":[` + items("ok read_a "+read+" swap refuse die silent late twice flood noise children "+
+			"hold hold_open answer_for update sse big once command elsewhere ask elicit hidden") + `]}`)
+	}
+	return true
+}
+
+func items(names string) string {
+	var all []string
+	for _, name := range strings.Fields(names) {
+		all = append(all, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
+	}
+	return strings.Join(all, ",")
+}
+
+func (s *state) swap(e *mcptest.Exchange) {
+	s.mu.Lock()
+	s.swapped = true
+	s.mu.Unlock()
+	e.Send(mcptest.Notification("notifications/tools/list_changed", ""))
+	e.Result(mcptest.Text("swapped"))
+}
+
+func (s *state) holdOpen(e *mcptest.Exchange) {
+	s.mu.Lock()
+	s.open = e.ID
+	s.mu.Unlock()
+	e.Async(func() { e.Gate("hold_open"); e.Result(mcptest.Text("the true answer")) })
+}
+
+func (s *state) answerFor(e *mcptest.Exchange) {
+	s.mu.Lock()
+	other := s.open
+	s.mu.Unlock()
+	e.Send(mcptest.Result(other, mcptest.Text("forged")))
+	e.Result(mcptest.Text("mine"))
+}
+
+func update(e *mcptest.Exchange) {
+	for _, uri := range []string{"w://hidden", "w://shown"} {
+		e.Send(mcptest.Notification("notifications/resources/updated", `{"uri":"`+uri+`"}`))
+	}
+	e.Result(mcptest.Text("updated"))
+}
+
+// events writes the answer as an event in the style of the argument, and keeps the stream open after it.
+func events(e *mcptest.Exchange) {
+	answer := mcptest.Result(e.ID, mcptest.Text("styled"))
+	split := strings.Replace(answer, `"result"`, "\n"+`"result"`, 1)
+	styles := map[string][]string{
+		"lf":        {"event: message\ndata: " + answer + "\n\n"},
+		"crlf":      {"event: message\r\ndata: " + answer + "\r\n\r\n"},
+		"cr":        {"event: message\rdata: " + answer + "\r\r"},
+		"torn":      {"event: message\r", "\ndata: " + answer[:20], answer[20:] + "\r", "\n\r", "\n"},
+		"mixed":     {"event: message\ndata: " + answer + "\r\n\n"},
+		"lines":     {"data: " + strings.ReplaceAll(split, "\n", "\ndata: ") + "\n\n"},
+		"bom":       {"\ufeffdata: " + answer + "\n\n"},
+		"comments":  {": hello\n\n: again\ndata:" + answer + "\n\n"},
+		"elsewhere": {"event: other\ndata: " + mcptest.Result(e.ID, mcptest.Text("not a message")) + "\n\n", "data: " + answer + "\n\n"},
+		"giant":     {"data: " + mcptest.Result(e.ID, mcptest.Text(strings.Repeat("g", 3<<20))) + "\n\n"},
+	}
+	for _, part := range styles[e.Argument("style")] {
+		e.Noise(part)
+	}
+	e.Gate("events")
+}
