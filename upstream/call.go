@@ -19,6 +19,8 @@ type call struct {
 	// connection's table puts it there.
 	answer chan outcome
 	then   func(*wire.Message, error) // guarded by conn.mu; takes the place of answer
+	posted bool                       // guarded by conn.mu: it is being sent by Wait
+	unsent bool                       // guarded by conn.mu: it was cancelled before that
 }
 
 // outcome is a call's end: one of the two is set.
@@ -113,6 +115,9 @@ func (k *call) settle(o outcome) {
 
 // Cancel implements wire.Call.
 func (k *call) Cancel(params []byte) {
+	if k.conn.link.streams() && k.conn.withhold(k) {
+		return
+	}
 	raw := wire.NotificationMessage("notifications/cancelled", cancelParams(params, k.id))
 	if err := k.conn.link.notify(raw); err != nil {
 		k.conn.log().Debug("cancelling an upstream call", "error", err)

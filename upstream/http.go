@@ -36,8 +36,14 @@ func (l *httpLink) open(context.Context) error { return nil }
 
 func (l *httpLink) start(*call) {}
 
+// errCancelled is a call that was cancelled before it was posted.
+var errCancelled = errors.New("cancelled before it was sent")
+
 // wait posts the request and reads its stream.
 func (l *httpLink) wait(ctx context.Context, k *call) outcome {
+	if !l.conn.post(k) {
+		return k.giveUp(&wire.CallError{Err: errCancelled})
+	}
 	post := l.client.Post
 	if l.conn.hello == nil {
 		post = l.client.Initialize

@@ -302,6 +302,19 @@ func TestHTTPCancel(t *testing.T) {
 	}
 }
 
+// A call that is cancelled before it was posted never is.
+func TestHTTPCancelledBeforeItIsPosted(t *testing.T) {
+	w := newWeb(t)
+	c := dial(t, newServer(t, Config{URL: w.URL}), newRecorder())
+	<-w.told // initialized
+	k := c.Start(request(t, "slow"), nil)
+	k.Cancel(nil)
+	_, err := k.Wait(t.Context())
+	if callError(t, err).Sent || w.calls.Load() != 0 {
+		t.Errorf("%v, %d calls", err, w.calls.Load())
+	}
+}
+
 func TestHTTPCloseEndsCalls(t *testing.T) {
 	w := newWeb(t)
 	r := newRecorder()
