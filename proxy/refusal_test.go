@@ -163,3 +163,17 @@ func TestCodesTellElsewhereFromNowhere(t *testing.T) {
 		c.refused(c.call("list_unlisted").wait(), policy.UnknownAction)
 	})
 }
+
+// TestCodeBeforeAnyListIsCached: a name that only a glob of another state could
+// bind is unknown, if the upstream does not list it.
+func TestCodeBeforeAnyListIsCached(t *testing.T) {
+	const source = "version: 1\ninitial: a\nstates:\n  a: {tools: {status: b}}\n  b: {tools: {\"list_*\": , \"read_*\": a}}\n"
+	bubble(t, source, func(r *rig) {
+		c := r.connect(plainHello)
+		c.refused(c.call("list_unlisted").wait(), policy.UnknownAction)
+	})
+	bubble(t, source, func(r *rig) {
+		c := r.connect(plainHello)
+		c.refused(c.call("list_a").wait(), policy.InvalidTransition)
+	})
+}

@@ -72,12 +72,19 @@ func (r *run) decideLocked(c *call) entry {
 	c.policy, c.at = r.policy, r.at
 	c.verdict = r.policy.Decide(r.at, c.kind, c.name, c.listed, c.argument)
 	switch {
-	case !c.known && (c.verdict.ByGlob || c.verdict.Allowed && c.validated()):
+	case !c.known && (c.verdict.ByGlob || c.verdict.Allowed && c.validated() || c.hangsOnList()):
 		return unlisted
 	case !c.verdict.Allowed:
 		return refused
 	}
 	return admitted
+}
+
+// hangsOnList reports whether a refusal's code would be another one if the
+// upstream did not list the name: a glob binds in some other state.
+func (c *call) hangsOnList() bool {
+	return c.verdict.Code == policy.InvalidTransition &&
+		c.policy.Decide(c.at, c.kind, c.name, false, nil).Code != policy.InvalidTransition
 }
 
 // leave takes a call out of the turn or the queue without a step.
