@@ -2,90 +2,14 @@ package streamhttp
 
 import (
 	"context"
-	"sync"
-	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
-
-// life is a context that is ended by hand. It costs a fraction of what the
-// standard library's do, as it has no parent and makes no channel that nobody
-// asks for. Its zero value is ready.
-type life struct {
-	mu    sync.Mutex // guards what follows
-	done  chan struct{}
-	ended bool
-	after func() // to be called at the end; nil: nothing
-}
-
-// Deadline implements context.Context: there is none.
-func (*life) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Value implements context.Context: there is none.
-func (*life) Value(any) any { return nil }
-
-// Err implements context.Context.
-func (l *life) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return context.Canceled
-	}
-	return nil
-}
-
-// Done implements context.Context.
-func (l *life) Done() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.done == nil {
-		l.done = make(chan struct{})
-		if l.ended {
-			close(l.done)
-		}
-	}
-	return l.done
-}
-
-// end ends the context.
-func (l *life) end() {
-	l.mu.Lock()
-	after := l.after
-	if !l.ended && l.done != nil {
-		close(l.done)
-	}
-	l.ended, l.after = true, nil
-	l.mu.Unlock()
-	if after != nil {
-		after()
-	}
-}
-
-// hold has f called at the end, or now if that has come. It reports false where
-// there is something to be called already.
-func (l *life) hold(f func()) bool {
-	l.mu.Lock()
-	taken, ended := l.after != nil, l.ended
-	if !taken && !ended {
-		l.after = f
-	}
-	l.mu.Unlock()
-	if ended {
-		f()
-	}
-	return !taken
-}
-
-// drop takes back what hold was given. It reports false if that was called.
-func (l *life) drop() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.after = nil
-	return !l.ended
-}
 
 // atEnd is [context.AfterFunc] for an f that does not block.
 func atEnd(ctx context.Context, f func()) (stop func() bool) {
-	if l, ok := ctx.(*life); ok && l.hold(f) {
-		return l.drop
+	if l, ok := ctx.(*wire.Life); ok && l.Hold(f) {
+		return l.Drop
 	}
 	return context.AfterFunc(ctx, f)
 }

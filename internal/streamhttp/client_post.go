@@ -43,7 +43,7 @@ func (c *Client) Initialize(ctx context.Context, body []byte, sink Sink) error {
 // exchange is one POST of a request and what becomes of it.
 type exchange struct {
 	*Client
-	ctx  life
+	ctx  wire.Life
 	sink Sink
 	kept bool // its end is left to a lingering stream
 }
@@ -55,7 +55,7 @@ func (c *Client) exchange(ctx context.Context, body []byte, sink Sink, opens boo
 	if !c.enter(x) {
 		return unsent(errClosed)
 	}
-	stop := atEnd(ctx, x.ctx.end)
+	stop := atEnd(ctx, x.ctx.End)
 	err := x.run(body, opens)
 	stop()
 	if !x.kept {
@@ -87,7 +87,7 @@ func (x *exchange) over() {
 	x.mu.Lock()
 	delete(x.posts, x)
 	x.mu.Unlock()
-	x.ctx.end()
+	x.ctx.End()
 }
 
 // abort ends all POSTs under way, and lets no more begin.
@@ -97,7 +97,7 @@ func (c *Client) abort() {
 	c.posts, c.aborted = nil, true
 	c.mu.Unlock()
 	for x := range posts {
-		x.ctx.end()
+		x.ctx.End()
 	}
 }
 

@@ -184,7 +184,7 @@ func (x *exchange) linger(resp *http.Response, events *EventReader) {
 	x.wg.Go(func() {
 		defer x.over()
 		defer resp.Body.Close()
-		timer := time.AfterFunc(maxLinger, x.ctx.end)
+		timer := time.AfterFunc(maxLinger, x.ctx.End)
 		defer timer.Stop()
 		x.readOn(events)
 	})
