@@ -71,7 +71,7 @@ var changedMessages = [...][]byte{
 
 // relist watches whether a client that was told of a change lists again.
 type relist struct {
-	pending [3]int // calls since it was told, plus one; 0: not told since it listed
+	pending [3]int // how often it was told since it listed
 	warned  bool
 }
 
