@@ -248,7 +248,7 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 
 func (c *call) instructions(upstream string, h *hello) string {
 	parts := []string{upstream, c.s.policyNow().Instructions()}
-	if !h.static && !c.s.p.cfg.NoHint {
+	if !h.static && !c.s.p.cfg.NoHint && !strings.Contains(upstream, hint) { // an upstream may be a proxy of this kind
 		parts = append(parts, hint)
 	}
 	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })

@@ -60,7 +60,7 @@ type Config struct {
 	// included. 0: 2 min, since a command may first have to fetch itself.
 	DialTimeout time.Duration
 	// MinBackoff and MaxBackoff bound the time after a failed dial in which
-	// another one fails at once. 0: 200 ms and 30 s.
+	// another one fails at once. 0: 200 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
 
 	// Log takes the child's standard error and what no caller can be told.
@@ -94,7 +94,7 @@ func (c *Config) defaults() {
 	def(&c.MaxProcesses, 64)
 	def(&c.DialTimeout, 2*time.Minute)
 	def(&c.MinBackoff, 200*time.Millisecond)
-	def(&c.MaxBackoff, 30*time.Second)
+	def(&c.MaxBackoff, 5*time.Second)
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}

@@ -346,6 +346,22 @@ func TestHTTPNobodyListens(t *testing.T) {
 
 // A server that goes away between calls: the call was not sent, and goes
 // through when it is back.
+// Who finds no server there is told when to look again; who is turned away is not.
+func TestHTTPRetryAfterTellsAwayFromRefused(t *testing.T) {
+	w := newWeb(t)
+	w.guard = func(rw http.ResponseWriter, _ *http.Request) bool { rw.WriteHeader(401); return false }
+	_, err := newServer(t, Config{URL: w.URL}).Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	if failed := callError(t, err); failed.RetryAfter != 0 || failed.Status != 401 {
+		t.Errorf("refused: %+v", failed)
+	}
+	url := w.URL
+	w.Close()
+	_, err = newServer(t, Config{URL: url}).Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	if failed := callError(t, err); failed.RetryAfter <= 0 || failed.Sent {
+		t.Errorf("away: %+v", failed)
+	}
+}
+
 func TestHTTPServerAway(t *testing.T) {
 	w := newWeb(t)
 	s := newServer(t, Config{URL: w.URL})

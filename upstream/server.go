@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,8 +77,9 @@ func New(cfg Config) (*Server, error) {
 // Messages that the upstream sends before its answer reach r, too.
 //
 // The error is a [*wire.CallError] with Sent false where there is no connection,
-// also for some time after failed dials (200 ms, doubling to 30 s), in which
-// RetryAfter says how long; and an [*InitializeError] where the upstream
+// also for some time after failed dials (200 ms, doubling to 5 s). RetryAfter
+// says how long, where another attempt makes sense: after a program that could
+// not start, or a refusal, none does. The other error is an [*InitializeError] where the upstream
 // refused.
 func (s *Server) Dial(ctx context.Context, initialize *wire.Message, r wire.Receiver) (*Conn, error) {
 	c := newConn(s, r)
@@ -164,6 +166,9 @@ func (s *Server) dialError(ctx context.Context, c *Conn, err error) error {
 	out := &wire.CallError{Err: err}
 	if e, ok := errors.AsType[*wire.CallError](err); ok {
 		out.Status, out.Err = e.Status, e.Err
+		if s.away(e) {
+			out.RetryAfter = s.pause()
+		}
 	}
 	if ended := c.Err(); ended != nil {
 		out.Err = ended
@@ -173,6 +178,24 @@ func (s *Server) dialError(ctx context.Context, c *Conn, err error) error {
 	}
 	out.Err = fmt.Errorf("connecting to the upstream %s: %w", s.cfg.String(), out.Err)
 	return out
+}
+
+// away reports whether a failed dial over HTTP found nobody there yet.
+func (s *Server) away(e *wire.CallError) bool {
+	switch e.Status {
+	case 0:
+		return s.cfg.endpoint != nil && !e.Sent
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// pause is how long the back-off still lasts, a moment at least.
+func (s *Server) pause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(time.Until(s.blocked), time.Millisecond)
 }
 
 // ended disposes of a connection in the background.
