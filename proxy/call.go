@@ -249,10 +249,10 @@ func (c *call) start(conn Upstream) bool {
 
 // await waits for the upstream's answer.
 func (c *call) await() (*wire.Message, error) {
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	c.stopBy(stop)
-	m, err := c.up.Wait(ctx)
+	var life wire.Life
+	defer life.End()
+	c.stopBy(life.End)
+	m, err := c.up.Wait(&life)
 	return m, c.why(err)
 }
 
