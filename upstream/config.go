@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -212,10 +213,23 @@ func validName(name string) bool {
 }
 
 // String names the upstream for people, without its arguments and query, which
-// may hold secrets.
+// may hold secrets, nor such parts of the path.
 func (c *Config) String() string {
 	if c.endpoint != nil {
-		return c.endpoint.Scheme + "://" + c.endpoint.Host + c.endpoint.Path
+		return c.endpoint.Scheme + "://" + c.endpoint.Host + plainPath(c.endpoint.Path)
 	}
 	return c.Command[0]
+}
+
+// plainPath is a URL's path without what could be a key in it, as some hosted
+// servers have there: a segment stays that is a short word, or a version.
+func plainPath(path string) string {
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		digits := strings.IndexFunc(segment, unicode.IsDigit) >= 0
+		if len(segment) > 16 || digits && len(segment) > 4 {
+			segments[i] = "…"
+		}
+	}
+	return strings.Join(segments, "/")
 }

@@ -50,17 +50,21 @@ func (s *Server) tooLarge(w http.ResponseWriter) {
 
 var errBodyTooLarge = errors.New("reading a body: longer than the limit")
 
-// requestBody reads a body of known length into a slice of that size.
+// requestBody reads a body. What is large gets its room as it comes: a length
+// alone is promised too easily.
 func requestBody(r *http.Request, limit int) ([]byte, error) {
-	if r.ContentLength >= 0 {
+	if r.ContentLength >= 0 && r.ContentLength <= quickBody {
 		raw := make([]byte, r.ContentLength)
 		_, err := io.ReadFull(r.Body, raw)
 		return raw, err
 	}
 	var b bytes.Buffer
 	n, err := b.ReadFrom(io.LimitReader(r.Body, int64(limit)+1))
-	if err == nil && n > int64(limit) {
+	switch {
+	case err == nil && n > int64(limit):
 		err = errBodyTooLarge
+	case err == nil && n < r.ContentLength:
+		err = io.ErrUnexpectedEOF
 	}
 	return b.Bytes(), err
 }
