@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Most of the time goes by with waiting for other processes.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	mcptest.Main(m, mcptest.Servers{"world": world(), "stubborn": {Handle: world().Handle, Stubborn: true}})
 }
 
