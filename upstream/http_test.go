@@ -385,9 +385,10 @@ func TestHTTPBearerFile(t *testing.T) {
 		}
 	}
 	write("first\n")
-	want := "Bearer first"
+	var want atomic.Value // the session's own stream is asked for at its own time
+	want.Store("Bearer first")
 	w.guard = func(rw http.ResponseWriter, r *http.Request) bool {
-		if r.Header.Get("Authorization") != want {
+		if r.Header.Get("Authorization") != want.Load() {
 			http.Error(rw, "no", http.StatusUnauthorized)
 			return false
 		}
@@ -396,7 +397,7 @@ func TestHTTPBearerFile(t *testing.T) {
 	c := dial(t, newServer(t, Config{URL: w.URL, BearerFile: path}), newRecorder())
 	mustCall(t, c, "echo")
 	write("another-one")
-	want = "Bearer another-one"
+	want.Store("Bearer another-one")
 	for {
 		_, err := callTool(t, c, "echo")
 		if err == nil {
