@@ -20,8 +20,8 @@ FUZZTIME  ?= 10s
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
-demo: ## the Crossroads walk-through, served and played on this machine
-	go run ./cmd/fsm-proxy demo
+demo: build ## the Crossroads walk-through, served and played on this machine
+	./fsm-proxy demo
 
 build: ## ./fsm-proxy for this system
 	go build -trimpath -ldflags '$(LDFLAGS)' -o fsm-proxy ./cmd/fsm-proxy
