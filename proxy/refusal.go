@@ -191,7 +191,8 @@ func (c *call) refusalAnswer(r *Refusal) []byte {
 
 // toolRefusal is a refused tools/call as the result that a model reads. The
 // object stands in structuredContent only where the tool has no outputSchema: a
-// widely used SDK validates it even in errors, and throws the refusal away.
+// widely used SDK validates it even in errors, and throws the refusal away. In
+// an opaque refusal it never does: that would tell whether there is such a tool.
 func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 	out := append([]byte(nil), `{"content":[{"type":"text","text":`...)
 	out = wire.AppendString(out, r.Message)
@@ -199,7 +200,7 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 	if c.s.p.cfg.Refusals != RefusalsPlain {
 		out = append(out, `"isError":true,`...)
 	}
-	if !c.s.hasOutputSchema(c.name) {
+	if c.s.p.cfg.Refusals != RefusalsOpaque && !c.s.hasOutputSchema(c.name) {
 		out = append(append(append(out, `"structuredContent":`...), object...), ',')
 	}
 	out = append(append(out, `"_meta":{"fsm-proxy/refusal":`...), object...)

@@ -102,6 +102,33 @@ func TestOutputSchemaKeepsTheRefusalOutOfStructuredContent(t *testing.T) {
 	})
 }
 
+// TestOpaqueHidesAnOutputSchema: whether a refusal has structuredContent does not
+// tell that there is such a tool.
+func TestOpaqueHidesAnOutputSchema(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		r.up.offer(wire.Tools, `{"tools":[{"name":"apply","outputSchema":{"type":"object"}},{"name":"ask"}]}`)
+		c := r.connect(plainHello)
+		for _, name := range []string{"apply", "ask", "rogue"} {
+			if answer := c.call(name).wait(); strings.Contains(answer, "structuredContent") {
+				t.Errorf("%s: %s", name, answer)
+			}
+		}
+	}, with(func(c *proxy.Config) { c.Refusals = proxy.RefusalsOpaque }))
+}
+
+// TestNamesOfALostUpstream are those that the client was given last, globs'
+// names among them and in the upstream's order.
+func TestNamesOfALostUpstream(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		reply := c.call("read_file")
+		r.up.next()
+		r.up.refuse = &wire.CallError{Err: errors.New("gone")}
+		r.up.conn(0).end()
+		equal(t, "names", fmt.Sprint(refusalOf(t, reply.wait()).ValidNextActions), "[status read_file list_a write_plan]")
+	})
+}
+
 // TestNamesAreClippedAndEscaped: a name is no carrier of text of its own.
 func TestNamesAreClippedAndEscaped(t *testing.T) {
 	bubble(t, review, func(r *rig) {
