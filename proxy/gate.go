@@ -32,7 +32,9 @@ func (c *call) look(l *wire.List) {
 	c.offer, c.listed, c.known = l, true, l != nil
 	if c.known {
 		c.listed = l.Has(c.name)
+		return
 	}
+	c.nameless = c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.kind)).list == nil
 }
 
 // enter asks the run, and goes as far as it can without waiting.

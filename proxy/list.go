@@ -153,14 +153,24 @@ func (s *session) fetchAll(conn Upstream) {
 	}
 }
 
-// names returns what is listed and allowed in a configuration.
-func (s *session) names(p *policy.Policy, at policy.Configuration, k policy.Kind) (names []string) {
-	conn := s.link.live()
-	if conn == nil {
-		return p.ExactIn(at, k)
+// lastKnown returns the view of a kind without waiting: the one at hand, or else
+// the one that the client was given last. The list is nil where there is neither.
+func (s *session) lastKnown(k wire.ListKind) view {
+	if conn := s.link.live(); conn != nil {
+		if v, ok := s.cached(conn, k); ok {
+			return v
+		}
 	}
-	v, ok := s.cached(conn, listKind(k))
-	if !ok {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refreshes[k].shown
+}
+
+// names returns what is listed and allowed in a configuration, in the upstream's
+// order; by the policy alone where no list is known.
+func (s *session) names(p *policy.Policy, at policy.Configuration, k policy.Kind) (names []string) {
+	v := s.lastKnown(listKind(k))
+	if v.list == nil {
 		return p.ExactIn(at, k)
 	}
 	for _, item := range v.list.Items {

@@ -72,7 +72,7 @@ func (r *run) decideLocked(c *call) entry {
 	c.policy, c.at = r.policy, r.at
 	c.verdict = r.policy.Decide(r.at, c.kind, c.name, c.listed, c.argument)
 	switch {
-	case !c.known && (c.verdict.ByGlob || c.verdict.Allowed && c.validated() || c.hangsOnList()):
+	case !c.known && (c.verdict.ByGlob || c.verdict.Allowed && (c.nameless || c.validated()) || c.hangsOnList()):
 		return unlisted
 	case !c.verdict.Allowed:
 		return refused

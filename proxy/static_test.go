@@ -104,6 +104,27 @@ func TestAnnotationsByDefault(t *testing.T) {
 	}, static)
 }
 
+// TestAnnotationsNameWhatIsListed, globs' names among them, to a client that has
+// not listed, and to one whose list is too old to be given again.
+func TestAnnotationsNameWhatIsListed(t *testing.T) {
+	const want = `"valid_next_actions":["status","read_file","list_a","write_plan"]`
+	bubble(t, review, func(r *rig) {
+		c := r.open()
+		c.ask("initialize", plainHello)
+		c.notify("notifications/initialized", "")
+		if answer := c.do("read_file", ok); !strings.Contains(answer, want) {
+			t.Errorf("not listed yet: %s", answer)
+		}
+	}, static)
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		r.up.conn(0).drop(wire.Tools)
+		if answer := c.do("read_file", ok); !strings.Contains(answer, want) {
+			t.Errorf("listed before: %s", answer)
+		}
+	}, static)
+}
+
 // TestAutoSurface is static for clients that are known never to list again.
 func TestAutoSurface(t *testing.T) {
 	for name, want := range map[string]bool{"claude-ai": true, "codex-mcp-client": true, "claude-code": false, "Claude-AI": false, "": false} {
