@@ -2,8 +2,12 @@ package proxy
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -45,14 +49,71 @@ func (c *call) invalid() string {
 	if arguments == nil {
 		arguments = []byte("{}")
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(arguments))
-	if err == nil {
-		err = schema.Validate(value)
-	}
+	err = check(schema, arguments)
 	if err == nil {
 		return ""
 	}
 	return fmt.Sprintf("The arguments of %s do not fit its input schema: %s.", c.called(clip(c.name)), brief(err))
+}
+
+// check validates a value. What the validator cannot bear is an error: it
+// computes with numbers as they are written, whatever that takes, and panics at
+// those that it cannot read.
+func check(schema *jsonschema.Schema, raw []byte) (err error) {
+	defer recovered(&err)
+	value, err := readNumbers(raw)
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
+
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("it cannot be checked: %v", r)
+	}
+}
+
+// readNumbers decodes a value, and refuses one with a number that is far beyond
+// any that is meant.
+func readNumbers(raw []byte) (any, error) {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err == nil && !computable(value) {
+		err = errors.New("a number in it is too large or too long to be checked")
+	}
+	return value, err
+}
+
+func computable(value any) bool {
+	switch v := value.(type) {
+	case json.Number:
+		return short(string(v))
+	case []any:
+		return !slices.ContainsFunc(v, func(item any) bool { return !computable(item) })
+	case map[string]any:
+		for _, member := range v {
+			if !computable(member) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// maxNumber bounds a number's digits, and its exponent: more than a double has
+// room for.
+const maxNumber = 400
+
+func short(number string) bool {
+	digits, exponent := number, 0
+	if i := strings.IndexAny(number, "eE"); i >= 0 {
+		var err error
+		if exponent, err = strconv.Atoi(number[i+1:]); err != nil {
+			return false
+		}
+		digits = number[:i]
+	}
+	return len(digits) <= maxNumber && max(exponent, -exponent) <= maxNumber
 }
 
 // validated reports whether the policy wants the call's arguments checked.
@@ -122,14 +183,15 @@ func (s *session) hasOutputSchema(tool string) bool {
 	return conn != nil && member(conn.Cached(wire.Tools), tool, "outputSchema") != nil
 }
 
-func (s *schemas) get(raw []byte) (*jsonschema.Schema, error) {
+func (s *schemas) get(raw []byte) (schema *jsonschema.Schema, err error) {
+	defer recovered(&err)
 	s.mu.Lock()
-	schema := s.compiled[string(raw)]
+	schema = s.compiled[string(raw)]
 	s.mu.Unlock()
 	if schema != nil {
 		return schema, nil
 	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	document, err := readNumbers(raw)
 	if err != nil {
 		return nil, err
 	}
