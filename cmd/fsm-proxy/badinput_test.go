@@ -27,8 +27,9 @@ func TestBadInput(t *testing.T) {
 		says []string
 	}{
 		{"unknown command", []string{"rum"}, 2, []string{`"rum"`, "run"}},
-		{"unknown flag", []string{"run", "--polcy", "x"}, 2, []string{"--polcy", "run --help"}},
-		{"bad value", []string{"run", "--call-timeout", "5"}, 2, []string{"--call-timeout", `"5"`}},
+		{"unknown flag", []string{"run", "--polcy", "x"}, 2, []string{"--polcy", "did you mean --policy?"}},
+		{"unknown flag like no other", []string{"run", "--bogus"}, 2, []string{"--bogus", "run --help"}},
+		{"bad value", []string{"run", "--call-timeout", "5"}, 2, []string{"--call-timeout", `"5"`, "5m"}},
 		{"bad size", []string{"run", "--max-message", "4x"}, 2, []string{"--max-message", "MiB"}},
 		{"limit of zero", []string{"run", "--policy", good, "--max-in-flight", "0", "--", "cat"}, 2, []string{"--max-in-flight", "more than 0"}},
 		{"unknown surface", []string{"run", "--surface", "flat"}, 2, []string{"--surface", "dynamic, static"}},
@@ -38,6 +39,8 @@ func TestBadInput(t *testing.T) {
 		{"no policy", []string{"run", "--", "cat"}, 2, []string{"--policy FILE", "fsm-proxy init"}},
 		{"no server", []string{"run", "--policy", good}, 2, []string{"--upstream URL", "-- COMMAND"}},
 		{"no --", []string{"run", "--policy", good, "npx", "server"}, 2, []string{`"npx"`, "'-- npx server'"}},
+		{"policy without its flag", []string{"run", good, "--", "cat"}, 2, []string{good, "--policy " + good}},
+		{"argument in front of --", []string{"run", "--policy", good, "more", "--", "cat"}, 2, []string{`"more"`, "in front of --"}},
 		{"empty --", []string{"run", "--policy", good, "--"}, 2, []string{"-- COMMAND"}},
 		{"two servers", []string{"run", "--policy", good, "--upstream", "http://127.0.0.1:1/mcp", "--", "cat"}, 2, []string{"one of them"}},
 		{"no URL", []string{"run", "--policy", good, "--upstream", "localhost:8080"}, 2, []string{`"localhost:8080"`, "http://"}},

@@ -26,6 +26,8 @@ func newCheck(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE... [flags] [-- COMMAND ARG...]",
 		Short: "Find what is wrong with policies, alone or against a live server",
+		Example: "  fsm-proxy check files.yaml\n" +
+			"  fsm-proxy check files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := f.take(cmd, args)
 			if err != nil {
@@ -34,10 +36,12 @@ func newCheck(c *console) *cobra.Command {
 			return f.run(cmd.Context(), c, files)
 		},
 	}
-	f.register(cmd.Flags())
-	f.log.register(cmd.Flags(), "warn")
+	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
-	cmd.Flags().StringVar(&f.format, "format", "text", "text|json")
+	cmd.Flags().StringVar(&f.format, "format", "text", "the `FORMAT` to print: text or json")
+	f.log.register(cmd.Flags(), "warn")
+	group(cmd.Flags(), "A live server to check against", f.register)
+	cmd.SetUsageFunc(groupedUsage)
 	return cmd
 }
 

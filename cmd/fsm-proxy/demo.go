@@ -27,9 +27,9 @@ func newDemo(c *console) *cobra.Command {
 		},
 	}
 	f.register(pflag.NewFlagSet("run", pflag.ContinueOnError)) // for the defaults
-	cmd.Flags().StringVar(&f.listen.address, "listen", "127.0.0.1:0", "where the proxy listens")
+	cmd.Flags().StringVar(&f.listen.address, "listen", "127.0.0.1:0", "the `ADDR` at which the proxy listens")
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the walk")
-	cmd.Flags().StringVar(&f.log.level, "log-level", "warn", "what to log: trace, debug, info, warn, error or off")
+	f.log.registerLevel(cmd.Flags(), "warn")
 	return cmd
 }
 

@@ -54,7 +54,7 @@ func setFlag(flags *pflag.FlagSet, f *pflag.Flag, variable, value string) error 
 	}
 	for _, v := range values {
 		if err := flags.Set(f.Name, v); err != nil {
-			return usagef("environment variable %s: %w", variable, err)
+			return usagef("environment variable %s: %w%s", variable, err, valueHint(err))
 		}
 	}
 	return nil

@@ -27,6 +27,8 @@ func newInit(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [flags] (--upstream URL | -- COMMAND ARG...)",
 		Short: "Write a starter policy from what a live server lists",
+		Example: "  fsm-proxy init -o files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
+			"  fsm-proxy init -o remote.yaml --upstream https://example.com/mcp",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			front, err := f.take(cmd, args)
 			if err == nil {
@@ -38,10 +40,12 @@ func newInit(c *console) *cobra.Command {
 			return f.run(cmd.Context(), c)
 		},
 	}
-	f.register(cmd.Flags())
-	f.log.register(cmd.Flags(), "warn")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "the file to write (default: standard output)")
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "the `FILE` to write (default: standard output)")
 	cmd.Flags().BoolVar(&f.force, "force", false, "overwrite the file of -o")
+	f.log.register(cmd.Flags(), "warn")
+	group(cmd.Flags(), "The server", f.register)
+	cmd.SetUsageFunc(groupedUsage)
 	return cmd
 }
 
@@ -71,9 +75,16 @@ func (f *initFlags) run(ctx context.Context, c *console) error {
 	return err
 }
 
-// free reports an existing file, before the server is started for nothing.
+// free reports a file that exists, or a folder that does not, before the server
+// is started for nothing.
 func (f *initFlags) free() error {
-	if f.output == "" || f.force {
+	if f.output == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Dir(f.output)); err != nil {
+		return fmt.Errorf("writing %s: %w; make the folder, or choose another -o", absolute(f.output), cause(err))
+	}
+	if f.force {
 		return nil
 	}
 	if _, err := os.Lstat(f.output); err == nil {

@@ -23,11 +23,11 @@ type listenFlags struct {
 }
 
 func (f *listenFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "listen", "", "serve Streamable HTTP at this address instead of standard input and output")
-	flags.StringVar(&f.path, "path", "/mcp", "the path to serve under --listen")
-	flags.StringSliceVar(&f.allowedHosts, "allowed-host", nil, "a Host to accept; may be repeated")
-	flags.StringSliceVar(&f.allowedOrigins, "allowed-origin", nil, "an Origin to accept, like https://example.com; may be repeated")
-	flags.StringVar(&f.bearerFile, "bearer-file", "", "a file that holds the bearer token which clients must send")
+	flags.StringVar(&f.address, "listen", "", "serve Streamable HTTP at this `ADDR` instead of standard input and output")
+	flags.StringVar(&f.path, "path", "/mcp", "the `PATH` to serve under --listen")
+	flags.StringSliceVar(&f.allowedHosts, "allowed-host", nil, "a `HOST` to accept; may be repeated")
+	flags.StringSliceVar(&f.allowedOrigins, "allowed-origin", nil, "an `ORIGIN` to accept, like https://example.com; may be repeated")
+	flags.StringVar(&f.bearerFile, "bearer-file", "", "a `FILE` that holds the bearer token which clients must send")
 	flags.BoolVar(&f.insecure, "insecure-listen", false, "listen beyond loopback without authentication")
 }
 

@@ -15,8 +15,12 @@ type logFlags struct {
 }
 
 func (f *logFlags) register(flags *pflag.FlagSet, level string) {
-	flags.StringVar(&f.level, "log-level", level, "what to log: trace, debug, info, warn, error or off")
-	flags.StringVar(&f.format, "log-format", "text", "how to log: text or json")
+	f.registerLevel(flags, level)
+	flags.StringVar(&f.format, "log-format", "text", "the `FORMAT` of the log: text or json")
+}
+
+func (f *logFlags) registerLevel(flags *pflag.FlagSet, level string) {
+	flags.StringVar(&f.level, "log-level", level, "the least `LEVEL` to log: trace, debug, info, warn, error or off")
 }
 
 // logger makes the logger that the flags ask for.

@@ -30,7 +30,7 @@ func newRender(c *console) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", renderFormats)
+	cmd.Flags().StringVar(&format, "format", "text", "the `FORMAT` to draw in: "+renderFormats)
 	return cmd
 }
 

@@ -30,8 +30,9 @@ func newRoot(c *console) *cobra.Command {
 	root.SetOut(c.out)
 	root.SetErr(c.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see '%s --help'", err, cmd.CommandPath())
+		return advised(cmd, err)
 	})
+	root.SetVersionTemplate(versionLine())
 	root.AddCommand(newRun(c), newCheck(c), newRender(c), newInit(c), newDemo(c), newSchema(c), newVersion(c), newCrossroads(c))
 	return root
 }

@@ -43,6 +43,8 @@ func newRun(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --policy FILE [flags] (--upstream URL | -- COMMAND ARG...)",
 		Short: "Wrap a server: over standard input and output, or at an address with --listen",
+		Example: "  fsm-proxy run --policy files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
+			"  fsm-proxy run --policy files.yaml --listen 127.0.0.1:8080 --upstream https://example.com/mcp",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			front, err := f.take(cmd, args)
 			if err == nil {
@@ -55,29 +57,33 @@ func newRun(c *console) *cobra.Command {
 		},
 	}
 	f.register(cmd.Flags())
+	cmd.SetUsageFunc(groupedUsage)
 	return cmd
 }
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&f.policy, "policy", "", "the policy to enforce")
-	f.listen.register(flags)
-	f.target.register(flags)
+	flags.StringVar(&f.policy, "policy", "", "the policy `FILE` to enforce")
+	group(flags, "The wrapped server", f.target.register)
+	group(flags, "HTTP, with --listen", f.listen.register)
 	flags.BoolVar(&f.share, "share-upstream", false, "one connection to the server for all clients")
-	flags.TextVar(&f.surface, "surface", proxy.SurfaceAuto, "what clients are shown: auto, dynamic or static")
-	flags.TextVar(&f.annotate, "annotate", proxy.AnnotateAuto, "what is added to results: auto, off, meta or text")
-	flags.TextVar(&f.refusals, "refusals", proxy.RefusalsError, "the form of refusals: error, plain or opaque")
+	flags.TextVar(&f.surface, "surface", proxy.SurfaceAuto, "the `SURFACE` that clients are shown: auto, dynamic or static")
+	flags.TextVar(&f.annotate, "annotate", proxy.AnnotateAuto, "`WHAT` is added to results: auto, off, meta or text")
+	flags.TextVar(&f.refusals, "refusals", proxy.RefusalsError, "the `FORM` of refusals: error, plain or opaque")
 	flags.BoolVar(&f.noHint, "no-hint", false, "do not tell clients in the instructions that tools appear and disappear")
-	flags.StringVar(&f.onRestart, "on-upstream-restart", "keep", "what becomes of a run whose server process died: keep or restart")
+	flags.StringVar(&f.onRestart, "on-upstream-restart", "keep", "`WHAT` becomes of a run whose server process died: keep or restart")
 	flags.DurationVar(&f.turnTimeout, "turn-timeout", time.Minute, "how long a call may wait for its run's turn")
 	flags.DurationVar(&f.callTimeout, "call-timeout", 5*time.Minute, "how long a call may take, not counting what a person takes to answer")
 	flags.DurationVar(&f.cancelGrace, "cancel-grace", 5*time.Second, "how long a cancelled call may still be answered")
 	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second, "how long a connection to the server may take")
-	f.limits.register(flags)
 	f.log.register(flags, "info")
+	group(flags, "Limits", f.limits.register)
 }
 
 func (f *runFlags) check(flags *pflag.FlagSet, front []string) error {
+	if f.policy == "" && len(front) == 1 && f.given() {
+		return usagef("unexpected argument %q; if it is the policy, write '--policy %s'", front[0], front[0])
+	}
 	if err := f.need(front); err != nil {
 		return err
 	}

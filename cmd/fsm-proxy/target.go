@@ -36,15 +36,15 @@ type oauthFlags struct {
 }
 
 func (t *target) register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&t.env, "env", nil, "NAME=VALUE for the command's environment; may be repeated")
-	flags.StringSliceVar(&t.passEnv, "pass-env", nil, "variables of the proxy's that the command gets too, where it does not get all; may be repeated")
-	flags.StringVar(&t.url, "upstream", "", "the URL of the server to wrap, instead of -- COMMAND")
-	flags.StringArrayVar(&t.headers, "upstream-header", nil, "'Name: value' for every request to --upstream; may be repeated")
-	flags.StringVar(&t.bearerFile, "upstream-bearer-file", "", "a file that holds the bearer token for --upstream")
-	flags.StringVar(&t.oauth.clientID, "upstream-oauth-client-id", "", "get tokens for --upstream by OAuth client credentials, as this client")
-	flags.StringVar(&t.oauth.secretFile, "upstream-oauth-client-secret-file", "", "a file that holds the OAuth client's secret")
-	flags.StringVar(&t.oauth.metadata, "upstream-oauth-metadata-url", "", "where the authorization server describes itself (default: found through --upstream)")
-	flags.StringSliceVar(&t.oauth.scopes, "upstream-oauth-scope", nil, "an OAuth scope to ask for; may be repeated")
+	flags.StringArrayVar(&t.env, "env", nil, "`NAME=VALUE` for the command's environment; may be repeated")
+	flags.StringSliceVar(&t.passEnv, "pass-env", nil, "a `NAME` of the proxy's environment that the command gets too, where it does not get all; may be repeated")
+	flags.StringVar(&t.url, "upstream", "", "the `URL` of the server to wrap, instead of -- COMMAND")
+	flags.StringArrayVar(&t.headers, "upstream-header", nil, "`'Name: value'` for every request to --upstream; may be repeated")
+	flags.StringVar(&t.bearerFile, "upstream-bearer-file", "", "a `FILE` that holds the bearer token for --upstream")
+	flags.StringVar(&t.oauth.clientID, "upstream-oauth-client-id", "", "get tokens for --upstream by OAuth client credentials, as the client of this `ID`")
+	flags.StringVar(&t.oauth.secretFile, "upstream-oauth-client-secret-file", "", "a `FILE` that holds the OAuth client's secret")
+	flags.StringVar(&t.oauth.metadata, "upstream-oauth-metadata-url", "", "the `URL` where the authorization server describes itself (default: found through --upstream)")
+	flags.StringSliceVar(&t.oauth.scopes, "upstream-oauth-scope", nil, "an OAuth `SCOPE` to ask for; may be repeated")
 	flags.BoolVar(&t.sse, "upstream-sse", false, "--upstream speaks the old HTTP+SSE transport")
 }
 
@@ -66,10 +66,12 @@ func (t *target) given() bool { return t.url != "" || len(t.command) > 0 }
 // need is the error for a command line that names no server. front are the
 // arguments in front of the --, where a command does not belong.
 func (t *target) need(front []string) error {
-	if len(front) > 0 {
+	switch {
+	case len(front) > 0 && len(t.command) > 0:
+		return usagef("unexpected argument %q in front of --; remove it", front[0])
+	case len(front) > 0:
 		return usagef("unexpected argument %q; put -- in front of the command: '-- %s'", front[0], strings.Join(front, " "))
-	}
-	if !t.given() {
+	case !t.given():
 		return usagef("no server to wrap; give '--upstream URL', or '-- COMMAND ARG...' at the end")
 	}
 	return nil

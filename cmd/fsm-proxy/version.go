@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -17,10 +18,15 @@ func newVersion(c *console) *cobra.Command {
 		Short: "Print the version",
 		Args:  exactly(0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(c.out, "fsm-proxy %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := io.WriteString(c.out, versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine is what version and --version print.
+func versionLine() string {
+	return fmt.Sprintf("fsm-proxy %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // versionText is the stamped version, else the module's, else the revision that
