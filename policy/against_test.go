@@ -103,7 +103,7 @@ func TestStrictAndErr(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	p, found := Parse("p.yaml", make([]byte, maxSource+1))
-	if p != nil || found.String() != "p.yaml: error: the file has 1048577 bytes; a policy has at most 1048576" {
+	if p != nil || found.String() != "p.yaml: error: the file has more than 1048576 bytes, the most that a policy may have" {
 		t.Error(found)
 	}
 }

@@ -81,7 +81,7 @@ func (r *reader) tree(src []byte) *yaml.Node {
 // checkBytes checks what the YAML decoder would report without a place.
 func (r *reader) checkBytes(src []byte) bool {
 	if len(src) > maxSource {
-		r.errorf(at{}, "too-large", "the file has %d bytes; a policy has at most %d", len(src), maxSource)
+		r.errorf(at{}, "too-large", "the file has more than %d bytes, the most that a policy may have", maxSource)
 		return false
 	}
 	line, column := 1, 1

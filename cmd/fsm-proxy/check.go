@@ -76,7 +76,8 @@ type checked struct {
 	file     string
 	states   int
 	findings policy.Findings
-	failure  error // the file could not be read
+	unbound  [policy.Kinds][]string // what the server lists and no state binds
+	failure  error                  // the file could not be read
 }
 
 func (r checked) ok() bool { return r.failure == nil && len(r.findings.Errors()) == 0 }
@@ -93,6 +94,7 @@ func (f *checkFlags) check(file string, inv *inventory) checked {
 		r.states = len(p.States())
 		if inv != nil {
 			findings = findings.Merge(p.Against(inv.offers, inv.templateServes))
+			r.unbound = inv.unbound(p)
 		}
 	}
 	if f.strict {
@@ -135,16 +137,24 @@ func writeCheckText(c *console, reports []checked) error {
 
 // text is all findings, a line each, and the summary. The notes on implicit
 // stays are one line: there is one for nearly every binding, and they are to be
-// looked up, by --format json, not to be read.
+// looked up, by --format json, not to be read. What no state binds is one line
+// for each kind: a policy often leaves out most of what a server has.
 func (r checked) text() string {
 	var b strings.Builder
 	stays := 0
 	for _, found := range r.findings {
-		if found.Code == "implicit-stay" && found.Level == policy.LevelNote {
+		switch {
+		case found.Code == "unbound":
+		case found.Code == "implicit-stay" && found.Level == policy.LevelNote:
 			stays++
-			continue
+		default:
+			b.WriteString(found.String() + "\n")
 		}
-		b.WriteString(found.String() + "\n")
+	}
+	for _, kind := range policy.AllKinds {
+		if names := r.unbound[kind]; len(names) > 0 {
+			fmt.Fprintf(&b, "%s: note: no state binds %d of the upstream's %s: %s\n", r.file, len(names), kind.Plural(), strings.Join(names, ", "))
+		}
 	}
 	if stays > 0 {
 		fmt.Fprintf(&b, "%s: note: %s: nothing is said of some outcome, so the state stays; --format json has each\n",

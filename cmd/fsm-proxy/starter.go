@@ -51,6 +51,17 @@ func (inv inventory) names(kind policy.Kind, readOnly bool) []string {
 	return names
 }
 
+// unbound are the names of each kind that no state of a policy binds, as they
+// can be printed.
+func (inv inventory) unbound(p *policy.Policy) (names [policy.Kinds][]string) {
+	for _, o := range inv.offers {
+		if len(p.BoundIn(o.Kind, o.Name, true)) == 0 {
+			names[o.Kind] = append(names[o.Kind], commentText(o.Name))
+		}
+	}
+	return names
+}
+
 // starterWriter writes the lines of a starter policy.
 type starterWriter struct{ strings.Builder }
 
