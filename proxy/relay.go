@@ -38,6 +38,12 @@ func (c *call) unsubscribe() wire.Pending {
 		return c.relayBound(policy.Resource, c.m.P.URI)
 	}
 	c.s.leaveSubscription(c.m.P.URI)
+	return c.relayUnlessWanted()
+}
+
+// relayUnlessWanted relays the end of a subscription, but of one that another
+// session has over the same upstream.
+func (c *call) relayUnlessWanted() wire.Pending {
 	if c.s.p.shared != nil && c.s.p.shared.anySubscribed(c.m.P.URI) {
 		return c.result([]byte("{}"))
 	}
@@ -72,11 +78,14 @@ func (c *call) boundFetched() {
 func (c *call) relayIfBound() wire.Pending {
 	p, at := c.s.run.where()
 	c.verdict = p.Decide(at, c.kind, c.name, c.listed, nil)
-	if c.verdict.Allowed || c.verdict.Code == policy.UnknownCase {
-		return c.relay()
+	switch {
+	case !c.verdict.Allowed && c.verdict.Code != policy.UnknownCase:
+		c.unsubscribed()
+		return c.refuse(c.verdict.Code)
+	case c.m.Method == "resources/unsubscribe":
+		return c.relayUnlessWanted()
 	}
-	c.unsubscribed()
-	return c.refuse(c.verdict.Code)
+	return c.relay()
 }
 
 // unsubscribed takes back a subscription that this call has entered.

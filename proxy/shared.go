@@ -117,26 +117,42 @@ func (sh *shared) Receive(m *wire.Message, tag any) {
 }
 
 func (sh *shared) receive(conn Upstream, m *wire.Message, tag any) {
-	if c, ok := tag.(*call); ok {
-		if m.Kind == wire.Request {
-			c.s.asked(conn, m, c)
-			return
-		}
-		c.s.notified(conn, m, c)
-		return
-	}
-	if m.Kind == wire.Request {
+	c, _ := tag.(*call)
+	switch {
+	case m.Kind == wire.Request && c != nil:
+		c.s.asked(conn, m, c)
+	case m.Kind == wire.Request:
 		_ = conn.Notify(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method), nil))
-		return
-	}
-	switch m.Method {
-	case "notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/prompts/list_changed",
-		"notifications/resources/updated", "notifications/cancelled":
-		for _, s := range sh.members() {
-			s.notified(conn, m, nil)
-		}
+	case concernsAll(m.Method):
+		sh.notified(conn, m, c)
+	case c != nil:
+		c.s.notified(conn, m, c)
 	default:
 		sh.p.cfg.Log.Debug("dropped a message of the shared upstream that belongs to no call", "method", clip(m.Method))
+	}
+}
+
+// concernsAll reports whether a notification is for every session, on whose
+// call's stream it may arrive: each goes by what it was shown, has subscribed to
+// or has open.
+func concernsAll(method string) bool {
+	switch method {
+	case "notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/prompts/list_changed",
+		"notifications/resources/updated", "notifications/cancelled":
+		return true
+	}
+	return false
+}
+
+// notified gives every session a notification; the one whose call it came with,
+// if any, on that call's stream.
+func (sh *shared) notified(conn Upstream, m *wire.Message, c *call) {
+	for _, s := range sh.members() {
+		if c != nil && c.s == s {
+			s.notified(conn, m, c)
+		} else {
+			s.notified(conn, m, nil)
+		}
 	}
 }
 

@@ -106,6 +106,7 @@ func TestSharedSubscriptionsAreCounted(t *testing.T) {
 		update()
 		equal(t, "told", []int{len(a.own.messages()), len(b.own.messages())}, []int{1, 1})
 		a.ask("resources/unsubscribe", `{"uri":"file:///plan"}`)
+		a.ask("resources/unsubscribe", `{"uri":"file:///plan"}`) // b's is not a's to end
 		equal(t, "ended upstream", r.up.count("resources/unsubscribe file:///plan"), 0)
 		update()
 		equal(t, "told", []int{len(a.own.messages()), len(b.own.messages())}, []int{1, 2})
@@ -158,4 +159,27 @@ func TestSharedListChangedReachesAll(t *testing.T) {
 		equal(t, "told", []int{len(a.own.messages()), len(b.own.messages())}, []int{1, 0})
 		a.refused(a.call("read_filee").wait(), policy.UnknownAction)
 	}, sharing(false))
+}
+
+// TestSharedNewsOnACallsStreamReachesAll: an upstream may tell of it on the stream
+// of the call that it comes of.
+func TestSharedNewsOnACallsStreamReachesAll(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		a, b := r.connect(plainHello), r.connect(plainHello)
+		for _, c := range []*client{a, b} {
+			reply := c.request("resources/subscribe", `{"uri":"file:///plan"}`)
+			r.up.next().result(`{}`)
+			reply.wait()
+		}
+		reply := a.call("read_file")
+		k := r.up.next()
+		r.up.names(wire.Tools, "status", "read_file", "list_q")
+		r.up.conn(0).says(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, k)
+		r.up.conn(0).says(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///plan"}}`, k)
+		synctest.Wait()
+		equal(t, "b is told", len(b.own.messages()), 2)
+		k.result(ok)
+		reply.wait()
+		equal(t, "a is told", len(a.own.messages())+len(reply.messages()), 2)
+	}, sharing(true))
 }
