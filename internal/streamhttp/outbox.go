@@ -200,9 +200,11 @@ func (b *outbox) detachAll() {
 	b.settled()
 }
 
-// settled settles, and keeps the store within its bound: where nothing else is
-// left to forget, by what waits here for a client that has gone away.
+// settled settles after a connection has gone, and keeps the store within its
+// bound: where nothing else is left to forget, by what waits here for a client
+// that has gone away.
 func (b *outbox) settled() {
+	b.s.last = b.s.srv.clock.now.Load()
 	b.settle()
 	for !b.s.room(0) && len(b.records) > 0 && !b.attached() {
 		b.forget(1)

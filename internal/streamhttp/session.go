@@ -20,7 +20,7 @@ type session struct {
 	ended   bool
 	used    bool  // there was a request after initialize
 	busy    int   // requests under way
-	last    int64 // when busy was last more than 0, in ticks
+	last    int64 // when a request ended last, or lost its client, in ticks
 	waiting *post // the POSTs that may become event streams, newest first
 	own     outbox
 	// streams are the POSTs that are or were event streams, by number; over
@@ -96,13 +96,24 @@ func (s *session) sweep(now int64) string {
 	}
 	s.expire(now - ticks(cfg.StoreTime))
 	switch {
-	case s.busy > 0:
+	case s.busy > s.abandoned():
 	case !s.used && now-s.last > ticks(cfg.Unused):
 		return "never used"
 	case now-s.last > ticks(cfg.Idle):
 		return "idle"
 	}
 	return ""
+}
+
+// abandoned is how many of the requests under way have lost their client: they
+// keep no session alive.
+func (s *session) abandoned() (n int) {
+	for _, b := range s.streams {
+		if !b.over && !b.attached() {
+			n++
+		}
+	}
+	return n
 }
 
 // expire forgets what was sent, and the streams that ended, up to a time.

@@ -195,7 +195,8 @@ func TestSessionsEndByTime(t *testing.T) {
 	}{
 		{"never used", func(*client) {}, 58 * time.Second, 63 * time.Second},
 		{"idle", func(c *client) { c.post(ping) }, 59 * time.Minute, 61 * time.Minute},
-		{"a running call", func(c *client) { c.open(call(1, "slow")) }, 3 * time.Hour, 0},
+		{"a running call", func(c *client) { go io.Copy(io.Discard, c.open(call(1, "slow")).br) }, 3 * time.Hour, 0},
+		{"a running call without its client", func(c *client) { c.open(call(1, "slow")) }, 59 * time.Minute, 62 * time.Minute},
 		{"an open GET", func(c *client) { go io.Copy(io.Discard, c.stream().br) }, 3 * time.Hour, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
