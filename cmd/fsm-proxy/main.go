@@ -15,15 +15,31 @@ import (
 
 func main() {
 	easeCollector()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A write to a pipe that nobody reads any more fails like any other, in place of ending the process before
+	// it has ended what it started.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(untilHangUp(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(report(os.Stderr, err))
 }
 
-// run executes one command line. ctx ends with the process's first SIGINT or
-// SIGTERM. What it returns is not printed yet: see report.
+// untilHangUp is a context that ends when the terminal goes, unless that is to be ignored (nohup). A terminal
+// says so twice at times: what comes after the first is no second signal.
+func untilHangUp() context.Context {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.Background()
+	}
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { <-hangUps; cancel() }()
+	return ctx
+}
+
+// run executes one command line. ctx ends with the process's first SIGINT,
+// SIGTERM or SIGHUP. What it returns is not printed yet: see report.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	root := newRoot(&console{in: stdin, out: stdout, err: stderr})
 	root.SetArgs(args)
