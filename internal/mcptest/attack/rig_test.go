@@ -40,7 +40,9 @@ states:
       elicit: {exclusive: true}
       sse:
       big:
+      ambiguous:
       twice: after
+      count: after
       once: after
       hold: after
       die: {on_unknown: after}

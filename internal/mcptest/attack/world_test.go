@@ -22,6 +22,7 @@ type state struct {
 //	update           says that both resources were updated
 //	sse              answers with raw bytes of an event stream, in the style of the argument
 //	big              answers with 6 MiB
+//	ambiguous        answers so that two readers differ, in the style of the argument
 //	command          answers with its argument
 func world() mcptest.Server {
 	s := &state{}
@@ -34,9 +35,10 @@ func world() mcptest.Server {
 		"update":     update,
 		"sse":        events,
 		"big":        func(e *mcptest.Exchange) { e.Result(mcptest.Text(strings.Repeat("x", 6<<20))) },
+		"ambiguous":  ambiguous,
 		"command":    func(e *mcptest.Exchange) { e.Result(mcptest.Text(e.Argument("command"))) },
 	}
-	for _, plain := range strings.Fields("once hidden page_two read_a read_b read_c elsewhere") {
+	for _, plain := range strings.Fields("count once hidden page_two read_a read_b read_c elsewhere") {
 		tools[plain] = func(e *mcptest.Exchange) { e.Result(mcptest.Text(plain)) }
 	}
 	return mcptest.Server{Handle: func(e *mcptest.Exchange) {
@@ -69,13 +71,17 @@ func (s *state) list(e *mcptest.Exchange) bool {
 	case e.Method != "tools/list":
 		return false
 	case strings.Contains(string(e.Params), `"cursor":"two"`):
-		e.Result(`{"tools":[` + items("page_two hidden read_two") + `]}`)
+		e.Result(`{"tools":[` + items("page_two hidden read_two") + `,` + oddItems + `]}`)
 	default:
 		e.Result(`{"nextCursor":"two","tools":[` + items("ok read_a "+read+" swap refuse die silent late twice flood noise children "+
-			"hold hold_open answer_for update sse big once command elsewhere ask elicit hidden") + `]}`)
+			"hold hold_open ambiguous answer_for update sse big once command elsewhere ask elicit hidden") + `]}`)
 	}
 	return true
 }
+
+// oddItems have a schema that computes, and names that two readers read in two ways.
+const oddItems = `{"name":"count","inputSchema":{"type":"object","properties":{"n":{"type":"number","minimum":1,"multipleOf":0.5}}}},` +
+	`{"name":"read_two_names","name":"ok"},{"name":"read_lookalike","Name":"hidden"},{"NAME":"READ_UPPER"},{"name":["read_number"]}`
 
 func items(names string) string {
 	var all []string
@@ -135,4 +141,16 @@ func events(e *mcptest.Exchange) {
 		e.Noise(part)
 	}
 	e.Gate("events")
+}
+
+// ambiguous answers in a way that two readers take for two.
+func ambiguous(e *mcptest.Exchange) {
+	start := `{"jsonrpc":"2.0","id":` + string(e.ID) + `,`
+	e.Answer(map[string]string{
+		"result twice":     start + `"result":{"content":[]},"result":{"content":[],"isError":true}}`,
+		"isError twice":    start + `"result":{"content":[],"isError":false,"isError":true}}`,
+		"IsError":          start + `"result":{"content":[],"IsError":true}}`,
+		"result and error": start + `"result":{"content":[]},"error":{"code":-32000,"message":"no"}}`,
+		"array":            start + `"result":[]}`,
+	}[e.Argument("style")])
 }

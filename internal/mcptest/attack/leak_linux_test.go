@@ -1,0 +1,130 @@
+package attack
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// A client that dies takes all its ends of the pipes along at once: the proxy's next line, to the client or to
+// the log, must not be the end of it before it has ended what it started.
+func TestClientDiesWithItsPipes(t *testing.T) {
+	t.Parallel()
+	for _, server := range []string{"world", "stubborn"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+			u := mcptest.Stdio(t, server)
+			cmd := exec.Command(mcptest.Proxy(t), append([]string{"run", "--policy", mcptest.WritePolicy(t, plan), "--"}, u.Command()...)...)
+			stdin, stdout, stderr := pipesOf(t, cmd)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			r := &rig{t: t, upstream: u, process: &mcptest.Process{Cmd: cmd}}
+			send(t, stdin, mcptest.Request(1, "initialize", oldHello), call("2", `{"name":"children"}`))
+			u.AwaitLive(t, 2)
+			group := r.group()
+			stdout.Close()
+			stderr.Close()
+			send(t, stdin, call("3", `{"name":"hidden"}`), call("4", `{"name":"once"}`))
+			u.Await(t, 1, "tools/call", "once")
+			stdin.Close()
+			_ = cmd.Wait() // its exit code is nobody's any more
+			u.AwaitLive(t, 0)
+			awaitEmpty(t, group)
+			r.reached("tools/call children", "tools/call once")
+		})
+	}
+}
+
+func pipesOf(t *testing.T, cmd *exec.Cmd) (stdin io.WriteCloser, stdout, stderr io.ReadCloser) {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		stdout, err = cmd.StdoutPipe()
+	}
+	if err == nil {
+		stderr, err = cmd.StderrPipe()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stdin, stdout, stderr
+}
+
+func send(t *testing.T, stdin io.Writer, lines ...string) {
+	t.Helper()
+	if _, err := io.WriteString(stdin, strings.Join(lines, "\n")+"\n"); err != nil {
+		t.Errorf("writing to the proxy: %v", err)
+	}
+}
+
+// The terminal that it was started in has gone: that ends it in order, too.
+func TestHangUpOfTheTerminal(t *testing.T) {
+	t.Parallel()
+	for _, w := range []way{pipes, webPipe} {
+		t.Run(w.client, func(t *testing.T) {
+			t.Parallel()
+			w.server = "stubborn"
+			r := w.open(t)
+			r.Tool("children", "")
+			r.upstream.AwaitLive(t, 2)
+			group := r.group()
+			r.signal(syscall.SIGHUP)
+			if code := r.process.ExitCode(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			r.upstream.AwaitLive(t, 0)
+			awaitEmpty(t, group)
+		})
+	}
+}
+
+// A server that was stopped answers nothing and hears no polite signal: its calls are unknown, and it is ended.
+func TestStoppedUpstream(t *testing.T) {
+	t.Parallel()
+	r := webPipe.with("--call-timeout", "300ms", "--cancel-grace", "100ms").open(t)
+	r.lives()
+	group := r.group()
+	if err := syscall.Kill(-group, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if answer := r.Tool("silent", ""); !strings.Contains(answer.String(), `"outcome_unknown"`) {
+		t.Errorf("answered %s", answer)
+	}
+	r.web.Delete()
+	awaitEmpty(t, group)
+}
+
+// What leaves the group and keeps the pipes open is beyond reach; the proxy ends all the same.
+func TestEscapedChildHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	u := mcptest.Stdio(t, "world")
+	script := `setsid sh -c 'echo $$ >"$0"; exec sleep 20' "$0" & exec "$@"`
+	file := t.TempDir() + "/pid"
+	argv := append([]string{"sh", "-c", script, file}, u.Command()...)
+	r := &rig{t: t, upstream: u}
+	r.Session, r.process = mcptest.Dial(t, mcptest.RunStdio(t, mcptest.WritePolicy(t, plan), argv...)...)
+	t.Cleanup(func() { endEscaped(file) })
+	r.Initialize()
+	r.lives()
+	r.Close()
+	if code := r.process.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	u.AwaitLive(t, 0)
+}
+
+// endEscaped ends the process whose number is in the file.
+func endEscaped(file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	kill := exec.Command("kill", strings.TrimSpace(string(text)))
+	_ = kill.Run() // it may have ended by itself
+}
