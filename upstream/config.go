@@ -15,6 +15,8 @@ import (
 	"unicode"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 )
 
 // Config says what is wrapped, and how. Either Command or URL must be set; all
@@ -63,6 +65,10 @@ type Config struct {
 	// MinBackoff and MaxBackoff bound the time after a failed dial in which
 	// another one fails at once. 0: 200 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
+
+	// Cork gathers what is written to the child and to a client at standard
+	// input and output, who has to have the same. nil: nothing is gathered.
+	Cork *stdio.Cork
 
 	// Log takes the child's standard error and what no caller can be told.
 	// nil: nothing is logged.

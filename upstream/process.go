@@ -57,6 +57,7 @@ func (p *process) open(context.Context) error {
 		return fmt.Errorf("starting the process: %w", err)
 	}
 	p.out = stdio.NewWriter(p.pipes[0], maxInput)
+	p.out.Join(cfg.Cork)
 	go p.readOutput()
 	go p.stderr.run(p.pipes[2])
 	return nil
@@ -135,6 +136,8 @@ var errOutputClosed = errors.New("the upstream process closed its output")
 func (p *process) readOutput() {
 	defer close(p.read)
 	lines := stdio.NewReader(p.pipes[1], p.conn.srv.cfg.MaxMessage)
+	lines.Join(p.conn.srv.cfg.Cork)
+	defer lines.Release()
 	for {
 		line, err := lines.Next()
 		switch {

@@ -18,7 +18,7 @@ const listingTimeout = time.Minute
 
 // takeInventory connects to the target as a client and returns what it lists.
 func takeInventory(ctx context.Context, t *target, log hclog.Logger) (inventory, error) {
-	server, err := t.open(inheritAll, &limitFlags{}, log)
+	server, err := t.open(inheritAll, &limitFlags{}, nil, log)
 	if err != nil {
 		return inventory{}, err
 	}

@@ -9,32 +9,61 @@ import (
 	"syscall"
 )
 
-// pollable returns standard input as a file that the runtime polls, where it is
-// a pipe or a socket: a read then holds no thread, which halves the time a
-// message takes, and it can be interrupted. restore gives back the mode that
-// other processes may share. Anything else, a terminal above all, is returned
-// as it is.
-func pollable(in io.Reader) (file io.Reader, restore func()) {
-	f, ok := in.(*os.File)
+// pollable returns standard input and output as files that the runtime polls,
+// where they are pipes or sockets: a read then holds no thread, which halves the
+// time a message takes, and can be interrupted; a write needs no goroutine of
+// its own. restore gives back the mode that other processes may share. Anything
+// else, a terminal above all, is returned as it is; so is an output that is
+// standard error too, where a log line that finds no room would be lost.
+func pollable(c *console) (in io.Reader, out io.Writer, restore func()) {
+	in, out = c.in, c.out
+	restoreIn, restoreOut := func() {}, func() {}
+	if f := pipe(c.in); f != nil {
+		in, restoreIn = polled(f)
+	}
+	if f := pipe(c.out); f != nil && !sameFile(f, c.err) {
+		out, restoreOut = polled(f)
+	}
+	return in, out, func() { restoreOut(); restoreIn() }
+}
+
+// pipe returns stream as a file if it is a pipe or a socket.
+func pipe(stream any) *os.File {
+	f, ok := stream.(*os.File)
 	if !ok {
-		return in, func() {}
+		return nil
 	}
 	info, err := f.Stat()
 	if err != nil || info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) == 0 {
-		return in, func() {}
+		return nil
 	}
+	return f
+}
+
+func sameFile(f *os.File, other any) bool {
+	o, ok := other.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	others, otherErr := o.Stat()
+	return err == nil && otherErr == nil && os.SameFile(info, others)
+}
+
+// polled is f in the mode in which the runtime polls it, or f itself.
+func polled(f *os.File) (file *os.File, restore func()) {
 	fd, err := syscall.Dup(int(f.Fd()))
 	if err != nil {
-		return in, func() {}
+		return f, func() {}
 	}
 	syscall.CloseOnExec(fd)
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		_ = syscall.Close(fd)
-		return in, func() {}
+		return f, func() {}
 	}
-	polled := os.NewFile(uintptr(fd), f.Name())
-	return polled, func() {
+	twin := os.NewFile(uintptr(fd), f.Name())
+	return twin, func() {
 		_ = syscall.SetNonblock(int(f.Fd()), false)
-		_ = polled.Close()
+		_ = twin.Close()
 	}
 }

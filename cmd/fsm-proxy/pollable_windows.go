@@ -2,5 +2,7 @@ package main
 
 import "io"
 
-// pollable returns standard input as it is.
-func pollable(in io.Reader) (file io.Reader, restore func()) { return in, func() {} }
+// pollable returns standard input and output as they are.
+func pollable(c *console) (in io.Reader, out io.Writer, restore func()) {
+	return c.in, c.out, func() {}
+}

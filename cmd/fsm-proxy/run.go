@@ -126,7 +126,8 @@ const linger = time.Second
 
 // overStdio serves the one client at standard input and output.
 func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, log hclog.Logger) error {
-	server, err := f.open(inheritAll, &f.limits, log)
+	cork := new(stdio.Cork)
+	server, err := f.open(inheritAll, &f.limits, cork, log)
 	if err != nil {
 		return err
 	}
@@ -139,10 +140,12 @@ func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, 
 	if isTerminal(c.in) {
 		log.Info("speaking MCP over standard input and output: this is for a client to start; give --listen to serve HTTP")
 	}
-	cfg := stdio.Config{MaxMessage: int(f.limits.message), Limits: f.limits.wire(), Queue: int(f.limits.outbound), Linger: linger}
-	in, restore := pollable(c.in)
+	cfg := stdio.Config{
+		MaxMessage: int(f.limits.message), Limits: f.limits.wire(), Queue: int(f.limits.outbound), Linger: linger, Cork: cork,
+	}
+	in, out, restore := pollable(c)
 	defer restore()
-	if err := stdio.Serve(ctx, cfg, in, c.out, relay.Open); err != nil {
+	if err := stdio.Serve(ctx, cfg, in, out, relay.Open); err != nil {
 		return fmt.Errorf("speaking with the client: %w", err)
 	}
 	return nil
@@ -155,7 +158,7 @@ func (f *runFlags) overHTTP(ctx context.Context, p *policy.Policy, log hclog.Log
 	if err != nil {
 		return err
 	}
-	server, err := f.open(inheritSafe, &f.limits, log)
+	server, err := f.open(inheritSafe, &f.limits, nil, log)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -148,8 +149,9 @@ const (
 	inheritSafe inheritance = false // a small safe set: clients are others
 )
 
-// open makes the wrapped server of the flags. Nothing is started yet.
-func (t *target) open(inherit inheritance, limits *limitFlags, log hclog.Logger) (*upstream.Server, error) {
+// open makes the wrapped server of the flags. Nothing is started yet. cork is
+// nil where no client is at standard input and output.
+func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork, log hclog.Logger) (*upstream.Server, error) {
 	header, err := t.header()
 	if err != nil {
 		return nil, err
@@ -175,6 +177,7 @@ func (t *target) open(inherit inheritance, limits *limitFlags, log hclog.Logger)
 		MaxPages:     limits.listPages,
 		MaxListBytes: int(limits.listBytes),
 		MaxProcesses: limits.processes,
+		Cork:         cork,
 		Log:          log,
 	})
 }

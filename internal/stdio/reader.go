@@ -20,12 +20,36 @@ type Reader struct {
 	from, to int  // what is read and not yet given out: buf[from:to]
 	skipping bool // inside a line that was too long
 	err      error
+	cork     *Cork
+	holds    bool // the cork
 }
 
 // NewReader returns a reader of lines of at most limit bytes, line break not
 // counted.
 func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: r, limit: limit, buf: make([]byte, readSize)}
+}
+
+// Join has what the lines cause to be written gather in c, from a line behind
+// which another stands ready to the next that has to be waited for. c may be
+// nil.
+func (r *Reader) Join(c *Cork) { r.cork = c }
+
+// Release lets go out what has gathered. Next does it by itself as long as it
+// is called.
+func (r *Reader) Release() {
+	if r.holds {
+		r.holds = false
+		r.cork.release()
+	}
+}
+
+// hold holds the cork where another line is at hand.
+func (r *Reader) hold() {
+	if r.cork != nil && !r.holds && bytes.IndexByte(r.buf[r.from:r.to], '\n') >= 0 {
+		r.holds = true
+		r.cork.hold()
+	}
 }
 
 // Next returns the next line without its line break (LF or CRLF), in a slice
@@ -39,6 +63,7 @@ func (r *Reader) Next() ([]byte, error) {
 			return nil, err
 		}
 		if len(bytes.TrimLeft(line, " \t")) > 0 {
+			r.hold()
 			return bytes.Clone(line), nil
 		}
 	}
@@ -64,6 +89,7 @@ func (r *Reader) line() ([]byte, error) {
 			r.skipping, r.from, r.to = true, 0, 0
 			return nil, ErrTooLong
 		}
+		r.Release()
 		if r.err != nil {
 			return r.last()
 		}

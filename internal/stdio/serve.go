@@ -25,6 +25,9 @@ type Config struct {
 	// Drain is how long requests under way may take to end once the session
 	// is closed; 0: 10 s.
 	Drain time.Duration
+	// Cork gathers what is written while the client's messages come faster
+	// than one a read. nil: nothing does.
+	Cork *Cork
 }
 
 func (c *Config) fill() {
@@ -50,6 +53,7 @@ func (c *Config) fill() {
 func Serve(ctx context.Context, cfg Config, in io.Reader, out io.Writer, open func(own wire.Stream) wire.Session) error {
 	cfg.fill()
 	w := NewWriter(out, cfg.Queue)
+	w.Join(cfg.Cork)
 	s := &server{cfg: cfg, out: &stream{w}, ended: make(chan error, 1)}
 	s.session = open(s.out)
 	go s.read(NewReader(in, cfg.MaxMessage))
@@ -130,6 +134,8 @@ func (s *server) drain(limit time.Duration) {
 
 // read hands on messages in the order of arrival.
 func (s *server) read(r *Reader) {
+	r.Join(s.cfg.Cork)
+	defer r.Release()
 	for {
 		raw, err := r.Next()
 		if errors.Is(err, ErrTooLong) {

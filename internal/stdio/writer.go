@@ -25,21 +25,37 @@ const (
 )
 
 // Writer writes messages, one a line, from a queue: callers never wait for the
-// other end. What is queued goes out in one write. It is safe for concurrent
-// use.
+// other end. What is queued goes out in one write: by the caller itself, where
+// the other end has room for it at once and nobody else is writing, else by a
+// goroutine. It is safe for concurrent use.
 type Writer struct {
-	w     io.Writer
-	limit int
-	wake  chan struct{} // something is queued, or the queue is closed
-	done  chan struct{}
+	w      io.Writer
+	direct *direct // nil: a write may wait, so that no caller can make it
+	cork   *Cork
+	limit  int
+	wake   chan struct{} // the goroutine has something to do
+	done   chan struct{}
 
 	mu     sync.Mutex
+	turn   turn   // guarded by mu
 	queue  []byte // guarded by mu
 	spare  []byte // guarded by mu: the buffer written last
 	busy   int    // guarded by mu: bytes of the write under way
 	closed bool   // guarded by mu
 	err    error  // guarded by mu: why it ended
+
+	rest []byte // what a caller could not write; whose turn it is has it
 }
+
+// turn is whose it is to write, which nobody else may then.
+type turn uint8
+
+const (
+	nobodys    turn = iota // nothing is queued
+	corks                  // what is queued waits for the Cork
+	callers                // a caller of Write, or the one who pulled the Cork
+	goroutines             // the Writer's own, told by wake
+)
 
 // NewWriter returns a writer, whose goroutine runs until [Writer.Close] or an
 // error. limit is how many bytes may be queued (0: [DefaultQueue]); with more
@@ -49,26 +65,115 @@ func NewWriter(w io.Writer, limit int) *Writer {
 	if limit <= 0 {
 		limit = DefaultQueue
 	}
-	out := &Writer{w: w, limit: limit, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	out := &Writer{w: w, direct: newDirect(w), limit: limit, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go out.run()
 	return out
 }
 
-// Write queues one message and reports whether it was taken. msg is not kept.
+// Join has the messages wait while c is held. It is called before the first
+// Write. c may be nil.
+func (w *Writer) Join(c *Cork) { w.cork = c }
+
+// Write takes one message and reports whether it did. msg is not kept.
 func (w *Writer) Write(msg []byte) bool {
 	msg = wire.OneLine(msg)
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.closed {
+		w.mu.Unlock()
 		return false
 	}
 	if len(w.queue)+w.busy > w.limit {
 		w.endLocked(ErrQueueFull)
+		w.mu.Unlock()
 		return false
 	}
 	w.queue = append(append(w.queue, msg...), '\n')
-	w.signal()
+	mine := w.turn == nobodys && w.claimLocked()
+	w.mu.Unlock()
+	if mine {
+		w.flush()
+	}
 	return true
+}
+
+// claimLocked decides who writes what is queued, and reports whether it is the
+// caller.
+func (w *Writer) claimLocked() bool {
+	switch {
+	case w.cork.keep(w):
+		w.turn = corks
+	case w.direct == nil:
+		w.passLocked()
+	default:
+		w.turn = callers
+	}
+	return w.turn == callers
+}
+
+// uncork writes what has gathered.
+func (w *Writer) uncork() {
+	w.mu.Lock()
+	mine := w.turn == corks
+	if mine && w.direct == nil {
+		w.passLocked()
+		mine = false
+	} else if mine {
+		w.turn = callers
+	}
+	w.mu.Unlock()
+	if mine {
+		w.flush()
+	}
+}
+
+// rounds is how often a caller writes what others have queued meanwhile.
+const rounds = 3
+
+// flush writes as much as there is room for, and leaves the rest to the
+// goroutine. It is the caller's turn.
+func (w *Writer) flush() {
+	for range rounds {
+		batch := w.takeMine()
+		if len(batch) == 0 {
+			return
+		}
+		n, err := w.direct.try(batch)
+		if err != nil {
+			w.fail(err)
+			break
+		}
+		if n < len(batch) {
+			w.rest = batch[n:]
+			break
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.passLocked()
+}
+
+// takeMine takes what is queued, or gives up the turn.
+func (w *Writer) takeMine() []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		w.passLocked()
+		return nil
+	case len(w.queue) == 0:
+		w.busy, w.turn = 0, nobodys
+		return nil
+	}
+	return w.takeLocked()
+}
+
+// passLocked leaves the turn to the goroutine.
+func (w *Writer) passLocked() {
+	w.turn = goroutines
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Close lets what is queued go out, waits for that (at most 5 s), and ends the
@@ -102,6 +207,8 @@ func (w *Writer) open() bool {
 	return !w.closed
 }
 
+// endLocked has no more taken. The goroutine writes what is left and ends; a
+// caller whose turn it is hands it on.
 func (w *Writer) endLocked(err error) {
 	if w.closed {
 		return
@@ -110,13 +217,8 @@ func (w *Writer) endLocked(err error) {
 	if err != ErrClosed {
 		w.queue = nil
 	}
-	w.signal()
-}
-
-func (w *Writer) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
+	if w.turn != callers {
+		w.passLocked()
 	}
 }
 
@@ -125,10 +227,10 @@ func (w *Writer) run() {
 	for range w.wake {
 		for {
 			batch, ended := w.take()
+			if ended {
+				return
+			}
 			if len(batch) == 0 {
-				if ended {
-					return
-				}
 				break
 			}
 			if _, err := w.w.Write(batch); err != nil {
@@ -139,22 +241,40 @@ func (w *Writer) run() {
 	}
 }
 
-// take swaps the queue for the buffer that was written last.
+// take takes what is to be written next, or gives up the turn.
 func (w *Writer) take() (batch []byte, ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	batch = w.queue
+	switch {
+	case w.turn != goroutines:
+		return nil, false
+	case len(w.rest) > 0:
+		batch, w.rest = w.rest, nil
+		return batch, false
+	case len(w.queue) > 0:
+		return w.takeLocked(), false
+	}
+	w.busy = 0
+	if !w.closed {
+		w.turn = nobodys
+	}
+	return nil, w.closed
+}
+
+// takeLocked swaps the queue for the buffer that was written last.
+func (w *Writer) takeLocked() []byte {
+	batch := w.queue
 	w.queue, w.spare = w.spare[:0], batch
 	if cap(batch) > keptBuffer {
 		w.spare = nil
 	}
 	w.busy = len(batch)
-	return batch, w.closed
+	return batch
 }
 
 func (w *Writer) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.endLocked(err)
-	w.queue, w.spare = nil, nil
+	w.queue, w.spare, w.rest = nil, nil, nil
 }

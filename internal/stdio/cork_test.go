@@ -1,0 +1,74 @@
+package stdio
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestCorkGathers(t *testing.T) {
+	s := sink{begun: make(chan struct{}, 10), hold: make(chan struct{})}
+	close(s.hold)
+	w := NewWriter(&s, 0)
+	var c Cork
+	w.Join(&c)
+	c.hold()
+	w.Write([]byte("one"))
+	w.Write([]byte("two"))
+	if len(s.begun) > 0 {
+		t.Error("written while held")
+	}
+	c.hold()
+	c.release() // any release writes what there is
+	<-s.begun
+	c.release()
+	w.Write([]byte("three"))
+	c.hold()
+	w.Write([]byte("four"))
+	w.Close() // and so does the end
+	c.release()
+	if got := strings.Join(s.writes, ""); !strings.HasPrefix(s.writes[0], "one\ntwo\n") || got != "one\ntwo\nthree\nfour\n" {
+		t.Errorf("got %q", s.writes)
+	}
+}
+
+func TestReaderHoldsTheCork(t *testing.T) {
+	in, feed := io.Pipe()
+	var c Cork
+	r := NewReader(in, 100)
+	r.Join(&c)
+	held := func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.holds > 0 }
+	for _, test := range []struct {
+		feed string
+		held []bool // after each line
+	}{
+		{"alone\n", []bool{false}},
+		{"one\ntwo\nthree\n", []bool{true, true, true}},
+		{"alone\nbegun", []bool{false}},
+		{" and ended\n", []bool{false}},
+	} {
+		go feed.Write([]byte(test.feed))
+		for i, want := range test.held {
+			if _, err := r.Next(); err != nil || held() != want {
+				t.Errorf("%q, line %d: held %v, %v", test.feed, i+1, held(), err)
+			}
+		}
+	}
+	go feed.Write([]byte("a\nb\n"))
+	if _, err := r.Next(); err != nil || !held() {
+		t.Error("not held", err)
+	}
+	r.Release()
+	if held() {
+		t.Error("held")
+	}
+	feed.Close()
+	for {
+		if _, err := r.Next(); err != nil {
+			break
+		}
+	}
+	if held() {
+		t.Error("held after the end")
+	}
+}
