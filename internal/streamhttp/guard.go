@@ -37,12 +37,12 @@ func lowerSet(list []string) map[string]bool {
 // pass reports whether the request may go on; else it is answered.
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 	if !g.hostAllowed(r.Host) {
-		refuse(w, http.StatusForbidden, "this Host is not served here: allow it with an allowed host")
+		refuse(w, http.StatusForbidden, "this Host is not served here: start the proxy with --allowed-host to allow it")
 		return false
 	}
 	if origin := r.Header["Origin"]; len(origin) > 0 {
 		if len(origin) > 1 || !g.originAllowed(origin[0]) {
-			refuse(w, http.StatusForbidden, "this Origin is not served here: allow it with an allowed origin")
+			refuse(w, http.StatusForbidden, "this Origin is not served here: start the proxy with --allowed-origin to allow it")
 			return false
 		}
 		if cors(w, r, origin[0]) {
