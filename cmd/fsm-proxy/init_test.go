@@ -57,7 +57,7 @@ func TestInitSeesWhatServersShowToCapableClients(t *testing.T) {
 		}
 	}
 	everywhere, _, _ := strings.Cut(r.stdout, "\nstates:")
-	contains(t, everywhere, "    get-env:   # the server says read-only; check it\n")
+	contains(t, everywhere, "    get-env: stay   # the server says read-only; check it\n")
 }
 
 // Without -o the policy alone goes to standard output, and what to do next to

@@ -80,7 +80,7 @@ func (w *starterWriter) head(inv inventory) {
 	w.line(0, "# A starter policy for %s, written by `fsm-proxy init`. It binds everything that the", commentText(inv.server))
 	w.line(0, "# server lists, so it forbids nothing yet. What is bound nowhere does not exist for the client.")
 	if len(inv.templates) > 0 {
-		w.line(0, "# The server also has %d resource template(s): name the concrete URIs that may be read.", len(inv.templates))
+		w.line(0, "# The server also has %s: name the concrete URIs that may be read.", count(len(inv.templates), "resource template"))
 	}
 	w.line(0, "")
 	w.line(0, "version: 1")
@@ -97,7 +97,7 @@ func (w *starterWriter) states(inv inventory) {
 	w.line(0, "# it lead there:")
 	w.line(0, "#   %s:", starterState)
 	w.line(0, "#     tools:")
-	w.line(0, "#       the_first_tool: second          # a success leads to `second`, an error stays")
+	w.line(0, "#       the_first_tool: second          # a success leads to `second`, all else stays")
 	w.line(0, "#   second:")
 	w.line(0, "#     tools:")
 	w.line(0, "#       the_tool_that_waits: %s", starterState)
@@ -130,9 +130,9 @@ func (w *starterWriter) names(depth int, kind policy.Kind, names []string, comme
 		case !nameable(kind, name):
 			w.line(depth, "# left out, since a policy cannot name it: %s", commentText(name))
 		case strings.Contains(name, "*"):
-			w.line(depth, "%s:%s   # here * is a wildcard", scalar(name), comment)
+			w.line(depth, "%s: stay%s   # here * is a wildcard", scalar(name), comment)
 		default:
-			w.line(depth, "%s:%s", scalar(name), comment)
+			w.line(depth, "%s: stay%s", scalar(name), comment)
 		}
 	}
 }

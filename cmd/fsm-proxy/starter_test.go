@@ -74,8 +74,8 @@ func TestStarterSaysWhatIsReadOnly(t *testing.T) {
 		{Kind: policy.Resource, Name: "file:///a"}, {Kind: policy.Prompt, Name: "plan"},
 	}})
 	everywhere, states, _ := strings.Cut(text, "\nstates:")
-	contains(t, everywhere, "    read:   # the server says read-only; check it\n")
-	for _, line := range []string{"      write:\n", "      \"file:///a\":\n", "      plan:\n"} {
+	contains(t, everywhere, "    read: stay   # the server says read-only; check it\n")
+	for _, line := range []string{"      write: stay\n", "      \"file:///a\": stay\n", "      plan: stay\n"} {
 		contains(t, states, line)
 	}
 	if strings.Contains(everywhere, "write:") || strings.Contains(states, "      read:") {
@@ -89,8 +89,8 @@ func TestStarterSaysWhatIsReadOnly(t *testing.T) {
 // Names are given once, though a server lists them twice, and in its order.
 func TestStarterKeepsTheOrder(t *testing.T) {
 	text := starter(inventory{server: "s", offers: []policy.Offer{{Name: "b"}, {Name: "a"}, {Name: "b"}}})
-	contains(t, text, "      b:\n      a:\n")
-	if strings.Count(text, "      b:\n") != 1 {
+	contains(t, text, "      b: stay\n      a: stay\n")
+	if strings.Count(text, "      b: stay\n") != 1 {
 		t.Errorf("b is given twice:\n%s", text)
 	}
 }
