@@ -222,7 +222,8 @@ func (s *session) notification(m *wire.Message) {
 			s.forward(m.Raw)
 		}
 	default:
-		if p, _ := s.run.where(); p.Passthrough(m.Method) {
+		// What is a request goes its own way, whatever passthrough names: a server may run one without an id.
+		if _, request := routes[m.Method]; !request && s.policyNow().Passthrough(m.Method) {
 			s.forward(m.Raw)
 		}
 	}
