@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
@@ -81,6 +82,45 @@ func TestHangUpOfTheTerminal(t *testing.T) {
 			r.upstream.AwaitLive(t, 0)
 			awaitEmpty(t, group)
 		})
+	}
+}
+
+// Ended while the server has not even greeted: what was started is ended all the same.
+func TestSignalInMidHandshake(t *testing.T) {
+	t.Parallel()
+	for _, server := range [][]string{{"cat", "/dev/zero"}, {"sh", "-c", "trap '' TERM; sleep 60 & cat >/dev/null; sleep 60"}} {
+		t.Run(server[0], func(t *testing.T) {
+			t.Parallel()
+			r := &rig{t: t}
+			r.Session, r.process = mcptest.Dial(t, mcptest.RunStdio(t, mcptest.WritePolicy(t, plan), server...)...)
+			r.Send(mcptest.Request(1, "initialize", oldHello))
+			r.awaitChild()
+			group := r.group()
+			r.signal(syscall.SIGTERM)
+			if code := r.process.ExitCode(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			awaitEmpty(t, group)
+		})
+	}
+}
+
+// awaitChild waits until the proxy has a child.
+func (r *rig) awaitChild() {
+	r.t.Helper()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	timeout := time.NewTimer(mcptest.Patience)
+	defer timeout.Stop()
+	for {
+		if len(processes(r.t, func(s stat) bool { return s.parent == r.process.Process.Pid && s.group == s.pid })) > 0 {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-timeout.C:
+			r.t.Fatal("the proxy has started nothing")
+		}
 	}
 }
 
