@@ -124,7 +124,7 @@ func (p *process) exitError(err error) error {
 		text += " with " + err.Error()
 	}
 	if last := p.stderr.last(); last != "" {
-		text += "; it said last: " + last
+		text += "; it said: " + last
 	}
 	return errors.New(text)
 }

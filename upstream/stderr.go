@@ -16,7 +16,6 @@ const (
 	stderrLine  = 2 << 10                // a line is cut here, in bytes
 	stderrBurst = 100                    // lines that are logged at once
 	stderrEvery = 100 * time.Millisecond // and one more in each of these
-	stderrLast  = 200                    // of the last line that much is kept, in bytes
 )
 
 // stderrLog writes a child's standard error to the log, line by line, no more
@@ -30,8 +29,8 @@ type stderrLog struct {
 	filled  time.Time
 	skipped int // lines since the last one that was logged
 
-	mu   sync.Mutex // guards line
-	line string
+	mu    sync.Mutex // guards words
+	words lastWords
 }
 
 // run reads until the child's standard error ends.
@@ -93,14 +92,14 @@ func (s *stderrLog) report() {
 func (s *stderrLog) keep(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.line = strings.ToValidUTF8(line[:min(len(line), stderrLast)], "")
+	s.words.keep(line)
 }
 
-// last is the last line that was not blank.
+// last is what is to be told of a child that has ended.
 func (s *stderrLog) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.line
+	return s.words.String()
 }
 
 // printable takes out what could steer a terminal or forge a line of the log.
