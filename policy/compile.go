@@ -20,7 +20,7 @@ type compiler struct {
 }
 
 func (r *reader) compile(s *source) *Policy {
-	c := &compiler{r: r, s: s, p: &Policy{settings: s.settings, file: r.file, byName: map[string]State{}}}
+	c := &compiler{r: r, s: s, p: &Policy{settings: s.settings, file: r.file, byName: map[string]State{}, renames: map[string]State{}}}
 	c.checkTop()
 	c.enterStates()
 	c.enterInitial()
@@ -86,8 +86,9 @@ func (c *compiler) enterRenames() {
 		if _, still := c.p.byName[x.old.value]; still {
 			c.r.errorf(x.old.at, "renamed", "renamed: %s is still a state; \"renamed\" maps states that are gone to those that took their place", quote(x.old.value))
 		}
-		if _, ok := c.state(x.new, "renamed", c.names); ok {
+		if s, ok := c.state(x.new, "renamed", c.names); ok {
 			c.p.renamed = append(c.p.renamed, Rename{x.old.value, x.new.value})
+			c.p.renames[x.old.value] = s
 		}
 	}
 }

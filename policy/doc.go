@@ -12,5 +12,6 @@
 // syntax.go) → what the file says (fields.go, values.go, bindings.go, source.go)
 // → the edge table (compile.go, table.go) → findings about it (check.go,
 // overlap.go, against.go) → decisions and steps (decide.go, step.go, machine.go)
-// → pictures of it (text.go, graph.go, json.go).
+// → pictures of it (text.go, graph.go, json.go). Of two policies, adopt.go says
+// where the runs of one stand under the other, and compare.go what differs.
 package policy

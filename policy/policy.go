@@ -14,6 +14,7 @@ type Policy struct {
 	initial State
 	states  []stateEntry
 	byName  map[string]State
+	renames map[string]State // by a name that is gone, see Adopt
 
 	everywhere [Kinds]layer
 	exact      [Kinds][]string // see Exact

@@ -34,6 +34,9 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
+// MarshalText returns the kind's word, for JSON.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
 // Plural returns the policy file's key for the kind: "tools", "resources" or
 // "prompts".
 func (k Kind) Plural() string { return k.String() + "s" }
@@ -68,6 +71,9 @@ func (o Outcome) String() string {
 	}
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
+
+// MarshalText returns the outcome's word, for JSON.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // valid reports whether o is one of the three outcomes.
 func (o Outcome) valid() bool { return o >= Success && o <= Unknown }

@@ -13,6 +13,7 @@ const (
 	signTerminal = "■" // completes the run
 	signStay     = "↻" // stays
 	signTo       = "→"
+	signNone     = "✕" // does not exist
 )
 
 // Text renders the policy for a terminal: every state with what is bound there
@@ -133,7 +134,7 @@ type textRow struct{ name, leads string }
 func (p *Policy) textRows(b *binding, s State) []textRow {
 	name := printable(b.rule.Pattern)
 	if b.none {
-		return []textRow{{name, "✕ none"}}
+		return []textRow{{name, signNone + " none"}}
 	}
 	var rows []textRow
 	b.each(func(text string, e *edges) {
@@ -170,36 +171,58 @@ func (p *Policy) ways(e *edges, s State) []way {
 }
 
 // when names the outcomes, "" if they are all.
-func (w way) when() string {
-	if len(w.outcomes) == outcomes {
+func (w way) when() string { return when(w.outcomes) }
+
+func when(some []Outcome) string {
+	if len(some) == outcomes {
 		return ""
 	}
-	names := make([]string, len(w.outcomes))
-	for i, o := range w.outcomes {
+	names := make([]string, len(some))
+	for i, o := range some {
 		names[i] = o.String()
 	}
 	return strings.Join(names, ", ")
 }
 
 func (w way) text(p *Policy, s State, exclusive bool) string {
-	var parts []string
+	leads := p.leads(w.target, s, exclusive).String()
 	if when := w.when(); when != "" {
-		parts = append(parts, when)
+		return when + " " + leads
 	}
+	return leads
+}
+
+// Lead is where an outcome leads. The zero value is no edge at all.
+type Lead struct {
+	To        string `json:"to"`                  // the name of the state
+	Stays     bool   `json:"stays,omitempty"`     // To is the state itself
+	Terminal  bool   `json:"terminal,omitempty"`  // the run completes there
+	Exclusive bool   `json:"exclusive,omitempty"` // the call takes the run's turn in any case
+}
+
+// leads says where a target leads from s.
+func (p *Policy) leads(t target, s State, exclusive bool) Lead {
+	return Lead{To: p.StateName(t.in(s)), Stays: t.in(s) == s, Terminal: t.terminal, Exclusive: exclusive}
+}
+
+// String returns the lead as render draws it, on one line that cannot disturb a
+// terminal.
+func (l Lead) String() string {
+	text := signTo + " " + printable(l.To)
 	switch {
-	case w.terminal && w.state == s:
-		parts = append(parts, signTerminal+" completes here")
-	case w.terminal:
-		parts = append(parts, signTo+" "+printable(p.StateName(w.state))+" "+signTerminal+" completes")
-	case w.state == s:
-		parts = append(parts, signStay+" stays")
-	default:
-		parts = append(parts, signTo+" "+printable(p.StateName(w.state)))
+	case l == Lead{}:
+		return signNone + " refused"
+	case l.Terminal && l.Stays:
+		text = signTerminal + " completes here"
+	case l.Terminal:
+		text += " " + signTerminal + " completes"
+	case l.Stays:
+		text = signStay + " stays"
 	}
-	if exclusive {
-		parts = append(parts, "(exclusive)")
+	if l.Exclusive {
+		text += " (exclusive)"
 	}
-	return strings.Join(parts, " ")
+	return text
 }
 
 // printable is a text that cannot disturb a terminal: what does not print is

@@ -1,0 +1,130 @@
+package policy
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+	"pgregory.net/rapid"
+)
+
+// TestCompareText compares every pair of compare.txtar and what is said of it
+// with the file that follows the pair.
+func TestCompareText(t *testing.T) {
+	const file = "testdata/compare.txtar"
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &txtar.Archive{Comment: archive.Comment}
+	var old *Policy
+	for _, f := range archive.Files {
+		folder, name := path.Split(f.Name)
+		switch name {
+		case "old.yaml":
+			old = parse(t, name, f.Data)
+			out.Files = append(out.Files, f)
+		case "new.yaml":
+			text := CompareText(old, parse(t, name, f.Data))
+			out.Files = append(out.Files, f, txtar.File{Name: folder + "want", Data: []byte(text)})
+		}
+	}
+	golden(t, file, txtar.Format(out))
+}
+
+// TestCompareJSON is the form that machines read.
+func TestCompareJSON(t *testing.T) {
+	old := parse(t, "old", []byte("{version: 1, initial: a, states: {a: {tools: {x: b}}, b: {tools: {y: a}}}}"))
+	new := parse(t, "new", []byte("{version: 1, initial: a, states: {a: {tools: {x: {by: c, cases: {d: stay}}}}}}"))
+	got, err := json.Marshal(Compare(old, new))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"change":"kept","old":"a","new":"a","names":[{"difference":"altered","kind":"tool","pattern":"x",` +
+		`"was":{"pattern":"x","glob":false},"now":{"pattern":"x","glob":false,"by":"c"},` +
+		`"edges":[{"outcomes":["success"],"was":{"to":"b"}},{"outcomes":["error","unknown"],"was":{"to":"a","stays":true}},` +
+		`{"by":"c","case":"d","outcomes":["success","error","unknown"],"now":{"to":"a","stays":true}}]}]},` +
+		`{"change":"stranded","old":"b","names":[{"difference":"lost","kind":"tool","pattern":"y",` +
+		`"was":{"pattern":"y","glob":false},"edges":[{"outcomes":["success"],"was":{"to":"a"}},{"outcomes":["error","unknown"],"was":{"to":"b","stays":true}}]}]}]`
+	if string(got) != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestCompareWithItself finds nothing.
+func TestCompareWithItself(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPolicy(t)
+		for s, x := range Compare(p, p) {
+			if !x.Same() || x.Old != p.StateName(State(s)) || x.New != x.Old {
+				t.Fatalf("%+v", x)
+			}
+		}
+	})
+}
+
+// drawPolicy draws a policy without errors.
+func drawPolicy(t *rapid.T) *Policy {
+	return rapid.Custom(func(t *rapid.T) *Policy {
+		p, _ := Parse("m.yaml", []byte(drawModel(t).yaml()))
+		return p
+	}).Filter(func(p *Policy) bool { return p != nil }).Draw(t, "policy")
+}
+
+// TestCompareOverlooksNothing draws two policies that have states in common:
+// where Compare finds no difference, every name is decided and stepped alike.
+func TestCompareOverlooksNothing(t *testing.T) {
+	names := append(words("abc", 3), "fin", "abab")
+	rapid.Check(t, func(t *rapid.T) {
+		old, new := drawPolicy(t), drawPolicy(t)
+		for _, x := range Compare(old, new) {
+			if x.Change != StateKept {
+				continue
+			}
+			s, _ := old.StateByName(x.Old)
+			for _, name := range names {
+				same := behaviour(old, s, name) == behaviour(new, s, name)
+				if len(x.Names) == 0 && !same {
+					t.Fatalf("%s: %q differs\n%s\n%s", x.Old, name, behaviour(old, s, name), behaviour(new, s, name))
+				}
+				alone := slices.ContainsFunc(x.Names, func(n NameChange) bool { return n.Pattern == name })
+				if alone && same {
+					t.Fatalf("%s: %q does not differ: %+v", x.Old, name, x.Names)
+				}
+			}
+		}
+	})
+}
+
+// behaviour is a text that is equal where a name, listed or not, with every
+// argument, is decided and stepped alike.
+func behaviour(p *Policy, s State, name string) string {
+	var out strings.Builder
+	at := Configuration{State: s}
+	for _, listed := range []bool{true, false} {
+		for _, text := range []string{"x", "y", "z"} {
+			v := p.Decide(at, Tool, name, listed, argument(text))
+			if !v.Allowed {
+				out.WriteString("refused\n")
+				continue
+			}
+			out.WriteString(p.stepsOf(at, v.Symbol) + "\n")
+		}
+	}
+	return out.String()
+}
+
+func (p *Policy) stepsOf(c Configuration, s Symbol) string {
+	e, err := p.edgesOf(c, s)
+	if err != nil {
+		return err.Error()
+	}
+	var leads []string
+	for i := range allOutcomes {
+		leads = append(leads, p.lead(e, c.State, i).String())
+	}
+	return strings.Join(leads, ", ")
+}
