@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
@@ -52,5 +53,19 @@ func TestColoursOnlyWhereWanted(t *testing.T) {
 		if got := strings.Contains(out.String(), "\x1b["); got != colour {
 			t.Errorf("colour %v: %q", colour, &out)
 		}
+	}
+}
+
+// Nothing that the walk prints is wider than a terminal.
+func TestWrapped(t *testing.T) {
+	text := strings.Repeat("wörds and more of them, ", 20)
+	got := wrapped(text)
+	for _, line := range strings.Split(textIndent+got, "\n") {
+		if n := utf8.RuneCountInString(line); n > 79 || !strings.HasPrefix(line, textIndent) {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	if strings.Join(strings.Fields(got), " ") != strings.TrimSpace(text) {
+		t.Errorf("words were lost: %q", got)
 	}
 }
