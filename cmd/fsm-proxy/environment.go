@@ -36,9 +36,16 @@ func meaningless(cmd *cobra.Command, flag string) bool {
 	case "env", "pass-env":
 		return !command
 	case "bearer-file", "insecure-listen", "allowed-host", "allowed-origin":
-		return !cmd.Flags().Changed("listen") && os.Getenv(variableOf("listen")) == ""
+		return !given(cmd, "listen")
+	case "upstream":
+		return command
 	}
-	return command && strings.HasPrefix(flag, "upstream")
+	return strings.HasPrefix(flag, "upstream-") && (command || !given(cmd, "upstream"))
+}
+
+// given reports whether a flag has a value of the user's.
+func given(cmd *cobra.Command, flag string) bool {
+	return cmd.Flags().Changed(flag) || os.Getenv(variableOf(flag)) != ""
 }
 
 // variableOf is the environment variable of a flag.

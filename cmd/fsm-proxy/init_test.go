@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -125,6 +128,22 @@ func TestPortableMakesPathsAbsolute(t *testing.T) {
 	want := []string{"no-such-program", "-y", "@scope/server", filepath.Join(dir, "data"), filepath.Join(dir, "data"), "no-such-file"}
 	if strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What init advises reaches the server by the flags that init itself was given.
+func TestAdviceNamesTheSameServer(t *testing.T) {
+	given := []string{"--upstream", "https://example.com/mcp", "--upstream-sse", "--upstream-oauth-client-id", "me",
+		"--upstream-oauth-client-secret-file", "/s", "--upstream-oauth-metadata-url", "https://example.com/as",
+		"--upstream-oauth-scope", "a", "--upstream-oauth-scope", "b"}
+	var server target
+	flags := pflag.NewFlagSet("init", pflag.ContinueOnError)
+	server.register(flags)
+	if err := flags.Parse(given); err != nil {
+		t.Fatal(err)
+	}
+	if got := server.args(); !slices.Equal(got, given) {
+		t.Errorf("got  %q\nwant %q", got, given)
 	}
 }
 

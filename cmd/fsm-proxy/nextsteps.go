@@ -59,6 +59,12 @@ func (t *target) args() []string {
 	if t.oauth.clientID != "" {
 		args = append(args, "--upstream-oauth-client-id", t.oauth.clientID, "--upstream-oauth-client-secret-file", absolute(t.oauth.secretFile))
 	}
+	if t.oauth.metadata != "" {
+		args = append(args, "--upstream-oauth-metadata-url", t.oauth.metadata)
+	}
+	for _, scope := range t.oauth.scopes {
+		args = append(args, "--upstream-oauth-scope", scope)
+	}
 	return args
 }
 

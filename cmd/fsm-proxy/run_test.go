@@ -123,6 +123,9 @@ func TestEnvironmentBesideTheCommandLine(t *testing.T) {
 	if answer := s.Initialize(); answer.Error != nil {
 		t.Errorf("initialize was answered %s", answer)
 	}
+	if r := command(t, env, "check", path); r.code != 0 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
 	_, url := mcptest.HTTP(t, mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"work": nil}}.Server())
 	if r := command(t, []string{"FSM_PROXY_ENV=A=b", "FSM_PROXY_PASS_ENV=C"}, "init", "--upstream", url); r.code != 0 {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
