@@ -35,7 +35,8 @@ type Config struct {
 	MaxSize int64
 	// Trigger asks for a look now, whose result is delivered even when nothing has
 	// changed. A result that has changed is delivered when it has settled, after
-	// Debounce. May be nil.
+	// Debounce. It is not received from while deliver runs; a buffer of one keeps a
+	// sender from waiting. May be nil, and may be closed.
 	Trigger <-chan struct{}
 	// Log is told once when changes are seen by polling only. nil discards.
 	Log hclog.Logger
