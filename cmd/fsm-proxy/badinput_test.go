@@ -65,6 +65,9 @@ func TestBadInput(t *testing.T) {
 
 		{"check nothing", []string{"check"}, 2, []string{"fsm-proxy check FILE"}},
 		{"check format", []string{"check", good, "--format", "xml"}, 2, []string{"xml", "json"}},
+		{"check against and nothing new", []string{"check", "--against", good}, 2, []string{"--against OLD NEW"}},
+		{"check against and two new", []string{"check", "--against", good, good, good}, 2, []string{"--against OLD NEW"}},
+		{"check against nothing", []string{"check", "--against", "", good}, 2, []string{"--against OLD NEW"}},
 		{"render nothing", []string{"render"}, 2, []string{"1 argument", "FILE"}},
 		{"render format", []string{"render", good, "--format", "png"}, 2, []string{"png", "mermaid"}},
 		{"init nothing", []string{"init"}, 2, []string{"-- COMMAND"}},

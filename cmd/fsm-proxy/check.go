@@ -16,9 +16,10 @@ import (
 // checkFlags are the flags of check.
 type checkFlags struct {
 	target
-	log    logFlags
-	strict bool
-	format string
+	log     logFlags
+	strict  bool
+	format  string
+	against string // the policy that the one to check takes the place of
 }
 
 func newCheck(c *console) *cobra.Command {
@@ -27,18 +28,23 @@ func newCheck(c *console) *cobra.Command {
 		Use:   "check FILE... [flags] [-- COMMAND ARG...]",
 		Short: "Find what is wrong with policies, alone or against a live server",
 		Example: "  fsm-proxy check files.yaml\n" +
-			"  fsm-proxy check files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv",
+			"  fsm-proxy check files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
+			"  fsm-proxy check --against files.yaml files-new.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := f.take(cmd, args)
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("against") && (f.against == "" || len(files) != 1) {
+				return usagef("--against compares two policies: fsm-proxy check --against OLD NEW")
+			}
 			return f.run(cmd.Context(), c, files)
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors, and with --against stranded states too")
 	cmd.Flags().StringVar(&f.format, "format", "text", "the `FORMAT` to print: text or json")
+	cmd.Flags().StringVar(&f.against, "against", "", "the policy file `OLD` that FILE is to take the place of: say what a reload would do to each state")
 	f.log.register(cmd.Flags(), "warn")
 	group(cmd.Flags(), "A live server to check against", f.register)
 	cmd.SetUsageFunc(groupedUsage)
@@ -64,6 +70,9 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 		}
 		inv = &taken
 	}
+	if f.against != "" {
+		return f.compare(c, files[0], inv)
+	}
 	reports := make([]checked, len(files))
 	for i, file := range files {
 		reports[i] = f.check(file, inv)
@@ -74,6 +83,7 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 // checked is what was found about one file.
 type checked struct {
 	file     string
+	policy   *policy.Policy // nil if it could not be read
 	states   int
 	findings policy.Findings
 	unbound  [policy.Kinds][]string // what the server lists and no state binds
@@ -89,7 +99,7 @@ func (f *checkFlags) check(file string, inv *inventory) checked {
 		return checked{file: file, failure: err}
 	}
 	p, findings := policy.Parse(file, src)
-	r := checked{file: file}
+	r := checked{file: file, policy: p}
 	if p != nil {
 		r.states = len(p.States())
 		if inv != nil {
@@ -202,17 +212,27 @@ type (
 func writeCheckJSON(c *console, reports []checked) error {
 	all := make([]jsonReport, len(reports))
 	for i, r := range reports {
-		all[i] = jsonReport{File: r.file, OK: r.ok(), Findings: []jsonFinding{}}
-		if r.failure != nil {
-			all[i].Failure = r.failure.Error()
-		}
-		for _, x := range r.findings {
-			all[i].Findings = append(all[i].Findings, jsonFinding{x.Level.String(), x.Code, x.Line, x.Column, x.Message})
-		}
+		all[i] = r.json()
 	}
-	if err := json.MarshalWrite(c.out, all, jsontext.WithIndent("  ")); err != nil {
+	return writeIndented(c.out, all)
+}
+
+func (r checked) json() jsonReport {
+	out := jsonReport{File: r.file, OK: r.ok(), Findings: []jsonFinding{}}
+	if r.failure != nil {
+		out.Failure = r.failure.Error()
+	}
+	for _, x := range r.findings {
+		out.Findings = append(out.Findings, jsonFinding{x.Level.String(), x.Code, x.Line, x.Column, x.Message})
+	}
+	return out
+}
+
+// writeIndented writes v as JSON for people and machines.
+func writeIndented(w io.Writer, v any) error {
+	if err := json.MarshalWrite(w, v, jsontext.WithIndent("  ")); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(c.out)
+	_, err := fmt.Fprintln(w)
 	return err
 }
