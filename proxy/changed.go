@@ -69,9 +69,11 @@ var changedMessages = [...][]byte{
 	wire.Prompts:   wire.NotificationMessage(wire.Prompts.Changed(), nil),
 }
 
-// relist watches whether a client that was told of a change lists again.
+// relist watches whether a client that was told of a change lists again. Of a
+// list that it never asked for it need not.
 type relist struct {
-	pending [3]int // how often it was told since it listed
+	listed  [3]bool // whether it ever listed
+	pending [3]int  // how often it was told since it listed
 	warned  bool
 }
 
@@ -82,7 +84,7 @@ const patience = 3
 func (s *session) told(k wire.ListKind) {
 	s.mu.Lock()
 	s.relist.pending[k]++
-	warn := s.relist.pending[k] >= patience && !s.relist.warned
+	warn := s.relist.listed[k] && s.relist.pending[k] >= patience && !s.relist.warned
 	s.relist.warned = s.relist.warned || warn
 	s.mu.Unlock()
 	if warn {
@@ -95,7 +97,7 @@ func (s *session) told(k wire.ListKind) {
 func (s *session) listed(k wire.ListKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.relist.pending[k] = 0
+	s.relist.listed[k], s.relist.pending[k] = true, 0
 }
 
 // refresh is what a session knows of the upstream's changes to one list.

@@ -1,9 +1,12 @@
 package proxy_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -123,6 +126,36 @@ func TestAnnotationsNameWhatIsListed(t *testing.T) {
 			t.Errorf("listed before: %s", answer)
 		}
 	}, static)
+}
+
+// TestAdviceToWhoNeverListsAgain is logged once, and not for a list that the client
+// never asked for.
+func TestAdviceToWhoNeverListsAgain(t *testing.T) {
+	var log bytes.Buffer
+	logged := with(func(c *proxy.Config) { c.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) })
+	advised := func() int { return strings.Count(log.String(), "try --surface static") }
+	walk := func(c *client, again bool) {
+		for range 3 {
+			for _, tool := range []string{"write_plan", "ask", "apply"} {
+				c.do(tool, ok)
+				if again {
+					c.ask("tools/list", "")
+				}
+			}
+		}
+	}
+	bubble(t, review, func(r *rig) {
+		walk(r.connect(plainHello), false)
+		equal(t, "never lists again", advised(), 1)
+	}, logged)
+	log.Reset()
+	bubble(t, review, func(r *rig) {
+		c := r.open()
+		c.ask("initialize", plainHello)
+		c.ask("tools/list", "")
+		walk(c, true)
+		equal(t, "lists tools alone", advised(), 0)
+	}, logged)
 }
 
 // TestAutoSurface is static for clients that are known never to list again.
