@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// maxInput bounds what waits for a child that does not read its input.
-	maxInput = 16 << 20
+	// maxInput bounds what waits for a child that does not read its input:
+	// requests as long as half of it is free, all else up to the whole.
+	maxInput = 32 << 20
 	// drainTime is how long the pipes of a dead child are read on, where a
 	// process that left its group still holds them.
 	drainTime = time.Second
@@ -164,10 +165,17 @@ func (p *process) outputEnded() {
 	}
 }
 
+// start queues a request. A child that is busy may leave its input unread for
+// long: what finds no room is not sent, and nothing else comes of it.
 func (p *process) start(k *call) {
-	if err := p.notify(k.raw); err != nil {
-		k.finish(outcome{err: &wire.CallError{Err: err}})
+	if p.out.Offer(k.raw) {
+		return
 	}
+	err := p.out.Err()
+	if err == nil {
+		err = stdio.ErrQueueFull
+	}
+	k.finish(outcome{err: &wire.CallError{Err: fmt.Errorf("writing to the upstream process: %w", err)}})
 }
 
 func (p *process) wait(ctx context.Context, k *call) outcome { return k.await(ctx) }

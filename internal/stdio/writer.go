@@ -75,15 +75,19 @@ func NewWriter(w io.Writer, limit int) *Writer {
 func (w *Writer) Join(c *Cork) { w.cork = c }
 
 // Write takes one message and reports whether it did. msg is not kept.
-func (w *Writer) Write(msg []byte) bool {
+func (w *Writer) Write(msg []byte) bool { return w.put(msg, w.limit, true) }
+
+// Offer is Write for what can be done without: where half of the queue is taken
+// it takes nothing, and the writer goes on.
+func (w *Writer) Offer(msg []byte) bool { return w.put(msg, w.limit/2, false) }
+
+func (w *Writer) put(msg []byte, limit int, must bool) bool {
 	msg = wire.OneLine(msg)
 	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
-		return false
-	}
-	if len(w.queue)+w.busy > w.limit {
-		w.endLocked(ErrQueueFull)
+	if full := len(w.queue)+w.busy > limit; full || w.closed {
+		if full && must {
+			w.endLocked(ErrQueueFull)
+		}
 		w.mu.Unlock()
 		return false
 	}
