@@ -168,3 +168,45 @@ func endEscaped(file string) {
 	kill := exec.Command("kill", strings.TrimSpace(string(text)))
 	_ = kill.Run() // it may have ended by itself
 }
+
+// A server that is too busy to read keeps its call, however much is thrown at it meanwhile: what finds no room is
+// not sent, and is told so.
+func TestBusyUpstreamKeepsItsCall(t *testing.T) {
+	t.Parallel()
+	r := pipes.open(t)
+	held := r.Request("tools/call", mcptest.ToolParams("hold_open", ""))
+	r.upstream.Await(t, 1, "tools/call", "hold_open")
+	group := r.group()
+	if err := syscall.Kill(-group, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	const others = 8
+	for range others {
+		r.Request("tools/call", mcptest.ToolParams("ok", `{"a":"`+strings.Repeat("x", 3900000)+`"}`))
+	}
+	first := r.nextAnswer() // while the server reads nothing
+	if !strings.Contains(first.String(), `"upstream_unavailable"`) {
+		t.Errorf("answered %.300s", first)
+	}
+	r.upstream.Open("hold_open")
+	if err := syscall.Kill(-group, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	done := 0
+	for range others {
+		switch answer := r.nextAnswer(); {
+		case string(answer.Result) == mcptest.Text("ok"):
+			done++
+		case string(answer.ID) == string(mcptest.ID(held)) && string(answer.Result) == mcptest.Text("the true answer"):
+		case !strings.Contains(answer.String(), `"upstream_unavailable"`):
+			t.Errorf("answered %.300s", answer)
+		}
+	}
+	if n := r.upstream.Count("tools/call", "ok"); n != done || done == 0 {
+		t.Errorf("%d calls reached the upstream, %d were answered", n, done)
+	}
+	if n := r.upstream.Started(); n != 1 {
+		t.Errorf("%d processes were started", n)
+	}
+	r.lives()
+}
