@@ -123,7 +123,7 @@ func (r *reader) check() error {
 	if _, err := r.dec.ReadValue(); err != nil {
 		return err
 	}
-	if _, err := r.dec.ReadToken(); err != io.EOF {
+	if len(trimSpace(r.raw[r.dec.InputOffset():])) > 0 {
 		return &Error{Code: CodeParse, Message: "data after the message's end"}
 	}
 	return nil
@@ -211,7 +211,11 @@ func lookup(raw []byte, keys []string) (int, error) {
 	if bytes.IndexByte(name, '\\') >= 0 {
 		name = []byte(unquote(raw))
 	}
+	plain := plain(name)
 	for i, k := range keys {
+		if plain && len(name) != len(k) {
+			continue
+		}
 		if string(name) == k {
 			return i, nil
 		}
@@ -220,6 +224,17 @@ func lookup(raw []byte, keys []string) (int, error) {
 		}
 	}
 	return -1, nil
+}
+
+// plain reports whether a name is a lookalike of names of its own length alone:
+// it is of ASCII without NUL.
+func plain(name []byte) bool {
+	for _, c := range name {
+		if c == 0 || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // Lookalike reports whether some JSON readers take name for key though it is
@@ -317,10 +332,27 @@ func (r *reader) scalar() {
 	}
 }
 
+// common returns the strings that come with most messages, which need no memory
+// of their own each time; empty for all others.
+func common(text []byte) string {
+	switch string(text) {
+	case "2.0":
+		return "2.0"
+	case "tools/call":
+		return "tools/call"
+	case "notifications/progress":
+		return "notifications/progress"
+	}
+	return ""
+}
+
 // string reads a value; s gets its text if it is a string.
 func (r *reader) string(s *string) (Span, error) {
 	at := r.value()
 	if r.raw[at.Start] != '"' {
+		return at, nil
+	}
+	if *s = common(r.raw[at.Start+1 : at.End-1]); *s != "" {
 		return at, nil
 	}
 	if *s = unquote(r.raw[at.Start:at.End]); r.from == FromUpstream && !utf8.ValidString(*s) {
