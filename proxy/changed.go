@@ -90,7 +90,7 @@ func (s *session) told(k wire.ListKind) {
 	if warn {
 		h := s.hello.Load()
 		s.log.Warn("the client does not list again when it is told that a list changed; try --surface static",
-			"client", clip(h.client), "list", k.String())
+			s.about("client", clip(h.client), "list", k.String())...)
 	}
 }
 

@@ -185,8 +185,8 @@ func (c *call) logStep(step policy.Step, o policy.Outcome) {
 	if !step.Changed {
 		return
 	}
-	c.s.log.Info("transition", "from", c.policy.StateName(step.From.State), "to", c.policy.StateName(step.Entered),
-		c.kind.String(), c.name, "outcome", o.String(), "complete", step.Terminal, "rule", c.verdict.Rule.String())
+	c.s.log.Info("transition", c.s.about("from", c.policy.StateName(step.From.State), "to", c.policy.StateName(step.Entered),
+		c.kind.String(), c.name, "outcome", o.String(), "complete", step.Terminal, "rule", c.verdict.Rule.String())...)
 }
 
 // reply gives the client the upstream's answer, or says why there is none.

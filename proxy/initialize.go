@@ -87,7 +87,7 @@ func (c *call) refusedHello(err error) {
 }
 
 func (c *call) failed(code int, text string) {
-	c.s.log.Warn("initialize was refused", "reason", text)
+	c.s.log.Warn("initialize was refused", c.s.about("reason", text)...)
 	c.fail(code, text)
 }
 
@@ -188,7 +188,11 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 		return
 	}
 	c.s.hello.Store(h)
-	c.s.log.Info("session begun", "client", clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
+	said := c.s.about("client", clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
+	if c.s.peer.Remote != "" {
+		said = append(said, "remote", c.s.peer.Remote)
+	}
+	c.s.log.Info("session begun", said...)
 	c.result(result)
 }
 

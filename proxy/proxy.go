@@ -122,10 +122,20 @@ func New(cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
-// Open makes the session of a new client. own is the stream for what belongs to
-// no request of the client's.
-func (p *Proxy) Open(own wire.Stream) wire.Session {
+// Open makes the session of the only client there is. own is the stream for what
+// belongs to no request of the client's.
+func (p *Proxy) Open(own wire.Stream) wire.Session { return p.OpenFor(Peer{}, own) }
+
+// Peer tells the log which of several clients a session belongs to.
+type Peer struct {
+	Session string // the session's name; no secret
+	Remote  string // the client's address
+}
+
+// OpenFor makes the session of a new client, one of several.
+func (p *Proxy) OpenFor(peer Peer, own wire.Stream) wire.Session {
 	s := newSession(p, own)
+	s.peer = peer
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

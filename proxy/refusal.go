@@ -76,8 +76,8 @@ func (c *call) refused(code policy.Code, reason string) wire.Pending {
 func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	p, at := c.s.run.where()
 	requested := clip(c.name)
-	c.s.log.Info("refused", "code", code.String(), c.kind.String(), requested,
-		"state", p.StateName(at.State), "rule", c.verdict.Rule.String())
+	c.s.log.Info("refused", c.s.about("code", code.String(), c.kind.String(), requested,
+		"state", p.StateName(at.State), "rule", c.verdict.Rule.String())...)
 	if c.s.p.cfg.Refusals == RefusalsOpaque {
 		return c.opaque(code, requested, reason)
 	}

@@ -161,7 +161,7 @@ func (s *session) replay(conn Upstream, again bool) {
 // restore sends again what a lost connection knew: log level and subscriptions.
 // What it lists may be another, and is compared.
 func (s *session) restore(conn Upstream) {
-	s.log.Warn("the upstream connection was made anew", "run", s.afterLoss())
+	s.log.Warn("the upstream connection was made anew", s.about("run", s.afterLoss())...)
 	s.mu.Lock()
 	level := s.level
 	uris := make([]string, 0, len(s.subscriptions))

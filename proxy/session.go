@@ -20,6 +20,7 @@ type session struct {
 	link    *link
 	changed Notifier
 	log     hclog.Logger
+	peer    Peer // whose session it is
 	hello   atomic.Pointer[hello]
 
 	mu            sync.Mutex // guards what follows
@@ -44,6 +45,15 @@ func newSession(p *Proxy, own wire.Stream) *session {
 		s.link = newLink(p, s, s.replay)
 	}
 	return s
+}
+
+// about is what a line of the log says, with whose session it is where there are
+// several.
+func (s *session) about(pairs ...any) []any {
+	if s.peer.Session == "" {
+		return pairs
+	}
+	return append([]any{"session", s.peer.Session}, pairs...)
 }
 
 // Version is the negotiated protocol revision.

@@ -185,7 +185,9 @@ func (f *runFlags) overHTTP(ctx context.Context, p *policy.Policy, log hclog.Log
 // front is the configuration of the HTTP side towards clients.
 func (f *runFlags) front(relay *proxy.Proxy, loopback bool, token func() string, log hclog.Logger) streamhttp.ServerConfig {
 	return streamhttp.ServerConfig{
-		Open:           func(own wire.Stream, _ streamhttp.PeerInfo) wire.Session { return relay.Open(own) },
+		Open: func(own wire.Stream, from streamhttp.PeerInfo) wire.Session {
+			return relay.OpenFor(proxy.Peer{Session: from.Session, Remote: from.RemoteAddr}, own)
+		},
 		Path:           f.listen.path,
 		Loopback:       loopback,
 		AllowedHosts:   f.listen.allowedHosts,

@@ -11,6 +11,9 @@ import (
 
 // PeerInfo is what is known of a client when its session begins.
 type PeerInfo struct {
+	// Session is the session's name in the log. It is no secret, other than the
+	// session's id.
+	Session string
 	// RemoteAddr is the address the request came from, "host:port".
 	RemoteAddr string
 	// Header are the headers of the initialize request. They must not be

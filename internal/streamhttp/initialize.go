@@ -41,7 +41,7 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 // where initialize fails.
 func (s *Server) open(p *post, m *wire.Message, r *http.Request) {
 	ses := p.s
-	ses.upper = s.cfg.Open(ownStream{ses}, PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header})
+	ses.upper = s.cfg.Open(ownStream{ses}, PeerInfo{Session: ses.tag, RemoteAddr: r.RemoteAddr, Header: r.Header})
 	p.wait(ses.upper.Handle(m, p))
 	if ses.version = ses.upper.Version(); ses.version == "" {
 		s.drop(ses)
