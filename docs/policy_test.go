@@ -101,6 +101,23 @@ func TestPolicySteps(t *testing.T) {
 	}
 }
 
+// What a block `against` says is what a reload does: of the example before it in place of the one before that.
+func TestPolicyAgainst(t *testing.T) {
+	var old, new string
+	for _, b := range fences(read(t, "policy.md")) {
+		switch b.info {
+		case "yaml":
+			old, new = new, b.text
+		case "against":
+			before, _ := policy.Parse("old.yaml", []byte(old))
+			after, _ := policy.Parse("new.yaml", []byte(new))
+			if got := policy.CompareText(before, after); got != b.text {
+				t.Errorf("policy.md:%d: it says:\n%s", b.line, got)
+			}
+		}
+	}
+}
+
 // walk plays one line, "STATE KIND NAME [ARGUMENT=VALUE] [unlisted] OUTCOME", and says where it leads.
 func walk(t *testing.T, p *policy.Policy, words []string) string {
 	t.Helper()
