@@ -9,7 +9,7 @@ import (
 // runs out.
 type clock struct {
 	mu    sync.Mutex // guards what follows
-	timer *time.Timer
+	alarm *alarm     // nil: it has not begun
 	left  time.Duration
 	since time.Time // when it last began to run
 	first time.Time
@@ -17,23 +17,33 @@ type clock struct {
 	out   bool
 }
 
-func (k *clock) begin(d time.Duration, expire func()) {
+// begin has the clock run out in d, of which a tells.
+func (k *clock) begin(d time.Duration, a *alarm) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.first = time.Now()
-	k.left, k.since = d, k.first
-	k.timer = time.AfterFunc(d, func() {
-		k.mu.Lock()
-		out := k.holds == 0
-		k.out = k.out || out
-		k.mu.Unlock()
-		if out {
-			expire()
-		}
-	})
-	if k.holds > 0 {
-		k.timer.Stop()
+	k.left, k.since, k.alarm = d, k.first, a
+	k.setLocked()
+}
+
+// setLocked sets the alarm if the clock runs.
+func (k *clock) setLocked() {
+	if k.alarm != nil && k.holds == 0 && !k.out {
+		k.alarm.set(k.since.Add(k.left))
 	}
+}
+
+// runOut reports whether the clock runs out, once, else when it will if it runs
+// on: the zero time if it does not run.
+func (k *clock) runOut(now time.Time) (out bool, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.alarm == nil || k.holds > 0 || k.out {
+		return false, time.Time{}
+	}
+	at = k.since.Add(k.left)
+	k.out = !at.After(now)
+	return k.out, at
 }
 
 // started is when the clock began, the zero time if it has not.
@@ -50,7 +60,7 @@ func (k *clock) runs() bool { return !k.started().IsZero() }
 func (k *clock) hold() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.holds++; k.holds == 1 && k.timer != nil && k.timer.Stop() {
+	if k.holds++; k.holds == 1 {
 		k.left -= time.Since(k.since)
 	}
 }
@@ -58,9 +68,9 @@ func (k *clock) hold() {
 func (k *clock) release() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.holds--; k.holds == 0 && k.timer != nil && !k.out {
-		k.since = time.Now()
-		k.timer.Reset(max(k.left, 0))
+	if k.holds--; k.holds == 0 {
+		k.since, k.left = time.Now(), max(k.left, 0)
+		k.setLocked()
 	}
 }
 
@@ -69,7 +79,48 @@ func (k *clock) halt() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.out = true
-	if k.timer != nil {
-		k.timer.Stop()
+}
+
+// alarm is the one timer of all the clocks of a session: a timer for each would
+// cost more than the rest of a call's way. It rings when the first of them may
+// have run out; most have been halted until then.
+type alarm struct {
+	ring func() // looks at the clocks, and sets the alarm for those that run on
+
+	mu    sync.Mutex // guards what follows
+	timer *time.Timer
+	at    time.Time // when it rings; zero: not
+}
+
+// set has the alarm ring at the time given, if not before.
+func (a *alarm) set(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.at.IsZero() && !at.Before(a.at) {
+		return
+	}
+	a.at = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(time.Until(at), a.rings)
+	} else {
+		a.timer.Reset(time.Until(at))
+	}
+}
+
+// rings forgets the time before the clocks are looked at: one that begins
+// meanwhile sets it again.
+func (a *alarm) rings() {
+	a.mu.Lock()
+	a.at = time.Time{}
+	a.mu.Unlock()
+	a.ring()
+}
+
+// stop lets the alarm ring no more. No clock of it may run.
+func (a *alarm) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.timer != nil {
+		a.timer.Stop()
 	}
 }

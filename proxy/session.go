@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -17,6 +18,7 @@ type session struct {
 	p       *Proxy
 	own     wire.Stream
 	run     *run
+	alarm   alarm
 	link    *link
 	changed Notifier
 	log     hclog.Logger
@@ -39,6 +41,7 @@ type session struct {
 func newSession(p *Proxy, own wire.Stream) *session {
 	s := &session{p: p, own: own, run: newRun(p.cfg.Policy), log: p.cfg.Log}
 	s.changed = p.cfg.Notifier(s.sendOwn)
+	s.alarm.ring = s.expire
 	if p.shared != nil {
 		s.link = p.shared.link
 	} else {
@@ -216,6 +219,19 @@ func (s *session) underWay() []*call {
 	return all
 }
 
+// expire gives up the calls whose time has run out.
+func (s *session) expire() {
+	now := time.Now()
+	for _, c := range s.underWay() {
+		switch out, at := c.clock.runOut(now); {
+		case out:
+			c.expire()
+		case !at.IsZero():
+			s.alarm.set(at)
+		}
+	}
+}
+
 // notification takes a notification of the client.
 func (s *session) notification(m *wire.Message) {
 	switch m.Method {
@@ -283,6 +299,9 @@ func (s *session) end() {
 	defer stop()
 	for _, c := range s.underWay() {
 		c.over(ctx)
+	}
+	if len(s.underWay()) == 0 {
+		s.alarm.stop()
 	}
 	if s.p.shared != nil {
 		s.p.shared.dismiss(s)
