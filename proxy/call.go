@@ -24,6 +24,7 @@ type call struct {
 	listed   bool       // the upstream lists the name
 	known    bool       // listed is known
 	nameless bool       // no list is there for the names in an annotation
+	asked    bool       // one was asked for
 	offer    *wire.List // from which it is known
 	unclear  bool       // the splitting argument reads differently to others
 	policy   *policy.Policy

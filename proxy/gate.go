@@ -34,7 +34,7 @@ func (c *call) look(l *wire.List) {
 		c.listed = l.Has(c.name)
 		return
 	}
-	c.nameless = c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.kind)).list == nil
+	c.nameless = !c.asked && c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.kind)).list == nil
 }
 
 // enter asks the run, and goes as far as it can without waiting.
@@ -58,8 +58,16 @@ func (c *call) prepare() {
 	wait(c.enter(conn))
 }
 
-// listFirst gets the list on which the decision hangs.
+// listFirst gets the list on which the decision hangs, or only the names in the
+// annotation: without those the call goes on.
 func (c *call) listFirst(conn Upstream) {
+	if c.nameless {
+		c.asked = true
+		c.s.fetchAll(conn)
+		c.look(conn.Cached(listKind(c.kind)))
+		wait(c.enter(conn))
+		return
+	}
 	if err := c.fetch(conn); err != nil {
 		c.withoutUpstream(err)
 		return

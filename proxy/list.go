@@ -139,7 +139,8 @@ func (s *session) atHand(conn Upstream) bool {
 	return true
 }
 
-// fetchAll gets what a refusal names. It waits no longer than a refusal may.
+// fetchAll gets what a refusal or an annotation names. It waits no longer than a
+// refusal may.
 func (s *session) fetchAll(conn Upstream) {
 	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.CancelGrace)
 	defer stop()
@@ -147,7 +148,7 @@ func (s *session) fetchAll(conn Upstream) {
 	for _, k := range gatedLists {
 		if h.lists[k] {
 			if _, err := s.fetchUntil(ctx, conn, k); err != nil {
-				s.log.Warn("listing what a refusal could name", "list", k.String(), "error", err)
+				s.log.Warn("listing what could be named", "list", k.String(), "error", err)
 			}
 		}
 	}

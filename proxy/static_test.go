@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -124,6 +125,18 @@ func TestAnnotationsNameWhatIsListed(t *testing.T) {
 		r.up.conn(0).drop(wire.Tools)
 		if answer := c.do("read_file", ok); !strings.Contains(answer, want) {
 			t.Errorf("listed before: %s", answer)
+		}
+	}, static)
+}
+
+// TestAnnotationsNeedNoList: where there is none to be had, the call goes on.
+func TestAnnotationsNeedNoList(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.open()
+		c.ask("initialize", plainHello)
+		r.up.conn(0).fail = errors.New("no list")
+		if answer := c.do("write_plan", ok); !strings.Contains(answer, `"state":"review","valid_next_actions":["status","ask"]`) {
+			t.Errorf("got %s", answer)
 		}
 	}, static)
 }
