@@ -100,13 +100,20 @@ func (l *link) get(timeout time.Duration) (Upstream, error) {
 	}
 	ctx, stop := context.WithTimeout(l.ctx, timeout)
 	defer stop()
-	for {
+	for told := false; ; {
 		conn, err := l.dialOnce(ctx)
 		if err == nil && conn != nil {
 			return conn, nil
 		}
-		if err != nil && !again(ctx, err) {
+		if err == nil {
+			continue
+		}
+		if !again(ctx, err) {
 			return nil, err
+		}
+		if !told {
+			told = true
+			l.p.cfg.Log.Warn("the upstream is not there: trying again", "for", timeout, "error", err)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
@@ -327,7 +329,9 @@ func TestDeathWithTheQueueFull(t *testing.T) {
 }
 
 // TestDialIsTriedAgain for as long as it makes sense, and given up with a reason.
+// The log says once that the proxy waits.
 func TestDialIsTriedAgain(t *testing.T) {
+	var log strings.Builder
 	bubble(t, review, func(r *rig) {
 		c := r.connect(plainHello)
 		r.up.conn(0).end()
@@ -338,5 +342,6 @@ func TestDialIsTriedAgain(t *testing.T) {
 		if !strings.Contains(refusal.Message, "still starting") {
 			t.Errorf("got %s", refusal.Message)
 		}
-	})
+		equal(t, "told", strings.Count(log.String(), "trying again"), 1)
+	}, func(cfg *proxy.Config, _ *server) { cfg.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) })
 }
