@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -126,10 +127,32 @@ func (c *Config) validateCommand() error {
 		return fmt.Errorf("starting the upstream: no command %q in PATH: install it or give its absolute path", name)
 	}
 	if err != nil {
-		return fmt.Errorf("starting the upstream: %q cannot be executed: %w", name, err)
+		return fmt.Errorf("starting the upstream: %q cannot be executed: %w: give the path of a program", placed(c.Dir, name), bare(err))
 	}
 	c.Command = append([]string{path}, c.Command[1:]...)
 	return nil
+}
+
+// placed is the path that is tried for a program that is named by its path.
+func placed(dir, name string) string {
+	if dir != "" && !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	if path, err := filepath.Abs(name); err == nil {
+		return path
+	}
+	return name
+}
+
+// bare is the error without the name and path that os/exec wraps around it.
+func bare(err error) error {
+	if e, ok := errors.AsType[*exec.Error](err); ok {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return err
 }
 
 // lookPath finds a program; a relative path is one in the child's directory.

@@ -55,6 +55,7 @@ func TestBadInput(t *testing.T) {
 		{"missing policy to check", []string{"check", "no.yaml"}, 1, []string{"no.yaml", "no such file"}},
 		{"missing policy to render", []string{"render", "no.yaml"}, 1, []string{"no.yaml", "no such file"}},
 		{"no such program", []string{"run", "--policy", good, "--", "no-such-program"}, 1, []string{`"no-such-program"`, "PATH"}},
+		{"no such path", []string{"run", "--policy", good, "--", "./no/program"}, 1, []string{string(filepath.Separator) + filepath.Join("no", "program"), "no such file", "give the path"}},
 		{"no program", []string{"run", "--policy", good, "--", plain}, 1, []string{plain, "permission denied"}},
 		{"no such program under --listen", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--", "no-such-program"}, 1, []string{`"no-such-program"`}},
 		{"port taken", []string{"run", "--policy", good, "--listen", taken.Addr().String(), "--", "cat"}, 1, []string{taken.Addr().String(), "taken", "choose another"}},
