@@ -65,3 +65,12 @@ func BenchmarkMachine(b *testing.B) {
 		newMachine(parts)
 	}
 }
+
+// BenchmarkAdopt is what a reload asks for each run.
+func BenchmarkAdopt(b *testing.B) {
+	old, p := parse(b, "old", []byte(adoptOld)), parse(b, "new", fmt.Appendf(nil, adoptNew, "stop"))
+	c := Configuration{State: stateOf(b, old, "before")}
+	for b.Loop() {
+		_, _ = p.Adopt(old, c)
+	}
+}
