@@ -72,6 +72,7 @@ type HelloError struct {
 	Answer *wire.Message
 }
 
+// Error has the upstream's own error object.
 func (e *HelloError) Error() string {
 	return "the upstream refused initialize: " + string(e.Answer.Bytes(e.Answer.Error))
 }

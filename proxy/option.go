@@ -8,6 +8,7 @@ import (
 // Surface is what clients are shown. The zero value chooses by client.
 type Surface uint8
 
+// The surfaces.
 const (
 	SurfaceAuto    Surface = iota // dynamic, but static for clients known never to list again
 	SurfaceDynamic                // lists change with the state
@@ -18,6 +19,7 @@ const (
 // dynamic surface and AnnotateText on the static one.
 type Annotate uint8
 
+// What can be added.
 const (
 	AnnotateAuto Annotate = iota
 	AnnotateOff           // nothing
@@ -29,6 +31,7 @@ const (
 // result with all that helps to go on.
 type Refusals uint8
 
+// The forms of refusals.
 const (
 	RefusalsError  Refusals = iota
 	RefusalsPlain           // without isError, for frameworks that abort on it
@@ -41,8 +44,13 @@ var (
 	refusals  = []string{"error", "plain", "opaque"}
 )
 
-func (s Surface) String() string  { return surfaces[s] }
+// String is the word of the command line.
+func (s Surface) String() string { return surfaces[s] }
+
+// String is the word of the command line.
 func (a Annotate) String() string { return annotates[a] }
+
+// String is the word of the command line.
 func (r Refusals) String() string { return refusals[r] }
 
 // UnmarshalText reads the word of the command line.

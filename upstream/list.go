@@ -17,6 +17,7 @@ type ListError struct {
 	Answer *wire.Message
 }
 
+// Error names the request and the code.
 func (e *ListError) Error() string {
 	return fmt.Sprintf("reading %s: the upstream answered with error %d", e.Kind.Method(), e.Answer.ErrorCode)
 }

@@ -52,6 +52,7 @@ type InitializeError struct {
 	Answer *wire.Message
 }
 
+// Error has the code alone: the rest is the upstream's to say, in Answer.
 func (e *InitializeError) Error() string {
 	return fmt.Sprintf("the upstream refused initialize with error %d", e.Answer.ErrorCode)
 }

@@ -11,6 +11,7 @@ import (
 // ListKind is what a list request lists. The zero value is tools.
 type ListKind uint8
 
+// The kinds of lists. Only those before Templates are shown to clients.
 const (
 	Tools ListKind = iota
 	Resources
@@ -25,6 +26,7 @@ var listKinds = [...]struct{ method, member, name, changed string }{
 	Templates: {"resources/templates/list", "resourceTemplates", "uriTemplate", "notifications/resources/list_changed"},
 }
 
+// String is the member of the result that holds the list: "tools".
 func (k ListKind) String() string { return listKinds[k].member }
 
 // Method is the request that lists this kind.

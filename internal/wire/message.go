@@ -8,6 +8,7 @@ import (
 // value is none of them.
 type Kind uint8
 
+// The kinds of messages.
 const (
 	Request      Kind = iota + 1 // method and id
 	Notification                 // method, no id
@@ -15,6 +16,7 @@ const (
 	Failure                      // id and error
 )
 
+// String names the kind in one word.
 func (k Kind) String() string {
 	switch k {
 	case Request:

@@ -49,6 +49,7 @@ type Error struct {
 	ID      []byte // the raw id where it was read before the fault, else nil
 }
 
+// Error is the Message.
 func (e *Error) Error() string { return e.Message }
 
 // Answer returns the JSON-RPC error answer.

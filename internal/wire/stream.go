@@ -79,6 +79,7 @@ type CallError struct {
 	Err error
 }
 
+// Error says what happened, with the HTTP status where there is one.
 func (e *CallError) Error() string {
 	if e.Status != 0 {
 		return fmt.Sprintf("upstream answered HTTP %d: %v", e.Status, e.Err)
@@ -86,6 +87,7 @@ func (e *CallError) Error() string {
 	return e.Err.Error()
 }
 
+// Unwrap returns Err.
 func (e *CallError) Unwrap() error { return e.Err }
 
 // Call is one request under way upstream.
