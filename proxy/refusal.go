@@ -120,7 +120,7 @@ func (c *call) reason(code policy.Code, requested string, p *policy.Policy, at p
 		return fmt.Sprintf("%s is not allowed: the run is complete (state '%s').", what, p.StateName(at.State))
 	case policy.UnknownCase:
 		by := p.By(at, c.kind, c.name)
-		return fmt.Sprintf("%s is not allowed in %s with this value of '%s'. Allowed values: %s.",
+		return fmt.Sprintf("%s is not allowed in %s unless '%s' is one of these: %s.",
 			what, place(p, at), by, strings.Join(p.Cases(at, c.kind, c.name), ", "))
 	case policy.Busy:
 		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)
