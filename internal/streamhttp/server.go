@@ -6,13 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 )
 
 // Server is the server end of Streamable HTTP: an [http.Handler] for one path.
-// Make it with [NewServer], serve it with [NewHTTPServer], end it with
-// [Server.Close].
+// Make it with [NewServer], serve it with a [LeanServer], end it with
+// [Server.Close]. An [http.Server] does as well: for requests of its own that
+// take long the handler lifts the read and the write timeout.
 //
 // An answer is JSON as long as nothing else belongs to its request and it does
 // not take long (see [ServerConfig.Patience]); else the POST becomes an event
@@ -53,25 +52,6 @@ func NewServer(cfg ServerConfig) *Server {
 	s.table.init(&s.cfg)
 	go s.sweep()
 	return s
-}
-
-// NewHTTPServer returns the [http.Server] that a [Server] is to be served
-// with: it bounds headers (32 KiB in 10 s), idle connections and slow clients.
-// The handler lifts the read and the write timeout for requests of its own
-// that take long; what else is mounted beside it must do likewise.
-func NewHTTPServer(handler http.Handler, log hclog.Logger) *http.Server {
-	srv := &http.Server{
-		Handler:           handler,
-		ReadTimeout:       10 * time.Second,
-		ReadHeaderTimeout: 10 * time.Second,
-		WriteTimeout:      60 * time.Second,
-		IdleTimeout:       5 * time.Minute,
-		MaxHeaderBytes:    32<<10 - 4<<10, // net/http adds 4 KiB
-	}
-	if log != nil {
-		srv.ErrorLog = log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})
-	}
-	return srv
 }
 
 // Sessions is how many sessions there are.
