@@ -16,9 +16,9 @@ type call struct {
 	tag   any
 	token []byte // the client's progress token, raw; nil for none
 	// answer holds one outcome at most: who takes the call out of the
-	// connection's table puts it there.
-	answer chan outcome
-	then   func(*wire.Message, error) // guarded by conn.mu; takes the place of answer
+	// connection's table puts it there. then takes its place.
+	answer chan outcome               // guarded by conn.mu; made on demand
+	then   func(*wire.Message, error) // guarded by conn.mu
 	posted bool                       // guarded by conn.mu: it is being sent by Wait
 	unsent bool                       // guarded by conn.mu: it was cancelled before that
 }
@@ -33,7 +33,7 @@ type outcome struct {
 // connection's own integer. It is the only edit.
 func newCall(c *Conn, id int64, m *wire.Message, tag any) *call {
 	return &call{
-		conn: c, id: id, tag: tag, answer: make(chan outcome, 1),
+		conn: c, id: id, tag: tag,
 		raw: renumber(m, id), token: m.Bytes(m.P.MetaToken),
 	}
 }
@@ -54,7 +54,7 @@ func renumber(m *wire.Message, id int64) []byte {
 // Wait implements wire.Call. The answer carries the connection's id.
 func (k *call) Wait(ctx context.Context) (*wire.Message, error) {
 	select {
-	case o := <-k.answer: // it was over before it was waited for
+	case o := <-k.outcome(): // it was over before it was waited for
 		return o.split()
 	default:
 	}
@@ -74,7 +74,7 @@ func (k *call) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
 		return nil, false
 	}
 	if !k.conn.arrange(k, done) { // it is over already
-		done((<-k.answer).split())
+		done((<-k.outcome()).split())
 	}
 	return func() { k.finish(outcome{err: &wire.CallError{Sent: true, Err: context.Canceled}}) }, true
 }
@@ -82,7 +82,7 @@ func (k *call) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
 // await waits for the answer to arrive on the connection's read loop.
 func (k *call) await(ctx context.Context) outcome {
 	select {
-	case o := <-k.answer:
+	case o := <-k.outcome():
 		return o
 	case <-ctx.Done():
 		return k.giveUp(&wire.CallError{Sent: true, Err: ctx.Err()})
@@ -92,12 +92,23 @@ func (k *call) await(ctx context.Context) outcome {
 // giveUp ends the call with err unless it has an outcome already.
 func (k *call) giveUp(err *wire.CallError) outcome {
 	k.finish(outcome{err: err})
-	return <-k.answer
+	return <-k.outcome()
+}
+
+// outcome returns the channel that gets the call's outcome where nothing else
+// does.
+func (k *call) outcome() chan outcome {
+	k.conn.mu.Lock()
+	defer k.conn.mu.Unlock()
+	if k.answer == nil {
+		k.answer = make(chan outcome, 1)
+	}
+	return k.answer
 }
 
 // finish gives the call its outcome, once: it reports false where it had one.
 func (k *call) finish(o outcome) bool {
-	if !k.conn.forget(k.id) {
+	if k.conn.forget(k.id) == nil {
 		return false
 	}
 	k.settle(o)
@@ -110,7 +121,7 @@ func (k *call) settle(o outcome) {
 		k.then(o.split())
 		return
 	}
-	k.answer <- o
+	k.outcome() <- o
 }
 
 // Cancel implements wire.Call.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -54,8 +55,9 @@ type Conn struct {
 
 	mu    sync.Mutex // guards what follows
 	calls map[int64]*call
-	last  int64
 	err   error
+
+	last atomic.Int64 // the id given out last
 }
 
 func newConn(s *Server, r wire.Receiver) *Conn {
@@ -93,15 +95,7 @@ func (c *Conn) Err() error {
 // returns, in the order of the calls. Over Streamable HTTP it is posted by
 // [wire.Call.Wait], on the caller's goroutine.
 func (c *Conn) Start(m *wire.Message, tag any) wire.Call {
-	c.mu.Lock()
-	if c.err != nil {
-		defer c.mu.Unlock()
-		return ended{c.err}
-	}
-	c.last++
-	id := c.last
-	c.mu.Unlock()
-	k := newCall(c, id, m, tag)
+	k := newCall(c, c.last.Add(1), m, tag)
 	if err := c.enter(k); err != nil {
 		return ended{err}
 	}
@@ -118,14 +112,14 @@ func (c *Conn) enter(k *call) error {
 	return c.err
 }
 
-// forget takes a call out of the table. It reports false where it was not in
+// forget takes a call out of the table and returns it, nil where it was not in
 // there: then it has an outcome.
-func (c *Conn) forget(id int64) bool {
+func (c *Conn) forget(id int64) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.calls[id]
+	k := c.calls[id]
 	delete(c.calls, id)
-	return ok
+	return k
 }
 
 // withhold keeps a cancelled call from being posted, and reports whether it was

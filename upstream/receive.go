@@ -43,19 +43,26 @@ func (c *Conn) receiveOne(raw []byte, own *call) bool {
 // answered gives a call its answer. One without an id answers the call whose
 // stream it came on.
 func (c *Conn) answered(m *wire.Message, own *call) bool {
-	k := own
-	if m.ID.Present() {
-		k = c.find(m.Bytes(m.ID))
-		if own != nil && k != own {
-			k = nil
-		}
+	if k := c.concluded(m, own); k != nil {
+		k.settle(outcome{m: k.addressed(m)})
+		return true
 	}
-	if k == nil || !k.finish(outcome{m: k.addressed(m)}) {
-		c.srv.stats.stray.Add(1)
-		c.log().Debug("dropped an answer from the upstream that no call waits for", "id", string(m.Bytes(m.ID)))
-		return false
+	c.srv.stats.stray.Add(1)
+	c.log().Debug("dropped an answer from the upstream that no call waits for", "id", string(m.Bytes(m.ID)))
+	return false
+}
+
+// concluded takes the call that an answer is for out of the table. It returns
+// nil where there is none.
+func (c *Conn) concluded(m *wire.Message, own *call) *call {
+	id, ok := number(m.Bytes(m.ID))
+	switch {
+	case own == nil && ok:
+		return c.forget(id)
+	case own != nil && (!m.ID.Present() || ok && id == own.id):
+		return c.forget(own.id)
 	}
-	return true
+	return nil
 }
 
 // asked passes a request of the upstream on, but for ping, which is answered
