@@ -90,7 +90,7 @@ func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	if reason == "" {
 		reason = c.reason(code, requested, p, at)
 	}
-	r.Message = reason + c.wayOn(code, r, p, at)
+	r.Message = reason + c.wayOn(code, r)
 	return r
 }
 
@@ -139,7 +139,7 @@ func place(p *policy.Policy, at policy.Configuration) string {
 }
 
 // wayOn says what the model can do next.
-func (c *call) wayOn(code policy.Code, r *Refusal, p *policy.Policy, at policy.Configuration) string {
+func (c *call) wayOn(code policy.Code, r *Refusal) string {
 	if code == policy.RunComplete {
 		return " A new run begins with a new session."
 	}
@@ -147,9 +147,20 @@ func (c *call) wayOn(code policy.Code, r *Refusal, p *policy.Policy, at policy.C
 	if r.DidYouMean != "" {
 		b.WriteString(" Did you mean '" + r.DidYouMean + "'?")
 	}
-	b.WriteString(" Allowed now: " + some(r.ValidNextActions) + ".")
-	b.WriteString(" Use " + listKind(c.kind).Method() + " to see them.")
+	b.WriteString(" Allowed now: " + c.allowedNow(r))
 	return b.String()
+}
+
+// allowedNow names what is allowed of the kind that was asked for; where that is
+// nothing the tools, since a model can always call those.
+func (c *call) allowedNow(r *Refusal) string {
+	switch {
+	case len(r.ValidNextActions) > 0:
+		return some(r.ValidNextActions) + ". Use " + listKind(c.kind).Method() + " to see them."
+	case len(r.ValidNext.Tools) > 0:
+		return "no " + c.kind.Plural() + ", but these tools: " + some(r.ValidNext.Tools) + ". Use tools/list to see them."
+	}
+	return "nothing."
 }
 
 // some names at most maxNamed names.

@@ -47,6 +47,23 @@ func TestRefusedReadsAndPrompts(t *testing.T) {
 	})
 }
 
+// TestRefusalWithNothingOfItsKind names the tools, where there are any.
+func TestRefusalWithNothingOfItsKind(t *testing.T) {
+	const source = "version: 1\ninitial: a\nstates:\n  a: {tools: {status: b}}\n  b: {prompts: {plan: a}}\n"
+	bubble(t, source, func(r *rig) {
+		c := r.connect(plainHello)
+		said := func(method, params string) string {
+			_, text, _ := strings.Cut(refusalOf(t, c.ask(method, params)).Message, "Allowed now: ")
+			return text
+		}
+		equal(t, "tools", said("resources/read", `{"uri":"file:///plan"}`), "no resources, but these tools: status. Use tools/list to see them.")
+		c.do("status", ok)
+		equal(t, "no tools", said("resources/read", `{"uri":"file:///plan"}`), "nothing.")
+		equal(t, "no tools", said("tools/call", `{"name":"status"}`), "nothing.")
+		equal(t, "a prompt", said("prompts/get", `{"name":"hidden"}`), "plan. Use prompts/list to see them.")
+	})
+}
+
 // TestFormsOfRefusals: plain sets no isError, opaque tells bound elsewhere from
 // nowhere by nothing.
 func TestFormsOfRefusals(t *testing.T) {
