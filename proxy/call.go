@@ -16,6 +16,7 @@ import (
 type call struct {
 	s   *session
 	m   *wire.Message
+	key string // of the request's id
 	out wire.Stream
 
 	// What was decided. Written under the run's lock.
@@ -37,7 +38,7 @@ type call struct {
 
 	gated      bool
 	subscribes bool                       // it has entered a subscription
-	next       func()                     // the rest of the way, for Wait
+	next       func()                     // the rest of the way, for Wait; nil: land
 	land       func(*wire.Message, error) // what becomes of the upstream's answer
 	after      func()                     // to be called when the answer was given
 	clock      clock
@@ -59,7 +60,13 @@ type call struct {
 var errGivenUp = errors.New("no answer in time")
 
 // Wait runs the rest of the call's way.
-func (c *call) Wait() { c.next() }
+func (c *call) Wait() {
+	if c.next != nil {
+		c.next()
+		return
+	}
+	c.land(c.await())
+}
 
 // later leaves the rest of the way to Wait.
 func (c *call) later(next func()) wire.Pending {
@@ -69,8 +76,8 @@ func (c *call) later(next func()) wire.Pending {
 
 // flight leaves the upstream's answer, when it comes, to land.
 func (c *call) flight(land func(*wire.Message, error)) wire.Pending {
-	c.land = land
-	return c.later(func() { land(c.await()) })
+	c.land, c.next = land, nil
+	return c
 }
 
 // Detach lets a call go on by itself that only waits for the upstream's answer,

@@ -186,7 +186,8 @@ func (c *call) settle(o policy.Outcome) (*policy.Policy, *policy.Step) {
 	}
 	c.restarted = step.Restarted
 	c.logStep(step, o)
-	return c.policy, &step
+	moved := step // most calls stay, and need no memory for it
+	return c.policy, &moved
 }
 
 func (c *call) logStep(step policy.Step, o policy.Outcome) {

@@ -84,7 +84,7 @@ func (s *session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 }
 
 func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
-	c := &call{s: s, m: m, out: out}
+	c := &call{s: s, m: m, key: m.IDKey(), out: out}
 	if refusal := s.admit(c); refusal != "" {
 		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest, refusal, nil))
 		return nil
@@ -181,10 +181,9 @@ func init() {
 
 // admit enters a request among those under way; else it says why not.
 func (s *session) admit(c *call) string {
-	key := c.m.IDKey()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls[key] != nil {
+	if s.calls[c.key] != nil {
 		return "a request with this id is still under way"
 	}
 	if len(s.calls) >= s.p.cfg.MaxInFlight {
@@ -196,16 +195,15 @@ func (s *session) admit(c *call) string {
 	if s.calls == nil {
 		s.calls = make(map[string]*call)
 	}
-	s.calls[key] = c
+	s.calls[c.key] = c
 	return ""
 }
 
 // forget takes an answered request out of those under way.
 func (s *session) forget(c *call) {
-	key := c.m.IDKey()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.calls, key)
+	delete(s.calls, c.key)
 }
 
 // underWay returns the requests under way.

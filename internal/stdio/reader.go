@@ -22,6 +22,9 @@ type Reader struct {
 	err      error
 	cork     *Cork
 	holds    bool // the cork
+
+	copied   []byte // a copy of several lines, some not yet given out
+	copiedAt int    // where they stand in buf
 }
 
 // NewReader returns a reader of lines of at most limit bytes, line break not
@@ -64,9 +67,29 @@ func (r *Reader) Next() ([]byte, error) {
 		}
 		if len(bytes.TrimLeft(line, " \t")) > 0 {
 			r.hold()
-			return bytes.Clone(line), nil
+			return r.keep(line), nil
 		}
 	}
+}
+
+// keepSize is how much is copied at once: little enough for one message that is
+// kept for long to keep all of it.
+const keepSize = 4 << 10
+
+// keep copies a line that stands in the buffer, together with those behind it.
+func (r *Reader) keep(line []byte) []byte {
+	start := cap(r.buf) - cap(line)
+	end := start + len(line)
+	if r.copied == nil || end > r.copiedAt+len(r.copied) {
+		most := min(start+keepSize, r.to)
+		if most <= end || bytes.IndexByte(r.buf[end+1:most], '\n') < 0 {
+			return bytes.Clone(line)
+		}
+		last := bytes.LastIndexByte(r.buf[end:most], '\n')
+		r.copied, r.copiedAt = bytes.Clone(r.buf[start:end+last]), start
+	}
+	start, end = start-r.copiedAt, end-r.copiedAt
+	return r.copied[start:end:end]
 }
 
 // line returns the next line where it stands in the buffer.
@@ -119,6 +142,7 @@ func (r *Reader) last() ([]byte, error) {
 
 // fill reads more, first making room for it.
 func (r *Reader) fill() {
+	r.copied = nil
 	switch {
 	case r.from == r.to:
 		r.from, r.to = 0, 0

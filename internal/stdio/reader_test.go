@@ -116,8 +116,11 @@ func FuzzReader(f *testing.F) {
 				want = append(want, string(line))
 			}
 		}
-		if got := readAll(NewReader(iotest.OneByteReader(bytes.NewReader(in)), limit)); got != strings.Join(append(want, "EOF"), "|") {
-			t.Errorf("got %q, want %q", got, want)
+		all := strings.Join(append(want, "EOF"), "|")
+		for _, r := range []io.Reader{bytes.NewReader(in), iotest.OneByteReader(bytes.NewReader(in))} {
+			if got := readAll(NewReader(r, limit)); got != all {
+				t.Errorf("got %q, want %q", got, all)
+			}
 		}
 	})
 }

@@ -55,6 +55,7 @@ func Serve(ctx context.Context, cfg Config, in io.Reader, out io.Writer, open fu
 	w := NewWriter(out, cfg.Queue)
 	w.Join(cfg.Cork)
 	s := &server{cfg: cfg, out: &stream{w}, ended: make(chan error, 1)}
+	s.done = s.calls.Done
 	s.session = open(s.out)
 	go s.read(NewReader(in, cfg.MaxMessage))
 	err := s.wait(ctx, in, w)
@@ -87,6 +88,7 @@ type server struct {
 	out     *stream
 	ended   chan error // the end of input: nil or why
 	calls   sync.WaitGroup
+	done    func() // of calls
 
 	mu      sync.Mutex // held while a message is handed on
 	stopped bool       // guarded by mu: no more are
@@ -179,7 +181,7 @@ func (s *server) take(raw []byte) bool {
 // await has the rest of a request done, on a goroutine where it needs one.
 func (s *server) await(p wire.Pending) {
 	s.calls.Add(1)
-	if p.Detach(s.calls.Done) {
+	if p.Detach(s.done) {
 		return
 	}
 	go func() {
