@@ -28,8 +28,7 @@ type call struct {
 	asked    bool       // one was asked for
 	offer    *wire.List // from which it is known
 	unclear  bool       // the splitting argument reads differently to others
-	policy   *policy.Policy
-	at       policy.Configuration
+	place    place
 	verdict  policy.Verdict
 	turn     chan struct{}
 	orphaned bool // the run was begun anew meanwhile

@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // bit is a list's bit in a Notifier's set.
@@ -12,23 +11,23 @@ func bit(k wire.ListKind) uint8 { return 1 << k }
 
 // notifyChanged tells the client which lists a step changed: on the stream of
 // the call itself, before its answer.
-func (c *call) notifyChanged(p *policy.Policy, step *policy.Step) {
+func (c *call) notifyChanged(taken *step) {
 	s := c.s
 	bits := s.changed.Take()
-	if step != nil {
-		bits |= s.differing(p, step.From, step.To)
+	if taken != nil {
+		bits |= s.differing(taken.from, taken.to)
 	}
 	s.changed.Mark(s.sendChanged(c.out, bits))
 }
 
-// differing are the lists of which two configurations show other bytes.
-func (s *session) differing(p *policy.Policy, from, to policy.Configuration) (bits uint8) {
+// differing are the lists of which two places show other bytes.
+func (s *session) differing(from, to place) (bits uint8) {
 	h := s.hello.Load()
 	if h == nil || from == to {
 		return 0
 	}
 	for _, k := range gatedLists {
-		if h.lists[k] && s.differs(p, from, to, k) {
+		if h.lists[k] && s.differs(from, to, k) {
 			bits |= bit(k)
 		}
 	}

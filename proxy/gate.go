@@ -96,9 +96,8 @@ func wait(rest wire.Pending) {
 // withoutUpstream answers a call while the upstream cannot be reached: what the
 // policy refuses by exact names is refused as ever.
 func (c *call) withoutUpstream(err error) {
-	p, at := c.s.run.where()
-	c.policy, c.at = p, at
-	c.verdict = p.Decide(at, c.kind, c.name, c.listed, c.argument)
+	c.place = c.s.run.where()
+	c.verdict = c.place.decide(c.kind, c.name, c.listed, c.argument)
 	if !c.verdict.Allowed && !c.verdict.ByGlob {
 		wait(c.refuse(c.verdict.Code))
 		return
@@ -166,35 +165,32 @@ func (c *call) landed(m *wire.Message, err error) {
 		err = errNoObject
 	}
 	outcome := classify(m, err)
-	p, at := c.settle(outcome)
-	c.notifyChanged(p, at)
+	c.notifyChanged(c.settle(outcome))
 	c.reply(m, err, outcome)
 }
 
-// settle steps the run. It returns where the run was before, if it moved.
-func (c *call) settle(o policy.Outcome) (*policy.Policy, *policy.Step) {
+// settle steps the run. It returns the step, nil if there was none.
+func (c *call) settle(o policy.Outcome) *step {
 	if o == noOutcome {
 		c.s.run.leave(c)
-		return c.policy, nil
+		return nil
 	}
-	step, ok, err := c.s.run.step(c, o)
+	taken, err := c.s.run.step(c, o)
 	if err != nil {
 		c.s.log.Error("stepping the run: it stays where it is", "error", err)
 	}
-	if !ok {
-		return c.policy, nil
+	if taken != nil {
+		c.restarted = taken.Restarted
+		c.logStep(taken, o)
 	}
-	c.restarted = step.Restarted
-	c.logStep(step, o)
-	moved := step // most calls stay, and need no memory for it
-	return c.policy, &moved
+	return taken
 }
 
-func (c *call) logStep(step policy.Step, o policy.Outcome) {
+func (c *call) logStep(step *step, o policy.Outcome) {
 	if !step.Changed {
 		return
 	}
-	c.s.log.Info("transition", c.s.about("from", c.policy.StateName(step.From.State), "to", c.policy.StateName(step.Entered),
+	c.s.log.Info("transition", c.s.about("from", step.by.StateName(step.From.State), "to", step.by.StateName(step.Entered),
 		c.kind.String(), c.name, "outcome", o.String(), "complete", step.Terminal, "rule", c.verdict.Rule.String())...)
 }
 

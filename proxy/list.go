@@ -68,8 +68,7 @@ func (c *call) templates() wire.Pending {
 
 // show renders a view as the session sees it now.
 func (s *session) show(v view, k wire.ListKind) []byte {
-	p, at := s.run.where()
-	return s.p.shown.result(v, policyKind(k), p, at, s.static())
+	return s.p.shown.result(v, policyKind(k), s.run.where(), s.static())
 }
 
 func (s *session) static() bool {
@@ -167,19 +166,19 @@ func (s *session) lastKnown(k wire.ListKind) view {
 	return s.refreshes[k].shown
 }
 
-// names returns what is listed and allowed in a configuration, in the upstream's
-// order; by the policy alone where no list is known.
-func (s *session) names(p *policy.Policy, at policy.Configuration, k policy.Kind) (names []string) {
+// names returns what is listed and allowed in a place, in the upstream's order;
+// by the policy alone where no list is known.
+func (s *session) names(at place, k policy.Kind) (names []string) {
 	v := s.lastKnown(listKind(k))
 	if v.list == nil {
-		return p.ExactIn(at, k)
+		return at.exact(k)
 	}
 	for _, item := range v.list.Items {
-		if p.Visible(at, k, item.Name) {
+		if at.visible(k, item.Name) {
 			names = append(names, item.Name)
 		}
 	}
-	v.served(p.ExactIn(at, k), func(uri string, _ []byte) { names = append(names, uri) })
+	v.served(at.exact(k), func(uri string, _ []byte) { names = append(names, uri) })
 	return names
 }
 
@@ -217,7 +216,7 @@ func fromTemplate(templates *wire.List, uri string) []byte {
 }
 
 // renderings caches list results: they are the same for every run that is in
-// the same configuration over the same upstream lists. It is safe for
+// the same place over the same upstream lists. It is safe for
 // concurrent use.
 type renderings struct {
 	mu    sync.Mutex // guards what follows
@@ -230,19 +229,18 @@ const maxRendered = 64 << 20
 
 type rendering struct {
 	list, templates [32]byte
-	policy          *policy.Policy
-	at              policy.Configuration
+	place           place
 	kind            policy.Kind
 	static          bool
 }
 
-func (r *renderings) result(v view, k policy.Kind, p *policy.Policy, at policy.Configuration, static bool) []byte {
-	key := rendering{list: v.list.Digest, policy: p, at: at, kind: k, static: static}
+func (r *renderings) result(v view, k policy.Kind, at place, static bool) []byte {
+	if static {
+		at = place{policy: at.inForce()}
+	}
+	key := rendering{list: v.list.Digest, place: at, kind: k, static: static}
 	if v.templates != nil {
 		key.templates = v.templates.Digest
-	}
-	if static {
-		key.at = policy.Configuration{}
 	}
 	r.mu.Lock()
 	out, ok := r.bytes[key]
@@ -250,7 +248,11 @@ func (r *renderings) result(v view, k policy.Kind, p *policy.Policy, at policy.C
 	if ok {
 		return out
 	}
-	out = v.render(k, p, at, static)
+	if static {
+		out = v.renderStatic(k, at.policy)
+	} else {
+		out = v.render(k, at)
+	}
 	r.keep(key, out)
 	return out
 }
@@ -274,32 +276,36 @@ func (r *renderings) keep(key rendering, out []byte) {
 	r.bytes[key] = out
 }
 
-// render filters a list. On the static surface it is one list for all
-// configurations, and every description says where the item is allowed.
-func (v view) render(k policy.Kind, p *policy.Policy, at policy.Configuration, static bool) []byte {
+// render filters a list.
+func (v view) render(k policy.Kind, at place) []byte {
 	var items [][]byte
-	uris := p.ExactIn(at, k)
-	if static {
-		uris = p.Exact(k)
-	}
-	add := func(name string, raw []byte, listed bool) {
-		switch {
-		case !static:
-			items = append(items, raw)
-		default:
-			items = append(items, describe(raw, whereAllowed(p, p.BoundIn(k, name, listed))))
-		}
-	}
 	for _, item := range v.list.Items {
-		if static && len(p.BoundIn(k, item.Name, true)) > 0 || !static && p.Visible(at, k, item.Name) {
-			add(item.Name, item.Raw, true)
+		if at.visible(k, item.Name) {
+			items = append(items, item.Raw)
 		}
 	}
-	v.served(uris, func(uri string, item []byte) {
-		item = wire.Splice(item, wire.Edit{At: wire.Span{Start: 1, End: 1}, With: uriMember(uri, len(item) > 2)})
-		add(uri, item, false)
+	v.served(at.exact(k), func(uri string, item []byte) { items = append(items, withURI(item, uri)) })
+	return v.list.Result(items)
+}
+
+// renderStatic is the one list of the static surface: all that a policy binds
+// anywhere, with where it is allowed at the end of every description.
+func (v view) renderStatic(k policy.Kind, p *policy.Policy) []byte {
+	var items [][]byte
+	for _, item := range v.list.Items {
+		if in := p.BoundIn(k, item.Name, true); len(in) > 0 {
+			items = append(items, describe(item.Raw, whereAllowed(p, in)))
+		}
+	}
+	v.served(p.Exact(k), func(uri string, item []byte) {
+		items = append(items, describe(withURI(item, uri), whereAllowed(p, p.BoundIn(k, uri, false))))
 	})
 	return v.list.Result(items)
+}
+
+// withURI puts the URI into an item made from a template.
+func withURI(item []byte, uri string) []byte {
+	return wire.Splice(item, wire.Edit{At: wire.Span{Start: 1, End: 1}, With: uriMember(uri, len(item) > 2)})
 }
 
 func uriMember(uri string, more bool) []byte {
@@ -310,10 +316,10 @@ func uriMember(uri string, more bool) []byte {
 	return out
 }
 
-// differs reports whether two configurations show other bytes of a kind.
-func (s *session) differs(p *policy.Policy, from, to policy.Configuration, k wire.ListKind) bool {
-	kind := policyKind(k)
-	if s.static() || !p.VisibleDiffers(from, to, kind) {
+// differs reports whether two places show other bytes of a kind.
+func (s *session) differs(from, to place, k wire.ListKind) bool {
+	kind, static := policyKind(k), s.static()
+	if static && from.inForce() == to.inForce() || !static && !from.differs(to, kind) {
 		return false
 	}
 	conn := s.link.live()
@@ -321,7 +327,7 @@ func (s *session) differs(p *policy.Policy, from, to policy.Configuration, k wir
 		return true
 	}
 	v, ok := s.cached(conn, k)
-	return !ok || !bytes.Equal(s.p.shown.result(v, kind, p, from, false), s.p.shown.result(v, kind, p, to, false))
+	return !ok || !bytes.Equal(s.p.shown.result(v, kind, from, static), s.p.shown.result(v, kind, to, static))
 }
 
 func policyKind(k wire.ListKind) policy.Kind {

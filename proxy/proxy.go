@@ -41,7 +41,7 @@ type Notifier interface {
 
 // Config is what a Proxy works with. Policy, Dial and Notifier are required.
 type Config struct {
-	// Policy is the automaton in force.
+	// Policy is the automaton in force, until a [Proxy.Reload].
 	Policy *policy.Policy
 	// Dial opens a connection with this initialize request.
 	Dial func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (Upstream, error)
@@ -64,6 +64,7 @@ type Config struct {
 	CallTimeout    time.Duration // from sending to the answer; 0: 5m
 	CancelGrace    time.Duration // from a cancel to giving the call up; 0: 5s
 	ConnectTimeout time.Duration // for a connection to come up; 0: 30s
+	MaxStranded    time.Duration // for a run whose state a reload took; 0: 24h
 	RestartRun     bool          // a lost upstream begins the run anew
 
 	MaxInFlight      int // requests of a session at once; 0: 256
@@ -81,6 +82,7 @@ func (c *Config) validate() error {
 	orDefault(&c.CallTimeout, 5*time.Minute)
 	orDefault(&c.CancelGrace, 5*time.Second)
 	orDefault(&c.ConnectTimeout, 30*time.Second)
+	orDefault(&c.MaxStranded, 24*time.Hour)
 	orDefault(&c.MaxInFlight, 256)
 	orDefault(&c.MaxQueue, 64)
 	orDefault(&c.MaxSubscriptions, 1000)
@@ -105,9 +107,10 @@ type Proxy struct {
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup
 
-	mu       sync.Mutex
-	sessions map[*session]struct{} // guarded by mu
-	closed   bool                  // guarded by mu
+	mu       sync.Mutex // guards what follows
+	policy   *policy.Policy
+	sessions map[*session]struct{}
+	closed   bool
 }
 
 // New returns a Proxy. It opens no connection yet.
@@ -115,7 +118,7 @@ func New(cfg Config) (*Proxy, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, sessions: make(map[*session]struct{})}
+	p := &Proxy{cfg: cfg, policy: cfg.Policy, sessions: make(map[*session]struct{})}
 	if cfg.Share {
 		p.shared = newShared(p)
 	}
@@ -134,10 +137,10 @@ type Peer struct {
 
 // OpenFor makes the session of a new client, one of several.
 func (p *Proxy) OpenFor(peer Peer, own wire.Stream) wire.Session {
-	s := newSession(p, own)
-	s.peer = peer
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s := newSession(p, own, p.policy)
+	s.peer = peer
 	if p.closed {
 		s.closed = true
 	} else {
@@ -165,6 +168,10 @@ func (p *Proxy) Close() {
 func (p *Proxy) open() []*session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.openLocked()
+}
+
+func (p *Proxy) openLocked() []*session {
 	all := make([]*session, 0, len(p.sessions))
 	for s := range p.sessions {
 		all = append(all, s)

@@ -74,21 +74,21 @@ func (c *call) refused(code policy.Code, reason string) wire.Pending {
 
 // refusal says why, what was found, and what is allowed now.
 func (c *call) refusal(code policy.Code, reason string) *Refusal {
-	p, at := c.s.run.where()
+	at := c.s.run.where()
 	requested := clip(c.name)
 	c.s.log.Info("refused", c.s.about("code", code.String(), c.kind.String(), requested,
-		"state", p.StateName(at.State), "rule", c.verdict.Rule.String())...)
+		"state", at.state(), "rule", c.verdict.Rule.String())...)
 	if c.s.p.cfg.Refusals == RefusalsOpaque {
 		return c.opaque(code, requested, reason)
 	}
-	allowed := c.s.allowed(p, at)
-	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.kind.String(), State: p.StateName(at.State),
+	allowed := c.s.allowed(at)
+	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.kind.String(), State: at.state(),
 		ValidNextActions: allowed.of(c.kind), ValidNext: allowed}
 	if code == policy.InvalidTransition || code == policy.UnknownAction {
 		r.DidYouMean = nearest(c.name, r.ValidNextActions)
 	}
 	if reason == "" {
-		reason = c.reason(code, requested, p, at)
+		reason = c.reason(code, requested, at)
 	}
 	r.Message = reason + c.wayOn(code, r)
 	return r
@@ -113,35 +113,30 @@ func (c *call) called(requested string) string {
 }
 
 // reason says why, as a sentence.
-func (c *call) reason(code policy.Code, requested string, p *policy.Policy, at policy.Configuration) string {
+func (c *call) reason(code policy.Code, requested string, at place) string {
 	what := c.called(requested)
 	switch code {
 	case policy.RunComplete:
-		return fmt.Sprintf("%s is not allowed: the run is complete (state '%s').", what, p.StateName(at.State))
+		return fmt.Sprintf("%s is not allowed: the run is complete (state '%s').", what, at.state())
 	case policy.UnknownCase:
-		by := p.By(at, c.kind, c.name)
+		by := at.policy.By(at.at, c.kind, c.name)
 		return fmt.Sprintf("%s is not allowed in %s unless '%s' is one of these: %s.",
-			what, place(p, at), by, strings.Join(p.Cases(at, c.kind, c.name), ", "))
+			what, at, by, strings.Join(at.policy.Cases(at.at, c.kind, c.name), ", "))
 	case policy.Busy:
 		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)
 	case policy.UnknownAction:
-		return fmt.Sprintf("%s is unknown here, in %s and everywhere else.", what, place(p, at))
+		return fmt.Sprintf("%s is unknown here, in %s and everywhere else.", what, at)
 	}
-	return fmt.Sprintf("%s is not allowed in %s.", what, place(p, at))
-}
-
-func place(p *policy.Policy, at policy.Configuration) string {
-	info := p.State(at.State)
-	if info.Description == "" {
-		return "state '" + info.Name + "'"
-	}
-	return "state '" + info.Name + "' (" + info.Description + ")"
+	return fmt.Sprintf("%s is not allowed in %s.", what, at)
 }
 
 // wayOn says what the model can do next.
 func (c *call) wayOn(code policy.Code, r *Refusal) string {
-	if code == policy.RunComplete {
+	switch code {
+	case policy.RunComplete:
 		return " A new run begins with a new session."
+	case policy.NotAvailable:
+		return " The policy was changed and has this run's state no more. A new run begins with a new session."
 	}
 	var b strings.Builder
 	if r.DidYouMean != "" {
@@ -252,8 +247,7 @@ func brevity(d time.Duration) string {
 // interrupted answers a call that failed between the proxy and the upstream.
 func (c *call) interrupted(code policy.Code, text string) {
 	if c.s.p.cfg.Refusals != RefusalsOpaque {
-		p, at := c.s.run.where()
-		text += " State is now '" + p.StateName(at.State) + "'."
+		text += " State is now '" + c.s.run.where().state() + "'."
 	}
 	r := c.refusal(code, text)
 	raw := c.refusalAnswer(r)
@@ -303,10 +297,10 @@ func unknownMethod(method string) string {
 	return "Method not found: " + clip(method) + " (fsm-proxy carries it only if the policy's passthrough names it)"
 }
 
-// allowed returns what is listed and allowed in a configuration, in the
+// allowed returns what is listed and allowed in a place, in the
 // upstream's order.
-func (s *session) allowed(p *policy.Policy, at policy.Configuration) *Allowed {
-	a := &Allowed{Tools: s.names(p, at, policy.Tool), Resources: s.names(p, at, policy.Resource), Prompts: s.names(p, at, policy.Prompt)}
+func (s *session) allowed(at place) *Allowed {
+	a := &Allowed{Tools: s.names(at, policy.Tool), Resources: s.names(at, policy.Resource), Prompts: s.names(at, policy.Prompt)}
 	for _, names := range []*[]string{&a.Tools, &a.Resources, &a.Prompts} {
 		if *names = slices.Clip(*names); *names == nil {
 			*names = []string{}

@@ -76,8 +76,8 @@ func (c *call) boundFetched() {
 }
 
 func (c *call) relayIfBound() wire.Pending {
-	p, at := c.s.run.where()
-	c.verdict = p.Decide(at, c.kind, c.name, c.listed, nil)
+	at := c.s.run.where()
+	c.verdict = at.decide(c.kind, c.name, c.listed, nil)
 	switch {
 	case !c.verdict.Allowed && c.verdict.Code != policy.UnknownCase:
 		c.unsubscribed()
@@ -195,8 +195,7 @@ func (s *session) afterLoss() string {
 	if !s.p.cfg.RestartRun || s.p.shared != nil {
 		return "kept"
 	}
-	p, from, to := s.run.restart()
-	s.changed.Mark(s.differing(p, from, to))
+	s.changed.Mark(s.differing(s.run.restart()))
 	return "restarted"
 }
 

@@ -114,15 +114,17 @@ func (s *session) mayAsk(method string) bool {
 	if h == nil {
 		return false
 	}
+	p := s.policyNow()
+	now := p.UpstreamMay()
 	switch method {
 	case "sampling/createMessage":
-		return h.may.Sampling
+		return h.may.Sampling && now.Sampling
 	case "elicitation/create":
-		return h.may.Elicitation
+		return h.may.Elicitation && now.Elicitation
 	case "roots/list":
-		return h.may.Roots
+		return h.may.Roots && now.Roots
 	}
-	return s.policyNow().Passthrough(method)
+	return p.Passthrough(method)
 }
 
 // enterAsk opens an ask under a new id. While it is open the call's clock
@@ -229,13 +231,13 @@ func (s *session) progressOfAsk(m *wire.Message) {
 
 // bound reports whether a name is bound now, by its exact name.
 func (s *session) bound(k policy.Kind, name string) bool {
-	p, at := s.run.where()
+	at := s.run.where()
 	listed := true
 	if conn := s.link.live(); conn != nil {
 		if l := conn.Cached(listKind(k)); l != nil {
 			listed = l.Has(name)
 		}
 	}
-	v := p.Decide(at, k, name, listed, nil)
+	v := at.decide(k, name, listed, nil)
 	return v.Allowed || v.Code == policy.UnknownCase
 }

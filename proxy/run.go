@@ -3,6 +3,7 @@ package proxy
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -10,15 +11,23 @@ import (
 // run is one walk through the automaton. Its configuration is written by the
 // call that holds the turn and by nothing else: every other call under way
 // stays, and a stay writes nothing.
+//
+// A reload moves it to the policy in force, or leaves it behind: see reload.go.
 type run struct {
-	mu     sync.Mutex // guards what follows
-	policy *policy.Policy
-	at     policy.Configuration
-	holder *call
-	queue  []*call // waiting for the turn, in order
+	mu       sync.Mutex // guards what follows
+	policy   *policy.Policy
+	at       policy.Configuration
+	force    *policy.Policy // the policy in force; the run's own unless it is behind
+	stranded time.Time      // since when its state is gone; zero: it is not
+	shut     bool           // refused until it moves
+	patience time.Duration  // how long it may be stranded; set once
+	holder   *call
+	queue    []*call // waiting for the turn, in order
 }
 
-func newRun(p *policy.Policy) *run { return &run{policy: p, at: p.Initial()} }
+func newRun(p *policy.Policy, patience time.Duration) *run {
+	return &run{policy: p, at: p.Initial(), force: p, patience: patience}
+}
 
 // entry is what became of a call that wants to go upstream.
 type entry uint8
@@ -31,11 +40,11 @@ const (
 	unlisted              // the verdict hangs on a list that is not at hand
 )
 
-// where returns the run's policy and configuration.
-func (r *run) where() (*policy.Policy, policy.Configuration) {
+// where returns where the run stands.
+func (r *run) where() place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.policy, r.at
+	return r.placeLocked()
 }
 
 // enter decides a call or puts it into the queue for the turn.
@@ -61,6 +70,9 @@ func (r *run) enter(c *call, maxQueue int) entry {
 func (r *run) granted(c *call) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.holder = nil
+	r.catchUpLocked() // to a policy that came since it was given the turn
+	r.holder = c
 	e := r.decideLocked(c)
 	if e != admitted || !c.verdict.Turn {
 		r.passLocked(c)
@@ -69,8 +81,8 @@ func (r *run) granted(c *call) entry {
 }
 
 func (r *run) decideLocked(c *call) entry {
-	c.policy, c.at = r.policy, r.at
-	c.verdict = r.policy.Decide(r.at, c.kind, c.name, c.listed, c.argument)
+	c.place = r.placeLocked()
+	c.verdict = c.place.decide(c.kind, c.name, c.listed, c.argument)
 	switch {
 	case !c.known && (c.verdict.ByGlob || c.verdict.Allowed && (c.nameless || c.validated()) || c.hangsOnList()):
 		return unlisted
@@ -84,7 +96,7 @@ func (r *run) decideLocked(c *call) entry {
 // upstream did not list the name: a glob binds in some other state.
 func (c *call) hangsOnList() bool {
 	return c.verdict.Code == policy.InvalidTransition &&
-		c.policy.Decide(c.at, c.kind, c.name, false, nil).Code != policy.InvalidTransition
+		c.place.decide(c.kind, c.name, false, nil).Code != policy.InvalidTransition
 }
 
 // leave takes a call out of the turn or the queue without a step.
@@ -100,22 +112,35 @@ func (r *run) leave(c *call) {
 
 // step moves the run along the outcome of a call and gives the turn on. For a
 // call without the turn it changes nothing and ok is false.
-func (r *run) step(c *call, o policy.Outcome) (step policy.Step, ok bool, err error) {
+func (r *run) step(c *call, o policy.Outcome) (taken *step, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holder != c {
-		return step, false, nil
+		return nil, nil
 	}
 	defer r.passLocked(c)
 	if c.orphaned {
-		return step, false, nil
+		return nil, nil
 	}
-	step, err = c.policy.Next(r.at, c.verdict.Symbol, o)
+	from := r.placeLocked()
+	by := r.policy
+	next, err := by.Next(r.at, c.verdict.Symbol, o)
 	if err != nil {
-		return step, false, err
+		return nil, err
 	}
-	r.at = step.To
-	return step, true, nil
+	r.at = next.To
+	r.holder = nil
+	r.catchUpLocked()
+	to := r.placeLocked()
+	r.holder = c
+	return &step{Step: next, by: by, from: from, to: to}, nil
+}
+
+// step is a step that a run has taken.
+type step struct {
+	policy.Step
+	by       *policy.Policy // the policy that stepped it
+	from, to place
 }
 
 // passLocked gives the turn to the call that has waited longest.
@@ -124,6 +149,7 @@ func (r *run) passLocked(c *call) {
 		return
 	}
 	r.holder = nil
+	r.catchUpLocked()
 	if len(r.queue) > 0 {
 		r.holder = r.queue[0]
 		r.queue = slices.Delete(r.queue, 0, 1)
@@ -133,12 +159,18 @@ func (r *run) passLocked(c *call) {
 
 // restart puts the run back to its beginning. A call that holds the turn keeps
 // it until it ends, but steps no more: it belongs to the old run.
-func (r *run) restart() (p *policy.Policy, from, to policy.Configuration) {
+func (r *run) restart() (from, to place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	from, r.at = r.at, r.policy.Initial()
+	from = r.placeLocked()
+	r.restartLocked()
+	return from, r.placeLocked()
+}
+
+func (r *run) restartLocked() {
+	r.policy, r.at = r.force, r.force.Initial()
+	r.stranded, r.shut = time.Time{}, false
 	if r.holder != nil {
 		r.holder.orphaned = true
 	}
-	return r.policy, from, r.at
 }

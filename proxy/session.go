@@ -38,8 +38,8 @@ type session struct {
 	refreshes     [3]refresh // by wire.ListKind
 }
 
-func newSession(p *Proxy, own wire.Stream) *session {
-	s := &session{p: p, own: own, run: newRun(p.cfg.Policy), log: p.cfg.Log}
+func newSession(p *Proxy, own wire.Stream, begin *policy.Policy) *session {
+	s := &session{p: p, own: own, run: newRun(begin, p.cfg.MaxStranded), log: p.cfg.Log}
 	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.alarm.ring = s.expire
 	if p.shared != nil {
@@ -242,7 +242,7 @@ func (s *session) notification(m *wire.Message) {
 	case "notifications/progress":
 		s.progressOfAsk(m)
 	case "notifications/roots/list_changed":
-		if p, _ := s.run.where(); p.UpstreamMay().Roots && s.p.shared == nil {
+		if s.policyNow().UpstreamMay().Roots && s.p.shared == nil {
 			s.forward(m.Raw)
 		}
 	default:
@@ -309,8 +309,5 @@ func (s *session) end() {
 	s.p.remove(s)
 }
 
-// policyNow is the policy that the session's run is under.
-func (s *session) policyNow() *policy.Policy {
-	p, _ := s.run.where()
-	return p
-}
+// policyNow is the policy in force, whose settings hold for the session.
+func (s *session) policyNow() *policy.Policy { return s.run.where().inForce() }

@@ -82,9 +82,9 @@ func (c *call) annotated(m *wire.Message) []byte {
 }
 
 func (c *call) note() stateNote {
-	p, at := c.s.run.where()
-	names := c.s.allowed(p, at).of(c.kind)
-	return stateNote{State: p.StateName(at.State), Complete: at.Complete, Restarted: c.restarted, ValidNextActions: names}
+	at := c.s.run.where()
+	names := c.s.allowed(at).of(c.kind)
+	return stateNote{State: at.state(), Complete: at.at.Complete, Restarted: c.restarted, ValidNextActions: names}
 }
 
 // metaEdits sets _meta["fsm-proxy/state"] of a result. One that the upstream

@@ -117,7 +117,7 @@ func short(number string) bool {
 }
 
 // validated reports whether the policy wants the call's arguments checked.
-func (c *call) validated() bool { return c.kind == policy.Tool && c.policy.Validate() }
+func (c *call) validated() bool { return c.kind == policy.Tool && c.place.inForce().Validate() }
 
 // brief is a validation error on one line, without the schema's location.
 func brief(err error) string {

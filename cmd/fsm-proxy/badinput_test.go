@@ -51,7 +51,7 @@ func TestBadInput(t *testing.T) {
 		{"no path", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--path", "mcp", "--", "cat"}, 2, []string{"--path", "/"}},
 
 		{"missing policy", []string{"run", "--policy", "no.yaml", "--", "cat"}, 1, []string{string(filepath.Separator), "no.yaml", "no such file", "fsm-proxy init"}},
-		{"policy is a folder", []string{"run", "--policy", folder, "--", "cat"}, 1, []string{folder, "directory"}},
+		{"policy is a folder", []string{"run", "--policy", folder, "--", "cat"}, 1, []string{folder, "folder"}},
 		{"missing policy to check", []string{"check", "no.yaml"}, 1, []string{"no.yaml", "no such file"}},
 		{"missing policy to render", []string{"render", "no.yaml"}, 1, []string{"no.yaml", "no such file"}},
 		{"no such program", []string{"run", "--policy", good, "--", "no-such-program"}, 1, []string{`"no-such-program"`, "PATH"}},

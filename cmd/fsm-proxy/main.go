@@ -25,10 +25,10 @@ func main() {
 	os.Exit(report(os.Stderr, err))
 }
 
-// untilHangUp is a context that ends when the terminal goes, unless that is to be ignored (nohup). A terminal
+// untilHangUp is a context that ends when the terminal goes, if there is one, unless that is to be ignored (nohup). A terminal
 // says so twice at times: what comes after the first is no second signal.
 func untilHangUp() context.Context {
-	if signal.Ignored(syscall.SIGHUP) {
+	if signal.Ignored(syscall.SIGHUP) || !hangsUp() {
 		return context.Background()
 	}
 	hangUps := make(chan os.Signal, 1)

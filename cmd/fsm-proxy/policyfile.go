@@ -56,6 +56,11 @@ func loadPolicy(path string) (*policy.Policy, policy.Findings, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return parsePolicy(path, src)
+}
+
+// parsePolicy parses a policy. Its error has a line for each error in the file.
+func parsePolicy(path string, src []byte) (*policy.Policy, policy.Findings, error) {
 	p, findings := policy.Parse(path, src)
 	if err := findings.Err(); err != nil {
 		return nil, findings, fmt.Errorf("the policy has errors:\n%w", err)

@@ -27,6 +27,7 @@ type runFlags struct {
 	listen listenFlags
 	log    logFlags
 	limits limitFlags
+	reload reloadFlags
 
 	share     bool
 	surface   proxy.Surface
@@ -63,7 +64,7 @@ func newRun(c *console) *cobra.Command {
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&f.policy, "policy", "", "the policy `FILE` to enforce")
+	flags.StringVar(&f.policy, "policy", "", "the policy `FILE` to enforce, or a folder with one; changes are followed")
 	group(flags, "The wrapped server", f.target.register)
 	group(flags, "HTTP, with --listen", f.listen.register)
 	flags.BoolVar(&f.share, "share-upstream", false, "one connection to the server for all clients")
@@ -77,6 +78,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.cancelGrace, "cancel-grace", 5*time.Second, "how long a cancelled call may still be answered")
 	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second, "how long a connection to the server may take")
 	f.log.register(flags, "info")
+	group(flags, "Reload", f.reload.register)
 	group(flags, "Limits", f.limits.register)
 }
 
@@ -107,7 +109,7 @@ func (f *runFlags) run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	p, findings, err := loadPolicy(f.policy)
+	p, findings, from, err := load(f.policy)
 	if err != nil {
 		return err
 	}
@@ -115,9 +117,9 @@ func (f *runFlags) run(ctx context.Context, c *console) error {
 		log.Warn("policy: " + w.String())
 	}
 	if f.listen.address == "" {
-		return f.overStdio(ctx, c, p, log)
+		return f.overStdio(ctx, c, p, from, log)
 	}
-	return f.overHTTP(ctx, p, log, func(string) {})
+	return f.overHTTP(ctx, p, from, log, func(string) {})
 }
 
 // linger is how long calls may still end by themselves once standard input has
@@ -125,7 +127,7 @@ func (f *runFlags) run(ctx context.Context, c *console) error {
 const linger = time.Second
 
 // overStdio serves the one client at standard input and output.
-func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, log hclog.Logger) error {
+func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, from source, log hclog.Logger) error {
 	cork := new(stdio.Cork)
 	server, err := f.open(inheritAll, &f.limits, cork, log)
 	if err != nil {
@@ -137,6 +139,7 @@ func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, 
 		return err
 	}
 	defer relay.Close()
+	defer f.reload.follow(ctx, from, relay, log)()
 	if isTerminal(c.in) {
 		log.Info("speaking MCP over standard input and output: this is for a client to start; give --listen to serve HTTP")
 	}
@@ -153,7 +156,7 @@ func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, 
 
 // overHTTP serves any number of clients at an address. ready is called once,
 // with the URL, when clients can connect.
-func (f *runFlags) overHTTP(ctx context.Context, p *policy.Policy, log hclog.Logger, ready func(url string)) error {
+func (f *runFlags) overHTTP(ctx context.Context, p *policy.Policy, from source, log hclog.Logger, ready func(url string)) error {
 	loopback, err := f.listen.check()
 	if err != nil {
 		return err
@@ -168,6 +171,7 @@ func (f *runFlags) overHTTP(ctx context.Context, p *policy.Policy, log hclog.Log
 		return err
 	}
 	defer relay.Close()
+	defer f.reload.follow(ctx, from, relay, log)()
 	token, err := f.listen.token()
 	if err != nil {
 		return err
@@ -251,6 +255,7 @@ func (f *runFlags) config(p *policy.Policy, server *upstream.Server, log hclog.L
 		CallTimeout:      f.callTimeout,
 		CancelGrace:      f.cancelGrace,
 		ConnectTimeout:   f.connectTimeout,
+		MaxStranded:      f.reload.maxStranded,
 		RestartRun:       f.onRestart == "restart",
 		MaxInFlight:      f.limits.inFlight,
 		MaxQueue:         f.limits.queue,

@@ -64,27 +64,6 @@ func send(t *testing.T, stdin io.Writer, lines ...string) {
 	}
 }
 
-// The terminal that it was started in has gone: that ends it in order, too.
-func TestHangUpOfTheTerminal(t *testing.T) {
-	t.Parallel()
-	for _, w := range []way{pipes, webPipe} {
-		t.Run(w.client, func(t *testing.T) {
-			t.Parallel()
-			w.server = "stubborn"
-			r := w.open(t)
-			r.Tool("children", "")
-			r.upstream.AwaitLive(t, 2)
-			group := r.group()
-			r.signal(syscall.SIGHUP)
-			if code := r.process.ExitCode(); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
-			r.upstream.AwaitLive(t, 0)
-			awaitEmpty(t, group)
-		})
-	}
-}
-
 // Ended while the server has not even greeted: what was started is ended all the same.
 func TestSignalInMidHandshake(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/watch"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// reloadFlags say how the policy in force follows its file.
+type reloadFlags struct {
+	debounce, poll, maxStranded time.Duration
+}
+
+func (f *reloadFlags) register(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.debounce, "reload-debounce", 200*time.Millisecond, "how long the policy's folder must rest before a change is read")
+	flags.DurationVar(&f.poll, "reload-poll", 45*time.Second, "how often the policy is read besides, where no change was noticed")
+	flags.DurationVar(&f.maxStranded, "max-stranded", 24*time.Hour, "how long a run may go on whose state a reload took away")
+}
+
+// source is where the policy in force came from.
+type source struct {
+	path    string
+	digest  [32]byte
+	watched bool // it can change: no pipe
+}
+
+// load reads the policy to begin with: from a file, from the one policy in a
+// folder, or from a pipe, which is read once.
+func load(path string) (*policy.Policy, policy.Findings, source, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+		p, findings, err := loadPolicy(path)
+		return p, findings, source{path: path}, err
+	}
+	file := watch.Read(path, maxPolicySize+1)
+	if file.Err != nil {
+		return nil, nil, source{}, file.Err
+	}
+	p, findings, err := parsePolicy(file.Path, file.Content)
+	return p, findings, source{path: path, digest: file.Digest, watched: true}, err
+}
+
+// follow keeps the policy in force what its file says, until stop is called,
+// which waits for the end of it. SIGHUP has the file read at once.
+func (f *reloadFlags) follow(ctx context.Context, from source, relay *proxy.Proxy, log hclog.Logger) (stop func()) {
+	if !from.watched {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	now := make(chan struct{}, 1)
+	hangUps := make(chan os.Signal, 1)
+	if !hangsUp() {
+		signal.Notify(hangUps, syscall.SIGHUP)
+	}
+	cfg := watch.Config{Path: from.path, Debounce: f.debounce, MaxDebounce: max(10*f.debounce, time.Second), Poll: f.poll, MaxSize: maxPolicySize + 1, Trigger: now, Log: log}
+	done := make(chan struct{}, 2)
+	go func() {
+		if err := watch.Watch(ctx, cfg, from.digest, func(file watch.File) { reload(file, relay, log) }); err != nil {
+			log.Error("the policy is not watched", "error", err)
+		}
+		done <- struct{}{}
+	}()
+	go func() {
+		pass(ctx, hangUps, now)
+		done <- struct{}{}
+	}()
+	return func() {
+		cancel()
+		signal.Stop(hangUps)
+		<-done
+		<-done
+	}
+}
+
+// pass makes hang-ups wishes to look now.
+func pass(ctx context.Context, hangUps <-chan os.Signal, now chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangUps:
+		}
+		select {
+		case now <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// reload puts what the file says in force, if it is a policy. If not, the last
+// good one stays, and the log says why.
+func reload(file watch.File, relay *proxy.Proxy, log hclog.Logger) {
+	const kept = "the policy was not reloaded, the last good one stays in force"
+	if file.Err != nil {
+		log.Error(kept, "error", file.Err)
+		return
+	}
+	p, findings, err := parsePolicy(file.Path, file.Content)
+	if err != nil {
+		for _, found := range findings.Errors() {
+			log.Error(kept, "error", found.String())
+		}
+		return
+	}
+	for _, w := range findings.Warnings() {
+		log.Warn("policy: " + w.String())
+	}
+	done := relay.Reload(p)
+	log.Info("the policy was reloaded", "file", p.File(), "digest", p.Digest(), "runs", done.Runs, "moved", done.Moved, "waiting", done.Waiting,
+		"pinned", done.Pinned, "stranded", done.Stranded, "restarted", done.Restarted, "refused", done.Refused)
+}
+
+// hangsUp reports whether SIGHUP means that the terminal has gone, and so the
+// end, and not the wish for a reload.
+func hangsUp() bool { return isTerminal(os.Stdin) || isTerminal(os.Stdout) || isTerminal(os.Stderr) }

@@ -1,0 +1,86 @@
+package proxy
+
+import (
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// place is where a run stands and what decides there. It is comparable: two runs
+// in one place are shown and allowed the same. The zero place allows nothing.
+type place struct {
+	policy *policy.Policy
+	at     policy.Configuration
+	// gate is the policy in force where that is another one than the run's
+	// own: then a name must be bound somewhere in it, too, so that a
+	// tightening holds at once for runs that it does not move.
+	gate *policy.Policy
+	// shut: the run's state is gone, and nothing is allowed any more.
+	shut bool
+}
+
+// decide says whether a name may be asked for, and why.
+func (w place) decide(k policy.Kind, name string, listed bool, arg func(string) (string, bool)) policy.Verdict {
+	if w.policy == nil || w.shut {
+		return policy.Verdict{Code: policy.NotAvailable, Symbol: policy.Symbol{Kind: k, Name: name}}
+	}
+	v := w.policy.Decide(w.at, k, name, listed, arg)
+	if v.Allowed && w.gate != nil && !w.gate.BoundAnywhere(k, name, listed) {
+		v = policy.Verdict{Code: policy.UnknownAction, ByGlob: v.ByGlob, Rule: v.Rule, Symbol: v.Symbol}
+	}
+	return v
+}
+
+// visible reports whether a listed item is shown.
+func (w place) visible(k policy.Kind, name string) bool {
+	if w.policy == nil || w.shut || !w.policy.Visible(w.at, k, name) {
+		return false
+	}
+	return w.gate == nil || w.gate.BoundAnywhere(k, name, true)
+}
+
+// exact returns the exact names of a kind that are bound here.
+func (w place) exact(k policy.Kind) []string {
+	if w.policy == nil || w.shut {
+		return nil
+	}
+	names := w.policy.ExactIn(w.at, k)
+	if w.gate == nil {
+		return names
+	}
+	var kept []string
+	for _, name := range names {
+		if w.gate.BoundAnywhere(k, name, false) {
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}
+
+// inForce is the policy whose settings hold, and whose names the static surface
+// shows.
+func (w place) inForce() *policy.Policy {
+	if w.gate != nil {
+		return w.gate
+	}
+	return w.policy
+}
+
+// differs reports whether two places may show other items of a kind. False is
+// certain.
+func (w place) differs(to place, k policy.Kind) bool {
+	if w.policy != to.policy || w.gate != to.gate || w.shut != to.shut || w.policy == nil {
+		return w != to
+	}
+	return w.policy.VisibleDiffers(w.at, to.at, k)
+}
+
+// state is the name of the run's state.
+func (w place) state() string { return w.policy.StateName(w.at.State) }
+
+// String names the state for people, with what it says of itself.
+func (w place) String() string {
+	info := w.policy.State(w.at.State)
+	if info.Description == "" {
+		return "state '" + info.Name + "'"
+	}
+	return "state '" + info.Name + "' (" + info.Description + ")"
+}

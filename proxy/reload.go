@@ -1,0 +1,144 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// Reloaded says what a reload did to the runs there are.
+type Reloaded struct {
+	Runs      int // that there are
+	Moved     int // to the new policy, in the state of the same or the new name
+	Pinned    int // that stay on the policy they began with, as the new one wants
+	Waiting   int // that move when the call that holds their turn has ended
+	Stranded  int // whose state is gone: kept
+	Restarted int // whose state is gone: begun anew
+	Refused   int // whose state is gone: refused from now on
+}
+
+// Reload puts a policy in force in place of the last one, whole, for every run.
+// A call in flight is stepped by the policy that decided it; every call decided
+// from now on is decided by the new one, or, where its run is left behind, by
+// both. Clients are told of the lists whose shown bytes changed.
+func (p *Proxy) Reload(next *policy.Policy) Reloaded {
+	var done Reloaded
+	for _, s := range p.enforce(next) {
+		from, to, fate := s.run.reload(next)
+		done.add(fate)
+		s.changed.Mark(s.differing(from, to))
+	}
+	return done
+}
+
+// enforce makes next the policy that new runs begin with, and returns the
+// sessions of all others.
+func (p *Proxy) enforce(next *policy.Policy) []*session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.policy = next
+	return p.openLocked()
+}
+
+// Policy is the policy in force.
+func (p *Proxy) Policy() *policy.Policy {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.policy
+}
+
+// fate is what a reload makes of a run.
+type fate uint8
+
+const (
+	moved fate = iota
+	pinned
+	waitsForTurn
+	strandedKept
+	strandedRestarted
+	strandedRefused
+)
+
+func (d *Reloaded) add(f fate) {
+	d.Runs++
+	switch f {
+	case moved:
+		d.Moved++
+	case pinned:
+		d.Pinned++
+	case waitsForTurn:
+		d.Waiting++
+	case strandedKept:
+		d.Stranded++
+	case strandedRestarted:
+		d.Restarted++
+	case strandedRefused:
+		d.Refused++
+	}
+}
+
+// reload makes next the policy in force for a run. It moves at once if no call
+// holds its turn, else when that call has ended.
+func (r *run) reload(next *policy.Policy) (from, to place, f fate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	from = r.placeLocked()
+	r.force = next
+	f = waitsForTurn
+	if r.holder == nil {
+		f = r.catchUpLocked()
+	}
+	return from, r.placeLocked(), f
+}
+
+// catchUpLocked moves a run that no call holds to the policy in force, or does
+// what that says of a run that it has no state for.
+func (r *run) catchUpLocked() fate {
+	switch {
+	case r.policy == r.force:
+		return moved
+	case r.force.OnReload() == policy.ReloadPin:
+		return pinned
+	}
+	if to, ok := r.force.Adopt(r.policy, r.at); ok {
+		r.policy, r.at, r.stranded, r.shut = r.force, to, time.Time{}, false
+		return moved
+	}
+	return r.strandLocked()
+}
+
+func (r *run) strandLocked() fate {
+	if r.stranded.IsZero() {
+		r.stranded = time.Now()
+	}
+	switch r.force.Stranded() {
+	case policy.StrandedRestart:
+		r.restartLocked()
+		return strandedRestarted
+	case policy.StrandedRefuse:
+		r.shut = true
+		return strandedRefused
+	}
+	return strandedKept
+}
+
+// placeLocked is where the run stands for whoever asks. While a call holds the
+// turn of a run that will move, all others are decided where it will be.
+func (r *run) placeLocked() place {
+	own := place{policy: r.policy, at: r.at, shut: r.shut || r.expiredLocked()}
+	if r.policy == r.force {
+		return own
+	}
+	if r.holder != nil && r.force.OnReload() != policy.ReloadPin {
+		if at, ok := r.force.Adopt(r.policy, r.at); ok {
+			return place{policy: r.force, at: at}
+		}
+	}
+	own.gate = r.force
+	return own
+}
+
+// expiredLocked reports whether the run has been stranded for too long.
+func (r *run) expiredLocked() bool {
+	return !r.stranded.IsZero() && time.Since(r.stranded) > r.patience
+}
