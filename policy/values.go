@@ -133,10 +133,20 @@ func readUpstreamMay(r *reader, e entry, into *source) {
 	}
 }
 
+// decided are the methods that the automaton, or what it binds, decides on.
+var decided = []string{
+	"tools/call", "tools/list", "resources/read", "resources/list", "resources/templates/list", "resources/subscribe",
+	"resources/unsubscribe", "prompts/get", "prompts/list", "completion/complete", "initialize",
+}
+
 func readPassthrough(r *reader, e entry, into *source) {
 	for _, t := range r.items(e, "a list of methods") {
 		if strings.Contains(t.value, "*") || t.value == "" {
 			r.errorf(t.at, "value", "%s: %s is no method; name each method whole", e.name(), quote(t.value))
+			continue
+		}
+		if slices.Contains(decided, t.value) {
+			r.errorf(t.at, "value", "%s: %s is decided by the states and cannot be let past them; remove it", e.name(), quote(t.value))
 			continue
 		}
 		into.passthrough = append(into.passthrough, t.value)

@@ -101,6 +101,9 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 // setLevel carries logging/setLevel, and keeps it for the connections to come.
 // A shared upstream gets the most verbose level that any session wants.
 func (c *call) setLevel() wire.Pending {
+	if !slices.Contains(levels, c.m.P.Level) {
+		return c.relay() // the upstream says what is wrong with it
+	}
 	c.s.mu.Lock()
 	c.s.level = c.m
 	c.s.mu.Unlock()

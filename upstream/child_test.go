@@ -46,7 +46,7 @@ func play(role string) {
 
 // child is the configuration of a child that plays a part.
 func child(role string) Config {
-	return Config{Command: []string{os.Args[0]}, Env: append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0")}
+	return Config{Quote: true, Command: []string{os.Args[0]}, Env: append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0")}
 }
 
 // spoken guards the child's output.

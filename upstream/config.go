@@ -28,6 +28,10 @@ type Config struct {
 	// Env is the complete environment of the child. nil: an empty one. See
 	// [Environ].
 	Env []string
+	// Quote puts what the child wrote last to its standard error into the error
+	// of its end, which clients are told. It is for clients that could start
+	// the child themselves: to others it may give secrets away.
+	Quote bool
 	// Dir is the child's working directory. Empty: the proxy's own.
 	Dir string
 	// Grace is how long the child may take to end after its input has ended,

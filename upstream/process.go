@@ -124,7 +124,7 @@ func (p *process) exitError(err error) error {
 	if err != nil {
 		text += " with " + err.Error()
 	}
-	if last := p.stderr.last(); last != "" {
+	if last := p.stderr.last(); last != "" && p.conn.srv.cfg.Quote {
 		text += "; it said: " + last
 	}
 	return errors.New(text)

@@ -392,6 +392,16 @@ func TestDialRefused(t *testing.T) {
 	}
 }
 
+// What a child said last is for the log alone where its clients are others.
+func TestLastWordsAreNotForStrangers(t *testing.T) {
+	cfg := child("die")
+	cfg.Quote = false
+	_, err := newServer(t, cfg).Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	if text := callError(t, err).Error(); strings.Contains(text, "database") || !strings.Contains(text, "exit status 3") {
+		t.Error(text)
+	}
+}
+
 func TestDialDies(t *testing.T) {
 	cfg := child("die")
 	cfg.MinBackoff = time.Hour

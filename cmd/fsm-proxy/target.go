@@ -167,6 +167,7 @@ func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork,
 	}
 	return upstream.New(upstream.Config{
 		Command:      t.command,
+		Quote:        inherit == inheritAll,
 		Env:          upstream.Environ(bool(inherit), os.Environ(), t.passEnv, t.env),
 		URL:          t.url,
 		Header:       header,

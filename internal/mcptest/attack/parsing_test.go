@@ -315,23 +315,6 @@ func TestCallAsNotification(t *testing.T) {
 	})
 }
 
-// Naming a gated method in passthrough does not open a side door for it.
-func TestPassthroughOpensNoGate(t *testing.T) {
-	policy := strings.Replace(plan, "states:", "passthrough: [vendor/run, tools/call, resources/read, prompts/get]\nstates:", 1)
-	each(t, []way{pipes.under(policy), web.under(policy)}, func(r *rig) {
-		r.Notify("tools/call", mcptest.ToolParams("hidden", ""))
-		r.Notify("resources/read", `{"uri":"w://hidden"}`)
-		r.Notify("prompts/get", `{"name":"hidden"}`)
-		if answer := r.Tool("hidden", ""); !denied(answer.String()) {
-			r.t.Errorf("answered %s", answer)
-		}
-		if answer := r.Call("vendor/other", `{"name":"hidden"}`); !denied(answer.String()) {
-			r.t.Errorf("answered %s", answer)
-		}
-		r.untouched()
-	})
-}
-
 // batch sends a batch and returns its answer, which comes behind what it has changed.
 func (r *rig) batch(raw string) string {
 	answer := r.say(raw)
