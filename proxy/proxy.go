@@ -63,6 +63,7 @@ type Config struct {
 	TurnTimeout    time.Duration // waiting for the run's turn; 0: 1m
 	CallTimeout    time.Duration // from sending to the answer; 0: 5m
 	CancelGrace    time.Duration // from a cancel to giving the call up; 0: 5s
+	EndGrace       time.Duration // the same for calls that a session leaves behind; 0: CancelGrace
 	ConnectTimeout time.Duration // for a connection to come up; 0: 30s
 	MaxStranded    time.Duration // for a run whose state a reload took; 0: 24h
 	RestartRun     bool          // a lost upstream begins the run anew
@@ -81,6 +82,7 @@ func (c *Config) validate() error {
 	orDefault(&c.TurnTimeout, time.Minute)
 	orDefault(&c.CallTimeout, 5*time.Minute)
 	orDefault(&c.CancelGrace, 5*time.Second)
+	orDefault(&c.EndGrace, c.CancelGrace)
 	orDefault(&c.ConnectTimeout, 30*time.Second)
 	orDefault(&c.MaxStranded, 24*time.Hour)
 	orDefault(&c.MaxInFlight, 256)

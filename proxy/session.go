@@ -293,7 +293,7 @@ func (s *session) end() {
 		c.cancel(nil)
 	}
 	s.dropAsks()
-	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.CancelGrace)
+	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.EndGrace)
 	defer stop()
 	for _, c := range s.underWay() {
 		c.over(ctx)

@@ -76,7 +76,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.turnTimeout, "turn-timeout", time.Minute, "how long a call may wait for its run's turn")
 	flags.DurationVar(&f.callTimeout, "call-timeout", 5*time.Minute, "how long a call may take, not counting what a person takes to answer")
 	flags.DurationVar(&f.cancelGrace, "cancel-grace", 5*time.Second, "how long a cancelled call may still be answered")
-	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second, "how long a connection to the server may take")
+	flags.DurationVar(&f.connectTimeout, "connect-timeout", 0, "how long a connection to the server may take (default 30s; 2m for a command, which may first fetch itself)")
 	f.log.register(flags, "info")
 	group(flags, "Reload", f.reload.register)
 	group(flags, "Limits", f.limits.register)
@@ -122,9 +122,13 @@ func (f *runFlags) run(ctx context.Context, c *console) error {
 	return f.overHTTP(ctx, p, from, log, func(string) {})
 }
 
-// linger is how long calls may still end by themselves once standard input has
-// ended, so that a session piped into the command gets its answers.
-const linger = time.Second
+// Over stdio the client is gone when standard input ends, and soon ends us, too:
+// SDKs ask after 2 s and kill after 4. Until then all must be over.
+const (
+	linger     = 500 * time.Millisecond  // for calls to end by themselves, so that a piped session gets its answers
+	endGrace   = 500 * time.Millisecond  // then for what they still answer when they are cancelled
+	childGrace = 1500 * time.Millisecond // then for the server to end, and again when it is asked to
+)
 
 // overStdio serves the one client at standard input and output.
 func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, from source, log hclog.Logger) error {
@@ -134,7 +138,9 @@ func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, 
 		return err
 	}
 	defer server.Close()
-	relay, err := proxy.New(f.config(p, server, log))
+	cfg := f.config(p, server, log)
+	cfg.EndGrace = min(f.cancelGrace, endGrace)
+	relay, err := proxy.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -143,12 +149,12 @@ func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, 
 	if isTerminal(c.in) {
 		log.Info("speaking MCP over standard input and output: this is for a client to start; give --listen to serve HTTP")
 	}
-	cfg := stdio.Config{
+	framing := stdio.Config{
 		MaxMessage: int(f.limits.message), Limits: f.limits.wire(), Queue: int(f.limits.outbound), Linger: linger, Cork: cork,
 	}
 	in, out, restore := pollable(c)
 	defer restore()
-	if err := stdio.Serve(ctx, cfg, in, out, relay.Open); err != nil {
+	if err := stdio.Serve(ctx, framing, in, out, relay.Open); err != nil {
 		return fmt.Errorf("speaking with the client: %w", err)
 	}
 	return nil
@@ -229,6 +235,17 @@ func (f *runFlags) httpServer(handler http.Handler, log hclog.Logger) httpServer
 	}
 }
 
+// patience is how long a connection to the server may take.
+func (f *runFlags) patience() time.Duration {
+	switch {
+	case f.connectTimeout > 0:
+		return f.connectTimeout
+	case len(f.command) > 0:
+		return 2 * time.Minute
+	}
+	return 30 * time.Second
+}
+
 // config is the relay's configuration.
 func (f *runFlags) config(p *policy.Policy, server *upstream.Server, log hclog.Logger) proxy.Config {
 	return proxy.Config{
@@ -254,7 +271,7 @@ func (f *runFlags) config(p *policy.Policy, server *upstream.Server, log hclog.L
 		TurnTimeout:      f.turnTimeout,
 		CallTimeout:      f.callTimeout,
 		CancelGrace:      f.cancelGrace,
-		ConnectTimeout:   f.connectTimeout,
+		ConnectTimeout:   f.patience(),
 		MaxStranded:      f.reload.maxStranded,
 		RestartRun:       f.onRestart == "restart",
 		MaxInFlight:      f.limits.inFlight,

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -149,6 +150,14 @@ const (
 	inheritSafe inheritance = false // a small safe set: clients are others
 )
 
+// grace is how long the server may take to end; 0 is upstream's own.
+func (i inheritance) grace() time.Duration {
+	if i == inheritAll {
+		return childGrace
+	}
+	return 0
+}
+
 // open makes the wrapped server of the flags. Nothing is started yet. cork is
 // nil where no client is at standard input and output.
 func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork, log hclog.Logger) (*upstream.Server, error) {
@@ -168,6 +177,7 @@ func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork,
 	return upstream.New(upstream.Config{
 		Command:      t.command,
 		Quote:        inherit == inheritAll,
+		Grace:        inherit.grace(),
 		Env:          upstream.Environ(bool(inherit), os.Environ(), t.passEnv, t.env),
 		URL:          t.url,
 		Header:       header,
