@@ -6,7 +6,6 @@ import "strings"
 //
 //	ok            answers
 //	refuse        answers with isError
-//	broken        answers with a JSON-RPC error
 //	die           the process, or the connection, ends without an answer
 //	silent        no answer ever
 //	late          answers when the test opens the gate "late", cancelled or not
@@ -25,7 +24,6 @@ func Failing() Server {
 	tools := map[string]func(*Exchange){
 		"ok":         nil,
 		"refuse":     func(e *Exchange) { e.Result(ErrorText("the server says no")) },
-		"broken":     func(e *Exchange) { e.Fail(-32000, "the server is broken") },
 		"die":        (*Exchange).Die,
 		"silent":     func(e *Exchange) { e.Async(e.Silent) },
 		"late":       func(e *Exchange) { e.Async(func() { e.Gate("late"); e.Result(Text("late")) }) },

@@ -112,6 +112,20 @@ func (r *rig) cancelledAs(tool string) {
 	}
 }
 
+// The client's id is the client's: upstream the cancellation names the id that the call has there.
+func TestCancelNamesTheUpstreamsID(t *testing.T) {
+	each(t, []way{pipes, web, webPipe}, func(r *rig) {
+		r.Send(call(`"mine"`, `{"name":"late"}`))
+		r.upstream.Await(r.t, 1, "tools/call", "late")
+		r.Notify("notifications/cancelled", `{"requestId":"mine","reason":"changed my mind"}`)
+		r.upstream.Await(r.t, 1, "notifications/cancelled")
+		r.upstream.Open("late")
+		r.lives()
+		r.cancelledAs("late")
+		r.reached("tools/call late", "notifications/cancelled")
+	})
+}
+
 // Cancelled and never answered: after the grace it is unknown what became of it, and on_unknown leads on.
 func TestCancelWithoutAnswer(t *testing.T) {
 	each(t, []way{pipes.with("--cancel-grace", "100ms"), web.with("--cancel-grace", "100ms")}, func(r *rig) {
@@ -216,6 +230,7 @@ func TestDoubleAnswer(t *testing.T) {
 		if n := answers(r, id); n != 1 {
 			r.t.Errorf("the client got %d answers", n)
 		}
+		r.unheard("second")
 		r.reached("tools/call twice")
 	})
 }

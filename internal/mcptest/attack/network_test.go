@@ -318,6 +318,9 @@ func secrets(t *testing.T, level, format string) {
 	r := &rig{t: t, upstream: u}
 	r.url, r.process = mcptest.Listen(t, flags...)
 	r.Session, r.web = mcptest.DialWeb(t, r.url)
+	if answer := r.web.Post(t.Context(), mcptest.Request(1, "initialize", oldHello)); answer.Status != http.StatusUnauthorized {
+		t.Errorf("no token is answered %d", answer.Status)
+	}
 	r.web.Header["Authorization"] = []string{"Bearer wrong-token-1234567890"}
 	if answer := r.web.Post(t.Context(), mcptest.Request(1, "initialize", oldHello)); answer.Status != http.StatusUnauthorized {
 		t.Errorf("a wrong token is answered %d", answer.Status)

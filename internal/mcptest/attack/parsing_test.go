@@ -201,6 +201,10 @@ func TestTrailingData(t *testing.T) {
 		`tools/call hidden`)
 }
 
+func TestNoObject(t *testing.T) {
+	turnedAway(t, invalidRequest, `"tools/call"`, `"{\"method\":\"tools/call\"}"`, "null", "true", "50")
+}
+
 // What stands between tokens is no part of the message, and no second line for the upstream either.
 func TestLineBreaksBetweenTokens(t *testing.T) {
 	each(t, []way{web, webPipe}, func(r *rig) {
@@ -259,10 +263,6 @@ func TestIDOneAgainstStringOne(t *testing.T) {
 	both(t, func(r *rig) {
 		r.Send(call(`"1000"`, `{"name":"hold_open"}`))
 		r.upstream.Await(r.t, 1, "tools/call", "hold_open")
-		r.Send(call(`"1000"`, `{"name":"ok"}`))
-		if answer := r.Next(); !strings.Contains(string(answer.Error), invalidRequest) {
-			r.t.Errorf("an id that is under way is answered %s", answer)
-		}
 		r.Notify("notifications/cancelled", `{"requestId":1000}`)
 		r.Send(call(`1000`, `{"name":"ok"}`))
 		if answer := r.Next(); string(answer.ID) != "1000" || denied(answer.String()) {
@@ -273,6 +273,44 @@ func TestIDOneAgainstStringOne(t *testing.T) {
 			r.t.Errorf("the string is answered %s", answer)
 		}
 		r.reached("tools/call hold_open", "tools/call ok")
+	})
+}
+
+// An id that is under way is not taken a second time, and the call that has it is answered as if nothing were.
+func TestIDInFlight(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{`1000`, `"1000"`, `-7`, `"\u00fc"`} {
+		for _, w := range []way{pipes, web} {
+			t.Run(id+" "+w.client, func(t *testing.T) {
+				t.Parallel()
+				r := w.open(t)
+				r.Send(call(id, `{"name":"hold_open"}`))
+				r.upstream.Await(t, 1, "tools/call", "hold_open")
+				r.Send(call(id, `{"name":"once"}`))
+				if answer := r.Next(); !strings.Contains(string(answer.Error), invalidRequest) {
+					t.Errorf("the second is answered %s", answer)
+				}
+				r.upstream.Open("hold_open")
+				if answer := r.Next(); string(answer.ID) != id || string(answer.Result) != mcptest.Text("the true answer") {
+					t.Errorf("the first is answered %s", answer)
+				}
+				r.in("start")
+				r.reached("tools/call hold_open")
+			})
+		}
+	}
+}
+
+// An id comes back in the bytes in which it was sent, and is free again with its answer.
+func TestIDComesBackAsSent(t *testing.T) {
+	both(t, func(r *rig) {
+		for _, id := range []string{`9007199254740993`, `"9007199254740993"`, `"1001"`, `1001`, `"\u00fc"`, `"ü"`, `-7`, `""`, `1001`} {
+			r.Send(call(id, `{"name":"ok","arguments":{"alive":true}}`))
+			if answer := r.Next(); string(answer.ID) != id || string(answer.Result) != mcptest.Text("ok") {
+				r.t.Errorf("the id %s is answered %s", id, answer)
+			}
+		}
+		r.untouched()
 	})
 }
 
@@ -448,11 +486,7 @@ func TestSSEAnswerToAnotherID(t *testing.T) {
 		if answer, _ := r.Answer(held); string(answer.Result) != mcptest.Text("the true answer") {
 			r.t.Errorf("the forged one is answered %s", answer)
 		}
-		for _, m := range r.Received() {
-			if strings.Contains(m.String(), "forged") {
-				r.t.Errorf("the client got %s", m)
-			}
-		}
+		r.unheard("forged")
 		r.reached("tools/call hold_open", "tools/call answer_for")
 	})
 }

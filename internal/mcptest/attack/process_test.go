@@ -25,6 +25,31 @@ func TestUpstreamDiesInMidCall(t *testing.T) {
 	})
 }
 
+// Half of an answer is none, however good its beginning looks.
+func TestUpstreamAnswersHalf(t *testing.T) {
+	each(t, []way{pipes, webPipe, web, pipeWeb}, func(r *rig) {
+		r.unknown(r.Tool("truncate", ""), "after")
+		r.lives()
+		r.unheard("half of this")
+		r.reached("tools/call truncate")
+	})
+}
+
+// An answer to what was never asked is for nobody; the call beside it waits for its own.
+func TestUpstreamAnswersNobody(t *testing.T) {
+	each(t, []way{pipes, webPipe, web, pipeWeb}, func(r *rig) {
+		id := r.Request("tools/call", mcptest.ToolParams("wrong_id", ""))
+		r.upstream.Await(r.t, 1, "tools/call", "wrong_id")
+		r.lives()
+		r.upstream.Open("right")
+		if answer, _ := r.Answer(id); string(answer.Result) != mcptest.Text("for you") {
+			r.t.Errorf("answered %s", answer)
+		}
+		r.unheard("for somebody else")
+		r.reached("tools/call wrong_id")
+	})
+}
+
 // All calls under way are told, not only the one that it died of.
 func TestUpstreamDiesUnderManyCalls(t *testing.T) {
 	each(t, []way{pipes, webPipe}, func(r *rig) {
@@ -66,11 +91,7 @@ func TestUpstreamNoiseOnStdout(t *testing.T) {
 			r.t.Errorf("answered %s", answer)
 		}
 		r.lives()
-		for _, m := range r.Received() {
-			if strings.Contains(m.String(), "listening on port") {
-				r.t.Errorf("the client got %s", m)
-			}
-		}
+		r.unheard("listening on port")
 		r.reached("tools/call noise")
 	})
 }

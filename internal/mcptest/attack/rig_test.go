@@ -34,6 +34,7 @@ states:
       noise:
       children:
       answer_for:
+      wrong_id:
       hold_open:
       update:
       ask: {exclusive: true}
@@ -46,6 +47,7 @@ states:
       once: after
       hold: after
       die: {on_unknown: after}
+      truncate: {on_unknown: after}
       late: {on_success: after, on_unknown: lost}
       silent: {on_unknown: lost}
       command:
@@ -213,6 +215,16 @@ func (r *rig) in(state string) {
 	r.t.Helper()
 	if answer := r.Tool("nowhere", ""); !strings.Contains(answer.String(), `"state":"`+state+`"`) {
 		r.t.Errorf("the run is not in %s: %s", state, answer)
+	}
+}
+
+// unheard fails the test if the text is in anything that the client got.
+func (r *rig) unheard(text string) {
+	r.t.Helper()
+	for _, m := range r.Received() {
+		if strings.Contains(m.String(), text) {
+			r.t.Errorf("the client got %s", m)
+		}
 	}
 }
 

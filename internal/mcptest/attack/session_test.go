@@ -68,6 +68,27 @@ func TestSessionIDForged(t *testing.T) {
 	r.untouched()
 }
 
+// Without a session nothing but initialize is answered, by whatever method.
+func TestSessionIDMissing(t *testing.T) {
+	t.Parallel()
+	r := web.open(t)
+	for _, body := range []string{
+		call("1", `{"name":"once"}`), mcptest.Request(1, "ping", ""), mcptest.Request(1, "tools/list", ""),
+		mcptest.Notification("notifications/initialized", ""), mcptest.Result([]byte("1"), "{}"),
+	} {
+		if answer := r.stranger("").Post(t.Context(), body); answer.Status != http.StatusBadRequest {
+			t.Errorf("%s is answered %d %s", body, answer.Status, answer.Body)
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		if answer := r.stranger("").Do(request(r, method, "")); answer.Status != http.StatusBadRequest {
+			t.Errorf("%s is answered %d %s", method, answer.Status, answer.Body)
+		}
+	}
+	r.in("start")
+	r.untouched()
+}
+
 // Two sessions of one server know nothing of each other: neither id opens the other's run.
 func TestSessionIDForeign(t *testing.T) {
 	t.Parallel()
@@ -108,9 +129,6 @@ func TestSessionFixation(t *testing.T) {
 	both.Header["Mcp-Session-Id"] = []string{r.web.ID(), victim.web.ID()}
 	if answer := both.Post(t.Context(), call("1", `{"name":"once"}`)); answer.Status != http.StatusBadRequest {
 		t.Errorf("two session ids are answered %d %s", answer.Status, answer.Body)
-	}
-	if answer := r.stranger("").Post(t.Context(), call("1", `{"name":"once"}`)); answer.Status != http.StatusBadRequest {
-		t.Errorf("no session id is answered %d %s", answer.Status, answer.Body)
 	}
 	r.notFound("chosen by the client", "chosen-by-the-client")
 	r.untouched()

@@ -74,7 +74,7 @@ func (s *state) list(e *mcptest.Exchange) bool {
 		e.Result(`{"tools":[` + items("page_two hidden read_two") + `,` + oddItems + `]}`)
 	default:
 		e.Result(`{"nextCursor":"two","tools":[` + items("ok read_a "+read+" swap refuse die silent late twice flood noise children "+
-			"hold hold_open ambiguous answer_for update sse big once command elsewhere ask elicit hidden") + `]}`)
+			"hold hold_open ambiguous answer_for wrong_id truncate update sse big once command elsewhere ask elicit hidden") + `]}`)
 	}
 	return true
 }
