@@ -97,8 +97,13 @@ func (c *call) Detach(done func()) bool {
 
 // answer gives the client the answer and ends the call.
 func (c *call) answer(raw []byte) wire.Pending {
+	return c.answerBy(func() { c.out.Answer(raw) })
+}
+
+// answerBy is answer with another way to give it.
+func (c *call) answerBy(give func()) wire.Pending {
 	c.finish()
-	c.out.Answer(raw)
+	give()
 	c.settled()
 	if c.after != nil {
 		c.after()
@@ -111,7 +116,11 @@ func (c *call) fail(code int, text string) wire.Pending {
 }
 
 func (c *call) result(result []byte) wire.Pending {
-	return c.answer(wire.ResultAnswer(c.id(), result))
+	out, ok := c.out.(wire.ResultStream)
+	if !ok {
+		return c.answer(wire.ResultAnswer(c.id(), result))
+	}
+	return c.answerBy(func() { out.AnswerResult(c.id(), result) })
 }
 
 func (c *call) pong() wire.Pending { return c.result([]byte("{}")) }

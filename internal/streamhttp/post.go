@@ -25,6 +25,8 @@ type post struct {
 	listed       bool
 	answered     bool
 	answer       []byte
+	inParts      bool // the answer is a result under id
+	id, result   []byte
 	gathered     [][]byte // a batch's answers
 	box          *outbox  // the event stream
 	out          *outlet  // the first connection of box, this POST's own
@@ -167,6 +169,25 @@ func (p *post) Answer(msg []byte) {
 	}
 }
 
+// AnswerResult implements wire.ResultStream: a long list is not copied for its id.
+func (p *post) AnswerResult(id, result []byte) {
+	if !p.answerParts(id, result) {
+		p.Answer(wire.ResultAnswer(id, result))
+	}
+}
+
+func (p *post) answerParts(id, result []byte) bool {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.answered || p.box != nil || !p.takes.json {
+		return false
+	}
+	p.answered = true
+	p.unlistLocked()
+	p.inParts, p.id, p.result = true, id, result
+	return true
+}
+
 // Listening implements wire.Stream.
 func (p *post) Listening() bool {
 	p.s.mu.Lock()
@@ -184,6 +205,8 @@ func (p *post) end(asked bool, id []byte) {
 	switch {
 	case out != nil:
 		<-out.done
+	case p.inParts:
+		writeResult(p.w, p.id, p.result, p.s.srv.cfg.WriteTimeout)
 	case answer != nil && p.takes.json:
 		writeJSON(p.w, answer, p.s.srv.cfg.WriteTimeout)
 	case answer != nil:
@@ -233,15 +256,28 @@ func (p *post) extend() {
 const bigAnswer = 32 << 10
 
 func writeJSON(w http.ResponseWriter, answer []byte, timeout time.Duration) {
+	announceJSON(w, len(answer), timeout)
+	_, _ = w.Write(answer)
+}
+
+// writeResult writes what wire.ResultAnswer makes of id and result.
+func writeResult(w http.ResponseWriter, id, result []byte, timeout time.Duration) {
+	head, tail := wire.ResultFrame(id)
+	announceJSON(w, len(head)+len(result)+len(tail), timeout)
+	_, _ = w.Write(head)
+	_, _ = w.Write(result)
+	_, _ = w.Write(tail)
+}
+
+func announceJSON(w http.ResponseWriter, length int, timeout time.Duration) {
 	h := w.Header()
 	h["Content-Type"] = valueJSON
-	if len(answer) > 1<<10 { // net/http counts what is shorter by itself
-		h["Content-Length"] = []string{strconv.Itoa(len(answer))}
+	if length > 1<<10 { // net/http counts what is shorter by itself
+		h["Content-Length"] = []string{strconv.Itoa(length)}
 	}
-	if len(answer) > bigAnswer {
+	if length > bigAnswer {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
 	}
-	_, _ = w.Write(answer)
 }
 
 // faultAnswer is the JSON-RPC answer to a message that cannot be read.

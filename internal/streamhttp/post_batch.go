@@ -57,6 +57,10 @@ type member struct {
 	done bool // guarded by the session's mutex
 }
 
+// AnswerResult implements wire.ResultStream.
+func (m *member) AnswerResult(id, result []byte) { m.Answer(wire.ResultAnswer(id, result)) }
+
+// Answer implements wire.Stream.
 func (m *member) Answer(msg []byte) {
 	p := m.post
 	p.s.mu.Lock()

@@ -19,11 +19,22 @@ const (
 // ResultAnswer returns the answer to the request with the raw id.
 func ResultAnswer(id, result []byte) []byte {
 	out := make([]byte, 0, len(id)+len(result)+34)
+	out = appendResultHead(out, id)
+	out = append(out, result...)
+	return append(out, resultTail...)
+}
+
+// ResultFrame returns what [ResultAnswer] puts before and behind the result.
+func ResultFrame(id []byte) (head, tail []byte) {
+	return appendResultHead(make([]byte, 0, len(id)+33), id), resultTail
+}
+
+var resultTail = []byte("}")
+
+func appendResultHead(out, id []byte) []byte {
 	out = append(out, `{"jsonrpc":"2.0","id":`...)
 	out = append(out, id...)
-	out = append(out, `,"result":`...)
-	out = append(out, result...)
-	return append(out, '}')
+	return append(out, `,"result":`...)
 }
 
 // ErrorAnswer returns an error answer. A nil id becomes null, a nil data is

@@ -25,6 +25,14 @@ type Stream interface {
 	Listening() bool
 }
 
+// ResultStream is a Stream that need not be given an answer as one piece.
+type ResultStream interface {
+	Stream
+	// AnswerResult is Answer of [ResultAnswer] with the same arguments, which
+	// must not be changed any more, and need not be copied.
+	AnswerResult(id, result []byte)
+}
+
 // Session is what a framing hands the messages of one client to. proxy
 // implements it.
 type Session interface {
