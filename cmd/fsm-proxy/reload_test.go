@@ -105,7 +105,7 @@ func TestReloadThroughAConfigMap(t *testing.T) {
 	if got := tools(t, s); got != "" {
 		t.Errorf("shown after the swap: %q", got)
 	}
-	contains(t, p.Log().String(), "the policy was reloaded")
+	p.Log().Await(t, "the policy was reloaded")
 }
 
 // SIGHUP reads the policy at once, and says so even when nothing changed.
