@@ -3,37 +3,40 @@ module github.com/fsm-proxy/fsm-proxy
 go 1.27.4
 
 require (
+	github.com/fsnotify/fsnotify v1.10.1 // when a policy's folder changes
+	github.com/hashicorp/go-hclog v1.6.3 // logs, leveled, as text or JSON
+	github.com/looplab/fsm v1.0.3 // the machine that takes each step along with the table
+	github.com/mark3labs/mcp-go v1.2.1 // OAuth and HTTP+SSE towards upstreams, the servers that demo and tests wrap
+	github.com/mattn/go-isatty v0.0.14 // colours and SIGHUP depend on a terminal
+	github.com/modelcontextprotocol/go-sdk v1.8.0 // an independent client, and the conformance server, in tests
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // arguments against a tool's inputSchema
+	github.com/spf13/cobra v1.10.2 // the command line
+	github.com/spf13/pflag v1.0.9 // its flags
+	github.com/yosida95/uritemplate/v3 v3.0.2 // which template serves a bound URI (RFC 6570)
+	go.uber.org/goleak v1.3.0 // tests: no goroutine stays behind
+	go.yaml.in/yaml/v4 v4.0.0 // policies, with positions that are right
+	golang.org/x/sys v0.49.0 // raw socket options, process groups
+	golang.org/x/text v0.14.0 // the language of the schema validator's messages
+	golang.org/x/tools v0.52.0 // tests: txtar transcripts
+	pgregory.net/rapid v1.3.0 // tests: properties and the model check
+)
+
+require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
 	github.com/fatih/color v1.13.0 // indirect
-	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/hashicorp/go-hclog v1.6.3 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/looplab/fsm v1.0.3 // indirect
-	github.com/mark3labs/mcp-go v1.2.1 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
-	github.com/mattn/go-isatty v0.0.14 // indirect
-	github.com/modelcontextprotocol/go-sdk v1.8.0 // indirect
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
-	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
-	go.uber.org/goleak v1.3.0 // indirect
-	go.yaml.in/yaml/v4 v4.0.0 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
 	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/oauth2 v0.35.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.14.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
-	golang.org/x/tools v0.52.0 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
 )
 
 tool (
