@@ -15,7 +15,7 @@ require (
 	github.com/yosida95/uritemplate/v3 v3.0.2 // which template serves a bound URI (RFC 6570)
 	go.uber.org/goleak v1.3.0 // tests: no goroutine stays behind
 	go.yaml.in/yaml/v4 v4.0.0 // policies, with positions that are right
-	golang.org/x/sys v0.49.0 // raw socket options, process groups
+	golang.org/x/sys v0.49.0 // CPU clocks of processes, in the benchmark
 	golang.org/x/text v0.14.0 // the language of the schema validator's messages
 	golang.org/x/tools v0.52.0 // tests: txtar transcripts
 	pgregory.net/rapid v1.3.0 // tests: properties and the model check
