@@ -98,6 +98,7 @@ func (r *run) catchUpLocked() fate {
 	case r.policy == r.force:
 		return moved
 	case r.force.OnReload() == policy.ReloadPin:
+		r.stranded, r.shut = time.Time{}, false
 		return pinned
 	}
 	if to, ok := r.force.Adopt(r.policy, r.at); ok {
@@ -111,12 +112,12 @@ func (r *run) strandLocked() fate {
 	if r.stranded.IsZero() {
 		r.stranded = time.Now()
 	}
+	r.shut = r.force.Stranded() == policy.StrandedRefuse
 	switch r.force.Stranded() {
 	case policy.StrandedRestart:
 		r.restartLocked()
 		return strandedRestarted
 	case policy.StrandedRefuse:
-		r.shut = true
 		return strandedRefused
 	}
 	return strandedKept

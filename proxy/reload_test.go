@@ -204,6 +204,21 @@ func TestStrandedRestartAndRefuse(t *testing.T) {
 	})
 }
 
+// What the newest file says of stranded runs holds, whatever one before it said.
+func TestRefusedRunGoesOnUnderAMilderPolicy(t *testing.T) {
+	for _, milder := range []string{"stranded: keep\n", "on_reload: pin\n"} {
+		bubble(t, review, func(r *rig) {
+			c := r.connect(plainHello)
+			c.do("write_plan", ok)
+			r.p.Reload(parse(t, "stranded: refuse\n"+shortcut))
+			c.refused(c.call("status").wait(), policy.NotAvailable)
+			r.p.Reload(parse(t, milder+shortcut))
+			c.do("status", ok)
+			equal(t, "listed", c.listed(wire.Tools), "status")
+		})
+	}
+}
+
 // What strands restarts only when the call in flight has ended, and its outcome
 // then steps nothing that is gone.
 func TestStrandedRestartWaitsForTheCall(t *testing.T) {

@@ -72,7 +72,7 @@ func (r *run) granted(c *call) entry {
 	defer r.mu.Unlock()
 	r.holder = nil
 	r.catchUpLocked() // to a policy that came since it was given the turn
-	r.holder = c
+	r.holder, c.orphaned = c, false
 	e := r.decideLocked(c)
 	if e != admitted || !c.verdict.Turn {
 		r.passLocked(c)
@@ -111,29 +111,27 @@ func (r *run) leave(c *call) {
 }
 
 // step moves the run along the outcome of a call and gives the turn on. For a
-// call without the turn it changes nothing and ok is false.
+// call without the turn it changes nothing, and there is no step.
 func (r *run) step(c *call, o policy.Outcome) (taken *step, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holder != c {
 		return nil, nil
 	}
-	defer r.passLocked(c)
 	if c.orphaned {
+		r.passLocked(c)
 		return nil, nil
 	}
-	from := r.placeLocked()
-	by := r.policy
+	from, by := r.placeLocked(), r.policy
 	next, err := by.Next(r.at, c.verdict.Symbol, o)
+	if err == nil {
+		r.at = next.To
+	}
+	r.passLocked(c)
 	if err != nil {
 		return nil, err
 	}
-	r.at = next.To
-	r.holder = nil
-	r.catchUpLocked()
-	to := r.placeLocked()
-	r.holder = c
-	return &step{Step: next, by: by, from: from, to: to}, nil
+	return &step{Step: next, by: by, from: from, to: r.placeLocked()}, nil
 }
 
 // step is a step that a run has taken.
