@@ -49,7 +49,7 @@ func (c *compiler) checkTop() {
 	if !c.s.hasStates {
 		c.r.errorf(top, "states", "no states; write \"states:\" and below it the states by name")
 	}
-	if !c.s.initial.given {
+	if !c.s.hasInitial {
 		c.r.errorf(top, "initial", "no initial; write \"initial: STATE\", the state in which a run begins")
 	}
 }
@@ -71,7 +71,7 @@ func (c *compiler) enterStates() {
 
 func (c *compiler) enterInitial() {
 	t := c.s.initial
-	if t.value == "" {
+	if !t.given {
 		return
 	}
 	i, ok := c.state(t, "initial", c.names)

@@ -6,6 +6,7 @@ type source struct {
 	version    bool
 	initial    text
 	hasStates  bool
+	hasInitial bool
 	everywhere placeSource
 	states     []stateSource
 	renames    []renameSource

@@ -111,7 +111,7 @@ func readVersion(r *reader, e entry, into *source) {
 }
 
 func readInitial(r *reader, e entry, into *source) {
-	into.initial = text{at: e.at(), given: true}
+	into.initial, into.hasInitial = text{}, true
 	if t, ok := r.scalar(e, "the name of a state"); ok {
 		into.initial = t
 	}
