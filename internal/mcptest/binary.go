@@ -115,18 +115,6 @@ func rootFromWorkingFolder() string {
 	}
 }
 
-// FreeAddress returns a loopback address whose port was free a moment ago, for programs that cannot be told
-// to choose one themselves.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("finding a free port: %v", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // AwaitListening waits until the process accepts connections at the address, and fails the test when the
 // process ends before that.
 func (p *Process) AwaitListening(address string) {
