@@ -48,7 +48,8 @@ func (f *runFlags) demo(ctx context.Context, c *console, once bool) error {
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	played := make(chan error, 1)
-	err = f.overHTTP(serving, p, source{}, log, func(url string) {
+	s := &service{flags: f, policy: p, log: log}
+	err = s.overHTTP(serving, func(url string) {
 		go func() {
 			err := demo.Play(serving, url, demo.Options{Out: c.out, Colour: coloured(c.out)})
 			played <- err

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -11,13 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
-	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/notify"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
-	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
 // runFlags are the flags of run.
@@ -116,105 +109,11 @@ func (f *runFlags) run(ctx context.Context, c *console) error {
 	for _, w := range findings.Warnings() {
 		log.Warn("policy: " + w.String())
 	}
+	s := &service{flags: f, policy: p, from: from, log: log}
 	if f.listen.address == "" {
-		return f.overStdio(ctx, c, p, from, log)
+		return s.overStdio(ctx, c)
 	}
-	return f.overHTTP(ctx, p, from, log, func(string) {})
-}
-
-// Over stdio the client is gone when standard input ends, and soon ends us, too:
-// SDKs ask after 2 s and kill after 4. Until then all must be over.
-const (
-	linger     = 500 * time.Millisecond  // for calls to end by themselves, so that a piped session gets its answers
-	endGrace   = 500 * time.Millisecond  // then for what they still answer when they are cancelled
-	childGrace = 1500 * time.Millisecond // then for the server to end, and again when it is asked to
-)
-
-// overStdio serves the one client at standard input and output.
-func (f *runFlags) overStdio(ctx context.Context, c *console, p *policy.Policy, from source, log hclog.Logger) error {
-	cork := new(stdio.Cork)
-	server, err := f.open(inheritAll, &f.limits, cork, log)
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	cfg := f.config(p, server, log)
-	cfg.EndGrace = min(f.cancelGrace, endGrace)
-	relay, err := proxy.New(cfg)
-	if err != nil {
-		return err
-	}
-	defer relay.Close()
-	defer f.reload.follow(ctx, from, relay, log)()
-	if isTerminal(c.in) {
-		log.Info("speaking MCP over standard input and output: this is for a client to start; give --listen to serve HTTP")
-	}
-	framing := stdio.Config{
-		MaxMessage: int(f.limits.message), Limits: f.limits.wire(), Queue: int(f.limits.outbound), Linger: linger, Cork: cork,
-	}
-	in, out, restore := pollable(c)
-	defer restore()
-	if err := stdio.Serve(ctx, framing, in, out, relay.Open); err != nil {
-		return fmt.Errorf("speaking with the client: %w", err)
-	}
-	return nil
-}
-
-// overHTTP serves any number of clients at an address. ready is called once,
-// with the URL, when clients can connect.
-func (f *runFlags) overHTTP(ctx context.Context, p *policy.Policy, from source, log hclog.Logger, ready func(url string)) error {
-	loopback, err := f.listen.check()
-	if err != nil {
-		return err
-	}
-	server, err := f.open(inheritSafe, &f.limits, nil, log)
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	relay, err := proxy.New(f.config(p, server, log))
-	if err != nil {
-		return err
-	}
-	defer relay.Close()
-	defer f.reload.follow(ctx, from, relay, log)()
-	token, err := f.listen.token()
-	if err != nil {
-		return err
-	}
-	l, err := f.listen.open()
-	if err != nil {
-		return err
-	}
-	front := streamhttp.NewServer(f.front(relay, loopback, token, log))
-	log.Info("serving", "url", f.listen.url(l), "policy", p.File(), "upstream", server.String())
-	ready(f.listen.url(l))
-	return serveHTTP(ctx, f.httpServer(front, log), l, front.Close, log)
-}
-
-// front is the configuration of the HTTP side towards clients.
-func (f *runFlags) front(relay *proxy.Proxy, loopback bool, token func() string, log hclog.Logger) streamhttp.ServerConfig {
-	return streamhttp.ServerConfig{
-		Open: func(own wire.Stream, from streamhttp.PeerInfo) wire.Session {
-			return relay.OpenFor(proxy.Peer{Session: from.Session, Remote: from.RemoteAddr}, own)
-		},
-		Path:           f.listen.path,
-		Loopback:       loopback,
-		AllowedHosts:   f.listen.allowedHosts,
-		AllowedOrigins: f.listen.allowedOrigins,
-		BearerToken:    token,
-		MaxMessage:     int(f.limits.message),
-		Limits:         f.limits.wire(),
-		Queue:          int(f.limits.outbound),
-		Store:          int(f.limits.store),
-		StoreTime:      f.limits.storeTime,
-		Sessions:       f.sessions(),
-		Share:          f.limits.share,
-		Idle:           f.limits.idle,
-		Unused:         f.limits.unused,
-		WriteTimeout:   f.limits.writeTimeout,
-		Log:            log,
-	}
+	return s.overHTTP(ctx, func(string) {})
 }
 
 // sessions is how many sessions there may be: no more than processes, where each
@@ -246,37 +145,3 @@ func (f *runFlags) patience() time.Duration {
 	return 30 * time.Second
 }
 
-// config is the relay's configuration.
-func (f *runFlags) config(p *policy.Policy, server *upstream.Server, log hclog.Logger) proxy.Config {
-	return proxy.Config{
-		Policy: p,
-		Dial: func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
-			conn, err := server.Dial(ctx, initialize, r)
-			if said, ok := errors.AsType[*upstream.InitializeError](err); ok {
-				return nil, &proxy.HelloError{Answer: said.Answer}
-			}
-			if err != nil {
-				return nil, err
-			}
-			return conn, nil
-		},
-		Notifier:         func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
-		Version:          versionText(),
-		Share:            f.share,
-		Streams:          f.url != "" && !f.sse,
-		Surface:          f.surface,
-		Annotate:         f.annotate,
-		Refusals:         f.refusals,
-		NoHint:           f.noHint,
-		TurnTimeout:      f.turnTimeout,
-		CallTimeout:      f.callTimeout,
-		CancelGrace:      f.cancelGrace,
-		ConnectTimeout:   f.patience(),
-		MaxStranded:      f.reload.maxStranded,
-		RestartRun:       f.onRestart == "restart",
-		MaxInFlight:      f.limits.inFlight,
-		MaxQueue:         f.limits.queue,
-		MaxSubscriptions: f.limits.subscriptions,
-		Log:              log,
-	}
-}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/notify"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/upstream"
+)
+
+// service is one run of the proxy: the wrapped server, the relay before it, and
+// what keeps its policy what the file says.
+type service struct {
+	flags  *runFlags
+	policy *policy.Policy // to begin with
+	from   source
+	log    hclog.Logger
+
+	server  *upstream.Server
+	relay   *proxy.Proxy
+	closers []func() // of what was opened, in that order
+}
+
+// open opens what both ways of serving need. Nothing is asked of the wrapped
+// server yet. What was opened is closed by close, after an error too.
+func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cork, endGrace time.Duration) (err error) {
+	f := s.flags
+	if s.server, err = f.target.open(inherit, &f.limits, cork, s.log); err != nil {
+		return err
+	}
+	s.onClose(s.server.Close)
+	cfg := s.config()
+	cfg.EndGrace = endGrace
+	if s.relay, err = proxy.New(cfg); err != nil {
+		return err
+	}
+	s.onClose(s.relay.Close)
+	s.onClose(f.reload.follow(ctx, s.from, s.relay, s.log))
+	return nil
+}
+
+func (s *service) onClose(f func()) { s.closers = append(s.closers, f) }
+
+// close closes what was opened, last first.
+func (s *service) close() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+}
+
+// Over stdio the client is gone when standard input ends, and soon ends us, too:
+// SDKs ask after 2 s and kill after 4. Until then all must be over.
+const (
+	linger     = 500 * time.Millisecond  // for calls to end by themselves, so that a piped session gets its answers
+	endGrace   = 500 * time.Millisecond  // then for what they still answer when they are cancelled
+	childGrace = 1500 * time.Millisecond // then for the server to end, and again when it is asked to
+)
+
+// overStdio serves the one client at standard input and output.
+func (s *service) overStdio(ctx context.Context, c *console) error {
+	defer s.close()
+	cork := new(stdio.Cork)
+	f := s.flags
+	if err := s.open(ctx, inheritAll, cork, min(f.cancelGrace, endGrace)); err != nil {
+		return err
+	}
+	if isTerminal(c.in) {
+		s.log.Info("speaking MCP over standard input and output: this is for a client to start; give --listen to serve HTTP")
+	}
+	framing := stdio.Config{
+		MaxMessage: int(f.limits.message), Limits: f.limits.wire(), Queue: int(f.limits.outbound), Linger: linger, Cork: cork,
+	}
+	in, out, restore := pollable(c)
+	defer restore()
+	if err := stdio.Serve(ctx, framing, in, out, s.relay.Open); err != nil {
+		return fmt.Errorf("speaking with the client: %w", err)
+	}
+	return nil
+}
+
+// overHTTP serves any number of clients at an address. ready is called once,
+// with the URL, when clients can connect.
+func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
+	defer s.close()
+	f := s.flags
+	loopback, err := f.listen.check()
+	if err != nil {
+		return err
+	}
+	if err := s.open(ctx, inheritSafe, nil, f.cancelGrace); err != nil {
+		return err
+	}
+	token, err := f.listen.token()
+	if err != nil {
+		return err
+	}
+	l, err := f.listen.open()
+	if err != nil {
+		return err
+	}
+	front := streamhttp.NewServer(s.front(loopback, token))
+	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
+	ready(f.listen.url(l))
+	return serveHTTP(ctx, f.httpServer(front, s.log), l, front.Close, s.log)
+}
+
+// front is the configuration of the HTTP side towards clients.
+func (s *service) front(loopback bool, token func() string) streamhttp.ServerConfig {
+	f := s.flags
+	return streamhttp.ServerConfig{
+		Open: func(own wire.Stream, from streamhttp.PeerInfo) wire.Session {
+			return s.relay.OpenFor(proxy.Peer{Session: from.Session, Remote: from.RemoteAddr}, own)
+		},
+		Path:           f.listen.path,
+		Loopback:       loopback,
+		AllowedHosts:   f.listen.allowedHosts,
+		AllowedOrigins: f.listen.allowedOrigins,
+		BearerToken:    token,
+		MaxMessage:     int(f.limits.message),
+		Limits:         f.limits.wire(),
+		Queue:          int(f.limits.outbound),
+		Store:          int(f.limits.store),
+		StoreTime:      f.limits.storeTime,
+		Sessions:       f.sessions(),
+		Share:          f.limits.share,
+		Idle:           f.limits.idle,
+		Unused:         f.limits.unused,
+		WriteTimeout:   f.limits.writeTimeout,
+		Log:            s.log,
+	}
+}
+
+// config is the relay's configuration.
+func (s *service) config() proxy.Config {
+	f := s.flags
+	return proxy.Config{
+		Policy: s.policy,
+		Dial: func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
+			conn, err := s.server.Dial(ctx, initialize, r)
+			if said, ok := errors.AsType[*upstream.InitializeError](err); ok {
+				return nil, &proxy.HelloError{Answer: said.Answer}
+			}
+			if err != nil {
+				return nil, err
+			}
+			return conn, nil
+		},
+		Notifier:         func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
+		Version:          versionText(),
+		Share:            f.share,
+		Streams:          f.url != "" && !f.sse,
+		Surface:          f.surface,
+		Annotate:         f.annotate,
+		Refusals:         f.refusals,
+		NoHint:           f.noHint,
+		TurnTimeout:      f.turnTimeout,
+		CallTimeout:      f.callTimeout,
+		CancelGrace:      f.cancelGrace,
+		ConnectTimeout:   f.patience(),
+		MaxStranded:      f.reload.maxStranded,
+		RestartRun:       f.onRestart == "restart",
+		MaxInFlight:      f.limits.inFlight,
+		MaxQueue:         f.limits.queue,
+		MaxSubscriptions: f.limits.subscriptions,
+		Log:              s.log,
+	}
+}
