@@ -5,6 +5,7 @@ import (
 	jsonv1 "encoding/json"
 	"encoding/json/jsontext"
 	jsonv2 "encoding/json/v2"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -59,6 +60,33 @@ func FuzzRead(f *testing.F) {
 		lastWins(t, m)
 		tokens(t, m)
 	})
+}
+
+// FuzzPlain: what the walk takes for JSON by itself, jsontext takes for JSON too,
+// and the message read is the same.
+func FuzzPlain(f *testing.F) {
+	for _, seed := range append(seeds, plainSeeds...) {
+		f.Add([]byte(seed))
+		f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":` + seed + `}}`))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for _, from := range []Side{FromClient, FromUpstream} {
+			m, err := Read(raw, from)
+			checked, errChecked := Limits{}.readChecked(raw, from)
+			if !reflect.DeepEqual(m, checked) || !reflect.DeepEqual(err, errChecked) {
+				t.Fatalf("from %d Read gives\n%+v, %v, with jsontext first\n%+v, %v", from, m, err, checked, errChecked)
+			}
+		}
+	})
+}
+
+// plainSeeds are values at the border of what the walk knows.
+var plainSeeds = []string{
+	`0`, `-0`, `00`, `01`, `-`, `1.`, `1.5e+9`, `1e`, `1E-0`, `-1.0e5`, `.5`, `+1`, `0x1`, `1e400`, `NaN`,
+	`true`, `falsey`, `nul`, `null`, `"\u00e9"`, `"\ud83d\ude00"`, `"\ud800"`, `"\u12"`, `"\x"`, `"\/\b\f\n\r\t\""`, "\"\t\"", "\"\x7f\"", "\"é\"", "\"\xff\"", "\"\xc0\x80\"",
+	`[]`, `[,]`, `[1,]`, `[1 2]`, `{}`, `{,}`, `{"a":1,}`, `{"a" 1}`, `{"a":1 "b":2}`, `{a:1}`, `{"a":1,"a":2}`, `{"a":{"b":1,"b":1}}`,
+	`{"a":1,"\u0061":2}`, `{"1":1,"2":2,"3":3,"4":4,"5":5,"6":6,"7":7,"8":8,"9":9}`, `{"a":1}}`, `]`, `"`, `"\`, `{"`, ` [ 1 , { "a" : [ ] } ] `,
+	strings.Repeat("[", 40) + strings.Repeat("]", 40), "[1]\x00", "\x00",
 }
 
 // spansHold checks that every span is a JSON value within the message.

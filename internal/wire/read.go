@@ -60,71 +60,80 @@ func (e *Error) Answer() []byte { return ErrorAnswer(e.ID, e.Code, e.Message, ni
 func Read(raw []byte, from Side) (*Message, error) { return Limits{}.Read(raw, from) }
 
 // Read is the function Read under these limits.
+//
+// Most messages are plain: the walk that finds the routed members sees by itself
+// that they are JSON. What it cannot be sure of, or finds at fault, jsontext
+// judges, before the same walk over bytes that are known to be JSON.
 func (l Limits) Read(raw []byte, from Side) (*Message, error) {
 	m := &Message{Raw: raw}
-	r := readers.Get().(*reader)
-	r.begin(m, from)
-	r.depth = l.depth()
-	err := r.check()
-	if err == nil {
-		err = r.message()
+	r := reader{raw: raw, from: from, m: m}
+	if l.depth() >= plainReach && r.message() == nil {
+		return m, nil
 	}
-	r.release()
+	return l.readChecked(raw, from)
+}
+
+// readChecked reads a message that jsontext has looked at first.
+func (l Limits) readChecked(raw []byte, from Side) (*Message, error) {
+	m := &Message{Raw: raw}
+	err := l.check(raw, from)
+	if err == nil {
+		err = (&reader{raw: raw, from: from, m: m, checked: true}).message()
+	}
 	if err != nil {
 		return nil, m.fault(err)
 	}
 	return m, nil
 }
 
-// reader reads one message: first whether it is JSON, then, in one walk that
-// goes down only where routed members stand, what it says. It is pooled, since
-// a decoder's buffers cost more than a message.
+// reader walks over one message. It goes down where routed members stand, and
+// skips all other values.
 type reader struct {
-	dec  jsontext.Decoder
-	buf  bytes.Buffer
-	from Side
-
 	raw     []byte
-	depth   int // how deeply it may nest
+	from    Side
+	checked bool // the bytes are known to be JSON, and no name stands twice where none may
 	at      int
+	beyond  uint64 // has the highest bit of a byte set if the message is not ASCII
 	m       *Message
 	version string
 	method  Span
 }
 
-var readers = sync.Pool{New: func() any { return new(reader) }}
+// errUnsure is a message of which the walk does not know that it is JSON.
+var errUnsure = errors.New("not plain")
 
 var (
 	strict  = jsontext.AllowDuplicateNames(false)
 	lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 )
 
-func (r *reader) begin(m *Message, from Side) {
-	r.m, r.raw, r.at, r.from = m, m.Raw, 0, from
-	r.version, r.method = "", Span{}
+// judge is a decoder with its input. It is pooled, since a decoder's buffers
+// cost more than a message.
+type judge struct {
+	dec jsontext.Decoder
+	buf bytes.Buffer
 }
 
-func (r *reader) release() {
-	r.m, r.raw, r.buf = nil, nil, bytes.Buffer{}
-	readers.Put(r)
-}
+var judges = sync.Pool{New: func() any { return new(judge) }}
 
-// check reports whether the message is one JSON value and nothing else. The
-// walk over it need not look for faults again.
-func (r *reader) check() error {
-	if tooDeep(r.raw, r.depth) {
-		return &Error{Code: CodeParse, Message: "nesting deeper than " + strconv.Itoa(r.depth)}
+// check reports whether a message is one JSON value and nothing else.
+func (l Limits) check(raw []byte, from Side) error {
+	if tooDeep(raw, l.depth()) {
+		return &Error{Code: CodeParse, Message: "nesting deeper than " + strconv.Itoa(l.depth())}
 	}
-	r.buf = *bytes.NewBuffer(r.raw)
-	if r.from == FromUpstream {
-		r.dec.Reset(&r.buf, lenient...)
+	j := judges.Get().(*judge)
+	defer judges.Put(j)
+	j.buf = *bytes.NewBuffer(raw)
+	defer func() { j.buf = bytes.Buffer{} }()
+	if from == FromUpstream {
+		j.dec.Reset(&j.buf, lenient...)
 	} else {
-		r.dec.Reset(&r.buf, strict)
+		j.dec.Reset(&j.buf, strict)
 	}
-	if _, err := r.dec.ReadValue(); err != nil {
+	if _, err := j.dec.ReadValue(); err != nil {
 		return err
 	}
-	if len(trimSpace(r.raw[r.dec.InputOffset():])) > 0 {
+	if len(trimSpace(raw[j.dec.InputOffset():])) > 0 {
 		return &Error{Code: CodeParse, Message: "data after the message's end"}
 	}
 	return nil
@@ -165,37 +174,80 @@ func (m *Message) idBefore() (id []byte) {
 
 func invalid(text string) *Error { return &Error{Code: CodeInvalidRequest, Message: text} }
 
-// member reads the value of one member of an object that is routed. key is the
-// index of the name in the object's list of routed names, -1 for all others.
-type member func(r *reader, key int) error
-
-// object reads an object of which the members named in keys are routed: they
-// may occur once, under no lookalike name.
-func (r *reader) object(keys []string, read member) error {
-	r.at++ // the brace
+// object reads an object of which the members named in the level's keys are
+// routed: they may occur once, under no lookalike name.
+func (r *reader) object(l level) error {
 	var seen uint32
-	for r.next() != '}' {
-		key, err := r.name(keys)
+	var others names
+	for more := r.enter(); more; {
+		at, err := r.name()
 		if err != nil {
 			return err
 		}
-		if key >= 0 {
-			if seen&(1<<key) != 0 {
-				return invalid("duplicate member name " + strconv.Quote(keys[key]))
-			}
+		key, err := r.find(at, levelKeys[l])
+		switch {
+		case err != nil:
+			return err
+		case key < 0 && !others.add(r, at):
+			return errUnsure
+		case key >= 0 && seen&(1<<key) != 0:
+			return invalid("duplicate member name " + strconv.Quote(levelKeys[l][key]))
+		case key >= 0:
 			seen |= 1 << key
 		}
-		if err := read(r, key); err != nil {
+		if err := r.member(l, key); err != nil {
+			return err
+		}
+		if more, err = r.another('}'); err != nil {
 			return err
 		}
 	}
-	r.at++
 	return nil
 }
 
-// name reads a member's name and finds it among the routed ones.
-func (r *reader) name(keys []string) (int, error) {
-	at := r.value()
+// enter goes into an object or an array and reports whether it holds anything.
+func (r *reader) enter() bool {
+	end := r.raw[r.at] + 2 // of a bracket or a brace
+	r.at++
+	if r.peek() != end {
+		return true
+	}
+	r.at++
+	return false
+}
+
+// another goes beyond the comma, or the end, that follows a value.
+func (r *reader) another(end byte) (more bool, err error) {
+	c := r.peek()
+	r.at++
+	switch c {
+	case ',':
+		return true, nil
+	case end:
+		return false, nil
+	}
+	return false, errUnsure
+}
+
+// name reads a member's name, and the colon behind it.
+func (r *reader) name() (at Span, err error) {
+	if r.peek() != '"' {
+		return Span{}, errUnsure
+	}
+	at.Start = r.at
+	if err := r.text(); err != nil {
+		return Span{}, err
+	}
+	at.End = r.at
+	if r.peek() != ':' {
+		return Span{}, errUnsure
+	}
+	r.at++
+	return at, nil
+}
+
+// find finds a name among the routed ones; -1 is none of them.
+func (r *reader) find(at Span, keys []string) (int, error) {
 	text := r.raw[at.Start+1 : at.End-1]
 	for i, k := range keys {
 		if string(text) == k {
@@ -259,80 +311,6 @@ func sameFolded(name, key string) bool {
 	return strings.EqualFold(name, key)
 }
 
-// next returns the byte with which the next token begins, commas and colons
-// left out.
-func (r *reader) next() byte {
-	for {
-		switch c := r.raw[r.at]; c {
-		case ' ', '\t', '\r', '\n', ',', ':':
-			r.at++
-		default:
-			return c
-		}
-	}
-}
-
-// value skips a value and returns where it stands.
-func (r *reader) value() Span {
-	first := r.next()
-	start := r.at
-	switch first {
-	case '"':
-		r.text()
-	case '{', '[':
-		r.nest()
-	default:
-		r.scalar()
-	}
-	return Span{start, r.at}
-}
-
-// text skips a string.
-func (r *reader) text() {
-	for at := r.at + 1; ; {
-		end := at + bytes.IndexByte(r.raw[at:], '"')
-		at = end + 1
-		back := end
-		for r.raw[back-1] == '\\' {
-			back--
-		}
-		if (end-back)%2 == 0 { // backslashes in pairs escape each other, not the quote
-			r.at = at
-			return
-		}
-	}
-}
-
-// nest skips an object or an array.
-func (r *reader) nest() {
-	for depth := 0; ; {
-		switch r.raw[r.at] {
-		case '"':
-			r.text()
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-		}
-		r.at++
-		if depth == 0 {
-			return
-		}
-	}
-}
-
-// scalar skips a number or a literal.
-func (r *reader) scalar() {
-	for r.at < len(r.raw) {
-		switch r.raw[r.at] {
-		case ' ', '\t', '\r', '\n', ',', ':', '}', ']':
-			return
-		}
-		r.at++
-	}
-}
-
 // common returns the strings that come with most messages, which need no memory
 // of their own each time; empty for all others.
 func common(text []byte) string {
@@ -349,9 +327,9 @@ func common(text []byte) string {
 
 // string reads a value; s gets its text if it is a string.
 func (r *reader) string(s *string) (Span, error) {
-	at := r.value()
-	if r.raw[at.Start] != '"' {
-		return at, nil
+	at, err := r.value()
+	if err != nil || r.raw[at.Start] != '"' {
+		return at, err
 	}
 	if *s = common(r.raw[at.Start+1 : at.End-1]); *s != "" {
 		return at, nil
@@ -372,12 +350,12 @@ func unquote(raw []byte) string {
 
 // nested reads the next value as a routed object if it is one, and returns
 // where it stands.
-func (r *reader) nested(keys []string, read member) (Span, error) {
-	if r.next() != '{' {
-		return r.value(), nil
+func (r *reader) nested(l level) (Span, error) {
+	if r.peek() != '{' {
+		return r.value()
 	}
 	at := Span{Start: r.at}
-	err := r.object(keys, read)
+	err := r.object(l)
 	at.End = r.at
 	return at, err
 }

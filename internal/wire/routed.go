@@ -5,8 +5,58 @@ import (
 	"strconv"
 )
 
-// The routed members, level by level. A message's way is decided by these and
-// nothing else.
+// level is an object whose members are routed: a message's way is decided by
+// these and nothing else.
+type level uint8
+
+const (
+	envelopeLevel level = iota
+	paramsLevel
+	metaLevel // of params
+	refLevel  // of params
+	resultLevel
+	errorLevel
+)
+
+// levelKeys are the routed members of each level.
+var levelKeys = [...][]string{
+	envelopeLevel: {"jsonrpc", "id", "method", "params", "result", "error"},
+	paramsLevel: {
+		"name", "uri", "cursor", "arguments", "_meta", "task", "ref",
+		"progressToken", "requestId", "level", "protocolVersion",
+		// Not read here, but decided on where a session begins:
+		"capabilities", "clientInfo",
+	},
+	metaLevel:   {"progressToken"},
+	refLevel:    {"type", "name", "uri"},
+	resultLevel: {"isError", "resultType", "task", "_meta", "content", "nextCursor"},
+	errorLevel:  {"code"},
+}
+
+// member reads the value of one member. key is its index among the level's keys,
+// -1 for one that is not routed.
+func (r *reader) member(l level, key int) (err error) {
+	if key < 0 {
+		_, err = r.value()
+		return err
+	}
+	switch l {
+	case envelopeLevel:
+		return r.envelope(key)
+	case paramsLevel:
+		return r.params(key)
+	case metaLevel:
+		r.m.P.MetaToken, err = r.value()
+	case refLevel:
+		return r.ref(key)
+	case resultLevel:
+		return r.result(key)
+	case errorLevel:
+		return r.failure()
+	}
+	return err
+}
+
 const (
 	keyVersion = iota
 	keyID
@@ -15,8 +65,6 @@ const (
 	keyResult
 	keyError
 )
-
-var envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
 const (
 	keyName = iota
@@ -32,17 +80,6 @@ const (
 	keyProtocolVersion
 )
 
-var paramsKeys = []string{
-	"name", "uri", "cursor", "arguments", "_meta", "task", "ref",
-	"progressToken", "requestId", "level", "protocolVersion",
-	// Not read here, but decided on where a session begins:
-	"capabilities", "clientInfo",
-}
-
-var metaKeys = []string{"progressToken"}
-
-var refKeys = []string{"type", "name", "uri"}
-
 const (
 	keyIsError = iota
 	keyResultType
@@ -52,17 +89,16 @@ const (
 	keyNextCursor
 )
 
-var resultKeys = []string{"isError", "resultType", "task", "_meta", "content", "nextCursor"}
-
-var errorKeys = []string{"code"}
-
 // message reads the envelope and says what kind of message it is.
 func (r *reader) message() error {
-	if r.next() != '{' {
+	if r.peek() != '{' {
 		return invalid("a message must be a JSON object")
 	}
-	if err := r.object(envelopeKeys, envelope); err != nil {
+	if err := r.object(envelopeLevel); err != nil {
 		return err
+	}
+	if !r.checked && !r.plain() {
+		return errUnsure
 	}
 	if r.version != "2.0" {
 		return invalid(`"jsonrpc" must be "2.0"`)
@@ -70,28 +106,26 @@ func (r *reader) message() error {
 	return r.classify()
 }
 
-func envelope(r *reader, key int) (err error) {
+func (r *reader) envelope(key int) (err error) {
 	m := r.m
 	switch key {
 	case keyVersion:
 		_, err = r.string(&r.version)
 	case keyID:
-		m.ID = r.value()
+		m.ID, err = r.value()
 	case keyMethod:
 		r.method, err = r.string(&m.Method)
 	case keyParams:
-		m.Params, err = r.nested(paramsKeys, params)
+		m.Params, err = r.nested(paramsLevel)
 	case keyResult:
-		m.Result, err = r.nested(resultKeys, result)
+		m.Result, err = r.nested(resultLevel)
 	case keyError:
-		m.Error, err = r.nested(errorKeys, failure)
-	default:
-		r.value()
+		m.Error, err = r.nested(errorLevel)
 	}
 	return err
 }
 
-func params(r *reader, key int) (err error) {
+func (r *reader) params(key int) (err error) {
 	p := &r.m.P
 	switch key {
 	case keyName:
@@ -101,75 +135,58 @@ func params(r *reader, key int) (err error) {
 	case keyCursor:
 		_, err = r.string(&p.Cursor)
 	case keyArguments:
-		p.Arguments = r.value()
+		p.Arguments, err = r.value()
 	case keyMeta:
-		p.Meta, err = r.nested(metaKeys, paramsMeta)
+		p.Meta, err = r.nested(metaLevel)
 	case keyTask:
-		p.Task = r.value()
+		p.Task, err = r.value()
 	case keyRef:
-		_, err = r.nested(refKeys, ref)
+		_, err = r.nested(refLevel)
 	case keyToken:
-		p.ProgressToken = r.value()
+		p.ProgressToken, err = r.value()
 	case keyRequestID:
-		p.RequestID = r.value()
+		p.RequestID, err = r.value()
 	case keyLevel:
 		_, err = r.string(&p.Level)
 	case keyProtocolVersion:
 		_, err = r.string(&p.ProtocolVersion)
 	default:
-		r.value()
+		_, err = r.value()
 	}
 	return err
 }
 
-func paramsMeta(r *reader, key int) error {
-	if at := r.value(); key == 0 {
-		r.m.P.MetaToken = at
-	}
-	return nil
-}
-
-func ref(r *reader, key int) (err error) {
+func (r *reader) ref(key int) (err error) {
 	p := &r.m.P
-	switch key {
-	case 0:
-		_, err = r.string(&p.RefType)
-	case 1:
-		_, err = r.string(&p.RefName)
-	case 2:
-		_, err = r.string(&p.RefURI)
-	default:
-		r.value()
-	}
+	_, err = r.string([...]*string{&p.RefType, &p.RefName, &p.RefURI}[key])
 	return err
 }
 
-func result(r *reader, key int) (err error) {
+func (r *reader) result(key int) (err error) {
 	f := &r.m.R
+	var at Span
 	switch key {
 	case keyIsError:
-		at := r.value()
+		at, err = r.value()
 		f.IsError = string(r.raw[at.Start:at.End]) == "true"
 	case keyResultType:
 		_, err = r.string(&f.ResultType)
 	case keyResultTask:
-		f.Task = r.value()
+		f.Task, err = r.value()
 	case keyResultMeta:
-		f.Meta = r.value()
+		f.Meta, err = r.value()
 	case keyContent:
-		f.Content = r.value()
+		f.Content, err = r.value()
 	case keyNextCursor:
 		f.NextCursorAt, err = r.string(&f.NextCursor)
-	default:
-		r.value()
 	}
 	return err
 }
 
-func failure(r *reader, key int) error {
-	at := r.value()
-	if key != 0 {
-		return nil
+func (r *reader) failure() error {
+	at, err := r.value()
+	if err != nil {
+		return err
 	}
 	if code, err := strconv.ParseInt(string(r.raw[at.Start:at.End]), 10, 32); err == nil {
 		r.m.ErrorCode = int(code)
@@ -218,5 +235,10 @@ func validID(id []byte) bool {
 		return true
 	}
 	digits := bytes.TrimPrefix(id, []byte{'-'})
-	return len(digits) > 0 && len(bytes.Trim(digits, "0123456789")) == 0
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(digits) > 0
 }
