@@ -144,4 +144,3 @@ func (f *runFlags) patience() time.Duration {
 	}
 	return 30 * time.Second
 }
-
