@@ -169,6 +169,14 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
+// From returns what was written beyond the first n bytes, a channel that closes when there is more to say, and
+// whether the process has ended.
+func (l *Log) From(n int) (text string, changed <-chan struct{}, over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text.Bytes()[n:]), l.changed, l.over
+}
+
 // tail returns the last of what was written: enough to see why a test failed.
 func (l *Log) tail() string {
 	const enough = 4 << 10
