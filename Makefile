@@ -15,7 +15,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 FUZZTIME  ?= 10s
 
-.PHONY: help demo build test test-all test-long bench fuzz lint vet staticcheck format cross release deps node clean
+.PHONY: help demo build test test-all test-long test-deploy bench fuzz lint vet staticcheck format cross release deps node clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -29,12 +29,17 @@ build: ## ./fsm-proxy for this system
 test: deps ## install what the tests need, then run them with the race detector
 	go test -race -timeout 10m ./...
 
-test-all: test test-long ## test, and the conformance suite, the client matrix and the long tests
+test-all: test test-long test-deploy ## test, and the conformance suite, the client matrix, the long tests and deploy/
 
 # The long tests stand behind a build tag, so that leaving them out reads as absence and not as a green
 # skip. Only the packages that have some are run here; `test` has run all others.
 test-long: deps
 	go test -race -tags long -timeout 40m -parallel 8 $$(.ci/long-packages)
+
+# A module of its own: the libraries of Kubernetes, Helm and Prometheus are none of fsm-proxy's, and take minutes to
+# compile for the first time.
+test-deploy: ## what Kubernetes, Kustomize, Helm and Prometheus say of deploy/
+	cd deploy/checks && go vet ./... && go test -timeout 15m ./...
 
 bench: ## the table of docs/performance.md
 	go run ./internal/bench

@@ -1,0 +1,97 @@
+package checks
+
+import (
+	"path/filepath"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// kustomize renders a folder of deploy/ as `kustomize build` does.
+func kustomize(t *testing.T, elements ...string) []byte {
+	t.Helper()
+	return build(t, filesys.MakeFsOnDisk(), filepath.Join(append([]string{deploy}, elements...)...))
+}
+
+func build(t *testing.T, files filesys.FileSystem, folder string) []byte {
+	t.Helper()
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := rendered.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestKustomizeExample(t *testing.T) {
+	all := objects(t, kustomize(t, "kustomize", "example"))
+	checkPod(t, the[*apps.Deployment](t, all).Spec.Template)
+	checkService(t, the[*core.Service](t, all))
+	checkMaps(t, all)
+}
+
+// The policy of the example is the ready one for its server.
+func TestExamplePolicyIsTheReadyOne(t *testing.T) {
+	if got, want := readFile(t, "kustomize", "example", "policy.yaml"), readFile(t, "..", "policies", "playwright.yaml"); string(got) != string(want) {
+		t.Error("kustomize/example/policy.yaml is not policies/playwright.yaml; copy it")
+	}
+}
+
+// The component leaves alone what is not labelled, and serves any number of Deployments.
+func TestKustomizeComponentPatchesWhatIsLabelled(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "overlay")
+	component, err := filepath.Abs(filepath.Join(deploy, "kustomize", "sidecar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(folder, component)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := filesys.MakeFsOnDisk()
+	write(t, disk, filepath.Join(folder, "kustomization.yaml"), "resources: [all.yaml]\ncomponents: ["+relative+"]\n")
+	write(t, disk, filepath.Join(folder, "all.yaml"), plainDeployment("one", `{fsm-proxy.dev/sidecar: "true"}`)+
+		"---\n"+plainDeployment("two", `{fsm-proxy.dev/sidecar: "true"}`)+"---\n"+plainDeployment("other", "{}"))
+	all := objects(t, build(t, disk, folder))
+	deployments := every[*apps.Deployment](all)
+	if len(deployments) != 3 {
+		t.Fatalf("%d Deployments of 3", len(deployments))
+	}
+	for _, d := range deployments {
+		if d.Name != "other" {
+			checkPod(t, d.Spec.Template)
+		} else if len(d.Spec.Template.Spec.InitContainers) != 0 {
+			t.Error("a Deployment without the label got a sidecar")
+		}
+	}
+}
+
+func plainDeployment(name, labels string) string {
+	return `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: ` + name + `, labels: ` + labels + `}
+spec:
+  selector: {matchLabels: {app: ` + name + `}}
+  template:
+    metadata: {labels: {app: ` + name + `}}
+    spec:
+      containers:
+        - {name: server, image: example.com/server:1}
+`
+}
+
+func write(t *testing.T, files filesys.FileSystem, path, content string) {
+	t.Helper()
+	if err := files.MkdirAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := files.WriteFile(path, []byte(content)); err != nil {
+		t.Fatal(err)
+	}
+}
