@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"slices"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
 // Offer is one item that a live upstream lists. The zero value is a tool with no
@@ -20,7 +22,7 @@ type Offer struct {
 // none. The findings do not repeat those of Parse but for notes that the
 // upstream makes graver: see Findings.Merge.
 func (p *Policy) Against(offers []Offer, templateServes func(uri string) bool) Findings {
-	m := &matcher{r: &reader{file: p.file}, p: p, serves: templateServes}
+	m := &matcher{r: newReader(p.file), p: p, serves: templateServes}
 	for _, o := range offers {
 		if int(o.Kind) < Kinds {
 			m.offers[o.Kind] = append(m.offers[o.Kind], o)
@@ -31,12 +33,12 @@ func (p *Policy) Against(offers []Offer, templateServes func(uri string) bool) F
 		m.noteUnbound(k)
 	}
 	m.warnUnknown()
-	return m.r.findings()
+	return m.r.Findings()
 }
 
 // matcher compares a policy with an upstream's lists.
 type matcher struct {
-	r      *reader
+	r      reader
 	p      *Policy
 	serves func(string) bool
 	offers [Kinds][]Offer
@@ -64,23 +66,23 @@ func (m *matcher) checkBindings(k Kind) {
 }
 
 func (m *matcher) checkBinding(b *binding, names []string, known map[string]bool) {
-	pattern, place := b.rule.Pattern, at{b.rule.Line, b.rule.Column}
+	pattern, place := b.rule.Pattern, at{Line: b.rule.Line, Column: b.rule.Column}
 	matches := func(n string) bool { return matchGlob(pattern, n) }
 	switch {
 	case b.glob && slices.ContainsFunc(names, matches):
 	case b.glob && b.none:
-		m.r.add(LevelNote, place, "matches-nothing", "%s: the upstream lists no such %s, so there is nothing to unbind", quote(pattern), b.kind)
+		m.r.Add(LevelNote, place, "matches-nothing", "%s: the upstream lists no such %s, so there is nothing to unbind", strictyaml.Quote(pattern), b.kind)
 	case b.glob:
-		m.r.add(LevelWarning, place, "matches-nothing", "%s matches no %s that the upstream lists%s", quote(pattern), b.kind, offered(names))
+		m.r.Add(LevelWarning, place, "matches-nothing", "%s matches no %s that the upstream lists%s", strictyaml.Quote(pattern), b.kind, offered(names))
 	case known[pattern] || m.served(b):
 	case b.none:
-		m.r.add(LevelNote, place, "unknown-name", "%s: the upstream lists no such %s, so there is nothing to unbind%s", quote(pattern), b.kind, m.r.didYouMean(pattern, names))
+		m.r.Add(LevelNote, place, "unknown-name", "%s: the upstream lists no such %s, so there is nothing to unbind%s", strictyaml.Quote(pattern), b.kind, m.r.DidYouMean(pattern, names))
 	default:
-		hint := m.r.didYouMean(pattern, names)
+		hint := m.r.DidYouMean(pattern, names)
 		if hint == "" {
 			hint = offered(names)
 		}
-		m.r.errorf(place, "unknown-name", "the upstream lists no %s %s%s", b.kind, quote(pattern), hint)
+		m.r.Errorf(place, "unknown-name", "the upstream lists no %s %s%s", b.kind, strictyaml.Quote(pattern), hint)
 	}
 }
 
@@ -88,7 +90,7 @@ func offered(names []string) string {
 	if len(names) == 0 {
 		return "; it lists none"
 	}
-	return fmt.Sprintf("; it lists %s", and(names))
+	return fmt.Sprintf("; it lists %s", strictyaml.And(names))
 }
 
 // served reports whether only a template serves a bound URI.
@@ -107,7 +109,7 @@ func (m *matcher) names(k Kind) []string {
 func (m *matcher) noteUnbound(k Kind) {
 	for _, n := range m.names(k) {
 		if !m.p.boundSomewhere(k, n, true) {
-			m.r.add(LevelNote, at{}, "unbound", "the upstream's %s %s is bound in no state, so it does not exist", k, quote(n))
+			m.r.Add(LevelNote, at{}, "unbound", "the upstream's %s %s is bound in no state, so it does not exist", k, strictyaml.Quote(n))
 		}
 	}
 }
@@ -128,9 +130,9 @@ func (m *matcher) warnUnknown() {
 	}
 	for _, b := range m.p.bindings(Tool) {
 		if names := risky[b]; len(names) > 0 {
-			m.r.add(LevelWarning, at{b.rule.Line, b.rule.Column}, "no-on-unknown",
+			m.r.Add(LevelWarning, at{Line: b.rule.Line, Column: b.rule.Column}, "no-on-unknown",
 				"%s leads on and has no \"on_unknown\", and the upstream does not call %s idempotent: a call that was sent and never answered may have happened; say where that leads",
-				quote(b.rule.Pattern), and(names))
+				strictyaml.Quote(b.rule.Pattern), strictyaml.And(names))
 		}
 	}
 }

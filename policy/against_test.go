@@ -3,6 +3,8 @@ package policy
 import (
 	"strings"
 	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
 const againstSource = `version: 1
@@ -102,7 +104,7 @@ func TestStrictAndErr(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
-	p, found := Parse("p.yaml", make([]byte, maxSource+1))
+	p, found := Parse("p.yaml", make([]byte, strictyaml.MaxSource+1))
 	if p != nil || found.String() != "p.yaml: error: the file has more than 1048576 bytes, the most that a policy may have" {
 		t.Error(found)
 	}

@@ -2,11 +2,13 @@ package policy
 
 import (
 	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
 // checker looks at a compiled policy as a whole.
 type checker struct {
-	r     *reader
+	r     reader
 	s     *source
 	p     *Policy
 	graph graph
@@ -24,7 +26,7 @@ func (c *checker) check() {
 	c.noteUnknown()
 }
 
-func (c *checker) at(r Rule) at { return at{r.Line, r.Column} }
+func (c *checker) at(r Rule) at { return at{Line: r.Line, Column: r.Column} }
 
 // graph is the table without its symbols: which states lead where.
 type graph struct {
@@ -131,7 +133,7 @@ func (c *checker) checkTerminals() {
 		return
 	}
 	if place, what := c.terminal(); what != "" {
-		c.r.errorf(place, "no-terminal-reached", "%s, but no terminal is reached from %s: no run can complete; lead an edge there, or remove \"terminal\"", what, quote(c.p.StateName(c.p.initial)))
+		c.r.Errorf(place, "no-terminal-reached", "%s, but no terminal is reached from %s: no run can complete; lead an edge there, or remove \"terminal\"", what, strictyaml.Quote(c.p.StateName(c.p.initial)))
 	}
 }
 
@@ -139,7 +141,7 @@ func (c *checker) checkTerminals() {
 func (c *checker) terminal() (place at, what string) {
 	for s := range c.p.states {
 		if st := &c.p.states[s]; st.Terminal {
-			return c.at(st.place), "state " + quote(st.Name) + " is terminal"
+			return c.at(st.place), "state " + strictyaml.Quote(st.Name) + " is terminal"
 		}
 	}
 	c.eachLayer(func(l *layer) {
@@ -147,7 +149,7 @@ func (c *checker) terminal() (place at, what string) {
 			b.each(func(_ string, e *edges) {
 				for _, t := range e.to {
 					if t.terminal && what == "" {
-						place, what = c.at(b.rule), "an edge of "+quote(b.rule.Pattern)+" is terminal"
+						place, what = c.at(b.rule), "an edge of "+strictyaml.Quote(b.rule.Pattern)+" is terminal"
 					}
 				}
 			})
@@ -170,20 +172,20 @@ func (c *checker) eachLayer(f func(l *layer)) {
 // checkState warns of a state in which something about the graph is odd.
 func (c *checker) checkState(s State) {
 	st, g := &c.p.states[s], &c.graph
-	name, place := quote(st.Name), c.at(st.place)
+	name, place := strictyaml.Quote(st.Name), c.at(st.place)
 	switch {
 	case g.reached[s]:
 	case g.ended[s]:
-		c.r.add(LevelWarning, place, "unreachable", "only terminal edges lead to state %s, so no run goes on there; make it terminal, or lead another edge to it", name)
+		c.r.Add(LevelWarning, place, "unreachable", "only terminal edges lead to state %s, so no run goes on there; make it terminal, or lead another edge to it", name)
 	default:
-		c.r.add(LevelWarning, place, "unreachable", "state %s is not reached from %s; lead an edge to it, or remove it", name, quote(c.p.StateName(c.p.initial)))
+		c.r.Add(LevelWarning, place, "unreachable", "state %s is not reached from %s; lead an edge to it, or remove it", name, strictyaml.Quote(c.p.StateName(c.p.initial)))
 	}
 	switch {
 	case st.Terminal:
 	case !g.binds[s]:
-		c.r.add(LevelWarning, place, "dead-end", "state %s is a dead end: nothing is bound there, so a run that enters it rests there for ever; bind a name that leads on, or make the state terminal", name)
+		c.r.Add(LevelWarning, place, "dead-end", "state %s is a dead end: nothing is bound there, so a run that enters it rests there for ever; bind a name that leads on, or make the state terminal", name)
 	case g.reached[s] && g.hopeful[c.p.initial] && !g.hopeful[s]:
-		c.r.add(LevelWarning, place, "trap", "state %s is a trap: a run that enters it can never complete; lead an edge out of it", name)
+		c.r.Add(LevelWarning, place, "trap", "state %s is a trap: a run that enters it can never complete; lead an edge out of it", name)
 	}
 }
 
@@ -192,7 +194,7 @@ func (c *checker) checkShadowed() {
 	for k := range Kinds {
 		for _, b := range c.p.everywhere[k].order {
 			if !c.p.anyTakes(Kind(k), b) {
-				c.r.add(LevelWarning, c.at(b.rule), "shadowed", "%s has no effect: every state gives it a value of its own, is terminal, or takes nothing of everywhere; remove it", quote(b.rule.Pattern))
+				c.r.Add(LevelWarning, c.at(b.rule), "shadowed", "%s has no effect: every state gives it a value of its own, is terminal, or takes nothing of everywhere; remove it", strictyaml.Quote(b.rule.Pattern))
 			}
 		}
 	}
@@ -226,7 +228,7 @@ func (c *checker) noteStays() {
 			c.noteStay(b)
 		}
 		if len(bare) > 0 {
-			c.r.add(LevelNote, c.at(bare[0].rule), "implicit-stay", "%s: nothing is said, so the state stays whatever the outcome", patterns(bare))
+			c.r.Add(LevelNote, c.at(bare[0].rule), "implicit-stay", "%s: nothing is said, so the state stays whatever the outcome", patterns(bare))
 		}
 	})
 }
@@ -244,7 +246,7 @@ func (c *checker) noteStay(b *binding) {
 		}
 	})
 	if len(left) > 0 {
-		c.r.add(LevelNote, c.at(b.rule), "implicit-stay", "%s: nothing is said of what follows %s, so the state stays", quote(b.rule.Pattern), strings.Join(left, ", "))
+		c.r.Add(LevelNote, c.at(b.rule), "implicit-stay", "%s: nothing is said of what follows %s, so the state stays", strictyaml.Quote(b.rule.Pattern), strings.Join(left, ", "))
 	}
 }
 
@@ -252,7 +254,7 @@ func inCase(what, text string, b *binding) string {
 	if b.by == "" {
 		return what
 	}
-	return what + " in case " + quote(text)
+	return what + " in case " + strictyaml.Quote(text)
 }
 
 // noteUnknown notes the bindings that lead on without saying what follows an
@@ -261,7 +263,7 @@ func (c *checker) noteUnknown() {
 	c.eachLayer(func(l *layer) {
 		for _, b := range l.order {
 			if b.lacksUnknown() {
-				c.r.add(LevelNote, c.at(b.rule), "no-on-unknown", "%s leads on and has no \"on_unknown\": a call that was sent and never answered may have happened, and is taken %s", quote(b.rule.Pattern), c.unknownLeads(b))
+				c.r.Add(LevelNote, c.at(b.rule), "no-on-unknown", "%s leads on and has no \"on_unknown\": a call that was sent and never answered may have happened, and is taken %s", strictyaml.Quote(b.rule.Pattern), c.unknownLeads(b))
 			}
 		}
 	})
@@ -297,5 +299,5 @@ func patterns(bs []*binding) string {
 	for i, b := range bs {
 		names[i] = b.rule.Pattern
 	}
-	return and(names)
+	return strictyaml.And(names)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
 // maxGlobs is how many globs one place may bind of one kind: they are tried one
@@ -12,15 +14,15 @@ const maxGlobs = 256
 
 // compiler turns a source into an edge table.
 type compiler struct {
-	r       *reader
+	r       reader
 	s       *source
 	p       *Policy
 	names   []string // of states
 	targets []string // what may stand for a target
 }
 
-func (r *reader) compile(s *source) *Policy {
-	c := &compiler{r: r, s: s, p: &Policy{settings: s.settings, file: r.file, byName: map[string]State{}, renames: map[string]State{}}}
+func (r reader) compile(s *source) *Policy {
+	c := &compiler{r: r, s: s, p: &Policy{settings: s.settings, file: r.File(), byName: map[string]State{}, renames: map[string]State{}}}
 	c.checkTop()
 	c.enterStates()
 	c.enterInitial()
@@ -35,22 +37,22 @@ func (r *reader) compile(s *source) *Policy {
 	}
 	c.checkTerminalStates()
 	c.p.finish()
-	if len(r.found.Errors()) == 0 {
+	if r.OK() {
 		(&checker{r: r, s: s, p: c.p}).check()
 	}
 	return c.p
 }
 
 func (c *compiler) checkTop() {
-	top := at{1, 1}
+	top := at{Line: 1, Column: 1}
 	if !c.s.version {
-		c.r.errorf(top, "version", "no version; begin the file with \"version: 1\"")
+		c.r.Errorf(top, "version", "no version; begin the file with \"version: 1\"")
 	}
 	if !c.s.hasStates {
-		c.r.errorf(top, "states", "no states; write \"states:\" and below it the states by name")
+		c.r.Errorf(top, "states", "no states; write \"states:\" and below it the states by name")
 	}
 	if !c.s.hasInitial {
-		c.r.errorf(top, "initial", "no initial; write \"initial: STATE\", the state in which a run begins")
+		c.r.Errorf(top, "initial", "no initial; write \"initial: STATE\", the state in which a run begins")
 	}
 }
 
@@ -60,7 +62,7 @@ func (c *compiler) enterStates() {
 		c.names = append(c.names, st.name.value)
 		e := stateEntry{
 			StateInfo: StateInfo{Name: st.name.value, Description: st.description, Terminal: st.terminal},
-			place:     Rule{File: c.r.file, Line: st.line, Column: st.column},
+			place:     Rule{File: c.r.File(), Line: st.Line, Column: st.Column},
 			inherits:  !st.without && !st.terminal,
 		}
 		e.machineName, e.machineDone = machineNames(State(i), st.name.value)
@@ -76,7 +78,7 @@ func (c *compiler) enterInitial() {
 	}
 	i, ok := c.state(t, "initial", c.names)
 	if ok && c.p.states[i].Terminal {
-		c.r.errorf(t.at, "initial", "initial: %s is terminal, so a run would end before it begins; name another state", quote(t.value))
+		c.r.Errorf(t.at, "initial", "initial: %s is terminal, so a run would end before it begins; name another state", strictyaml.Quote(t.value))
 	}
 	c.p.initial = i
 }
@@ -84,7 +86,7 @@ func (c *compiler) enterInitial() {
 func (c *compiler) enterRenames() {
 	for _, x := range c.s.renames {
 		if _, still := c.p.byName[x.old.value]; still {
-			c.r.errorf(x.old.at, "renamed", "renamed: %s is still a state; \"renamed\" maps states that are gone to those that took their place", quote(x.old.value))
+			c.r.Errorf(x.old.at, "renamed", "renamed: %s is still a state; \"renamed\" maps states that are gone to those that took their place", strictyaml.Quote(x.old.value))
 		}
 		if s, ok := c.state(x.new, "renamed", c.names); ok {
 			c.p.renamed = append(c.p.renamed, Rename{x.old.value, x.new.value})
@@ -101,14 +103,14 @@ func (c *compiler) state(t text, what string, candidates []string) (State, bool)
 	if !c.s.hasStates {
 		return 0, false
 	}
-	hint := c.r.didYouMean(t.value, candidates)
+	hint := c.r.DidYouMean(t.value, candidates)
 	switch {
 	case t.value == "none" && what != "initial":
 		hint = "; none unbinds a name and is no target: write stay, or leave the edge out"
 	case hint == "" && len(c.names) > 0:
-		hint = "; the states are " + listed(c.names)
+		hint = "; the states are " + strictyaml.Listed(c.names)
 	}
-	c.r.errorf(t.at, "unknown-target", "%s: %s is no state%s", what, quote(t.value), hint)
+	c.r.Errorf(t.at, "unknown-target", "%s: %s is no state%s", what, strictyaml.Quote(t.value), hint)
 	return 0, false
 }
 
@@ -126,7 +128,7 @@ func (c *compiler) layer(home State, k Kind, sources []bindingSource) layer {
 		}
 	}
 	if n := len(l.globs); n > maxGlobs {
-		c.r.errorf(sources[0].pattern.at, "glob", "%d globs over %s in one place; at most %d: join some, or name what they match", n, k.Plural(), maxGlobs)
+		c.r.Errorf(sources[0].pattern.at, "glob", "%d globs over %s in one place; at most %d: join some, or name what they match", n, k.Plural(), maxGlobs)
 		l.globs = nil
 	}
 	slices.SortStableFunc(l.globs, func(a, b *binding) int { return compareGlobs(a.rule.Pattern, b.rule.Pattern) })
@@ -137,7 +139,7 @@ func (c *compiler) binding(home State, k Kind, s *bindingSource) *binding {
 	t := s.pattern
 	c.checkJoined(t)
 	b := &binding{
-		rule: Rule{File: c.r.file, Line: t.line, Column: t.column, Pattern: t.value},
+		rule: Rule{File: c.r.File(), Line: t.Line, Column: t.Column, Pattern: t.value},
 		home: home, kind: k, glob: isGlob(t.value), none: s.value.none, by: s.value.by.value,
 	}
 	if b.by == "" {
@@ -165,7 +167,7 @@ func (c *compiler) checkJoined(t text) {
 			continue
 		}
 		if rest := t.value[i+1:]; slices.Contains(c.targets, rest) || rest == "none" {
-			c.r.errorf(t.at, "colon", "%s is one word in YAML; put a space after the colon: %s: %s (or quote it, if the name is such)", quote(t.value), t.value[:i], rest)
+			c.r.Errorf(t.at, "colon", "%s is one word in YAML; put a space after the colon: %s: %s (or quote it, if the name is such)", strictyaml.Quote(t.value), t.value[:i], rest)
 		}
 		return
 	}
@@ -175,7 +177,7 @@ func (c *compiler) checkJoined(t text) {
 func (c *compiler) edges(b *binding, text string, v *valueSource) edges {
 	e := edges{exclusive: v.exclusive, stated: stated{bare: v.bare}}
 	if _, ok := c.p.byName[v.null.value]; ok && v.null.given {
-		c.r.errorf(v.null.at, "null", "%s means nothing here, so the name would stay; quote it to mean the state: \"%s\"", v.null.value, v.null.value)
+		c.r.Errorf(v.null.at, "null", "%s means nothing here, so the name would stay; quote it to mean the state: \"%s\"", v.null.value, v.null.value)
 	}
 	for i := range v.edges {
 		c.target(v, i)
@@ -218,7 +220,7 @@ func (c *compiler) checkTerminalStates() {
 		for k := range Kinds {
 			if st.Terminal && len(st.own[k].order) > 0 {
 				b := st.own[k].order[0]
-				c.r.errorf(at{b.rule.Line, b.rule.Column}, "terminal-binds", "state %s is terminal and binds %s; no run rests there: remove it, or the state's \"terminal\"", quote(st.Name), quote(b.rule.Pattern))
+				c.r.Errorf(at{Line: b.rule.Line, Column: b.rule.Column}, "terminal-binds", "state %s is terminal and binds %s; no run rests there: remove it, or the state's \"terminal\"", strictyaml.Quote(st.Name), strictyaml.Quote(b.rule.Pattern))
 			}
 		}
 	}

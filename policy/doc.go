@@ -8,8 +8,8 @@
 // any number of goroutines. Who rests in which [Configuration] is the caller's
 // business: [Policy.Decide] and [Policy.Next] take one and return a value.
 //
-// The way through the package is one direction: bytes → YAML nodes (yaml.go,
-// syntax.go) → what the file says (fields.go, values.go, bindings.go, source.go)
+// The way through the package is one direction: bytes → YAML nodes
+// (internal/strictyaml) → what the file says (fields.go, values.go, bindings.go, source.go)
 // → the edge table (compile.go, table.go) → findings about it (check.go,
 // overlap.go, against.go) → decisions and steps (decide.go, step.go, machine.go)
 // → pictures of it (text.go, graph.go, json.go). Of two policies, adopt.go says

@@ -1,5 +1,7 @@
 package policy
 
+import "github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+
 // checkOverlaps reports globs that match a common name, of which neither lies
 // within the other, and which lead to different places: nothing says which
 // holds. The patterns alone decide, whatever an upstream lists, and no third
@@ -60,8 +62,8 @@ func (c *checker) overlap(s State, a, b *binding) bool {
 		a, b = b, a
 	}
 	x, y := a.rule.Pattern, b.rule.Pattern
-	c.r.errorf(c.at(b.rule), "overlap", "%s and %s (line %d) both match %s, neither is the more specific, and in state %s they do not say the same; give both one value, or narrow one",
-		quote(y), quote(x), a.rule.Line, quote(witness(x, y)), quote(c.p.StateName(s)))
+	c.r.Errorf(c.at(b.rule), "overlap", "%s and %s (line %d) both match %s, neither is the more specific, and in state %s they do not say the same; give both one value, or narrow one",
+		strictyaml.Quote(y), strictyaml.Quote(x), a.rule.Line, strictyaml.Quote(witness(x, y)), strictyaml.Quote(c.p.StateName(s)))
 	return true
 }
 

@@ -1,4 +1,4 @@
-package policy
+package strictyaml
 
 import (
 	"cmp"
@@ -34,7 +34,7 @@ func (l Level) String() string {
 // MarshalText returns the level's word, for JSON.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// Finding is one thing to say about a policy file. Line and Column count from
+// Finding is one thing to say about a file. Line and Column count from
 // 1, columns in characters; both are 0 where the finding has no place in the
 // file. Code is a short stable word for machines, Message a sentence for people
 // that holds the offending text.
@@ -59,7 +59,7 @@ func (f Finding) place() string {
 	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 }
 
-// Findings are everything found about a policy, in the file's order.
+// Findings are everything found about a file, in the file's order.
 type Findings []Finding
 
 // Errors returns the findings of level error.
@@ -94,7 +94,7 @@ func (f Findings) Strict() Findings {
 
 // Merge returns f and more together, in the file's order. Of two findings of
 // the same code at the same place only the graver one is kept: a live upstream
-// can turn a note of Parse into a warning.
+// can turn a note of a policy's into a warning.
 func (f Findings) Merge(more Findings) Findings {
 	type key struct {
 		file, code   string

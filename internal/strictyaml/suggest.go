@@ -1,4 +1,4 @@
-package policy
+package strictyaml
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 // file with that many slips is told without.
 const maxComparisons = 100_000
 
-// didYouMean returns `; did you mean "x"?` for the candidate that is most like
+// DidYouMean returns `; did you mean "x"?` for the candidate that is most like
 // text, or "" if none is.
-func (r *reader) didYouMean(text string, candidates []string) string {
+func (r *Reader) DidYouMean(text string, candidates []string) string {
 	if r.compared += len(candidates); r.compared > maxComparisons {
 		return ""
 	}
@@ -27,7 +27,7 @@ func (r *reader) didYouMean(text string, candidates []string) string {
 	if best == "" {
 		return ""
 	}
-	return fmt.Sprintf("; did you mean %s?", quote(best))
+	return fmt.Sprintf("; did you mean %s?", Quote(best))
 }
 
 // likeness is the number of edits from a to b, case aside, at least most if it
@@ -64,11 +64,11 @@ func edits(x, y []rune) int {
 	return last[len(y)]
 }
 
-// listed is names in a message: `"a", "b" or "c"`.
-func listed(names []string) string { return enumerate(names, " or ") }
+// Listed is names in a message: `"a", "b" or "c"`.
+func Listed(names []string) string { return enumerate(names, " or ") }
 
-// and is names in a message: `"a", "b" and "c"`.
-func and(names []string) string { return enumerate(names, " and ") }
+// And is names in a message: `"a", "b" and "c"`.
+func And(names []string) string { return enumerate(names, " and ") }
 
 func enumerate(names []string, last string) string {
 	const most = 12
@@ -77,7 +77,7 @@ func enumerate(names []string, last string) string {
 		if i == most {
 			return fmt.Sprintf("%s and %d more", strings.Join(quoted, ", "), len(names)-most)
 		}
-		quoted = append(quoted, quote(n))
+		quoted = append(quoted, Quote(n))
 	}
 	if len(quoted) < 2 {
 		return strings.Join(quoted, "")

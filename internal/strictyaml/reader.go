@@ -1,0 +1,177 @@
+package strictyaml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// MaxSource is the size of the largest file that is read, in bytes.
+const MaxSource = 1 << 20
+
+// maxExpansion is how many YAML nodes aliases and merges may add to those that
+// are written down.
+const maxExpansion = 100_000
+
+// Language is a kind of file, as far as messages speak of it.
+type Language struct {
+	// Name is what one file is called, with its article: "a policy".
+	Name string
+	// Begin is how one begins, for who has written nothing: `"version: 1" and "states:"`.
+	Begin string
+	// Secrets is whether values can be secrets: then no message repeats what may be
+	// one. A slip in the YAML is told by its place alone, and of a key that is not
+	// known, what stands in front of the first ":" or "=".
+	Secrets bool
+}
+
+// Reader reads one file and gathers what it finds. It is not safe for concurrent
+// use.
+type Reader struct {
+	file  string
+	lang  Language
+	found Findings
+	lines [][]byte // the source, for hints
+
+	cached   cachedLine // see rest
+	compared int        // see DidYouMean
+}
+
+// NewReader returns a reader of a file; its name is put into findings.
+func NewReader(file string, lang Language) *Reader { return &Reader{file: file, lang: lang} }
+
+// Strict returns r: it makes a type that embeds *Reader a [Strict].
+func (r *Reader) Strict() *Reader { return r }
+
+// File returns the name that was given to NewReader.
+func (r *Reader) File() string { return r.file }
+
+// Place is a place in the file. Line and Column count from 1, columns in
+// characters; the zero value is no place.
+type Place struct{ Line, Column int }
+
+// PlaceOf returns where a node begins.
+func PlaceOf(n *yaml.Node) Place { return Place{n.Line, n.Column} }
+
+// Add notes a finding. code is a short stable word for machines, the rest a
+// sentence for people.
+func (r *Reader) Add(l Level, a Place, code, format string, args ...any) {
+	r.found = append(r.found, Finding{
+		Level: l, File: r.file, Line: a.Line, Column: a.Column,
+		Code: code, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// Errorf notes an error, as Add does.
+func (r *Reader) Errorf(a Place, code, format string, args ...any) {
+	r.Add(LevelError, a, code, format, args...)
+}
+
+// OK reports whether no error was found so far.
+func (r *Reader) OK() bool { return len(r.found.Errors()) == 0 }
+
+// Findings returns what was found, sorted, each once: what stands under an
+// anchor is read as often as it is used.
+func (r *Reader) Findings() Findings {
+	seen := map[Finding]bool{}
+	var out Findings
+	for _, f := range r.found {
+		if !seen[f] {
+			seen[f] = true
+			out = append(out, f)
+		}
+	}
+	out.sort()
+	return out
+}
+
+func (r *Reader) Tree(src []byte) *yaml.Node {
+	if !r.checkBytes(src) {
+		return nil
+	}
+	r.lines = bytes.Split(src, []byte("\n"))
+	root := r.document(src)
+	if root == nil {
+		return nil
+	}
+	w := walker{r: r, sizes: map[*yaml.Node]int{}, open: map[*yaml.Node]bool{}}
+	if expanded := w.walk(root); !w.ok || !w.bounded(root, expanded) {
+		return nil
+	}
+	if root.Kind != yaml.MappingNode {
+		r.Errorf(PlaceOf(root), "type", "%s is a mapping that begins with \"version: 1\", not %s", r.lang.Name, r.nodeText(root))
+		return nil
+	}
+	return r.withoutExtensions(root)
+}
+
+// checkBytes checks what the YAML decoder would report without a place.
+func (r *Reader) checkBytes(src []byte) bool {
+	if len(src) > MaxSource {
+		r.Errorf(Place{}, "too-large", "the file has more than %d bytes, the most that %s may have", MaxSource, r.lang.Name)
+		return false
+	}
+	line, column := 1, 1
+	for i := 0; i < len(src); {
+		c, size := utf8.DecodeRune(src[i:])
+		if bad := badCharacter(c, size); bad != "" {
+			r.Errorf(Place{line, column}, "encoding", "%s; save the file as UTF-8 text", bad)
+			return false
+		}
+		i += size
+		column++
+		if c == '\n' {
+			line, column = line+1, 1
+		}
+		if c == '\uFEFF' && i == size {
+			column = 1
+		}
+	}
+	return true
+}
+
+func badCharacter(c rune, size int) string {
+	switch {
+	case c == utf8.RuneError && size == 1:
+		return "bytes that are not UTF-8"
+	case c == '\t' || c == '\n' || c == '\r':
+		return ""
+	case c < ' ' || c >= 0x7f && c < 0xa0 && c != 0x85 || c == 0xfffe || c == 0xffff:
+		return fmt.Sprintf("a control character, %U", c)
+	}
+	return ""
+}
+
+// document decodes the one document of the source and returns its root.
+func (r *Reader) document(src []byte) *yaml.Node {
+	loader, err := yaml.NewLoader(bytes.NewReader(src))
+	if err != nil {
+		r.syntax(err)
+		return nil
+	}
+	var doc, second yaml.Node
+	if err := loader.Load(&doc); err != nil && !errors.Is(err, io.EOF) {
+		r.syntax(err)
+		return nil
+	}
+	if err := loader.Load(&second); err == nil {
+		r.Errorf(PlaceOf(&second), "second-document", `"---" begins a second document; %s is one: remove it, or split the file`, r.lang.Name)
+		return nil
+	} else if !errors.Is(err, io.EOF) {
+		r.syntax(err)
+		return nil
+	}
+	return r.root(&doc)
+}
+
+func (r *Reader) root(doc *yaml.Node) *yaml.Node {
+	if len(doc.Content) == 0 || IsNothing(doc.Content[0]) {
+		r.Errorf(Place{1, 1}, "empty", "the file is empty; %s begins with %s", r.lang.Name, r.lang.Begin)
+		return nil
+	}
+	return doc.Content[0]
+}
