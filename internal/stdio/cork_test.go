@@ -72,3 +72,21 @@ func TestReaderHoldsTheCork(t *testing.T) {
 		t.Error("held after the end")
 	}
 }
+
+// TestReaderLetsGoNowAndThen: of many lines that came in one read, what the first
+// of them cause goes out while the others are still being handled.
+func TestReaderLetsGoNowAndThen(t *testing.T) {
+	var c Cork
+	r := NewReader(strings.NewReader(strings.Repeat("line\n", 2*together)), 100)
+	r.Join(&c)
+	w := &Writer{w: io.Discard, cork: &c, limit: 1000, wake: make(chan struct{}, 1)}
+	for i := range 2 * together {
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+		w.Write([]byte("answer"))
+		if let := len(w.wake) > 0; let != (i >= together) {
+			t.Errorf("after line %d: let go %v", i+1, let)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type Reader struct {
 	err      error
 	cork     *Cork
 	holds    bool // the cork
+	held     int  // lines given out under it
 
 	copied   []byte // a copy of several lines, some not yet given out
 	copiedAt int    // where they stand in buf
@@ -34,8 +35,8 @@ func NewReader(r io.Reader, limit int) *Reader {
 }
 
 // Join has what the lines cause to be written gather in c, from a line behind
-// which another stands ready to the next that has to be waited for. c may be
-// nil.
+// which another stands ready to the next that has to be waited for, 16 lines at
+// most. c may be nil.
 func (r *Reader) Join(c *Cork) { r.cork = c }
 
 // Release lets go out what has gathered. Next does it by itself as long as it
@@ -47,12 +48,20 @@ func (r *Reader) Release() {
 	}
 }
 
+// together is how many lines' writings go out together. More would be fewer
+// writes still, but the other end would wait for the last of them, idle.
+const together = 16
+
 // hold holds the cork where another line is at hand.
 func (r *Reader) hold() {
+	if r.holds && r.held == together {
+		r.Release()
+	}
 	if r.cork != nil && !r.holds && bytes.IndexByte(r.buf[r.from:r.to], '\n') >= 0 {
-		r.holds = true
+		r.holds, r.held = true, 0
 		r.cork.hold()
 	}
+	r.held++
 }
 
 // Next returns the next line without its line break (LF or CRLF), in a slice
