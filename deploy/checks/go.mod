@@ -6,6 +6,8 @@ require (
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.94.1 // ServiceMonitor and PrometheusRule, strictly decoded
 	k8s.io/api v0.37.1 // the types of what is deployed
 	k8s.io/apimachinery v0.37.1 // strict decoding
+	k8s.io/apiserver v0.37.1 // admission: the policy's CEL, compiled and applied
+	k8s.io/client-go v0.37.1 // the fake cluster that the admission plugin watches
 	k8s.io/kubernetes v1.37.1 // the API server's own defaults and validation
 	sigs.k8s.io/kustomize/api v0.21.1 // kustomize build
 	sigs.k8s.io/kustomize/kyaml v0.21.1 // its file system
@@ -90,8 +92,6 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/apiextensions-apiserver v0.37.0 // indirect
-	k8s.io/apiserver v0.37.1 // indirect
-	k8s.io/client-go v0.37.1 // indirect
 	k8s.io/component-base v0.37.1 // indirect
 	k8s.io/component-helpers v0.37.1 // indirect
 	k8s.io/controller-manager v0.0.0 // indirect

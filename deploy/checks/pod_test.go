@@ -7,7 +7,9 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/diff"
 )
 
 // sidecar is the container that every way adds.
@@ -151,5 +153,35 @@ func checkMaps(t *testing.T, all []runtime.Object) {
 	slices.Sort(names)
 	if want := []string{"fsm-proxy-config", "fsm-proxy-policy"}; !slices.Equal(names, want) {
 		t.Errorf("ConfigMaps %v, not %v", names, want)
+	}
+}
+
+// template is a pod without its name.
+func template(p *core.Pod) core.PodTemplateSpec {
+	return core.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+}
+
+func names(containers []core.Container) string {
+	var all []string
+	for _, c := range containers {
+		all = append(all, c.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+// samePod compares the specifications of two pods; the order of volumes means nothing.
+func samePod(t *testing.T, want, got core.PodTemplateSpec) {
+	t.Helper()
+	for _, p := range []*core.PodTemplateSpec{&want, &got} {
+		created := &core.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+		scheme.Default(created) // a pod has some that a template has not
+		p.Spec = created.Spec
+		slices.SortFunc(p.Spec.Volumes, func(a, b core.Volume) int { return strings.Compare(a.Name, b.Name) })
+	}
+	if !equality.Semantic.DeepEqual(want.Spec, got.Spec) {
+		t.Error(diff.Diff(want.Spec, got.Spec))
+	}
+	if want.Labels["fsm-proxy.dev/sidecar"] != got.Labels["fsm-proxy.dev/sidecar"] {
+		t.Error("only one of them bears the label of pods with a sidecar")
 	}
 }
