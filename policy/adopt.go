@@ -36,3 +36,46 @@ func (p *Policy) heir(name string) (State, bool) {
 func (p *Policy) BoundAnywhere(k Kind, name string, listed bool) bool {
 	return int(k) < Kinds && p.boundSomewhere(k, name, listed)
 }
+
+// DecideAnywhere says whether p allows a request in some state: all that a
+// stranded run may still call. Its verdict tells neither rule nor symbol, and is
+// by a glob only if no exact name allows the same. The arguments are as for
+// Decide, but that arg may be called for several names.
+func (p *Policy) DecideAnywhere(k Kind, name string, listed bool, arg func(name string) (text string, ok bool)) Verdict {
+	best := Verdict{Code: UnknownAction}
+	if int(k) >= Kinds {
+		return best
+	}
+	arg = remembered(arg)
+	for s := range p.states {
+		b := p.lookup(State(s), k, name, listed)
+		if b == nil || b.none {
+			continue
+		}
+		switch v := b.decide(Verdict{}, State(s), arg); {
+		case v.Allowed && !v.ByGlob:
+			return Verdict{Allowed: true}
+		case v.Allowed:
+			best = Verdict{Allowed: true, ByGlob: true}
+		case !best.Allowed:
+			best = Verdict{Code: v.Code, ByGlob: v.ByGlob}
+		}
+	}
+	return best
+}
+
+// remembered asks once for an argument that is asked for in a row.
+func remembered(arg func(string) (string, bool)) func(string) (string, bool) {
+	var last, text string
+	var ok, asked bool
+	return func(name string) (string, bool) {
+		if arg != nil && (!asked || name != last) {
+			text, ok = arg(name)
+			last, asked = name, true
+		}
+		return text, ok
+	}
+}
+
+// Renames reports whether p gives new names to states of policies before it.
+func (p *Policy) Renames() bool { return len(p.renames) > 0 }

@@ -9,25 +9,22 @@ import (
 // bit is a list's bit in a Notifier's set.
 func bit(k wire.ListKind) uint8 { return 1 << k }
 
-// notifyChanged tells the client which lists a step changed: on the stream of
+// notifyChanged tells the client which lists a call changed: on the stream of
 // the call itself, before its answer.
-func (c *call) notifyChanged(taken *step) {
+func (c *call) notifyChanged(moved shift) {
 	s := c.s
-	bits := s.changed.Take()
-	if taken != nil {
-		bits |= s.differing(taken.from, taken.to)
-	}
+	bits := s.changed.Take() | s.differing(moved)
 	s.changed.Mark(s.sendChanged(c.out, bits))
 }
 
-// differing are the lists of which two places show other bytes.
-func (s *session) differing(from, to place) (bits uint8) {
+// differing are the lists of which other bytes are shown since a shift.
+func (s *session) differing(m shift) (bits uint8) {
 	h := s.hello.Load()
-	if h == nil || from == to {
+	if h == nil || m.from == m.to {
 		return 0
 	}
 	for _, k := range gatedLists {
-		if h.lists[k] && s.differs(from, to, k) {
+		if h.lists[k] && s.differs(m.from, m.to, k) {
 			bits |= bit(k)
 		}
 	}

@@ -109,7 +109,7 @@ func (c *call) withoutUpstream(err error) {
 func (c *call) decided(e entry, conn Upstream) wire.Pending {
 	switch {
 	case c.unclear:
-		c.s.run.leave(c)
+		c.leave()
 		return c.fail(wire.CodeInvalidRequest, "two members of arguments read alike to some: send one")
 	case e == refused:
 		return c.refuse(c.verdict.Code)
@@ -119,11 +119,11 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 		return c.later(func() { c.listFirst(conn) })
 	}
 	if refusal := c.invalid(); refusal != "" {
-		c.s.run.leave(c)
+		c.leave()
 		return c.refuseText(policy.ValidationFailed, refusal)
 	}
 	if !c.start(conn) {
-		c.s.run.leave(c)
+		c.leave()
 		return c.answer(nil)
 	}
 	return c.flight(c.landed)
@@ -137,10 +137,10 @@ func (c *call) awaitTurn() {
 	case <-c.turn:
 		c.proceed()
 	case <-timeout.C:
-		c.s.run.leave(c)
+		c.leave()
 		wait(c.refuse(policy.Busy))
 	case <-c.cancellation():
-		c.s.run.leave(c)
+		c.leave()
 		c.answer(nil)
 	}
 }
@@ -150,12 +150,14 @@ func (c *call) awaitTurn() {
 func (c *call) proceed() {
 	conn := c.s.link.live()
 	if conn == nil {
-		c.s.run.leave(c)
+		c.leave()
 		c.prepare()
 		return
 	}
 	c.look(conn.Cached(listKind(c.kind)))
-	wait(c.decided(c.s.run.granted(c), conn))
+	e, moved := c.s.run.granted(c)
+	c.s.changed.Mark(c.s.differing(moved))
+	wait(c.decided(e, conn))
 }
 
 // landed takes the upstream's answer: it steps the run, tells the client which
@@ -169,22 +171,22 @@ func (c *call) landed(m *wire.Message, err error) {
 	c.reply(m, err, outcome)
 }
 
-// settle steps the run. It returns the step, nil if there was none.
-func (c *call) settle(o policy.Outcome) *step {
+// settle steps the run, if the outcome is one.
+func (c *call) settle(o policy.Outcome) shift {
 	if o == noOutcome {
-		c.s.run.leave(c)
-		return nil
+		return c.s.run.leave(c)
 	}
 	taken, err := c.s.run.step(c, o)
 	if err != nil {
 		c.s.log.Error("stepping the run: it stays where it is", "error", err)
 	}
-	if taken != nil {
-		c.restarted = taken.Restarted
-		c.logStep(taken, o)
-	}
-	return taken
+	c.restarted = taken.Restarted
+	c.logStep(&taken, o)
+	return taken.shift
 }
+
+// leave gives up the call's turn, or its place in the queue, without a step.
+func (c *call) leave() { c.s.changed.Mark(c.s.differing(c.s.run.leave(c))) }
 
 func (c *call) logStep(step *step, o policy.Outcome) {
 	if !step.Changed {

@@ -40,10 +40,7 @@ func (c *call) initialize() wire.Pending {
 	if again {
 		return c.fail(wire.CodeInvalidRequest, "the session is initialized already")
 	}
-	return c.later(func() {
-		c.open()
-		s.opened()
-	})
+	return c.later(c.open)
 }
 
 func (c *call) open() {
@@ -81,6 +78,7 @@ func (e *HelloError) Error() string {
 // own error if it sent one.
 func (c *call) refusedHello(err error) {
 	if said, ok := errors.AsType[*HelloError](err); ok {
+		c.s.opened() // before the answer, since the client may try again at once
 		c.answer(c.withID(said.Answer))
 		return
 	}
@@ -89,6 +87,7 @@ func (c *call) refusedHello(err error) {
 
 func (c *call) failed(code int, text string) {
 	c.s.log.Warn("initialize was refused", c.s.about("reason", text)...)
+	c.s.opened()
 	c.fail(code, text)
 }
 
@@ -195,6 +194,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 	}
 	c.s.log.Info("session begun", said...)
 	c.result(result)
+	c.s.opened()
 }
 
 func surfaceOf(h *hello) Surface {

@@ -79,7 +79,7 @@ func (s *session) static() bool {
 // needsTemplates reports whether a policy binds URIs that the upstream does not
 // list, so that its templates matter.
 func needsTemplates(p *policy.Policy, k wire.ListKind, l *wire.List) bool {
-	if k != wire.Resources {
+	if k != wire.Resources || p == nil {
 		return false
 	}
 	for _, uri := range p.Exact(policy.Resource) {
@@ -257,6 +257,14 @@ func (r *renderings) result(v view, k policy.Kind, at place, static bool) []byte
 	return out
 }
 
+// forget drops all renderings: those of policies that came and went would keep
+// them in memory.
+func (r *renderings) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bytes, r.size = nil, 0
+}
+
 func (r *renderings) keep(key rendering, out []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -316,18 +324,24 @@ func uriMember(uri string, more bool) []byte {
 	return out
 }
 
-// differs reports whether two places show other bytes of a kind.
+// differs reports whether two places show other bytes of a kind, going by the
+// list that is at hand, or else by the one that the client was given last.
 func (s *session) differs(from, to place, k wire.ListKind) bool {
 	kind, static := policyKind(k), s.static()
 	if static && from.inForce() == to.inForce() || !static && !from.differs(to, kind) {
 		return false
 	}
-	conn := s.link.live()
-	if conn == nil {
+	v := s.lastKnown(k)
+	if v.list == nil || v.lacksTemplates(from, k) || v.lacksTemplates(to, k) {
 		return true
 	}
-	v, ok := s.cached(conn, k)
-	return !ok || !bytes.Equal(s.p.shown.result(v, kind, from, static), s.p.shown.result(v, kind, to, static))
+	return !bytes.Equal(s.p.shown.result(v, kind, from, static), s.p.shown.result(v, kind, to, static))
+}
+
+// lacksTemplates reports whether what is shown in a place hangs on templates that
+// the view is without.
+func (v view) lacksTemplates(at place, k wire.ListKind) bool {
+	return v.templates == nil && (needsTemplates(at.policy, k, v.list) || needsTemplates(at.inForce(), k, v.list))
 }
 
 func policyKind(k wire.ListKind) policy.Kind {

@@ -23,8 +23,9 @@ func (w place) decide(k policy.Kind, name string, listed bool, arg func(string) 
 		return policy.Verdict{Code: policy.NotAvailable, Symbol: policy.Symbol{Kind: k, Name: name}}
 	}
 	v := w.policy.Decide(w.at, k, name, listed, arg)
-	if v.Allowed && w.gate != nil && !w.gate.BoundAnywhere(k, name, listed) {
-		v = policy.Verdict{Code: policy.UnknownAction, ByGlob: v.ByGlob, Rule: v.Rule, Symbol: v.Symbol}
+	if v.Allowed && w.gate != nil {
+		g := w.gate.DecideAnywhere(k, name, listed, arg)
+		v.Allowed, v.Code, v.ByGlob = g.Allowed, g.Code, v.ByGlob || g.ByGlob
 	}
 	return v
 }

@@ -109,6 +109,8 @@ type Proxy struct {
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup
 
+	reloading sync.Mutex // held through a Reload, so that all runs go through them in one order
+
 	mu       sync.Mutex // guards what follows
 	policy   *policy.Policy
 	sessions map[*session]struct{}

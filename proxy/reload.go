@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -22,12 +23,15 @@ type Reloaded struct {
 // from now on is decided by the new one, or, where its run is left behind, by
 // both. Clients are told of the lists whose shown bytes changed.
 func (p *Proxy) Reload(next *policy.Policy) Reloaded {
+	p.reloading.Lock()
+	defer p.reloading.Unlock()
 	var done Reloaded
 	for _, s := range p.enforce(next) {
-		from, to, fate := s.run.reload(next)
+		moved, fate := s.run.reload(next)
 		done.add(fate)
-		s.changed.Mark(s.differing(from, to))
+		s.changed.Mark(s.differing(moved))
 	}
+	p.shown.forget()
 	return done
 }
 
@@ -79,16 +83,49 @@ func (d *Reloaded) add(f fate) {
 
 // reload makes next the policy in force for a run. It moves at once if no call
 // holds its turn, else when that call has ended.
-func (r *run) reload(next *policy.Policy) (from, to place, f fate) {
+func (r *run) reload(next *policy.Policy) (moved shift, f fate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	from = r.placeLocked()
+	moved.from = r.placeLocked()
+	r.supersedeLocked()
 	r.force = next
 	f = waitsForTurn
 	if r.holder == nil {
 		f = r.catchUpLocked()
 	}
-	return from, r.placeLocked(), f
+	moved.to = r.placeLocked()
+	return moved, f
+}
+
+// maxBetween is how many policies are kept for a run whose turn a call holds.
+// Beyond it the oldest is forgotten, and what it alone renames is stranded.
+const maxBetween = 16
+
+// supersedeLocked keeps the policy that was in force, if the run could not move
+// to it and will need the new names that it gives to states.
+func (r *run) supersedeLocked() {
+	if r.holder == nil || r.policy == r.force || !r.force.Renames() {
+		return
+	}
+	if len(r.between) == maxBetween {
+		r.between = slices.Delete(r.between, 0, 1)
+	}
+	r.between = append(r.between, r.force)
+}
+
+// heirLocked is where the run stands under the policy in force: by way of those
+// that came meanwhile, or else directly.
+func (r *run) heirLocked() (at policy.Configuration, ok bool) {
+	p, at := r.policy, r.at
+	for _, next := range r.between {
+		if to, ok := next.Adopt(p, at); ok {
+			p, at = next, to
+		}
+	}
+	if at, ok = r.force.Adopt(p, at); ok || p == r.policy {
+		return at, ok
+	}
+	return r.force.Adopt(r.policy, r.at)
 }
 
 // catchUpLocked moves a run that no call holds to the policy in force, or does
@@ -96,16 +133,19 @@ func (r *run) reload(next *policy.Policy) (from, to place, f fate) {
 func (r *run) catchUpLocked() fate {
 	switch {
 	case r.policy == r.force:
+		r.between = nil
 		return moved
 	case r.force.OnReload() == policy.ReloadPin:
-		r.stranded, r.shut = time.Time{}, false
+		r.stranded, r.shut, r.between = time.Time{}, false, nil
 		return pinned
 	}
-	if to, ok := r.force.Adopt(r.policy, r.at); ok {
-		r.policy, r.at, r.stranded, r.shut = r.force, to, time.Time{}, false
-		return moved
+	to, ok := r.heirLocked()
+	r.between = nil
+	if !ok {
+		return r.strandLocked()
 	}
-	return r.strandLocked()
+	r.policy, r.at, r.stranded, r.shut = r.force, to, time.Time{}, false
+	return moved
 }
 
 func (r *run) strandLocked() fate {
@@ -131,7 +171,7 @@ func (r *run) placeLocked() place {
 		return own
 	}
 	if r.holder != nil && r.force.OnReload() != policy.ReloadPin {
-		if at, ok := r.force.Adopt(r.policy, r.at); ok {
+		if at, ok := r.heirLocked(); ok {
 			return place{policy: r.force, at: at}
 		}
 	}

@@ -17,10 +17,11 @@ type run struct {
 	mu       sync.Mutex // guards what follows
 	policy   *policy.Policy
 	at       policy.Configuration
-	force    *policy.Policy // the policy in force; the run's own unless it is behind
-	stranded time.Time      // since when its state is gone; zero: it is not
-	shut     bool           // refused until it moves
-	patience time.Duration  // how long it may be stranded; set once
+	force    *policy.Policy   // the policy in force; the run's own unless it is behind
+	between  []*policy.Policy // that came and went in force while a call held the turn, if they rename states
+	stranded time.Time        // since when its state is gone; zero: it is not
+	shut     bool             // refused until it moves
+	patience time.Duration    // how long it may be stranded; set once
 	holder   *call
 	queue    []*call // waiting for the turn, in order
 }
@@ -67,17 +68,19 @@ func (r *run) enter(c *call, maxQueue int) entry {
 
 // granted decides a call again that has come by the turn: what it found when it
 // queued is past. A call that needs the turn no longer gives it on.
-func (r *run) granted(c *call) entry {
+func (r *run) granted(c *call) (e entry, moved shift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	moved.from = r.placeLocked()
 	r.holder = nil
 	r.catchUpLocked() // to a policy that came since it was given the turn
 	r.holder, c.orphaned = c, false
-	e := r.decideLocked(c)
+	e = r.decideLocked(c)
 	if e != admitted || !c.verdict.Turn {
 		r.passLocked(c)
 	}
-	return e
+	moved.to = r.placeLocked()
+	return e, moved
 }
 
 func (r *run) decideLocked(c *call) entry {
@@ -99,46 +102,58 @@ func (c *call) hangsOnList() bool {
 		c.place.decide(c.kind, c.name, false, nil).Code != policy.InvalidTransition
 }
 
+// shift is what a call changed of where its run stands: by its outcome, or by
+// giving the turn back that kept the run from the policy in force.
+type shift struct{ from, to place }
+
 // leave takes a call out of the turn or the queue without a step.
-func (r *run) leave(c *call) {
+func (r *run) leave(c *call) (moved shift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holder == c {
+		moved.from = r.placeLocked()
 		r.passLocked(c)
+		moved.to = r.placeLocked()
 	} else if i := slices.Index(r.queue, c); i >= 0 {
 		r.queue = slices.Delete(r.queue, i, i+1)
 	}
+	return moved
+}
+
+// step is a step that a run has taken; zero but for the shift if it took none.
+type step struct {
+	policy.Step
+	by *policy.Policy // the policy that stepped it
+	shift
 }
 
 // step moves the run along the outcome of a call and gives the turn on. For a
 // call without the turn it changes nothing, and there is no step.
-func (r *run) step(c *call, o policy.Outcome) (taken *step, err error) {
+func (r *run) step(c *call, o policy.Outcome) (taken step, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holder != c {
-		return nil, nil
+		return step{}, nil
 	}
-	if c.orphaned {
-		r.passLocked(c)
-		return nil, nil
-	}
-	from, by := r.placeLocked(), r.policy
-	next, err := by.Next(r.at, c.verdict.Symbol, o)
-	if err == nil {
-		r.at = next.To
+	taken.from = r.placeLocked()
+	if !c.orphaned {
+		taken.by = r.policy
+		if taken.Step, err = r.policy.Next(r.at, c.verdict.Symbol, o); err == nil {
+			r.arriveLocked(taken.Step)
+		}
 	}
 	r.passLocked(c)
-	if err != nil {
-		return nil, err
-	}
-	return &step{Step: next, by: by, from: from, to: r.placeLocked()}, nil
+	taken.to = r.placeLocked()
+	return taken, err
 }
 
-// step is a step that a run has taken.
-type step struct {
-	policy.Step
-	by       *policy.Policy // the policy that stepped it
-	from, to place
+// arriveLocked takes the run where a step leads. A run that the step begins anew
+// is a new run: it begins with the policy in force.
+func (r *run) arriveLocked(s policy.Step) {
+	r.at = s.To
+	if s.Restarted {
+		r.beginLocked()
+	}
 }
 
 // passLocked gives the turn to the call that has waited longest.
@@ -157,17 +172,22 @@ func (r *run) passLocked(c *call) {
 
 // restart puts the run back to its beginning. A call that holds the turn keeps
 // it until it ends, but steps no more: it belongs to the old run.
-func (r *run) restart() (from, to place) {
+func (r *run) restart() (moved shift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	from = r.placeLocked()
+	moved.from = r.placeLocked()
 	r.restartLocked()
-	return from, r.placeLocked()
+	moved.to = r.placeLocked()
+	return moved
+}
+
+func (r *run) beginLocked() {
+	r.policy, r.at, r.between = r.force, r.force.Initial(), nil
+	r.stranded, r.shut = time.Time{}, false
 }
 
 func (r *run) restartLocked() {
-	r.policy, r.at = r.force, r.force.Initial()
-	r.stranded, r.shut = time.Time{}, false
+	r.beginLocked()
 	if r.holder != nil {
 		r.holder.orphaned = true
 	}
