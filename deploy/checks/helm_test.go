@@ -1,0 +1,187 @@
+package checks
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+var chart = filepath.Join(deploy, "helm", "fsm-proxy")
+
+// helm renders the chart with values, as `helm template` does.
+func helm(t *testing.T, values string) ([]byte, error) {
+	t.Helper()
+	c, err := loader.Load(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := chartutil.ReadValues([]byte(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := chartutil.ReleaseOptions{Name: "playwright", Namespace: "default", IsInstall: true}
+	all, err := chartutil.ToRenderValues(c, given, release, chartutil.DefaultCapabilities.Copy())
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := (engine.Engine{Strict: true}).Render(c, all)
+	if err != nil {
+		return nil, err
+	}
+	var out strings.Builder
+	for name, content := range rendered {
+		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(content) != "" {
+			out.WriteString("---\n" + content + "\n")
+		}
+	}
+	return []byte(out.String()), nil
+}
+
+// values are sets of values that the chart must be right with.
+var values = map[string]string{
+	"least": "server: {image: example.com/server:1}\npolicy: {configMap: mine}\n",
+	"text":  "server: {image: example.com/server:1}\npolicy: {text: \"version: 1\\nname: one\\n\"}\n",
+	"insecure and shadow": `
+server: {image: example.com/server:1, port: 9000, path: /}
+policy: {configMap: mine}
+config: {content: {mode: shadow}}
+auth: {insecure: true}
+networkPolicy: {enabled: false}
+`,
+	"everything": `
+server:
+  image: example.com/server:1
+  pullPolicy: Always
+  command: [server]
+  args: [--port, "3001"]
+  env: [{name: A, value: b}]
+  resources: {limits: {memory: 1Gi}}
+  securityContext: {runAsNonRoot: true}
+  volumeMounts: [{name: data, mountPath: /data}]
+policy: {configMap: mine}
+config: {configMap: ours}
+proxy:
+  image: {repository: example.com/proxy, tag: v9, pullPolicy: IfNotPresent}
+  args: [--log-level=debug]
+  env: [{name: FSM_PROXY_CALL_TIMEOUT, value: 10m}]
+end: {drain: 100, sleep: 110, grace: 200}
+replicas: 3
+service: {type: LoadBalancer, port: 8000}
+pod:
+  labels: {team: agents}
+  annotations: {note: "yes"}
+  serviceAccountName: server
+  imagePullSecrets: [{name: pull}]
+  securityContext: {fsGroup: 1000}
+  volumes: [{name: data, emptyDir: {}}]
+  nodeSelector: {kubernetes.io/os: linux}
+  tolerations: [{operator: Exists}]
+  affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]}}
+  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
+`,
+}
+
+func TestHelmRenders(t *testing.T) {
+	for name, given := range values {
+		t.Run(name, func(t *testing.T) {
+			rendered, err := helm(t, given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := objects(t, rendered)
+			d := the[*apps.Deployment](t, all)
+			checkPod(t, d.Spec.Template)
+			checkService(t, the[*core.Service](t, all))
+			checkMounted(t, all, d.Spec.Template.Spec, "mine", "ours")
+			for _, p := range every[*networking.NetworkPolicy](all) {
+				if p.Spec.PodSelector.MatchLabels["app.kubernetes.io/instance"] != d.Spec.Template.Labels["app.kubernetes.io/instance"] {
+					t.Error("the NetworkPolicy does not select the pods")
+				}
+			}
+		})
+	}
+}
+
+// checkMounted: every ConfigMap that the pod mounts is rendered, or is one of the user's own.
+func checkMounted(t *testing.T, all []runtime.Object, pod core.PodSpec, own ...string) {
+	t.Helper()
+	there := map[string]bool{}
+	for _, name := range own {
+		there[name] = true
+	}
+	for _, m := range every[*core.ConfigMap](all) {
+		there[m.Name] = true
+	}
+	for _, v := range pod.Volumes {
+		if v.ConfigMap != nil && !there[v.ConfigMap.Name] {
+			t.Errorf("ConfigMap %s is mounted and not there", v.ConfigMap.Name)
+		}
+	}
+}
+
+// What cannot be meant is an error, and says what to do.
+func TestHelmRefuses(t *testing.T) {
+	for values, says := range map[string]string{
+		"policy: {configMap: mine}": "server/image",
+		"server: {image: a}":        "policy",
+		"server: {image: a}\npolicy: {configMap: mine, text: 'version: 1'}":                          "policy",
+		"server: {image: a, port: 8080}\npolicy: {configMap: mine}":                                  "server/port",
+		"server: {image: a, prot: 1}\npolicy: {configMap: mine}":                                     "prot",
+		"server: {image: a}\npolicy: {configMap: mine}\nend: {drain: 40}":                            "sleep must not be below drain",
+		"server: {image: a}\npolicy: {configMap: mine}\nend: {grace: 30}":                            "grace must be above sleep",
+		"server: {image: a}\npolicy: {configMap: mine}\nproxy: {args: [\"--log-level\", \"debug\"]}": "proxy/args/1",
+	} {
+		if _, err := helm(t, values); err == nil {
+			t.Errorf("%s: no error", values)
+		} else if !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: the error does not say %q: %v", values, says, err)
+		}
+	}
+}
+
+func TestHelmLint(t *testing.T) {
+	for name, given := range values {
+		read, err := chartutil.ReadValues([]byte(given))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range lint.All(chart, read, "default", true).Messages {
+			if m.Severity > support.InfoSev {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+	}
+}
+
+// The chart makes the pod that the Kustomize component makes.
+func TestHelmDoesWhatTheComponentDoes(t *testing.T) {
+	rendered, err := helm(t, `
+server:
+  image: mcr.microsoft.com/playwright/mcp:v0.0.83
+  args: [--host, 127.0.0.1, --port, "8931", --isolated]
+  port: 8931
+  resources:
+    requests: {cpu: 250m, memory: 512Mi}
+    limits: {memory: 2Gi}
+policy: {configMap: fsm-proxy-policy}
+config: {configMap: fsm-proxy-config}
+replicas: 2
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	component := the[*apps.Deployment](t, objects(t, kustomize(t, "kustomize", "example")))
+	chart := the[*apps.Deployment](t, objects(t, rendered))
+	chart.Spec.Template.Spec.Containers[0].Name = component.Spec.Template.Spec.Containers[0].Name
+	samePod(t, component.Spec.Template, chart.Spec.Template)
+}
