@@ -20,6 +20,7 @@ type checkFlags struct {
 	strict  bool
 	format  string
 	against string // the policy that the one to check takes the place of
+	config  string // a configuration to check as well
 }
 
 func newCheck(c *console) *cobra.Command {
@@ -29,7 +30,8 @@ func newCheck(c *console) *cobra.Command {
 		Short: "Find what is wrong with policies, alone or against a live server",
 		Example: "  fsm-proxy check files.yaml\n" +
 			"  fsm-proxy check files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
-			"  fsm-proxy check --against files.yaml files-new.yaml",
+			"  fsm-proxy check --against files.yaml files-new.yaml\n" +
+			"  fsm-proxy check --config fsm-proxy.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := f.take(cmd, args)
 			if err != nil {
@@ -38,6 +40,9 @@ func newCheck(c *console) *cobra.Command {
 			if cmd.Flags().Changed("against") && (f.against == "" || len(files) != 1) {
 				return usagef("--against compares two policies: fsm-proxy check --against OLD NEW")
 			}
+			if f.config != "" && f.against != "" {
+				return usagef("--against compares two policies, and --config checks a configuration; give one of them")
+			}
 			return f.run(cmd.Context(), c, files)
 		},
 	}
@@ -45,6 +50,7 @@ func newCheck(c *console) *cobra.Command {
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors, and with --against stranded states too")
 	cmd.Flags().StringVar(&f.format, "format", "text", "the `FORMAT` to print: text or json")
 	cmd.Flags().StringVar(&f.against, "against", "", "the policy file `OLD` that FILE is to take the place of: say what a reload would do to each state")
+	cmd.Flags().StringVar(&f.config, "config", "", "check this configuration `FILE` of run, and the policy that it names")
 	f.log.register(cmd.Flags(), "warn")
 	group(cmd.Flags(), "A live server to check against", f.register)
 	cmd.SetUsageFunc(groupedUsage)
@@ -52,7 +58,7 @@ func newCheck(c *console) *cobra.Command {
 }
 
 func (f *checkFlags) run(ctx context.Context, c *console, files []string) error {
-	if len(files) == 0 {
+	if len(files) == 0 && f.config == "" {
 		return usagef("no policy to check; give one or more files: fsm-proxy check FILE")
 	}
 	if f.format != "text" && f.format != "json" {
@@ -73,9 +79,13 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 	if f.against != "" {
 		return f.compare(c, files[0], inv)
 	}
-	reports := make([]checked, len(files))
-	for i, file := range files {
-		reports[i] = f.check(file, inv)
+	var reports []checked
+	if f.config != "" {
+		configuration, its := f.checkConfig()
+		reports, files = append(reports, configuration), append(its, files...)
+	}
+	for _, file := range files {
+		reports = append(reports, f.check(file, inv))
 	}
 	return f.print(c, reports)
 }
@@ -84,7 +94,7 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 type checked struct {
 	file     string
 	policy   *policy.Policy // nil if it could not be read
-	states   int
+	holds    string         // how much there is in it
 	findings policy.Findings
 	unbound  [policy.Kinds][]string // what the server lists and no state binds
 	failure  error                  // the file could not be read
@@ -101,7 +111,7 @@ func (f *checkFlags) check(file string, inv *inventory) checked {
 	p, findings := policy.Parse(file, src)
 	r := checked{file: file, policy: p}
 	if p != nil {
-		r.states = len(p.States())
+		r.holds = count(len(p.States()), "state")
 		if inv != nil {
 			findings = findings.Merge(p.Against(inv.offers, inv.templateServes))
 			r.unbound = inv.unbound(p)
@@ -180,9 +190,9 @@ func (r checked) summary() string {
 	case errors > 0:
 		return fmt.Sprintf("%s: %s, %s", r.file, count(errors, "error"), count(warnings, "warning"))
 	case warnings > 0:
-		return fmt.Sprintf("%s: ok, %s, %s", r.file, count(r.states, "state"), count(warnings, "warning"))
+		return fmt.Sprintf("%s: ok, %s, %s", r.file, r.holds, count(warnings, "warning"))
 	}
-	return fmt.Sprintf("%s: ok, %s", r.file, count(r.states, "state"))
+	return fmt.Sprintf("%s: ok, %s", r.file, r.holds)
 }
 
 func count(n int, what string) string {

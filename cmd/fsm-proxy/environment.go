@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/config"
 )
 
 // environmentPrefix begins the name of every environment variable that stands
@@ -14,10 +16,11 @@ const environmentPrefix = "FSM_PROXY_"
 
 // bindEnvironment sets the flags that the command line left alone from the
 // environment. An empty variable counts as absent, and so does one that has no
-// meaning beside what the command line says.
-func bindEnvironment(cmd *cobra.Command) (err error) {
+// meaning beside what the command line says, or, where it says nothing, the
+// configuration file; that may be nil.
+func bindEnvironment(cmd *cobra.Command, file *configFile) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if err != nil || f.Changed || f.Name == "help" || meaningless(cmd, f.Name) {
+		if err != nil || f.Changed || f.Name == "help" || meaningless(cmd, file, f.Name) {
 			return
 		}
 		variable := variableOf(f.Name)
@@ -30,17 +33,17 @@ func bindEnvironment(cmd *cobra.Command) (err error) {
 
 // meaningless reports whether a flag would contradict the command line, or have
 // nothing to belong to.
-func meaningless(cmd *cobra.Command, flag string) bool {
-	command := cmd.ArgsLenAtDash() >= 0
+func meaningless(cmd *cobra.Command, file *configFile, flag string) bool {
+	command := cmd.ArgsLenAtDash() >= 0 || file.has(config.CommandKey)
 	switch flag {
 	case "env", "pass-env":
 		return !command
 	case "bearer-file", "insecure-listen", "allowed-host", "allowed-origin":
-		return !given(cmd, "listen")
+		return !given(cmd, "listen") && !file.has("listen.address")
 	case "upstream":
 		return command
 	}
-	return strings.HasPrefix(flag, "upstream-") && (command || !given(cmd, "upstream"))
+	return strings.HasPrefix(flag, "upstream-") && (command || !given(cmd, "upstream") && !file.has("upstream.url"))
 }
 
 // given reports whether a flag has a value of the user's.

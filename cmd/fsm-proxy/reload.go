@@ -55,17 +55,24 @@ func (f *reloadFlags) follow(ctx context.Context, from source, relay *proxy.Prox
 	if !from.watched {
 		return func() {}
 	}
+	return f.watch(ctx, "policy", from.path, from.digest, func(file watch.File) { reload(file, relay, log) }, log)
+}
+
+// watch has deliver called with what the file has become each time that it has
+// changed, and when SIGHUP asks for it, until stop is called, which waits for the
+// end of it. what the file is stands in messages.
+func (f *reloadFlags) watch(ctx context.Context, what, path string, digest [32]byte, deliver func(watch.File), log hclog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	now := make(chan struct{}, 1)
 	hangUps := make(chan os.Signal, 1)
 	if !hangsUp() {
 		signal.Notify(hangUps, syscall.SIGHUP)
 	}
-	cfg := watch.Config{Path: from.path, Debounce: f.debounce, MaxDebounce: max(10*f.debounce, time.Second), Poll: f.poll, MaxSize: maxPolicySize + 1, Trigger: now, Log: log}
+	cfg := watch.Config{Path: path, What: what, Debounce: f.debounce, MaxDebounce: max(10*f.debounce, time.Second), Poll: f.poll, MaxSize: maxPolicySize + 1, Trigger: now, Log: log}
 	done := make(chan struct{}, 2)
 	go func() {
-		if err := watch.Watch(ctx, cfg, from.digest, func(file watch.File) { reload(file, relay, log) }); err != nil {
-			log.Error("the policy is not watched", "error", err)
+		if err := watch.Watch(ctx, cfg, digest, deliver); err != nil {
+			log.Error("the "+what+" is not watched", "error", err)
 		}
 		done <- struct{}{}
 	}()

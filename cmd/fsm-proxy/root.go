@@ -24,7 +24,7 @@ func newRoot(c *console) *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args:              func(cmd *cobra.Command, args []string) error { return unknownCommand(cmd, args) },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return bindEnvironment(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return bindEnvironment(cmd, nil) },
 	}
 	root.SetIn(c.in)
 	root.SetOut(c.out)

@@ -21,6 +21,7 @@ type runFlags struct {
 	log    logFlags
 	limits limitFlags
 	reload reloadFlags
+	config configFlags
 
 	share     bool
 	surface   proxy.Surface
@@ -35,19 +36,21 @@ type runFlags struct {
 func newRun(c *console) *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
-		Use:   "run --policy FILE [flags] (--upstream URL | -- COMMAND ARG...)",
+		Use:   "run (--policy FILE | --config FILE) [flags] [--upstream URL | -- COMMAND ARG...]",
 		Short: "Wrap a server: over standard input and output, or at an address with --listen",
 		Example: "  fsm-proxy run --policy files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
-			"  fsm-proxy run --policy files.yaml --listen 127.0.0.1:8080 --upstream https://example.com/mcp",
+			"  fsm-proxy run --policy files.yaml --listen 127.0.0.1:8080 --upstream https://example.com/mcp\n" +
+			"  fsm-proxy run --config fsm-proxy.yaml",
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.bind(cmd) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			front, err := f.take(cmd, args)
 			if err == nil {
 				err = f.check(cmd.Flags(), front)
 			}
-			if err != nil {
-				return err
+			if err == nil {
+				err = f.run(cmd.Context(), c)
 			}
-			return f.run(cmd.Context(), c)
+			return f.config.file.locate(err)
 		},
 	}
 	f.register(cmd.Flags())
@@ -58,6 +61,7 @@ func newRun(c *console) *cobra.Command {
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringVar(&f.policy, "policy", "", "the policy `FILE` to enforce, or a folder with one; changes are followed")
+	f.config.register(flags)
 	group(flags, "The wrapped server", f.target.register)
 	group(flags, "HTTP, with --listen", f.listen.register)
 	flags.BoolVar(&f.share, "share-upstream", false, "one connection to the server for all clients")
@@ -87,7 +91,13 @@ func (f *runFlags) check(flags *pflag.FlagSet, front []string) error {
 		return usagef("no policy to enforce; give --policy FILE, or have one written by 'fsm-proxy init'")
 	case f.listen.address == "" && f.listen.stray() != "":
 		return usagef("--%s belongs to --listen, which is missing", f.listen.stray())
-	case f.onRestart != "keep" && f.onRestart != "restart":
+	}
+	return f.consistent(flags)
+}
+
+// consistent refuses values that cannot be meant.
+func (f *runFlags) consistent(flags *pflag.FlagSet) error {
+	if f.onRestart != "keep" && f.onRestart != "restart" {
 		return usagef("--on-upstream-restart %q is neither keep nor restart", f.onRestart)
 	}
 	return f.limits.check(flags)

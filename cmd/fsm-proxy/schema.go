@@ -1,20 +1,28 @@
 package main
 
 import (
-	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/config"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 func newSchema(c *console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of policy files",
-		Args:  exactly(0, ""),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(c.out, "%s\n", policy.Schema())
+		Use:   "schema [policy|config]",
+		Short: "Print the JSON Schema of policy files, or of the configuration file",
+		RunE: func(_ *cobra.Command, args []string) error {
+			schema := policy.Schema
+			switch strings.Join(args, " ") {
+			case "", "policy":
+			case "config":
+				schema = config.Schema
+			default:
+				return usagef("no schema of %q; it is 'fsm-proxy schema policy' or 'fsm-proxy schema config'", strings.Join(args, " "))
+			}
+			_, err := c.out.Write(schema())
 			return err
 		},
 	}

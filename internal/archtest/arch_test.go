@@ -92,6 +92,11 @@ var rules = []rule{
 		why:   "the policy is pure: it decides alike in a test, a check and a proxy, without I/O, clock or logger",
 	},
 	{
+		pkg:   "internal/config",
+		allow: []string{module + "/internal/strictyaml", "go.yaml.in/yaml/v4"},
+		why:   "the configuration file is names, values and places; cmd knows what they are set on",
+	},
+	{
 		pkg:   "internal/strictyaml",
 		allow: []string{"go.yaml.in/yaml/v4"},
 		why:   "the strict reader of policies and configurations is as pure as the policy that is read with it",

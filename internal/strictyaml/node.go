@@ -57,10 +57,13 @@ func (r *Reader) nodeText(n *yaml.Node) string {
 	return NodeText(n)
 }
 
-// quote is a key in a message, without what was perhaps meant to be its value.
+// quote is the text of a key, see QuoteKey.
 func (r *Reader) quote(key string) string {
 	if i := strings.IndexAny(key, ":="); r.lang.Secrets && i >= 0 {
 		key = key[:i+1] + "…"
 	}
 	return Quote(key)
 }
+
+// QuoteKey is a key in a message, without what was perhaps meant to be its value.
+func (r *Reader) QuoteKey(e Entry) string { return r.quote(e.Name()) }

@@ -20,7 +20,11 @@ func (r *Reader) syntax(err error) {
 	}
 	mark, context := Place{load.Mark.Line, load.Mark.Column}, Place{load.ContextMark.Line, load.ContextMark.Column}
 	if r.lang.Secrets {
-		r.Errorf(mark, "syntax", "this is not YAML here or in the line above: %s", plainCause(load.Message))
+		where := mark
+		if strings.Contains(load.Message, noColon) {
+			where = context
+		}
+		r.Errorf(where, "syntax", "this is not YAML here or in the line above: %s", plainCause(load.Message))
 		return
 	}
 	for _, slip := range slips {
@@ -36,6 +40,13 @@ func (r *Reader) syntax(err error) {
 	r.Errorf(mark, "syntax", "this is not YAML: %s", text)
 }
 
+// The decoder's words for two slips, and what is said of the second.
+const (
+	noColon   = "could not find expected ':'"
+	noKeyHere = "mapping values are not allowed"
+	noKeyHint = "no key can stand here; quote a text that holds a colon and a space, or check the indentation of this line and the one above"
+)
+
 // plainCause is the cause of a syntax error without any text of the file.
 func plainCause(message string) string {
 	switch {
@@ -43,8 +54,10 @@ func plainCause(message string) string {
 		return "a text that begins with * is read as an alias, and nothing is anchored so; quote it"
 	case strings.Contains(message, "cannot start any token"):
 		return "a text cannot begin so; quote it"
-	case strings.ContainsAny(message, `"'`) && strings.Contains(message, "could not find expected"):
+	case strings.Contains(message, noColon):
 		return "a key ends in a colon with a space behind it"
+	case strings.Contains(message, noKeyHere):
+		return noKeyHint
 	case strings.ContainsAny(message, `"'`):
 		return "check the indentation, and quote texts that hold signs"
 	}
@@ -92,7 +105,7 @@ var nameColon = regexp.MustCompile(`^\s*(?:- )?([^\s:#'"]+):([^\s:'"]+)\s*(?:#.*
 
 // slipColon: NAME:STATE on a line of its own is one word.
 func slipColon(r *Reader, message string, mark, context Place) (Place, string) {
-	if !strings.Contains(message, "could not find expected ':'") {
+	if !strings.Contains(message, noColon) {
 		return Place{}, ""
 	}
 	for _, a := range []Place{context, mark} {
@@ -115,14 +128,14 @@ func (r *Reader) joinedWord(a Place) string {
 // slipSecondColon: two keys on one line, a line indented too far, or a line
 // above that is no key.
 func slipSecondColon(r *Reader, message string, mark, _ Place) (Place, string) {
-	if !strings.Contains(message, "mapping values are not allowed") {
+	if !strings.Contains(message, noKeyHere) {
 		return Place{}, ""
 	}
 	if above := (Place{mark.Line - 1, 1}); r.joinedWord(above) != "" {
 		above.Column += len(r.line(above)) - len(strings.TrimLeft(r.line(above), " "))
 		return above, r.joinedWord(above)
 	}
-	return mark, "no key can stand here; quote a text that holds a colon and a space, or check the indentation of this line and the one above"
+	return mark, noKeyHint
 }
 
 // line returns the source line at a place, "" if there is none.

@@ -39,6 +39,7 @@ func end(w *fsnotify.Watcher) {
 type eyes struct {
 	newSource func() (*source, error)
 	log       hclog.Logger
+	what      string        // for the log
 	poll      time.Duration // for the log: how often is looked without events
 
 	source *source                // nil without events
@@ -49,7 +50,7 @@ type eyes struct {
 }
 
 func newEyes(cfg Config, open func() (*source, error)) *eyes {
-	return &eyes{newSource: open, log: cfg.Log, poll: cfg.Poll, dirs: map[string]fs.FileInfo{}}
+	return &eyes{newSource: open, log: cfg.Log, what: cfg.what(), poll: cfg.Poll, dirs: map[string]fs.FileInfo{}}
 }
 
 // open asks the system for events, if there are none yet.
@@ -156,6 +157,6 @@ func (e *eyes) see(err error) {
 		return
 	}
 	e.warned = true
-	e.log.Warn("changes of the policy are seen by polling only; raise the system's limits of watches and open files",
+	e.log.Warn("changes of the "+e.what+" are seen by polling only; raise the system's limits of watches and open files",
 		"error", err, "every", e.poll.String())
 }

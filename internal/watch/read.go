@@ -29,7 +29,13 @@ type File struct {
 // Read reads what [Watch] would deliver now, as far as max bytes (0: as
 // [Config.MaxSize]). It does not wait for a file that is being written.
 func Read(path string, max int64) File {
-	return read(path, orDefault(max, defaultMaxSize)).File
+	return Config{Path: path, MaxSize: max}.Read()
+}
+
+// Read reads what [Watch] would deliver now of c's Path, as [Read] does.
+func (c Config) Read() File {
+	c.What, c.MaxSize = c.what(), orDefault(c.MaxSize, defaultMaxSize)
+	return read(c).File
 }
 
 // A sight is a File and how it looked while it was read.
@@ -44,21 +50,21 @@ func (s sight) rested(debounce time.Duration) bool {
 	return s.steady && (s.age < 0 || s.age >= debounce)
 }
 
-// read reads the file that path stands for.
-func read(path string, max int64) sight {
-	file, err := choose(absolute(path))
+// read reads the file that c's path stands for.
+func read(c Config) sight {
+	file, err := choose(c.What, absolute(c.Path))
 	if err != nil {
-		return failed(file, err)
+		return failed(c.What, file, err)
 	}
-	s, err := readFile(file, max)
+	s, err := readFile(file, c.MaxSize)
 	if err != nil {
-		return failed(file, err)
+		return failed(c.What, file, err)
 	}
 	return s
 }
 
-func failed(path string, err error) sight {
-	err = fmt.Errorf("reading policy %s: %w", path, err)
+func failed(what, path string, err error) sight {
+	err = fmt.Errorf("reading %s %s: %w", what, path, err)
 	f := File{Path: path, Err: err, Digest: sha256.Sum256([]byte("error\x00" + err.Error()))}
 	return sight{File: f, steady: true, age: -1}
 }
@@ -76,8 +82,8 @@ func absolute(path string) string {
 	return abs
 }
 
-// choose returns path, or the one policy file in the folder that path names.
-func choose(path string) (string, error) {
+// choose returns path, or the one file in the folder that path names.
+func choose(what, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return path, hint(err)
@@ -92,7 +98,7 @@ func choose(path string) (string, error) {
 	case len(names) == 0:
 		return path, errors.New("the folder holds no *.yaml or *.yml file; put one there, or give the path of a file")
 	case len(names) > 1:
-		return path, fmt.Errorf("the folder holds several policy files, %s; leave one, or give its path", enumerate(names))
+		return path, fmt.Errorf("the folder holds several %s files, %s; leave one, or give its path", what, enumerate(names))
 	}
 	return filepath.Join(path, names[0]), nil
 }

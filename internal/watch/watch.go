@@ -21,6 +21,8 @@ import (
 type Config struct {
 	// Path names the file, or a folder that holds exactly one *.yaml or *.yml.
 	Path string
+	// What the file is, in messages; "" means "policy".
+	What string
 	// Debounce is how long nothing may happen before the file is read; further
 	// events begin it anew. 0 means 200 ms.
 	Debounce time.Duration
@@ -61,10 +63,18 @@ func (c *Config) validate() error {
 	c.MaxDebounce = max(orDefault(c.MaxDebounce, defaultMaxDebounce), c.Debounce)
 	c.Poll = orDefault(c.Poll, defaultPoll)
 	c.MaxSize = orDefault(c.MaxSize, defaultMaxSize)
+	c.What = c.what()
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}
 	return nil
+}
+
+func (c *Config) what() string {
+	if c.What == "" {
+		return "policy"
+	}
+	return c.What
 }
 
 func orDefault[T ~int64](given, otherwise T) T {
@@ -88,7 +98,7 @@ func Watch(ctx context.Context, cfg Config, last [32]byte, deliver func(File)) e
 
 func watchWith(ctx context.Context, cfg Config, last [32]byte, deliver func(File), open func() (*source, error)) error {
 	if err := cfg.validate(); err != nil {
-		return fmt.Errorf("watching the policy: %w", err)
+		return fmt.Errorf("watching the %s: %w", cfg.what(), err)
 	}
 	w := &watcher{cfg: cfg, last: last, deliver: deliver, timer: time.NewTimer(0), eyes: newEyes(cfg, open)}
 	w.timer.Stop()
@@ -150,7 +160,7 @@ func (w *watcher) lose(err error, ok bool) {
 	if !ok {
 		w.eyes.close()
 	} else {
-		w.cfg.Log.Debug("events about the policy were lost", "error", err)
+		w.cfg.Log.Debug("events about the "+w.cfg.What+" were lost", "error", err)
 	}
 	w.stir(ok)
 }
@@ -223,7 +233,7 @@ func (w *watcher) hearAll() {
 // missed.
 func (w *watcher) look() sight {
 	w.eyes.follow(w.cfg.Path)
-	return read(w.cfg.Path, w.cfg.MaxSize)
+	return read(w.cfg)
 }
 
 // finish ends the burst and delivers what is new or was asked for.

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/watch"
+)
+
+// checkConfig checks the configuration file, and returns the policy that it names.
+func (f *checkFlags) checkConfig() (report checked, policies []string) {
+	read := watch.Config{Path: f.config, What: "configuration"}.Read()
+	if read.Err != nil {
+		return checked{file: f.config, failure: read.Err}, nil
+	}
+	said, findings := parseConfig(read)
+	report = checked{file: read.Path, findings: findings}
+	if said == nil {
+		return report, nil
+	}
+	report.holds = count(len(said.Settings), "key")
+	file := &configFile{said: said, fixed: map[string]bool{}}
+	if found, ok := file.finding(file.tryOut()); ok {
+		report.findings = append(report.findings, found)
+	}
+	if s, ok := said.Find("policy"); ok {
+		policies = []string{watch.Read(s.Values[0], maxPolicySize+1).Path}
+	}
+	return report, policies
+}
+
+// tryOut is what run would say of the file by itself, before it opens anything.
+// What is not given may stand on the command line.
+func (c *configFile) tryOut() error {
+	f, flags := &runFlags{}, pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.register(flags)
+	if err := c.apply(flags, &f.target); err != nil {
+		return err
+	}
+	if err := f.target.check(); err != nil {
+		return err
+	}
+	if f.listen.address != "" {
+		if _, err := f.listen.check(); err != nil {
+			return err
+		}
+	}
+	return f.consistent(flags)
+}

@@ -1,0 +1,54 @@
+package docs_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+const configurationPage = "configuration.md"
+
+// Each example of a configuration file is one that check finds nothing in.
+func TestConfigurationExamples(t *testing.T) {
+	for _, b := range fences(read(t, configurationPage)) {
+		if b.info != "yaml" {
+			continue
+		}
+		folder := t.TempDir()
+		file := filepath.Join(folder, "fsm-proxy.yaml")
+		policy := "version: 1\ninitial: a\nstates: {a: {tools: [x]}}\n"
+		for path, text := range map[string]string{file: b.text, filepath.Join(folder, "policy.yaml"): policy} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out, err := exec.Command(mcptest.Proxy(t), "check", "--config", file).CombinedOutput(); err != nil {
+			t.Errorf("%s:%d: %v\n%s", configurationPage, b.line, err, out)
+		}
+	}
+}
+
+var keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| `--([a-z-]+)` \\|$")
+
+// The table has every key, with its flag.
+func TestConfigurationTable(t *testing.T) {
+	keys := config.Keys()
+	for _, m := range keyRow.FindAllStringSubmatch(read(t, configurationPage), -1) {
+		if keys[m[2]] != m[1] {
+			t.Errorf("%s is --%s there, and not in the table of keys", m[1], m[2])
+		}
+		delete(keys, m[2])
+	}
+	for flag, key := range keys {
+		t.Errorf("%s lacks the row | `%s` | `--%s` |", configurationPage, key, flag)
+	}
+	if !strings.Contains(read(t, configurationPage), "`"+config.CommandKey+"`") {
+		t.Errorf("%s lacks %s", configurationPage, config.CommandKey)
+	}
+}

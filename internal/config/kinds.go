@@ -1,0 +1,220 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+)
+
+// kind is what a key holds: its schema, and how its values are read, as its flag
+// takes them. read returns nil where it has reported an error.
+type kind struct {
+	schema func() *schema
+	read   func(r *strictyaml.Reader, e entry, folder string) []string
+	many   bool // the flag takes any number of values
+}
+
+// The kinds of values. Numbers and booleans are their text where a text is wanted.
+var (
+	text      = kind{schema: anyText, read: readText}
+	file      = kind{schema: anyText, read: readFile}
+	boolean   = kind{schema: strictyaml.Bool, read: readBoolean}
+	negated   = kind{schema: strictyaml.Bool, read: readNegated}
+	number    = kind{schema: numberSchema, read: readNumber}
+	duration  = kind{schema: durationSchema, read: readDuration}
+	size      = kind{schema: sizeSchema, read: readText}
+	list      = kind{schema: strictyaml.List(anyText), read: readList, many: true}
+	command   = kind{schema: commandSchema, read: readCommand, many: true}
+	variables = kind{schema: variablesSchema, read: readVariables, many: true}
+	headers   = kind{schema: headersSchema, read: readHeaders, many: true}
+)
+
+// word is one of a closed set.
+func word(words []string) kind {
+	return kind{schema: strictyaml.Enum(words), read: func(r *strictyaml.Reader, e entry, _ string) []string {
+		if i, ok := r.Choice(e, words); ok {
+			return []string{words[i]}
+		}
+		return nil
+	}}
+}
+
+func readText(r *strictyaml.Reader, e entry, _ string) []string {
+	t, ok := r.Scalar(e, "a text")
+	if !ok {
+		return nil
+	}
+	if t.Value == "" {
+		r.Errorf(t.Place, "value", "%s: the text is empty; write one, or leave the key out", e.Name())
+		return nil
+	}
+	return []string{t.Value}
+}
+
+// readFile reads a path. A relative one begins at the file's own folder.
+func readFile(r *strictyaml.Reader, e entry, folder string) []string {
+	values := readText(r, e, folder)
+	for i, path := range values {
+		values[i] = resolve(folder, path)
+	}
+	return values
+}
+
+// resolve leaves an absolute path alone: cleaning it would change its meaning
+// where a link is followed by "..".
+func resolve(folder, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(folder, path)
+}
+
+func readBoolean(r *strictyaml.Reader, e entry, _ string) []string {
+	b, ok := r.Boolean(e)
+	return truth(b, ok)
+}
+
+func readNegated(r *strictyaml.Reader, e entry, _ string) []string {
+	b, ok := r.Boolean(e)
+	return truth(!b, ok)
+}
+
+func truth(b, ok bool) []string {
+	switch {
+	case !ok:
+		return nil
+	case b:
+		return []string{"true"}
+	}
+	return []string{"false"}
+}
+
+func readNumber(r *strictyaml.Reader, e entry, _ string) []string {
+	n := e.Value
+	digits := n.Value != "" && strings.Trim(n.Value, "0123456789") == ""
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !digits || strings.Trim(n.Value, "0") == "" {
+		r.WrongType(e, "a number from 1 on")
+		return nil
+	}
+	return []string{n.Value}
+}
+
+func readDuration(r *strictyaml.Reader, e entry, _ string) []string {
+	t, ok := r.Scalar(e, "a time like 30s, 5m or 1h30m")
+	if !ok {
+		return nil
+	}
+	if d, err := time.ParseDuration(t.Value); err != nil || d < 0 {
+		r.Errorf(t.Place, "value", "%s: %s is no time; write it like 30s, 5m or 1h30m", e.Name(), strictyaml.Quote(t.Value))
+		return nil
+	}
+	return []string{t.Value}
+}
+
+func readList(r *strictyaml.Reader, e entry, _ string) []string {
+	values := []string{}
+	for _, t := range r.Items(e, "a list of texts") {
+		if t.Value == "" {
+			r.Errorf(t.Place, "value", "%s: an empty text; remove it", e.Name())
+			continue
+		}
+		values = append(values, t.Value)
+	}
+	return values
+}
+
+// readCommand reads a program with its arguments, which may repeat and be empty.
+func readCommand(r *strictyaml.Reader, e entry, folder string) []string {
+	if e.Value.Kind != yaml.SequenceNode || len(e.Value.Content) == 0 {
+		r.Errorf(strictyaml.PlaceOf(e.Value), "type", "%s: wants a list of the program and its arguments, like [npx, -y, SERVER], not %s", e.Name(), kindOf(e.Value))
+		return nil
+	}
+	var words []string
+	for _, c := range e.Value.Content {
+		n := strictyaml.Resolve(c)
+		if n.Kind != yaml.ScalarNode || strictyaml.IsNothing(n) || strings.ContainsRune(n.Value, 0) {
+			r.Errorf(strictyaml.PlaceOf(c), "type", "%s: wants texts, not %s", e.Name(), kindOf(n))
+			return nil
+		}
+		words = append(words, n.Value)
+	}
+	if words[0] == "" {
+		r.Errorf(strictyaml.PlaceOf(e.Value.Content[0]), "value", "%s: the program has no name; give one", e.Name())
+		return nil
+	}
+	if strings.ContainsRune(filepath.ToSlash(words[0]), '/') {
+		words[0] = resolve(folder, words[0])
+	}
+	return words
+}
+
+// kindOf is a node in a message that must not repeat it, since it can be a secret.
+func kindOf(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode && !strictyaml.IsNothing(n) {
+		return "one text"
+	}
+	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		return "an empty list"
+	}
+	return strictyaml.NodeText(n)
+}
+
+func readVariables(r *strictyaml.Reader, e entry, _ string) []string {
+	return readPairs(r, e, "=", func(name, value string) string {
+		switch {
+		case name == "" || strings.ContainsAny(name, "=\x00"):
+			return "is no name of a variable"
+		case strings.ContainsRune(value, 0):
+			return "has a value that no variable can have"
+		}
+		return ""
+	})
+}
+
+func readHeaders(r *strictyaml.Reader, e entry, _ string) []string {
+	return readPairs(r, e, ": ", func(name, value string) string {
+		switch {
+		case name == "" || strings.ContainsFunc(name, notOfToken):
+			return "is no name of a header"
+		case strings.ContainsFunc(value, isControl):
+			return "has a value that no header can have, with line breaks or control characters in it"
+		}
+		return ""
+	})
+}
+
+// notOfToken reports what cannot stand in a header's name (RFC 9110, section 5.6.2).
+func notOfToken(c rune) bool {
+	alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+	return !alphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+}
+
+func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
+
+// readPairs reads a mapping of names to values, which can be secrets. fault says
+// what is wrong with one, "" if nothing is.
+func readPairs(r *strictyaml.Reader, e entry, sign string, fault func(name, value string) string) []string {
+	if e.Value.Kind != yaml.MappingNode {
+		r.Errorf(strictyaml.PlaceOf(e.Value), "type", "%s: wants a mapping of names to values, not %s; put a space after each colon", e.Name(), kindOf(e.Value))
+		return nil
+	}
+	values := []string{}
+	for _, x := range r.Entries(e.Value) {
+		if v := x.Value; v.Kind != yaml.ScalarNode || strictyaml.IsNothing(v) {
+			r.Errorf(strictyaml.PlaceOf(v), "type", "%s: %s wants a text, not %s", e.Name(), r.QuoteKey(x), kindOf(v))
+			continue
+		}
+		if wrong := fault(x.Name(), x.Value.Value); wrong != "" {
+			r.Errorf(x.Place(), "value", "%s: %s %s", e.Name(), r.QuoteKey(x), wrong)
+			continue
+		}
+		values = append(values, x.Name()+sign+x.Value.Value)
+	}
+	slices.Sort(values)
+	return values
+}
