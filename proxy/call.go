@@ -45,8 +45,8 @@ type call struct {
 
 	mu        sync.Mutex // guards what follows
 	up        wire.Call
-	stop      func() // gives the upstream's answer up
-	gaveUp    bool
+	stop      func()        // gives the upstream's answer up
+	gaveUp    error         // why it is given up; nil: it is not
 	cancelled chan struct{} // closed by cancel; made on demand
 	done      chan struct{} // closed when over; made on demand
 	canceled  bool
@@ -149,8 +149,9 @@ func (c *call) settled() {
 	}
 }
 
-// over waits until the call's answer was given or ctx has ended.
-func (c *call) over(ctx context.Context) {
+// over waits until the call's answer was given or ctx has ended, and reports
+// which.
+func (c *call) over(ctx context.Context) bool {
 	c.mu.Lock()
 	if c.done == nil && !c.answered {
 		c.done = make(chan struct{})
@@ -158,11 +159,13 @@ func (c *call) over(ctx context.Context) {
 	done, answered := c.done, c.answered
 	c.mu.Unlock()
 	if answered {
-		return
+		return true
 	}
 	select {
 	case <-done:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -208,12 +211,16 @@ func (c *call) cancel(params []byte) {
 	}
 }
 
-func (c *call) graceLocked() { c.grace = time.AfterFunc(c.s.p.cfg.CancelGrace, c.giveUp) }
+func (c *call) graceLocked() {
+	c.grace = time.AfterFunc(c.s.p.cfg.CancelGrace, func() { c.giveUp(errGivenUp) })
+}
 
 // giveUp ends the wait for the upstream's answer.
-func (c *call) giveUp() {
+func (c *call) giveUp(why error) {
 	c.mu.Lock()
-	c.gaveUp = true
+	if c.gaveUp == nil {
+		c.gaveUp = why
+	}
 	stop := c.stop
 	c.mu.Unlock()
 	if stop != nil {
@@ -227,7 +234,7 @@ func (c *call) stopBy(stop func()) {
 	c.stop = stop
 	gaveUp := c.gaveUp
 	c.mu.Unlock()
-	if gaveUp {
+	if gaveUp != nil {
 		stop()
 	}
 }
@@ -240,13 +247,13 @@ func (c *call) expire() {
 	if up != nil {
 		up.Cancel([]byte(`{"requestId":0,"reason":"no answer in time"}`))
 	}
-	c.giveUp()
+	c.giveUp(errGivenUp)
 }
 
 // start sends the request upstream. It reports false, and sends nothing, if the
-// call was cancelled before.
+// call was cancelled before, or the proxy is ending: then unsent is the rest.
 func (c *call) start(conn Upstream) bool {
-	if c.isCancelled() {
+	if c.s.p.Draining() || c.isCancelled() {
 		return false
 	}
 	up := conn.Start(c.m, c)
@@ -280,8 +287,8 @@ func (c *call) why(err error) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gaveUp {
-		return &wire.CallError{Sent: true, Err: errGivenUp}
+	if c.gaveUp != nil {
+		return &wire.CallError{Sent: true, Err: c.gaveUp}
 	}
 	return err
 }
@@ -300,7 +307,7 @@ func (c *call) relay() wire.Pending {
 		case c.start(conn):
 			c.relayed(c.await())
 		default:
-			c.answer(nil)
+			c.unsent()
 		}
 	})
 }

@@ -76,11 +76,11 @@ func (c *call) listFirst(conn Upstream) {
 }
 
 func (c *call) fetch(conn Upstream) error {
-	ctx, stop := context.WithTimeout(context.Background(), c.s.p.cfg.CallTimeout)
+	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
 	defer stop()
 	l, err := conn.List(ctx, listKind(c.kind))
 	if err != nil {
-		return err
+		return c.s.p.endedBy(err)
 	}
 	c.look(l)
 	return nil
@@ -124,7 +124,7 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 	}
 	if !c.start(conn) {
 		c.leave()
-		return c.answer(nil)
+		return c.unsent()
 	}
 	return c.flight(c.landed)
 }
@@ -142,6 +142,9 @@ func (c *call) awaitTurn() {
 	case <-c.cancellation():
 		c.leave()
 		c.answer(nil)
+	case <-c.s.p.drain.taking.Done():
+		c.leave()
+		c.unsent()
 	}
 }
 

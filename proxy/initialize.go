@@ -77,6 +77,10 @@ func (e *HelloError) Error() string {
 // refusedHello answers an initialize that the upstream did not accept, with its
 // own error if it sent one.
 func (c *call) refusedHello(err error) {
+	if err == errEnding {
+		c.tooLate()
+		return
+	}
 	if said, ok := errors.AsType[*HelloError](err); ok {
 		c.s.opened() // before the answer, since the client may try again at once
 		c.answer(c.withID(said.Answer))

@@ -98,8 +98,12 @@ func (l *link) get(timeout time.Duration) (Upstream, error) {
 	if conn := l.live(); conn != nil {
 		return conn, nil
 	}
+	if l.p.Draining() {
+		return nil, errEnding
+	}
 	ctx, stop := context.WithTimeout(l.ctx, timeout)
 	defer stop()
+	defer context.AfterFunc(l.p.drain.taking, stop)()
 	for told := false; ; {
 		conn, err := l.dialOnce(ctx)
 		if err == nil && conn != nil {
@@ -108,7 +112,10 @@ func (l *link) get(timeout time.Duration) (Upstream, error) {
 		if err == nil {
 			continue
 		}
-		if !again(ctx, err) {
+		switch {
+		case l.p.Draining():
+			return nil, errEnding
+		case !again(ctx, err):
 			return nil, err
 		}
 		if !told {

@@ -43,7 +43,7 @@ func (c *call) listFetched(k wire.ListKind) {
 		v, err = c.s.fetch(conn, k)
 	}
 	if err != nil {
-		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+err.Error())
+		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.endedBy(err).Error())
 		return
 	}
 	c.result(c.s.give(v, k))
@@ -104,7 +104,7 @@ func (s *session) cached(conn Upstream, k wire.ListKind) (v view, ok bool) {
 
 // fetch returns the view of a kind, from the upstream if need be.
 func (s *session) fetch(conn Upstream, k wire.ListKind) (v view, err error) {
-	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.CallTimeout)
+	ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CallTimeout)
 	defer stop()
 	return s.fetchUntil(ctx, conn, k)
 }
@@ -141,7 +141,7 @@ func (s *session) atHand(conn Upstream) bool {
 // fetchAll gets what a refusal or an annotation names. It waits no longer than a
 // refusal may.
 func (s *session) fetchAll(conn Upstream) {
-	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.CancelGrace)
+	ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CancelGrace)
 	defer stop()
 	h := s.hello.Load()
 	for _, k := range gatedLists {

@@ -108,6 +108,7 @@ type Proxy struct {
 	schemas schemas
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup
+	drain   drain
 
 	reloading sync.Mutex // held through a Reload, so that all runs go through them in one order
 
@@ -123,6 +124,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, policy: cfg.Policy, sessions: make(map[*session]struct{})}
+	p.drain.init()
 	if cfg.Share {
 		p.shared = newShared(p)
 	}
@@ -159,6 +161,8 @@ func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
+	p.drain.begin()
+	p.drain.stopLasting()
 	for _, s := range p.open() {
 		s.Close()
 	}

@@ -216,6 +216,9 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 // unavailable answers a request that the upstream did not take.
 func (c *call) unavailable(err error) {
 	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
+	if err == errEnding {
+		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."
+	}
 	if !c.gated {
 		c.fail(wire.CodeInternal, text)
 		return
@@ -226,8 +229,12 @@ func (c *call) unavailable(err error) {
 // unknown answers a call that was sent and has no answer.
 func (c *call) unknown(err error) {
 	why := "no readable answer came (" + err.Error() + ")"
-	if lost, ok := errorAs(err); ok && lost.Err == errGivenUp {
+	switch lost, _ := errorAs(err); {
+	case lost == nil:
+	case lost.Err == errGivenUp:
 		why = "no answer came in " + brevity(c.s.p.cfg.CallTimeout)
+	case lost.Err == errBrokenOff:
+		why = "no answer came before the proxy had to end"
 	}
 	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(clip(c.name)), why))
 }

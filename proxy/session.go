@@ -89,6 +89,9 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest, refusal, nil))
 		return nil
 	}
+	if s.p.Draining() && m.Method != "ping" {
+		return c.tooLate()
+	}
 	if m.Method != "initialize" && m.Method != "ping" && s.wait(c) {
 		return waiting{c}
 	}

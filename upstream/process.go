@@ -99,12 +99,16 @@ func (p *process) supervise(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
+	if err == nil {
+		p.conn.srv.begun(p.cmd.Process)
+	}
 	started <- err
 	if err != nil {
 		return
 	}
 	awaitExit(p.cmd.Process.Pid)
 	err = p.cmd.Wait()
+	p.conn.srv.over(p.cmd.Process)
 	killRest(p.cmd.Process.Pid)
 	close(p.exited)
 	p.drain()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,9 +26,10 @@ type Server struct {
 	mu        sync.Mutex // guards what follows
 	conns     map[*Conn]struct{}
 	processes int
-	failures  int       // dials in a row that failed
-	blocked   time.Time // until then dials fail at once
-	cause     error     // why the last dial failed
+	children  map[*os.Process]struct{} // that run
+	failures  int                      // dials in a row that failed
+	blocked   time.Time                // until then dials fail at once
+	cause     error                    // why the last dial failed
 	closed    bool
 	wg        sync.WaitGroup // connections being disposed of
 }
@@ -64,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{})}
+	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{}), children: make(map[*os.Process]struct{})}
 	if cfg.endpoint != nil {
 		s.transport = streamhttp.NewTransport(cfg.endpoint)
 	}
@@ -235,4 +237,35 @@ func (s *Server) Close() {
 	if s.auth != nil {
 		s.auth.close()
 	}
+}
+
+// Children is how many child processes run.
+func (s *Server) Children() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.children)
+}
+
+// Kill ends all children at once, with their process groups, and has no more
+// started. It waits for nothing: it is for a process that is about to exit.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for child := range s.children {
+		kill(child)
+	}
+}
+
+// begun and over keep track of the children that run.
+func (s *Server) begun(child *os.Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.children[child] = struct{}{}
+}
+
+func (s *Server) over(child *os.Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.children, child)
 }

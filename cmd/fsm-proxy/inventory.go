@@ -23,6 +23,7 @@ func takeInventory(ctx context.Context, t *target, log hclog.Logger) (inventory,
 		return inventory{}, err
 	}
 	defer server.Close()
+	inEmergency(ctx, server.Kill)
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
 	l := newLister()

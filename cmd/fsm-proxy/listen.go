@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"syscall"
-	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 )
 
@@ -100,34 +97,4 @@ func (f *listenFlags) token() (func() string, error) {
 		return nil, err
 	}
 	return file.get, nil
-}
-
-// endTime is how long what is under way may take to end.
-const endTime = 7 * time.Second
-
-// httpServer is what net/http's server and the lean one have in common.
-type httpServer interface {
-	Serve(net.Listener) error
-	Shutdown(context.Context) error
-	Close() error
-}
-
-// serveHTTP serves until ctx ends; then it runs end, which ends the sessions,
-// and waits for what they still answer.
-func serveHTTP(ctx context.Context, server httpServer, l net.Listener, end func(context.Context) error, log hclog.Logger) error {
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
-	var err error
-	select {
-	case err = <-failed:
-		err = fmt.Errorf("serving: %w", err)
-	case <-ctx.Done():
-		log.Info("ending")
-	}
-	last, cancel := context.WithTimeout(context.Background(), endTime)
-	defer cancel()
-	if end(last) != nil || server.Shutdown(last) != nil {
-		server.Close()
-	}
-	return err
 }

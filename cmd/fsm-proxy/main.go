@@ -13,29 +13,16 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-func main() {
+func main() { os.Exit(reaping(execute)) }
+
+// execute runs the command line that the process was given, and returns its exit
+// code.
+func execute() int {
 	easeCollector()
 	// A write to a pipe that nobody reads any more fails like any other, in place of ending the process before
 	// it has ended what it started.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(untilHangUp(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(report(os.Stderr, err))
-}
-
-// untilHangUp is a context that ends when the terminal goes, if there is one, unless that is to be ignored (nohup). A terminal
-// says so twice at times: what comes after the first is no second signal.
-func untilHangUp() context.Context {
-	if signal.Ignored(syscall.SIGHUP) || !hangsUp() {
-		return context.Background()
-	}
-	hangUps := make(chan os.Signal, 1)
-	signal.Notify(hangUps, syscall.SIGHUP)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { <-hangUps; cancel() }()
-	return ctx
+	return report(os.Stderr, run(untilSignalled(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run executes one command line. ctx ends with the process's first SIGINT,

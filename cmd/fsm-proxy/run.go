@@ -22,6 +22,7 @@ type runFlags struct {
 	limits limitFlags
 	reload reloadFlags
 	config configFlags
+	drain  drainFlags
 
 	share     bool
 	surface   proxy.Surface
@@ -74,6 +75,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.callTimeout, "call-timeout", 5*time.Minute, "how long a call may take, not counting what a person takes to answer")
 	flags.DurationVar(&f.cancelGrace, "cancel-grace", 5*time.Second, "how long a cancelled call may still be answered")
 	flags.DurationVar(&f.connectTimeout, "connect-timeout", 0, "how long a connection to the server may take (default 30s; 2m for a command, which may first fetch itself)")
+	f.drain.register(flags)
 	f.log.register(flags, "info")
 	group(flags, "Reload", f.reload.register)
 	group(flags, "Limits", f.limits.register)

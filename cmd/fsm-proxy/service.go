@@ -37,6 +37,7 @@ func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cor
 	if s.server, err = f.target.open(inherit, &f.limits, cork, s.log); err != nil {
 		return err
 	}
+	inEmergency(ctx, s.server.Kill)
 	s.onClose(s.server.Close)
 	cfg := s.config()
 	cfg.EndGrace = endGrace
@@ -52,6 +53,9 @@ func (s *service) onClose(f func()) { s.closers = append(s.closers, f) }
 
 // close closes what was opened, last first.
 func (s *service) close() {
+	if s.server != nil {
+		defer s.ended(time.Now(), s.server.Children())
+	}
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		s.closers[i]()
 	}
@@ -81,7 +85,9 @@ func (s *service) overStdio(ctx context.Context, c *console) error {
 	}
 	in, out, restore := pollable(c)
 	defer restore()
-	if err := stdio.Serve(ctx, framing, in, out, s.relay.Open); err != nil {
+	serving, stop := s.whileDraining(ctx)
+	defer stop()
+	if err := stdio.Serve(serving, framing, in, out, s.relay.Open); err != nil {
 		return fmt.Errorf("speaking with the client: %w", err)
 	}
 	return nil
@@ -110,7 +116,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	front := streamhttp.NewServer(s.front(loopback, token))
 	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
 	ready(f.listen.url(l))
-	return serveHTTP(ctx, f.httpServer(front, s.log), l, front.Close, s.log)
+	return s.serveHTTP(ctx, f.httpServer(front, s.log), l, front)
 }
 
 // front is the configuration of the HTTP side towards clients.

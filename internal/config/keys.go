@@ -58,6 +58,7 @@ var keys = []key{
 	{"timeouts.call", "call-timeout", duration, "How long a call may take, not counting what a person takes to answer."},
 	{"timeouts.cancel_grace", "cancel-grace", duration, "How long a cancelled call may still be answered."},
 	{"timeouts.connect", "connect-timeout", duration, "How long a connection to the server may take."},
+	{"timeouts.drain", "drain", duration, "How long calls under way may still take when the proxy is told to end; 0s: no time at all."},
 
 	{"reload.debounce", "reload-debounce", duration, "How long a watched file's folder must rest before a change is read."},
 	{"reload.poll", "reload-poll", duration, "How often a watched file is read besides, where no change was noticed."},

@@ -154,7 +154,7 @@ func (r *leanResponse) appendHead(b []byte, whole bool) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(r.status), 10)
 	b = append(append(append(b, ' '), http.StatusText(r.status)...), "\r\n"...)
-	r.close = r.close || r.conn.srv.closing.Load() || !r.req.body.drainable() || hasClose(r.header["Connection"])
+	r.close = r.close || r.conn.srv.retiring.Load() || !r.req.body.drainable() || hasClose(r.header["Connection"])
 	b = r.appendFields(b)
 	switch {
 	case r.empty:

@@ -43,9 +43,10 @@ type LeanServer struct {
 	// Log is told of panics and refused requests; nil: nothing is logged.
 	Log hclog.Logger
 
-	now     atomic.Int64 // in ticks, kept by sweep
-	date    atomic.Pointer[string]
-	closing atomic.Bool // set under mu
+	now      atomic.Int64 // in ticks, kept by sweep
+	date     atomic.Pointer[string]
+	retiring atomic.Bool // connections end with their next answer
+	closing  atomic.Bool // set under mu
 
 	mu        sync.Mutex // guards what follows
 	listeners map[net.Listener]struct{}
@@ -198,6 +199,7 @@ func (s *LeanServer) close() []*serverConn {
 		s.fill()
 	}
 	s.closing.Store(true)
+	s.retiring.Store(true)
 	for l := range s.listeners {
 		l.Close()
 	}

@@ -24,6 +24,7 @@ type post struct {
 	newer, older *post // in the session's list of those waiting
 	listed       bool
 	answered     bool
+	declined     bool // by the answer
 	answer       []byte
 	inParts      bool // the answer is a result under id
 	id, result   []byte
@@ -205,6 +206,8 @@ func (p *post) end(asked bool, id []byte) {
 	switch {
 	case out != nil:
 		<-out.done
+	case p.declined:
+		decline(p.w, answer)
 	case p.inParts:
 		writeResult(p.w, p.id, p.result, p.s.srv.cfg.WriteTimeout)
 	case answer != nil && p.takes.json:

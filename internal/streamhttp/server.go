@@ -1,7 +1,6 @@
 package streamhttp
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -57,27 +56,6 @@ func NewServer(cfg ServerConfig) *Server {
 // Sessions is how many sessions there are.
 func (s *Server) Sessions() int { return s.table.len() }
 
-// Close refuses new requests, ends every session, and waits until all
-// requests are answered or ctx ends; then the error is ctx's.
-func (s *Server) Close(ctx context.Context) error {
-	if !s.refuseAll() {
-		return nil
-	}
-	close(s.stop)
-	<-s.stopped
-	for _, ses := range s.table.all(nil) {
-		s.end(ses, "server closed")
-	}
-	done := make(chan struct{})
-	go func() { s.requests.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // refuseAll reports whether it is the first to close the server.
 func (s *Server) refuseAll() bool {
 	s.mu.Lock()
@@ -99,6 +77,7 @@ func (s *Server) enter() bool {
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
+		w.Header()["Retry-After"] = []string{retryAfter}
 		refuse(w, http.StatusServiceUnavailable, "shutting down")
 		return
 	}

@@ -33,6 +33,14 @@ type ResultStream interface {
 	AnswerResult(id, result []byte)
 }
 
+// DecliningStream is a Stream that can say that a request is not taken here
+// now, so that who sent it may try elsewhere (HTTP 503).
+type DecliningStream interface {
+	Stream
+	// Decline is Answer of an error that says so.
+	Decline(msg []byte)
+}
+
 // Session is what a framing hands the messages of one client to. proxy
 // implements it.
 type Session interface {

@@ -3,6 +3,7 @@ package attack
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
@@ -24,6 +25,7 @@ type state struct {
 //	big              answers with 6 MiB
 //	ambiguous        answers so that two readers differ, in the style of the argument
 //	command          answers with its argument
+//	spam             sends log messages without end, and no answer
 func world() mcptest.Server {
 	s := &state{}
 	failing := mcptest.Failing()
@@ -36,6 +38,7 @@ func world() mcptest.Server {
 		"sse":        events,
 		"big":        func(e *mcptest.Exchange) { e.Result(mcptest.Text(strings.Repeat("x", 6<<20))) },
 		"ambiguous":  ambiguous,
+		"spam":       func(e *mcptest.Exchange) { e.Async(func() { spam(e) }) },
 		"command":    func(e *mcptest.Exchange) { e.Result(mcptest.Text(e.Argument("command"))) },
 	}
 	for _, plain := range strings.Fields("count once hidden page_two read_a read_b read_c elsewhere") {
@@ -47,6 +50,8 @@ func world() mcptest.Server {
 		case e.Method == "tools/call" && tool != nil:
 			tool(e)
 		case strings.HasSuffix(e.Method, "/list") && s.list(e):
+		case e.Method == "resources/read" && e.Name == "w://slow":
+			e.Async(func() { e.Gate("slow"); e.Result(`{"contents":[]}`) })
 		case e.Method == "completion/complete":
 			e.Result(`{"completion":{"values":["completed"]}}`)
 		default:
@@ -65,7 +70,7 @@ func (s *state) list(e *mcptest.Exchange) bool {
 	}
 	switch {
 	case e.Method == "resources/list":
-		e.Result(`{"resources":[{"uri":"w://shown","name":"s"},{"uri":"w://hidden","name":"h"}]}`)
+		e.Result(`{"resources":[{"uri":"w://shown","name":"s"},{"uri":"w://hidden","name":"h"},{"uri":"w://slow","name":"slow"}]}`)
 	case e.Method == "prompts/list":
 		e.Result(`{"prompts":[{"name":"shown","arguments":[{"name":"a"}]},{"name":"hidden","arguments":[{"name":"a"}]}]}`)
 	case e.Method != "tools/list":
@@ -74,7 +79,7 @@ func (s *state) list(e *mcptest.Exchange) bool {
 		e.Result(`{"tools":[` + items("page_two hidden read_two") + `,` + oddItems + `]}`)
 	default:
 		e.Result(`{"nextCursor":"two","tools":[` + items("ok read_a "+read+" swap refuse die silent late twice flood noise children "+
-			"hold hold_open ambiguous answer_for wrong_id truncate update sse big once command elsewhere ask elicit hidden") + `]}`)
+			"hold hold_open ambiguous answer_for wrong_id truncate update sse big once spam command elsewhere ask elicit hidden") + `]}`)
 	}
 	return true
 }
@@ -119,6 +124,16 @@ func update(e *mcptest.Exchange) {
 		e.Send(mcptest.Notification("notifications/resources/updated", `{"uri":"`+uri+`"}`))
 	}
 	e.Result(mcptest.Text("updated"))
+}
+
+// spam ends with the process, at the latest when nobody reads any more. It is as fast as a client can read: one that
+// cannot is closed.
+func spam(e *mcptest.Exchange) {
+	for range time.Tick(time.Millisecond) {
+		for range 10 {
+			e.Send(mcptest.Notification("notifications/message", `{"level":"info","data":"spam"}`))
+		}
+	}
 }
 
 // events writes the answer as an event in the style of the argument, and keeps the stream open after it.

@@ -1,0 +1,329 @@
+package attack
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// all are the four ways to put the proxy between a client and an upstream.
+var all = []way{pipes, web, webPipe, pipeWeb}
+
+func every(flags ...string) (ways []way) {
+	for _, w := range all {
+		ways = append(ways, w.with(flags...))
+	}
+	return ways
+}
+
+// end asks the proxy to end, and returns when it takes nothing new any more.
+func (r *rig) end() {
+	r.t.Helper()
+	r.signal(syscall.SIGTERM)
+	r.process.Log().Await(r.t, "ending")
+}
+
+// ended fails the test unless the proxy ends by itself, well, and with all that it has started.
+func (r *rig) ended() {
+	r.t.Helper()
+	if code := r.process.ExitCode(); code != 0 {
+		r.t.Errorf("exit code %d", code)
+	}
+	r.upstream.AwaitLive(r.t, 0)
+}
+
+// hold begins a call of hold_open, which has reached the upstream then.
+func (r *rig) hold() (id int) {
+	r.t.Helper()
+	id = r.Request("tools/call", mcptest.ToolParams("hold_open", ""))
+	r.upstream.Await(r.t, 1, "tools/call", "hold_open")
+	return id
+}
+
+// declined fails the test unless a request is refused because the proxy is ending.
+func (r *rig) declined(raw string) {
+	r.t.Helper()
+	var body string
+	if r.web == nil {
+		body = r.say(raw)
+	} else {
+		answer := r.web.Post(r.t.Context(), raw)
+		if answer.Status != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+			r.t.Errorf("%s is answered HTTP %d %v", raw, answer.Status, answer.Header)
+		}
+		body = string(answer.Body)
+	}
+	if !strings.Contains(body, "-32603") || !strings.Contains(body, "is ending") || !strings.Contains(body, `"id":"late"`) {
+		r.t.Errorf("%s is answered %s", raw, body)
+	}
+}
+
+// A call under way is answered, and one that comes later is not sent.
+func TestEndingWithACallUnderWay(t *testing.T) {
+	each(t, all, func(r *rig) {
+		held := r.hold()
+		r.end()
+		r.declined(call(`"late"`, `{"name":"ok"}`))
+		r.declined(`{"jsonrpc":"2.0","id":"late","method":"tools/list"}`)
+		if answer := r.Call("ping", ""); string(answer.Result) != "{}" {
+			r.t.Errorf("a ping is answered %s", answer)
+		}
+		r.upstream.Open("hold_open")
+		if answer, _ := r.Answer(held); string(answer.Result) != mcptest.Text("the true answer") {
+			r.t.Errorf("the call under way is answered %s", answer)
+		}
+		r.ended()
+		r.reached("tools/call hold_open")
+	})
+}
+
+// There are no new sessions, and their clients are told so in words that balancers know.
+func TestInitializeDuringTheDrain(t *testing.T) {
+	each(t, []way{web, webPipe}, func(r *rig) {
+		held := r.hold()
+		r.end()
+		other := &rig{t: r.t, process: r.process}
+		other.Session, other.web = mcptest.DialWeb(r.t, r.url)
+		other.declined(mcptest.Request("late", "initialize", oldHello))
+		if id := other.web.ID(); id != "" {
+			r.t.Errorf("it has the session id %s", id)
+		}
+		r.upstream.Open("hold_open")
+		r.Answer(held)
+		r.ended()
+		if n := r.upstream.Started(); n != 1 {
+			r.t.Errorf("%d sessions upstream", n)
+		}
+	})
+}
+
+const slowly = "w://slow"
+
+// A connection that is kept alive ends behind its next answer, which says so: no request is sent into one that is
+// being closed.
+func TestConnectionsEndBehindTheirAnswers(t *testing.T) {
+	t.Parallel()
+	r := web.open(t)
+	address := strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	in := bufio.NewReader(connection)
+	post := func(raw string) *http.Response {
+		fmt.Fprintf(connection, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+			"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", address, r.web.ID(), len(raw), raw)
+		answer, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		return answer
+	}
+	if answer := post(call("1", `{"name":"ok"}`)); answer.Close {
+		t.Error("the connection ends before the drain")
+	}
+	held := r.hold()
+	r.end()
+	if answer := post(call(`"late"`, `{"name":"ok"}`)); !answer.Close || answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("answered HTTP %d, closing: %v", answer.StatusCode, answer.Close)
+	}
+	if _, err := in.ReadByte(); err != io.EOF {
+		t.Errorf("the connection ends with %v", err)
+	}
+	r.upstream.Open("hold_open")
+	r.Answer(held)
+	r.ended()
+}
+
+// What has no answer when the time is up may have happened: the client is told so, the upstream is told to stop.
+func TestDrainRunsOut(t *testing.T) {
+	policy := strings.Replace(plan, `"w://shown":`, `"`+slowly+`":`, 1)
+	var ways []way
+	for _, w := range every("--drain", "300ms") {
+		ways = append(ways, w.under(policy))
+	}
+	each(t, ways, func(r *rig) {
+		tool := r.Request("tools/call", mcptest.ToolParams("silent", ""))
+		read := r.Request("resources/read", `{"uri":"`+slowly+`"}`)
+		r.upstream.Await(r.t, 1, "tools/call", "silent")
+		r.upstream.Await(r.t, 1, "resources/read", slowly)
+		r.end()
+		answers := map[string]string{}
+		for range 2 {
+			answer := r.nextAnswer()
+			answers[string(answer.ID)] = answer.String()
+		}
+		for id, want := range map[int][]string{
+			tool: {`"isError":true`, `"outcome_unknown"`, "before the proxy had to end; it may have happened", `"state":"lost"`},
+			read: {"-32603", `"outcome_unknown"`, "may have happened"},
+		} {
+			for _, text := range want {
+				if answer := answers[string(mcptest.ID(id))]; !strings.Contains(answer, text) {
+					r.t.Errorf("%q is not in %s", text, answer)
+				}
+			}
+		}
+		r.ended()
+		r.reached("tools/call silent", "resources/read "+slowly, "notifications/cancelled", "notifications/cancelled")
+	})
+}
+
+// Without time to drain, what is under way is answered at once.
+func TestDrainOfNoTime(t *testing.T) {
+	each(t, every("--drain", "0"), func(r *rig) {
+		held := r.hold()
+		r.signal(syscall.SIGTERM)
+		if answer, _ := r.Answer(held); !strings.Contains(answer.String(), `"outcome_unknown"`) {
+			r.t.Errorf("answered %s", answer)
+		}
+		r.ended()
+		r.reached("tools/call hold_open", "notifications/cancelled")
+	})
+}
+
+// A call that waits for its turn is not sent, and is told so at once.
+func TestEndingWithAQueue(t *testing.T) {
+	each(t, all, func(r *rig) {
+		held := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+		r.upstream.Await(r.t, 1, "tools/call", "hold")
+		queued := r.Request("tools/call", mcptest.ToolParams("once", ""))
+		r.lives() // and the queue is as long as it will be
+		r.end()
+		answer, _ := r.Answer(queued)
+		if text := answer.String(); !strings.Contains(text, `"upstream_unavailable"`) || !strings.Contains(text, "was not sent") {
+			r.t.Errorf("the queued call is answered %s", text)
+		}
+		r.upstream.Open("hold")
+		if answer, _ := r.Answer(held); string(answer.Result) != mcptest.Text("held") {
+			r.t.Errorf("the call under way is answered %s", answer)
+		}
+		r.ended()
+		r.reached("tools/call hold")
+	})
+}
+
+// A call whose server asks a person gets its answer through, and has its own.
+func TestElicitationDuringTheDrain(t *testing.T) {
+	each(t, all, func(r *rig) {
+		asking := r.Request("tools/call", mcptest.ToolParams("elicit", ""))
+		question := r.Next()
+		for question.Method != "elicitation/create" {
+			question = r.Next()
+		}
+		r.end()
+		r.Send(mcptest.Result(question.ID, `{"action":"decline"}`))
+		if answer, _ := r.Answer(asking); answer.Error != nil || strings.Contains(answer.String(), "unknown") {
+			r.t.Errorf("answered %s", answer)
+		}
+		r.ended()
+	})
+}
+
+// A cancellation during the drain reaches the upstream, and the call holds up nobody.
+func TestCancelDuringTheDrain(t *testing.T) {
+	each(t, every("--cancel-grace", "100ms"), func(r *rig) {
+		held := r.hold()
+		r.end()
+		r.Notify("notifications/cancelled", `{"requestId":`+string(mcptest.ID(held))+`}`)
+		r.ended()
+		r.reached("tools/call hold_open", "notifications/cancelled")
+	})
+}
+
+// The client has gone in the midst of it: there is nobody left to wait for.
+func TestInputEndsDuringTheDrain(t *testing.T) {
+	each(t, []way{pipes, pipeWeb}, func(r *rig) {
+		r.hold()
+		r.end()
+		begun := time.Now()
+		r.Close()
+		r.ended()
+		if took := time.Since(begun); took > 15*time.Second {
+			r.t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A GET stream lives on while calls do, and ends with its last chunk: not like a lost connection.
+func TestGETStreamEndsCleanly(t *testing.T) {
+	each(t, []way{web, webPipe}, func(r *rig) {
+		request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url, nil)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		request.Header.Set("Accept", "text/event-stream")
+		request.Header.Set("Mcp-Session-Id", r.web.ID())
+		stream, err := http.DefaultClient.Do(request)
+		if err != nil || stream.StatusCode != http.StatusOK {
+			r.t.Fatalf("%v %v", stream, err)
+		}
+		defer stream.Body.Close()
+		r.hold()
+		r.end()
+		r.declined(call(`"late"`, `{"name":"ok"}`))
+		if _, err := stream.Body.Read(make([]byte, 1)); err != nil { // its beginning, at the least
+			r.t.Errorf("the stream has ended before the call: %v", err)
+		}
+		r.upstream.Open("hold_open")
+		if _, err := io.ReadAll(stream.Body); err != nil {
+			r.t.Errorf("the stream ends with %v", err)
+		}
+		r.ended()
+	})
+}
+
+// A second signal ends the proxy at once, and what it has started with it.
+func TestSecondSignal(t *testing.T) {
+	codes := map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130}
+	t.Parallel()
+	for second, code := range codes {
+		for _, w := range []way{pipes, webPipe} {
+			w.server = "stubborn"
+			t.Run(second.String()+" "+w.client, func(t *testing.T) {
+				t.Parallel()
+				r := w.open(t)
+				r.Tool("children", "")
+				r.upstream.AwaitLive(t, 2)
+				group := r.group()
+				r.hold()
+				r.end()
+				r.signal(second)
+				if got := r.process.ExitCode(); got != code {
+					t.Errorf("exit code %d", got)
+				}
+				r.upstream.AwaitLive(t, 0)
+				awaitEmpty(t, group)
+			})
+		}
+	}
+}
+
+// A server that never stops talking does not keep the proxy from ending.
+func TestUpstreamFloodsDuringTheDrain(t *testing.T) {
+	policy := strings.Replace(plan, "      sse:", "      sse:\n      spam: {on_unknown: lost}", 1)
+	flags := []string{"--drain", "500ms"}
+	each(t, []way{pipes.with(flags...).under(policy), webPipe.with(flags...).under(policy)}, func(r *rig) {
+		id := r.Request("tools/call", mcptest.ToolParams("spam", ""))
+		r.upstream.Await(r.t, 1, "tools/call", "spam")
+		r.end()
+		for {
+			if answer := r.Next(); string(answer.ID) == string(mcptest.ID(id)) {
+				if !strings.Contains(answer.String(), `"outcome_unknown"`) {
+					r.t.Errorf("answered %s", answer)
+				}
+				break
+			}
+		}
+		r.ended()
+	})
+}

@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// drain is how a Proxy ends without losing a call: first it takes and sends
+// nothing new any more, then it waits no longer.
+type drain struct {
+	begun atomic.Bool
+	late  atomic.Int64 // requests that came too late
+
+	taking, lasting         context.Context // end as begun is set, and when the waiting is over
+	stopTaking, stopLasting context.CancelFunc
+}
+
+func (d *drain) init() {
+	d.taking, d.stopTaking = context.WithCancel(context.Background())
+	d.lasting, d.stopLasting = context.WithCancel(context.Background())
+}
+
+// begin has nothing new taken. Who asks begun after having
+// entered a request among those under way either sees it, or is waited for.
+func (d *drain) begin() {
+	d.begun.Store(true)
+	d.stopTaking()
+}
+
+// Drained says what became of the requests that were under way when a drain
+// began.
+type Drained struct {
+	Finished  int   // came to their own end in time; those not yet sent were told so
+	BrokenOff int   // had no answer in time: outcome_unknown, and cancelled upstream
+	Refused   int64 // came later, and were told so
+}
+
+// Refuse begins a drain: nothing new is taken any more.
+func (p *Proxy) Refuse() { p.drain.begin() }
+
+// Draining reports whether a drain has begun, by [Proxy.Refuse], [Proxy.Drain]
+// or [Proxy.Close].
+func (p *Proxy) Draining() bool { return p.drain.begun.Load() }
+
+// breakTime bounds the wait for the answers of calls that were broken off: none
+// of them waits for anybody.
+const breakTime = time.Second
+
+// Drain lets what is under way come to its end. From now on a request is
+// refused, pings excepted; what was not sent yet, because it waits for the
+// run's turn or for a connection, is answered so. What the upstream has got it
+// may answer until ctx ends; then it is cancelled there, and its client told
+// that the outcome is unknown. Cancellations, and answers to what the upstream
+// asks, pass all the while. Sessions stay open: [Proxy.Close] ends them.
+func (p *Proxy) Drain(ctx context.Context) Drained {
+	p.drain.begin()
+	calls := p.underWay()
+	left := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.over(ctx) })
+	p.drain.stopLasting()
+	for _, c := range left {
+		c.breakOff()
+	}
+	last, stop := context.WithTimeout(context.Background(), breakTime)
+	defer stop()
+	for _, c := range left {
+		c.over(last)
+	}
+	return Drained{Finished: len(calls) - len(left), BrokenOff: len(left), Refused: p.drain.late.Load()}
+}
+
+// underWay returns the requests under way in all sessions.
+func (p *Proxy) underWay() (all []*call) {
+	for _, s := range p.open() {
+		all = append(all, s.underWay()...)
+	}
+	return all
+}
+
+// errEnding is why something was not sent, errBrokenOff why an answer is not
+// waited for.
+var (
+	errEnding    = &wire.CallError{Err: errors.New("the proxy is ending")}
+	errBrokenOff = errors.New("the proxy had to end before an answer came")
+)
+
+const tooLate = "fsm-proxy is ending and takes no more requests: this one was not sent. Try again, with a new session"
+
+// tooLate refuses a request that has come during the drain, so that its client
+// can try elsewhere.
+func (c *call) tooLate() wire.Pending {
+	c.s.p.drain.late.Add(1)
+	c.s.log.Debug("refused: the proxy is ending", c.s.about("method", clip(c.m.Method))...)
+	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, tooLate, nil)
+	out, ok := c.out.(wire.DecliningStream)
+	if !ok {
+		return c.answer(raw)
+	}
+	return c.answerBy(func() { out.Decline(raw) })
+}
+
+// unsent answers a call that start has not sent.
+func (c *call) unsent() wire.Pending {
+	if c.isCancelled() {
+		return c.answer(nil)
+	}
+	c.unavailable(errEnding)
+	return nil
+}
+
+// breakOff gives up a call that has no answer at the drain's end, and tells the
+// upstream.
+func (c *call) breakOff() {
+	c.mu.Lock()
+	up := c.up
+	if c.canceled { // it was told
+		up = nil
+	}
+	c.mu.Unlock()
+	if up != nil {
+		up.Cancel([]byte(`{"requestId":0,"reason":"the proxy is ending"}`))
+	}
+	c.giveUp(errBrokenOff)
+}
+
+// endedBy is the drain's end in place of an error that it has caused.
+func (p *Proxy) endedBy(err error) error {
+	if p.drain.lasting.Err() != nil {
+		return errBrokenOff
+	}
+	return err
+}
