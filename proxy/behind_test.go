@@ -12,8 +12,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
-var everyList = []string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"}
-
 // The upstream's lists are not at hand: nobody who sees the same is told.
 func TestReloadWithoutListsAtHandTellsOnlyOfChanges(t *testing.T) {
 	bubble(t, review, func(r *rig) {
