@@ -54,8 +54,16 @@ func binds(l *layer) bool {
 // coversAny reports whether a none takes something away that another pattern
 // would bind.
 func coversAny(none *binding, own, all *layer, inherits bool) bool {
-	meets := func(b *binding) bool {
-		return !b.none && intersects(b.rule.Pattern, none.rule.Pattern)
+	return none.coversIn(own) || inherits && none.coversIn(all)
+}
+
+func (b *binding) coversIn(l *layer) bool {
+	meets := func(other *binding) bool {
+		return !other.none && intersects(other.rule.Pattern, b.rule.Pattern)
 	}
-	return slices.ContainsFunc(own.order, meets) || inherits && slices.ContainsFunc(all.order, meets)
+	if b.glob {
+		return slices.ContainsFunc(l.order, meets)
+	}
+	same := l.exact[b.rule.Pattern]
+	return same != nil && !same.none || slices.ContainsFunc(l.globs, meets)
 }

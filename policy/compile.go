@@ -12,6 +12,13 @@ import (
 // after the other.
 const maxGlobs = 256
 
+// maxGlob is how long a glob may be, in bytes.
+const maxGlob = 4096
+
+// maxInherited is how many bindings the states may have of everywhere, all
+// together.
+const maxInherited = 200_000
+
 // compiler turns a source into an edge table.
 type compiler struct {
 	r       reader
@@ -19,6 +26,7 @@ type compiler struct {
 	p       *Policy
 	names   []string // of states
 	targets []string // what may stand for a target
+	short   []string // and for a value that is a target alone
 }
 
 func (r reader) compile(s *source) *Policy {
@@ -36,11 +44,29 @@ func (r reader) compile(s *source) *Policy {
 		}
 	}
 	c.checkTerminalStates()
-	c.p.finish()
+	c.checkSize()
 	if r.OK() {
+		c.p.finish()
 		(&checker{r: r, s: s, p: c.p}).check()
 	}
 	return c.p
+}
+
+// checkSize bounds the edge table, which has what everywhere binds once for each
+// state that takes it.
+func (c *compiler) checkSize() {
+	inherited, takers := 0, 0
+	for k := range Kinds {
+		inherited += len(c.p.everywhere[k].order)
+	}
+	for i := range c.p.states {
+		if c.p.states[i].inherits {
+			takers++
+		}
+	}
+	if inherited*takers > maxInherited {
+		c.r.Errorf(at{Line: 1, Column: 1}, "too-large", "everywhere binds %d names in %d states; at most %d in all: bind them where they are needed", inherited, takers, maxInherited)
+	}
 }
 
 func (c *compiler) checkTop() {
@@ -68,7 +94,8 @@ func (c *compiler) enterStates() {
 		e.machineName, e.machineDone = machineNames(State(i), st.name.value)
 		c.p.states = append(c.p.states, e)
 	}
-	c.targets = append(slices.Clone(c.names), "stay")
+	c.short = append(slices.Clone(c.names), "stay", "none")
+	c.targets = c.short[:len(c.names)+1]
 }
 
 func (c *compiler) enterInitial() {
@@ -138,6 +165,9 @@ func (c *compiler) layer(home State, k Kind, sources []bindingSource) layer {
 func (c *compiler) binding(home State, k Kind, s *bindingSource) *binding {
 	t := s.pattern
 	c.checkJoined(t)
+	if len(t.value) > maxGlob && isGlob(t.value) {
+		c.r.Errorf(t.at, "glob", "a glob of %d bytes; at most %d", len(t.value), maxGlob)
+	}
 	b := &binding{
 		rule: Rule{File: c.r.File(), Line: t.Line, Column: t.Column, Pattern: t.value},
 		home: home, kind: k, glob: isGlob(t.value), none: s.value.none, by: s.value.by.value,
@@ -166,7 +196,8 @@ func (c *compiler) checkJoined(t text) {
 		if t.value[i] != ':' {
 			continue
 		}
-		if rest := t.value[i+1:]; slices.Contains(c.targets, rest) || rest == "none" {
+		rest := t.value[i+1:]
+		if _, state := c.p.byName[rest]; state || rest == "stay" || rest == "none" {
 			c.r.Errorf(t.at, "colon", "%s is one word in YAML; put a space after the colon: %s: %s (or quote it, if the name is such)", strictyaml.Quote(t.value), t.value[:i], rest)
 		}
 		return
@@ -199,7 +230,7 @@ func (c *compiler) target(v *valueSource, i int) {
 	}
 	what, candidates := edgeKeys[i], c.targets
 	if v.short {
-		what, candidates = "target", append(slices.Clone(c.targets), "none")
+		what, candidates = "target", c.short
 	}
 	c.state(t, what, candidates)
 }

@@ -10,29 +10,28 @@ func isGlob(pattern string) bool { return strings.Contains(pattern, "*") }
 
 // matchGlob reports whether name lies in the pattern's language, where a `*`
 // stands for any run of bytes, none included. A `*` in name is a character like
-// any other, which only a `*` of the pattern matches.
+// any other, which only a `*` of the pattern matches. It takes time in
+// proportion to both.
 func matchGlob(pattern, name string) bool {
-	p, n := 0, 0
-	star, mark := -1, 0
-	for n < len(name) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, n
-			p++
-		case p < len(pattern) && pattern[p] == name[n]:
-			p++
-			n++
-		case star >= 0:
-			mark++
-			p, n = star+1, mark
-		default:
+	head, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == name
+	}
+	if !strings.HasPrefix(name, head) {
+		return false
+	}
+	name = name[len(head):]
+	for {
+		part, more, star := strings.Cut(rest, "*")
+		if !star {
+			return strings.HasSuffix(name, part)
+		}
+		at := strings.Index(name, part) // the first is as good as any later one
+		if at < 0 {
 			return false
 		}
+		name, rest = name[at+len(part):], more
 	}
-	for p < len(pattern) && pattern[p] == '*' {
-		p++
-	}
-	return p == len(pattern)
 }
 
 // includes reports whether outer's language holds all of inner's. Inner is

@@ -35,18 +35,24 @@ func (c *checker) overlapsIn(s State, k Kind) {
 // states that take both, and reports a pair once.
 func (c *checker) overlapsEverywhere(k Kind) {
 	globs := c.p.everywhere[k].globs
+	var takers []State
+	for s := range c.p.states {
+		if c.p.states[s].inherits {
+			takers = append(takers, State(s))
+		}
+	}
 	for i, a := range globs {
 		for _, b := range globs[i+1:] {
-			if ambiguous(a, b) {
-				c.overlapAnywhere(k, a, b)
+			// What is the same without a state is the same in every state.
+			if !sameValue(a, b, here) && ambiguous(a, b) {
+				c.overlapAnywhere(takers, k, a, b)
 			}
 		}
 	}
 }
 
-func (c *checker) overlapAnywhere(k Kind, a, b *binding) {
-	for s := range c.p.states {
-		s := State(s)
+func (c *checker) overlapAnywhere(takers []State, k Kind, a, b *binding) {
+	for _, s := range takers {
 		if c.p.takes(s, k, a) && c.p.takes(s, k, b) && c.overlap(s, a, b) {
 			return
 		}

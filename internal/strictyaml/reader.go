@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -35,6 +36,8 @@ type Reader struct {
 	file  string
 	lang  Language
 	found Findings
+	seen  map[Finding]bool // found, each once: what stands under an anchor is read as often as it is used
+	count [LevelNote + 1]int
 	lines [][]byte // the source, for hints
 
 	cached   cachedLine // see rest
@@ -57,13 +60,30 @@ type Place struct{ Line, Column int }
 // PlaceOf returns where a node begins.
 func PlaceOf(n *yaml.Node) Place { return Place{n.Line, n.Column} }
 
+// maxFindings is how many findings of one level are told of one file. Further
+// ones are counted.
+const maxFindings = 1000
+
 // Add notes a finding. code is a short stable word for machines, the rest a
 // sentence for people.
 func (r *Reader) Add(l Level, a Place, code, format string, args ...any) {
-	r.found = append(r.found, Finding{
+	if r.count[l] >= maxFindings {
+		r.count[l]++
+		return
+	}
+	f := Finding{
 		Level: l, File: r.file, Line: a.Line, Column: a.Column,
 		Code: code, Message: fmt.Sprintf(format, args...),
-	})
+	}
+	if r.seen[f] {
+		return
+	}
+	if r.seen == nil {
+		r.seen = map[Finding]bool{}
+	}
+	r.seen[f] = true
+	r.count[l]++
+	r.found = append(r.found, f)
 }
 
 // Errorf notes an error, as Add does.
@@ -72,17 +92,16 @@ func (r *Reader) Errorf(a Place, code, format string, args ...any) {
 }
 
 // OK reports whether no error was found so far.
-func (r *Reader) OK() bool { return len(r.found.Errors()) == 0 }
+func (r *Reader) OK() bool { return r.count[LevelError] == 0 }
 
-// Findings returns what was found, sorted, each once: what stands under an
-// anchor is read as often as it is used.
+// Findings returns what was found, sorted, each once. Of a level of which there
+// is too much the last says how much more there was.
 func (r *Reader) Findings() Findings {
-	seen := map[Finding]bool{}
-	var out Findings
-	for _, f := range r.found {
-		if !seen[f] {
-			seen[f] = true
-			out = append(out, f)
+	out := slices.Clone(r.found)
+	for l, n := range r.count {
+		if more := n - maxFindings; more > 0 {
+			out = append(out, Finding{Level: Level(l), File: r.file, Code: "more",
+				Message: fmt.Sprintf("there are %d more findings of this level; mend these first", more)})
 		}
 	}
 	out.sort()

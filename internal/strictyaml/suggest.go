@@ -72,7 +72,7 @@ func And(names []string) string { return enumerate(names, " and ") }
 
 func enumerate(names []string, last string) string {
 	const most = 12
-	quoted := make([]string, 0, len(names))
+	quoted := make([]string, 0, min(len(names), most))
 	for i, n := range names {
 		if i == most {
 			return fmt.Sprintf("%s and %d more", strings.Join(quoted, ", "), len(names)-most)
