@@ -132,15 +132,21 @@ func (r *EventReader) line() ([]byte, error) {
 	scanned := 0
 	for {
 		r.skipFeed()
+		end := -1
 		if rest := r.buf[r.start+scanned:]; len(rest) > 0 {
-			if i := lineEnd(rest); i >= 0 {
-				return r.take(scanned + i), nil
-			}
+			end = lineEnd(rest)
 		}
-		scanned = len(r.buf) - r.start
-		if scanned > r.limit+lineSlack {
+		length := len(r.buf) - r.start // of the line, as far as it is here
+		if end >= 0 {
+			length = scanned + end
+		}
+		switch {
+		case length > r.limit+lineSlack: // however it arrived
 			return nil, r.fail(ErrEventTooLong)
+		case end >= 0:
+			return r.take(length), nil
 		}
+		scanned = length
 		if r.err != nil {
 			return nil, r.err
 		}

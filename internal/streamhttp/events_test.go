@@ -99,6 +99,14 @@ func TestEventGiantByLines(t *testing.T) {
 	}
 }
 
+// A line that is too long is, whether it comes in one piece or in several.
+func TestEventLineTooLongInOnePiece(t *testing.T) {
+	in := "data: a\n: " + strings.Repeat("c", 200) + "\n\n"
+	if e, err := NewEventReader(strings.NewReader(in), 100).Next(); !errors.Is(err, ErrEventTooLong) {
+		t.Fatal(e, err)
+	}
+}
+
 func TestEventAtTheLimit(t *testing.T) {
 	data := strings.Repeat("x", 1<<16)
 	e, err := NewEventReader(strings.NewReader("data: "+data+"\n\n"), len(data)).Next()
@@ -121,6 +129,7 @@ func TestEventDoesNotWaitForLF(t *testing.T) {
 func FuzzEvents(f *testing.F) {
 	f.Add("data: a\r\n\rid: 1\ndata\n\n")
 	f.Add("\xef\xbb\xbf:\n\ndata:x\n\r")
+	f.Add("data:\r" + strings.Repeat("i", 2000) + "\n\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		whole := collect(NewEventReader(strings.NewReader(in), 1000))
 		bytewise := collect(NewEventReader(iotest.OneByteReader(strings.NewReader(in)), 1000))
