@@ -248,7 +248,7 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 		return nil
 	})
 	if text := c.instructions("", h); !instructed && text != "" {
-		end := len(result) - 1
+		end := int32(len(result)) - 1
 		with := wire.AppendString([]byte(`,"instructions":`), text)
 		edits = append(edits, wire.Edit{At: wire.Span{Start: end, End: end}, With: with})
 	}

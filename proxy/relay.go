@@ -11,12 +11,13 @@ import (
 // complete carries completion/complete for what is bound now: a hidden name is
 // not to be found out by a sibling method.
 func (c *call) complete() wire.Pending {
-	p := &c.m.P
+	ref := c.m.P.Ref
 	switch {
-	case p.RefType == "ref/prompt" && p.RefName != "":
-		return c.relayBound(policy.Prompt, p.RefName)
-	case p.RefType == "ref/resource" && p.RefURI != "":
-		return c.relayBound(policy.Resource, p.RefURI)
+	case ref == nil:
+	case ref.Type == "ref/prompt" && ref.Name != "":
+		return c.relayBound(policy.Prompt, ref.Name)
+	case ref.Type == "ref/resource" && ref.URI != "":
+		return c.relayBound(policy.Resource, ref.URI)
 	}
 	return c.fail(wire.CodeInvalidParams, "params.ref must name a prompt or a resource")
 }

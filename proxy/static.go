@@ -77,7 +77,7 @@ func (c *call) annotated(m *wire.Message) []byte {
 	if h.annotate == AnnotateText && c.kind == policy.Tool {
 		edits = append(edits, textEdit(again, note)...)
 	}
-	slices.SortFunc(edits, func(a, b wire.Edit) int { return a.At.Start - b.At.Start })
+	slices.SortFunc(edits, func(a, b wire.Edit) int { return int(a.At.Start - b.At.Start) })
 	return wire.Splice(raw, edits...)
 }
 

@@ -310,7 +310,10 @@ type upcall struct {
 
 // what is short for the request.
 func (k *upcall) what() string {
-	name := k.m.P.Name + k.m.P.URI + k.m.P.RefName + k.m.P.RefURI
+	name := k.m.P.Name + k.m.P.URI
+	if ref := k.m.P.Ref; ref != nil {
+		name += ref.Name + ref.URI
+	}
 	return strings.TrimSpace(k.m.Method + " " + name)
 }
 

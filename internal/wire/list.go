@@ -174,7 +174,7 @@ func widen(object []byte, member Span) Span {
 		}
 		break
 	}
-	for i := member.End; i < len(object); i++ {
+	for i := member.End; int(i) < len(object); i++ {
 		switch object[i] {
 		case ' ', '\t', '\r', '\n':
 			continue
@@ -255,7 +255,7 @@ func eachMember(object []byte, f func(name string, whole, value Span) error) err
 			return err
 		}
 		end := int(dec.InputOffset())
-		if err := f(key, Span{start, end}, Span{end - len(raw), end}); err != nil {
+		if err := f(key, span(start, end), span(end-len(raw), end)); err != nil {
 			return err
 		}
 	}

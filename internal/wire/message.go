@@ -33,7 +33,12 @@ func (k Kind) String() string {
 
 // Span is a half-open range of bytes of [Message.Raw]. The zero Span is absent:
 // no routed value can begin at offset 0, where the message's brace stands.
-type Span struct{ Start, End int }
+type Span struct{ Start, End int32 }
+
+// maxRaw is how long a message can be, so that a Span reaches everywhere in it.
+const maxRaw = 1<<31 - 1
+
+func span(start, end int) Span { return Span{int32(start), int32(end)} }
 
 // Present reports whether there is anything at the span.
 func (s Span) Present() bool { return s.End > 0 }
@@ -62,8 +67,7 @@ type Message struct {
 // which.
 type Params struct {
 	Name, URI, Cursor      string // tools/call, prompts/get; resources/*; */list
-	RefName, RefURI        string // completion/complete: ref.name, ref.uri
-	RefType                string // completion/complete: ref.type
+	Ref                    *Ref   // completion/complete; nil where there is no object
 	NameAt, URIAt          Span
 	Arguments, Meta, Task  Span
 	MetaToken              Span   // _meta.progressToken of a request
@@ -71,6 +75,9 @@ type Params struct {
 	RequestID              Span   // requestId of notifications/cancelled
 	Level, ProtocolVersion string // logging/setLevel; initialize
 }
+
+// Ref is what completion/complete completes an argument of.
+type Ref struct{ Type, Name, URI string }
 
 // ResultFields are the routed members of a result.
 type ResultFields struct {

@@ -67,7 +67,7 @@ func Read(raw []byte, from Side) (*Message, error) { return Limits{}.Read(raw, f
 func (l Limits) Read(raw []byte, from Side) (*Message, error) {
 	m := &Message{Raw: raw}
 	r := reader{raw: raw, from: from, m: m}
-	if l.depth() >= plainReach && r.message() == nil {
+	if len(raw) <= maxRaw && l.depth() >= plainReach && r.message() == nil {
 		return m, nil
 	}
 	return l.readChecked(raw, from)
@@ -118,6 +118,9 @@ var judges = sync.Pool{New: func() any { return new(judge) }}
 
 // check reports whether a message is one JSON value and nothing else.
 func (l Limits) check(raw []byte, from Side) error {
+	if len(raw) > maxRaw {
+		return &Error{Code: CodeInvalidRequest, Message: "a message of 2 GiB or more"}
+	}
 	if tooDeep(raw, l.depth()) {
 		return &Error{Code: CodeParse, Message: "nesting deeper than " + strconv.Itoa(l.depth())}
 	}
@@ -234,11 +237,11 @@ func (r *reader) name() (at Span, err error) {
 	if r.peek() != '"' {
 		return Span{}, errUnsure
 	}
-	at.Start = r.at
+	start := r.at
 	if err := r.text(); err != nil {
 		return Span{}, err
 	}
-	at.End = r.at
+	at = span(start, r.at)
 	if r.peek() != ':' {
 		return Span{}, errUnsure
 	}
@@ -354,10 +357,9 @@ func (r *reader) nested(l level) (Span, error) {
 	if r.peek() != '{' {
 		return r.value()
 	}
-	at := Span{Start: r.at}
+	start := r.at
 	err := r.object(l)
-	at.End = r.at
-	return at, err
+	return span(start, r.at), err
 }
 
 // tooDeep reports whether raw nests deeper than most. It errs on no valid

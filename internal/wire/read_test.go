@@ -33,7 +33,7 @@ func TestReadKinds(t *testing.T) {
 		"error":                  {`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`, Failure, func(m *Message) bool { return m.ErrorCode == -32601 }},
 		"error to nothing":       {`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}`, Failure, func(m *Message) bool { return !m.ID.Present() }},
 		"error code too large":   {`{"jsonrpc":"2.0","id":1,"error":{"code":4294934695}}`, Failure, func(m *Message) bool { return m.ErrorCode == 0 }},
-		"completion":             {call(`{"ref":{"type":"ref/prompt","name":"p","uri":"u"}}`), Request, func(m *Message) bool { return m.P.RefType == "ref/prompt" && m.P.RefName == "p" && m.P.RefURI == "u" }},
+		"completion":             {call(`{"ref":{"type":"ref/prompt","name":"p","uri":"u"}}`), Request, func(m *Message) bool { return *m.P.Ref == Ref{"ref/prompt", "p", "u"} }},
 		"name is no string":      {call(`{"name":7}`), Request, func(m *Message) bool { return m.P.Name == "" && m.P.NameAt.Present() }},
 		"whitespace everywhere": {" {\t\"jsonrpc\" : \"2.0\" ,\r\n\"id\" : 1 , \"method\":\"tools/call\", \"params\" : { \"name\" : \"a\" } } \n", Request,
 			func(m *Message) bool { return m.P.Name == "a" && string(m.Bytes(m.Params)) == `{ "name" : "a" }` }},

@@ -141,6 +141,9 @@ func (r *reader) params(key int) (err error) {
 	case keyTask:
 		p.Task, err = r.value()
 	case keyRef:
+		if r.peek() == '{' {
+			p.Ref = new(Ref)
+		}
 		_, err = r.nested(refLevel)
 	case keyToken:
 		p.ProgressToken, err = r.value()
@@ -157,8 +160,8 @@ func (r *reader) params(key int) (err error) {
 }
 
 func (r *reader) ref(key int) (err error) {
-	p := &r.m.P
-	_, err = r.string([...]*string{&p.RefType, &p.RefName, &p.RefURI}[key])
+	ref := r.m.P.Ref
+	_, err = r.string([...]*string{&ref.Type, &ref.Name, &ref.URI}[key])
 	return err
 }
 

@@ -62,7 +62,7 @@ func (r *reader) peek() byte {
 // value skips a value and returns where it stands.
 func (r *reader) value() (Span, error) {
 	first := r.peek()
-	at := Span{Start: r.at}
+	start := r.at
 	var err error
 	switch {
 	case first == '"':
@@ -74,8 +74,7 @@ func (r *reader) value() (Span, error) {
 	default:
 		r.scalar()
 	}
-	at.End = r.at
-	return at, err
+	return span(start, r.at), err
 }
 
 // skip skips a value of which it sees that it is one.

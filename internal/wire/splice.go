@@ -16,10 +16,10 @@ type Edit struct {
 func Splice(raw []byte, edits ...Edit) []byte {
 	n := len(raw)
 	for _, e := range edits {
-		n += len(e.With) - (e.At.End - e.At.Start)
+		n += len(e.With) - int(e.At.End-e.At.Start)
 	}
 	out := make([]byte, 0, n)
-	at := 0
+	at := int32(0)
 	for _, e := range edits {
 		out = append(out, raw[at:e.At.Start]...)
 		out = append(out, e.With...)
