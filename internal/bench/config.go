@@ -15,6 +15,8 @@ import (
 const (
 	listsSection = "lists"
 	idleSection  = "idle"
+	// reloadSection is measured in this process: the tree's proxy, not a binary.
+	reloadSection = "reload"
 )
 
 // listPaths are where tools/list is measured against ping.
@@ -29,6 +31,7 @@ type config struct {
 	payload  int
 	procs    int // of the load, and of the upstream
 	sessions int
+	runs     int
 	binary   string       // "": build it
 	others   []proxyBuild // further builds, name and binary
 	flags    []string     // of `fsm-proxy run`
@@ -41,7 +44,7 @@ func sections() []string {
 	for _, p := range allPaths {
 		all = append(all, p.String())
 	}
-	return append(all, listsSection, idleSection)
+	return append(all, listsSection, idleSection, reloadSection)
 }
 
 func parseFlags(args []string, stderr io.Writer) (config, error) {
@@ -57,6 +60,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	flags.IntVar(&c.payload, "payload", 32, "bytes of text in a call and its answer")
 	flags.IntVar(&c.procs, "procs", 1, "processors (GOMAXPROCS) of the load and of the upstream; more make both dearer")
 	flags.IntVar(&c.sessions, "sessions", 2000, "idle sessions")
+	flags.IntVar(&c.runs, "runs", 100_000, "live runs under a reload")
 	flags.StringVar(&c.binary, "fsm-proxy", "", "measure this binary instead of building one")
 	flags.Func("with", "NAME=BINARY: measure another build of fsm-proxy besides (again for more)", c.addBuild)
 	extra := flags.String("proxy-flags", "", "further flags of `fsm-proxy run`, separated by spaces")
@@ -107,6 +111,9 @@ func (c *config) validate() error {
 	}
 	if c.procs < 1 || c.procs > 64 {
 		return errors.New("reading the command line: -procs is from 1 to 64")
+	}
+	if c.runs < 10 || c.runs > 1_000_000 {
+		return errors.New("reading the command line: -runs is from 10 to 1000000")
 	}
 	if c.payload < 16 || c.payload > 1<<20 || c.sessions < 10 || c.sessions > 100_000 {
 		return errors.New("reading the command line: -payload is from 16 to 1048576, -sessions from 10 to 100000")

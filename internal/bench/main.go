@@ -96,8 +96,9 @@ func (b *bench) measureAll(ctx context.Context) error {
 		}
 		b.report.cells = append(b.report.cells, c)
 	}
+	b.measureReload(ctx)
 	if !slices.Contains(b.report.config.paths, idleSection) {
-		return nil
+		return ctx.Err()
 	}
 	for _, build := range b.builds {
 		for _, stream := range []bool{false, true} {
@@ -106,6 +107,15 @@ func (b *bench) measureAll(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+func (b *bench) measureReload(ctx context.Context) {
+	c := &b.report.config
+	if !slices.Contains(c.paths, reloadSection) || !c.takes(fsmProxy) {
+		return
+	}
+	fmt.Fprintf(b.progress, "reload, %d runs …\n", c.runs)
+	b.report.reloads, b.report.runBytes = measureReload(ctx, c.runs)
 }
 
 // cells are what there is to measure, in order.

@@ -125,6 +125,19 @@ func TestProxy(t *testing.T) {
 	}
 }
 
+// TestReload measures in this process, and every run moves.
+func TestReload(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if err := run(context.Background(), []string{"-paths", "reload", "-runs", "200", "-fsm-proxy", os.Args[0]}, &stdout, &stderr); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stdout.String(), stderr.String())
+	}
+	for _, row := range []string{"| ms for 200 runs, all begin anew ", "| longest ms of a call meanwhile", "| bytes a session with its run "} {
+		if !strings.Contains(stdout.String(), row) {
+			t.Errorf("no %q in\n%s", row, stdout.String())
+		}
+	}
+}
+
 // TestMissingProxy says so, and measures the rest.
 func TestMissingProxy(t *testing.T) {
 	var stdout, stderr strings.Builder

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 // report is everything that a run has measured.
@@ -15,7 +16,10 @@ type report struct {
 	builds []string // fsm-proxy's, by name
 	cells  []*cell
 	idle   []idleFigure
-	notes  []string // what could not be measured, and why
+
+	reloads  []reloadFigure
+	runBytes float64  // what a session with its run holds, in those
+	notes    []string // what could not be measured, and why
 }
 
 // write prints the report in Markdown.
@@ -77,6 +81,7 @@ func (r *report) goals() *table {
 	for _, f := range r.idle {
 		r.addIdle(t, f)
 	}
+	r.addReloads(t)
 	return t
 }
 
@@ -108,6 +113,26 @@ func (r *report) addIdle(t *table, f idleFigure) {
 	row := []string{httpToJSON.String(), f.build, what, number(f.bytes), targetText(f.target(), false), verdict(f.bytes, f.target(), false)}
 	t.add(append(row, make([]string, len(r.callers()))...)...)
 }
+
+// addReloads adds what a reload takes, and what it does to calls meanwhile.
+func (r *report) addReloads(t *table) {
+	add := func(what string, seen, target float64) {
+		row := []string{reloadSection, fsmProxy, what, number(seen), targetText(target, false), verdict(seen, target, false)}
+		t.add(append(row, make([]string, len(r.callers()))...)...)
+	}
+	for _, f := range r.reloads {
+		if f.err == nil {
+			what := fmt.Sprintf("ms for %s runs, %s", thousands(int64(f.runs)), f.what)
+			add(what, milliseconds(f.took), milliseconds(maxReload))
+			add("longest ms of a call meanwhile (p99 "+number(milliseconds(f.p99))+")", milliseconds(f.longest), milliseconds(maxHeldUp))
+		}
+	}
+	if len(r.reloads) > 0 {
+		add("bytes a session with its run", r.runBytes, idleFigure{}.target())
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // callers are the numbers of callers measured, ascending.
 func (r *report) callers() []int {
@@ -144,6 +169,11 @@ func (r *report) allNotes() []string {
 			if row.err != nil {
 				notes = append(notes, fmt.Sprintf("%s, %d callers, %s: %v", c.path, c.callers, row.label(), row.err))
 			}
+		}
+	}
+	for _, f := range r.reloads {
+		if f.err != nil {
+			notes = append(notes, fmt.Sprintf("reload, %s: %v", f.what, f.err))
 		}
 	}
 	for _, f := range r.idle {
