@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Process 1 of a container, or of a pod that shares its processes, is given the
-// orphans: what a child started, and left behind. Nobody else can reap them.
+// Process 1 of a container is given the orphans: what a child started, and left
+// behind. Nobody else can reap them.
 //
 // What tells them from the children that os/exec waits for is the thread. A
 // child belongs to the thread that started it; the kernel gives an orphan to the

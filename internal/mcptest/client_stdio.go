@@ -32,9 +32,15 @@ func Dial(t testing.TB, argv ...string) (*Session, *Process) {
 // DialIn is Dial with variables, NAME=VALUE, added to the environment.
 func DialIn(t testing.TB, env []string, argv ...string) (*Session, *Process) {
 	t.Helper()
+	return DialAs(t, func(c *exec.Cmd) { c.Env = append(os.Environ(), env...) }, argv...)
+}
+
+// DialAs is Dial of a command that prepared changes before it is started.
+func DialAs(t testing.TB, prepared func(*exec.Cmd), argv ...string) (*Session, *Process) {
+	t.Helper()
 	s := newSession(t)
 	p := prepare(t, argv)
-	p.Env = append(os.Environ(), env...)
+	prepared(p.Cmd)
 	stdin, err := p.StdinPipe()
 	if err != nil {
 		t.Fatalf("starting %s: %v", argv[0], err)
