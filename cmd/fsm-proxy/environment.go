@@ -38,7 +38,7 @@ func meaningless(cmd *cobra.Command, file *configFile, flag string) bool {
 	switch flag {
 	case "env", "pass-env":
 		return !command
-	case "bearer-file", "insecure-listen", "allowed-host", "allowed-origin":
+	case "bearer-file", "insecure-listen", "allowed-host", "allowed-origin", "tls-cert", "tls-key":
 		return !given(cmd, "listen") && !file.has("listen.address")
 	case "upstream":
 		return command

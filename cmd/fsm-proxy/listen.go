@@ -17,6 +17,7 @@ type listenFlags struct {
 	allowedOrigins []string
 	bearerFile     string
 	insecure       bool
+	tls            tlsFlags
 }
 
 func (f *listenFlags) register(flags *pflag.FlagSet) {
@@ -26,6 +27,7 @@ func (f *listenFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.allowedOrigins, "allowed-origin", nil, "an `ORIGIN` to accept, like https://example.com; may be repeated")
 	flags.StringVar(&f.bearerFile, "bearer-file", "", "a `FILE` that holds the bearer token which clients must send")
 	flags.BoolVar(&f.insecure, "insecure-listen", false, "listen beyond loopback without authentication")
+	f.tls.register(flags)
 }
 
 // stray names a flag that was given and means nothing without --listen.
@@ -39,6 +41,10 @@ func (f *listenFlags) stray() string {
 		return "bearer-file"
 	case f.insecure:
 		return "insecure-listen"
+	case f.tls.cert != "":
+		return "tls-cert"
+	case f.tls.key != "":
+		return "tls-key"
 	}
 	return ""
 }
@@ -84,7 +90,7 @@ func (f *listenFlags) url(l net.Listener) string {
 	if addr.IP.IsUnspecified() {
 		host = "localhost"
 	}
-	return fmt.Sprintf("http://%s%s", net.JoinHostPort(host, fmt.Sprint(addr.Port)), f.path)
+	return fmt.Sprintf("%s://%s%s", f.tls.scheme(), net.JoinHostPort(host, fmt.Sprint(addr.Port)), f.path)
 }
 
 // token is what clients must send, nil for nothing.

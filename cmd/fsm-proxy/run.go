@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -102,7 +103,7 @@ func (f *runFlags) consistent(flags *pflag.FlagSet) error {
 	if f.onRestart != "keep" && f.onRestart != "restart" {
 		return usagef("--on-upstream-restart %q is neither keep nor restart", f.onRestart)
 	}
-	return f.limits.check(flags)
+	return errors.Join(f.listen.tls.check(), f.limits.check(flags))
 }
 
 // run loads the policy, opens what is needed, and serves until the client or ctx
@@ -137,13 +138,18 @@ func (f *runFlags) sessions() int {
 	return f.limits.sessions
 }
 
-func (f *runFlags) httpServer(handler http.Handler, log hclog.Logger) httpServer {
-	return &streamhttp.LeanServer{
+// httpServer is what carries the HTTP side; certificate is nil for plain HTTP.
+func (f *runFlags) httpServer(handler http.Handler, certificate *certificate, log hclog.Logger) httpServer {
+	lean := &streamhttp.LeanServer{
 		Handler:        handler,
 		HeaderTimeout:  f.limits.headerTimeout,
 		MaxHeaderBytes: int(f.limits.header),
 		Log:            log,
 	}
+	if certificate == nil {
+		return lean
+	}
+	return secure(lean.Standard(), certificate)
 }
 
 // patience is how long a connection to the server may take.

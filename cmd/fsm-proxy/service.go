@@ -109,6 +109,10 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
+	certificate, err := s.certificate(ctx)
+	if err != nil {
+		return err
+	}
 	l, err := f.listen.open()
 	if err != nil {
 		return err
@@ -116,7 +120,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	front := streamhttp.NewServer(s.front(loopback, token))
 	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
 	ready(f.listen.url(l))
-	return s.serveHTTP(ctx, f.httpServer(front, s.log), l, front)
+	return s.serveHTTP(ctx, f.httpServer(front, certificate, s.log), l, front)
 }
 
 // front is the configuration of the HTTP side towards clients.

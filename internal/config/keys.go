@@ -34,6 +34,8 @@ var keys = []key{
 	{"listen.allowed_origins", "allowed-origin", list, "Origins to accept, like https://example.com."},
 	{"listen.bearer_file", "bearer-file", file, "A file that holds the bearer token which clients must send."},
 	{"listen.insecure", "insecure-listen", boolean, "Listen beyond loopback without authentication."},
+	{"listen.tls.cert", "tls-cert", file, "A PEM file with the certificate, and those between it and its root."},
+	{"listen.tls.key", "tls-key", file, "A PEM file with the certificate's key."},
 
 	{"upstream.command", "", command, "The wrapped server's program and its arguments, each an item."},
 	{"upstream.env", "env", variables, "Variables for the command's environment, by name."},
@@ -99,7 +101,8 @@ type group struct {
 
 // groups are what is said of each group beside its keys.
 var groups = map[string]group{
-	"listen": {doc: "The address for clients. Left out, or without an address, the one client is at standard input and output."},
+	"listen":     {doc: "The address for clients. Left out, or without an address, the one client is at standard input and output."},
+	"listen.tls": {doc: "Serve https. Changed files are followed, for new connections.", required: []string{"cert", "key"}},
 	"upstream": {
 		doc: "The wrapped server: a command, or a URL, with what belongs to it. " +
 			"A server on the command line, or in FSM_PROXY_UPSTREAM, takes the place of all of it.",

@@ -39,13 +39,14 @@ type Response struct {
 	Err      error     // of reading the body: a truncated answer
 }
 
-// DialWeb returns a raw client of an HTTP endpoint. Nothing is sent yet. The GET stream is opened by Listen.
+// DialWeb returns a raw client of an HTTP endpoint; at an https one it trusts what WriteTLS has signed, and
+// speaks HTTP/2 where that is offered. Nothing is sent yet. The GET stream is opened by Listen.
 func DialWeb(t testing.TB, url string) (*Session, *Web) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Web{
 		URL: url, Header: http.Header{}, Accept: "application/json, text/event-stream", Version: "2025-11-25",
-		t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, context: ctx, cancel: cancel,
+		t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, TLSClientConfig: TrustTLS(t), ForceAttemptHTTP2: true}}, context: ctx, cancel: cancel,
 	}
 	w.session = newSession(t)
 	w.session.line = w

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -25,19 +24,7 @@ var carriers = []struct {
 	make func(http.Handler) httpServer
 }{
 	{"LeanServer", func(h http.Handler) httpServer { return &LeanServer{Handler: h} }},
-	{"net/http", func(h http.Handler) httpServer { return newHTTPServer(h) }},
-}
-
-// newHTTPServer is net/http's server with a LeanServer's limits.
-func newHTTPServer(handler http.Handler) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadTimeout:       10 * time.Second,
-		ReadHeaderTimeout: 10 * time.Second,
-		WriteTimeout:      60 * time.Second,
-		IdleTimeout:       5 * time.Minute,
-		MaxHeaderBytes:    32<<10 - 4<<10, // net/http adds 4 KiB
-	}
+	{"net/http", func(h http.Handler) httpServer { return (&LeanServer{Handler: h}).Standard() }},
 }
 
 // twice runs all tests on both carriers. Benchmarks and fuzzing take the first.

@@ -40,7 +40,7 @@ func benchHandler(b *testing.B, h http.Handler, init string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	srv := newHTTPServer(h)
+	srv := (&LeanServer{Handler: h}).Standard()
 	go srv.Serve(l)
 	defer srv.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
@@ -116,7 +116,7 @@ func BenchmarkIdle(b *testing.B) {
 		b.Fatal(err)
 	}
 	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) wire.Session { return quiet{} }})
-	hs := newHTTPServer(srv)
+	hs := (&LeanServer{Handler: srv}).Standard()
 	go hs.Serve(l)
 	defer hs.Close()
 	defer srv.Close(context.Background())
