@@ -56,6 +56,10 @@ type world struct {
 	models  map[int]*model
 	pending []*upcall
 	faults  []string
+
+	generation int             // of the policy in force
+	without    string          // the tool that it unbinds
+	lost       map[string]bool // those that some policy has unbound: a run that stays behind on it lacks them still
 }
 
 var deeds = []struct {
@@ -81,6 +85,8 @@ var deeds = []struct {
 	{"upstream dies", func(w *world, d deed) { w.up.conn(d.Which % w.up.dialled()).end() }},
 	{"reconnect", (*world).reconnect},
 	{"ask", (*world).askClient},
+	{"reload", (*world).reload},
+	{"reload", (*world).reload},
 	{"list", func(w *world, d deed) { w.keep(d, w.clients[w.who(d)].request("tools/list", "")) }},
 }
 
@@ -99,16 +105,20 @@ func (w *world) call(d deed) { w.use(d, crossroadsTools[d.Which%len(crossroadsTo
 
 // callUseful calls what the reference allows, so that runs get somewhere.
 func (w *world) callUseful(d deed) {
+	tools := w.useful(d)
+	w.use(d, tools[d.Which%len(tools)])
+}
+
+func (w *world) useful(d deed) (tools []string) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	state := w.models[w.clients[w.who(d)].number].state
-	w.mu.Unlock()
-	var tools []string
 	for _, tool := range crossroadsTools {
-		if _, ok := crossroads[state][tool]; ok {
+		if _, ok := crossroads[state][tool]; ok && !w.lost[tool] {
 			tools = append(tools, tool)
 		}
 	}
-	w.use(d, tools[d.Which%len(tools)])
+	return tools
 }
 
 func (w *world) burst(d deed) {
@@ -217,6 +227,9 @@ func (w *world) begun(k *upcall, _ outcome) {
 	defer w.mu.Unlock()
 	m, tool := w.models[session(k)], k.m.P.Name
 	w.pending = append(w.pending, k)
+	if tool == w.without {
+		w.fault("%s reached the upstream though no state binds it", tool)
+	}
 	edges, allowed := crossroads[m.state][tool]
 	switch {
 	case allowed && edges != [3]string{}:
@@ -278,7 +291,7 @@ func (w *world) settle() {
 		synctest.Wait()
 		w.mu.Lock()
 		m := w.models[c.number]
-		if got := refusalOf(w.t, probe.wait()).State; got != m.state {
+		if got := original(refusalOf(w.t, probe.wait()).State); got != m.state {
 			w.fault("session %d is in %s, the reference in %s", c.number, got, m.state)
 		}
 		clear(m.were)
@@ -293,7 +306,7 @@ func walk(t *testing.T, script []deed, sessions int, share, detach bool) (faults
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{models: map[int]*model{}}
+		w := &world{models: map[int]*model{}, lost: map[string]bool{}}
 		w.rig = newRig(t, string(source), sharing(true), with(func(c *proxy.Config) { c.Share, c.MaxQueue = share, 4 }))
 		w.up.detach, w.up.begun, w.up.ended = detach, w.begun, w.ended
 		w.up.names(wire.Tools, crossroadsTools...)
@@ -332,6 +345,7 @@ func (w *world) finish() {
 			r.mu.Unlock()
 		}
 	}
+	w.reloadWithout("", false)
 	w.settle()
 	for i := range w.clients { // and every turn was given back
 		for which := range 4 {
@@ -353,7 +367,7 @@ func TestModel(t *testing.T) {
 		return deed{rapid.IntRange(0, len(deeds)-1).Draw(rt, "what"), n.Draw(rt, "who"), n.Draw(rt, "which"), n.Draw(rt, "how")}
 	}), 1, 80)
 	defer func(old string) { _ = flag.Set("rapid.checks", old) }(flag.Lookup("rapid.checks").Value.String())
-	if err := flag.Set("rapid.checks", "150"); err != nil {
+	if err := flag.Set("rapid.checks", "300"); err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {

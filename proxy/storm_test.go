@@ -13,7 +13,7 @@ import (
 )
 
 // TestStorm does all at once, in real time and from many goroutines: calls, lists,
-// cancellations, answers, changed lists, deaths and reconnections. The upstream
+// cancellations, answers, changed lists, deaths, reconnections and reloads. The upstream
 // checks that no call that steps is beside another of its run, and that none came
 // where it is not allowed; every request has one answer in the end.
 func TestStorm(t *testing.T) {
@@ -42,6 +42,7 @@ func storm(t *testing.T, source string, share, detach bool) {
 	for range 4 {
 		answering.Go(func() { w.answerAll(stop) })
 	}
+	answering.Go(func() { w.reloadAlong(stop) })
 	for range 6 {
 		clients.Go(func() { w.rage(250) })
 	}
