@@ -15,7 +15,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 FUZZTIME  ?= 10s
 
-.PHONY: help demo build test test-all test-long test-deploy bench fuzz lint vet staticcheck format cross release deps node clean
+.PHONY: help demo build image test test-all test-long test-deploy bench fuzz lint vet staticcheck format cross release deps node clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -25,6 +25,9 @@ demo: build ## the Crossroads walk-through, served and played on this machine
 
 build: ## ./fsm-proxy for this system
 	go build -trimpath -ldflags '$(LDFLAGS)' -o fsm-proxy ./cmd/fsm-proxy
+
+image: ## the image of .ko.yaml for both systems, pushed to KO_DOCKER_REPO
+	VERSION='$(VERSION)' go run github.com/google/ko@v0.19.1 build --bare ./cmd/fsm-proxy
 
 test: deps ## install what the tests need, then run them with the race detector
 	go test -race -timeout 10m ./...

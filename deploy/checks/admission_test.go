@@ -122,7 +122,7 @@ spec:
 		t.Errorf("init containers %s", n)
 	}
 	server, other := got.Spec.Containers[0].Lifecycle, got.Spec.Containers[1].Lifecycle
-	if server.PostStart == nil || server.PreStop.Sleep.Seconds != 30 {
+	if server.PostStart == nil || server.PreStop.Sleep.Seconds != 35 {
 		t.Error("the server's postStart went, or it got no preStop")
 	}
 	if other.PreStop.Exec == nil || other.PreStop.Sleep != nil {

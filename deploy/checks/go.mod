@@ -3,9 +3,10 @@ module github.com/fsm-proxy/fsm-proxy/deploy/checks
 go 1.27.4
 
 require (
+	github.com/google/go-containerregistry v0.22.1 // a registry on loopback, and what an image holds
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.94.1 // ServiceMonitor and PrometheusRule, strictly decoded
-	github.com/prometheus/common v0.71.0
-	github.com/prometheus/prometheus v0.315.0
+	github.com/prometheus/common v0.71.0 // the text format of metrics
+	github.com/prometheus/prometheus v0.315.0 // PromQL, rule files and their unit tests
 	helm.sh/helm/v3 v3.22.0 // helm template and helm lint
 	k8s.io/api v0.37.1 // the types of what is deployed
 	k8s.io/apimachinery v0.37.1 // strict decoding
@@ -14,6 +15,7 @@ require (
 	k8s.io/kubernetes v1.37.1 // the API server's own defaults and validation
 	sigs.k8s.io/kustomize/api v0.21.1 // kustomize build
 	sigs.k8s.io/kustomize/kyaml v0.21.1 // its file system
+	sigs.k8s.io/yaml v1.6.0 // manifests within other files
 )
 
 require (
@@ -56,6 +58,8 @@ require (
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dennwc/varint v1.0.0 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
+	github.com/docker/cli v29.7.2+incompatible // indirect
+	github.com/docker/docker-credential-helpers v0.9.5 // indirect
 	github.com/edsrzf/mmap-go v1.2.1-0.20241212181136-fad1cd13edbd // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/facette/natsort v0.0.0-20181210072756-2cd4dd1e2dcb // indirect
@@ -113,6 +117,7 @@ require (
 	github.com/mwitkow/go-conntrack v0.0.0-20190716064945-2f068394615f // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
+	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/pkg/browser v0.0.0-20240102092130-5ac0b6a4141c // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
@@ -126,6 +131,7 @@ require (
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 	github.com/shopspring/decimal v1.4.0 // indirect
+	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/spf13/cast v1.7.0 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
@@ -161,6 +167,7 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	gotest.tools/v3 v3.5.2 // indirect
 	k8s.io/apiextensions-apiserver v0.37.0 // indirect
 	k8s.io/component-base v0.37.1 // indirect
 	k8s.io/component-helpers v0.37.1 // indirect
@@ -173,7 +180,6 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
 // k8s.io/kubernetes names the libraries that it is made of by folders of its own repository, and no version.

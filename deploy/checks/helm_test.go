@@ -137,8 +137,8 @@ func TestHelmRefuses(t *testing.T) {
 		"server: {image: a}\npolicy: {configMap: mine, text: 'version: 1'}":                          "policy",
 		"server: {image: a, port: 8080}\npolicy: {configMap: mine}":                                  "server/port",
 		"server: {image: a, prot: 1}\npolicy: {configMap: mine}":                                     "prot",
-		"server: {image: a}\npolicy: {configMap: mine}\nend: {drain: 40}":                            "sleep must not be below drain",
-		"server: {image: a}\npolicy: {configMap: mine}\nend: {grace: 30}":                            "grace must be above sleep",
+		"server: {image: a}\npolicy: {configMap: mine}\nend: {drain: 30}":                            "sleep must be 7 above drain",
+		"server: {image: a}\npolicy: {configMap: mine}\nend: {grace: 35}":                            "grace above sleep",
 		"server: {image: a}\npolicy: {configMap: mine}\nproxy: {args: [\"--log-level\", \"debug\"]}": "proxy/args/1",
 	} {
 		if _, err := helm(t, values); err == nil {

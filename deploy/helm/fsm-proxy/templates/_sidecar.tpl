@@ -33,6 +33,10 @@ env:
 ports:
   - {name: mcp, containerPort: 8080, protocol: TCP}
   - {name: fsm-health, containerPort: 9901, protocol: TCP}
+lifecycle:
+  {{- /* Run when the pod is told to end, at once. SIGTERM comes only when the server has gone, too late to finish a call. */}}
+  preStop:
+    exec: {command: [/ko-app/fsm-proxy, drain]}
 startupProbe:
   httpGet: {path: /startupz, port: fsm-health}
   periodSeconds: 1
