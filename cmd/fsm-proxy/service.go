@@ -46,6 +46,7 @@ func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cor
 	}
 	s.onClose(s.relay.Close)
 	s.onClose(f.reload.follow(ctx, s.from, s.relay, s.log))
+	s.onClose(f.config.file.follow(ctx, &f.reload, s.live(), s.log))
 	return nil
 }
 
