@@ -176,7 +176,7 @@ func (c *httpCaller) ask(request []byte, idAt int, want []byte, limit time.Time)
 }
 
 func checkAnswer(m *httpMessage, id, want []byte) error {
-	if m.status() == 200 && bytes.Contains(m.body, id) && bytes.Contains(m.body, want) {
+	if m.status() == 200 && bytes.Contains(m.body, id) && bytes.LastIndex(m.body, want) >= 0 {
 		return nil
 	}
 	return fmt.Errorf("wrong answer to %s: %s: %.300s", id, m.start, m.body)

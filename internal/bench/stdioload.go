@@ -137,7 +137,7 @@ func (l *stdioLoad) batch(q question, answered func(caller int, now time.Time) e
 // caller finds whom an answer is for, and checks it.
 func (l *stdioLoad) caller(line []byte, q question) (int, error) {
 	const key = `"id":`
-	if at := bytes.Index(line, []byte(key)); at >= 0 && len(line) > at+len(key)+idDigits && bytes.Contains(line, q.want) {
+	if at := bytes.Index(line, []byte(key)); at >= 0 && len(line) > at+len(key)+idDigits && bytes.LastIndex(line, q.want) >= 0 {
 		id, err := strconv.Atoi(string(line[at+len(key) : at+len(key)+idDigits]))
 		caller := (id - firstID) / idsEach
 		if err == nil && id >= firstID && caller < l.callers {
