@@ -17,7 +17,6 @@ args:
   - --bearer-file=/etc/fsm-proxy/bearer/token
   {{- end }}
   - --health=:9901
-  - --admin=unix:/run/fsm-proxy/admin.sock
   - --drain={{ .Values.end.drain }}s
   - --audit=stderr
   - --log-format=json
@@ -27,6 +26,8 @@ args:
 env:
   - name: FSM_PROXY_UPSTREAM
     value: {{ printf "http://127.0.0.1:%d%s" (int .Values.server.port) .Values.server.path | quote }}
+  - name: FSM_PROXY_ADMIN
+    value: unix:/run/fsm-proxy/admin.sock
   {{- with .Values.proxy.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
