@@ -146,7 +146,7 @@ func enumerate(names []string) string {
 
 // readFile reads a file of at most max bytes.
 func readFile(path string, max int64) (sight, error) {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return sight{}, hint(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -58,14 +57,5 @@ func TestWatchOfAReplacedAncestor(t *testing.T) {
 	}
 	if got := kernelWatches(t); got != 1 {
 		t.Errorf("%d watches, want 1", got)
-	}
-}
-
-// A pipe is refused and not waited for.
-func TestPipe(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "policy.yaml")
-	must(t, syscall.Mkfifo(path, 0o600))
-	if f := Read(path, 0); f.Err == nil || !strings.Contains(f.Err.Error(), "this is a pipe") {
-		t.Errorf("a pipe gives %v", f.Err)
 	}
 }

@@ -37,12 +37,12 @@ func newHistory() *history {
 
 func (h *history) now() time.Duration { return time.Since(h.start) }
 
-// about notes that a version is about to be written.
-func (h *history) about(n int) {
+// about notes that a version is about to be written, and what it says.
+func (h *history) about(n int, content string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.written[n] = h.now()
-	h.byDigest[digest(version(n))] = n
+	h.byDigest[digest(content)] = n
 }
 
 // begin notes the version that the proxy has begun with.

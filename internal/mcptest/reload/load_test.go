@@ -17,6 +17,8 @@ type load struct {
 	server  *server
 	process *mcptest.Process
 	clients []*client
+	url     string
+	web     *http.Client
 	version int // the last good one that was written
 
 	stop    chan struct{}
@@ -28,22 +30,24 @@ func begin(t *testing.T, sessions int, path string, flags ...string) *load {
 	t.Helper()
 	h := newHistory()
 	l := &load{t: t, history: h, server: newServer(t, h), stop: make(chan struct{})}
-	h.about(0)
-	var url string
-	url, l.process = mcptest.Listen(t, append([]string{"--policy", path, "--upstream", l.server.url, "--share-upstream",
+	h.about(0, version(0))
+	l.url, l.process = mcptest.Listen(t, append([]string{"--policy", path, "--upstream", l.server.url, "--share-upstream",
 		"--reload-debounce", "5ms", "--log-format", "json"}, flags...)...)
 	h.begin(0)
 	go h.follow(l.process.Log()) // ends with the process
-	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4 * sessions}}
-	t.Cleanup(web.CloseIdleConnections)
+	l.web = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: max(4*sessions, 16)}}
+	t.Cleanup(l.web.CloseIdleConnections)
 	for range sessions {
-		c := join(t, web, url, h)
+		c := join(t, l.web, l.url, h)
 		l.clients = append(l.clients, c)
 		l.workers.Go(func() { l.walk(c) })
 		l.workers.Go(func() { l.probe(c) })
 	}
 	return l
 }
+
+// one opens a session that calls nothing by itself.
+func (l *load) one() *client { return join(l.t, l.web, l.url, l.history) }
 
 func (l *load) stopped() bool {
 	select {
@@ -81,7 +85,7 @@ func (l *load) probe(c *client) {
 // good puts the next version in force, by put, without waiting for it.
 func (l *load) good(put func(content string)) {
 	l.version++
-	l.history.about(l.version)
+	l.history.about(l.version, version(l.version))
 	put(version(l.version))
 }
 
