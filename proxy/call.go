@@ -26,14 +26,17 @@ type call struct {
 	known    bool       // listed is known
 	nameless bool       // no list is there for the names in an annotation
 	asked    bool       // one was asked for
+	blind    bool       // none could be had; in shadow that stops nothing
 	offer    *wire.List // from which it is known
 	unclear  bool       // the splitting argument reads differently to others
 	place    place
 	verdict  policy.Verdict
 	turn     chan struct{}
-	orphaned bool // the run was begun anew meanwhile
+	orphaned bool   // the run was begun anew meanwhile
+	moves    uint64 // of the run, when it was decided
 
-	restarted bool // its outcome completed the run, which began anew
+	overlooked bool // the policy would have refused it, but for the shadow
+	restarted  bool // its outcome completed the run, which began anew
 
 	gated      bool
 	subscribes bool                       // it has entered a subscription

@@ -61,7 +61,7 @@ func (c *call) prepare() {
 // listFirst gets the list on which the decision hangs, or only the names in the
 // annotation: without those the call goes on.
 func (c *call) listFirst(conn Upstream) {
-	if c.nameless {
+	if c.nameless && !c.place.shadow {
 		c.asked = true
 		c.s.fetchAll(conn)
 		c.look(conn.Cached(listKind(c.kind)))
@@ -69,14 +69,21 @@ func (c *call) listFirst(conn Upstream) {
 		return
 	}
 	if err := c.fetch(conn); err != nil {
-		c.withoutUpstream(err)
-		return
+		if !c.place.shadow {
+			c.withoutUpstream(err)
+			return
+		}
+		c.blind = true
 	}
 	wait(c.enter(conn))
 }
 
 func (c *call) fetch(conn Upstream) error {
-	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
+	patience := c.s.p.cfg.CallTimeout
+	if c.place.shadow {
+		patience = c.s.p.cfg.CancelGrace // nothing is held up for what is only noted
+	}
+	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, patience)
 	defer stop()
 	l, err := conn.List(ctx, listKind(c.kind))
 	if err != nil {
@@ -98,7 +105,7 @@ func wait(rest wire.Pending) {
 func (c *call) withoutUpstream(err error) {
 	c.place = c.s.run.where()
 	c.verdict = c.place.decide(c.kind, c.name, c.listed, c.argument)
-	if !c.verdict.Allowed && !c.verdict.ByGlob {
+	if !c.verdict.Allowed && !c.verdict.ByGlob && !c.place.shadow {
 		wait(c.refuse(c.verdict.Code))
 		return
 	}
@@ -108,6 +115,8 @@ func (c *call) withoutUpstream(err error) {
 // decided goes on with a call that the run has admitted or turned away.
 func (c *call) decided(e entry, conn Upstream) wire.Pending {
 	switch {
+	case c.place.shadow && e != unlisted:
+		return c.pass(conn)
 	case c.unclear:
 		c.leave()
 		return c.fail(wire.CodeInvalidRequest, "two members of arguments read alike to some: send one")
@@ -158,6 +167,10 @@ func (c *call) proceed() {
 		return
 	}
 	c.look(conn.Cached(listKind(c.kind)))
+	if !c.s.run.holds(c) { // a change of mode has taken it out of the queue
+		wait(c.enter(conn))
+		return
+	}
 	e, moved := c.s.run.granted(c)
 	c.s.changed.Mark(c.s.differing(moved))
 	wait(c.decided(e, conn))

@@ -45,6 +45,7 @@ func (c *call) initialize() wire.Pending {
 
 func (c *call) open() {
 	s := c.s
+	c.place = s.run.where()
 	may := c.mayAsk()
 	request, err := wire.Read(c.initializeUpstream(may), wire.FromClient)
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *call) failed(code int, text string) {
 
 // mayAsk is what the policy and the client together let the upstream ask.
 func (c *call) mayAsk() policy.UpstreamMay {
-	may := c.s.policyNow().UpstreamMay()
+	may := c.place.upstreamMay()
 	has := map[string]bool{}
 	c.eachParam(func(key string, value []byte) {
 		if key == "capabilities" {
@@ -144,6 +145,9 @@ func (c *call) initializeUpstream(may policy.UpstreamMay) []byte {
 }
 
 func (c *call) clientCapabilities(raw []byte, may policy.UpstreamMay) []byte {
+	if c.place.shadow {
+		return raw
+	}
 	p := c.s.policyNow()
 	return keep(raw, func(name string, value []byte) []byte {
 		switch {
@@ -197,7 +201,11 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 		said = append(said, "remote", c.s.peer.Remote)
 	}
 	c.s.log.Info("session begun", said...)
-	c.result(result)
+	if c.place.shadow && c.s.p.shared == nil {
+		c.answer(c.withID(m))
+	} else {
+		c.result(result)
+	}
 	c.s.opened()
 }
 
@@ -237,7 +245,9 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, shared)})
 			}
 		case "capabilities":
-			edits = append(edits, wire.Edit{At: at, With: c.serverCapabilities(value, h)})
+			if offered := c.serverCapabilities(value, h); !c.place.shadow {
+				edits = append(edits, wire.Edit{At: at, With: offered})
+			}
 		case "instructions":
 			instructed = true
 			said, _ := wire.Text(value)
@@ -256,6 +266,9 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 }
 
 func (c *call) instructions(upstream string, h *hello) string {
+	if c.place.shadow {
+		return upstream
+	}
 	parts := []string{upstream, c.s.policyNow().Instructions()}
 	if !h.static && !c.s.p.cfg.NoHint && !strings.Contains(upstream, hint) { // an upstream may be a proxy of this kind
 		parts = append(parts, hint)

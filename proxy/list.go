@@ -235,7 +235,10 @@ type rendering struct {
 }
 
 func (r *renderings) result(v view, k policy.Kind, at place, static bool) []byte {
-	if static {
+	switch {
+	case at.shadow:
+		at, static = place{shadow: true}, false
+	case static:
 		at = place{policy: at.inForce()}
 	}
 	key := rendering{list: v.list.Digest, place: at, kind: k, static: static}
@@ -328,7 +331,7 @@ func uriMember(uri string, more bool) []byte {
 // list that is at hand, or else by the one that the client was given last.
 func (s *session) differs(from, to place, k wire.ListKind) bool {
 	kind, static := policyKind(k), s.static()
-	if static && from.inForce() == to.inForce() || !static && !from.differs(to, kind) {
+	if static && from.shadow == to.shadow && from.inForce() == to.inForce() || !static && !from.differs(to, kind) {
 		return false
 	}
 	v := s.lastKnown(k)
@@ -341,7 +344,7 @@ func (s *session) differs(from, to place, k wire.ListKind) bool {
 // lacksTemplates reports whether what is shown in a place hangs on templates that
 // the view is without.
 func (v view) lacksTemplates(at place, k wire.ListKind) bool {
-	return v.templates == nil && (needsTemplates(at.policy, k, v.list) || needsTemplates(at.inForce(), k, v.list))
+	return v.templates == nil && !at.shadow && (needsTemplates(at.policy, k, v.list) || needsTemplates(at.inForce(), k, v.list))
 }
 
 func policyKind(k wire.ListKind) policy.Kind {

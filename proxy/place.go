@@ -15,6 +15,8 @@ type place struct {
 	gate *policy.Policy
 	// shut: the run's state is gone, and nothing is allowed any more.
 	shut bool
+	// shadow: everything is shown, and what is decided is only noted.
+	shadow bool
 }
 
 // decide says whether a name may be asked for, and why.
@@ -32,15 +34,19 @@ func (w place) decide(k policy.Kind, name string, listed bool, arg func(string) 
 
 // visible reports whether a listed item is shown.
 func (w place) visible(k policy.Kind, name string) bool {
+	if w.shadow {
+		return true
+	}
 	if w.policy == nil || w.shut || !w.policy.Visible(w.at, k, name) {
 		return false
 	}
 	return w.gate == nil || w.gate.BoundAnywhere(k, name, true)
 }
 
-// exact returns the exact names of a kind that are bound here.
+// exact returns the exact names of a kind that are bound here. In shadow a binding
+// adds nothing to what the upstream lists.
 func (w place) exact(k policy.Kind) []string {
-	if w.policy == nil || w.shut {
+	if w.policy == nil || w.shut || w.shadow {
 		return nil
 	}
 	names := w.policy.ExactIn(w.at, k)
@@ -65,9 +71,20 @@ func (w place) inForce() *policy.Policy {
 	return w.policy
 }
 
+// upstreamMay is what the upstream may ask of clients.
+func (w place) upstreamMay() policy.UpstreamMay {
+	if w.shadow {
+		return policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true}
+	}
+	return w.inForce().UpstreamMay()
+}
+
 // differs reports whether two places may show other items of a kind. False is
 // certain.
 func (w place) differs(to place, k policy.Kind) bool {
+	if w.shadow || to.shadow {
+		return w.shadow != to.shadow
+	}
 	if w.policy != to.policy || w.gate != to.gate || w.shut != to.shut || w.policy == nil {
 		return w != to
 	}

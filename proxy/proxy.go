@@ -55,6 +55,7 @@ type Config struct {
 	// call they belong to (HTTP). Without it a shared upstream may ask nothing.
 	Streams bool
 
+	Mode     Mode     // whether the policy is enforced, until a [Proxy.SetMode]
 	Surface  Surface  // what clients are shown
 	Annotate Annotate // what is added to results
 	Refusals Refusals // the form of refusals
@@ -72,7 +73,8 @@ type Config struct {
 	MaxQueue         int // calls waiting for a run's turn; 0: 64
 	MaxSubscriptions int // of a session; 0: 1000
 
-	Log hclog.Logger // nil: none
+	Log      hclog.Logger // nil: none
+	Observer Observer     // nil: none
 }
 
 func (c *Config) validate() error {
@@ -90,6 +92,9 @@ func (c *Config) validate() error {
 	orDefault(&c.MaxSubscriptions, 1000)
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
+	}
+	if c.Observer == nil {
+		c.Observer = nobody{}
 	}
 	return nil
 }
@@ -114,6 +119,7 @@ type Proxy struct {
 
 	mu       sync.Mutex // guards what follows
 	policy   *policy.Policy
+	mode     Mode
 	sessions map[*session]struct{}
 	closed   bool
 }
@@ -123,8 +129,11 @@ func New(cfg Config) (*Proxy, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, policy: cfg.Policy, sessions: make(map[*session]struct{})}
+	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, sessions: make(map[*session]struct{})}
 	p.drain.init()
+	if p.mode == Shadow {
+		p.sayMode(p.mode)
+	}
 	if cfg.Share {
 		p.shared = newShared(p)
 	}
@@ -145,7 +154,7 @@ type Peer struct {
 func (p *Proxy) OpenFor(peer Peer, own wire.Stream) wire.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := newSession(p, own, p.policy)
+	s := newSession(p, own, p.policy, p.mode)
 	s.peer = peer
 	if p.closed {
 		s.closed = true

@@ -78,7 +78,7 @@ func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	requested := clip(c.name)
 	c.s.log.Info("refused", c.s.about("code", code.String(), c.kind.String(), requested,
 		"state", at.state(), "rule", c.verdict.Rule.String())...)
-	if c.s.p.cfg.Refusals == RefusalsOpaque {
+	if c.s.p.cfg.Refusals == RefusalsOpaque || c.place.shadow {
 		return c.opaque(code, requested, reason)
 	}
 	allowed := c.s.allowed(at)
@@ -253,7 +253,7 @@ func brevity(d time.Duration) string {
 
 // interrupted answers a call that failed between the proxy and the upstream.
 func (c *call) interrupted(code policy.Code, text string) {
-	if c.s.p.cfg.Refusals != RefusalsOpaque {
+	if c.s.p.cfg.Refusals != RefusalsOpaque && !c.place.shadow {
 		text += " State is now '" + c.s.run.where().state() + "'."
 	}
 	r := c.refusal(code, text)

@@ -166,13 +166,13 @@ func (r *run) strandLocked() fate {
 // placeLocked is where the run stands for whoever asks. While a call holds the
 // turn of a run that will move, all others are decided where it will be.
 func (r *run) placeLocked() place {
-	own := place{policy: r.policy, at: r.at, shut: r.shut || r.expiredLocked()}
+	own := place{policy: r.policy, at: r.at, shut: r.shut || r.expiredLocked(), shadow: r.shadow.Load()}
 	if r.policy == r.force {
 		return own
 	}
 	if r.holder != nil && r.force.OnReload() != policy.ReloadPin {
 		if at, ok := r.heirLocked(); ok {
-			return place{policy: r.force, at: at}
+			return place{policy: r.force, at: at, shadow: own.shadow}
 		}
 	}
 	own.gate = r.force

@@ -33,6 +33,9 @@ func (s *session) Receive(m *wire.Message, tag any) {
 
 // notified takes a notification of the upstream.
 func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
+	if s.run.shadow.Load() && s.unfiltered(m, c) {
+		return
+	}
 	switch m.Method {
 	case "notifications/tools/list_changed":
 		s.upstreamChanged(conn, wire.Tools)
@@ -87,7 +90,7 @@ func (s *session) asking() *call {
 
 // asked carries a request of the upstream to the client.
 func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
-	if !s.mayAsk(m.Method) {
+	if !s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
 		return
 	}

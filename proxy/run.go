@@ -3,6 +3,7 @@ package proxy
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -23,11 +24,15 @@ type run struct {
 	shut     bool             // refused until it moves
 	patience time.Duration    // how long it may be stranded; set once
 	holder   *call
-	queue    []*call // waiting for the turn, in order
+	queue    []*call     // waiting for the turn, in order
+	shadow   atomic.Bool // calls are decided in shadow; written under mu
+	moves    uint64      // how often a step or a restart has moved it
 }
 
-func newRun(p *policy.Policy, patience time.Duration) *run {
-	return &run{policy: p, at: p.Initial(), force: p, patience: patience}
+func newRun(p *policy.Policy, m Mode, patience time.Duration) *run {
+	r := &run{policy: p, at: p.Initial(), force: p, patience: patience}
+	r.shadow.Store(m == Shadow)
+	return r
 }
 
 // entry is what became of a call that wants to go upstream.
@@ -53,7 +58,7 @@ func (r *run) enter(c *call, maxQueue int) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e := r.decideLocked(c); {
-	case e != admitted || !c.verdict.Turn || c.unclear:
+	case e != admitted || !c.verdict.Turn || c.unclear || c.place.shadow:
 		return e
 	case r.holder == nil:
 		r.holder = c
@@ -76,7 +81,7 @@ func (r *run) granted(c *call) (e entry, moved shift) {
 	r.catchUpLocked() // to a policy that came since it was given the turn
 	r.holder, c.orphaned = c, false
 	e = r.decideLocked(c)
-	if e != admitted || !c.verdict.Turn {
+	if e != admitted || !c.verdict.Turn || c.place.shadow {
 		r.passLocked(c)
 	}
 	moved.to = r.placeLocked()
@@ -84,15 +89,24 @@ func (r *run) granted(c *call) (e entry, moved shift) {
 }
 
 func (r *run) decideLocked(c *call) entry {
-	c.place = r.placeLocked()
+	c.place, c.moves = r.placeLocked(), r.moves
 	c.verdict = c.place.decide(c.kind, c.name, c.listed, c.argument)
 	switch {
-	case !c.known && (c.verdict.ByGlob || c.verdict.Allowed && (c.nameless || c.validated()) || c.hangsOnList()):
+	case c.lacksList():
 		return unlisted
 	case !c.verdict.Allowed:
 		return refused
 	}
 	return admitted
+}
+
+// lacksList reports whether the decision hangs on a list that is not at hand.
+func (c *call) lacksList() bool {
+	if c.known || c.blind && c.place.shadow {
+		return false
+	}
+	nameless := c.nameless && !c.place.shadow
+	return c.verdict.ByGlob || c.verdict.Allowed && (nameless || c.validated()) || c.hangsOnList()
 }
 
 // hangsOnList reports whether a refusal's code would be another one if the
@@ -132,7 +146,10 @@ type step struct {
 func (r *run) step(c *call, o policy.Outcome) (taken step, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.holder != c {
+	switch {
+	case c.place.shadow:
+		return r.shadowStepLocked(c, o)
+	case r.holder != c:
 		return step{}, nil
 	}
 	taken.from = r.placeLocked()
@@ -151,6 +168,9 @@ func (r *run) step(c *call, o policy.Outcome) (taken step, err error) {
 // is a new run: it begins with the policy in force.
 func (r *run) arriveLocked(s policy.Step) {
 	r.at = s.To
+	if s.Changed {
+		r.moves++
+	}
 	if s.Restarted {
 		r.beginLocked()
 	}
@@ -183,6 +203,7 @@ func (r *run) restart() (moved shift) {
 
 func (r *run) beginLocked() {
 	r.policy, r.at, r.between = r.force, r.force.Initial(), nil
+	r.moves++
 	r.stranded, r.shut = time.Time{}, false
 }
 

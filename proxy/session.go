@@ -38,8 +38,8 @@ type session struct {
 	refreshes     [3]refresh // by wire.ListKind
 }
 
-func newSession(p *Proxy, own wire.Stream, begin *policy.Policy) *session {
-	s := &session{p: p, own: own, run: newRun(begin, p.cfg.MaxStranded), log: p.cfg.Log}
+func newSession(p *Proxy, own wire.Stream, begin *policy.Policy, m Mode) *session {
+	s := &session{p: p, own: own, run: newRun(begin, m, p.cfg.MaxStranded), log: p.cfg.Log}
 	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.alarm.ring = s.expire
 	if p.shared != nil {
@@ -141,6 +141,8 @@ func (c *call) routed() wire.Pending {
 	switch {
 	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
 		return c.before()
+	case c.s.run.shadow.Load():
+		return c.shadowed(route)
 	case ok:
 		return route(c)
 	}
@@ -245,12 +247,12 @@ func (s *session) notification(m *wire.Message) {
 	case "notifications/progress":
 		s.progressOfAsk(m)
 	case "notifications/roots/list_changed":
-		if s.policyNow().UpstreamMay().Roots && s.p.shared == nil {
+		if s.p.shared == nil && (s.run.shadow.Load() || s.policyNow().UpstreamMay().Roots) {
 			s.forward(m.Raw)
 		}
 	default:
 		// What is a request goes its own way, whatever passthrough names: a server may run one without an id.
-		if _, request := routes[m.Method]; !request && s.policyNow().Passthrough(m.Method) {
+		if _, request := routes[m.Method]; s.run.shadow.Load() || !request && s.policyNow().Passthrough(m.Method) {
 			s.forward(m.Raw)
 		}
 	}

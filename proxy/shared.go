@@ -34,7 +34,7 @@ type clientInfo struct {
 
 // hello is the proxy's own initialize request.
 func (sh *shared) hello() *wire.Message {
-	may := sh.p.Policy().UpstreamMay()
+	may := sh.p.beginning().upstreamMay()
 	capabilities := map[string]struct{}{}
 	for name, allowed := range map[string]bool{"sampling": may.Sampling, "elicitation": may.Elicitation, "roots": may.Roots} {
 		if allowed && sh.p.cfg.Streams {

@@ -64,7 +64,7 @@ type stateNote struct {
 // session wants added of the run's state.
 func (c *call) annotated(m *wire.Message) []byte {
 	h := c.s.hello.Load()
-	if h.annotate == AnnotateOff || m.Kind != wire.Result || m.Raw[m.Result.Start] != '{' {
+	if h.annotate == AnnotateOff || c.place.shadow || m.Kind != wire.Result || m.Raw[m.Result.Start] != '{' {
 		return c.withID(m)
 	}
 	note := c.note()

@@ -25,6 +25,7 @@ type runFlags struct {
 	config configFlags
 	drain  drainFlags
 
+	mode      proxy.Mode
 	share     bool
 	surface   proxy.Surface
 	annotate  proxy.Annotate
@@ -64,6 +65,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringVar(&f.policy, "policy", "", "the policy `FILE` to enforce, or a folder with one; changes are followed")
 	f.config.register(flags)
+	flags.TextVar(&f.mode, "mode", proxy.Enforce, "the `MODE`: enforce the policy, or shadow, to refuse nothing and log what would have been")
 	group(flags, "The wrapped server", f.target.register)
 	group(flags, "HTTP, with --listen", f.listen.register)
 	flags.BoolVar(&f.share, "share-upstream", false, "one connection to the server for all clients")

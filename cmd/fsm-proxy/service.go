@@ -169,6 +169,7 @@ func (s *service) config() proxy.Config {
 		Version:          versionText(),
 		Share:            f.share,
 		Streams:          f.url != "" && !f.sse,
+		Mode:             f.mode,
 		Surface:          f.surface,
 		Annotate:         f.annotate,
 		Refusals:         f.refusals,

@@ -16,6 +16,7 @@ type key struct {
 
 // The words of closed sets, as the flags take them.
 var (
+	modes     = []string{"enforce", "shadow"}
 	surfaces  = []string{"auto", "dynamic", "static"}
 	annotates = []string{"auto", "off", "meta", "text"}
 	refusals  = []string{"error", "plain", "opaque"}
@@ -27,6 +28,7 @@ var (
 // keys are all keys but version, in the order of the page that explains them.
 var keys = []key{
 	{"policy", "policy", file, "The policy file to enforce, or a folder with one."},
+	{"mode", "mode", word(modes), "Whether the policy is enforced, or in shadow, where nothing is refused and what would have been is logged."},
 
 	{"listen.address", "listen", text, "Where to serve Streamable HTTP, like 127.0.0.1:8080; standard input and output if it is not given."},
 	{"listen.path", "path", text, "The path to serve; /mcp if it is not given."},

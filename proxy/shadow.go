@@ -1,0 +1,177 @@
+package proxy
+
+import (
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// shadowed takes a request its way where nothing is refused: route is the one that
+// it would take else, nil for none. What is no call through the automaton goes
+// upstream as it came.
+func (c *call) shadowed(route func(*call) wire.Pending) wire.Pending {
+	p := &c.m.P
+	switch c.m.Method {
+	case "initialize", "logging/setLevel":
+		return route(c)
+	case "tools/call", "prompts/get":
+		return c.gateShadowed(route, p.NameAt)
+	case "resources/read":
+		return c.gateShadowed(route, p.URIAt)
+	case "tools/list":
+		return c.listShadowed(wire.Tools)
+	case "resources/list":
+		return c.listShadowed(wire.Resources)
+	case "prompts/list":
+		return c.listShadowed(wire.Prompts)
+	case "resources/subscribe":
+		return c.subscribeShadowed()
+	case "resources/unsubscribe":
+		c.s.leaveSubscription(p.URI)
+		return c.relayUnlessWanted()
+	case "completion/complete":
+		return c.completeShadowed()
+	}
+	if c.refusesMethod() {
+		c.overlook(policy.NotAvailable)
+	}
+	return c.relay()
+}
+
+// refusesMethod reports whether the policy would refuse a request by its method
+// alone.
+func (c *call) refusesMethod() bool {
+	now := c.s.policyNow()
+	switch c.m.Method {
+	case "ping":
+		return false
+	case "resources/templates/list":
+		return now.Templates() == policy.TemplatesRefuse
+	}
+	return !now.Passthrough(c.m.Method)
+}
+
+// gateShadowed gates a call that the automaton can decide, and relays one that it
+// would refuse unread.
+func (c *call) gateShadowed(route func(*call) wire.Pending, name wire.Span) wire.Pending {
+	switch {
+	case !name.Present() || c.m.Raw[name.Start] != '"':
+		c.overlook(policy.UnknownAction)
+	case c.m.P.Task.Present():
+		c.overlook(policy.NotAvailable)
+	default:
+		return route(c)
+	}
+	return c.relay()
+}
+
+// listShadowed relays a list request, page by page as the client asks. What the
+// client is shown then is not known here.
+func (c *call) listShadowed(k wire.ListKind) wire.Pending {
+	c.s.listed(k)
+	c.s.mu.Lock()
+	c.s.refreshes[k].shown = view{}
+	c.s.mu.Unlock()
+	return c.relay()
+}
+
+func (c *call) subscribeShadowed() wire.Pending {
+	if uri := c.m.P.URI; uri != "" {
+		var ok bool
+		if c.subscribes, ok = c.s.enterSubscription(uri); !ok {
+			return c.fail(wire.CodeInvalidParams, "too many subscriptions in this session")
+		}
+	}
+	c.judge(policy.Resource, c.m.P.URI)
+	return c.relay()
+}
+
+func (c *call) completeShadowed() wire.Pending {
+	ref := c.m.P.Ref
+	switch {
+	case ref == nil:
+		c.judge(policy.Prompt, "")
+	case ref.Type == "ref/resource":
+		c.judge(policy.Resource, ref.URI)
+	default:
+		c.judge(policy.Prompt, ref.Name)
+	}
+	return c.relay()
+}
+
+// judge notes what the policy says of a request about a name. A list that is not
+// at hand is taken to have it.
+func (c *call) judge(k policy.Kind, name string) {
+	c.kind, c.name, c.listed = k, name, true
+	if conn := c.s.link.live(); conn != nil {
+		c.look(conn.Cached(listKind(k)))
+	}
+	c.place = c.s.run.where()
+	c.verdict = c.place.decide(k, name, c.listed, nil)
+	if !c.verdict.Allowed && c.verdict.Code != policy.UnknownCase {
+		c.overlook(c.verdict.Code)
+	}
+}
+
+// pass sends a decided call upstream, whatever was decided.
+func (c *call) pass(conn Upstream) wire.Pending {
+	if code := c.wouldRefuse(); code != policy.CodeNone {
+		c.overlook(code)
+	}
+	if !c.start(conn) {
+		return c.unsent()
+	}
+	return c.flight(c.landed)
+}
+
+// wouldRefuse is the code with which a decided call would be refused.
+func (c *call) wouldRefuse() policy.Code {
+	switch {
+	case c.unclear:
+		return policy.UnknownCase
+	case !c.verdict.Allowed:
+		return c.verdict.Code
+	case c.invalid() != "":
+		return policy.ValidationFailed
+	}
+	return policy.CodeNone
+}
+
+// overlook notes that a request would have been refused, and lets it step nothing.
+func (c *call) overlook(code policy.Code) {
+	c.overlooked = true
+	said := c.s.about("code", code.String())
+	if c.name == "" {
+		said = append(said, "method", clip(c.m.Method))
+	} else {
+		said = append(said, c.kind.String(), clip(c.name), "state", c.place.state(), "rule", c.verdict.Rule.String())
+	}
+	c.s.log.Info(wouldBeRefused, said...)
+	c.s.p.cfg.Observer.ShadowRefused(code)
+}
+
+const wouldBeRefused = "would be refused"
+
+// unfiltered gives the client a notification of the upstream's as it came. It
+// reports false for one that has to be mapped, or shared out, first.
+func (s *session) unfiltered(m *wire.Message, c *call) bool {
+	switch {
+	case m.Method == "notifications/cancelled":
+		return false
+	case s.p.shared != nil && m.Method == "notifications/message":
+		return false
+	case s.p.shared == nil || m.Method != "notifications/resources/updated" || s.subscribed(m.P.URI):
+		s.send(m.Raw, c)
+	}
+	return true
+}
+
+// overlooksAsk reports whether the upstream may ask a client what the policy
+// would refuse.
+func (s *session) overlooksAsk(method string) bool {
+	if s.hello.Load() == nil || !s.run.shadow.Load() {
+		return false
+	}
+	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", clip(method))...)
+	s.p.cfg.Observer.ShadowRefused(policy.NotAvailable)
+	return true
+}
