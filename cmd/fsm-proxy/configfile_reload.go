@@ -22,6 +22,7 @@ func (s *service) live() liveFlags {
 			s.log.SetLevel(hclog.LevelFromString(text))
 			return nil
 		},
+		"mode": s.setMode,
 	}
 }
 

@@ -1,7 +1,10 @@
+//go:build unix
+
 package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -115,4 +118,29 @@ func TestModeOfTheEnvironment(t *testing.T) {
 	if code := bad.ExitCode(); code != 2 || !strings.Contains(bad.Log().String(), "none of enforce, shadow") {
 		t.Errorf("exit %d: %s", code, bad.Log())
 	}
+}
+
+// A change of the configuration file ends shadow, and begins it again, for the
+// sessions there are, and they are told.
+func TestModeFollowsTheConfiguration(t *testing.T) {
+	u := mcptest.Stdio(t, "quiet")
+	text := "version: 1\npolicy: p.yaml\nreload: {debounce: 5ms}\nupstream: {command: " + words(u.Command()) + "}\n"
+	path := configured(t, strings.TrimPrefix(text, "version: 1\npolicy: p.yaml\n")+"mode: shadow\n")
+	replace(t, filepath.Join(filepath.Dir(path), "p.yaml"), "version: 1\ninitial: a\nstates: {a: {tools: [other]}}\n")
+	s, p := mcptest.Dial(t, mcptest.Proxy(t), "run", "--config", path)
+	s.Initialize()
+	if got := s.Tool("work", "").String(); strings.Contains(got, "unknown_action") {
+		t.Errorf("refused in shadow: %s", got)
+	}
+	replace(t, path, text)
+	awaitChanged(t, s)
+	if got := s.Tool("work", "").String(); !strings.Contains(got, "unknown_action") {
+		t.Errorf("not refused: %s", got)
+	}
+	replace(t, path, text+"mode: shadow\n")
+	awaitChanged(t, s)
+	if got := s.Tool("work", "").String(); strings.Contains(got, "unknown_action") {
+		t.Errorf("refused in shadow again: %s", got)
+	}
+	p.Log().Await(t, "applied=mode")
 }
