@@ -5,7 +5,8 @@ go 1.27.4
 require (
 	github.com/google/go-containerregistry v0.22.1 // a registry on loopback, and what an image holds
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.94.1 // ServiceMonitor and PrometheusRule, strictly decoded
-	github.com/prometheus/common v0.71.0 // the text format of metrics
+	github.com/prometheus/client_golang v1.24.1 // the linter of metrics
+	github.com/prometheus/common v0.71.0 // how labels are written
 	github.com/prometheus/prometheus v0.315.0 // PromQL, rule files and their unit tests
 	helm.sh/helm/v3 v3.22.0 // helm template and helm lint
 	k8s.io/api v0.37.1 // the types of what is deployed
@@ -13,6 +14,7 @@ require (
 	k8s.io/apiserver v0.37.1 // admission: the policy's CEL, compiled and applied
 	k8s.io/client-go v0.37.1 // the fake cluster that the admission plugin watches
 	k8s.io/kubernetes v1.37.1 // the API server's own defaults and validation
+	k8s.io/pod-security-admission v0.37.1 // the Pod Security Standards
 	sigs.k8s.io/kustomize/api v0.21.1 // kustomize build
 	sigs.k8s.io/kustomize/kyaml v0.21.1 // its file system
 	sigs.k8s.io/yaml v1.6.0 // manifests within other files
@@ -122,7 +124,6 @@ require (
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/prometheus/alertmanager v0.34.0 // indirect
-	github.com/prometheus/client_golang v1.24.1 // indirect
 	github.com/prometheus/client_golang/exp v0.0.0-20260907100614-57bb367da472 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect

@@ -2,11 +2,14 @@ package checks
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -60,6 +63,34 @@ func named(series string) (metric, bool) {
 		}
 	}
 	return metric{"up", nil}, series == "up" // Prometheus' own
+}
+
+// What `promtool check metrics` says of the names.
+func TestMetricNamesAreLinted(t *testing.T) {
+	var page strings.Builder
+	for _, m := range metrics {
+		kind, sample := "gauge", m.name
+		switch {
+		case strings.HasSuffix(m.name, "_total"):
+			kind = "counter"
+		case strings.HasSuffix(m.name, "_duration_seconds"), m.name == "fsm_proxy_overhead_seconds":
+			kind, sample = "histogram", m.name+"_count"
+		}
+		fmt.Fprintf(&page, "# HELP %s Something.\n# TYPE %[1]s %s\n%s 1\n", m.name, kind, sample)
+	}
+	lintMetrics(t, strings.NewReader(page.String()))
+}
+
+// lintMetrics asks promtool's linter about a page of metrics.
+func lintMetrics(t *testing.T, page io.Reader) {
+	t.Helper()
+	problems, err := promlint.New(page).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
 }
 
 // checkExpression parses PromQL, and finds every metric and label of it among those that are exported.

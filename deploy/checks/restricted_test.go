@@ -1,0 +1,36 @@
+package checks
+
+import (
+	"testing"
+
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// A server that may run in a namespace with the strictest Pod Security Standard may do so with the sidecar.
+func TestSidecarIsRestricted(t *testing.T) {
+	injected, err := create(t, admissionPlugin(t), pod(t, labelled+`
+spec:
+  containers:
+    - name: server
+      image: example.com/server:1
+      securityContext:
+        runAsNonRoot: true
+        allowPrivilegeEscalation: false
+        capabilities: {drop: [ALL]}
+        seccompProfile: {type: RuntimeDefault}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	strictest := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	for _, result := range evaluator.EvaluatePod(strictest, &injected.ObjectMeta, &injected.Spec) {
+		if !result.Allowed {
+			t.Errorf("%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
+		}
+	}
+}
