@@ -26,8 +26,8 @@ var operation = []string{"mcp_method_name", "gen_ai_tool_name", "error_type", "n
 var metrics = []metric{
 	{"mcp_server_operation_duration_seconds", operation},
 	{"mcp_client_operation_duration_seconds", operation},
-	{"mcp_server_session_duration_seconds", operation},
-	{"mcp_client_session_duration_seconds", operation},
+	{"mcp_server_session_duration_seconds", []string{"network_transport", "mcp_protocol_version"}},
+	{"mcp_client_session_duration_seconds", []string{"network_transport"}},
 	{"fsm_proxy_transitions_total", []string{"from", "to", "outcome"}},
 	{"fsm_proxy_refusals_total", []string{"reason"}},
 	{"fsm_proxy_shadow_refusals_total", []string{"reason"}},
