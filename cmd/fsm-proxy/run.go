@@ -142,16 +142,13 @@ func (f *runFlags) sessions() int {
 
 // httpServer is what carries the HTTP side; certificate is nil for plain HTTP.
 func (f *runFlags) httpServer(handler http.Handler, certificate *certificate, log hclog.Logger) httpServer {
-	lean := &streamhttp.LeanServer{
+	return &streamhttp.LeanServer{
 		Handler:        handler,
 		HeaderTimeout:  f.limits.headerTimeout,
 		MaxHeaderBytes: int(f.limits.header),
+		TLSConfig:      certificate.config(),
 		Log:            log,
 	}
-	if certificate == nil {
-		return lean
-	}
-	return secure(lean.Standard(), certificate)
 }
 
 // patience is how long a connection to the server may take.

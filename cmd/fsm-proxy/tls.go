@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/watch"
 )
 
@@ -161,19 +159,14 @@ func (s *service) certificate(ctx context.Context) (*certificate, error) {
 	return c, err
 }
 
-// secureServer is net/http's server with TLS, and HTTP/2 on it.
-type secureServer struct{ *streamhttp.StandardServer }
-
-// secure has a server speak TLS with the certificate.
-func secure(server *streamhttp.StandardServer, c *certificate) secureServer {
-	server.TLSConfig = &tls.Config{
+// config has a server speak TLS with the certificate in use; c may be nil, for plain
+// HTTP.
+func (c *certificate) config() *tls.Config {
+	if c == nil {
+		return nil
+	}
+	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.inUse.Load(), nil },
 	}
-	return secureServer{server}
-}
-
-// Serve implements httpServer.
-func (s secureServer) Serve(l net.Listener) error {
-	return s.ServeTLS(l, "", "")
 }

@@ -2,6 +2,7 @@ package streamhttp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -12,7 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// LeanServer serves an [http.Handler] over plain HTTP/1.1 on one goroutine a
+// LeanServer serves an [http.Handler] over HTTP/1.1 on one goroutine a
 // connection. It does what [http.Server] does for such a handler at less than
 // half the cost, and differs in this:
 //
@@ -40,6 +41,9 @@ type LeanServer struct {
 	IdleTimeout time.Duration
 	// MaxHeaderBytes bounds a request's line and header; 0: 32 KiB.
 	MaxHeaderBytes int
+	// TLSConfig has the server speak TLS, and nothing else. A client that takes
+	// HTTP/2 is served by [LeanServer.Standard]; nil: plain HTTP.
+	TLSConfig *tls.Config
 	// Log is told of panics and refused requests; nil: nothing is logged.
 	Log hclog.Logger
 
@@ -52,6 +56,7 @@ type LeanServer struct {
 	listeners map[net.Listener]struct{}
 	conns     map[*serverConn]struct{}
 	sweeping  bool
+	h2        *handover     // to the server for HTTP/2; nil without TLS
 	empty     chan struct{} // closes when the server is closing and has no connection left
 }
 
@@ -78,6 +83,14 @@ func (s *LeanServer) fill() {
 	s.conns = make(map[*serverConn]struct{})
 	s.listeners = make(map[net.Listener]struct{})
 	s.empty = make(chan struct{})
+	s.fillLimits()
+	if s.TLSConfig != nil {
+		s.h2 = s.handOver()
+	}
+	s.setDate()
+}
+
+func (s *LeanServer) fillLimits() {
 	orElse(&s.HeaderTimeout, 10*time.Second)
 	orElse(&s.WriteTimeout, 60*time.Second)
 	orElse(&s.IdleTimeout, 5*time.Minute)
@@ -85,7 +98,6 @@ func (s *LeanServer) fill() {
 	if s.Log == nil {
 		s.Log = hclog.NewNullLogger()
 	}
-	s.setDate()
 }
 
 func (s *LeanServer) setDate() {
@@ -107,7 +119,7 @@ func (s *LeanServer) Serve(l net.Listener) error {
 		switch {
 		case err == nil:
 			wait = 0
-			if c := newServerConn(s, raw); s.enter(c) {
+			if c := newServerConn(s, s.encrypt(raw)); s.enter(c) {
 				go c.serve()
 				continue
 			}
@@ -177,7 +189,7 @@ func (s *LeanServer) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-s.empty:
-		return nil
+		return s.h2.shutdown(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -186,9 +198,9 @@ func (s *LeanServer) Shutdown(ctx context.Context) error {
 // Close closes all listeners and connections. It does not wait for handlers.
 func (s *LeanServer) Close() error {
 	for _, c := range s.close() {
-		c.Close()
+		c.cut()
 	}
-	return nil
+	return s.h2.close()
 }
 
 // close ends accepting and returns the connections there are.

@@ -63,6 +63,9 @@ func (c *serverConn) limit(d time.Duration) {
 // serve serves the connection's requests.
 func (c *serverConn) serve() {
 	defer c.srv.leave(c)
+	if !c.greet() {
+		return
+	}
 	defer c.end()
 	for c.await() == nil && c.idle.CompareAndSwap(true, false) {
 		c.limit(c.srv.HeaderTimeout)
@@ -155,7 +158,7 @@ func (c *serverConn) linger() {
 // closeIfIdle closes a connection that carries no request.
 func (c *serverConn) closeIfIdle() {
 	if c.idle.CompareAndSwap(true, false) {
-		c.Close()
+		c.cut()
 	}
 }
 
@@ -163,7 +166,7 @@ func (c *serverConn) closeIfIdle() {
 // last.
 func (c *serverConn) sweep(now int64) {
 	if due := c.due.Load(); due != 0 && now >= due {
-		c.Close()
+		c.cut()
 		return
 	}
 	c.mu.Lock()

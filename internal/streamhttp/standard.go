@@ -12,19 +12,13 @@ import (
 )
 
 // Standard returns net/http's server with s's handler under s's limits, for what s
-// does not speak: TLS, and HTTP/2 on it. s itself is not to be served then.
+// does not speak: HTTP/2.
 //
 // A write deadline of net/http's ends an HTTP/2 stream when it passes, even between
 // two writes, so here deadlines hold while something is written and at no other
 // time. The head of an HTTP/2 request is bounded by IdleTimeout only.
 func (s *LeanServer) Standard() *StandardServer {
-	orElse(&s.HeaderTimeout, 10*time.Second)
-	orElse(&s.WriteTimeout, 60*time.Second)
-	orElse(&s.IdleTimeout, 5*time.Minute)
-	orElse(&s.MaxHeaderBytes, 32<<10)
-	if s.Log == nil {
-		s.Log = hclog.NewNullLogger()
-	}
+	s.fillLimits()
 	out := &StandardServer{lean: s}
 	out.Server = http.Server{
 		Handler:                      http.HandlerFunc(out.serve),

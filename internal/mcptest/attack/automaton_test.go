@@ -12,7 +12,7 @@ import (
 // Of many calls at once over an edge that can be taken once exactly one reaches the upstream; the others are
 // refused by the state that they then find.
 func TestParallelOnceOnlyEdge(t *testing.T) {
-	each(t, []way{pipes, web, webPipe, pipeWeb}, func(r *rig) {
+	each(t, []way{pipes, web, webTLS, webPipe, pipeWeb}, func(r *rig) {
 		const callers = 64
 		for range callers {
 			r.Request("tools/call", mcptest.ToolParams("once", ""))
@@ -158,7 +158,7 @@ func TestCancelWhileQueued(t *testing.T) {
 
 // A client of HTTP that goes away has cancelled nothing: what it started is stepped.
 func TestDisconnectAfterSideEffect(t *testing.T) {
-	each(t, []way{web, webPipe}, func(r *rig) {
+	each(t, []way{web, webTLS, webPipe}, func(r *rig) {
 		ctx, leave := context.WithCancel(r.t.Context())
 		var gone sync.WaitGroup
 		gone.Go(func() { r.web.Post(ctx, call("500", `{"name":"hold"}`)) })
@@ -192,7 +192,7 @@ func TestEndOfInputAfterSideEffect(t *testing.T) {
 // An answer after its time changes nothing: the run went by on_unknown, and the client has its answer.
 func TestLateAnswer(t *testing.T) {
 	flags := []string{"--call-timeout", "300ms", "--cancel-grace", "100ms"}
-	each(t, []way{pipes.with(flags...), web.with(flags...)}, func(r *rig) {
+	each(t, []way{pipes.with(flags...), web.with(flags...), webTLS.with(flags...)}, func(r *rig) {
 		id := r.Request("tools/call", mcptest.ToolParams("late", ""))
 		answer, _ := r.Answer(id)
 		if !strings.Contains(answer.String(), `"outcome_unknown"`) || !strings.Contains(answer.String(), "may have happened") {

@@ -33,7 +33,7 @@ func TestNumberBeyondTheValidator(t *testing.T) {
 // A question that the client never answers holds the turn only as long as its call: others are told at once, and
 // cancelling it frees the run.
 func TestWedgeByOpenQuestion(t *testing.T) {
-	each(t, []way{pipes.with("--cancel-grace", "100ms"), web.with("--cancel-grace", "100ms")}, func(r *rig) {
+	each(t, []way{pipes.with("--cancel-grace", "100ms"), web.with("--cancel-grace", "100ms"), webTLS.with("--cancel-grace", "100ms")}, func(r *rig) {
 		id := r.Request("tools/call", mcptest.ToolParams("elicit", ""))
 		if question := r.Next(); question.Method != "elicitation/create" {
 			r.t.Fatalf("the client got %s", question)

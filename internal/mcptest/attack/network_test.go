@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,19 +19,20 @@ import (
 
 // rebound fails the test unless every method is answered 403 under the header's values.
 func rebound(t *testing.T, header string, values ...string) {
-	t.Parallel()
-	r := web.open(t)
-	for _, value := range values {
-		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete, http.MethodOptions} {
-			stranger := r.stranger(r.web.ID())
-			stranger.Header[header] = []string{value}
-			if answer := stranger.Do(request(r, method, call("1", `{"name":"once"}`))); answer.Status != http.StatusForbidden {
-				t.Errorf("%s with %s %q is answered %d %s", method, header, value, answer.Status, answer.Body)
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		for _, value := range values {
+			for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete, http.MethodOptions} {
+				stranger := r.stranger(r.web.ID())
+				stranger.Header[header] = []string{value}
+				if answer := stranger.Do(request(r, method, call("1", `{"name":"once"}`))); answer.Status != http.StatusForbidden {
+					t.Errorf("%s with %s %q is answered %d %s", method, header, value, answer.Status, answer.Body)
+				}
 			}
 		}
-	}
-	r.in("start")
-	r.untouched()
+		r.in("start")
+		r.untouched()
+	})
 }
 
 func TestOriginRebinding(t *testing.T) {
@@ -47,30 +47,32 @@ func TestHostRebinding(t *testing.T) {
 
 // A second header of the kind does not hide behind the first.
 func TestTwoOrigins(t *testing.T) {
-	t.Parallel()
-	r := web.open(t)
-	stranger := r.stranger(r.web.ID())
-	stranger.Header["Origin"] = []string{"http://localhost", "https://evil.example"}
-	if answer := stranger.Post(t.Context(), call("1", `{"name":"once"}`)); answer.Status != http.StatusForbidden {
-		t.Errorf("answered %d %s", answer.Status, answer.Body)
-	}
-	r.in("start")
-	r.untouched()
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		stranger := r.stranger(r.web.ID())
+		stranger.Header["Origin"] = []string{"http://localhost", "https://evil.example"}
+		if answer := stranger.Post(t.Context(), call("1", `{"name":"once"}`)); answer.Status != http.StatusForbidden {
+			t.Errorf("answered %d %s", answer.Status, answer.Body)
+		}
+		r.in("start")
+		r.untouched()
+	})
 }
 
 // A page of another site can send a form without asking; a form is no JSON.
 func TestFormPost(t *testing.T) {
-	t.Parallel()
-	r := web.open(t)
-	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "application/jsonx", "text/json"} {
-		req := request(r, http.MethodPost, call("1", `{"name":"once"}`))
-		req.Header.Set("Content-Type", kind)
-		if answer := r.stranger(r.web.ID()).Do(req); answer.Status != http.StatusUnsupportedMediaType {
-			t.Errorf("%q is answered %d %s", kind, answer.Status, answer.Body)
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "application/jsonx", "text/json"} {
+			req := request(r, http.MethodPost, call("1", `{"name":"once"}`))
+			req.Header.Set("Content-Type", kind)
+			if answer := r.stranger(r.web.ID()).Do(req); answer.Status != http.StatusUnsupportedMediaType {
+				t.Errorf("%q is answered %d %s", kind, answer.Status, answer.Body)
+			}
 		}
-	}
-	r.in("start")
-	r.untouched()
+		r.in("start")
+		r.untouched()
+	})
 }
 
 // smuggled is what two readers of HTTP could take for one request or for two. Each names the hidden request.
@@ -90,46 +92,47 @@ var smuggled = map[string]string{
 }
 
 func TestRequestSmuggling(t *testing.T) {
-	t.Parallel()
-	r := web.open(t)
-	address := strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
-	body := call("1", `{"name":"once"}`)
-	head := "POST /mcp HTTP/1.1\r\nHost: " + address + "\r\nMcp-Session-Id: " + r.web.ID() +
-		"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
-	for name, rest := range smuggled {
-		if status := r.raw(address, head+fmt.Sprintf(rest, len(body), body)); status/100 == 2 {
-			t.Errorf("%s is answered %d", name, status)
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		address := r.address()
+		body := call("1", `{"name":"once"}`)
+		head := "POST /mcp HTTP/1.1\r\nHost: " + address + "\r\nMcp-Session-Id: " + r.web.ID() +
+			"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+		for name, rest := range smuggled {
+			if status := r.raw(head + fmt.Sprintf(rest, len(body), body)); status/100 == 2 {
+				t.Errorf("%s is answered %d", name, status)
+			}
 		}
-	}
-	lines := map[string]string{
-		"no Host":          "POST /mcp HTTP/1.1\r\nMcp-Session-Id: " + r.web.ID() + "\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		"another host":     "POST http://evil.example/mcp HTTP/1.1\r\nHost: " + address + "\r\nMcp-Session-Id: " + r.web.ID() + "\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		"HTTP/2.0":         strings.Replace(head, "HTTP/1.1", "HTTP/2.0", 1) + "Content-Length: %d\r\n\r\n%s",
-		"HTTP/0.9":         "POST /mcp\r\n" + "Content-Length: %d\r\n\r\n%s",
-		"another path":     strings.Replace(head, "/mcp", "/mcp/../mcp", 1) + "Content-Length: %d\r\n\r\n%s",
-		"lower-case POST":  strings.Replace(head, "POST", "post", 1) + "Content-Length: %d\r\n\r\n%s",
-		"chunked HTTP/1.0": strings.Replace(head, "HTTP/1.1", "HTTP/1.0", 1) + "Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n",
-	}
-	for name, whole := range lines {
-		if status := r.raw(address, fmt.Sprintf(whole, len(body), body)); status/100 == 2 {
-			t.Errorf("%s is answered %d", name, status)
+		lines := map[string]string{
+			"no Host":          "POST /mcp HTTP/1.1\r\nMcp-Session-Id: " + r.web.ID() + "\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			"another host":     "POST http://evil.example/mcp HTTP/1.1\r\nHost: " + address + "\r\nMcp-Session-Id: " + r.web.ID() + "\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			"HTTP/2.0":         strings.Replace(head, "HTTP/1.1", "HTTP/2.0", 1) + "Content-Length: %d\r\n\r\n%s",
+			"HTTP/0.9":         "POST /mcp\r\n" + "Content-Length: %d\r\n\r\n%s",
+			"another path":     strings.Replace(head, "/mcp", "/mcp/../mcp", 1) + "Content-Length: %d\r\n\r\n%s",
+			"lower-case POST":  strings.Replace(head, "POST", "post", 1) + "Content-Length: %d\r\n\r\n%s",
+			"chunked HTTP/1.0": strings.Replace(head, "HTTP/1.1", "HTTP/1.0", 1) + "Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n",
 		}
-	}
-	r.in("start")
-	r.untouched()
+		for name, whole := range lines {
+			if status := r.raw(fmt.Sprintf(whole, len(body), body)); status/100 == 2 {
+				t.Errorf("%s is answered %d", name, status)
+			}
+		}
+		r.in("start")
+		r.untouched()
+	})
 }
 
 // raw sends bytes over a connection of its own, and returns the status of the first answer, 0 for none.
-func (r *rig) raw(address, text string) int {
+func (r *rig) raw(text string) int {
 	r.t.Helper()
-	connection, err := net.Dial("tcp", address)
+	connection, err := r.dial()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer connection.Close()
 	_ = connection.SetDeadline(time.Now().Add(mcptest.Patience))
 	_, _ = io.WriteString(connection, text) // a server that hangs up says so by its answer
-	if half, ok := connection.(*net.TCPConn); ok {
+	if half, ok := connection.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
@@ -142,20 +145,21 @@ func (r *rig) raw(address, text string) int {
 
 // What stands behind a body on the same connection is a request of its own: it is decided by itself.
 func TestPipelinedRequests(t *testing.T) {
-	t.Parallel()
-	r := web.open(t)
-	address := strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
-	post := func(session, body string) string {
-		return "POST /mcp HTTP/1.1\r\nHost: " + address + "\r\nMcp-Session-Id: " + session +
-			"\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: " + fmt.Sprint(len(body)) + "\r\n\r\n" + body
-	}
-	text := post(r.web.ID(), call("901", `{"name":"ok"}`)) + post("forged", call("902", `{"name":"once"}`)) + post(r.web.ID(), call("903", `{"name":"hidden"}`))
-	if status := r.raw(address, text); status != http.StatusOK {
-		t.Errorf("the first is answered %d", status)
-	}
-	r.lives()
-	r.in("start")
-	r.reached("tools/call ok")
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		address := r.address()
+		post := func(session, body string) string {
+			return "POST /mcp HTTP/1.1\r\nHost: " + address + "\r\nMcp-Session-Id: " + session +
+				"\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: " + fmt.Sprint(len(body)) + "\r\n\r\n" + body
+		}
+		text := post(r.web.ID(), call("901", `{"name":"ok"}`)) + post("forged", call("902", `{"name":"once"}`)) + post(r.web.ID(), call("903", `{"name":"hidden"}`))
+		if status := r.raw(text); status != http.StatusOK {
+			t.Errorf("the first is answered %d", status)
+		}
+		r.lives()
+		r.in("start")
+		r.reached("tools/call ok")
+	})
 }
 
 // elsewhere is a server that nothing may reach.
@@ -246,58 +250,60 @@ func TestSSEEndpointElsewhere(t *testing.T) {
 
 // Clients that send slowly, or never read, keep nobody else waiting, and are hung up on.
 func TestSlowClients(t *testing.T) {
-	t.Parallel()
-	r := web.with("--header-timeout", "1s", "--write-timeout", "1s").open(t)
-	address := strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
-	head := "POST /mcp HTTP/1.1\r\nHost: " + address + "\r\n"
-	body := head + "Mcp-Session-Id: " + r.web.ID() + "\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n{"
-	var hungUp sync.WaitGroup
-	for _, start := range []string{"", "POST", head, body} {
-		for range 8 {
-			hungUp.Go(func() { awaitHangUp(t, address, start) })
+	fronts(t, func(t *testing.T, front way) {
+		r := front.with("--header-timeout", "1s", "--write-timeout", "1s").open(t)
+		address := r.address()
+		head := "POST /mcp HTTP/1.1\r\nHost: " + address + "\r\n"
+		body := head + "Mcp-Session-Id: " + r.web.ID() + "\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n{"
+		var hungUp sync.WaitGroup
+		for _, start := range []string{"", "POST", head, body} {
+			for range 8 {
+				hungUp.Go(func() { r.awaitHangUp(start) })
+			}
 		}
-	}
-	for range 20 {
-		r.lives()
-	}
-	hungUp.Wait()
-	r.untouched()
+		for range 20 {
+			r.lives()
+		}
+		hungUp.Wait()
+		r.untouched()
+	})
 }
 
 // awaitHangUp sends the beginning of a request, and waits until the server has enough.
-func awaitHangUp(t *testing.T, address, start string) {
-	connection, err := net.Dial("tcp", address)
+func (r *rig) awaitHangUp(start string) {
+	connection, err := r.dial()
 	if err != nil {
-		t.Error(err)
+		r.t.Error(err)
 		return
 	}
 	defer connection.Close()
 	_, _ = io.WriteString(connection, start)
 	_ = connection.SetReadDeadline(time.Now().Add(mcptest.Patience))
 	if _, err := io.Copy(io.Discard, connection); os.IsTimeout(err) {
-		t.Errorf("after %q the server waits on", start)
+		r.t.Errorf("after %q the server waits on", start)
 	}
 }
 
 // A client that opens streams and reads none of them is dropped; the run and the others go on.
 func TestSlowReader(t *testing.T) {
-	t.Parallel()
-	r := web.with("--write-timeout", "1s").open(t)
-	address := strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
-	raw := call("900", `{"name":"big"}`)
-	connection, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer connection.Close()
-	fmt.Fprintf(connection, "POST /mcp HTTP/1.1\r\nHost: %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		address, r.web.ID(), len(raw), raw)
-	r.upstream.Await(t, 1, "tools/call", "big")
-	for range 20 {
-		r.lives()
-	}
-	r.in("start")
-	r.reached("tools/call big")
+	fronts(t, func(t *testing.T, front way) {
+		r := front.with("--write-timeout", "1s").open(t)
+		address := r.address()
+		raw := call("900", `{"name":"big"}`)
+		connection, err := r.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+		fmt.Fprintf(connection, "POST /mcp HTTP/1.1\r\nHost: %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			address, r.web.ID(), len(raw), raw)
+		r.upstream.Await(t, 1, "tools/call", "big")
+		for range 20 {
+			r.lives()
+		}
+		r.in("start")
+		r.reached("tools/call big")
+	})
 }
 
 // Neither tokens, nor session ids, nor headers, nor the environment, nor arguments are in the log, at any level.

@@ -418,22 +418,23 @@ func TestBatchBeforeInitialize(t *testing.T) {
 
 // The header of the protocol's revision and the session agree, or nothing happens.
 func TestHeaderBodyMismatch(t *testing.T) {
-	t.Parallel()
-	r := web.open(t)
-	for _, version := range []string{"2025-03-26", "2026-07-28", "1900-01-01", "2025-11-25, 2025-03-26", "x"} {
-		r.web.Version = version
-		if answer := r.web.Post(t.Context(), call("50", `{"name":"once"}`)); answer.Status != http.StatusBadRequest {
-			t.Errorf("%s: answered %d %s", version, answer.Status, answer.Body)
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		for _, version := range []string{"2025-03-26", "2026-07-28", "1900-01-01", "2025-11-25, 2025-03-26", "x"} {
+			r.web.Version = version
+			if answer := r.web.Post(t.Context(), call("50", `{"name":"once"}`)); answer.Status != http.StatusBadRequest {
+				t.Errorf("%s: answered %d %s", version, answer.Status, answer.Body)
+			}
 		}
-	}
-	r.web.Version = "2025-11-25"
-	r.web.Header = http.Header{"Mcp-Method": {"ping"}, "Mcp-Name": {"ok"}}
-	if answer := r.say(call("50", `{"name":"hidden"}`)); !denied(answer) {
-		t.Errorf("headers that name another tool open it: %s", answer)
-	}
-	r.web.Header = http.Header{}
-	r.untouched()
-	r.in("start")
+		r.web.Version = "2025-11-25"
+		r.web.Header = http.Header{"Mcp-Method": {"ping"}, "Mcp-Name": {"ok"}}
+		if answer := r.say(call("50", `{"name":"hidden"}`)); !denied(answer) {
+			t.Errorf("headers that name another tool open it: %s", answer)
+		}
+		r.web.Header = http.Header{}
+		r.untouched()
+		r.in("start")
+	})
 }
 
 // An event stream may end its lines in three ways, tear them anywhere, and say one message in many lines; an

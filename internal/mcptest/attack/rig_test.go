@@ -1,7 +1,9 @@
 package attack
 
 import (
+	"crypto/tls"
 	"flag"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +67,7 @@ states:
 
 // A way is how the client and the upstream are reached.
 type way struct {
-	client, upstream string // "stdio" or "http"
+	client, upstream string // "stdio" or "http"; the client also "https"
 	server           string // the process's name; default world
 	policy           string // default plan
 	flags            []string
@@ -74,6 +76,7 @@ type way struct {
 var (
 	pipes   = way{client: "stdio", upstream: "stdio"}
 	web     = way{client: "http", upstream: "http"}
+	webTLS  = way{client: "https", upstream: "http"}
 	webPipe = way{client: "http", upstream: "stdio"}
 	pipeWeb = way{client: "stdio", upstream: "http"}
 )
@@ -107,6 +110,16 @@ func each(t *testing.T, ways []way, run func(r *rig)) {
 // both are the two ways that share no framing.
 func both(t *testing.T, run func(r *rig)) { t.Helper(); each(t, []way{pipes, web}, run) }
 
+// fronts runs a test on both kinds of address that face HTTP clients. What speaks HTTP/1.1 by hand meets the same
+// server on both; the client of webTLS speaks HTTP/2.
+func fronts(t *testing.T, run func(t *testing.T, front way)) {
+	t.Helper()
+	t.Parallel()
+	for _, front := range []way{web, webTLS} {
+		t.Run(front.client, func(t *testing.T) { t.Parallel(); run(t, front) })
+	}
+}
+
 // open starts everything and initializes the session.
 func (w way) open(t *testing.T) *rig {
 	t.Helper()
@@ -134,13 +147,31 @@ func (w way) start(t *testing.T) *rig {
 		r.upstream = mcptest.Stdio(t, w.server)
 		args = append(append(args, "--"), r.upstream.Command()...)
 	}
-	if w.client == "http" {
+	switch w.client {
+	case "http":
 		r.url, r.process = mcptest.Listen(t, args...)
 		r.Session, r.web = mcptest.DialWeb(t, r.url)
-	} else {
+	case "https":
+		r.url, r.process = mcptest.ListenTLS(t, args...)
+		r.Session, r.web = mcptest.DialWeb(t, r.url)
+	default:
 		r.Session, r.process = mcptest.Dial(t, append([]string{mcptest.Proxy(t), "run"}, args...)...)
 	}
 	return r
+}
+
+// address is where the proxy listens.
+func (r *rig) address() string {
+	_, rest, _ := strings.Cut(r.url, "://")
+	return strings.TrimSuffix(rest, "/mcp")
+}
+
+// dial opens a connection to the proxy, over which HTTP/1.1 is spoken by hand.
+func (r *rig) dial() (net.Conn, error) {
+	if strings.HasPrefix(r.url, "https:") {
+		return tls.Dial("tcp", r.address(), mcptest.TrustTLS(r.t))
+	}
+	return net.Dial("tcp", r.address())
 }
 
 // join opens another session at the same proxy, over HTTP.

@@ -47,25 +47,27 @@ func request(r *rig, method, body string) *http.Request {
 }
 
 func TestSessionIDGuessed(t *testing.T) {
-	t.Parallel()
-	r := web.open(t)
-	for _, id := range []string{"1", "0", "null", "undefined", "raw-session-1", strings.Repeat("A", 26), strings.Repeat("x", 8000)} {
-		r.notFound("guessed", id)
-	}
-	r.untouched()
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		for _, id := range []string{"1", "0", "null", "undefined", "raw-session-1", strings.Repeat("A", 26), strings.Repeat("x", 8000)} {
+			r.notFound("guessed", id)
+		}
+		r.untouched()
+	})
 }
 
 func TestSessionIDForged(t *testing.T) {
-	t.Parallel()
-	r := web.open(t)
-	own := r.web.ID()
-	if len(own) < 22 {
-		t.Errorf("a session id of %d characters holds no 128 bits", len(own))
-	}
-	for _, id := range []string{own[:len(own)-1], own + "A", strings.ToLower(own), own[:len(own)-1] + "_", own + "," + own, "../" + own, own + "%00"} {
-		r.notFound("forged", id)
-	}
-	r.untouched()
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		own := r.web.ID()
+		if len(own) < 22 {
+			t.Errorf("a session id of %d characters holds no 128 bits", len(own))
+		}
+		for _, id := range []string{own[:len(own)-1], own + "A", strings.ToLower(own), own[:len(own)-1] + "_", own + "," + own, "../" + own, own + "%00"} {
+			r.notFound("forged", id)
+		}
+		r.untouched()
+	})
 }
 
 // Without a session nothing but initialize is answered, by whatever method.
@@ -91,17 +93,18 @@ func TestSessionIDMissing(t *testing.T) {
 
 // Two sessions of one server know nothing of each other: neither id opens the other's run.
 func TestSessionIDForeign(t *testing.T) {
-	t.Parallel()
-	r, elsewhere := web.open(t), web.open(t)
-	r.notFound("another proxy's", elsewhere.web.ID())
-	other := r.join()
-	if other.web.ID() == r.web.ID() {
-		t.Error("two sessions have one id")
-	}
-	other.Tool("once", "")
-	r.in("start")
-	r.lives()
-	r.reached("tools/call once")
+	fronts(t, func(t *testing.T, front way) {
+		r, elsewhere := front.open(t), front.open(t)
+		r.notFound("another proxy's", elsewhere.web.ID())
+		other := r.join()
+		if other.web.ID() == r.web.ID() {
+			t.Error("two sessions have one id")
+		}
+		other.Tool("once", "")
+		r.in("start")
+		r.lives()
+		r.reached("tools/call once")
+	})
 }
 
 func TestSessionIDDeleted(t *testing.T) {
@@ -136,7 +139,7 @@ func TestSessionFixation(t *testing.T) {
 
 // Sessions that share an upstream cannot cancel each other's calls, though their ids are the same.
 func TestForeignCancel(t *testing.T) {
-	each(t, []way{web.with("--share-upstream"), webPipe.with("--share-upstream")}, func(r *rig) {
+	each(t, []way{web.with("--share-upstream"), webTLS.with("--share-upstream"), webPipe.with("--share-upstream")}, func(r *rig) {
 		other := r.join()
 		r.Send(call("77", `{"name":"hold_open","_meta":{"progressToken":1}}`))
 		r.upstream.Await(r.t, 1, "tools/call", "hold_open")
@@ -178,25 +181,26 @@ func TestForeignAnswer(t *testing.T) {
 
 // The events of one session are not to be had by another, with the event's id or without.
 func TestForeignLastEventID(t *testing.T) {
-	t.Parallel()
-	r := web.open(t)
-	answer := r.web.Post(t.Context(), call("40", `{"name":"once"}`)) // an event stream: the lists have changed
-	ids := eventIDs(string(answer.Body))
-	if len(ids) == 0 {
-		t.Fatalf("no event ids in %s", answer.Body)
-	}
-	other := r.join()
-	for _, id := range append(ids, "0", "1", "-1", "..", strings.Repeat("9", 400)) {
-		req := request(r, http.MethodGet, "")
-		req.Header.Set("Last-Event-ID", id)
-		ctx, cancel := context.WithCancel(t.Context())
-		seen := other.web.Do(req.WithContext(ctx))
-		cancel()
-		if seen.Status == http.StatusOK || strings.Contains(string(seen.Body), `"once"`) {
-			t.Errorf("another session's event %s is answered %d %s", id, seen.Status, seen.Body)
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		answer := r.web.Post(t.Context(), call("40", `{"name":"once"}`)) // an event stream: the lists have changed
+		ids := eventIDs(string(answer.Body))
+		if len(ids) == 0 {
+			t.Fatalf("no event ids in %s", answer.Body)
 		}
-	}
-	r.reached("tools/call once")
+		other := r.join()
+		for _, id := range append(ids, "0", "1", "-1", "..", strings.Repeat("9", 400)) {
+			req := request(r, http.MethodGet, "")
+			req.Header.Set("Last-Event-ID", id)
+			ctx, cancel := context.WithCancel(t.Context())
+			seen := other.web.Do(req.WithContext(ctx))
+			cancel()
+			if seen.Status == http.StatusOK || strings.Contains(string(seen.Body), `"once"`) {
+				t.Errorf("another session's event %s is answered %d %s", id, seen.Status, seen.Body)
+			}
+		}
+		r.reached("tools/call once")
+	})
 }
 
 // eventIDs are the ids of a stream's events.
@@ -211,25 +215,26 @@ func eventIDs(stream string) (ids []string) {
 
 // A flood of sessions is turned away beyond the limit; those that live go on, and room that is given up is used.
 func TestFloodOfSessions(t *testing.T) {
-	t.Parallel()
-	r := web.with("--max-sessions", "3").open(t)
-	second := r.join()
-	r.join()
-	hello := mcptest.Request(1, "initialize", oldHello)
-	for range 20 {
-		if answer := r.stranger("").Post(t.Context(), hello); answer.Status != http.StatusServiceUnavailable {
-			t.Errorf("one session more is answered %d %s", answer.Status, answer.Body)
+	fronts(t, func(t *testing.T, front way) {
+		r := front.with("--max-sessions", "3").open(t)
+		second := r.join()
+		r.join()
+		hello := mcptest.Request(1, "initialize", oldHello)
+		for range 20 {
+			if answer := r.stranger("").Post(t.Context(), hello); answer.Status != http.StatusServiceUnavailable {
+				t.Errorf("one session more is answered %d %s", answer.Status, answer.Body)
+			}
 		}
-	}
-	r.lives()
-	second.web.Delete()
-	if answer := r.stranger("").Post(t.Context(), hello); answer.Status != http.StatusOK {
-		t.Errorf("with room again a session is answered %d %s", answer.Status, answer.Body)
-	}
-	r.untouched()
-	if n := r.upstream.Count("initialize"); n != 4 {
-		t.Errorf("%d sessions reached the upstream", n)
-	}
+		r.lives()
+		second.web.Delete()
+		if answer := r.stranger("").Post(t.Context(), hello); answer.Status != http.StatusOK {
+			t.Errorf("with room again a session is answered %d %s", answer.Status, answer.Body)
+		}
+		r.untouched()
+		if n := r.upstream.Count("initialize"); n != 4 {
+			t.Errorf("%d sessions reached the upstream", n)
+		}
+	})
 }
 
 // Failed handshakes leave nothing behind that would fill the room.
@@ -265,7 +270,7 @@ func TestFloodOfProcesses(t *testing.T) {
 
 // Too many requests at a time are refused one by one; those under way are answered.
 func TestFloodOfRequests(t *testing.T) {
-	each(t, []way{pipes.with("--max-in-flight", "4"), web.with("--max-in-flight", "4")}, func(r *rig) {
+	each(t, []way{pipes.with("--max-in-flight", "4"), web.with("--max-in-flight", "4"), webTLS.with("--max-in-flight", "4")}, func(r *rig) {
 		for i := range 4 {
 			r.Request("tools/call", mcptest.ToolParams("hold_open", ""))
 			r.upstream.Await(r.t, i+1, "tools/call", "hold_open")
