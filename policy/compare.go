@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // Change is what a reload does to a state. The zero value is StateKept.
 type Change uint8
 
@@ -50,7 +52,8 @@ type StateChange struct {
 	WasTerminal bool `json:"was_terminal,omitempty"`
 	Terminal    bool `json:"terminal,omitempty"`
 	// Names are the differences in a state that is kept or renamed. In a stranded
-	// one they are what the new policy binds nowhere, thus lost to kept runs too.
+	// one they are what the new policy binds nowhere, thus lost to kept runs too;
+	// altered, where that is some cases of a name.
 	// A new state has none.
 	Names []NameChange `json:"names"`
 }
@@ -127,13 +130,28 @@ func (d differ) stranded(s State) StateChange {
 	out := StateChange{Change: StateStranded, Old: st.Name, WasTerminal: st.Terminal}
 	for k, patterns := range d.patterns(s, nowhere) {
 		for _, pattern := range patterns {
-			was := d.old.held(s, Kind(k), pattern)
-			if was != nil && !d.new.boundSomewhere(Kind(k), pattern, true) {
-				out.Names = append(out.Names, d.name(pattern, side{s, was}, side{}))
+			if was := d.old.held(s, Kind(k), pattern); was != nil {
+				if n := d.name(pattern, side{s, was}, side{}); d.keepsLost(&n) {
+					out.Names = append(out.Names, n)
+				}
 			}
 		}
 	}
 	return out
+}
+
+// keepsLost keeps of a name that is lost what the new policy allows in no state,
+// and reports whether that is anything. What it allows in some is not lost, but
+// the name altered.
+func (d differ) keepsLost(n *NameChange) bool {
+	if !d.new.boundSomewhere(n.Kind, n.Pattern, true) {
+		return true
+	}
+	n.Difference = Altered
+	n.Edges = slices.DeleteFunc(n.Edges, func(e EdgeChange) bool {
+		return d.new.DecideAnywhere(n.Kind, n.Pattern, true, func(name string) (string, bool) { return e.Case, e.By == name }).Allowed
+	})
+	return len(n.Edges) > 0
 }
 
 // moved is the change of state s of old that becomes t.

@@ -131,3 +131,28 @@ func (p *Policy) stepsOf(c Configuration, s Symbol) string {
 	}
 	return strings.Join(leads, ", ")
 }
+
+// A case that the new policy allows nowhere is lost to runs that strand, though
+// the name is not.
+func TestCompareTellsOfCasesLostToStrandedRuns(t *testing.T) {
+	old, found := Parse("old", []byte("{version: 1, initial: a, states: {a: {tools: {go: b}}, b: {tools: {run: {by: how, cases: {dry: stay, wet: a}}, ask: , say: }}}}"))
+	if old == nil {
+		t.Fatal(found)
+	}
+	new, found := Parse("new", []byte("{version: 1, initial: a, states: {a: {tools: {run: {by: how, cases: {dry: stay}}, ask: {by: what, cases: {x: stay}}, say: }}}}"))
+	if new == nil {
+		t.Fatal(found)
+	}
+	changes := Compare(old, new)
+	b := changes[1]
+	if b.Change != StateStranded || len(b.Names) != 2 {
+		t.Fatalf("%+v", b)
+	}
+	run, ask := b.Names[0], b.Names[1]
+	if run.Pattern != "run" || run.Difference != Altered || len(run.Edges) == 0 || run.Edges[0].Case != "wet" {
+		t.Errorf("%+v", run)
+	}
+	if ask.Pattern != "ask" || ask.Difference != Altered || len(ask.Edges) == 0 {
+		t.Errorf("%+v", ask)
+	}
+}

@@ -71,10 +71,14 @@ func TestKubelet(t *testing.T) {
 // Nor when an editor saves the file in its own way.
 func TestEditors(t *testing.T) {
 	t.Parallel()
-	e := &editor{t: t, path: mcptest.WritePolicy(t, version(0))}
-	l := begin(t, 8, e.path)
+	edit(t, &editor{t: t, path: mcptest.WritePolicy(t, version(0))}, 8, 20)
+}
+
+// edit saves a number of policies in a row under load, each in the next of all ways.
+func edit(t *testing.T, e *editor, sessions, policies int) {
+	l := begin(t, sessions, e.path)
 	saves := e.saves()
-	for i := range 20 {
+	for i := range policies {
 		l.good(saves[i%len(saves)])
 		l.arrived()
 	}
