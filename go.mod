@@ -9,6 +9,7 @@ require (
 	github.com/mark3labs/mcp-go v1.2.1 // OAuth and HTTP+SSE towards upstreams, the servers that demo and tests wrap
 	github.com/mattn/go-isatty v0.0.14 // colours and SIGHUP depend on a terminal
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // an independent client, and the conformance server, in tests
+	github.com/prometheus/client_golang v1.25.0 // metrics in the formats of Prometheus, and promtool's lint in tests
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // arguments against a tool's inputSchema
 	github.com/spf13/cobra v1.10.2 // the command line
 	github.com/spf13/pflag v1.0.9 // its flags
@@ -16,26 +17,33 @@ require (
 	go.uber.org/goleak v1.3.0 // tests: no goroutine stays behind
 	go.yaml.in/yaml/v4 v4.0.0 // policies, with positions that are right
 	golang.org/x/sys v0.49.0 // CPU clocks of processes, in the benchmark
-	golang.org/x/text v0.14.0 // the language of the schema validator's messages
+	golang.org/x/text v0.43.0 // the language of the schema validator's messages
 	golang.org/x/tools v0.52.0 // tests: txtar transcripts
 	pgregory.net/rapid v1.3.0 // tests: properties and the model check
 )
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
 	golang.org/x/mod v0.42.0 // indirect
-	golang.org/x/oauth2 v0.35.0 // indirect
+	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 )
 

@@ -44,6 +44,7 @@ type call struct {
 	land       func(*wire.Message, error) // what becomes of the upstream's answer
 	after      func()                     // to be called when the answer was given
 	clock      clock
+	seen       *sight       // what observers are told; nil: there are none
 	asks       atomic.Int32 // requests to the client open for this call
 
 	mu        sync.Mutex // guards what follows
@@ -100,12 +101,16 @@ func (c *call) Detach(done func()) bool {
 
 // answer gives the client the answer and ends the call.
 func (c *call) answer(raw []byte) wire.Pending {
+	if raw == nil {
+		c.blame(Fault{Cancelled: true})
+	}
 	return c.answerBy(func() { c.out.Answer(raw) })
 }
 
 // answerBy is answer with another way to give it.
 func (c *call) answerBy(give func()) wire.Pending {
 	c.finish()
+	c.observed()
 	give()
 	c.settled()
 	if c.after != nil {
@@ -115,6 +120,7 @@ func (c *call) answerBy(give func()) wire.Pending {
 }
 
 func (c *call) fail(code int, text string) wire.Pending {
+	c.blame(Fault{RPC: code})
 	return c.answer(wire.ErrorAnswer(c.id(), code, text, nil))
 }
 
@@ -259,7 +265,7 @@ func (c *call) start(conn Upstream) bool {
 	if c.s.p.Draining() || c.isCancelled() {
 		return false
 	}
-	up := conn.Start(c.m, c)
+	up := conn.Start(c.sending(), c)
 	c.mu.Lock()
 	c.up = up
 	canceled, params := c.canceled, c.params
@@ -296,6 +302,12 @@ func (c *call) why(err error) error {
 	return err
 }
 
+// connect gets a connection that was not at hand.
+func (c *call) connect() (Upstream, error) {
+	defer c.waiting()()
+	return c.s.link.get(c.s.p.cfg.ConnectTimeout)
+}
+
 // relay sends a request upstream that steps nothing, and gives back its answer.
 func (c *call) relay() wire.Pending {
 	conn := c.s.link.live()
@@ -303,7 +315,7 @@ func (c *call) relay() wire.Pending {
 		return c.flight(c.relayed)
 	}
 	return c.later(func() {
-		conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
+		conn, err := c.connect()
 		switch {
 		case err != nil:
 			c.unavailable(err)
@@ -316,6 +328,7 @@ func (c *call) relay() wire.Pending {
 }
 
 func (c *call) relayed(m *wire.Message, err error) {
+	c.landing(m, err)
 	if err != nil || m.Kind == wire.Failure {
 		c.unsubscribed()
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // drain is how a Proxy ends without losing a call: first it takes and sends
@@ -95,6 +96,7 @@ const tooLate = "fsm-proxy is ending and takes no more requests: this one was no
 func (c *call) tooLate() wire.Pending {
 	c.s.p.drain.late.Add(1)
 	c.s.log.Debug("refused: the proxy is ending", c.s.about("method", clip(c.m.Method))...)
+	c.blame(Fault{Code: policy.UpstreamUnavailable})
 	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, tooLate, nil)
 	out, ok := c.out.(wire.DecliningStream)
 	if !ok {

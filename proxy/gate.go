@@ -49,7 +49,7 @@ func (c *call) enter(conn Upstream) wire.Pending {
 
 // prepare gets the connection that was not at hand.
 func (c *call) prepare() {
-	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
+	conn, err := c.connect()
 	if err != nil {
 		c.withoutUpstream(err)
 		return
@@ -63,7 +63,7 @@ func (c *call) prepare() {
 func (c *call) listFirst(conn Upstream) {
 	if c.nameless && !c.place.shadow {
 		c.asked = true
-		c.s.fetchAll(conn)
+		c.fetchAll(conn)
 		c.look(conn.Cached(listKind(c.kind)))
 		wait(c.enter(conn))
 		return
@@ -79,6 +79,7 @@ func (c *call) listFirst(conn Upstream) {
 }
 
 func (c *call) fetch(conn Upstream) error {
+	defer c.waiting()()
 	patience := c.s.p.cfg.CallTimeout
 	if c.place.shadow {
 		patience = c.s.p.cfg.CancelGrace // nothing is held up for what is only noted
@@ -142,10 +143,13 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 func (c *call) awaitTurn() {
 	timeout := time.NewTimer(c.s.p.cfg.TurnTimeout)
 	defer timeout.Stop()
+	over := c.waiting()
 	select {
 	case <-c.turn:
+		over()
 		c.proceed()
 	case <-timeout.C:
+		over()
 		c.leave()
 		wait(c.refuse(policy.Busy))
 	case <-c.cancellation():
@@ -179,6 +183,7 @@ func (c *call) proceed() {
 // landed takes the upstream's answer: it steps the run, tells the client which
 // lists changed, and then answers. That order is the promise.
 func (c *call) landed(m *wire.Message, err error) {
+	c.landing(m, err)
 	if err == nil && m.Kind == wire.Result && m.Raw[m.Result.Start] != '{' {
 		err = errNoObject
 	}
@@ -191,6 +196,9 @@ func (c *call) landed(m *wire.Message, err error) {
 func (c *call) settle(o policy.Outcome) shift {
 	if o == noOutcome {
 		return c.s.run.leave(c)
+	}
+	if c.seen != nil {
+		c.seen.outcome = o
 	}
 	taken, err := c.s.run.step(c, o)
 	if err != nil {
@@ -208,6 +216,7 @@ func (c *call) logStep(step *step, o policy.Outcome) {
 	if !step.Changed {
 		return
 	}
+	c.stepped(step, o)
 	c.s.log.Info("transition", c.s.about("from", step.by.StateName(step.From.State), "to", step.by.StateName(step.Entered),
 		c.kind.String(), c.name, "outcome", o.String(), "complete", step.Terminal, "rule", c.verdict.Rule.String())...)
 }

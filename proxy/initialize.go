@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -27,6 +28,9 @@ type hello struct {
 	annotate Annotate
 	may      policy.UpstreamMay // what the client can be asked
 	lists    [4]bool            // by wire.ListKind: what the upstream has
+
+	operations Operations    // where the session's are measured; nil: nowhere
+	begun      time.Duration // as instant
 }
 
 // initialize opens the upstream with the client's own request, so that it sees
@@ -56,7 +60,9 @@ func (c *call) open() {
 		request = s.p.shared.hello()
 		s.p.shared.welcome(s)
 	}
+	over := c.waiting()
 	conn, err := s.link.open(request, s.p.cfg.ConnectTimeout)
+	over()
 	if err != nil {
 		c.refusedHello(err)
 		return
@@ -84,6 +90,7 @@ func (c *call) refusedHello(err error) {
 	}
 	if said, ok := errors.AsType[*HelloError](err); ok {
 		c.s.opened() // before the answer, since the client may try again at once
+		c.blame(Fault{RPC: said.Answer.ErrorCode})
 		c.answer(c.withID(said.Answer))
 		return
 	}
@@ -195,6 +202,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 		c.failed(wire.CodeInternal, "the upstream speaks revision "+clip(h.version)+" of the protocol, which fsm-proxy does not know")
 		return
 	}
+	h.operations, h.begun = c.s.p.cfg.Telemetry.operations(h.version), instant()
 	c.s.hello.Store(h)
 	said := c.s.about("client", clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
 	if c.s.peer.Remote != "" {

@@ -37,16 +37,22 @@ func (c *call) list(k wire.ListKind) wire.Pending {
 }
 
 func (c *call) listFetched(k wire.ListKind) {
-	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
+	conn, err := c.connect()
 	var v view
 	if err == nil {
-		v, err = c.s.fetch(conn, k)
+		v, err = c.view(conn, k)
 	}
 	if err != nil {
 		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.endedBy(err).Error())
 		return
 	}
 	c.result(c.s.give(v, k))
+}
+
+// view is fetch for the call, which waits for it.
+func (c *call) view(conn Upstream, k wire.ListKind) (view, error) {
+	defer c.waiting()()
+	return c.s.fetch(conn, k)
 }
 
 // give renders a view for the client, and remembers what it was given.
@@ -136,6 +142,12 @@ func (s *session) atHand(conn Upstream) bool {
 		}
 	}
 	return true
+}
+
+// fetchAll is the session's for the call, which waits for it.
+func (c *call) fetchAll(conn Upstream) {
+	defer c.waiting()()
+	c.s.fetchAll(conn)
 }
 
 // fetchAll gets what a refusal or an annotation names. It waits no longer than a

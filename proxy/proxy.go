@@ -73,8 +73,9 @@ type Config struct {
 	MaxQueue         int // calls waiting for a run's turn; 0: 64
 	MaxSubscriptions int // of a session; 0: 1000
 
-	Log      hclog.Logger // nil: none
-	Observer Observer     // nil: none
+	Log hclog.Logger // nil: none
+	// Telemetry is who is told what happens; zero: nobody.
+	Telemetry Telemetry
 }
 
 func (c *Config) validate() error {
@@ -92,9 +93,6 @@ func (c *Config) validate() error {
 	orDefault(&c.MaxSubscriptions, 1000)
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
-	}
-	if c.Observer == nil {
-		c.Observer = nobody{}
 	}
 	return nil
 }
@@ -114,6 +112,8 @@ type Proxy struct {
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup
 	drain   drain
+	// operations is where those of sessions without a revision are measured.
+	operations Operations
 
 	reloading sync.Mutex // held through a Reload, so that all runs go through them in one order
 
@@ -131,6 +131,7 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, sessions: make(map[*session]struct{})}
 	p.drain.init()
+	p.operations = cfg.Telemetry.operations("")
 	if p.mode == Shadow {
 		p.sayMode(p.mode)
 	}

@@ -61,7 +61,7 @@ func (c *call) refuse(code policy.Code) wire.Pending {
 func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 	if conn := c.s.link.live(); conn != nil && !c.s.atHand(conn) {
 		return c.later(func() {
-			c.s.fetchAll(conn)
+			c.fetchAll(conn)
 			c.refused(code, reason)
 		})
 	}
@@ -74,6 +74,7 @@ func (c *call) refused(code policy.Code, reason string) wire.Pending {
 
 // refusal says why, what was found, and what is allowed now.
 func (c *call) refusal(code policy.Code, reason string) *Refusal {
+	c.deny(code)
 	at := c.s.run.where()
 	requested := clip(c.name)
 	c.s.log.Info("refused", c.s.about("code", code.String(), c.kind.String(), requested,

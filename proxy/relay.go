@@ -64,7 +64,7 @@ func (c *call) relayBound(k policy.Kind, name string) wire.Pending {
 }
 
 func (c *call) boundFetched() {
-	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
+	conn, err := c.connect()
 	if err == nil {
 		err = c.fetch(conn)
 	}
@@ -158,6 +158,7 @@ func (s *session) subscribed(uri string) bool {
 func (s *session) replay(conn Upstream, again bool) {
 	go s.watch(conn)
 	if again {
+		s.p.reconnected()
 		s.restore(conn)
 	}
 }
@@ -213,6 +214,6 @@ func redo(conn Upstream, m *wire.Message) {
 // watch ends what a connection has open at the client when it is lost. The
 // goroutine ends with the connection.
 func (s *session) watch(conn Upstream) {
-	<-conn.Done()
+	s.p.lifetime(conn)
 	s.forgetAsks(conn)
 }

@@ -85,7 +85,9 @@ func (s *session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 
 func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	c := &call{s: s, m: m, key: m.IDKey(), out: out}
+	c.sighted()
 	if refusal := s.admit(c); refusal != "" {
+		c.turnedAway()
 		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest, refusal, nil))
 		return nil
 	}
@@ -94,6 +96,9 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	}
 	if m.Method != "initialize" && m.Method != "ping" && s.wait(c) {
 		return waiting{c}
+	}
+	if c.crowdsOut() {
+		return c.later(c.whenRoom)
 	}
 	return c.routed()
 }
@@ -312,6 +317,7 @@ func (s *session) end() {
 		s.link.close()
 	}
 	s.p.remove(s)
+	s.measured()
 }
 
 // policyNow is the policy in force, whose settings hold for the session.

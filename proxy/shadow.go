@@ -146,7 +146,7 @@ func (c *call) overlook(code policy.Code) {
 		said = append(said, c.kind.String(), clip(c.name), "state", c.place.state(), "rule", c.verdict.Rule.String())
 	}
 	c.s.log.Info(wouldBeRefused, said...)
-	c.s.p.cfg.Observer.ShadowRefused(code)
+	c.foreseen(code)
 }
 
 const wouldBeRefused = "would be refused"
@@ -172,6 +172,6 @@ func (s *session) overlooksAsk(method string) bool {
 		return false
 	}
 	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", clip(method))...)
-	s.p.cfg.Observer.ShadowRefused(policy.NotAvailable)
+	s.p.cfg.Telemetry.shadowRefused(policy.NotAvailable)
 	return true
 }

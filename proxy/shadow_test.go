@@ -16,11 +16,17 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
-// tally is an observer that counts.
+// tally is a Meter that counts what shadow lets pass.
 type tally struct {
+	proxy.Meter
 	mu       sync.Mutex // guards shadowed
 	shadowed []string
 }
+
+func (o *tally) Operations(string) proxy.Operations        { return nil }
+func (o *tally) Stepped(from, to string, _ policy.Outcome) {}
+func (o *tally) SessionEnded(string, time.Duration)        {}
+func (o *tally) ConnectionEnded(time.Duration)             {}
 
 func (o *tally) ShadowRefused(why policy.Code) {
 	o.mu.Lock()
@@ -66,7 +72,7 @@ func shadows(t *testing.T, source string, f func(r *rig, o *tally), options ...f
 	t.Helper()
 	o := &tally{}
 	options = append([]func(*proxy.Config, *server){func(c *proxy.Config, u *server) {
-		c.Mode, c.Observer = proxy.Shadow, o
+		c.Mode, c.Telemetry.Meter = proxy.Shadow, o
 		u.auto = lists(reviewTools...)
 	}}, options...)
 	bubble(t, source, func(r *rig) { f(r, o) }, options...)
@@ -310,7 +316,7 @@ func TestModeSwitchReleasesTheQueue(t *testing.T) {
 		holder.wait()
 		c.at("review")
 		equal(t, "counted", o.take(), []string(nil))
-	}, with(func(c *proxy.Config) { c.Observer = o }))
+	}, with(func(c *proxy.Config) { c.Telemetry.Meter = o }))
 }
 
 // A call that came off the queue when shadow began, and finds enforcement again,

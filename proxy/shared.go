@@ -162,6 +162,7 @@ func (sh *shared) replay(conn Upstream, again bool) {
 	if !again {
 		return
 	}
+	sh.p.reconnected()
 	for _, s := range sh.members() {
 		s.restore(conn)
 	}
@@ -170,7 +171,7 @@ func (sh *shared) replay(conn Upstream, again bool) {
 // watch ends what a connection has open at any client when it is lost. The
 // goroutine ends with the connection.
 func (sh *shared) watch(conn Upstream) {
-	<-conn.Done()
+	sh.p.lifetime(conn)
 	for _, s := range sh.members() {
 		s.forgetAsks(conn)
 	}

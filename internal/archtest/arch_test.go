@@ -153,6 +153,11 @@ var forbidden = []struct {
 		why:     "the machine sits behind one unexported type in policy/machine.go",
 	},
 	{
+		imports: "github.com/prometheus/client_golang/prometheus",
+		except:  []string{"internal/telemetry"},
+		why:     "who counts implements the small interfaces of who is counted",
+	},
+	{
 		imports: module + "/internal/mcptest",
 		except:  []string{"internal/mcptest"},
 		why:     "test helpers stay in tests",

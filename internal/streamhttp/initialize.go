@@ -33,7 +33,7 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 		return
 	}
 	ses := newSession(s, peer)
-	p := &post{s: ses, w: w, ctx: r.Context(), takes: takes, since: s.clock.now.Load(), whole: true}
+	p := &post{s: ses, w: w, ctx: r.Context(), head: r.Header, takes: takes, since: s.clock.now.Load(), whole: true}
 	s.open(p, m, r)
 }
 

@@ -16,6 +16,7 @@ type post struct {
 	s     *session
 	w     http.ResponseWriter
 	ctx   context.Context // the client's end of it
+	head  http.Header     // of the request
 	takes accepts
 	since int64 // when it began, in ticks
 	whole bool  // it must not become an event stream before its answer
@@ -52,7 +53,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if raw, ok := s.body(w, r); ok {
-		p := &post{s: ses, w: w, ctx: r.Context(), takes: takes, since: s.clock.now.Load()}
+		p := &post{s: ses, w: w, ctx: r.Context(), head: r.Header, takes: takes, since: s.clock.now.Load()}
 		p.serve(raw)
 	}
 	ses.leave()
@@ -198,6 +199,9 @@ func (p *post) Listening() bool {
 	}
 	return !p.answered && !p.whole && p.takes.sse
 }
+
+// Header implements wire.HeadedStream.
+func (p *post) Header(name string) string { return p.head.Get(name) }
 
 // end completes the response once nothing is left to wait for.
 func (p *post) end(asked bool, id []byte) {

@@ -41,6 +41,14 @@ type DecliningStream interface {
 	Decline(msg []byte)
 }
 
+// HeadedStream is a Stream of a request that came with headers (HTTP).
+type HeadedStream interface {
+	Stream
+	// Header returns the first value of a header of the request, by its canonical
+	// name. It is to be called before the session's Handle returns.
+	Header(name string) string
+}
+
 // Session is what a framing hands the messages of one client to. proxy
 // implements it.
 type Session interface {

@@ -1,0 +1,194 @@
+package telemetry
+
+import (
+	"net/http"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// Transport is how messages travel on one side, as OpenTelemetry's
+// network.transport says it.
+type Transport uint8
+
+// The transports.
+const (
+	Pipe Transport = iota // standard input and output
+	TCP                   // HTTP
+)
+
+// String is the transport in OpenTelemetry's word.
+func (t Transport) String() string {
+	if t == TCP {
+		return "tcp"
+	}
+	return "pipe"
+}
+
+// About is what the process is, for whoever reads its telemetry.
+type About struct {
+	Version        string    // of fsm-proxy
+	Server, Client Transport // towards clients, and towards the upstream
+}
+
+// Metrics are the process's metrics, in a registry of their own. It is safe for
+// concurrent use, and a [proxy.Meter].
+type Metrics struct {
+	about     About
+	registry  *prometheus.Registry
+	handler   http.Handler
+	names     names
+	revisions revisions
+
+	serverOperations, clientOperations *prometheus.HistogramVec
+	serverSessions                     *prometheus.HistogramVec
+	clientSessions, overhead           prometheus.Histogram
+	transitions, refusals, shadow      *prometheus.CounterVec
+	reloads, definitions               *prometheus.CounterVec
+	restarts, authentication           prometheus.Counter
+	reloadOK, reloadTime               prometheus.Gauge
+	sources                            atomic.Pointer[Sources]
+}
+
+// seconds are the buckets that OpenTelemetry gives for the durations of MCP, in
+// seconds; micros those of what the proxy itself takes.
+var (
+	seconds = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
+	micros  = []float64{5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 50e-3, 0.1, 1}
+)
+
+// The labels that OpenTelemetry names.
+const (
+	labelMethod    = "mcp_method_name"
+	labelTool      = "gen_ai_tool_name"
+	labelError     = "error_type"
+	labelTransport = "network_transport"
+	labelVersion   = "mcp_protocol_version"
+)
+
+// NewMetrics returns metrics that count from zero. Loading the policy with which
+// the process begins counts as a good reload in the two gauges.
+func NewMetrics(about About) *Metrics {
+	m := &Metrics{about: about, registry: prometheus.NewRegistry(), revisions: revisions{of: map[string]*operations{}}}
+	m.registerOperations()
+	m.registerDecisions()
+	m.registerReloads()
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		snapshot{m},
+	)
+	m.gauge("fsm_proxy_build_info", "The version of fsm-proxy and of Go that it was built with.",
+		prometheus.Labels{"version": about.Version, "goversion": runtime.Version()}).Set(1)
+	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: 4})
+	return m
+}
+
+// Handler serves the metrics in Prometheus's formats.
+func (m *Metrics) Handler() http.Handler { return m.handler }
+
+func (m *Metrics) registerOperations() {
+	labels := []string{labelMethod, labelTool, labelError, labelTransport, labelVersion}
+	m.serverOperations = m.histograms("mcp_server_operation_duration_seconds", "Duration of requests of clients, from their arrival to their answer.", seconds, labels...)
+	m.clientOperations = m.histograms("mcp_client_operation_duration_seconds", "Duration of requests to the upstream, from sending to its answer.", seconds, labels...)
+	m.serverSessions = m.histograms("mcp_server_session_duration_seconds", "Duration of clients' sessions, at their end.", seconds, labelTransport, labelVersion)
+	m.clientSessions = m.histograms("mcp_client_session_duration_seconds", "Duration of connections to the upstream, at their end.", seconds, labelTransport).
+		WithLabelValues(m.about.Client.String()).(prometheus.Histogram)
+	m.overhead = m.histograms("fsm_proxy_overhead_seconds", "What requests took in the proxy itself: without the upstream, and without waiting for a turn, a connection or a list.", micros).
+		WithLabelValues().(prometheus.Histogram)
+}
+
+func (m *Metrics) registerDecisions() {
+	m.transitions = m.counters("fsm_proxy_transitions_total", "Steps that changed a run's configuration.", "from", "to", "outcome")
+	m.refusals = m.counters("fsm_proxy_refusals_total", "Calls that were refused.", "reason")
+	m.shadow = m.counters("fsm_proxy_shadow_refusals_total", "Requests that would have been refused, but for the shadow mode.", "reason")
+	m.definitions = m.counters("fsm_proxy_definition_changes_total", "Definitions found to differ from the lock file.", "kind")
+	m.restarts = m.counters("fsm_proxy_upstream_restarts_total", "Lost connections to the upstream that were made anew.").WithLabelValues()
+	m.authentication = m.counters("fsm_proxy_authentication_failures_total", "HTTP requests refused for their bearer token, Host or Origin.").WithLabelValues()
+	for _, k := range policy.AllKinds {
+		m.definitions.WithLabelValues(k.String())
+	}
+}
+
+func (m *Metrics) registerReloads() {
+	m.reloads = m.counters("fsm_proxy_reloads_total", "Reloads of the policy.", "result")
+	m.reloads.WithLabelValues(resultSuccess)
+	m.reloads.WithLabelValues(resultFailure)
+	m.reloadOK = m.gauge("fsm_proxy_policy_last_reload_successful", "Whether the policy's file, as it was last read, is in force.", nil)
+	m.reloadTime = m.gauge("fsm_proxy_policy_last_reload_success_timestamp_seconds", "When the policy in force was read.", nil)
+	m.loaded()
+}
+
+func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) gauge(name, help string, constant prometheus.Labels) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: constant})
+	m.registry.MustRegister(g)
+	return g
+}
+
+const (
+	resultSuccess = "success"
+	resultFailure = "failure"
+)
+
+// Reloaded tells what came of a reload of the policy.
+func (m *Metrics) Reloaded(ok bool) {
+	if !ok {
+		m.reloads.WithLabelValues(resultFailure).Inc()
+		m.reloadOK.Set(0)
+		return
+	}
+	m.reloads.WithLabelValues(resultSuccess).Inc()
+	m.loaded()
+}
+
+func (m *Metrics) loaded() {
+	m.reloadOK.Set(1)
+	m.reloadTime.SetToCurrentTime()
+}
+
+// AuthenticationFailed tells of an HTTP request that was refused for its bearer
+// token, its Host or its Origin.
+func (m *Metrics) AuthenticationFailed() { m.authentication.Inc() }
+
+// Stepped implements proxy.Meter.
+func (m *Metrics) Stepped(from, to string, o policy.Outcome) {
+	m.transitions.WithLabelValues(from, to, o.String()).Inc()
+}
+
+// ShadowRefused implements proxy.Meter.
+func (m *Metrics) ShadowRefused(why policy.Code) { m.shadow.WithLabelValues(why.String()).Inc() }
+
+// DefinitionChanged implements proxy.Meter.
+func (m *Metrics) DefinitionChanged(k policy.Kind) { m.definitions.WithLabelValues(k.String()).Inc() }
+
+// SessionEnded implements proxy.Meter.
+func (m *Metrics) SessionEnded(version string, lasted time.Duration) {
+	m.serverSessions.WithLabelValues(m.about.Server.String(), version).Observe(lasted.Seconds())
+}
+
+// ConnectionEnded implements proxy.Meter.
+func (m *Metrics) ConnectionEnded(lasted time.Duration) { m.clientSessions.Observe(lasted.Seconds()) }
+
+// Reconnected implements proxy.Meter.
+func (m *Metrics) Reconnected() { m.restarts.Inc() }
+
+var _ proxy.Meter = (*Metrics)(nil)

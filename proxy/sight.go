@@ -1,0 +1,259 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// sight is what is noted of a call for those that are told of it. It is written on
+// the call's own way. A call that nobody is told of has none: all methods below do
+// nothing then.
+type sight struct {
+	span     Span // nil: it is not followed
+	begun    time.Duration
+	answered time.Duration // when the upstream had; 0: not
+	waited   time.Duration
+	since    time.Duration // when it began to wait
+	waits    int
+	decided  bool
+	number   uint64 // of the decision's record; 0: none
+	fault    Fault
+	foreseen policy.Code // why it would be refused, but for the shadow mode
+	outcome  policy.Outcome
+	from, to string
+}
+
+// epoch is what the times in a sight are counted from: they are read off the
+// monotonic clock alone.
+var epoch = time.Now()
+
+func instant() time.Duration { return time.Since(epoch) }
+
+// sighted begins to note what is told of a call.
+func (c *call) sighted() {
+	t := &c.s.p.cfg.Telemetry
+	if !t.wanted() {
+		return
+	}
+	c.seen = &sight{begun: instant()}
+	if t.Tracer != nil {
+		c.seen.span = t.Tracer.Begin(c.m, c.s.peer.Session, c.header())
+	}
+}
+
+// header returns what reads the headers that the call came with, nil for none.
+func (c *call) header() func(string) string {
+	if out, ok := c.out.(wire.HeadedStream); ok {
+		return out.Header
+	}
+	return nil
+}
+
+// waiting is to be called before the call waits for anything but the answer, and
+// what it returns after that.
+func (c *call) waiting() (over func()) {
+	s := c.seen
+	if s == nil {
+		return func() {}
+	}
+	if s.waits++; s.waits == 1 {
+		s.since = instant()
+	}
+	return func() {
+		if s.waits--; s.waits == 0 {
+			s.waited += instant() - s.since
+		}
+	}
+}
+
+// blame notes why the call failed; the first reason holds.
+func (c *call) blame(f Fault) {
+	if c.seen != nil && c.seen.fault == (Fault{}) {
+		c.seen.fault = f
+	}
+}
+
+// deny notes that the call is refused, or will come to nothing, and why.
+func (c *call) deny(code policy.Code) {
+	c.blame(Fault{Code: code})
+	c.decide()
+}
+
+// foreseen notes that the call would be refused, but for the shadow mode.
+func (c *call) foreseen(code policy.Code) {
+	if c.seen != nil {
+		c.seen.foreseen = code
+	}
+	c.s.p.cfg.Telemetry.shadowRefused(code)
+}
+
+// decide records the decision, once.
+func (c *call) decide() {
+	s, a := c.seen, c.s.p.cfg.Telemetry.Auditor
+	if s == nil || a == nil || s.decided {
+		return
+	}
+	s.decided = true
+	if c.m.Method != "ping" {
+		s.number = a.Decided(c.decision())
+	}
+}
+
+func (c *call) decision() Decision {
+	d := Decision{Peer: c.s.peer, Message: c.m, Named: c.named(), Kind: c.kind, Name: c.name, Fault: c.seen.fault, Shadow: c.seen.foreseen,
+		Rule: c.verdict.Rule, Case: c.verdict.Symbol.Case}
+	at := c.place
+	if at.policy == nil {
+		at = c.s.run.where()
+	}
+	d.Policy = at.policy
+	if d.Named {
+		d.State = at.state()
+	}
+	return d
+}
+
+// named reports whether the call is about a name.
+func (c *call) named() bool { return c.gated || c.name != "" }
+
+// sending records that the call may go upstream, and returns the request as it
+// does.
+func (c *call) sending() *wire.Message {
+	if c.seen == nil {
+		return c.m
+	}
+	c.decide()
+	if c.seen.span == nil {
+		return c.m
+	}
+	return c.seen.span.Send(c.m)
+}
+
+// landing notes that the upstream's answer, or its loss, has come.
+func (c *call) landing(m *wire.Message, err error) {
+	s := c.seen
+	if s == nil {
+		return
+	}
+	s.answered = instant()
+	if s.span != nil {
+		s.span.Answered()
+	}
+	switch {
+	case err != nil:
+	case m.Kind == wire.Failure:
+		c.blame(Fault{RPC: m.ErrorCode})
+	case m.R.IsError:
+		c.blame(Fault{Tool: true})
+	}
+}
+
+// stepped tells of a step that changed the run's configuration.
+func (c *call) stepped(s *step, o policy.Outcome) {
+	if c.seen == nil {
+		return
+	}
+	c.seen.from, c.seen.to = s.by.StateName(s.From.State), s.by.StateName(s.Entered)
+	if m := c.s.p.cfg.Telemetry.Meter; m != nil {
+		m.Stepped(c.seen.from, c.seen.to, o)
+	}
+}
+
+// observed tells of the call's end.
+func (c *call) observed() {
+	s := c.seen
+	if s == nil {
+		return
+	}
+	c.decide()
+	op := c.operation()
+	if t := &c.s.p.cfg.Telemetry; s.number != 0 && op.Sent {
+		t.Auditor.Ended(s.number, c.s.peer, op)
+	}
+	if ops := c.s.operations(); ops != nil {
+		ops.Ended(op)
+	}
+	if s.span != nil {
+		s.span.End(op)
+	}
+}
+
+func (c *call) operation() Operation {
+	s := c.seen
+	op := Operation{Message: c.m, Named: c.named(), Kind: c.kind, Name: c.name,
+		Fault: s.fault, Outcome: s.outcome, From: s.from, To: s.to,
+		Total: instant() - s.begun, Waited: s.waited}
+	op.Familiar = op.Named && c.familiar()
+	if sent := c.clock.started(); !sent.IsZero() {
+		op.Sent = true
+		op.Upstream = max(s.answered-sent.Sub(epoch), 0)
+	}
+	return op
+}
+
+// familiar reports whether the call's name is one of those that the upstream
+// lists or the policy binds exactly.
+func (c *call) familiar() bool {
+	if c.known && c.listed || c.verdict.Allowed && !c.verdict.ByGlob {
+		return true
+	}
+	p := c.s.policyNow()
+	return p != nil && p.BoundAnywhere(c.kind, c.name, false)
+}
+
+// operations is where the session's operations are measured, nil for nowhere.
+func (s *session) operations() Operations {
+	if h := s.hello.Load(); h != nil {
+		return h.operations
+	}
+	return s.p.operations
+}
+
+// measured tells that the session has ended, if it ever began.
+func (s *session) measured() {
+	h, m := s.hello.Load(), s.p.cfg.Telemetry.Meter
+	if h != nil && m != nil {
+		m.SessionEnded(h.version, instant()-h.begun)
+	}
+}
+
+// lifetime waits for the end of a connection.
+func (p *Proxy) lifetime(conn Upstream) {
+	begun := instant()
+	<-conn.Done()
+	if m := p.cfg.Telemetry.Meter; m != nil {
+		m.ConnectionEnded(instant() - begun)
+	}
+}
+
+func (p *Proxy) reconnected() {
+	if m := p.cfg.Telemetry.Meter; m != nil {
+		m.Reconnected()
+	}
+}
+
+// turnedAway tells of a request that is not even taken.
+func (c *call) turnedAway() {
+	c.blame(Fault{RPC: wire.CodeInvalidRequest})
+	c.observed()
+}
+
+// crowdsOut reports whether the call has to wait until it can be recorded.
+func (c *call) crowdsOut() bool {
+	a := c.s.p.cfg.Telemetry.Auditor
+	return a != nil && c.m.Method != "initialize" && c.m.Method != "ping" && !a.Room()
+}
+
+// whenRoom lets the call go on when it can be recorded.
+func (c *call) whenRoom() {
+	over := c.waiting()
+	c.s.p.cfg.Telemetry.Auditor.Await(c.s.p.drain.taking)
+	over()
+	if c.s.p.Draining() {
+		c.tooLate()
+		return
+	}
+	wait(c.routed())
+}

@@ -1,0 +1,196 @@
+package proxy
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// Telemetry is who is told what a Proxy decides and does. Each may be nil, and
+// costs nothing then. All are told outside of any lock, on the way of a message:
+// none but [Auditor.Await] may block. Package internal/telemetry has them.
+type Telemetry struct {
+	Meter   Meter   // counts and measures
+	Tracer  Tracer  // follows single operations
+	Auditor Auditor // records every decision
+}
+
+// Meter measures. It is safe for concurrent use.
+type Meter interface {
+	// Operations is where the operations of sessions of a protocol revision are
+	// measured. It is asked for once a session, and with "" for those that have
+	// none yet.
+	Operations(version string) Operations
+	// Stepped tells that an outcome changed a run's configuration.
+	Stepped(from, to string, o policy.Outcome)
+	// ShadowRefused tells of what would have been refused, but for the shadow mode.
+	ShadowRefused(why policy.Code)
+	// DefinitionChanged tells that a listed name differs from the lock file.
+	DefinitionChanged(k policy.Kind)
+	// SessionEnded tells how long a client's session lasted from initialize on,
+	// ConnectionEnded how long a connection to the upstream lasted.
+	SessionEnded(version string, lasted time.Duration)
+	ConnectionEnded(lasted time.Duration)
+	// Reconnected tells that a lost connection to the upstream was made anew.
+	Reconnected()
+}
+
+// Operations measures the operations of sessions of one revision. It is safe for
+// concurrent use, and must be quick.
+type Operations interface {
+	Ended(op Operation)
+}
+
+// Tracer follows operations. It is safe for concurrent use.
+type Tracer interface {
+	// Begin is told of a request that has come. session is the session's name in
+	// the log, "" where there is one only; header returns a header of the HTTP
+	// request that it came in, nil where it came otherwise.
+	Begin(m *wire.Message, session string, header func(name string) string) Span
+}
+
+// Span is one operation that is followed.
+type Span interface {
+	// Send returns the request as it goes upstream: m, or m with the trace's
+	// context in its _meta.
+	Send(m *wire.Message) *wire.Message
+	// Answered tells that the upstream has answered, or that no answer will come.
+	Answered()
+	// End is called once, last.
+	End(op Operation)
+}
+
+// Auditor records decisions. It is safe for concurrent use.
+type Auditor interface {
+	// Room reports whether there is room for another request's records. Else the
+	// request waits, undecided, in Await, until there is or ctx ends.
+	Room() bool
+	Await(ctx context.Context)
+	// Decided records a decision, before anything comes of it, and Ended what
+	// came of one that let a request go upstream. Neither blocks: what was let in
+	// is recorded.
+	Decided(d Decision) (number uint64)
+	Ended(number uint64, of Peer, op Operation)
+}
+
+// Decision is what was decided on one request.
+type Decision struct {
+	Peer    Peer
+	Message *wire.Message // the request
+	// Named tells that it was about Name, of Kind.
+	Named bool
+	Kind  policy.Kind
+	Name  string
+	// State is where the run stood, "" where that played no part, and Policy what
+	// decided.
+	State  string
+	Policy *policy.Policy
+	Rule   policy.Rule // the zero Rule where none decided
+	Case   string      // that the splitting argument selected
+	// Fault says why not. The zero Fault: it was allowed.
+	Fault Fault
+	// Shadow says why it would not have been allowed, but for the shadow mode;
+	// CodeNone: it would have been.
+	Shadow policy.Code
+}
+
+// Operation is one request of a client that has an answer, or that will have none.
+type Operation struct {
+	Message *wire.Message // the request
+	// Named tells that it was about Name, of Kind. Familiar tells that the
+	// upstream lists the name, or the policy binds exactly it: such names are few.
+	Named, Familiar bool
+	Kind            policy.Kind
+	Name            string
+
+	Fault    Fault
+	Outcome  policy.Outcome // 0: none
+	From, To string         // the states of a step, "" where there was none
+
+	Total    time.Duration // from its arrival to its answer
+	Sent     bool          // it went upstream
+	Upstream time.Duration // of which: until the upstream answered
+	Waited   time.Duration // of which: for the turn, a connection, or a list
+}
+
+// Fault is why an operation failed. The zero Fault: it has not.
+type Fault struct {
+	Code      policy.Code // of a refusal, or of what has no answer
+	RPC       int         // the JSON-RPC error that was answered, whoever made it
+	Tool      bool        // the tool's own: a result with isError
+	Cancelled bool        // by the client: there is no answer
+}
+
+// String is the fault in a word: a code of the policy's, the number of a JSON-RPC
+// error, tool_error or cancelled; "" for none.
+func (f Fault) String() string {
+	switch {
+	case f.Code != policy.CodeNone:
+		return f.Code.String()
+	case f.RPC != 0:
+		return strconv.Itoa(f.RPC)
+	case f.Tool:
+		return "tool_error"
+	case f.Cancelled:
+		return "cancelled"
+	}
+	return ""
+}
+
+// Refusal reports whether the fault is the proxy's own decision, and not what
+// became of a request.
+func (f Fault) Refusal() bool {
+	switch f.Code {
+	case policy.CodeNone, policy.OutcomeUnknown, policy.UpstreamUnavailable:
+		return false
+	}
+	return true
+}
+
+// operations is [Meter.Operations], nil without a Meter.
+func (t *Telemetry) operations(version string) Operations {
+	if t.Meter == nil {
+		return nil
+	}
+	return t.Meter.Operations(version)
+}
+
+// wanted reports whether anybody is told of operations.
+func (t *Telemetry) wanted() bool { return t.Meter != nil || t.Tracer != nil || t.Auditor != nil }
+
+func (t *Telemetry) shadowRefused(why policy.Code) {
+	if t.Meter != nil {
+		t.Meter.ShadowRefused(why)
+	}
+}
+
+// Census is who is there at a moment.
+type Census struct {
+	Sessions int
+	Runs     map[string]int // by the name of their state
+	Stranded int            // of the runs: whose state a reload took
+}
+
+// Census counts the sessions, and their runs.
+func (p *Proxy) Census() Census {
+	all := p.open()
+	c := Census{Sessions: len(all), Runs: make(map[string]int)}
+	for _, s := range all {
+		state, stranded := s.run.standing()
+		c.Runs[state]++
+		if stranded {
+			c.Stranded++
+		}
+	}
+	return c
+}
+
+// standing is the name of the run's state, and whether it is stranded there.
+func (r *run) standing() (state string, stranded bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.policy.StateName(r.at.State), !r.stranded.IsZero()
+}
