@@ -23,6 +23,7 @@ type session struct {
 	changed Notifier
 	log     hclog.Logger
 	peer    Peer // whose session it is
+	began   time.Time
 	hello   atomic.Pointer[hello]
 
 	mu            sync.Mutex // guards what follows
@@ -39,7 +40,7 @@ type session struct {
 }
 
 func newSession(p *Proxy, own wire.Stream, begin *policy.Policy, m Mode) *session {
-	s := &session{p: p, own: own, run: newRun(begin, m, p.cfg.MaxStranded), log: p.cfg.Log}
+	s := &session{p: p, own: own, run: newRun(begin, m, p.cfg.MaxStranded), log: p.cfg.Log, began: time.Now()}
 	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.alarm.ring = s.expire
 	if p.shared != nil {

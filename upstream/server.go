@@ -22,6 +22,7 @@ type Server struct {
 	transport streamhttp.Transport // of HTTP upstreams
 	auth      authorizer           // of HTTP upstreams; nil for none
 	stats     counters
+	reach     reach
 
 	mu        sync.Mutex // guards what follows
 	conns     map[*Conn]struct{}

@@ -24,8 +24,8 @@ var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s %q %s\n", r.Method, r.URL, r.Host, body, r.Header.Get("Authorization"))
 })
 
-// admin runs the command with some of its environment.
-func admin(t *testing.T, env []string, args ...string) (string, error) {
+// askAdmin runs the command with some of its environment.
+func askAdmin(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(mcptest.Proxy(t), append([]string{"admin"}, args...)...)
 	cmd.Env = append(cmd.Environ(), env...)
@@ -56,7 +56,7 @@ func TestAdminCommand(t *testing.T) {
 		{nil, []string{"--admin", address, "POST", "/v1/runs/migrate"}, "POST /v1/runs/migrate " + address},
 		{nil, []string{"--admin", address, "--admin-bearer-file", token, "GET", "/v1/runs?state=a"}, `GET /v1/runs?state=a ` + address + ` "" Bearer secret`},
 	} {
-		out, err := admin(t, c.env, c.args...)
+		out, err := askAdmin(t, c.env, c.args...)
 		if err != nil || !strings.Contains(out, c.says) {
 			t.Errorf("%v: %v, %s", c.args, err, out)
 		}
@@ -78,7 +78,7 @@ func TestAdminCommandSaysWhatIsWrong(t *testing.T) {
 		{[]string{"--admin", address, "/v2"}, "404 Not Found: there is no such page"},
 		{[]string{"--admin", "unix:" + filepath.Join(t.TempDir(), "none.sock"), "/v1/policy"}, "is it running with --admin"},
 	} {
-		if out, err := admin(t, nil, c.args...); err == nil || !strings.Contains(out, c.says) {
+		if out, err := askAdmin(t, nil, c.args...); err == nil || !strings.Contains(out, c.says) {
 			t.Errorf("%v: %v, %s", c.args, err, out)
 		}
 	}

@@ -18,11 +18,8 @@ type liveFlags map[string]func(text string) error
 // live are the service's.
 func (s *service) live() liveFlags {
 	return liveFlags{
-		"log-level": func(text string) error {
-			s.log.SetLevel(hclog.LevelFromString(text))
-			return nil
-		},
-		"mode": s.setMode,
+		"log-level": s.setLevel,
+		"mode":      s.setMode,
 	}
 }
 

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
-	"syscall"
 
 	"github.com/spf13/pflag"
 )
@@ -67,20 +65,6 @@ func (f *listenFlags) check() (loopback bool, err error) {
 			"must authenticate, or --insecure-listen if something else sees to that", f.address)
 	}
 	return false, nil
-}
-
-// open listens at the address.
-func (f *listenFlags) open() (net.Listener, error) {
-	l, err := net.Listen("tcp", f.address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("--listen %s: the port is taken; choose another, or end what holds it", f.address)
-	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("--listen %s: not permitted; choose a port above 1023", f.address)
-	case err != nil:
-		return nil, fmt.Errorf("listening: %w; choose another --listen address", err)
-	}
-	return l, nil
 }
 
 // url is where a client finds the proxy.

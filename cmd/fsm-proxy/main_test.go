@@ -17,7 +17,7 @@ import (
 // own and outlives polite signals.
 func TestMain(m *testing.M) {
 	mcptest.Main(m, mcptest.Servers{
-		"quiet": mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"work": nil}}.Server(),
+		"quiet": quiet,
 		"stubborn": {
 			Handle:   mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"spawn": spawn}}.Server().Handle,
 			Stubborn: true,
@@ -81,3 +81,6 @@ func contains(t *testing.T, text, word string) {
 		t.Errorf("nothing is said of %q in:\n%s", word, text)
 	}
 }
+
+// quiet is a server with one tool.
+var quiet = mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"work": nil}}.Server()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/watch"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
 // reloadFlags say how the policy in force follows its file.
@@ -51,11 +50,11 @@ func load(path string) (*policy.Policy, policy.Findings, source, error) {
 
 // follow keeps the policy in force what its file says, until stop is called,
 // which waits for the end of it. SIGHUP has the file read at once.
-func (f *reloadFlags) follow(ctx context.Context, from source, relay *proxy.Proxy, log hclog.Logger) (stop func()) {
-	if !from.watched {
+func (s *service) follow(ctx context.Context) (stop func()) {
+	if !s.from.watched {
 		return func() {}
 	}
-	return f.watch(ctx, "policy", from.path, from.digest, func(file watch.File) { reload(file, relay, log) }, log)
+	return s.flags.reload.watch(ctx, "policy", s.from.path, s.from.digest, s.reload, s.log)
 }
 
 // watch has deliver called with what the file has become each time that it has
@@ -105,25 +104,38 @@ func pass(ctx context.Context, hangUps <-chan os.Signal, now chan<- struct{}) {
 
 // reload puts what the file says in force, if it is a policy. If not, the last
 // good one stays, and the log says why.
-func reload(file watch.File, relay *proxy.Proxy, log hclog.Logger) {
-	const kept = "the policy was not reloaded, the last good one stays in force"
+func (s *service) reload(file watch.File) {
 	if file.Err != nil {
-		log.Error(kept, "error", file.Err)
+		s.refuseReload([]string{file.Err.Error()})
 		return
 	}
 	p, findings, err := parsePolicy(file.Path, file.Content)
 	if err != nil {
-		for _, found := range findings.Errors() {
-			log.Error(kept, "error", found.String())
-		}
+		s.refuseReload(texts(findings.Errors()))
 		return
 	}
 	for _, w := range findings.Warnings() {
-		log.Warn("policy: " + w.String())
+		s.log.Warn("policy: " + w.String())
 	}
-	done := relay.Reload(p)
-	log.Info("the policy was reloaded", "file", p.File(), "digest", p.Digest(), "runs", done.Runs, "moved", done.Moved, "waiting", done.Waiting,
+	done := s.relay.Reload(p)
+	s.reloads.put(p)
+	s.log.Info("the policy was reloaded", "file", p.File(), "digest", p.Digest(), "runs", done.Runs, "moved", done.Moved, "waiting", done.Waiting,
 		"pinned", done.Pinned, "stranded", done.Stranded, "restarted", done.Restarted, "refused", done.Refused)
+}
+
+func (s *service) refuseReload(errors []string) {
+	s.reloads.refuse(errors)
+	for _, text := range errors {
+		s.log.Error("the policy was not reloaded, the last good one stays in force", "error", text)
+	}
+}
+
+func texts(findings policy.Findings) []string {
+	out := make([]string, len(findings))
+	for i, f := range findings {
+		out[i] = f.String()
+	}
+	return out
 }
 
 // hangsUp reports whether SIGHUP means that the terminal has gone, and so the

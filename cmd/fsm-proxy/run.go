@@ -25,6 +25,8 @@ type runFlags struct {
 	config configFlags
 	drain  drainFlags
 
+	operators operatorFlags
+
 	mode      proxy.Mode
 	share     bool
 	surface   proxy.Surface
@@ -80,6 +82,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.connectTimeout, "connect-timeout", 0, "how long a connection to the server may take (default 30s; 2m for a command, which may first fetch itself)")
 	f.drain.register(flags)
 	f.log.register(flags, "info")
+	group(flags, "Operators", f.operators.register)
 	group(flags, "Reload", f.reload.register)
 	group(flags, "Limits", f.limits.register)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -27,13 +28,20 @@ type service struct {
 
 	server  *upstream.Server
 	relay   *proxy.Proxy
-	closers []func() // of what was opened, in that order
+	reloads reloads
+	bound   atomic.Bool // clients can connect
+	closers []func()    // of what was opened, in that order
 }
 
 // open opens what both ways of serving need. Nothing is asked of the wrapped
 // server yet. What was opened is closed by close, after an error too.
 func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cork, endGrace time.Duration) (err error) {
 	f := s.flags
+	operators, err := f.operators.open()
+	if err != nil {
+		return err
+	}
+	s.onClose(operators.close)
 	if s.server, err = f.target.open(inherit, &f.limits, cork, s.log); err != nil {
 		return err
 	}
@@ -45,8 +53,10 @@ func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cor
 		return err
 	}
 	s.onClose(s.relay.Close)
-	s.onClose(f.reload.follow(ctx, s.from, s.relay, s.log))
+	s.reloads.begin(s.policy)
+	s.onClose(s.follow(ctx))
 	s.onClose(f.config.file.follow(ctx, &f.reload, s.live(), s.log))
+	operators.serve(s)
 	return nil
 }
 
@@ -86,6 +96,7 @@ func (s *service) overStdio(ctx context.Context, c *console) error {
 	}
 	in, out, restore := pollable(c)
 	defer restore()
+	s.bound.Store(true)
 	serving, stop := s.whileDraining(ctx)
 	defer stop()
 	if err := stdio.Serve(serving, framing, in, out, s.relay.Open); err != nil {
@@ -114,12 +125,13 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
-	l, err := f.listen.open()
+	l, err := listenAt("listen", f.listen.address)
 	if err != nil {
 		return err
 	}
 	front := streamhttp.NewServer(s.front(loopback, token))
 	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
+	s.bound.Store(true)
 	ready(f.listen.url(l))
 	return s.serveHTTP(ctx, f.httpServer(front, certificate, s.log), l, front)
 }

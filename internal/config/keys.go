@@ -64,6 +64,10 @@ var keys = []key{
 	{"timeouts.connect", "connect-timeout", duration, "How long a connection to the server may take."},
 	{"timeouts.drain", "drain", duration, "How long calls under way may still take when the proxy is told to end; 0s: no time at all."},
 
+	{"health.address", "health", text, "Where to answer probes and give metrics, to everybody."},
+	{"admin.address", "admin", text, "Where operators may look inside: a loopback address, or unix:PATH."},
+	{"admin.bearer_file", "admin-bearer-file", file, "A file that holds the bearer token which operators must send."},
+
 	{"reload.debounce", "reload-debounce", duration, "How long a watched file's folder must rest before a change is read."},
 	{"reload.poll", "reload-poll", duration, "How often a watched file is read besides, where no change was noticed."},
 	{"reload.max_stranded", "max-stranded", duration, "How long a run may go on whose state a reload took away."},
@@ -117,6 +121,8 @@ var groups = map[string]group{
 	"upstream.oauth": {doc: "OAuth client credentials for the URL.", required: []string{"client_id", "client_secret_file"}},
 	"timeouts":       {doc: "How long things may take."},
 	"limits":         {doc: "What clients and servers can take, all of it refused clearly. Sizes are bytes, or written with KiB, MiB, GiB."},
+	"health":         {doc: "The address for probes and metrics: /livez, /readyz, /startupz, /metrics."},
+	"admin":          {doc: "The address for operators."},
 	"reload":         {doc: "How what is in force follows the files it came from."},
 	"log":            {doc: "How much is logged to standard error, and in which form."},
 }

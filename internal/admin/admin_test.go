@@ -1,0 +1,175 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// ask sends one request to a handler.
+func ask(h http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = "localhost:1"
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		} else {
+			r.Header.Add(header[i], header[i+1])
+		}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestProbes(t *testing.T) {
+	var gone error
+	h := (&Health{
+		Ready:   []Check{{"policy", func(context.Context) error { return nil }}, {"upstream", func(context.Context) error { return gone }}},
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "a_metric 1\n") }),
+	}).Handler()
+	for _, probe := range []string{"/livez", "/readyz", "/startupz", "/metrics"} {
+		if w := ask(h, "GET", probe, "", "Host", "10.1.2.3:9090"); w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", probe, w.Code, w.Body)
+		}
+	}
+	gone = errors.New("connecting:\nrefused")
+	if w := ask(h, "GET", "/readyz", ""); w.Code != http.StatusServiceUnavailable || w.Body.String() != "[+] policy\n[-] upstream: connecting: refused\n" {
+		t.Errorf("not ready: %d %q", w.Code, w.Body)
+	}
+	if w := ask(h, "GET", "/livez", ""); w.Code != http.StatusOK {
+		t.Errorf("alive all the same: %d", w.Code)
+	}
+	for method, status := range map[string]int{"HEAD": 200, "POST": 405, "PUT": 405, "DELETE": 405} {
+		if w := ask(h, method, "/livez", ""); w.Code != status {
+			t.Errorf("%s: %d", method, w.Code)
+		}
+	}
+	if w := ask(h, "GET", "/v1/policy", ""); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "/readyz") {
+		t.Errorf("health answers what it should not: %d %s", w.Code, w.Body)
+	}
+}
+
+// fixture is an Admin with n sessions.
+func fixture(n int) *Admin {
+	level := "info"
+	a := &Admin{
+		Local:  true,
+		Policy: func() Policy { return Policy{File: "p.yaml", LastReload: &Reload{Errors: []string{"p.yaml:1:2: error: x"}}} },
+		Sessions: func() (all []Session) {
+			for i := range n {
+				id := fmt.Sprintf("%08d", i)
+				all = append(all, Session{ID: id, State: "s", Run: Run{ID: id, State: "s"}})
+			}
+			return all
+		},
+		Migrate: func() Migrated { return Migrated{Runs: n, Restarted: 1} },
+		Level:   func() string { return level },
+	}
+	a.SetLevel = func(text string) error {
+		if text != "debug" {
+			return errors.New("no such level")
+		}
+		level = text
+		return nil
+	}
+	return a
+}
+
+func TestAdmin(t *testing.T) {
+	h := fixture(2).Handler()
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"GET", "/v1/policy", "", 200, `"p.yaml:1:2: error: x"`},
+		{"GET", "/v1/sessions", "", 200, `"count": 2`},
+		{"GET", "/v1/runs", "", 200, `"turn_held": false`},
+		{"POST", "/v1/runs/migrate", "", 200, `"restarted": 1`},
+		{"GET", "/v1/runs/migrate", "", 405, "POST only"},
+		{"POST", "/v1/policy", "", 405, "GET, HEAD only"},
+		{"PUT", "/v1/log-level", "loud", 400, "no such level"},
+		{"PUT", "/v1/log-level", `{"level":`, 400, "send a level"},
+		{"PUT", "/v1/log-level", "debug\n", 200, `"level": "debug"`},
+		{"PUT", "/v1/log-level", `{"level": "debug"}`, 200, `"level": "debug"`},
+		{"PUT", "/v1/log-level", strings.Repeat("x", 2000), 400, "cannot be read"},
+		{"GET", "/v1/nothing\u2028", "", 404, "/v1/sessions"},
+		{"GET", "/debug/pprof/goroutine?debug=1", "", 200, "goroutine profile"},
+		{"GET", "/debug/pprof/cmdline", "", 404, "secrets"},
+		{"GET", "/v1/sessions?limit=0", "", 400, "from 1 to 1000"},
+	} {
+		w := ask(h, c.method, c.path, c.body)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s %s: %d %s", c.method, c.path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	h := fixture(250).Handler()
+	seen, next := 0, ""
+	for range 10 {
+		var page struct {
+			Count int
+			Next  string
+			Items []Session
+		}
+		if err := json.Unmarshal(ask(h, "GET", "/v1/sessions?after="+next, "").Body.Bytes(), &page); err != nil || page.Count != 250 {
+			t.Fatal(err, page.Count)
+		}
+		for _, s := range page.Items {
+			if s.ID != fmt.Sprintf("%08d", seen) {
+				t.Fatalf("%s as number %d", s.ID, seen)
+			}
+			seen++
+		}
+		if next = page.Next; next == "" {
+			break
+		}
+	}
+	if seen != 250 {
+		t.Errorf("%d sessions", seen)
+	}
+}
+
+// Rebinding, web pages and wrong tokens: nobody gets in by them.
+func TestAdminKeepsOut(t *testing.T) {
+	open, guarded := fixture(1), fixture(1)
+	guarded.Local, guarded.Bearer = false, func() string { return "secret" }
+	for _, c := range []struct {
+		admin  *Admin
+		header []string
+		status int
+	}{
+		{open, nil, 200},
+		{open, []string{"Host", "[::1]:9"}, 200},
+		{open, []string{"Host", "evil.example"}, 403},
+		{open, []string{"Host", "localhost.evil.example"}, 403},
+		{open, []string{"Host", ""}, 403},
+		{open, []string{"Origin", "http://localhost:3000"}, 403},
+		{open, []string{"Origin", "null"}, 403},
+		{open, []string{"Origin", "http://localhost:1", "Origin", "http://evil.example"}, 403},
+		{open, []string{"Origin", "http://localhost:1"}, 200},
+		{guarded, nil, 401},
+		{guarded, []string{"Authorization", "Bearer wrong"}, 401},
+		{guarded, []string{"Authorization", "Bearer "}, 401},
+		{guarded, []string{"Authorization", "Bearer secret", "Authorization", "Bearer wrong"}, 401},
+		{guarded, []string{"Authorization", "Bearer secret", "Host", "10.0.0.1"}, 200},
+		{guarded, []string{"Authorization", "Bearer secret", "Host", "a.example", "Origin", "http://b.example"}, 403},
+	} {
+		for _, path := range []string{"/v1/policy", "/debug/pprof/heap"} {
+			if w := ask(c.admin.Handler(), "GET", path, "", c.header...); w.Code != c.status {
+				t.Errorf("%q: %d %s", c.header, w.Code, w.Body)
+			}
+		}
+		if w := ask(c.admin.Handler(), "POST", "/v1/runs/migrate", "", c.header...); w.Code != c.status {
+			t.Errorf("migrate with %q: %d", c.header, w.Code)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package admin
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var example = regexp.MustCompile("(?s)```json (\\w+)\n(.*?)```")
+
+// The examples of docs/admin.md are what the handlers answer: no key more, none
+// less.
+func TestDocumentedAnswers(t *testing.T) {
+	page, err := os.ReadFile("../../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]any{
+		"policy": new(Policy), "sessions": new(list[Session]), "runs": new(list[Run]), "migrated": new(Migrated),
+	}
+	for _, found := range example.FindAllStringSubmatch(string(page), -1) {
+		name, text := found[1], found[2]
+		into := answers[name]
+		delete(answers, name)
+		strict := json.NewDecoder(strings.NewReader(text))
+		strict.DisallowUnknownFields()
+		if err := strict.Decode(into); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		back, err := json.MarshalIndent(into, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if flat(string(back)) != flat(text) {
+			t.Errorf("%s is answered as\n%s\nand documented as\n%s", name, back, text)
+		}
+	}
+	for name := range answers {
+		t.Errorf("%s has no example", name)
+	}
+}
+
+func flat(text string) string { return strings.Join(strings.Fields(text), "") }
