@@ -38,7 +38,7 @@ type Policy struct {
 	File     string    `json:"file"`
 	Digest   string    `json:"digest"`
 	States   int       `json:"states"`
-	Mode     string    `json:"mode,omitempty"`
+	Mode     string    `json:"mode"`
 	LoadedAt time.Time `json:"loaded_at"`
 	// LastReload is the last attempt, nil where there was none.
 	LastReload *Reload `json:"last_reload,omitempty"`

@@ -59,8 +59,10 @@ func TestProbes(t *testing.T) {
 func fixture(n int) *Admin {
 	level := "info"
 	a := &Admin{
-		Local:  true,
-		Policy: func() Policy { return Policy{File: "p.yaml", LastReload: &Reload{Errors: []string{"p.yaml:1:2: error: x"}}} },
+		Local: true,
+		Policy: func() Policy {
+			return Policy{File: "p.yaml", LastReload: &Reload{Errors: []string{"p.yaml:1:2: error: x"}}}
+		},
 		Sessions: func() (all []Session) {
 			for i := range n {
 				id := fmt.Sprintf("%08d", i)
