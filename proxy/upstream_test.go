@@ -249,9 +249,13 @@ func (c *conn) Cached(kind wire.ListKind) *wire.List {
 	return c.cached[kind]
 }
 
-func (c *conn) List(_ context.Context, kind wire.ListKind) (*wire.List, error) {
+func (c *conn) List(ctx context.Context, kind wire.ListKind) (*wire.List, error) {
 	if c.slow > 0 {
-		<-time.After(c.slow) // in a bubble: a step of its clock
+		select {
+		case <-time.After(c.slow): // in a bubble: a step of its clock
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	l := c.now(kind)
 	c.mu.Lock()

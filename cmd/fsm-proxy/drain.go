@@ -54,7 +54,8 @@ const (
 	// connection that they hold open, to be told to go elsewhere: one that came
 	// just as the connection was closed would have no answer at all.
 	farewellTime = 500 * time.Millisecond
-	// flushTime is how long clients may take to read what they are answered.
+	// flushTime is how long clients may at least take to read what they are
+	// answered; they have the rest of the drain's time, too.
 	flushTime = 2 * time.Second
 )
 
@@ -83,6 +84,7 @@ func (s *service) serveHTTP(ctx context.Context, server httpServer, l net.Listen
 		err = fmt.Errorf("serving: %w", err)
 	case <-ctx.Done():
 	}
+	until := time.Now().Add(s.flags.drain.time)
 	r, retires := server.(retiring)
 	if retires {
 		r.Retire()
@@ -91,7 +93,7 @@ func (s *service) serveHTTP(ctx context.Context, server httpServer, l net.Listen
 	if retires && r.Connections() > 0 {
 		rest(min(farewellTime, s.flags.drain.time))
 	}
-	last, cancel := context.WithTimeout(context.Background(), flushTime)
+	last, cancel := context.WithTimeout(context.Background(), max(flushTime, time.Until(until)))
 	defer cancel()
 	if front.Close(last) != nil || server.Shutdown(last) != nil {
 		server.Close()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,21 +108,30 @@ func TestInitializeDuringTheDrain(t *testing.T) {
 
 const slowly = "w://slow"
 
+// address is where the proxy listens.
+func (r *rig) address() string {
+	return strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
+}
+
+// post writes a POST of the session to a connection, and reads nothing.
+func (r *rig) post(connection net.Conn, raw string) {
+	fmt.Fprintf(connection, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", r.address(), r.web.ID(), len(raw), raw)
+}
+
 // A connection that is kept alive ends behind its next answer, which says so: no request is sent into one that is
 // being closed.
 func TestConnectionsEndBehindTheirAnswers(t *testing.T) {
 	t.Parallel()
 	r := web.open(t)
-	address := strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
-	connection, err := net.Dial("tcp", address)
+	connection, err := net.Dial("tcp", r.address())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer connection.Close()
 	in := bufio.NewReader(connection)
 	post := func(raw string) *http.Response {
-		fmt.Fprintf(connection, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
-			"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", address, r.web.ID(), len(raw), raw)
+		r.post(connection, raw)
 		answer, err := http.ReadResponse(in, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -245,12 +255,8 @@ func TestInputEndsDuringTheDrain(t *testing.T) {
 	each(t, []way{pipes, pipeWeb}, func(r *rig) {
 		r.hold()
 		r.end()
-		begun := time.Now()
 		r.Close()
-		r.ended()
-		if took := time.Since(begun); took > 15*time.Second {
-			r.t.Errorf("it took %v", took)
-		}
+		r.soon()
 	})
 }
 
@@ -326,4 +332,108 @@ func TestUpstreamFloodsDuringTheDrain(t *testing.T) {
 		}
 		r.ended()
 	})
+}
+
+// soon fails the test unless the proxy ends well before its patience does.
+func (r *rig) soon() {
+	r.t.Helper()
+	begun := time.Now()
+	r.ended()
+	if took := time.Since(begun); took > 15*time.Second {
+		r.t.Errorf("it took %v", took)
+	}
+}
+
+// A client that reads nothing has its time to read, and no more.
+func TestClientReadsNothingDuringTheDrain(t *testing.T) {
+	t.Parallel()
+	r := webPipe.with("--drain", "1s").open(t)
+	connection, err := net.Dial("tcp", r.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	r.post(connection, call(`"big"`, `{"name":"big"}`))
+	r.upstream.Await(t, 1, "tools/call", "big")
+	r.end()
+	r.soon()
+}
+
+func TestPipeIsNotReadDuringTheDrain(t *testing.T) {
+	t.Parallel()
+	u := mcptest.Stdio(t, "world")
+	args := append([]string{"run", "--policy", mcptest.WritePolicy(t, plan), "--drain", "1s", "--"}, u.Command()...)
+	cmd := exec.Command(mcptest.Proxy(t), args...)
+	stdin, _, stderr := pipesOf(t, cmd)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, stderr)
+	send(t, stdin, mcptest.Request(1, "initialize", oldHello), call(`"big"`, `{"name":"big"}`))
+	u.Await(t, 1, "tools/call", "big")
+	begun := time.Now()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.Process.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > 15*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	u.AwaitLive(t, 0)
+}
+
+// A large answer is read to its end, however slowly.
+func TestSlowClientHasItsAnswer(t *testing.T) {
+	t.Parallel()
+	r := webPipe.open(t)
+	connection, err := net.Dial("tcp", r.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	r.post(connection, call(`"big"`, `{"name":"big"}`))
+	r.upstream.Await(t, 1, "tools/call", "big")
+	r.end()
+	r.process.Log().Await(t, "drained")
+	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pace := time.NewTicker(30 * time.Millisecond) // 3 s: more than clients have at the least
+	defer pace.Stop()
+	size := int64(0)
+	for err == nil {
+		<-pace.C
+		var n int64
+		n, err = io.CopyN(io.Discard, answer.Body, 64<<10)
+		size += n
+	}
+	if err != io.EOF || size < 6<<20 {
+		t.Errorf("%d bytes, then %v", size, err)
+	}
+	r.soon()
+}
+
+// What a client asks while its session is only about to begin waits for nothing, neither does the session.
+func TestEndingInMidHandshake(t *testing.T) {
+	t.Parallel()
+	policy := mcptest.WritePolicy(t, plan)
+	url, process := mcptest.Listen(t, "--policy", policy, "--", "cat", "/dev/zero")
+	r := &rig{t: t, process: process, url: url}
+	r.Session, r.web = mcptest.DialWeb(t, url)
+	answered := make(chan mcptest.Response, 1)
+	go func() { answered <- r.web.Post(t.Context(), mcptest.Request(1, "initialize", oldHello)) }()
+	r.awaitChild()
+	group := r.group()
+	r.end()
+	answer := <-answered
+	if answer.Status != http.StatusServiceUnavailable || !strings.Contains(string(answer.Body), "is ending") {
+		t.Errorf("answered HTTP %d %s", answer.Status, answer.Body)
+	}
+	if code := process.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	awaitEmpty(t, group)
 }
