@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
 // newDrain is for the preStop hook of a Kubernetes sidecar: the kubelet runs it
 // when the pod is told to end, and sends SIGTERM only when the server has ended,
-// with which no call can be finished any more.
+// with which no call can be finished any more. A SIGTERM that comes after it is
+// not the second one.
 func newDrain(*console) *cobra.Command {
 	var pid int
 	cmd := &cobra.Command{
@@ -24,7 +24,7 @@ func newDrain(*console) *cobra.Command {
 			}
 			p, err := os.FindProcess(pid)
 			if err == nil {
-				err = p.Signal(syscall.SIGTERM)
+				err = p.Signal(drainSignal)
 			}
 			if err != nil {
 				return fmt.Errorf("telling process %d to end: %w; run it as the user that runs the proxy", pid, err)

@@ -8,24 +8,29 @@ import (
 	"syscall"
 )
 
-// untilSignalled is a context that ends with the process's first SIGINT, SIGTERM
-// or, if it has a terminal, SIGHUP. A second SIGINT or SIGTERM ends the process
-// at once.
+// untilSignalled is a context that ends with the process's first signal: SIGINT,
+// SIGTERM, 'fsm-proxy drain' or, if it has a terminal, SIGHUP. A second SIGINT or
+// SIGTERM ends the process at once; the others are none of the two, as a terminal
+// at times sends two hang-ups, and the kubelet a SIGTERM after its preStop hook.
 func untilSignalled() context.Context {
 	e := new(emergency)
 	ctx, end := context.WithCancel(context.WithValue(context.Background(), emergencyKey{}, e))
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, drainSignal)
 	if !signal.Ignored(syscall.SIGHUP) && hangsUp() { // nohup has it ignored
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	go func() {
-		<-signals
-		end()
+		insisted := false
 		for s := range signals {
-			if s, ok := s.(syscall.Signal); ok && s != syscall.SIGHUP { // of which a terminal at times sends two
-				e.exit(s)
+			end()
+			if s == syscall.SIGHUP || s == drainSignal {
+				continue
 			}
+			if insisted {
+				e.exit(s.(syscall.Signal))
+			}
+			insisted = true
 		}
 	}()
 	return ctx

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -436,4 +437,37 @@ func TestEndingInMidHandshake(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	awaitEmpty(t, group)
+}
+
+// A pod's end, in the kubelet's order: first the hook, and SIGTERM when the server's container has gone, while calls may
+// still be under way. That is no second signal; the next one is.
+func TestSIGTERMAfterTheHook(t *testing.T) {
+	for name, insist := range map[string]bool{"drained": false, "insisting": true} {
+		t.Run(name, func(t *testing.T) {
+			each(t, []way{web, webPipe}, func(r *rig) {
+				held := r.hold()
+				pid := strconv.Itoa(r.process.Process.Pid)
+				if said, err := exec.Command(mcptest.Proxy(r.t), "drain", "--pid", pid).CombinedOutput(); err != nil {
+					r.t.Fatalf("%v: %s", err, said)
+				}
+				r.process.Log().Await(r.t, "ending")
+				r.signal(syscall.SIGTERM)
+				if answer := r.Call("ping", ""); string(answer.Result) != "{}" {
+					r.t.Errorf("a ping is answered %s", answer)
+				}
+				if insist {
+					r.signal(syscall.SIGTERM)
+					if code := r.process.ExitCode(); code != 143 {
+						r.t.Errorf("exit code %d", code)
+					}
+					return
+				}
+				r.upstream.Open("hold_open")
+				if answer, _ := r.Answer(held); string(answer.Result) != mcptest.Text("the true answer") {
+					r.t.Errorf("answered %s", answer)
+				}
+				r.ended()
+			})
+		})
+	}
 }
