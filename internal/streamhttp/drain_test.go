@@ -3,6 +3,7 @@ package streamhttp
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -88,4 +89,36 @@ func TestRetire(t *testing.T) {
 		c.ended()
 	}
 	eventually(t, "no connections", func() bool { return srv.Connections() == 0 })
+}
+
+// A stream whose client was watched ends with its connection.
+func TestWatchedStreamEndsWithItsConnection(t *testing.T) {
+	var lines bytes.Buffer
+	release := make(chan struct{})
+	srv := &LeanServer{Log: hclog.New(&hclog.LoggerOptions{Output: &lines})}
+	r := newLeanRig(t, srv, func(w http.ResponseWriter, _ *http.Request) {
+		w.(http.Flusher).Flush()
+		<-release
+	})
+	c := r.connect()
+	answer := c.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").response()
+	eventually(t, "it is watched", func() bool {
+		srv.mu.Lock()
+		defer srv.mu.Unlock()
+		for c := range srv.conns {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.watched != nil
+		}
+		return false
+	})
+	close(release)
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		t.Error(err)
+	}
+	c.ended()
+	eventually(t, "no connections", func() bool { return srv.Connections() == 0 })
+	if lines.Len() > 0 {
+		t.Errorf("the log says %s", lines.String())
+	}
 }

@@ -115,7 +115,7 @@ func (c *serverConn) answer(req *leanRequest) bool {
 	case !whole:
 		return false
 	case c.resp.close:
-		if !req.body.read() || c.br.Buffered() > 0 {
+		if !req.body.read() || c.unread() {
 			c.linger()
 		}
 		return false
@@ -125,6 +125,10 @@ func (c *serverConn) answer(req *leanRequest) bool {
 	}
 	return true
 }
+
+// unread reports whether something has come that nobody has read. The watcher of
+// a stream leaves no buffer where nothing has.
+func (c *serverConn) unread() bool { return c.br != nil && c.br.Buffered() > 0 }
 
 // refuse answers what is no request, and hangs up.
 func (c *serverConn) refuse(r refusal) {

@@ -204,13 +204,16 @@ func TestDrainOfNoTime(t *testing.T) {
 
 // A call that waits for its turn is not sent, and is told so at once.
 func TestEndingWithAQueue(t *testing.T) {
-	each(t, all, func(r *rig) {
+	each(t, every("--max-queue", "1"), func(r *rig) {
 		held := r.Request("tools/call", mcptest.ToolParams("hold", ""))
 		r.upstream.Await(r.t, 1, "tools/call", "hold")
-		queued := r.Request("tools/call", mcptest.ToolParams("once", ""))
-		r.lives() // and the queue is as long as it will be
+		r.Request("tools/call", mcptest.ToolParams("once", ""))
+		r.Request("tools/call", mcptest.ToolParams("once", ""))
+		if answer := r.nextAnswer(); !strings.Contains(answer.String(), `"busy"`) { // so the other one is in the queue
+			r.t.Errorf("answered %s", answer)
+		}
 		r.end()
-		answer, _ := r.Answer(queued)
+		answer := r.nextAnswer()
 		if text := answer.String(); !strings.Contains(text, `"upstream_unavailable"`) || !strings.Contains(text, "was not sent") {
 			r.t.Errorf("the queued call is answered %s", text)
 		}
@@ -456,8 +459,8 @@ func TestSIGTERMAfterTheHook(t *testing.T) {
 					r.t.Errorf("a ping is answered %s", answer)
 				}
 				if insist {
-					r.signal(syscall.SIGTERM)
-					if code := r.process.ExitCode(); code != 143 {
+					r.signal(syscall.SIGINT) // two of a kind can become one on their way
+					if code := r.process.ExitCode(); code != 130 && code != 143 {
 						r.t.Errorf("exit code %d", code)
 					}
 					return
