@@ -16,8 +16,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// all are the four ways to put the proxy between a client and an upstream.
-var all = []way{pipes, web, webPipe, pipeWeb}
+// all are the ways to put the proxy between a client and an upstream.
+var all = []way{pipes, web, webPipe, pipeWeb, webTLS}
 
 func every(flags ...string) (ways []way) {
 	for _, w := range all {
@@ -89,7 +89,7 @@ func TestEndingWithACallUnderWay(t *testing.T) {
 
 // There are no new sessions, and their clients are told so in words that balancers know.
 func TestInitializeDuringTheDrain(t *testing.T) {
-	each(t, []way{web, webPipe}, func(r *rig) {
+	each(t, []way{web, webPipe, webTLS}, func(r *rig) {
 		held := r.hold()
 		r.end()
 		other := &rig{t: r.t, process: r.process}
@@ -109,11 +109,6 @@ func TestInitializeDuringTheDrain(t *testing.T) {
 
 const slowly = "w://slow"
 
-// address is where the proxy listens.
-func (r *rig) address() string {
-	return strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
-}
-
 // post writes a POST of the session to a connection, and reads nothing.
 func (r *rig) post(connection net.Conn, raw string) {
 	fmt.Fprintf(connection, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
@@ -125,7 +120,7 @@ func (r *rig) post(connection net.Conn, raw string) {
 func TestConnectionsEndBehindTheirAnswers(t *testing.T) {
 	t.Parallel()
 	r := web.open(t)
-	connection, err := net.Dial("tcp", r.address())
+	connection, err := r.dial()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +347,7 @@ func (r *rig) soon() {
 func TestClientReadsNothingDuringTheDrain(t *testing.T) {
 	t.Parallel()
 	r := webPipe.with("--drain", "1s").open(t)
-	connection, err := net.Dial("tcp", r.address())
+	connection, err := r.dial()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +387,7 @@ func TestPipeIsNotReadDuringTheDrain(t *testing.T) {
 func TestSlowClientHasItsAnswer(t *testing.T) {
 	t.Parallel()
 	r := webPipe.open(t)
-	connection, err := net.Dial("tcp", r.address())
+	connection, err := r.dial()
 	if err != nil {
 		t.Fatal(err)
 	}
