@@ -36,6 +36,22 @@ func (p *Policy) Against(offers []Offer, templateServes func(uri string) bool) F
 	return m.r.Findings()
 }
 
+// AgainstNames checks one kind against what a live upstream lists of it: which
+// bindings lead nowhere, and which names are bound in no state. templateServes is
+// as for Against.
+func (p *Policy) AgainstNames(k Kind, names []string, templateServes func(uri string) bool) Findings {
+	if int(k) >= Kinds {
+		return nil
+	}
+	m := &matcher{r: newReader(p.file), p: p, serves: templateServes}
+	for _, name := range names {
+		m.offers[k] = append(m.offers[k], Offer{Kind: k, Name: name})
+	}
+	m.checkBindings(k)
+	m.noteUnbound(k)
+	return m.r.Findings()
+}
+
 // matcher compares a policy with an upstream's lists.
 type matcher struct {
 	r      reader

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -88,4 +89,30 @@ func compareGlobs(a, b string) int {
 		cmp.Compare(len(b)-bs, len(a)-as),
 		cmp.Compare(as, bs),
 	)
+}
+
+// Globs returns the globs of kind k that bind in some state, each once, in the
+// file's order.
+func (p *Policy) Globs(k Kind) []string {
+	if int(k) >= Kinds {
+		return nil
+	}
+	var out []string
+	for _, b := range p.bindings(k) {
+		if b.glob && !b.none && !slices.Contains(out, b.rule.Pattern) {
+			out = append(out, b.rule.Pattern)
+		}
+	}
+	return out
+}
+
+// GlobMatches returns the names that lie in a glob's language.
+func GlobMatches(glob string, names []string) []string {
+	var out []string
+	for _, name := range names {
+		if matchGlob(glob, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }

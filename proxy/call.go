@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -31,6 +32,7 @@ type call struct {
 	unclear  bool       // the splitting argument reads differently to others
 	place    place
 	verdict  policy.Verdict
+	changes  lock.Changes // since the tool was locked; where that refuses it
 	turn     chan struct{}
 	orphaned bool   // the run was begun anew meanwhile
 	moves    uint64 // of the run, when it was decided

@@ -140,6 +140,9 @@ func (s *session) compare(conn Upstream, k wire.ListKind) {
 	if err != nil {
 		s.log.Debug("listing again after a change upstream", "list", k.String(), "error", err)
 	}
+	if s.run.shadow.Load() { // what the upstream said of it has gone on as it came
+		return
+	}
 	if err != nil || last.list == nil || !bytes.Equal(s.show(last, k), s.show(v, k)) {
 		s.changed.Mark(bit(k))
 	}

@@ -90,6 +90,9 @@ func (c *call) fetch(conn Upstream) error {
 	if err != nil {
 		return c.s.p.endedBy(err)
 	}
+	if c.kind != policy.Resource { // of which templates tell, too
+		c.s.p.notice(listKind(c.kind), view{list: l})
+	}
 	c.look(l)
 	return nil
 }

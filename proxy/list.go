@@ -125,6 +125,9 @@ func (s *session) fetchUntil(ctx context.Context, conn Upstream, k wire.ListKind
 	if needsTemplates(s.policyNow(), k, v.list) {
 		v.templates, err = conn.List(ctx, wire.Templates)
 	}
+	if err == nil {
+		s.p.notice(k, v)
+	}
 	return v, err
 }
 
@@ -185,8 +188,9 @@ func (s *session) names(at place, k policy.Kind) (names []string) {
 	if v.list == nil {
 		return at.exact(k)
 	}
+	drift := at.drift(v.list)
 	for _, item := range v.list.Items {
-		if at.visible(k, item.Name) {
+		if at.visible(k, item.Name) && drift.Of(item.Name) == nil {
 			names = append(names, item.Name)
 		}
 	}
@@ -251,7 +255,7 @@ func (r *renderings) result(v view, k policy.Kind, at place, static bool) []byte
 	case at.shadow:
 		at, static = place{shadow: true}, false
 	case static:
-		at = place{policy: at.inForce()}
+		at = place{policy: at.inForce(), pins: at.pins}
 	}
 	key := rendering{list: v.list.Digest, place: at, kind: k, static: static}
 	if v.templates != nil {
@@ -264,7 +268,7 @@ func (r *renderings) result(v view, k policy.Kind, at place, static bool) []byte
 		return out
 	}
 	if static {
-		out = v.renderStatic(k, at.policy)
+		out = v.renderStatic(k, at)
 	} else {
 		out = v.render(k, at)
 	}
@@ -302,8 +306,9 @@ func (r *renderings) keep(key rendering, out []byte) {
 // render filters a list.
 func (v view) render(k policy.Kind, at place) []byte {
 	var items [][]byte
+	drift := at.drift(v.list)
 	for _, item := range v.list.Items {
-		if at.visible(k, item.Name) {
+		if at.visible(k, item.Name) && drift.Of(item.Name) == nil {
 			items = append(items, item.Raw)
 		}
 	}
@@ -313,10 +318,11 @@ func (v view) render(k policy.Kind, at place) []byte {
 
 // renderStatic is the one list of the static surface: all that a policy binds
 // anywhere, with where it is allowed at the end of every description.
-func (v view) renderStatic(k policy.Kind, p *policy.Policy) []byte {
+func (v view) renderStatic(k policy.Kind, at place) []byte {
 	var items [][]byte
+	p, drift := at.policy, at.drift(v.list)
 	for _, item := range v.list.Items {
-		if in := p.BoundIn(k, item.Name, true); len(in) > 0 {
+		if in := p.BoundIn(k, item.Name, true); len(in) > 0 && drift.Of(item.Name) == nil {
 			items = append(items, describe(item.Raw, whereAllowed(p, in)))
 		}
 	}
@@ -343,7 +349,7 @@ func uriMember(uri string, more bool) []byte {
 // list that is at hand, or else by the one that the client was given last.
 func (s *session) differs(from, to place, k wire.ListKind) bool {
 	kind, static := policyKind(k), s.static()
-	if static && from.shadow == to.shadow && from.inForce() == to.inForce() || !static && !from.differs(to, kind) {
+	if static && from.shadow == to.shadow && from.inForce() == to.inForce() && from.pins == to.pins || !static && !from.differs(to, kind) {
 		return false
 	}
 	v := s.lastKnown(k)

@@ -15,6 +15,8 @@ type place struct {
 	gate *policy.Policy
 	// shut: the run's state is gone, and nothing is allowed any more.
 	shut bool
+	// pins are what tools are held to, nil where they need not be what was locked.
+	pins *pins
 	// shadow: everything is shown, and what is decided is only noted.
 	shadow bool
 }
@@ -43,10 +45,11 @@ func (w place) visible(k policy.Kind, name string) bool {
 	return w.gate == nil || w.gate.BoundAnywhere(k, name, true)
 }
 
-// exact returns the exact names of a kind that are bound here. In shadow a binding
-// adds nothing to what the upstream lists.
+// exact returns the exact names of a kind that are bound here, whatever is listed.
+// In shadow a binding adds nothing to what is; a tool that has to be what was locked
+// is known only by the list.
 func (w place) exact(k policy.Kind) []string {
-	if w.policy == nil || w.shut || w.shadow {
+	if w.policy == nil || w.shut || w.shadow || w.pins != nil && k == policy.Tool {
 		return nil
 	}
 	names := w.policy.ExactIn(w.at, k)
@@ -85,7 +88,11 @@ func (w place) differs(to place, k policy.Kind) bool {
 	if w.shadow || to.shadow {
 		return w.shadow != to.shadow
 	}
+	if k == policy.Tool && w.pins != to.pins {
+		return true
+	}
 	if w.policy != to.policy || w.gate != to.gate || w.shut != to.shut || w.policy == nil {
+		w.pins, to.pins = nil, nil
 		return w != to
 	}
 	return w.policy.VisibleDiffers(w.at, to.at, k)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -43,6 +44,9 @@ type Notifier interface {
 type Config struct {
 	// Policy is the automaton in force, until a [Proxy.Reload].
 	Policy *policy.Policy
+	// Lock holds tools to their definitions where the policy's pin says so, until a
+	// [Proxy.SetLock]. Nil: no tool is what was locked.
+	Lock *lock.Lock
 	// Dial opens a connection with this initialize request.
 	Dial func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (Upstream, error)
 	// Notifier makes a session's Notifier; send is as for notify.New.
@@ -109,6 +113,7 @@ type Proxy struct {
 	cfg     Config
 	shown   renderings
 	schemas schemas
+	noticed noticed
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup
 	drain   drain
@@ -120,6 +125,7 @@ type Proxy struct {
 	mu       sync.Mutex // guards what follows
 	policy   *policy.Policy
 	mode     Mode
+	pins     *pins
 	sessions map[*session]struct{}
 	closed   bool
 }
@@ -129,7 +135,7 @@ func New(cfg Config) (*Proxy, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, sessions: make(map[*session]struct{})}
+	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, pins: &pins{lock: cfg.Lock}, sessions: make(map[*session]struct{})}
 	p.drain.init()
 	p.operations = cfg.Telemetry.operations("")
 	if p.mode == Shadow {
@@ -155,7 +161,7 @@ type Peer struct {
 func (p *Proxy) OpenFor(peer Peer, own wire.Stream) wire.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := newSession(p, own, p.policy, p.mode)
+	s := p.newSessionLocked(own)
 	s.peer = peer
 	if p.closed {
 		s.closed = true

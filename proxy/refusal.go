@@ -99,7 +99,7 @@ func (c *call) refusal(code policy.Code, reason string) *Refusal {
 func (c *call) opaque(code policy.Code, requested, reason string) *Refusal {
 	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.kind.String(), Message: reason}
 	switch code {
-	case policy.InvalidTransition, policy.UnknownAction, policy.UnknownCase, policy.RunComplete:
+	case policy.InvalidTransition, policy.UnknownAction, policy.UnknownCase, policy.RunComplete, policy.DefinitionChanged:
 		r.Error = policy.NotAvailable.String()
 	}
 	if r.Message == "" {
@@ -125,6 +125,8 @@ func (c *call) reason(code policy.Code, requested string, at place) string {
 			what, at, by, strings.Join(at.policy.Cases(at.at, c.kind, c.name), ", "))
 	case policy.Busy:
 		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)
+	case policy.DefinitionChanged:
+		return fmt.Sprintf("%s is held back: %s. An operator must look at it and run 'fsm-proxy lock'.", what, c.changes.Sentence())
 	case policy.UnknownAction:
 		return fmt.Sprintf("%s is unknown here, in %s and everywhere else.", what, at)
 	}

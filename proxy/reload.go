@@ -26,12 +26,14 @@ func (p *Proxy) Reload(next *policy.Policy) Reloaded {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
 	var done Reloaded
-	for _, s := range p.enforce(next) {
+	sessions := p.enforce(next)
+	for _, s := range sessions {
 		moved, fate := s.run.reload(next)
 		done.add(fate)
 		s.changed.Mark(s.differing(moved))
 	}
 	p.shown.forget()
+	p.noticeAgain(sessions)
 	return done
 }
 
@@ -166,6 +168,15 @@ func (r *run) strandLocked() fate {
 // placeLocked is where the run stands for whoever asks. While a call holds the
 // turn of a run that will move, all others are decided where it will be.
 func (r *run) placeLocked() place {
+	w := r.standsLocked()
+	if w.inForce().Pin() == policy.PinRefuse {
+		w.pins = r.pins
+	}
+	return w
+}
+
+// standsLocked is placeLocked, but for the locked definitions.
+func (r *run) standsLocked() place {
 	own := place{policy: r.policy, at: r.at, shut: r.shut || r.expiredLocked(), shadow: r.shadow.Load()}
 	if r.policy == r.force {
 		return own

@@ -25,13 +25,15 @@ type run struct {
 	patience time.Duration    // how long it may be stranded; set once
 	holder   *call
 	queue    []*call     // waiting for the turn, in order
+	pins     *pins       // what tools are held to
 	shadow   atomic.Bool // calls are decided in shadow; written under mu
 	moves    uint64      // how often a step or a restart has moved it
 }
 
-func newRun(p *policy.Policy, m Mode, patience time.Duration) *run {
-	r := &run{policy: p, at: p.Initial(), force: p, patience: patience}
-	r.shadow.Store(m == Shadow)
+// newRunLocked returns a run at its beginning, of what is in force.
+func (p *Proxy) newRunLocked() *run {
+	r := &run{policy: p.policy, at: p.policy.Initial(), force: p.policy, pins: p.pins, patience: p.cfg.MaxStranded}
+	r.shadow.Store(p.mode == Shadow)
 	return r
 }
 
@@ -94,7 +96,7 @@ func (r *run) decideLocked(c *call) entry {
 	switch {
 	case c.lacksList():
 		return unlisted
-	case !c.verdict.Allowed:
+	case !c.verdict.Allowed || c.drifted():
 		return refused
 	}
 	return admitted
@@ -106,7 +108,7 @@ func (c *call) lacksList() bool {
 		return false
 	}
 	nameless := c.nameless && !c.place.shadow
-	return c.verdict.ByGlob || c.verdict.Allowed && (nameless || c.validated()) || c.hangsOnList()
+	return c.verdict.ByGlob || c.verdict.Allowed && (nameless || c.validated() || c.pinned()) || c.hangsOnList()
 }
 
 // hangsOnList reports whether a refusal's code would be another one if the

@@ -39,8 +39,9 @@ type session struct {
 	refreshes     [3]refresh // by wire.ListKind
 }
 
-func newSession(p *Proxy, own wire.Stream, begin *policy.Policy, m Mode) *session {
-	s := &session{p: p, own: own, run: newRun(begin, m, p.cfg.MaxStranded), log: p.cfg.Log, began: time.Now()}
+// newSessionLocked makes a session with a run of what is in force.
+func (p *Proxy) newSessionLocked(own wire.Stream) *session {
+	s := &session{p: p, own: own, run: p.newRunLocked(), log: p.cfg.Log, began: time.Now()}
 	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.alarm.ring = s.expire
 	if p.shared != nil {

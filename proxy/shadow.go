@@ -152,7 +152,8 @@ func (c *call) overlook(code policy.Code) {
 const wouldBeRefused = "would be refused"
 
 // unfiltered gives the client a notification of the upstream's as it came. It
-// reports false for one that has to be mapped, or shared out, first.
+// reports false where there is more to do: for one that has to be mapped, or shared
+// out, first, and for a list that has changed.
 func (s *session) unfiltered(m *wire.Message, c *call) bool {
 	switch {
 	case m.Method == "notifications/cancelled":
@@ -162,7 +163,11 @@ func (s *session) unfiltered(m *wire.Message, c *call) bool {
 	case s.p.shared == nil || m.Method != "notifications/resources/updated" || s.subscribed(m.P.URI):
 		s.send(m.Raw, c)
 	}
-	return true
+	return !listChanged(m.Method) // which is to be looked at, too
+}
+
+func listChanged(method string) bool {
+	return method == wire.Tools.Changed() || method == wire.Resources.Changed() || method == wire.Prompts.Changed()
 }
 
 // overlooksAsk reports whether the upstream may ask a client what the policy

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
@@ -19,8 +20,24 @@ import (
 // tally is a Meter that counts what shadow lets pass.
 type tally struct {
 	proxy.Meter
-	mu       sync.Mutex // guards shadowed
+	mu       sync.Mutex // guards what follows
 	shadowed []string
+	drifted  []string
+}
+
+func (o *tally) DefinitionChanged(change lock.Change) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.drifted = append(o.drifted, change.String())
+}
+
+// changes returns the changed definitions since it was last asked.
+func (o *tally) changes() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.drifted
+	o.drifted = nil
+	return strings.Join(all, " ")
 }
 
 func (o *tally) Operations(string) proxy.Operations        { return nil }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -28,8 +29,9 @@ type Meter interface {
 	Stepped(from, to string, o policy.Outcome)
 	// ShadowRefused tells of what would have been refused, but for the shadow mode.
 	ShadowRefused(why policy.Code)
-	// DefinitionChanged tells that a listed name differs from the lock file.
-	DefinitionChanged(k policy.Kind)
+	// DefinitionChanged tells of something in which a tool that the policy binds is
+	// not what was locked: once for each difference, where the policy's pin is not off.
+	DefinitionChanged(change lock.Change)
 	// SessionEnded tells how long a client's session lasted from initialize on,
 	// ConnectionEnded how long a connection to the upstream lasted.
 	SessionEnded(version string, lasted time.Duration)
@@ -164,6 +166,12 @@ func (t *Telemetry) wanted() bool { return t.Meter != nil || t.Tracer != nil || 
 func (t *Telemetry) shadowRefused(why policy.Code) {
 	if t.Meter != nil {
 		t.Meter.ShadowRefused(why)
+	}
+}
+
+func (t *Telemetry) definitionChanged(change lock.Change) {
+	if t.Meter != nil {
+		t.Meter.DefinitionChanged(change)
 	}
 }
 

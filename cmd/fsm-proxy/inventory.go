@@ -45,30 +45,30 @@ func (l *lister) inventory(ctx context.Context, conn *upstream.Conn) (inventory,
 	if err := conn.Notify(wire.NotificationMessage("notifications/initialized", nil)); err != nil {
 		return inventory{}, err
 	}
-	server, can := describe(conn.Hello())
+	server, version, can := describe(conn.Hello())
 	for range maxListings {
 		l.settle(ctx)
 		inv, err := list(ctx, conn, can)
 		if err != nil || !l.settle(ctx) {
-			inv.server = server
+			inv.server, inv.version = server, version
 			return inv, err
 		}
 	}
 	return inventory{}, fmt.Errorf("its lists changed %d times in a row; try again when it has come to rest", maxListings)
 }
 
-// describe reads the server's name, and which kinds it lists, from its answer to
-// initialize.
-func describe(hello *wire.Message) (name string, can [4]bool) {
+// describe reads the server's name and version, and which kinds it lists, from its
+// answer to initialize.
+func describe(hello *wire.Message) (name, version string, can [4]bool) {
 	var result struct {
 		Capabilities struct{ Tools, Resources, Prompts *struct{} } `json:"capabilities"`
-		ServerInfo   struct{ Name string }                         `json:"serverInfo"`
+		ServerInfo   struct{ Name, Version string }                `json:"serverInfo"`
 	}
 	_ = json.Unmarshal(hello.Bytes(hello.Result), &result, json.MatchCaseInsensitiveNames(true))
 	c := result.Capabilities
 	can[wire.Tools], can[wire.Prompts] = c.Tools != nil, c.Prompts != nil
 	can[wire.Resources], can[wire.Templates] = c.Resources != nil, c.Resources != nil
-	return result.ServerInfo.Name, can
+	return result.ServerInfo.Name, result.ServerInfo.Version, can
 }
 
 // offerKinds are the kinds of names, by what is listed.
@@ -78,7 +78,7 @@ var offerKinds = map[wire.ListKind]policy.Kind{
 
 // list lists once. That the server has no templates to list is no error.
 func list(ctx context.Context, conn *upstream.Conn, can [4]bool) (inventory, error) {
-	var inv inventory
+	inv := inventory{tools: &wire.List{}}
 	for _, kind := range []wire.ListKind{wire.Tools, wire.Resources, wire.Prompts} {
 		if !can[kind] {
 			continue
@@ -86,6 +86,9 @@ func list(ctx context.Context, conn *upstream.Conn, can [4]bool) (inventory, err
 		l, err := conn.List(ctx, kind)
 		if err != nil {
 			return inv, err
+		}
+		if kind == wire.Tools {
+			inv.tools = l
 		}
 		for _, item := range l.Items {
 			inv.offers = append(inv.offers, offerOf(offerKinds[kind], item))

@@ -17,7 +17,8 @@ import (
 // own and outlives polite signals.
 func TestMain(m *testing.M) {
 	mcptest.Main(m, mcptest.Servers{
-		"quiet": quiet,
+		"quiet":    quiet,
+		"drifting": {Handle: drifting},
 		"stubborn": {
 			Handle:   mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"spawn": spawn}}.Server().Handle,
 			Stubborn: true,

@@ -117,6 +117,10 @@ func (s *service) reload(file watch.File) {
 	for _, w := range findings.Warnings() {
 		s.log.Warn("policy: " + w.String())
 	}
+	if err := s.locks.admit(p); err != nil {
+		s.refuseReload([]string{err.Error()})
+		return
+	}
 	done := s.relay.Reload(p)
 	s.reloads.put(p)
 	s.log.Info("the policy was reloaded", "file", p.File(), "digest", p.Digest(), "runs", done.Runs, "moved", done.Moved, "waiting", done.Waiting,

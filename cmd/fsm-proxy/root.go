@@ -33,7 +33,7 @@ func newRoot(c *console) *cobra.Command {
 		return advised(cmd, err)
 	})
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(newRun(c), newCheck(c), newRender(c), newInit(c), newDemo(c), newSchema(c), newDrain(c), newAdmin(c), newVersion(c), newCrossroads(c))
+	root.AddCommand(newRun(c), newCheck(c), newRender(c), newInit(c), newLock(c), newDemo(c), newSchema(c), newDrain(c), newAdmin(c), newVersion(c), newCrossroads(c))
 	return root
 }
 

@@ -27,6 +27,7 @@ type runFlags struct {
 
 	operators operatorFlags
 
+	lock      string
 	mode      proxy.Mode
 	share     bool
 	surface   proxy.Surface
@@ -67,6 +68,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringVar(&f.policy, "policy", "", "the policy `FILE` to enforce, or a folder with one; changes are followed")
 	f.config.register(flags)
+	flags.StringVar(&f.lock, "lock", "", "the lock `FILE` of the policy's tools (default: the policy's name with .lock.yaml, beside it)")
 	flags.TextVar(&f.mode, "mode", proxy.Enforce, "the `MODE`: enforce the policy, or shadow, to refuse nothing and log what would have been")
 	group(flags, "The wrapped server", f.target.register)
 	group(flags, "HTTP, with --listen", f.listen.register)

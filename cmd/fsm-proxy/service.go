@@ -29,6 +29,7 @@ type service struct {
 	server  *upstream.Server
 	relay   *proxy.Proxy
 	reloads reloads
+	locks   *locks
 	bound   atomic.Bool // clients can connect
 	closers []func()    // of what was opened, in that order
 }
@@ -49,11 +50,16 @@ func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cor
 	s.onClose(s.server.Close)
 	cfg := s.config()
 	cfg.EndGrace = endGrace
+	s.locks = &locks{given: f.lock, flags: &f.reload, log: s.log}
+	if cfg.Lock, err = s.locks.first(s.policy); err != nil {
+		return err
+	}
 	if s.relay, err = proxy.New(cfg); err != nil {
 		return err
 	}
 	s.onClose(s.relay.Close)
 	s.reloads.begin(s.policy)
+	s.onClose(s.locks.follow(ctx, s.relay))
 	s.onClose(s.follow(ctx))
 	s.onClose(f.config.file.follow(ctx, &f.reload, s.live(), s.log))
 	operators.serve(s)

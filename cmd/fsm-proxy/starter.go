@@ -7,6 +7,8 @@ import (
 
 	"github.com/yosida95/uritemplate/v3"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
@@ -16,11 +18,13 @@ const schemaURL = "https://raw.githubusercontent.com/fsm-proxy/fsm-proxy/main/po
 // starterState is the one state of a starter policy.
 const starterState = "work"
 
-// inventory is what a server lists, as far as a starter policy needs to know.
+// inventory is what a server lists, as far as a policy or its lock needs to know.
 type inventory struct {
 	server    string // its name
+	version   string // and version
 	offers    []policy.Offer
 	templates []string // URI templates; a policy names concrete URIs
+	tools     *wire.List
 }
 
 // starter writes a policy that binds all of an inventory, so that it forbids
@@ -56,7 +60,7 @@ func (inv inventory) names(kind policy.Kind, readOnly bool) []string {
 func (inv inventory) unbound(p *policy.Policy) (names [policy.Kinds][]string) {
 	for _, o := range inv.offers {
 		if len(p.BoundIn(o.Kind, o.Name, true)) == 0 {
-			names[o.Kind] = append(names[o.Kind], commentText(o.Name))
+			names[o.Kind] = append(names[o.Kind], strictyaml.Comment(o.Name))
 		}
 	}
 	return names
@@ -77,7 +81,7 @@ func (w *starterWriter) line(depth int, format string, args ...any) {
 func (w *starterWriter) head(inv inventory) {
 	w.line(0, "# yaml-language-server: $schema=%s", schemaURL)
 	w.line(0, "#")
-	w.line(0, "# A starter policy for %s, written by `fsm-proxy init`. It binds everything that the", commentText(inv.server))
+	w.line(0, "# A starter policy for %s, written by `fsm-proxy init`. It binds everything that the", strictyaml.Comment(inv.server))
 	w.line(0, "# server lists, so it forbids nothing yet. What is bound nowhere does not exist for the client.")
 	if len(inv.templates) > 0 {
 		w.line(0, "# The server also has %s: name the concrete URIs that may be read.", count(len(inv.templates), "resource template"))
@@ -85,7 +89,7 @@ func (w *starterWriter) head(inv inventory) {
 	w.line(0, "")
 	w.line(0, "version: 1")
 	if nameable(policy.Tool, inv.server) {
-		w.line(0, "name: %s", scalar(inv.server))
+		w.line(0, "name: %s", strictyaml.Scalar(inv.server))
 	}
 	w.line(0, "initial: %s", starterState)
 	w.line(0, "")
@@ -128,11 +132,11 @@ func (w *starterWriter) names(depth int, kind policy.Kind, names []string, comme
 		seen[name] = true
 		switch {
 		case !nameable(kind, name):
-			w.line(depth, "# left out, since a policy cannot name it: %s", commentText(name))
+			w.line(depth, "# left out, since a policy cannot name it: %s", strictyaml.Comment(name))
 		case strings.Contains(name, "*"):
-			w.line(depth, "%s: stay%s   # here * is a wildcard", scalar(name), comment)
+			w.line(depth, "%s: stay%s   # here * is a wildcard", strictyaml.Scalar(name), comment)
 		default:
-			w.line(depth, "%s: stay%s", scalar(name), comment)
+			w.line(depth, "%s: stay%s", strictyaml.Scalar(name), comment)
 		}
 	}
 }
@@ -140,7 +144,7 @@ func (w *starterWriter) names(depth int, kind policy.Kind, names []string, comme
 // nameable reports whether a policy can name it. There are no control characters
 // in names, and ** is no pattern.
 func nameable(kind policy.Kind, name string) bool {
-	_, findings := policy.Parse("", fmt.Appendf(nil, "{version: 1, initial: s, states: {s: {%s: {%s: }}}}", kind.Plural(), scalar(name)))
+	_, findings := policy.Parse("", fmt.Appendf(nil, "{version: 1, initial: s, states: {s: {%s: {%s: }}}}", kind.Plural(), strictyaml.Scalar(name)))
 	return findings.Err() == nil
 }
 

@@ -102,6 +102,11 @@ var rules = []rule{
 		why:   "the configuration file is names, values and places; cmd knows what they are set on",
 	},
 	{
+		pkg:   "internal/lock",
+		allow: []string{module + "/policy", module + "/internal/wire", module + "/internal/strictyaml", "go.yaml.in/yaml/v4"},
+		why:   "locked definitions are content, compared in a check and in a proxy alike; cmd reads and writes the file",
+	},
+	{
 		pkg:   "internal/strictyaml",
 		allow: []string{"go.yaml.in/yaml/v4"},
 		why:   "the strict reader of policies and configurations is as pure as the policy that is read with it",
@@ -110,6 +115,7 @@ var rules = []rule{
 		pkg: "proxy",
 		allow: []string{
 			module + "/policy", module + "/internal/wire",
+			module + "/internal/lock",                                 // the definitions that tools are held to
 			"github.com/hashicorp/go-hclog",                           // a line per transition and refusal
 			"github.com/santhosh-tekuri/jsonschema/v6",                // validate: true
 			"github.com/yosida95/uritemplate/v3",                      // a bound URI that only a template serves

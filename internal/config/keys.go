@@ -28,6 +28,7 @@ var (
 // keys are all keys but version, in the order of the page that explains them.
 var keys = []key{
 	{"policy", "policy", file, "The policy file to enforce, or a folder with one."},
+	{"lock", "lock", file, "The lock file of the policy's tools; the policy's name with .lock.yaml, beside it, if it is not given."},
 	{"mode", "mode", word(modes), "Whether the policy is enforced, or in shadow, where nothing is refused and what would have been is logged."},
 
 	{"listen.address", "listen", text, "Where to serve Streamable HTTP, like 127.0.0.1:8080; standard input and output if it is not given."},

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
@@ -109,11 +110,11 @@ func (m *Metrics) registerDecisions() {
 	m.transitions = m.counters("fsm_proxy_transitions_total", "Steps that changed a run's configuration.", "from", "to", "outcome")
 	m.refusals = m.counters("fsm_proxy_refusals_total", "Calls that were refused.", "reason")
 	m.shadow = m.counters("fsm_proxy_shadow_refusals_total", "Requests that would have been refused, but for the shadow mode.", "reason")
-	m.definitions = m.counters("fsm_proxy_definition_changes_total", "Definitions found to differ from the lock file.", "kind")
+	m.definitions = m.counters("fsm_proxy_definition_changes_total", "What was found to differ from the lock file, once for each difference of a tool.", "kind")
 	m.restarts = m.counters("fsm_proxy_upstream_restarts_total", "Lost connections to the upstream that were made anew.").WithLabelValues()
 	m.authentication = m.counters("fsm_proxy_authentication_failures_total", "HTTP requests refused for their bearer token, Host or Origin.").WithLabelValues()
-	for _, k := range policy.AllKinds {
-		m.definitions.WithLabelValues(k.String())
+	for _, change := range lock.AllChanges {
+		m.definitions.WithLabelValues(change.String())
 	}
 }
 
@@ -178,7 +179,9 @@ func (m *Metrics) Stepped(from, to string, o policy.Outcome) {
 func (m *Metrics) ShadowRefused(why policy.Code) { m.shadow.WithLabelValues(why.String()).Inc() }
 
 // DefinitionChanged implements proxy.Meter.
-func (m *Metrics) DefinitionChanged(k policy.Kind) { m.definitions.WithLabelValues(k.String()).Inc() }
+func (m *Metrics) DefinitionChanged(change lock.Change) {
+	m.definitions.WithLabelValues(change.String()).Inc()
+}
 
 // SessionEnded implements proxy.Meter.
 func (m *Metrics) SessionEnded(version string, lasted time.Duration) {

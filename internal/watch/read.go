@@ -130,10 +130,11 @@ func policyNames(dir string) ([]string, error) {
 	return names, err
 }
 
-// isPolicyName leaves out hidden files: they are the kubelet's and editors' own.
+// isPolicyName leaves out hidden files, which are the kubelet's and editors' own,
+// and a policy's lock.
 func isPolicyName(name string) bool {
 	ext := strings.ToLower(filepath.Ext(name))
-	return (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".")
+	return !strings.HasSuffix(strings.TrimSuffix(name, ext), ".lock") && (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".")
 }
 
 func enumerate(names []string) string {

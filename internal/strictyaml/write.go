@@ -1,4 +1,4 @@
-package main
+package strictyaml
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ var yamlWords = map[string]bool{
 	"true": true, "false": true, "null": true, "yes": true, "no": true, "on": true, "off": true, "y": true, "n": true,
 }
 
-// scalar writes a text as a YAML scalar, quoted where it must be.
-func scalar(text string) string {
+// Scalar writes a text as a YAML scalar, quoted where it must be.
+func Scalar(text string) string {
 	if plainScalar.MatchString(text) && !yamlWords[strings.ToLower(text)] {
 		return text
 	}
@@ -43,8 +43,8 @@ func escaped(r rune) string {
 	return string(r)
 }
 
-// commentText makes a text fit for a comment: one line, and not endless.
-func commentText(text string) string {
+// Comment makes a text fit for a comment: one line, and not endless.
+func Comment(text string) string {
 	if text == "" {
 		return "(no name)"
 	}
