@@ -48,10 +48,11 @@ type call struct {
 	clock      clock
 	seen       *sight       // what observers are told; nil: there are none
 	asks       atomic.Int32 // requests to the client open for this call
+	wait       wire.Life    // ends when the upstream's answer is given up
 
 	mu        sync.Mutex // guards what follows
 	up        wire.Call
-	stop      func()        // gives the upstream's answer up
+	stop      func()        // gives up an answer that nobody waits for
 	gaveUp    error         // why it is given up; nil: it is not
 	cancelled chan struct{} // closed by cancel; made on demand
 	done      chan struct{} // closed when over; made on demand
@@ -234,12 +235,14 @@ func (c *call) giveUp(why error) {
 	}
 	stop := c.stop
 	c.mu.Unlock()
+	c.wait.End()
 	if stop != nil {
 		stop()
 	}
 }
 
-// stopBy sets how the wait is given up, and does it if that was asked already.
+// stopBy sets how a call that goes on by itself is given up, and does it if that
+// was asked already.
 func (c *call) stopBy(stop func()) {
 	c.mu.Lock()
 	c.stop = stop
@@ -284,10 +287,7 @@ func (c *call) start(conn Upstream) bool {
 
 // await waits for the upstream's answer.
 func (c *call) await() (*wire.Message, error) {
-	var life wire.Life
-	defer life.End()
-	c.stopBy(life.End)
-	m, err := c.up.Wait(&life)
+	m, err := c.up.Wait(&c.wait)
 	return m, c.why(err)
 }
 

@@ -15,9 +15,11 @@ type call struct {
 	raw   []byte // the request as it goes upstream
 	tag   any
 	token []byte // the client's progress token, raw; nil for none
-	// answer holds one outcome at most: who takes the call out of the
-	// connection's table puts it there. then takes its place.
-	answer chan outcome               // guarded by conn.mu; made on demand
+	// Who takes the call out of the connection's table gives it its outcome, or
+	// gives that to then.
+	over   bool                       // guarded by conn.mu: there is one
+	result outcome                    // not written any more once it is over
+	ready  chan struct{}              // guarded by conn.mu: closed when it is over; made on demand
 	then   func(*wire.Message, error) // guarded by conn.mu
 	posted bool                       // guarded by conn.mu: it is being sent by Wait
 	unsent bool                       // guarded by conn.mu: it was cancelled before that
@@ -53,10 +55,8 @@ func renumber(m *wire.Message, id int64) []byte {
 
 // Wait implements wire.Call. The answer carries the connection's id.
 func (k *call) Wait(ctx context.Context) (*wire.Message, error) {
-	select {
-	case o := <-k.outcome(): // it was over before it was waited for
-		return o.split()
-	default:
+	if k.isOver() { // before it was waited for
+		return k.result.split()
 	}
 	return k.conn.link.wait(ctx, k).split()
 }
@@ -74,7 +74,7 @@ func (k *call) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
 		return nil, false
 	}
 	if !k.conn.arrange(k, done) { // it is over already
-		done((<-k.outcome()).split())
+		done(k.outcome().split())
 	}
 	return func() { k.finish(outcome{err: &wire.CallError{Sent: true, Err: context.Canceled}}) }, true
 }
@@ -82,8 +82,8 @@ func (k *call) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
 // await waits for the answer to arrive on the connection's read loop.
 func (k *call) await(ctx context.Context) outcome {
 	select {
-	case o := <-k.outcome():
-		return o
+	case <-k.end():
+		return k.result
 	case <-ctx.Done():
 		return k.giveUp(&wire.CallError{Sent: true, Err: ctx.Err()})
 	}
@@ -92,18 +92,34 @@ func (k *call) await(ctx context.Context) outcome {
 // giveUp ends the call with err unless it has an outcome already.
 func (k *call) giveUp(err *wire.CallError) outcome {
 	k.finish(outcome{err: err})
-	return <-k.outcome()
+	return k.outcome()
 }
 
-// outcome returns the channel that gets the call's outcome where nothing else
-// does.
-func (k *call) outcome() chan outcome {
+// outcome waits for the outcome of a call that has one, or is being given it.
+func (k *call) outcome() outcome {
+	if !k.isOver() {
+		<-k.end()
+	}
+	return k.result
+}
+
+func (k *call) isOver() bool {
 	k.conn.mu.Lock()
 	defer k.conn.mu.Unlock()
-	if k.answer == nil {
-		k.answer = make(chan outcome, 1)
+	return k.over
+}
+
+// end returns a channel that closes when the call has its outcome.
+func (k *call) end() <-chan struct{} {
+	k.conn.mu.Lock()
+	defer k.conn.mu.Unlock()
+	if k.ready == nil {
+		k.ready = make(chan struct{})
+		if k.over {
+			close(k.ready)
+		}
 	}
-	return k.answer
+	return k.ready
 }
 
 // finish gives the call its outcome, once: it reports false where it had one.
@@ -121,7 +137,12 @@ func (k *call) settle(o outcome) {
 		k.then(o.split())
 		return
 	}
-	k.outcome() <- o
+	k.conn.mu.Lock()
+	defer k.conn.mu.Unlock()
+	k.over, k.result = true, o
+	if k.ready != nil {
+		close(k.ready)
+	}
 }
 
 // Cancel implements wire.Call.

@@ -50,7 +50,7 @@ func (l *httpLink) wait(ctx context.Context, k *call) outcome {
 	}
 	err := post(ctx, k.raw, k)
 	if err == nil {
-		return <-k.outcome()
+		return k.outcome()
 	}
 	failed, ok := errors.AsType[*wire.CallError](err)
 	if !ok {

@@ -55,9 +55,9 @@ func (c *Client) exchange(ctx context.Context, body []byte, sink Sink, opens boo
 	if !c.enter(x) {
 		return unsent(errClosed)
 	}
-	stop := atEnd(ctx, x.ctx.End)
+	ending := holdBy(ctx, &x.ctx)
 	err := x.run(body, opens)
-	stop()
+	ending.drop()
 	if !x.kept {
 		x.over()
 	}

@@ -93,10 +93,10 @@ func (l *Lean) do(out *outgoing) (*http.Response, error) {
 // exchange writes the request and reads the answer's head.
 func (l *Lean) exchange(conn *leanConn, out *outgoing) (*http.Response, error) {
 	b := &leanBody{lean: l, conn: conn, ctx: out.ctx}
-	b.stop = atEnd(out.ctx, conn.expire)
+	b.ending = holdBy(out.ctx, conn)
 	resp, err := conn.converse(out)
 	if err != nil {
-		b.stop()
+		b.ending.drop()
 		conn.Close()
 		return nil, ended(out.ctx, err)
 	}
@@ -233,7 +233,6 @@ func (l *Lean) CloseIdleConnections() {
 func newLeanConn(raw net.Conn, addr string) *leanConn {
 	c := &leanConn{Conn: raw, addr: addr, head: -1, idle: maxIdle}
 	c.br = bufio.NewReaderSize(c, 8<<10)
-	c.expire = func() { _ = raw.SetDeadline(time.Unix(1, 0)) }
 	c.alive = aliveFunc(raw)
 	return c
 }

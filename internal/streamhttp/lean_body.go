@@ -8,12 +8,12 @@ import (
 // leanBody is the body of an answer. At its end the connection goes back to
 // the pool.
 type leanBody struct {
-	lean *Lean
-	conn *leanConn
-	body io.Reader
-	stop func() bool
-	ctx  context.Context
-	done bool
+	lean   *Lean
+	conn   *leanConn
+	body   io.Reader
+	ending held // with the request's context
+	ctx    context.Context
+	done   bool
 }
 
 func (b *leanBody) Read(p []byte) (int, error) {
@@ -58,7 +58,7 @@ func (b *leanBody) atEnd() bool {
 
 func (b *leanBody) finish(whole bool) {
 	b.done = true
-	if b.stop() && whole && b.conn.keep && b.conn.br.Buffered() == 0 {
+	if b.ending.drop() && whole && b.conn.keep && b.conn.br.Buffered() == 0 {
 		b.lean.put(b.conn)
 		return
 	}

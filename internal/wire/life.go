@@ -13,8 +13,11 @@ type Life struct {
 	mu    sync.Mutex // guards what follows
 	done  chan struct{}
 	ended bool
-	after func() // to be called at the end; nil: nothing
+	after Ender // to be ended with it; nil: nothing
 }
+
+// Ender is what can be ended. End must not block where a [Life] holds it.
+type Ender interface{ End() }
 
 // Deadline implements context.Context: there is none.
 func (*Life) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -55,26 +58,26 @@ func (l *Life) End() {
 	l.ended, l.after = true, nil
 	l.mu.Unlock()
 	if after != nil {
-		after()
+		after.End()
 	}
 }
 
-// Hold has f, which must not block, called at the end, or now if that has come.
-// It reports false where there is something to be called already.
-func (l *Life) Hold(f func()) bool {
+// Hold has e ended at the end, or now if that has come. It reports false where
+// something is held already.
+func (l *Life) Hold(e Ender) bool {
 	l.mu.Lock()
 	taken, ended := l.after != nil, l.ended
 	if !taken && !ended {
-		l.after = f
+		l.after = e
 	}
 	l.mu.Unlock()
 	if ended {
-		f()
+		e.End()
 	}
 	return !taken
 }
 
-// Drop takes back what Hold was given. It reports false if that was called.
+// Drop takes back what Hold was given. It reports false if that was ended.
 func (l *Life) Drop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,10 +5,14 @@ import (
 	"testing"
 )
 
+type ender func()
+
+func (e ender) End() { e() }
+
 func TestLife(t *testing.T) {
 	var l Life
 	calls := 0
-	call := func() { calls++ }
+	call := ender(func() { calls++ })
 	if !l.Hold(call) || l.Hold(call) || !l.Drop() || !l.Hold(call) {
 		t.Error("holds one at a time")
 	}
