@@ -70,6 +70,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{}), children: make(map[*os.Process]struct{})}
 	if cfg.endpoint != nil {
 		s.transport = streamhttp.NewTransport(cfg.endpoint)
+		s.reach.address = reachAddress(cfg.endpoint)
 	}
 	var err error
 	s.auth, err = newAuthorizer(&s.cfg)

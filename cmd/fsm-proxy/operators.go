@@ -194,21 +194,21 @@ func (s *service) health() *admin.Health {
 	}
 }
 
-func (s *service) policyLoaded(context.Context) error {
+func (s *service) policyLoaded() error {
 	if s.relay.Policy() == nil {
 		return errors.New("no policy is in force")
 	}
 	return nil
 }
 
-func (s *service) notEnding(context.Context) error {
+func (s *service) notEnding() error {
 	if s.relay.Draining() {
 		return errors.New("fsm-proxy is ending: what is under way comes to its end, nothing new is taken")
 	}
 	return nil
 }
 
-func (s *service) listens(context.Context) error {
+func (s *service) listens() error {
 	if !s.bound.Load() {
 		return errors.New("clients cannot connect yet")
 	}

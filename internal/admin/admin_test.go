@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ func ask(h http.Handler, method, target, body string, header ...string) *httptes
 func TestProbes(t *testing.T) {
 	var gone error
 	h := (&Health{
-		Ready:   []Check{{"policy", func(context.Context) error { return nil }}, {"upstream", func(context.Context) error { return gone }}},
+		Ready:   []Check{{"policy", func() error { return nil }}, {"upstream", func() error { return gone }}},
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "a_metric 1\n") }),
 	}).Handler()
 	for _, probe := range []string{"/livez", "/readyz", "/startupz", "/metrics"} {
