@@ -137,7 +137,7 @@ var alertCases = map[string]alertCase{
 		fsm_proxy_transitions_total{` + podA + `, from="s", to="s", outcome="success"} 0+99x60
 		fsm_proxy_authentication_failures_total{` + podA + `} 0+1x60
 		fsm_proxy_upstream_restarts_total{` + podA + `} 1+0x60
-		fsm_proxy_definition_changes_total{` + podA + `, kind="tool"} 0+0x120
+		fsm_proxy_definition_changes_total{` + podA + `, kind="description"} 0+0x120
 		fsm_proxy_overhead_seconds_bucket{` + podA + `, le="0.001"} 0+100x60
 		fsm_proxy_overhead_seconds_bucket{` + podA + `, le="+Inf"} 0+100x60`, 60 * time.Minute, nil},
 	"down":                 {`up{` + podA + `} 1 0+0x9`, 8 * time.Minute, map[string]string{"FSMProxyDown": `pod="a"`}},
@@ -166,11 +166,11 @@ var alertCases = map[string]alertCase{
 	"unknown outcomes long ago": {unknown + ` 3+0x60`, 40 * time.Minute, nil},
 	"server dies again and again": {`fsm_proxy_upstream_restarts_total{` + podA + `} 0+1x30`, 10 * time.Minute,
 		map[string]string{"FSMProxyUpstreamRestarts": `pod="a"`}},
-	"definition changed": {`fsm_proxy_definition_changes_total{` + podA + `, kind="tool"} 0 0 0 1+0x30`, 5 * time.Minute,
-		map[string]string{"FSMProxyDefinitionChanged": `kind="tool"`}},
-	"definition changed while nobody looked": {`fsm_proxy_definition_changes_total{` + podA + `, kind="tool"} _ _ 1+0x30`, 5 * time.Minute,
-		map[string]string{"FSMProxyDefinitionChanged": `kind="tool"`}},
-	"definition changed long ago": {`fsm_proxy_definition_changes_total{` + podA + `, kind="tool"} 1+0x200`, 180 * time.Minute, nil},
+	"definition changed": {`fsm_proxy_definition_changes_total{` + podA + `, kind="description"} 0 0 0 1+0x30`, 5 * time.Minute,
+		map[string]string{"FSMProxyDefinitionChanged": `kind="description"`}},
+	"definition changed while nobody looked": {`fsm_proxy_definition_changes_total{` + podA + `, kind="description"} _ _ 1+0x30`, 5 * time.Minute,
+		map[string]string{"FSMProxyDefinitionChanged": `kind="description"`}},
+	"definition changed long ago": {`fsm_proxy_definition_changes_total{` + podA + `, kind="description"} 1+0x200`, 180 * time.Minute, nil},
 	"draining":                    {`fsm_proxy_draining{` + podA + `} 0 1+0x9`, 6 * time.Minute, map[string]string{"FSMProxyDrainingTooLong": `pod="a"`}},
 	"drained":                     {`fsm_proxy_draining{` + podA + `} 0 1 stale`, 6 * time.Minute, nil},
 	"stranded": {`fsm_proxy_runs_stranded{` + podA + `} 2+0x100`, 70 * time.Minute,
