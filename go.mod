@@ -14,21 +14,33 @@ require (
 	github.com/spf13/cobra v1.10.2 // the command line
 	github.com/spf13/pflag v1.0.9 // its flags
 	github.com/yosida95/uritemplate/v3 v3.0.2 // which template serves a bound URI (RFC 6570)
+	go.opentelemetry.io/otel v1.47.0 // spans by the standard that collectors speak
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0 // what both exporters make
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0 // traces over gRPC, which adds 0.2 MB to those over HTTP
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0 // traces over HTTP
+	go.opentelemetry.io/otel/sdk v1.47.0 // samplers, batches and resources by the OTEL_ variables
+	go.opentelemetry.io/otel/trace v1.47.0 // the types of spans
+	go.opentelemetry.io/proto/otlp v1.11.0 // tests: the collector
 	go.uber.org/goleak v1.3.0 // tests: no goroutine stays behind
 	go.yaml.in/yaml/v4 v4.0.0 // policies, with positions that are right
 	golang.org/x/sys v0.49.0 // CPU clocks of processes, in the benchmark
 	golang.org/x/text v0.43.0 // the language of the schema validator's messages
 	golang.org/x/tools v0.52.0 // tests: txtar transcripts
+	google.golang.org/protobuf v1.36.12 // tests: what the collector gets
 	pgregory.net/rapid v1.3.0 // tests: properties and the model check
 )
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/fatih/color v1.13.0 // indirect
+	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
@@ -38,12 +50,18 @@ require (
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
+	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.opentelemetry.io/otel/log v1.47.0 // indirect
+	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
 	golang.org/x/mod v0.42.0 // indirect
+	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
+	google.golang.org/grpc v1.83.2 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 )
 

@@ -94,6 +94,7 @@ func (c *call) refusedHello(err error) {
 		c.answer(c.withID(said.Answer))
 		return
 	}
+	c.blame(Fault{Code: policy.UpstreamUnavailable})
 	c.failed(wire.CodeInternal, "The upstream server is not available: "+err.Error())
 }
 

@@ -43,6 +43,7 @@ func (c *call) listFetched(k wire.ListKind) {
 		v, err = c.view(conn, k)
 	}
 	if err != nil {
+		c.blame(Fault{Code: policy.UpstreamUnavailable})
 		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.endedBy(err).Error())
 		return
 	}

@@ -218,6 +218,7 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 
 // unavailable answers a request that the upstream did not take.
 func (c *call) unavailable(err error) {
+	c.blame(Fault{Code: policy.UpstreamUnavailable})
 	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
 	if err == errEnding {
 		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."

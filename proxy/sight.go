@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -182,7 +183,7 @@ func (c *call) observed() {
 
 func (c *call) operation() Operation {
 	s := c.seen
-	op := Operation{Message: c.m, Named: c.named(), Kind: c.kind, Name: c.name,
+	op := Operation{Message: c.m, Version: c.s.Version(), Named: c.named(), Kind: c.kind, Name: c.name,
 		Fault: s.fault, Outcome: s.outcome, From: s.from, To: s.to,
 		Total: instant() - s.begun, Waited: s.waited}
 	op.Familiar = op.Named && c.familiar()
@@ -234,22 +235,51 @@ func (p *Proxy) reconnected() {
 	}
 }
 
-// turnedAway tells of a request that is not even taken.
+// turnedAway tells of a request that is not even taken. What is refused in any
+// number has to wait until it can be recorded.
 func (c *call) turnedAway() {
+	c.s.p.awaitRoom()
 	c.blame(Fault{RPC: wire.CodeInvalidRequest})
 	c.observed()
 }
 
-// crowdsOut reports whether the call has to wait until it can be recorded.
+// Unreadable implements wire.WitnessSession.
+func (s *session) Unreadable(err error) {
+	a := s.p.cfg.Telemetry.Auditor
+	if a == nil {
+		return
+	}
+	s.p.awaitRoom()
+	fault := Fault{RPC: wire.CodeParse}
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		fault.RPC = e.Code
+	}
+	a.Decided(Decision{Peer: s.peer, Fault: fault})
+}
+
+// awaitRoom waits until something can be recorded, or the proxy is ending.
+func (p *Proxy) awaitRoom() {
+	if a := p.cfg.Telemetry.Auditor; a != nil {
+		a.Await(p.drain.taking)
+	}
+}
+
+// crowdsOut reports whether the call has to wait until it can be recorded. What
+// opens a session does not, so that what comes behind it finds that under way.
 func (c *call) crowdsOut() bool {
 	a := c.s.p.cfg.Telemetry.Auditor
-	return a != nil && c.m.Method != "initialize" && c.m.Method != "ping" && !a.Room()
+	if a == nil || c.m.Method == "ping" || a.Room() {
+		return false
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.m.Method != "initialize" || c.s.opening || c.s.hello.Load() != nil
 }
 
 // whenRoom lets the call go on when it can be recorded.
 func (c *call) whenRoom() {
 	over := c.waiting()
-	c.s.p.cfg.Telemetry.Auditor.Await(c.s.p.drain.taking)
+	c.s.p.awaitRoom()
 	over()
 	if c.s.p.Draining() {
 		c.tooLate()

@@ -102,6 +102,7 @@ type Decision struct {
 // Operation is one request of a client that has an answer, or that will have none.
 type Operation struct {
 	Message *wire.Message // the request
+	Version string        // the session's protocol revision, "" before it has one
 	// Named tells that it was about Name, of Kind. Familiar tells that the
 	// upstream lists the name, or the policy binds exactly it: such names are few.
 	Named, Familiar bool
@@ -142,15 +143,8 @@ func (f Fault) String() string {
 	return ""
 }
 
-// Refusal reports whether the fault is the proxy's own decision, and not what
-// became of a request.
-func (f Fault) Refusal() bool {
-	switch f.Code {
-	case policy.CodeNone, policy.OutcomeUnknown, policy.UpstreamUnavailable:
-		return false
-	}
-	return true
-}
+// Refusal reports whether nothing was done, for a reason that has a code.
+func (f Fault) Refusal() bool { return f.Code != policy.CodeNone && f.Code != policy.OutcomeUnknown }
 
 // operations is [Meter.Operations], nil without a Meter.
 func (t *Telemetry) operations(version string) Operations {

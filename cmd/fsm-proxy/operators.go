@@ -182,6 +182,7 @@ func (o *operators) close() {
 // health is what the service says to probes.
 func (s *service) health() *admin.Health {
 	return &admin.Health{
+		Metrics: s.tell.metrics.Handler(),
 		Ready: []admin.Check{
 			{Name: "policy", Run: s.policyLoaded},
 			{Name: "not ending", Run: s.notEnding},

@@ -24,6 +24,7 @@ type runFlags struct {
 	reload reloadFlags
 	config configFlags
 	drain  drainFlags
+	audit  auditFlags
 
 	operators operatorFlags
 
@@ -85,6 +86,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.drain.register(flags)
 	f.log.register(flags, "info")
 	group(flags, "Operators", f.operators.register)
+	group(flags, "Audit", f.audit.register)
 	group(flags, "Reload", f.reload.register)
 	group(flags, "Limits", f.limits.register)
 }

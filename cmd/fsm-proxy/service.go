@@ -26,6 +26,7 @@ type service struct {
 	from   source
 	log    hclog.Logger
 
+	tell    *observers
 	server  *upstream.Server
 	relay   *proxy.Proxy
 	reloads reloads
@@ -38,6 +39,11 @@ type service struct {
 // server yet. What was opened is closed by close, after an error too.
 func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cork, endGrace time.Duration) (err error) {
 	f := s.flags
+	s.tell, err = s.observers(ctx)
+	s.onClose(s.tell.close)
+	if err != nil {
+		return err
+	}
 	operators, err := f.operators.open()
 	if err != nil {
 		return err
@@ -62,6 +68,7 @@ func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cor
 	s.onClose(s.locks.follow(ctx, s.relay))
 	s.onClose(s.follow(ctx))
 	s.onClose(f.config.file.follow(ctx, &f.reload, s.live(), s.log))
+	s.tell.watch(s)
 	operators.serve(s)
 	return nil
 }
@@ -164,6 +171,7 @@ func (s *service) front(loopback bool, token func() string) streamhttp.ServerCon
 		Idle:           f.limits.idle,
 		Unused:         f.limits.unused,
 		WriteTimeout:   f.limits.writeTimeout,
+		Refused:        s.tell.refused,
 		Log:            s.log,
 	}
 }
@@ -202,5 +210,6 @@ func (s *service) config() proxy.Config {
 		MaxQueue:         f.limits.queue,
 		MaxSubscriptions: f.limits.subscriptions,
 		Log:              s.log,
+		Telemetry:        s.tell.telemetry(),
 	}
 }

@@ -164,6 +164,11 @@ var forbidden = []struct {
 		why:     "the machine sits behind one unexported type in policy/machine.go",
 	},
 	{
+		imports: "go.opentelemetry.io/otel/trace",
+		except:  []string{"internal/telemetry"},
+		why:     "who is followed knows the small interfaces of proxy, and no SDK",
+	},
+	{
 		imports: "github.com/prometheus/client_golang/prometheus",
 		except:  []string{"internal/telemetry"},
 		why:     "who counts implements the small interfaces of who is counted",

@@ -73,6 +73,9 @@ var keys = []key{
 	{"reload.poll", "reload-poll", duration, "How often a watched file is read besides, where no change was noticed."},
 	{"reload.max_stranded", "max-stranded", duration, "How long a run may go on whose state a reload took away."},
 
+	{"telemetry.audit", "audit", destination, "A file to which a line is appended for each decision, or stderr."},
+	{"telemetry.audit_arguments", "audit-arguments", boolean, "Have the audit tell the arguments of calls."},
+
 	{"log.level", "log-level", word(logLevels), "The least level to log."},
 	{"log.format", "log-format", word(logForms), "The form of the log."},
 
@@ -123,6 +126,7 @@ var groups = map[string]group{
 	"timeouts":       {doc: "How long things may take."},
 	"limits":         {doc: "What clients and servers can take, all of it refused clearly. Sizes are bytes, or written with KiB, MiB, GiB."},
 	"health":         {doc: "The address for probes and metrics: /livez, /readyz, /startupz, /metrics."},
+	"telemetry":      {doc: "Who is told what is decided, beside the log. Metrics belong to health, and traces are configured by the OTEL_ variables."},
 	"admin":          {doc: "The address for operators."},
 	"reload":         {doc: "How what is in force follows the files it came from."},
 	"log":            {doc: "How much is logged to standard error, and in which form."},

@@ -21,17 +21,19 @@ type kind struct {
 
 // The kinds of values. Numbers and booleans are their text where a text is wanted.
 var (
-	text      = kind{schema: anyText, read: readText}
-	file      = kind{schema: anyText, read: readFile}
-	boolean   = kind{schema: strictyaml.Bool, read: readBoolean}
-	negated   = kind{schema: strictyaml.Bool, read: readNegated}
-	number    = kind{schema: numberSchema, read: readNumber}
-	duration  = kind{schema: durationSchema, read: readDuration}
-	size      = kind{schema: sizeSchema, read: readText}
-	list      = kind{schema: strictyaml.List(anyText), read: readList, many: true}
-	command   = kind{schema: commandSchema, read: readCommand, many: true}
-	variables = kind{schema: variablesSchema, read: readVariables, many: true}
-	headers   = kind{schema: headersSchema, read: readHeaders, many: true}
+	text = kind{schema: anyText, read: readText}
+	file = kind{schema: anyText, read: readFile}
+	// destination is a file, or a stream of the process's own.
+	destination = kind{schema: anyText, read: readDestination}
+	boolean     = kind{schema: strictyaml.Bool, read: readBoolean}
+	negated     = kind{schema: strictyaml.Bool, read: readNegated}
+	number      = kind{schema: numberSchema, read: readNumber}
+	duration    = kind{schema: durationSchema, read: readDuration}
+	size        = kind{schema: sizeSchema, read: readText}
+	list        = kind{schema: strictyaml.List(anyText), read: readList, many: true}
+	command     = kind{schema: commandSchema, read: readCommand, many: true}
+	variables   = kind{schema: variablesSchema, read: readVariables, many: true}
+	headers     = kind{schema: headersSchema, read: readHeaders, many: true}
 )
 
 // word is one of a closed set.
@@ -61,6 +63,16 @@ func readFile(r *strictyaml.Reader, e entry, folder string) []string {
 	values := readText(r, e, folder)
 	for i, path := range values {
 		values[i] = resolve(folder, path)
+	}
+	return values
+}
+
+func readDestination(r *strictyaml.Reader, e entry, folder string) []string {
+	values := readText(r, e, folder)
+	for i, path := range values {
+		if path != "stderr" {
+			values[i] = resolve(folder, path)
+		}
 	}
 	return values
 }

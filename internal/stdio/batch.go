@@ -13,13 +13,13 @@ const batchVersion = "2025-03-26"
 // its answer before the next is handed on.
 func (s *server) batch(raw []byte) {
 	if v := s.session.Version(); v != batchVersion {
-		s.out.Answer(wire.ErrorAnswer(nil, wire.CodeInvalidRequest,
-			"JSON-RPC batches belong to protocol revision "+batchVersion+" alone: send the messages one by one", nil))
+		s.unreadable(s.out, &wire.Error{Code: wire.CodeInvalidRequest,
+			Message: "JSON-RPC batches belong to protocol revision " + batchVersion + " alone: send the messages one by one"})
 		return
 	}
 	members, err := s.cfg.Limits.Split(raw)
 	if err != nil {
-		s.out.Answer(answer(err))
+		s.unreadable(s.out, err)
 		return
 	}
 	s.calls.Go(func() { s.members(members) })
@@ -38,11 +38,11 @@ func (s *server) members(members [][]byte) {
 func (s *server) member(raw []byte, g *gathered) {
 	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
 	if err != nil {
-		g.Answer(answer(err))
+		s.unreadable(g, err)
 		return
 	}
 	if m.Method == "initialize" {
-		g.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest, "initialize must not be part of a batch", nil))
+		s.unreadable(g, &wire.Error{Code: wire.CodeInvalidRequest, Message: "initialize must not be part of a batch", ID: m.Bytes(m.ID)})
 		return
 	}
 	if p := s.session.Handle(m, g); p != nil {

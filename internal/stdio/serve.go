@@ -141,8 +141,7 @@ func (s *server) read(r *Reader) {
 	for {
 		raw, err := r.Next()
 		if errors.Is(err, ErrTooLong) {
-			s.out.Answer(wire.ErrorAnswer(nil, wire.CodeInvalidRequest,
-				"a message of more than "+strconv.Itoa(s.cfg.MaxMessage)+" bytes", nil))
+			s.unreadable(s.out, &wire.Error{Code: wire.CodeInvalidRequest, Message: "a message of more than " + strconv.Itoa(s.cfg.MaxMessage) + " bytes"})
 			continue
 		}
 		if err != nil {
@@ -171,7 +170,7 @@ func (s *server) take(raw []byte) bool {
 	}
 	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
 	if err != nil {
-		s.out.Answer(answer(err))
+		s.unreadable(s.out, err)
 	} else if p := s.session.Handle(m, s.out); p != nil {
 		s.await(p)
 	}
@@ -188,6 +187,12 @@ func (s *server) await(p wire.Pending) {
 		defer s.calls.Done()
 		p.Wait()
 	}()
+}
+
+// unreadable answers a message that cannot be read.
+func (s *server) unreadable(out wire.Stream, err error) {
+	wire.Unread(s.session, err)
+	out.Answer(answer(err))
 }
 
 // answer is the JSON-RPC answer to a message that cannot be read.

@@ -42,6 +42,10 @@ type ServerConfig struct {
 	// needed. An empty token lets nobody in.
 	BearerToken func() string
 
+	// Refused is told of a request that is refused before any session sees it, and
+	// may hold up the answer; nil: nobody is. The request must not be changed.
+	Refused func(why Reason, r *http.Request)
+
 	// MaxMessage is how many bytes a request body may have; 0: 4 MiB.
 	MaxMessage int
 	// Limits bound what a message may hold; zero values are wire's.
@@ -78,6 +82,12 @@ type ServerConfig struct {
 	// Log gets what an operator may want to know; nil: nothing is logged.
 	// Session ids are logged as the first 8 hex digits of their SHA-256.
 	Log hclog.Logger
+}
+
+func (c *ServerConfig) tell(why Reason, r *http.Request) {
+	if c.Refused != nil {
+		c.Refused(why, r)
+	}
 }
 
 func (c *ServerConfig) fill() {

@@ -15,6 +15,7 @@ type guard struct {
 	hosts    map[string]bool // lower case
 	origins  map[string]bool // lower case
 	bearer   func() string
+	tell     func(Reason, *http.Request)
 }
 
 func newGuard(cfg *ServerConfig) *guard {
@@ -23,6 +24,7 @@ func newGuard(cfg *ServerConfig) *guard {
 		hosts:    lowerSet(cfg.AllowedHosts),
 		origins:  lowerSet(cfg.AllowedOrigins),
 		bearer:   cfg.BearerToken,
+		tell:     cfg.tell,
 	}
 }
 
@@ -37,11 +39,13 @@ func lowerSet(list []string) map[string]bool {
 // pass reports whether the request may go on; else it is answered.
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 	if !g.hostAllowed(r.Host) {
+		g.tell(ReasonHost, r)
 		refuse(w, http.StatusForbidden, "this Host is not served here: start the proxy with --allowed-host to allow it")
 		return false
 	}
 	if origin := r.Header["Origin"]; len(origin) > 0 {
 		if len(origin) > 1 || !g.originAllowed(origin[0]) {
+			g.tell(ReasonOrigin, r)
 			refuse(w, http.StatusForbidden, "this Origin is not served here: start the proxy with --allowed-origin to allow it")
 			return false
 		}
@@ -50,6 +54,7 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 		}
 	}
 	if g.bearer != nil && !g.authorized(r) {
+		g.tell(bearerReason(r), r)
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		refuse(w, http.StatusUnauthorized, "a bearer token is needed")
 		return false

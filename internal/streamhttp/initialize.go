@@ -13,20 +13,24 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 		return
 	}
 	if wire.IsBatch(raw) {
+		s.cfg.tell(ReasonSession, r)
 		refuse(w, http.StatusBadRequest, noSession)
 		return
 	}
 	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
 	if err != nil {
+		s.cfg.tell(ReasonMessage, r)
 		reject(w, faultAnswer(err))
 		return
 	}
 	if m.Method != "initialize" || m.Kind != wire.Request {
+		s.cfg.tell(ReasonSession, r)
 		refuse(w, http.StatusBadRequest, noSession)
 		return
 	}
 	peer := network(r.RemoteAddr)
 	if !s.table.reserve(peer) {
+		s.cfg.tell(ReasonCrowded, r)
 		w.Header().Set("Retry-After", "60")
 		refuse(w, http.StatusServiceUnavailable,
 			"too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised")

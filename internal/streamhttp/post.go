@@ -67,16 +67,22 @@ func (p *post) serve(raw []byte) {
 	}
 	m, err := p.s.srv.cfg.Limits.Read(raw, wire.FromClient)
 	if err != nil {
-		reject(p.w, faultAnswer(err))
+		p.reject(err)
 		return
 	}
 	if m.Method == "initialize" {
-		reject(p.w, wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest,
-			"this session is initialized: leave Mcp-Session-Id out to begin another", nil))
+		p.reject(&wire.Error{Code: wire.CodeInvalidRequest, ID: m.Bytes(m.ID),
+			Message: "this session is initialized: leave Mcp-Session-Id out to begin another"})
 		return
 	}
 	p.wait(p.s.upper.Handle(m, p))
 	p.end(m.Kind == wire.Request, m.Bytes(m.ID))
+}
+
+// reject answers a POST whose message, or batch, cannot be read.
+func (p *post) reject(err error) {
+	wire.Unread(p.s.upper, err)
+	reject(p.w, faultAnswer(err))
 }
 
 // wait waits for what Handle left to be waited for.

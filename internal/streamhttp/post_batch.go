@@ -11,13 +11,13 @@ import (
 // where the POST has become an event stream.
 func (p *post) serveBatch(raw []byte) {
 	if p.s.version != revisionBatches {
-		reject(p.w, wire.ErrorAnswer(nil, wire.CodeInvalidRequest,
-			"JSON-RPC batches belong to protocol revision "+revisionBatches+" alone: send the messages one by one", nil))
+		p.reject(&wire.Error{Code: wire.CodeInvalidRequest,
+			Message: "JSON-RPC batches belong to protocol revision " + revisionBatches + " alone: send the messages one by one"})
 		return
 	}
 	members, err := p.s.srv.cfg.Limits.Split(raw)
 	if err != nil {
-		reject(p.w, faultAnswer(err))
+		p.reject(err)
 		return
 	}
 	for _, raw := range members {
@@ -30,14 +30,15 @@ func (p *post) serveBatch(raw []byte) {
 func (p *post) serveMember(raw []byte) {
 	to := &member{post: p}
 	m, err := p.s.srv.cfg.Limits.Read(raw, wire.FromClient)
-	switch {
-	case err != nil:
-		to.Answer(faultAnswer(err))
-	case m.Method == "initialize":
-		to.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest, "initialize must not be part of a batch", nil))
-	default:
-		p.wait(p.s.upper.Handle(m, to))
+	if err == nil && m.Method == "initialize" {
+		err = &wire.Error{Code: wire.CodeInvalidRequest, Message: "initialize must not be part of a batch", ID: m.Bytes(m.ID)}
 	}
+	if err != nil {
+		wire.Unread(p.s.upper, err)
+		to.Answer(faultAnswer(err))
+		return
+	}
+	p.wait(p.s.upper.Handle(m, to))
 }
 
 // closeBatch makes the answers gathered the POST's answer.

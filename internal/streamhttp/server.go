@@ -107,11 +107,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) session(w http.ResponseWriter, r *http.Request) *session {
 	ids := r.Header[headerSession]
 	if len(ids) != 1 {
+		s.cfg.tell(ReasonSession, r)
 		refuse(w, http.StatusBadRequest, noSession)
 		return nil
 	}
 	ses := s.table.find(ids[0])
 	if ses == nil || !ses.enter() {
+		s.cfg.tell(ReasonSession, r)
 		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
 		return nil
 	}

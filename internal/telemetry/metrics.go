@@ -52,9 +52,8 @@ type Metrics struct {
 	serverSessions                     *prometheus.HistogramVec
 	clientSessions, overhead           prometheus.Histogram
 	transitions, refusals, shadow      *prometheus.CounterVec
-	reloads, definitions               *prometheus.CounterVec
+	definitions                        *prometheus.CounterVec
 	restarts, authentication           prometheus.Counter
-	reloadOK, reloadTime               prometheus.Gauge
 	sources                            atomic.Pointer[Sources]
 }
 
@@ -74,20 +73,17 @@ const (
 	labelVersion   = "mcp_protocol_version"
 )
 
-// NewMetrics returns metrics that count from zero. Loading the policy with which
-// the process begins counts as a good reload in the two gauges.
+// NewMetrics returns metrics that count from zero.
 func NewMetrics(about About) *Metrics {
 	m := &Metrics{about: about, registry: prometheus.NewRegistry(), revisions: revisions{of: map[string]*operations{}}}
 	m.registerOperations()
 	m.registerDecisions()
-	m.registerReloads()
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		build(about.Version),
 		snapshot{m},
 	)
-	m.gauge("fsm_proxy_build_info", "The version of fsm-proxy and of Go that it was built with.",
-		prometheus.Labels{"version": about.Version, "goversion": runtime.Version()}).Set(1)
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: 4})
 	return m
 }
@@ -113,18 +109,14 @@ func (m *Metrics) registerDecisions() {
 	m.definitions = m.counters("fsm_proxy_definition_changes_total", "What was found to differ from the lock file, once for each difference of a tool.", "kind")
 	m.restarts = m.counters("fsm_proxy_upstream_restarts_total", "Lost connections to the upstream that were made anew.").WithLabelValues()
 	m.authentication = m.counters("fsm_proxy_authentication_failures_total", "HTTP requests refused for their bearer token, Host or Origin.").WithLabelValues()
+	for code := policy.InvalidTransition; code <= policy.DefinitionChanged; code++ {
+		if (proxy.Fault{Code: code}).Refusal() {
+			m.refusals.WithLabelValues(code.String()) // so that the first one is an increase
+		}
+	}
 	for _, change := range lock.AllChanges {
 		m.definitions.WithLabelValues(change.String())
 	}
-}
-
-func (m *Metrics) registerReloads() {
-	m.reloads = m.counters("fsm_proxy_reloads_total", "Reloads of the policy.", "result")
-	m.reloads.WithLabelValues(resultSuccess)
-	m.reloads.WithLabelValues(resultFailure)
-	m.reloadOK = m.gauge("fsm_proxy_policy_last_reload_successful", "Whether the policy's file, as it was last read, is in force.", nil)
-	m.reloadTime = m.gauge("fsm_proxy_policy_last_reload_success_timestamp_seconds", "When the policy in force was read.", nil)
-	m.loaded()
 }
 
 func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
@@ -139,31 +131,14 @@ func (m *Metrics) counters(name, help string, labels ...string) *prometheus.Coun
 	return v
 }
 
-func (m *Metrics) gauge(name, help string, constant prometheus.Labels) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: constant})
-	m.registry.MustRegister(g)
+// build is what the program is.
+func build(version string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fsm_proxy_build_info", Help: "The version of fsm-proxy, and of Go that it was built with.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	g.Set(1)
 	return g
-}
-
-const (
-	resultSuccess = "success"
-	resultFailure = "failure"
-)
-
-// Reloaded tells what came of a reload of the policy.
-func (m *Metrics) Reloaded(ok bool) {
-	if !ok {
-		m.reloads.WithLabelValues(resultFailure).Inc()
-		m.reloadOK.Set(0)
-		return
-	}
-	m.reloads.WithLabelValues(resultSuccess).Inc()
-	m.loaded()
-}
-
-func (m *Metrics) loaded() {
-	m.reloadOK.Set(1)
-	m.reloadTime.SetToCurrentTime()
 }
 
 // AuthenticationFailed tells of an HTTP request that was refused for its bearer

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
@@ -19,7 +20,10 @@ func measured(t *testing.T) (*rig, *telemetry.Metrics) {
 	r := newRig(t, proxy.Telemetry{Meter: m})
 	m.Watch(telemetry.Sources{
 		Policy: r.proxy.Policy, Census: r.proxy.Census, Draining: r.proxy.Draining,
-		Mode:    r.proxy.Mode,
+		Mode: r.proxy.Mode,
+		Reloads: func() telemetry.Reloads {
+			return telemetry.Reloads{Succeeded: 5, Failed: 6, Current: true, Since: time.UnixMilli(1500)}
+		},
 		Noise:   func() uint64 { return 3 },
 		Audited: func() uint64 { return 4 },
 	})
@@ -98,14 +102,11 @@ func TestWhatThereIsNow(t *testing.T) {
 }
 
 func TestReloads(t *testing.T) {
-	m := telemetry.NewMetrics(telemetry.About{})
-	has(t, m, `fsm_proxy_reloads_total{result="success"} 0`, `fsm_proxy_policy_last_reload_successful 1`)
-	m.Reloaded(false)
-	has(t, m, `fsm_proxy_reloads_total{result="failure"} 1`, `fsm_proxy_policy_last_reload_successful 0`)
-	m.Reloaded(true)
+	_, m := measured(t)
 	m.AuthenticationFailed()
 	m.Reconnected()
-	has(t, m, `fsm_proxy_reloads_total{result="success"} 1`, `fsm_proxy_policy_last_reload_successful 1`,
+	has(t, m, `fsm_proxy_reloads_total{result="success"} 5`, `fsm_proxy_reloads_total{result="failure"} 6`,
+		`fsm_proxy_policy_last_reload_successful 1`, `fsm_proxy_policy_last_reload_success_timestamp_seconds 1.5`,
 		`fsm_proxy_authentication_failures_total 1`, `fsm_proxy_upstream_restarts_total 1`)
 }
 
@@ -138,7 +139,6 @@ func TestExpositionIsClean(t *testing.T) {
 	c.Tool("look", "")
 	c.Tool("nope", "")
 	c.Tool("fail", "")
-	m.Reloaded(true)
 	problems, err := promlint.New(strings.NewReader(strings.Join(scrape(t, m.Handler(), ""), "\n") + "\n")).Lint()
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)

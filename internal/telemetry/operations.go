@@ -120,9 +120,7 @@ func (o *operations) series(op *proxy.Operation) *series {
 
 // bounded is the target with the labels that it may have.
 func (o *operations) bounded(t target) target {
-	if !methods[t.method] {
-		t.method = other
-	}
+	t.method = methodLabel(t.method)
 	if t.tool != "" && t.tool != other {
 		t.tool = o.m.names.label(t.tool)
 	}

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -12,10 +14,18 @@ import (
 type Sources struct {
 	Policy   func() *policy.Policy // in force
 	Census   func() proxy.Census
+	Reloads  func() Reloads
 	Draining func() bool
 	Mode     func() proxy.Mode
 	Noise    func() uint64 // what the upstream sent that is no message
 	Audited  func() uint64 // lines of the audit that were written
+}
+
+// Reloads is what has become of the policy's file since the start.
+type Reloads struct {
+	Succeeded, Failed uint64
+	Current           bool      // what was read last is in force
+	Since             time.Time // the policy is in force
 }
 
 // Watch has the metrics that tell what is there now read from s.
@@ -33,6 +43,9 @@ var (
 	descStranded = describe("fsm_proxy_runs_stranded", "Runs whose state a reload took away.")
 	descSessions = describe("fsm_proxy_sessions", "Sessions of clients.")
 	descPolicy   = describe("fsm_proxy_policy_info", "The policy in force.", "name", "digest")
+	descReloads  = describe("fsm_proxy_reloads_total", "Reloads of the policy.", "result")
+	descCurrent  = describe("fsm_proxy_policy_last_reload_successful", "Whether the policy's file, as it was last read, is in force.")
+	descSince    = describe("fsm_proxy_policy_last_reload_success_timestamp_seconds", "When the policy in force was read.")
 	descDraining = describe("fsm_proxy_draining", "Whether the proxy is ending and takes nothing new.")
 	descMode     = describe("fsm_proxy_mode", "Whether the policy is enforced, or only compared with what happens.", "mode")
 	descNoise    = describe("fsm_proxy_upstream_noise_lines_total", "What the upstream sent that is no MCP message.")
@@ -41,7 +54,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (snapshot) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRuns, descStranded, descSessions, descPolicy, descDraining, descMode, descNoise, descAudited} {
+	for _, d := range []*prometheus.Desc{descRuns, descStranded, descSessions, descPolicy, descReloads, descCurrent, descSince,
+		descDraining, descMode, descNoise, descAudited} {
 		out <- d
 	}
 }
@@ -52,9 +66,29 @@ func (s snapshot) Collect(out chan<- prometheus.Metric) {
 	if src == nil {
 		return
 	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
+	o := output(out)
+	o.runs(src)
+	o.reloads(src.Reloads())
+	o.gauge(descDraining, truth(src.Draining()))
+	o.gauge(descMode, 1, src.Mode().String())
+	o.counter(descNoise, src.Noise())
+	o.counter(descAudited, src.Audited())
+}
+
+// output is where metrics go that are collected.
+type output chan<- prometheus.Metric
+
+func (o output) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	o <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (o output) counter(d *prometheus.Desc, n uint64, labels ...string) {
+	o <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+// runs tells of the sessions and their runs; of a state without any, that there
+// are none.
+func (o output) runs(src *Sources) {
 	p, census := src.Policy(), src.Census()
 	for _, state := range p.States() {
 		if !state.Terminal {
@@ -62,15 +96,18 @@ func (s snapshot) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	for state, n := range census.Runs {
-		gauge(descRuns, float64(n), state)
+		o.gauge(descRuns, float64(n), state)
 	}
-	gauge(descStranded, float64(census.Stranded))
-	gauge(descSessions, float64(census.Sessions))
-	gauge(descPolicy, 1, p.Name(), p.Digest())
-	gauge(descDraining, truth(src.Draining()))
-	gauge(descMode, 1, src.Mode().String())
-	out <- prometheus.MustNewConstMetric(descNoise, prometheus.CounterValue, float64(src.Noise()))
-	out <- prometheus.MustNewConstMetric(descAudited, prometheus.CounterValue, float64(src.Audited()))
+	o.gauge(descStranded, float64(census.Stranded))
+	o.gauge(descSessions, float64(census.Sessions))
+	o.gauge(descPolicy, 1, p.Name(), p.Digest())
+}
+
+func (o output) reloads(r Reloads) {
+	o.counter(descReloads, r.Succeeded, "success")
+	o.counter(descReloads, r.Failed, "failure")
+	o.gauge(descCurrent, truth(r.Current))
+	o.gauge(descSince, float64(r.Since.UnixMilli())/1000)
 }
 
 func truth(b bool) float64 {

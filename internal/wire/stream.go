@@ -70,6 +70,21 @@ type Session interface {
 	Close()
 }
 
+// WitnessSession is a Session that is told of what its client sent and nobody
+// could read.
+type WitnessSession interface {
+	Session
+	// Unreadable is told why, before the client is. It may block.
+	Unreadable(err error)
+}
+
+// Unread tells a session of a message that could not be read.
+func Unread(s Session, err error) {
+	if w, ok := s.(WitnessSession); ok {
+		w.Unreadable(err)
+	}
+}
+
 // Pending is the rest of a request that has to wait.
 type Pending interface {
 	// Wait blocks until the request's answer was given to its stream.

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// auditFlags say where every decision is recorded.
+type auditFlags struct {
+	path      string
+	arguments bool
+}
+
+func (f *auditFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.path, "audit", "", "append a line of JSON for each decision to this `FILE`, or to stderr; calls wait while it cannot be written")
+	flags.BoolVar(&f.arguments, "audit-arguments", false, "have the audit tell the arguments of calls, which may hold secrets")
+}
+
+// open opens the audit, nil where none is asked for.
+func (f *auditFlags) open(log hclog.Logger) (*telemetry.Audit, error) {
+	cfg := telemetry.AuditConfig{Path: f.path, Arguments: f.arguments, Log: log}
+	switch {
+	case f.path == "" && f.arguments:
+		return nil, usagef("--audit-arguments belongs to --audit, which is missing")
+	case f.path == "":
+		return nil, nil
+	case f.path == "stderr":
+		cfg.Path, cfg.Out = "", os.Stderr
+	}
+	return telemetry.NewAudit(cfg)
+}
+
+// observers are who is told what the proxy decides and does. Each is nil where
+// nobody asked for it.
+type observers struct {
+	metrics *telemetry.Metrics
+	traces  *telemetry.Traces
+	audit   *telemetry.Audit
+	log     hclog.Logger
+}
+
+// observers opens what the flags and the environment ask for: metrics are read at
+// --health, traces configured by the OTEL_ variables.
+// After an error, too, what there is has to be closed.
+func (s *service) observers(ctx context.Context) (o *observers, err error) {
+	o = &observers{log: s.log}
+	about := telemetry.About{Version: versionText(), Server: telemetry.TCP, Client: telemetry.TCP}
+	if s.flags.listen.address == "" {
+		about.Server = telemetry.Pipe
+	}
+	if len(s.flags.command) > 0 {
+		about.Client = telemetry.Pipe
+	}
+	if s.flags.operators.health != "" {
+		o.metrics = telemetry.NewMetrics(about)
+	}
+	if o.traces, err = telemetry.NewTraces(ctx, about, s.log); err != nil {
+		return o, err
+	}
+	o.audit, err = s.flags.audit.open(s.log)
+	return o, err
+}
+
+// telemetry is what the relay tells.
+func (o *observers) telemetry() (t proxy.Telemetry) {
+	if o.metrics != nil {
+		t.Meter = o.metrics
+	}
+	if o.traces != nil {
+		t.Tracer = o.traces
+	}
+	if o.audit != nil {
+		t.Auditor = o.audit
+	}
+	return t
+}
+
+// watch has the metrics look at the service.
+func (o *observers) watch(s *service) {
+	if o.metrics == nil {
+		return
+	}
+	o.metrics.Watch(telemetry.Sources{
+		Policy: s.relay.Policy, Census: s.relay.Census, Draining: s.relay.Draining, Mode: s.relay.Mode,
+		Reloads: func() telemetry.Reloads {
+			r := s.reloads.state()
+			return telemetry.Reloads{Succeeded: r.succeeded, Failed: r.failed, Current: r.errors == nil, Since: r.since}
+		},
+		Noise: func() uint64 { return s.server.Stats().Noise },
+		Audited: func() uint64 {
+			if o.audit == nil {
+				return 0
+			}
+			return o.audit.Written()
+		},
+	})
+}
+
+// deniedPatience is how long the answer to a request that reaches no session is
+// held up until it can be recorded.
+const deniedPatience = 10 * time.Second
+
+// refused takes an HTTP request that reached no session.
+func (o *observers) refused(why streamhttp.Reason, r *http.Request) {
+	if o.metrics != nil && why.Authentication() {
+		o.metrics.AuthenticationFailed()
+	}
+	if o.audit != nil {
+		ctx, stop := context.WithTimeout(r.Context(), deniedPatience)
+		defer stop()
+		o.audit.Denied(ctx, telemetry.Denial{Reason: why.String(), Request: r})
+	}
+}
+
+// telemetryFlush is how long the last of the traces, and of the audit, may take.
+const telemetryFlush = 2 * time.Second
+
+// close sends and writes what is left.
+func (o *observers) close() {
+	ctx, stop := context.WithTimeout(context.Background(), telemetryFlush)
+	defer stop()
+	if o.audit != nil {
+		if err := o.audit.Shutdown(ctx); err != nil {
+			o.log.Error("ending", "error", err)
+		}
+	}
+	if o.traces != nil {
+		if err := o.traces.Shutdown(ctx); err != nil {
+			o.log.Warn("sending the last traces", "error", err)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package streamhttp
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// Reason is why a request was refused before any session saw it.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonHost          Reason = iota // its Host is not served
+	ReasonOrigin                      // its Origin is not
+	ReasonBearerMissing               // it has no bearer token
+	ReasonBearerWrong                 // it has another one
+	ReasonSession                     // it names no session that there is, or none at all
+	ReasonCrowded                     // there are too many sessions for another one
+	ReasonMessage                     // it would begin a session, and cannot be read
+)
+
+var reasonTexts = [...]string{"host_not_allowed", "origin_not_allowed", "bearer_missing", "bearer_wrong",
+	"session_unknown", "sessions_full", "message_unreadable"}
+
+// String is the reason in a word.
+func (r Reason) String() string {
+	if int(r) < len(reasonTexts) {
+		return reasonTexts[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// Authentication reports whether it was refused for who sends it, or from where.
+func (r Reason) Authentication() bool { return r <= ReasonBearerWrong }
+
+func bearerReason(r *http.Request) Reason {
+	if len(r.Header["Authorization"]) == 0 {
+		return ReasonBearerMissing
+	}
+	return ReasonBearerWrong
+}

@@ -1,0 +1,236 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// AuditConfig says where the audit goes, and what it tells. Either Path or Out
+// must be set.
+type AuditConfig struct {
+	// Path is a file that lines are appended to. Where it is moved away, or
+	// removed, another one is begun.
+	Path string
+	// Out is written to instead. It is never closed.
+	Out io.Writer
+	// Arguments has calls recorded with their arguments.
+	Arguments bool
+	// Queue is how many bytes may wait to be written before requests do; 0: 1 MiB.
+	Queue int
+	Log   hclog.Logger // nil: none
+}
+
+// Audit writes a line of JSON for each decision. No line is lost while the process
+// runs: what cannot be written now is tried again, and requests wait. It is safe
+// for concurrent use, and a [proxy.Auditor]. One goroutine writes, and ends with
+// [Audit.Shutdown].
+type Audit struct {
+	cfg     AuditConfig
+	sink    *sink
+	wake    chan struct{}
+	stop    chan struct{} // closed: what cannot be written is given up
+	done    chan struct{}
+	waiting atomic.Int64 // bytes that are not written yet
+	written atomic.Uint64
+
+	mu     sync.Mutex // guards what follows
+	queue  []byte
+	number uint64        // of the last line
+	freed  chan struct{} // closed when some was written; made on demand
+	closed bool
+}
+
+// NewAudit opens the file.
+func NewAudit(cfg AuditConfig) (*Audit, error) {
+	if cfg.Queue <= 0 {
+		cfg.Queue = 1 << 20
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	a := &Audit{cfg: cfg, sink: &sink{path: cfg.Path, out: cfg.Out},
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	if err := a.sink.open(); err != nil {
+		return nil, fmt.Errorf("opening the audit: %w", err)
+	}
+	go a.run()
+	return a, nil
+}
+
+// Room implements proxy.Auditor.
+func (a *Audit) Room() bool { return a.waiting.Load() < int64(a.cfg.Queue) }
+
+// Await implements proxy.Auditor.
+func (a *Audit) Await(ctx context.Context) {
+	for !a.Room() {
+		select {
+		case <-a.freedSoon():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// open is closed.
+var open = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// freedSoon returns a channel that closes when there may be room.
+func (a *Audit) freedSoon() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.Room() {
+		return open
+	}
+	if a.freed == nil {
+		a.freed = make(chan struct{})
+	}
+	return a.freed
+}
+
+// Written is how many lines were written.
+func (a *Audit) Written() uint64 { return a.written.Load() }
+
+// Decided implements proxy.Auditor.
+func (a *Audit) Decided(d proxy.Decision) (number uint64) {
+	l := newLine("decision")
+	l.decision(&d, a.cfg.Arguments)
+	return a.push(l)
+}
+
+// Ended implements proxy.Auditor.
+func (a *Audit) Ended(number uint64, of proxy.Peer, op proxy.Operation) {
+	l := newLine("outcome")
+	l.ended(number, of, &op)
+	a.push(l)
+}
+
+// Denied records an HTTP request that reached no session. It waits for room as
+// long as ctx lasts.
+func (a *Audit) Denied(ctx context.Context, d Denial) {
+	a.Await(ctx)
+	l := newLine("denial")
+	l.denied(&d)
+	a.push(l)
+}
+
+// push gives a line the next number and queues it.
+func (a *Audit) push(l *line) (number uint64) {
+	defer l.free()
+	now := time.Now()
+	a.mu.Lock()
+	a.number++
+	number = a.number
+	before := len(a.queue)
+	a.queue = l.appendTo(a.queue, number, now)
+	a.waiting.Add(int64(len(a.queue) - before))
+	a.mu.Unlock()
+	a.nudge()
+	return number
+}
+
+func (a *Audit) nudge() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes what is queued.
+func (a *Audit) run() {
+	defer close(a.done)
+	defer a.sink.close()
+	var spare []byte
+	for more := true; more; {
+		<-a.wake
+		var lines []byte
+		if lines, more = a.take(spare); len(lines) > 0 && !a.write(lines) {
+			return
+		}
+		spare = lines[:0]
+	}
+}
+
+// take empties the queue, and leaves it a buffer to go on with. It reports false
+// when nothing more will come.
+func (a *Audit) take(spare []byte) (lines []byte, more bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if cap(spare) > a.cfg.Queue {
+		spare = nil
+	}
+	lines, a.queue = a.queue, spare
+	return lines, !a.closed
+}
+
+// The pauses between attempts to write.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// write writes whole lines, however often that has to be tried. It reports false
+// where the end came first.
+func (a *Audit) write(lines []byte) bool {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		n, count, err := a.sink.write(lines)
+		a.wrote(n, count)
+		if lines = lines[n:]; err == nil {
+			return true
+		}
+		if pause == firstPause {
+			a.cfg.Log.Error("writing the audit: requests wait until it can be written", "error", err)
+		}
+		if !a.rest(pause) {
+			return false
+		}
+	}
+}
+
+// wrote counts what was written, and lets go on who waits for room.
+func (a *Audit) wrote(bytes, lines int) {
+	a.written.Add(uint64(lines))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting.Add(int64(-bytes))
+	if a.freed != nil && a.Room() {
+		close(a.freed)
+		a.freed = nil
+	}
+}
+
+func (a *Audit) rest(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-a.stop:
+		return false
+	}
+}
+
+// Shutdown writes what is queued, for as long as ctx lasts. Nothing may be
+// recorded any more.
+func (a *Audit) Shutdown(ctx context.Context) error {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.nudge()
+	select {
+	case <-a.done:
+		return nil
+	case <-ctx.Done():
+	}
+	close(a.stop)
+	return fmt.Errorf("writing the last of the audit: %d bytes of it could not be written in time", a.waiting.Load())
+}
+
+var _ proxy.Auditor = (*Audit)(nil)
