@@ -58,8 +58,14 @@ func DialAs(t testing.TB, prepared func(*exec.Cmd), argv ...string) (*Session, *
 // Start runs a command that is no stdio server: its standard output joins its standard error.
 func Start(t testing.TB, env []string, argv ...string) *Process {
 	t.Helper()
+	return StartAs(t, func(c *exec.Cmd) { c.Env = append(os.Environ(), env...) }, argv...)
+}
+
+// StartAs is Start of a command that prepared changes before it is started.
+func StartAs(t testing.TB, prepared func(*exec.Cmd), argv ...string) *Process {
+	t.Helper()
 	p := prepare(t, argv)
-	p.Env = append(os.Environ(), env...)
+	prepared(p.Cmd)
 	p.Stdout = p.stderr
 	p.begin(func() {})
 	return p
@@ -114,6 +120,9 @@ func (p *Process) close() {
 
 // Log returns what the process writes to standard error.
 func (p *Process) Log() *Log { return p.stderr }
+
+// Ended is closed when the process has ended, and all that it wrote is in the log.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // ExitCode waits for the process's end and returns its exit code; -1 after a signal.
 func (p *Process) ExitCode() int {

@@ -25,9 +25,9 @@ type control struct {
 	opened []string
 }
 
-func listenControl(t testing.TB, u *Upstream) *control {
+func listenControl(t testing.TB, u *Upstream, address string) *control {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatalf("listening for raw upstreams: %v", err)
 	}
@@ -153,6 +153,17 @@ func (r *remote) read() {
 		}
 	}
 }
+
+func (r *remote) record(m Message) {
+	if m.Method == "DELETE" {
+		m.Raw = []byte(Notification(m.Method, `{"name":`+string(encode(m.Name))+`}`))
+	}
+	r.report(m.Raw)
+}
+
+// A process counts as one, however many sessions it has.
+func (r *remote) arrived() {}
+func (r *remote) left()    {}
 
 // report tells the test of a message and returns when it has been counted, so that no answer overtakes it.
 func (r *remote) report(raw []byte) {

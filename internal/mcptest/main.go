@@ -1,23 +1,27 @@
 package mcptest
 
-import (
-	"os"
-	"testing"
-)
+import "os"
 
 // The words that turn a test binary into a raw upstream, or into such an upstream's child.
 const (
 	serveWord = "mcptest-serve"
 	idleWord  = "mcptest-idle"
+	webWord   = "mcptest-web"
 )
 
 // registered are the package's raw upstreams; set once by Main, before anything runs.
 var registered Servers
 
+// Tests are a *testing.M, or something around it.
+type Tests interface{ Run() int }
+
 // Main is the TestMain of a package that uses mcptest. In a re-executed test binary it is the raw upstream of
 // the given name instead.
-func Main(m *testing.M, servers Servers) {
+func Main(m Tests, servers Servers) {
 	registered = servers
+	if len(os.Args) == 5 && os.Args[1] == webWord {
+		os.Exit(serveWeb(os.Args[2], os.Args[3], os.Args[4]))
+	}
 	if len(os.Args) >= 4 && os.Args[1] == serveWord {
 		os.Exit(serveProcess(os.Args[2], os.Args[3]))
 	}

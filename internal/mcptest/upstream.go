@@ -50,7 +50,7 @@ func Stdio(t testing.TB, name string) *Upstream {
 		t.Fatalf("raw upstream %q was not given to mcptest.Main", name)
 	}
 	u := newUpstream(name, server)
-	u.control = listenControl(t, u)
+	u.control = listenControl(t, u, "127.0.0.1:0")
 	return u
 }
 
@@ -68,7 +68,7 @@ func HTTP(t testing.TB, server Server) (*Upstream, string) {
 }
 
 // Handler returns the upstream as an HTTP handler of legacy Streamable HTTP.
-func (u *Upstream) Handler() http.Handler { return newWeb(u) }
+func (u *Upstream) Handler() http.Handler { return newWeb(u.server, u) }
 
 func newUpstream(name string, server Server) *Upstream {
 	return &Upstream{name: name, server: server, changed: make(chan struct{}), gates: map[string]bool{}}

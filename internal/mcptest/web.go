@@ -10,8 +10,9 @@ import (
 
 // web is a raw upstream as a server of legacy Streamable HTTP.
 type web struct {
-	upstream *Upstream
-	world    *world
+	books  books
+	server Server
+	world  *world
 
 	mu       sync.Mutex // guards all below
 	sessions map[string]*webSession
@@ -26,8 +27,16 @@ type webSession struct {
 	held    []string
 }
 
-func newWeb(u *Upstream) *web {
-	return &web{upstream: u, world: newWorld(u.gate), sessions: map[string]*webSession{}}
+// books are where a web keeps count: the test's own Upstream, or the line to it.
+type books interface {
+	record(Message)
+	arrived()
+	left()
+	gate(name string)
+}
+
+func newWeb(server Server, b books) *web {
+	return &web{books: b, server: server, world: newWorld(b.gate), sessions: map[string]*webSession{}}
 }
 
 func (w *web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
@@ -58,13 +67,13 @@ func (w *web) post(out http.ResponseWriter, r *http.Request) {
 		http.Error(out, "no such session", http.StatusNotFound)
 		return
 	}
-	w.upstream.record(m)
+	w.books.record(m)
 	if m.IsResponse() && w.world.answered(m) {
 		out.WriteHeader(http.StatusAccepted)
 		return
 	}
 	post := &webPost{web: w, session: session, request: r, out: out, isRequest: m.IsRequest()}
-	w.upstream.server.Handle(&Exchange{Message: m, Session: session.id, carrier: post, world: w.world})
+	w.server.Handle(&Exchange{Message: m, Session: session.id, carrier: post, world: w.world})
 	post.finish()
 }
 
@@ -74,7 +83,7 @@ func (w *web) begin() *webSession {
 	s := &webSession{id: fmt.Sprintf("raw-session-%d", w.made), ended: make(chan struct{})}
 	w.sessions[s.id] = s
 	w.mu.Unlock()
-	w.upstream.arrived()
+	w.books.arrived()
 	return s
 }
 
@@ -152,8 +161,8 @@ func (w *web) end(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	close(session.ended)
-	w.upstream.record(Message{Method: "DELETE", Name: id})
-	w.upstream.left()
+	w.books.record(Message{Method: "DELETE", Name: id})
+	w.books.left()
 	out.WriteHeader(http.StatusNoContent)
 }
 
@@ -225,7 +234,7 @@ func (p *webPost) hang() {
 	flush(p.out)
 	ended := make(chan struct{})
 	go func() {
-		p.web.upstream.gate(endGate)
+		p.web.books.gate(endGate)
 		close(ended)
 	}()
 	select {

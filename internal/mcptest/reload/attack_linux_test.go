@@ -67,7 +67,7 @@ func TestEventStorm(t *testing.T) {
 	stop := make(chan struct{})
 	var noise sync.WaitGroup
 	for n := range 3 {
-		noise.Go(func() { clatter(t, v.dir, n, stop) })
+		noise.Go(func() { clatter(t, v.Path(""), n, stop) })
 	}
 	for i := range 300 {
 		l.good(func(content string) { v.swap(file(content)) })

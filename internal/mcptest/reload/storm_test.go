@@ -43,7 +43,7 @@ func storm(t *testing.T, sessions, policies int) {
 	for i := 1; i <= policies; i++ {
 		switch {
 		case i%30 == 12:
-			l.bad("nowhere", func() { v.point("..gone") })
+			l.bad("nowhere", func() { v.Point("..gone") })
 		case i%3 == 0:
 			w := bad[i/3%len(bad)]
 			l.bad(w.why, func() { v.swap(w.fill) })
