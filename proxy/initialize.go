@@ -24,6 +24,7 @@ const hint = "Tools appear and disappear as the work goes on; a refusal says wha
 type hello struct {
 	version  string
 	client   string // clientInfo.name
+	release  string // clientInfo.version, escaped and cut
 	static   bool   // the static surface
 	annotate Annotate
 	may      policy.UpstreamMay // what the client can be asked
@@ -189,7 +190,9 @@ func keep(object []byte, f func(name string, value []byte) []byte) []byte {
 // welcome answers initialize with the upstream's own answer, less what is
 // refused here.
 func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
-	h := &hello{may: may, client: c.clientName()}
+	h := &hello{may: may}
+	name, version := c.clientInfo()
+	h.client, h.release = name, clip(version)
 	h.static = c.static(h.client)
 	h.annotate = c.s.p.cfg.Annotate
 	if h.annotate == AnnotateAuto {
@@ -225,19 +228,22 @@ func surfaceOf(h *hello) Surface {
 	return SurfaceDynamic
 }
 
-func (c *call) clientName() (name string) {
+func (c *call) clientInfo() (name, version string) {
 	c.eachParam(func(key string, value []byte) {
 		if key != "clientInfo" {
 			return
 		}
 		_ = wire.Members(value, func(k string, at wire.Span) error {
-			if k == "name" {
+			switch k {
+			case "name":
 				name, _ = wire.Text(value[at.Start:at.End])
+			case "version":
+				version, _ = wire.Text(value[at.Start:at.End])
 			}
 			return nil
 		})
 	})
-	return name
+	return name, version
 }
 
 // helloResult edits the upstream's initialize result.

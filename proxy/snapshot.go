@@ -9,7 +9,8 @@ import (
 // SessionInfo is one session at a moment, for people.
 type SessionInfo struct {
 	Peer     Peer
-	Client   string // the name that it gave itself, "" before initialize
+	Client   string // the name that it gave itself, escaped and cut; "" before initialize
+	Version  string // of the client, as it says
 	Protocol string // the negotiated revision, "" before
 	Began    time.Time
 	InFlight int // requests under way
@@ -42,7 +43,7 @@ func (p *Proxy) Sessions() []SessionInfo {
 func (s *session) info() SessionInfo {
 	i := SessionInfo{Peer: s.peer, Began: s.began, Run: s.run.info()}
 	if h := s.hello.Load(); h != nil {
-		i.Client, i.Protocol = h.client, h.version
+		i.Client, i.Version, i.Protocol = clip(h.client), h.release, h.version
 	}
 	s.mu.Lock()
 	i.InFlight = len(s.calls)

@@ -97,6 +97,9 @@ func (f *adminFlags) request(ctx context.Context, method, path, body string) (*h
 	if err != nil {
 		return nil, usagef("%s %s is no request: %w", method, path, err)
 	}
+	if method != http.MethodGet {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	if f.bearerFile != "" {
 		token, err := openTokenFile("admin-bearer-file", f.bearerFile)
 		if err != nil {

@@ -21,7 +21,7 @@ var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no such page", http.StatusNotFound)
 		return
 	}
-	fmt.Fprintf(w, "%s %s %s %q %s\n", r.Method, r.URL, r.Host, body, r.Header.Get("Authorization"))
+	fmt.Fprintf(w, "%s %s %s %q %s%s\n", r.Method, r.URL, r.Host, body, r.Header.Get("Authorization"), r.Header.Get("Content-Type"))
 })
 
 // askAdmin runs the command with some of its environment.
@@ -52,8 +52,8 @@ func TestAdminCommand(t *testing.T) {
 		says      string
 	}{
 		{nil, []string{"--admin", "unix:" + socket, "/v1/policy"}, `GET /v1/policy localhost ""`},
-		{[]string{"FSM_PROXY_ADMIN=unix:" + socket}, []string{"put", "/v1/log-level", "debug"}, `PUT /v1/log-level localhost "debug"`},
-		{nil, []string{"--admin", address, "POST", "/v1/runs/migrate"}, "POST /v1/runs/migrate " + address},
+		{[]string{"FSM_PROXY_ADMIN=unix:" + socket}, []string{"put", "/v1/log-level", `{"level":"debug"}`}, `PUT /v1/log-level localhost "{\"level\":\"debug\"}" application/json`},
+		{nil, []string{"--admin", address, "POST", "/v1/runs/migrate"}, "POST /v1/runs/migrate " + address + ` "" application/json`},
 		{nil, []string{"--admin", address, "--admin-bearer-file", token, "GET", "/v1/runs?state=a"}, `GET /v1/runs?state=a ` + address + ` "" Bearer secret`},
 	} {
 		out, err := askAdmin(t, c.env, c.args...)

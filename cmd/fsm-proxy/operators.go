@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -40,15 +38,13 @@ func (f *operatorFlags) check() error {
 	switch {
 	case f.admin.address == "" && f.admin.bearerFile != "":
 		return usagef("--admin-bearer-file belongs to --admin, which is missing")
+	case strings.HasPrefix(f.admin.address, "unix:@"), f.admin.address == "unix:":
+		return usagef("--admin %q is no path, and only a file has permissions; write it like unix:/run/fsm-proxy.sock", f.admin.address)
 	case f.admin.address == "" || f.admin.unix() != "":
 		return nil
 	}
-	addr, err := net.ResolveTCPAddr("tcp", f.admin.address)
-	switch {
-	case err != nil:
+	if _, err := net.ResolveTCPAddr("tcp", f.admin.address); err != nil {
 		return usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.admin.address, err)
-	case !addr.IP.IsLoopback() && f.admin.bearerFile == "":
-		return fmt.Errorf("--admin %s can be reached from other machines; give a loopback address, unix:PATH, or --admin-bearer-file FILE", f.admin.address)
 	}
 	return nil
 }
@@ -62,10 +58,10 @@ func (f *adminFlags) unix() string {
 	return path
 }
 
-// local reports whether only this machine reaches the admin listener.
-func (f *adminFlags) local() bool {
-	addr, err := net.ResolveTCPAddr("tcp", f.address)
-	return f.unix() != "" || err == nil && addr.IP.IsLoopback()
+// local reports whether only this machine reaches a listener.
+func local(l net.Listener) bool {
+	addr, tcp := l.Addr().(*net.TCPAddr)
+	return !tcp || addr.IP.IsLoopback()
 }
 
 // operators are the listeners for operators. They are opened before anything
@@ -103,7 +99,12 @@ func (f *adminFlags) listen() (net.Listener, error) {
 	if path := f.unix(); path != "" {
 		return listenUnix(path)
 	}
-	return listenAt("admin", f.address)
+	l, err := listenAt("admin", f.address)
+	if err == nil && !local(l) && f.bearerFile == "" {
+		l.Close()
+		return nil, fmt.Errorf("--admin %s can be reached from other machines; give a loopback address, unix:PATH, or --admin-bearer-file FILE", f.address)
+	}
+	return l, err
 }
 
 // listenAt listens at the address that a flag names.
@@ -120,44 +121,23 @@ func listenAt(flag, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// listenUnix listens at a socket that only this user can open. One that a dead
-// process has left behind is removed.
-func listenUnix(path string) (net.Listener, error) {
-	if info, err := os.Lstat(path); err == nil {
-		if info.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf("--admin unix:%s: there is a file of another kind; choose another path, or remove it", path)
-		}
-		if conn, err := net.Dial("unix", path); err == nil {
-			conn.Close()
-			return nil, fmt.Errorf("--admin unix:%s: another process listens there; choose another path, or end it", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("removing the socket that a dead process has left: %w", err)
-		}
-	}
-	l, err := privately(func() (net.Listener, error) { return net.Listen("unix", path) })
-	if err != nil {
-		return nil, fmt.Errorf("--admin unix:%s: %w; give a path in a folder that exists and can be written, of at most 100 characters", path, cause(err))
-	}
-	return l, nil
-}
-
 // serve begins to answer.
 func (o *operators) serve(s *service) {
 	if o.health != nil {
-		o.start(o.health, s.health().Handler(), s.log)
+		o.start(o.health, s.health().Handler(), 10*time.Second, s.log)
 		s.log.Info("answering probes", "url", "http://"+o.health.Addr().String())
 	}
 	if o.admin != nil {
-		o.start(o.admin, s.admin(o.token).Handler(), s.log)
+		o.start(o.admin, s.admin(o).Handler(), 5*time.Minute, s.log) // a profile takes its time
 		s.log.Info("answering operators", "address", o.admin.Addr().String())
 	}
 }
 
-func (o *operators) start(l net.Listener, handler http.Handler, log hclog.Logger) {
+// start serves at a listener; answer bounds the writing of an answer.
+func (o *operators) start(l net.Listener, handler http.Handler, answer time.Duration, log hclog.Logger) {
 	server := &http.Server{
 		Handler: handler, ErrorLog: log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: answer, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 	}
 	o.servers = append(o.servers, server)
 	go func() { _ = server.Serve(l) }() // until close
@@ -217,7 +197,7 @@ func (s *service) listens() error {
 }
 
 // admin is what the service says to operators, and lets them do.
-func (s *service) admin(token func() string) *admin.Admin {
+func (s *service) admin(o *operators) *admin.Admin {
 	return &admin.Admin{
 		Policy:   s.adminPolicy,
 		Sessions: s.adminSessions,
@@ -227,10 +207,24 @@ func (s *service) admin(token func() string) *admin.Admin {
 			return admin.Migrated{Runs: done.Runs, Restarted: done.Restarted}
 		},
 		Level:    func() string { return s.log.GetLevel().String() },
-		SetLevel: s.setLevel,
-		Bearer:   token,
-		Local:    s.flags.operators.admin.local(),
+		SetLevel: s.askedLevel,
+		Bearer:   o.token,
+		Local:    local(o.admin),
 	}
+}
+
+// askedLevel is setLevel for an operator. The log says so, if its old or its new
+// level lets it.
+func (s *service) askedLevel(text string) error {
+	old := s.log.GetLevel()
+	if err := s.setLevel(text); err != nil {
+		return err
+	}
+	level := s.log.GetLevel()
+	s.log.SetLevel(min(old, level))
+	s.log.Info("the log's level was changed, as an operator asked", "level", level.String())
+	s.log.SetLevel(level)
+	return nil
 }
 
 func (s *service) setLevel(text string) error {
@@ -272,7 +266,7 @@ func (s *service) adminSessions() []admin.Session {
 			run.Stranded = &since
 		}
 		out[i] = admin.Session{
-			ID: id, Remote: info.Peer.Remote, Client: info.Client, Protocol: info.Protocol, State: info.Run.State,
+			ID: id, Remote: info.Peer.Remote, Client: info.Client, Version: info.Version, Protocol: info.Protocol, State: info.Run.State,
 			Age: time.Since(info.Began).Seconds(), InFlight: info.InFlight, Run: run,
 		}
 	}

@@ -19,14 +19,20 @@ import (
 )
 
 // fetch asks a listener for operators, as somebody who calls it by a name of his
-// own.
-func fetch(t *testing.T, method, url, host, body string) (int, string) {
+// own. What changes something goes as JSON.
+func fetch(t *testing.T, method, url, host, body string, header ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Host = host
+	if method != http.MethodGet {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -49,50 +55,175 @@ func operated(t *testing.T, path string, more ...string) (url, health, admin str
 }
 
 func TestOperators(t *testing.T) {
-	path := write(t, "p.yaml", plainPolicy)
 	_, upstream := mcptest.HTTP(t, quiet)
-	url, health, adminURL, p := operated(t, path, "--upstream", upstream)
-	for _, probe := range []string{"/livez", "/readyz", "/startupz"} {
+	url, health, adminURL, p := operated(t, write(t, "p.yaml", plainPolicy), "--upstream", upstream)
+	for _, probe := range []string{"/livez", "/readyz", "/startupz", "/metrics"} {
 		if status, said := fetch(t, "GET", health+probe, "10.0.0.7", ""); status != http.StatusOK {
 			t.Errorf("%s: %d %s", probe, status, said)
 		}
 	}
 	s, web := mcptest.DialWeb(t, url)
 	s.Initialize()
-	defer web.Listen()()
 
 	_, sessions := fetch(t, "GET", adminURL+"/v1/sessions", "localhost", "")
 	contains(t, sessions, `"state": "open"`)
+	contains(t, sessions, `"client_version": "`)
 	_, runs := fetch(t, "GET", adminURL+"/v1/runs", "localhost", "")
 	contains(t, runs, `"complete": false`)
-	if id := web.ID(); strings.Contains(sessions+runs+p.Log().String(), id) {
+	_, metrics := fetch(t, "GET", health+"/metrics", "x", "")
+	_, routines := fetch(t, "GET", adminURL+"/debug/pprof/goroutine?debug=2", "localhost", "")
+	if id := web.ID(); strings.Contains(sessions+runs+metrics+routines+p.Log().String(), id) {
 		t.Error("a session id is told in clear")
 	}
-	if status, _ := fetch(t, "GET", adminURL+"/v1/policy", "evil.example", ""); status != http.StatusForbidden {
-		t.Errorf("a rebound name: %d", status)
+	if status, _ := fetch(t, "GET", health+"/v1/sessions", "x", ""); status != http.StatusNotFound {
+		t.Errorf("probers are told of sessions: %d", status)
 	}
+	for _, page := range [][]string{{"evil.example"}, {"localhost", "Origin", "http://evil.example"}, {"localhost", "Origin", "null"}, {"localhost", "Sec-Fetch-Site", "cross-site"}} {
+		for method, path := range map[string]string{"GET": "/v1/policy", "POST": "/v1/runs/migrate", "PUT": "/v1/log-level"} {
+			if status, _ := fetch(t, method, adminURL+path, page[0], `{"level":"off"}`, page[1:]...); status != http.StatusForbidden {
+				t.Errorf("%s %s by %v: %d", method, path, page, status)
+			}
+		}
+	}
+}
 
-	if status, said := fetch(t, "PUT", adminURL+"/v1/log-level", "localhost", "debug"); status != http.StatusOK {
-		t.Errorf("the log's level: %d %s", status, said)
+// The level that an operator asks for holds from then on.
+func TestOperatorsChangeTheLogsLevel(t *testing.T) {
+	_, upstream := mcptest.HTTP(t, quiet)
+	url, _, adminURL, p := operated(t, write(t, "p.yaml", plainPolicy), "--upstream", upstream)
+	visit := func() {
+		s, web := mcptest.DialWeb(t, url)
+		s.Initialize()
+		web.Delete()
+	}
+	const debug = "session ended"
+	level := func(level string) {
+		t.Helper()
+		if status, said := fetch(t, "PUT", adminURL+"/v1/log-level", "localhost", `{"level":"`+level+`"}`); status != http.StatusOK || !strings.Contains(said, level) {
+			t.Errorf("%s: %d %s", level, status, said)
+		}
+		if _, said := fetch(t, "GET", adminURL+"/v1/log-level", "localhost", ""); !strings.Contains(said, level) {
+			t.Errorf("%s was set, and is %s", level, said)
+		}
+	}
+	visit()
+	level("debug")
+	p.Log().Await(t, "the log's level was changed")
+	if strings.Contains(p.Log().String(), debug) {
+		t.Error("debug lines before")
+	}
+	visit()
+	p.Log().Await(t, debug)
+	level("error")
+	p.Log().Await(t, "level=error")
+	before := strings.Count(p.Log().String(), debug)
+	visit()
+	level("info") // its line comes after all that the visit could have said
+	p.Log().Await(t, "level=info")
+	if strings.Count(p.Log().String(), debug) != before {
+		t.Error("debug lines at error")
+	}
+	if status, said := fetch(t, "PUT", adminURL+"/v1/log-level", "localhost", `{"level":"loud"}`); status != http.StatusBadRequest || !strings.Contains(said, "one of trace") {
+		t.Errorf("%d %s", status, said)
+	}
+}
+
+// A policy with an error is told with its place, while the last good one stays.
+func TestPolicyTellsOfBrokenReloads(t *testing.T) {
+	path := write(t, "p.yaml", plainPolicy)
+	_, upstream := mcptest.HTTP(t, quiet)
+	url, _, adminURL, p := operated(t, path, "--upstream", upstream)
+	if in := policyOf(t, adminURL); in.Name != "plain" || in.File != path || in.LastReload != nil || in.Mode != "enforce" || in.LoadedAt.IsZero() {
+		t.Errorf("at the start: %+v", in)
 	}
 	replace(t, path, strings.ReplaceAll(plainPolicy, "initial: open", "initial: opne"))
 	p.Log().Await(t, "the last good one stays in force")
-	in := policyOf(t, adminURL)
-	if in.Failed != 1 || in.LastReload == nil || in.LastReload.Success || !strings.Contains(strings.Join(in.LastReload.Errors, ""), "p.yaml:3:10: error:") {
-		t.Errorf("after a bad policy: %+v", in)
+	bad := policyOf(t, adminURL)
+	if bad.Failed != 1 || bad.LastReload == nil || bad.LastReload.Success || !strings.Contains(strings.Join(bad.LastReload.Errors, ""), path+":3:10: error:") {
+		t.Errorf("after a bad policy: %+v", bad)
 	}
+	s, _ := mcptest.DialWeb(t, url)
+	s.Initialize()
+	contains(t, string(s.Tool("work", "").Raw), `"result"`)
 	replace(t, path, strings.ReplaceAll(plainPolicy, "open", "shut"))
 	p.Log().Await(t, "the policy was reloaded")
-	if now := policyOf(t, adminURL); now.Succeeded != 1 || !now.LastReload.Success || now.Digest == in.Digest {
-		t.Errorf("after a good policy: %+v", now)
+	good := policyOf(t, adminURL)
+	if good.Succeeded != 1 || good.Failed != 1 || !good.LastReload.Success || good.LastReload.Errors != nil || good.Digest == bad.Digest || !good.LoadedAt.After(bad.LoadedAt) {
+		t.Errorf("after a good policy: %+v", good)
 	}
-	_, runs = fetch(t, "GET", adminURL+"/v1/runs", "localhost", "")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	p.Log().Await(t, "no such file")
+	if gone := policyOf(t, adminURL); gone.Digest != good.Digest || gone.LastReload.Success || !strings.Contains(strings.Join(gone.LastReload.Errors, ""), path) {
+		t.Errorf("after its end: %+v", gone)
+	}
+}
+
+// Clients of stranded runs are told when an operator has these begin anew.
+func TestMigrateTellsClients(t *testing.T) {
+	path := write(t, "p.yaml", plainPolicy)
+	_, upstream := mcptest.HTTP(t, quiet)
+	url, _, adminURL, p := operated(t, path, "--upstream", upstream)
+	s, web := mcptest.DialWeb(t, url)
+	s.Initialize()
+	defer web.Listen()()
+	if got := tools(t, s); got != "work" {
+		t.Fatalf("shown at first: %q", got)
+	}
+	replace(t, path, "version: 1\nstranded: refuse\n"+strings.ReplaceAll(strings.TrimPrefix(plainPolicy, "version: 1\n"), "open", "shut"))
+	p.Log().Await(t, "the policy was reloaded")
+	awaitChanged(t, s)
+	if got := tools(t, s); got != "" {
+		t.Errorf("shown when stranded: %q", got)
+	}
+	_, runs := fetch(t, "GET", adminURL+"/v1/runs", "localhost", "")
 	contains(t, runs, `"stranded_since": "`)
+	contains(t, runs, `"refused": true`)
 	if _, done := fetch(t, "POST", adminURL+"/v1/runs/migrate", "localhost", ""); !strings.Contains(done, `"restarted": 1`) {
 		t.Errorf("migrated: %s", done)
 	}
+	awaitChanged(t, s)
+	if got := tools(t, s); got != "work" {
+		t.Errorf("shown after the migration: %q", got)
+	}
+	contains(t, string(s.Tool("work", "").Raw), `"result"`)
 	_, runs = fetch(t, "GET", adminURL+"/v1/runs", "localhost", "")
 	contains(t, runs, `"state": "shut"`)
+	p.Log().Await(t, "as an operator asked")
+}
+
+// Beyond loopback the token decides, and a new one counts without a restart.
+func TestAdminBearer(t *testing.T) {
+	token := write(t, "token", "first\n")
+	admin := mcptest.FreeAddress(t)
+	_, port, _ := net.SplitHostPort(admin)
+	_, upstream := mcptest.HTTP(t, quiet)
+	_, p := mcptest.Listen(t, "--policy", write(t, "p.yaml", plainPolicy), "--upstream", upstream, "--admin", "0.0.0.0:"+port, "--admin-bearer-file", token)
+	ask := func(header ...string) int {
+		status, _ := fetch(t, "GET", "http://"+admin+"/v1/policy", "pod.example", "", header...)
+		return status
+	}
+	for sent, want := range map[string]int{"": 401, "first": 401, "Bearer": 401, "Bearer second": 401, "Basic first": 401, "Bearer first": 200, "bearer first": 200} {
+		if got := ask("Authorization", sent); got != want {
+			t.Errorf("%q: %d", sent, got)
+		}
+	}
+	if got := ask("Authorization", "Bearer first", "Origin", "http://evil.example"); got != http.StatusForbidden {
+		t.Errorf("a web page that has the token: %d", got)
+	}
+	replace(t, token, "second\n")
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for ask("Authorization", "Bearer second") != http.StatusOK {
+		<-again.C
+	}
+	if got := ask("Authorization", "Bearer first"); got != http.StatusUnauthorized {
+		t.Errorf("the old token: %d", got)
+	}
+	if strings.Contains(p.Log().String(), "second") || strings.Contains(p.Log().String(), "first") {
+		t.Error("the log tells the token")
+	}
 }
 
 func policyOf(t *testing.T, adminURL string) (in admin.Policy) {
@@ -182,6 +313,11 @@ func TestOperatorsListenOrSayWhy(t *testing.T) {
 		{[]string{"--admin", held.Addr().String()}, 1, "--admin " + held.Addr().String() + ": the port is taken"},
 		{[]string{"--health", "nowhere"}, 2, "write it like :9090"},
 		{[]string{"--admin", "0.0.0.0:0"}, 1, "give a loopback address, unix:PATH, or --admin-bearer-file"},
+		{[]string{"--listen", held.Addr().String()}, 1, "--listen " + held.Addr().String() + ": the port is taken"},
+		{[]string{"--health", "192.0.2.1:1"}, 1, "choose another --health address"},
+		{[]string{"--admin", ":0"}, 1, "give a loopback address, unix:PATH, or --admin-bearer-file"},
+		{[]string{"--admin", "unix:@fsm-proxy"}, 2, "only a file has permissions"},
+		{[]string{"--admin", "unix:"}, 2, "only a file has permissions"},
 		{[]string{"--admin", "unix:" + live}, 1, "another process listens there"},
 		{[]string{"--admin", "unix:" + file}, 1, "a file of another kind"},
 		{[]string{"--admin", "unix:" + folder + "/none/a.sock"}, 1, "no such file or directory"},
@@ -191,24 +327,8 @@ func TestOperatorsListenOrSayWhy(t *testing.T) {
 		args := append([]string{"run", "--policy", policy, "--upstream", "http://127.0.0.1:1/mcp"}, c.args...)
 		var said strings.Builder
 		err := run(context.Background(), args, strings.NewReader(""), io.Discard, &said)
-		if code := report(&said, err); code != c.code || !strings.Contains(said.String(), c.says) {
+		if code := report(&said, err); strings.Count(said.String(), "\n") != 1 || code != c.code || !strings.Contains(said.String(), c.says) {
 			t.Errorf("%v: %d %s", c.args, code, said.String())
 		}
 	}
-}
-
-// A socket that a killed proxy has left behind is in nobody's way.
-func TestStaleAdminSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "stale.sock")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	l.Close()
-	again, err := listenUnix(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again.Close()
 }

@@ -10,14 +10,20 @@ import (
 	"testing"
 )
 
-// ask sends one request to a handler.
+// ask sends one request to a handler, as JSON if it changes something.
 func ask(h http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Host = "localhost:1"
+	if method == "POST" || method == "PUT" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	for i := 0; i < len(header); i += 2 {
-		if header[i] == "Host" {
+		switch header[i] {
+		case "Host":
 			r.Host = header[i+1]
-		} else {
+		case "Content-Type":
+			r.Header.Set(header[i], header[i+1])
+		default:
 			r.Header.Add(header[i], header[i+1])
 		}
 	}
@@ -95,11 +101,22 @@ func TestAdmin(t *testing.T) {
 		{"POST", "/v1/runs/migrate", "", 200, `"restarted": 1`},
 		{"GET", "/v1/runs/migrate", "", 405, "POST only"},
 		{"POST", "/v1/policy", "", 405, "GET, HEAD only"},
-		{"PUT", "/v1/log-level", "loud", 400, "no such level"},
-		{"PUT", "/v1/log-level", `{"level":`, 400, "send a level"},
-		{"PUT", "/v1/log-level", "debug\n", 200, `"level": "debug"`},
-		{"PUT", "/v1/log-level", `{"level": "debug"}`, 200, `"level": "debug"`},
+		{"PUT", "/v1/log-level", `{"level": "loud"}`, 400, "no such level"},
+		{"PUT", "/v1/log-level", `{"level":`, 400, "send {"},
+		{"PUT", "/v1/log-level", "debug", 400, "send {"},
+		{"PUT", "/v1/log-level", `{"level": "debug"} {}`, 400, "send {"},
+		{"PUT", "/v1/log-level", `{"Level": "debug"}`, 400, "send {"},
+		{"PUT", "/v1/log-level", `{"level": "debug", "level": "off"}`, 400, "send {"},
 		{"PUT", "/v1/log-level", strings.Repeat("x", 2000), 400, "cannot be read"},
+		{"GET", "/v1/log-level", "", 200, `"level": "info"`},
+		{"PUT", "/v1/log-level", `{"level": "debug"}`, 200, `"level": "debug"`},
+		{"GET", "/v1/log-level", "", 200, `"level": "debug"`},
+		{"DELETE", "/v1/log-level", "", 405, "GET, HEAD, PUT only"},
+		{"OPTIONS", "/v1/runs/migrate", "", 405, "POST only"},
+		{"GET", "/", "", 404, "/debug/pprof/"},
+		{"GET", "/debug/pprof", "", 404, "/debug/pprof/"},
+		{"GET", "/debug/pprof/none", "", 404, ""},
+		{"POST", "/debug/pprof/heap", "", 405, "GET, HEAD only"},
 		{"GET", "/v1/nothing\u2028", "", 404, "/v1/sessions"},
 		{"GET", "/debug/pprof/goroutine?debug=1", "", 200, "goroutine profile"},
 		{"GET", "/debug/pprof/cmdline", "", 404, "secrets"},
@@ -136,6 +153,65 @@ func TestPages(t *testing.T) {
 	}
 	if seen != 250 {
 		t.Errorf("%d sessions", seen)
+	}
+}
+
+// Hashes of ids are short: two sessions may have the same. Pages of any size show
+// each once, and come to an end.
+func TestPagesOfSameIDs(t *testing.T) {
+	a := fixture(0)
+	a.Sessions = func() []Session {
+		return []Session{{ID: "a"}, {ID: "b", State: "1"}, {ID: "b", State: "2"}, {ID: "b", State: "3"}, {ID: "c"}}
+	}
+	for limit := range 6 {
+		var seen []string
+		for next, pages := "", 0; pages == 0 || next != ""; pages++ {
+			var page list[Session]
+			if err := json.Unmarshal(ask(a.Handler(), "GET", fmt.Sprintf("/v1/sessions?limit=%d&after=%s", limit+1, next), "").Body.Bytes(), &page); err != nil || pages > 5 {
+				t.Fatalf("limit %d: %v after %d pages", limit+1, err, pages)
+			}
+			for _, s := range page.Items {
+				seen = append(seen, s.ID+s.State)
+			}
+			next = page.Next
+		}
+		if got := strings.Join(seen, " "); got != "a b1 b2 b3 c" {
+			t.Errorf("limit %d: %s", limit+1, got)
+		}
+	}
+}
+
+// What changes something must come as JSON: a web page cannot send that to another
+// origin without asking, and a form not at all.
+func TestSimpleRequestsChangeNothing(t *testing.T) {
+	a := fixture(1)
+	a.Migrate = func() Migrated { t.Error("migrated"); return Migrated{} }
+	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp", "text/plain; application/json", "application/json, text/plain"} {
+		w := ask(a.Handler(), "POST", "/v1/runs/migrate", "", "Content-Type", kind)
+		if w.Code != http.StatusUnsupportedMediaType || !strings.Contains(w.Body.String(), "Content-Type: application/json") {
+			t.Errorf("%q: %d %s", kind, w.Code, w.Body)
+		}
+		if w := ask(a.Handler(), "PUT", "/v1/log-level", `{"level": "debug"}`, "Content-Type", kind); w.Code != http.StatusUnsupportedMediaType || a.Level() != "info" {
+			t.Errorf("%q: %d %s", kind, w.Code, w.Body)
+		}
+	}
+	if w := ask(a.Handler(), "POST", "/v1/policy", "", "Content-Type", ""); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("another path: %d %s", w.Code, w.Body)
+	}
+	for _, kind := range []string{"application/json", "Application/JSON; charset=utf-8"} {
+		if w := ask(fixture(1).Handler(), "POST", "/v1/runs/migrate", "{}", "Content-Type", kind); w.Code != http.StatusOK {
+			t.Errorf("%q: %d %s", kind, w.Code, w.Body)
+		}
+	}
+}
+
+// A page can have a browser fetch an image from here, with no Origin: a profile of
+// an hour, say.
+func TestImagesOfWebPagesAreKeptOut(t *testing.T) {
+	for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "": 403, "same-origin": 200, "none": 200} {
+		if w := ask(fixture(1).Handler(), "GET", "/v1/policy", "", "Sec-Fetch-Site", site); w.Code != status {
+			t.Errorf("%q: %d %s", site, w.Code, w.Body)
+		}
 	}
 }
 

@@ -19,11 +19,16 @@ func TestDocumentedAnswers(t *testing.T) {
 	}
 	answers := map[string]any{
 		"policy": new(Policy), "sessions": new(list[Session]), "runs": new(list[Run]), "migrated": new(Migrated),
+		"level": new(logLevel), "error": new(refusal),
 	}
 	for _, found := range example.FindAllStringSubmatch(string(page), -1) {
 		name, text := found[1], found[2]
-		into := answers[name]
+		into, ours := answers[name]
 		delete(answers, name)
+		if !ours {
+			t.Errorf("%s is no answer", name)
+			continue
+		}
 		strict := json.NewDecoder(strings.NewReader(text))
 		strict.DisallowUnknownFields()
 		if err := strict.Decode(into); err != nil {

@@ -1,9 +1,10 @@
 package admin
 
 import (
-	"cmp"
+	"errors"
 	"net/http"
-	"slices"
+	"sort"
+	"strconv"
 )
 
 // list is one page of a list. Next is what to give as after for the next one.
@@ -31,18 +32,41 @@ func serveList[T any](w http.ResponseWriter, r *http.Request, all []Session, sho
 	}
 	from := 0
 	if p.after != "" {
-		i, found := slices.BinarySearchFunc(all, p.after, func(s Session, id string) int { return cmp.Compare(s.ID, id) })
-		if from = i; found {
-			from++
-		}
+		from = sort.Search(len(all), func(i int) bool { return all[i].ID > p.after })
+	}
+	to := min(from+p.limit, len(all))
+	for to > from && to < len(all) && all[to].ID == all[to-1].ID {
+		to++ // the next page begins after that id
 	}
 	out := list[T]{Count: len(all), Items: []T{}}
-	for _, s := range all[from:min(from+p.limit, len(all))] {
+	for _, s := range all[from:to] {
 		out.Items = append(out.Items, show(s))
-		out.Next = s.ID
 	}
-	if from+p.limit >= len(all) {
-		out.Next = ""
+	if to < len(all) {
+		out.Next = all[to-1].ID
 	}
 	answer(w, out)
+}
+
+// page says which part of a long list is wanted.
+type page struct {
+	limit int
+	after string
+}
+
+const (
+	pageSize    = 100
+	maxPageSize = 1000
+)
+
+var errPage = errors.New("limit is a number from 1 to 1000, after the id of the last one that is known")
+
+func pageOf(r *http.Request) (p page, err error) {
+	p = page{limit: pageSize, after: r.URL.Query().Get("after")}
+	if text := r.URL.Query().Get("limit"); text != "" {
+		if p.limit, err = strconv.Atoi(text); err != nil || p.limit < 1 || p.limit > maxPageSize {
+			return p, errPage
+		}
+	}
+	return p, nil
 }

@@ -4,4 +4,4 @@ import "net"
 
 // privately leaves it to the folder who can open the socket: Windows has no
 // modes.
-func privately(listen func() (net.Listener, error)) (net.Listener, error) { return listen() }
+func privately(listen func() (*net.UnixListener, error)) (*net.UnixListener, error) { return listen() }
