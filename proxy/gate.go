@@ -201,7 +201,7 @@ func (c *call) settle(o policy.Outcome) shift {
 		return c.s.run.leave(c)
 	}
 	if c.seen != nil {
-		c.seen.outcome = o
+		c.seen.op.Outcome = o
 	}
 	taken, err := c.s.run.step(c, o)
 	if err != nil {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -9,22 +10,22 @@ import (
 )
 
 // sight is what is noted of a call for those that are told of it. It is written on
-// the call's own way. A call that nobody is told of has none: all methods below do
-// nothing then.
+// the call's own way, and given back at its end. A call that nobody is told of has
+// none: all methods below do nothing then.
 type sight struct {
 	span     Span // nil: it is not followed
 	begun    time.Duration
 	answered time.Duration // when the upstream had; 0: not
-	waited   time.Duration
 	since    time.Duration // when it began to wait
 	waits    int
 	decided  bool
-	number   uint64 // of the decision's record; 0: none
-	fault    Fault
+	number   uint64      // of the decision's record; 0: none
 	foreseen policy.Code // why it would be refused, but for the shadow mode
-	outcome  policy.Outcome
-	from, to string
+	op       Operation   // what is known of it so far
 }
+
+// sights are those that no call has.
+var sights = sync.Pool{New: func() any { return new(sight) }}
 
 // epoch is what the times in a sight are counted from: they are read off the
 // monotonic clock alone.
@@ -38,7 +39,8 @@ func (c *call) sighted() {
 	if !t.wanted() {
 		return
 	}
-	c.seen = &sight{begun: instant()}
+	c.seen = sights.Get().(*sight)
+	c.seen.begun = instant()
 	if t.Tracer != nil {
 		c.seen.span = t.Tracer.Begin(c.m, c.s.peer.Session, c.header())
 	}
@@ -64,15 +66,15 @@ func (c *call) waiting() (over func()) {
 	}
 	return func() {
 		if s.waits--; s.waits == 0 {
-			s.waited += instant() - s.since
+			s.op.Waited += instant() - s.since
 		}
 	}
 }
 
 // blame notes why the call failed; the first reason holds.
 func (c *call) blame(f Fault) {
-	if c.seen != nil && c.seen.fault == (Fault{}) {
-		c.seen.fault = f
+	if c.seen != nil && c.seen.op.Fault == (Fault{}) {
+		c.seen.op.Fault = f
 	}
 }
 
@@ -103,7 +105,7 @@ func (c *call) decide() {
 }
 
 func (c *call) decision() Decision {
-	d := Decision{Peer: c.s.peer, Message: c.m, Named: c.named(), Kind: c.kind, Name: c.name, Fault: c.seen.fault, Shadow: c.seen.foreseen,
+	d := Decision{Peer: c.s.peer, Message: c.m, Named: c.named(), Kind: c.kind, Name: c.name, Fault: c.seen.op.Fault, Shadow: c.seen.foreseen,
 		Rule: c.verdict.Rule, Case: c.verdict.Symbol.Case}
 	at := c.place
 	if at.policy == nil {
@@ -156,9 +158,10 @@ func (c *call) stepped(s *step, o policy.Outcome) {
 	if c.seen == nil {
 		return
 	}
-	c.seen.from, c.seen.to = s.by.StateName(s.From.State), s.by.StateName(s.Entered)
+	op := &c.seen.op
+	op.From, op.To = s.by.StateName(s.From.State), s.by.StateName(s.Entered)
 	if m := c.s.p.cfg.Telemetry.Meter; m != nil {
-		m.Stepped(c.seen.from, c.seen.to, o)
+		m.Stepped(op.From, op.To, o)
 	}
 }
 
@@ -179,17 +182,21 @@ func (c *call) observed() {
 	if s.span != nil {
 		s.span.End(op)
 	}
+	c.seen = nil
+	*s = sight{}
+	sights.Put(s)
 }
 
-func (c *call) operation() Operation {
-	s := c.seen
-	op := Operation{Message: c.m, Version: c.s.Version(), Named: c.named(), Kind: c.kind, Name: c.name,
-		Fault: s.fault, Outcome: s.outcome, From: s.from, To: s.to,
-		Total: instant() - s.begun, Waited: s.waited}
+// operation completes what is known of the call.
+func (c *call) operation() *Operation {
+	op := &c.seen.op
+	op.Message, op.Version = c.m, c.s.Version()
+	op.Named, op.Kind, op.Name = c.named(), c.kind, c.name
 	op.Familiar = op.Named && c.familiar()
+	op.Total = instant() - c.seen.begun
 	if sent := c.clock.started(); !sent.IsZero() {
 		op.Sent = true
-		op.Upstream = max(s.answered-sent.Sub(epoch), 0)
+		op.Upstream = max(c.seen.answered-sent.Sub(epoch), 0)
 	}
 	return op
 }

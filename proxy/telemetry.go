@@ -43,7 +43,7 @@ type Meter interface {
 // Operations measures the operations of sessions of one revision. It is safe for
 // concurrent use, and must be quick.
 type Operations interface {
-	Ended(op Operation)
+	Ended(op *Operation)
 }
 
 // Tracer follows operations. It is safe for concurrent use.
@@ -62,7 +62,7 @@ type Span interface {
 	// Answered tells that the upstream has answered, or that no answer will come.
 	Answered()
 	// End is called once, last.
-	End(op Operation)
+	End(op *Operation)
 }
 
 // Auditor records decisions. It is safe for concurrent use.
@@ -75,7 +75,7 @@ type Auditor interface {
 	// came of one that let a request go upstream. Neither blocks: what was let in
 	// is recorded.
 	Decided(d Decision) (number uint64)
-	Ended(number uint64, of Peer, op Operation)
+	Ended(number uint64, of Peer, op *Operation)
 }
 
 // Decision is what was decided on one request.
@@ -100,6 +100,7 @@ type Decision struct {
 }
 
 // Operation is one request of a client that has an answer, or that will have none.
+// Whoever is told of it must not keep it.
 type Operation struct {
 	Message *wire.Message // the request
 	Version string        // the session's protocol revision, "" before it has one

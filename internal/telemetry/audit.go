@@ -106,9 +106,9 @@ func (a *Audit) Decided(d proxy.Decision) (number uint64) {
 }
 
 // Ended implements proxy.Auditor.
-func (a *Audit) Ended(number uint64, of proxy.Peer, op proxy.Operation) {
+func (a *Audit) Ended(number uint64, of proxy.Peer, op *proxy.Operation) {
 	l := newLine("outcome")
-	l.ended(number, of, &op)
+	l.ended(number, of, op)
 	a.push(l)
 }
 

@@ -59,7 +59,7 @@ func (l *line) decision(d *proxy.Decision, arguments bool) {
 	l.about(d.Message, d.Named, d.Kind, d.Name)
 	l.text("case", d.Case)
 	l.text("state", d.State)
-	l.text("rule", d.Rule.String())
+	l.rule(d.Rule)
 	if d.Policy != nil {
 		l.word("policy", d.Policy.Digest())
 	}
@@ -114,6 +114,17 @@ func (l *line) text(key, value string) {
 		l.key(key)
 		l.b = quoteText(l.b, value)
 	}
+}
+
+// rule writes where the binding stands that decided, as [policy.Rule.String] does.
+func (l *line) rule(r policy.Rule) {
+	if r.Line == 0 {
+		return
+	}
+	l.key("rule")
+	l.b = appendVisible(append(l.b, '"'), r.File, true)
+	l.b = strconv.AppendInt(append(l.b, ':'), int64(r.Line), 10)
+	l.b = append(strconv.AppendInt(append(l.b, ':'), int64(r.Column), 10), '"')
 }
 
 func (l *line) number(key string, n int64) {

@@ -145,8 +145,8 @@ func TestExpositionIsClean(t *testing.T) {
 	}
 }
 
-func operation(tool string) proxy.Operation {
-	return proxy.Operation{Message: message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look"}}`),
+func operation(tool string) *proxy.Operation {
+	return &proxy.Operation{Message: message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look"}}`),
 		Named: true, Familiar: true, Kind: policy.Tool, Name: tool, Sent: true, Total: 100, Upstream: 50}
 }
 

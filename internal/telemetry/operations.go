@@ -91,8 +91,8 @@ type revisions struct {
 }
 
 // Ended implements proxy.Operations.
-func (o *operations) Ended(op proxy.Operation) {
-	s := o.series(&op)
+func (o *operations) Ended(op *proxy.Operation) {
+	s := o.series(op)
 	s.server.Observe(op.Total.Seconds())
 	if s.client != nil {
 		s.client.Observe(op.Upstream.Seconds())

@@ -51,13 +51,13 @@ func (s *span) Send(m *wire.Message) *wire.Message {
 func (s *span) Answered() { s.answered = time.Now() }
 
 // End implements proxy.Span.
-func (s *span) End(op proxy.Operation) {
-	shared := ending(&op)
+func (s *span) End(op *proxy.Operation) {
+	shared := ending(op)
 	if s.client != nil {
-		s.close(s.client, &op, shared, trace.WithTimestamp(s.answered))
+		s.close(s.client, op, shared, trace.WithTimestamp(s.answered))
 	}
-	s.server.SetAttributes(decisions(&op)...)
-	s.close(s.server, &op, shared)
+	s.server.SetAttributes(decisions(op)...)
+	s.close(s.server, op, shared)
 }
 
 func (s *span) close(span trace.Span, op *proxy.Operation, shared []attribute.KeyValue, options ...trace.SpanEndOption) {
