@@ -26,6 +26,7 @@ require (
 	golang.org/x/sys v0.49.0 // CPU clocks of processes, in the benchmark
 	golang.org/x/text v0.43.0 // the language of the schema validator's messages
 	golang.org/x/tools v0.52.0 // tests: txtar transcripts
+	google.golang.org/grpc v1.83.2 // tests: the collector over gRPC
 	google.golang.org/protobuf v1.36.12 // tests: what the collector gets
 	pgregory.net/rapid v1.3.0 // tests: properties and the model check
 )
@@ -61,7 +62,6 @@ require (
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
-	google.golang.org/grpc v1.83.2 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 )
 

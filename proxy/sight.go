@@ -27,12 +27,6 @@ type sight struct {
 // sights are those that no call has.
 var sights = sync.Pool{New: func() any { return new(sight) }}
 
-// epoch is what the times in a sight are counted from: they are read off the
-// monotonic clock alone.
-var epoch = time.Now()
-
-func instant() time.Duration { return time.Since(epoch) }
-
 // sighted begins to note what is told of a call.
 func (c *call) sighted() {
 	t := &c.s.p.cfg.Telemetry

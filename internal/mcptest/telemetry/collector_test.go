@@ -3,7 +3,9 @@ package telemetry
 import (
 	"cmp"
 	"compress/gzip"
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -41,6 +44,33 @@ func collect(t *testing.T) *sink {
 // environment is what has the proxy send its traces here, soon.
 func (s *sink) environment() []string {
 	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + s.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_SERVICE_NAME=", "OTEL_SDK_DISABLED="}
+}
+
+// collectGRPC is collect over gRPC.
+func collectGRPC(t *testing.T) *sink {
+	s := &sink{t: t, changed: make(chan struct{})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	collector.RegisterTraceServiceServer(server, service{sink: s})
+	go func() { _ = server.Serve(l) }() // until Stop
+	t.Cleanup(server.Stop)
+	s.url = "http://" + l.Addr().String()
+	return s
+}
+
+// service is the gRPC end of a sink.
+type service struct {
+	collector.UnimplementedTraceServiceServer
+	sink *sink
+}
+
+// Export implements collector.TraceServiceServer.
+func (s service) Export(_ context.Context, got *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	s.sink.add(got)
+	return &collector.ExportTraceServiceResponse{}, nil
 }
 
 func (s *sink) take(w http.ResponseWriter, r *http.Request) {

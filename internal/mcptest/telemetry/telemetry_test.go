@@ -99,17 +99,17 @@ func TestTraces(t *testing.T) {
 	named(t, refused, "tools/call", trace.Span_SPAN_KIND_SERVER, map[string]string{
 		"gen_ai.tool.name": "hidden", "error.type": "unknown_action", "fsm_proxy.refusal": "unknown_action",
 	})
-	if got := context(server.TraceId, server.ParentSpanId); got != parent {
+	if got := place(server.TraceId, server.ParentSpanId); got != parent {
 		t.Errorf("the server span is in %s", got)
 	}
-	if got := context(client.TraceId, client.ParentSpanId); got != context(server.TraceId, server.SpanId) {
+	if got := place(client.TraceId, client.ParentSpanId); got != place(server.TraceId, server.SpanId) {
 		t.Errorf("the client span is in %s", got)
 	}
 	if refused.Status.GetCode() != trace.Status_STATUS_CODE_ERROR || server.Status.GetCode() == trace.Status_STATUS_CODE_ERROR {
 		t.Errorf("%v %v", refused.Status, server.Status)
 	}
 	sent := r.upstream.Received()[slices.IndexFunc(r.upstream.Received(), func(m mcptest.Message) bool { return m.Name == "move" })]
-	if want := `"_meta":{"traceparent":"` + context(client.TraceId, client.SpanId) + `","tracestate":"v=1","baggage":"k=v","progressToken":`; !strings.Contains(sent.String(), want) {
+	if want := `"_meta":{"traceparent":"` + place(client.TraceId, client.SpanId) + `","tracestate":"v=1","baggage":"k=v","progressToken":`; !strings.Contains(sent.String(), want) {
 		t.Errorf("the upstream got %s, not %s", sent, want)
 	}
 	if s.resource["service.name"] != "fsm-proxy" || s.resource["service.version"] == "" {
@@ -117,7 +117,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-func context(id, span []byte) string {
+func place(id, span []byte) string {
 	return "00-" + hex.EncodeToString(id) + "-" + hex.EncodeToString(span) + "-01"
 }
 
@@ -134,6 +134,18 @@ func named(t *testing.T, s *trace.Span, name string, kind trace.Span_SpanKind, a
 	}
 }
 
+func TestTracesOverGRPC(t *testing.T) {
+	t.Parallel()
+	s := collectGRPC(t)
+	r := overStdio(t, append(s.environment(), "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_SERVICE_NAME=mine", "OTEL_RESOURCE_ATTRIBUTES=a=b"))
+	r.Tool("look", "")
+	r.end(t)
+	named(t, s.await(3)[2], "tools/call look", trace.Span_SPAN_KIND_CLIENT, nil)
+	if s.resource["service.name"] != "mine" || s.resource["a"] != "b" {
+		t.Errorf("%v", s.resource)
+	}
+}
+
 // Over HTTP the header counts where _meta says nothing.
 func TestTraceparentInTheHeader(t *testing.T) {
 	t.Parallel()
@@ -147,7 +159,7 @@ func TestTraceparentInTheHeader(t *testing.T) {
 	web.Header.Set("Traceparent", parent)
 	c.Tool("look", "")
 	spans := s.await(3)
-	if got := context(spans[1].TraceId, spans[1].ParentSpanId); got != parent {
+	if got := place(spans[1].TraceId, spans[1].ParentSpanId); got != parent {
 		t.Errorf("the span is in %s", got)
 	}
 	if got := texts(spans[1].Attributes)["network.transport"]; got != "tcp" {
