@@ -165,6 +165,7 @@ func (s *service) health() *admin.Health {
 		Metrics: s.tell.metrics.Handler(),
 		Ready: []admin.Check{
 			{Name: "policy", Run: s.policyLoaded},
+			{Name: "listeners", Run: s.listens},
 			{Name: "not ending", Run: s.notEnding},
 			{Name: "upstream", Run: s.server.Reachable},
 		},

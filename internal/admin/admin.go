@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net/http"
-	"net/http/pprof"
 )
 
 // Admin is a look inside a running proxy, and a few levers. All functions are
@@ -32,27 +31,10 @@ func (a *Admin) Handler() http.Handler {
 	r.handle(http.MethodPost, "/v1/runs/migrate", onlyJSON(func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Migrate()) }))
 	r.get("/v1/log-level", a.level)
 	r.handle(http.MethodPut, "/v1/log-level", onlyJSON(a.setLevel))
-	r.prefix["/debug/pprof/"] = profile
+	r.prefix["/debug/pprof/"] = profiles()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if a.pass(w, req) {
 			r.ServeHTTP(w, req)
 		}
 	})
-}
-
-// profile serves the profiles of net/http/pprof, without its hold on the default
-// mux.
-func profile(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
-	case "/debug/pprof/cmdline":
-		refuse(w, http.StatusNotFound, "the command line may hold secrets, and is not shown")
-	case "/debug/pprof/profile":
-		pprof.Profile(w, r)
-	case "/debug/pprof/symbol":
-		pprof.Symbol(w, r)
-	case "/debug/pprof/trace":
-		pprof.Trace(w, r)
-	default:
-		pprof.Index(w, r)
-	}
 }

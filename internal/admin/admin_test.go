@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -248,5 +249,35 @@ func TestAdminKeepsOut(t *testing.T) {
 		if w := ask(c.admin.Handler(), "POST", "/v1/runs/migrate", "", c.header...); w.Code != c.status {
 			t.Errorf("migrate with %q: %d", c.header, w.Code)
 		}
+	}
+}
+
+// Many profiles at once are refused, and what has ended makes room again.
+func TestFloodOfProfiles(t *testing.T) {
+	h := fixture(1).Handler()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	answers := make(chan int)
+	for range maxProfiles + 3 {
+		go func() {
+			r := httptest.NewRequestWithContext(ctx, "GET", "http://localhost/debug/pprof/mutex?seconds=3600", nil)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			answers <- w.Code
+		}()
+	}
+	for range 3 {
+		if code := <-answers; code != http.StatusServiceUnavailable {
+			t.Errorf("one too many: %d", code)
+		}
+	}
+	stop()
+	for range maxProfiles {
+		if code := <-answers; code == http.StatusServiceUnavailable {
+			t.Error("one that had room was refused")
+		}
+	}
+	if w := ask(h, "GET", "/debug/pprof/heap", ""); w.Code != http.StatusOK {
+		t.Errorf("after the flood: %d %s", w.Code, w.Body)
 	}
 }
