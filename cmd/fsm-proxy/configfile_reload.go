@@ -24,12 +24,12 @@ func (s *service) live() liveFlags {
 }
 
 // follow takes changes of the configuration file until stop is called, which waits
-// for the end of it.
-func (c *configFile) follow(ctx context.Context, f *reloadFlags, live liveFlags, log hclog.Logger) (stop func()) {
+// for the end of it. told is told of each what was wrong with it, nil for nothing.
+func (c *configFile) follow(ctx context.Context, f *reloadFlags, live liveFlags, told func(errors []string), log hclog.Logger) (stop func()) {
 	if c == nil {
 		return func() {}
 	}
-	r := &configReload{file: c, inForce: c.said, live: live, log: log}
+	r := &configReload{file: c, inForce: c.said, live: live, told: told, log: log}
 	return f.watch(ctx, "configuration", c.from.path, c.from.digest, r.take, log)
 }
 
@@ -39,32 +39,38 @@ type configReload struct {
 	file    *configFile
 	inForce *config.File // what was read last
 	live    liveFlags
+	told    func(errors []string)
 	log     hclog.Logger
 }
 
 // take takes what the file has become. One with an error changes nothing.
 func (r *configReload) take(read watch.File) {
-	const kept = "the configuration was not reloaded, what was read before holds"
 	if read.Err != nil {
-		r.log.Error(kept, "error", read.Err)
+		r.refuse([]string{read.Err.Error()})
 		return
 	}
 	said, findings := parseConfig(read)
-	for _, found := range findings.Errors() {
-		r.log.Error(kept, "error", found.String())
-	}
 	if said == nil {
+		r.refuse(texts(findings.Errors()))
 		return
 	}
 	said = r.file.remaining(said)
 	applied, overridden := r.apply(said)
 	r.inForce = said
+	r.told(nil)
 	r.log.Info("the configuration was reloaded", "file", read.Path, "applied", names(applied))
 	if len(overridden) > 0 {
 		r.log.Info("changed keys are overridden by the command line or the environment", "keys", names(overridden))
 	}
 	if waiting := r.waiting(said); len(waiting) > 0 {
 		r.log.Warn("changed keys take effect at the next start", "keys", names(waiting))
+	}
+}
+
+func (r *configReload) refuse(errors []string) {
+	r.told(errors)
+	for _, text := range errors {
+		r.log.Error("the configuration was not reloaded, what was read before holds", "error", text)
 	}
 }
 

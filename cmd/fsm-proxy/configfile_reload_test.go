@@ -42,7 +42,7 @@ func reloading(t *testing.T, text string, fixed ...string) *reloaded {
 		r.applied = append(r.applied, text)
 		return nil
 	}}
-	r.configReload = &configReload{file: file, inForce: said, live: live, log: hclog.New(&hclog.LoggerOptions{Output: &r.out})}
+	r.configReload = &configReload{file: file, inForce: said, live: live, told: func([]string) {}, log: hclog.New(&hclog.LoggerOptions{Output: &r.out})}
 	return r
 }
 

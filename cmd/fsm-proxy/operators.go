@@ -240,12 +240,20 @@ func (s *service) setLevel(text string) error {
 func (s *service) adminPolicy() admin.Policy {
 	r := s.reloads.state()
 	out := admin.Policy{
-		Name: r.policy.Name(), File: r.policy.File(), Digest: r.policy.Digest(), States: len(r.policy.States()),
-		Mode:     s.relay.Mode().String(),
-		LoadedAt: r.since, Succeeded: r.succeeded, Failed: r.failed,
+		Name: r.policy.Name(), Digest: r.policy.Digest(), States: len(r.policy.States()),
+		Mode: s.relay.Mode().String(), LoadedAt: r.since, Source: r.attempts.told(r.policy.File()),
 	}
-	if !r.at.IsZero() {
-		out.LastReload = &admin.Reload{At: r.at, Success: r.errors == nil, Errors: r.errors}
+	if c := s.flags.config.file; c != nil {
+		source := r.configuration.told(c.from.path)
+		out.Configuration = &source
+	}
+	return out
+}
+
+func (a *attempts) told(file string) admin.Source {
+	out := admin.Source{File: file, Succeeded: a.succeeded, Failed: a.failed}
+	if !a.at.IsZero() {
+		out.LastReload = &admin.Reload{At: a.at, Success: a.errors == nil, Errors: a.errors}
 	}
 	return out
 }

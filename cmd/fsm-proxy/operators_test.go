@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -157,6 +158,71 @@ func TestPolicyTellsOfBrokenReloads(t *testing.T) {
 	p.Log().Await(t, "no such file")
 	if gone := policyOf(t, adminURL); gone.Digest != good.Digest || gone.LastReload.Success || !strings.Contains(strings.Join(gone.LastReload.Errors, ""), path) {
 		t.Errorf("after its end: %+v", gone)
+	}
+}
+
+// So is a configuration with an error, and the metric counts both.
+func TestPolicyTellsOfBrokenConfigurations(t *testing.T) {
+	_, upstream := mcptest.HTTP(t, quiet)
+	text := "version: 1\nmode: shadow\nupstream: {url: \"" + upstream + "\"}\n"
+	file := write(t, "fsm-proxy.yaml", text)
+	_, health, adminURL, p := operated(t, write(t, "p.yaml", plainPolicy), "--config", file)
+	if in := policyOf(t, adminURL); in.Mode != "shadow" || in.Configuration == nil || in.Configuration.File != file || in.Configuration.LastReload != nil {
+		t.Errorf("at the start: %+v", in)
+	}
+	replace(t, file, strings.ReplaceAll(text, "shadow", "enfroce"))
+	p.Log().Await(t, "the configuration was not reloaded")
+	in := policyOf(t, adminURL)
+	if c := in.Configuration; in.Mode != "shadow" || c.Failed != 1 || c.LastReload.Success || !strings.Contains(strings.Join(c.LastReload.Errors, ""), file+":2:7: error:") || in.LastReload != nil {
+		t.Errorf("after a bad one: %+v", in)
+	}
+	_, metrics := fetch(t, "GET", health+"/metrics", "x", "")
+	contains(t, metrics, `fsm_proxy_reloads_total{result="failure"} 1`)
+	contains(t, metrics, "fsm_proxy_policy_last_reload_successful 0")
+	replace(t, file, strings.ReplaceAll(text, "shadow", "enforce"))
+	p.Log().Await(t, "the configuration was reloaded")
+	if in := policyOf(t, adminURL); in.Mode != "enforce" || in.Configuration.Succeeded != 1 || !in.Configuration.LastReload.Success {
+		t.Errorf("after a good one: %+v", in)
+	}
+	_, metrics = fetch(t, "GET", health+"/metrics", "x", "")
+	contains(t, metrics, "fsm_proxy_policy_last_reload_successful 1")
+}
+
+// While calls come to their end the proxy is alive and not ready, and operators
+// are answered.
+func TestProbesOfAnEndingProxy(t *testing.T) {
+	u, upstream := mcptest.HTTP(t, mcptest.Script{Tools: map[string]func(*mcptest.Exchange){
+		"work": func(e *mcptest.Exchange) { e.Gate("work"); e.Result(mcptest.Text("done")) },
+	}}.Server())
+	url, health, adminURL, p := operated(t, write(t, "p.yaml", plainPolicy), "--upstream", upstream)
+	s, _ := mcptest.DialWeb(t, url)
+	s.Initialize()
+	id := s.Request("tools/call", mcptest.ToolParams("work", ""))
+	u.Await(t, 1, "tools/call")
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for status := http.StatusOK; status != http.StatusServiceUnavailable; <-again.C {
+		var said string
+		if status, said = fetch(t, "GET", health+"/readyz", "x", ""); status == http.StatusServiceUnavailable {
+			contains(t, said, "[-] not ending")
+			contains(t, said, "[+] upstream")
+		}
+	}
+	for _, probe := range []string{"/livez", "/startupz", "/metrics"} {
+		if status, said := fetch(t, "GET", health+probe, "x", ""); status != http.StatusOK {
+			t.Errorf("%s: %d %s", probe, status, said)
+		}
+	}
+	_, sessions := fetch(t, "GET", adminURL+"/v1/sessions", "localhost", "")
+	contains(t, sessions, `"in_flight": 1`)
+	u.Open("work")
+	answer, _ := s.Answer(id)
+	contains(t, string(answer.Raw), "done")
+	if code := p.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 

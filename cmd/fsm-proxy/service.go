@@ -67,7 +67,7 @@ func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cor
 	s.reloads.begin(s.policy)
 	s.onClose(s.locks.follow(ctx, s.relay))
 	s.onClose(s.follow(ctx))
-	s.onClose(f.config.file.follow(ctx, &f.reload, s.live(), s.log))
+	s.onClose(f.config.file.follow(ctx, &f.reload, s.live(), s.reloads.configured, s.log))
 	s.tell.watch(s)
 	operators.serve(s)
 	return nil

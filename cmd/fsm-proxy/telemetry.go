@@ -93,7 +93,11 @@ func (o *observers) watch(s *service) {
 		Policy: s.relay.Policy, Census: s.relay.Census, Draining: s.relay.Draining, Mode: s.relay.Mode,
 		Reloads: func() telemetry.Reloads {
 			r := s.reloads.state()
-			return telemetry.Reloads{Succeeded: r.succeeded, Failed: r.failed, Current: r.errors == nil, Since: r.since}
+			c := &r.configuration
+			return telemetry.Reloads{
+				Succeeded: r.succeeded + c.succeeded, Failed: r.failed + c.failed,
+				Current: r.errors == nil && c.errors == nil, Since: r.since,
+			}
 		},
 		Noise: func() uint64 { return s.server.Stats().Noise },
 		Audited: func() uint64 {

@@ -67,7 +67,7 @@ func fixture(n int) *Admin {
 	a := &Admin{
 		Local: true,
 		Policy: func() Policy {
-			return Policy{File: "p.yaml", LastReload: &Reload{Errors: []string{"p.yaml:1:2: error: x"}}}
+			return Policy{Source: Source{File: "p.yaml", LastReload: &Reload{Errors: []string{"p.yaml:1:2: error: x"}}}}
 		},
 		Sessions: func() (all []Session) {
 			for i := range n {

@@ -9,11 +9,18 @@ import (
 // Policy is the policy in force, and how it came to be.
 type Policy struct {
 	Name     string    `json:"name,omitempty"`
-	File     string    `json:"file"`
 	Digest   string    `json:"digest"`
 	States   int       `json:"states"`
 	Mode     string    `json:"mode"`
 	LoadedAt time.Time `json:"loaded_at"`
+	Source
+	// Configuration is the configuration file, nil where there is none.
+	Configuration *Source `json:"configuration,omitempty"`
+}
+
+// Source is a file that is followed, and what has become of it since the start.
+type Source struct {
+	File string `json:"file"`
 	// LastReload is the last attempt, nil where there was none.
 	LastReload *Reload `json:"last_reload,omitempty"`
 	Succeeded  uint64  `json:"reloads_succeeded"`

@@ -21,7 +21,8 @@ type Sources struct {
 	Audited  func() uint64 // lines of the audit that were written
 }
 
-// Reloads is what has become of the policy's file since the start.
+// Reloads is what has become of the policy's file, and of the configuration's,
+// since the start.
 type Reloads struct {
 	Succeeded, Failed uint64
 	Current           bool      // what was read last is in force
@@ -43,8 +44,8 @@ var (
 	descStranded = describe("fsm_proxy_runs_stranded", "Runs whose state a reload took away.")
 	descSessions = describe("fsm_proxy_sessions", "Sessions of clients.")
 	descPolicy   = describe("fsm_proxy_policy_info", "The policy in force.", "name", "digest")
-	descReloads  = describe("fsm_proxy_reloads_total", "Reloads of the policy.", "result")
-	descCurrent  = describe("fsm_proxy_policy_last_reload_successful", "Whether the policy's file, as it was last read, is in force.")
+	descReloads  = describe("fsm_proxy_reloads_total", "Reloads of the policy, and of the configuration file.", "result")
+	descCurrent  = describe("fsm_proxy_policy_last_reload_successful", "Whether the policy's file and the configuration's, as they were last read, are in force.")
 	descSince    = describe("fsm_proxy_policy_last_reload_success_timestamp_seconds", "When the policy in force was read.")
 	descDraining = describe("fsm_proxy_draining", "Whether the proxy is ending and takes nothing new.")
 	descMode     = describe("fsm_proxy_mode", "Whether the policy is enforced, or only compared with what happens.", "mode")
