@@ -101,14 +101,3 @@ func (j *journal) never(t *testing.T, text string) {
 		t.Errorf("%q is in the pod's journal:\n%s", text, j)
 	}
 }
-
-// at returns when an entry was made.
-func (j *journal) when(text string) time.Duration {
-	i := j.from(0, text)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if i < 0 {
-		return 0
-	}
-	return j.at[i]
-}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +21,10 @@ type container struct {
 	pod  *pod
 	name string
 	spec spec
-	stop []string // the preStop hook; nil: none, or a sleep
+	stop []string // the preStop hook; nil: the manifest's sleep
+
+	// The back-off before the second start lasts until it is closed; nil: there is none, as with the kubelet.
+	backOff chan struct{}
 
 	mu      sync.Mutex // guards what follows
 	process *mcptest.Process
@@ -122,12 +124,12 @@ func (k *kubelet) startServer() {
 	k.watch(k.server, k.server.start())
 }
 
-// startAll runs the whole pod, and returns when it is ready.
-func (k *kubelet) startAll() {
+// startAll runs the whole pod, and returns the journal's place at which it is ready.
+func (k *kubelet) startAll() (place int) {
 	k.t.Helper()
 	k.startSidecar()
 	k.startServer()
-	k.journal.await(k.t, 0, "ready")
+	return k.journal.await(k.t, 0, "ready")
 }
 
 // watch waits for the end of a container's process, and starts it again, at once for the first time and then with the
@@ -138,7 +140,7 @@ func (k *kubelet) watch(c *container, process *mcptest.Process) {
 		for {
 			<-process.Ended()
 			k.journal.note("%s has ended with %d", c.name, process.ProcessState.ExitCode())
-			if !k.pause(backOff) {
+			if !k.pause(backOff) || !k.wait(c.backOff) {
 				return
 			}
 			if process = c.start(); process == nil {
@@ -155,6 +157,19 @@ func (k *kubelet) pause(d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-k.ctx.Done():
+		return false
+	}
+}
+
+// wait waits for a channel, if it is one, like pause.
+func (k *kubelet) wait(closed <-chan struct{}) bool {
+	if closed == nil {
+		return true
+	}
+	select {
+	case <-closed:
 		return true
 	case <-k.ctx.Done():
 		return false
@@ -190,32 +205,37 @@ func (k *kubelet) probe(ctx context.Context, p probe) (why string) {
 // liveness until the pod is told to end.
 func (k *kubelet) probeOn() {
 	m := k.manifest.Init[0]
-	k.work.Go(func() { k.level(k.ctx, m.Readiness, "ready", "unready") })
+	k.work.Go(func() { k.level(k.ctx, m.Readiness, "ready", "unready", func() {}) })
 	alive, stop := context.WithCancel(k.ctx)
 	k.probes = stop
-	k.work.Go(func() { k.level(alive, m.Liveness, "alive", "not alive") })
+	k.work.Go(func() {
+		k.level(alive, m.Liveness, "alive", "not alive", func() { _ = k.sidecar.running().Process.Kill() })
+	})
 }
 
 // level follows a probe, and writes changes into the journal: up on the first success, down on as many failures in a
-// row as the manifest says.
-func (k *kubelet) level(ctx context.Context, p probe, up, down string) {
+// row as the manifest says, on which failing is called.
+func (k *kubelet) level(ctx context.Context, p probe, up, down string, failing func()) {
 	tick := time.NewTicker(k.period(p))
 	defer tick.Stop()
-	is, failed := false, 0
+	last, failed := "", 0
+	turn := func(now, why string) {
+		if now != last {
+			k.journal.note("%s%s", now, why)
+		}
+		last, failed = now, 0
+	}
 	for {
 		why := k.probe(ctx, p)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case why == "" && !is:
-			k.journal.note("%s", up)
-			is, failed = true, 0
 		case why == "":
-			failed = 0
+			turn(up, "")
 		default:
-			if failed++; failed == p.Threshold {
-				k.journal.note("%s: %s", down, why)
-				is = false
+			if failed++; failed >= p.Threshold {
+				turn(down, ": "+why)
+				failing()
 			}
 		}
 		select {
@@ -295,13 +315,5 @@ func (k *kubelet) terminate(grace context.Context, c *container) {
 		k.journal.note("%s: SIGKILL", c.name)
 		_ = process.Process.Kill()
 		<-process.Ended()
-	}
-}
-
-// exited fails the test unless a container's process has ended, or does so, with the code.
-func (k *kubelet) exited(t *testing.T, c *container, code int) {
-	t.Helper()
-	if got := c.running().ExitCode(); got != code {
-		t.Errorf("%s has ended with %d", c.name, got)
 	}
 }

@@ -129,11 +129,6 @@ type times struct {
 	faster       time.Duration // how much faster than the manifest's are the probes, and the kubelet's back-off
 }
 
-// manifestTimes are the manifest's own.
-func (m *manifest) times() times {
-	return times{sleep: time.Duration(m.serverSleep) * time.Second, grace: time.Duration(m.Grace) * time.Second, faster: 1}
-}
-
 // inAHurry are short times: in the same order, and near to one another.
 var inAHurry = times{drain: 2 * time.Second, sleep: 5 * time.Second, grace: 8 * time.Second, faster: 20}
 

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -56,4 +57,27 @@ func TestUpstreamStartsAfterTheProxy(t *testing.T) {
 	k.journal.inOrder(t, "fsm-proxy starts", "startup passed", "unready: 503", "server starts", "ready")
 	k.journal.never(t, "not alive")
 	k.journal.never(t, "fsm-proxy has ended")
+}
+
+// A server as its makers publish it. It is process 1 of its container and does not ask for SIGTERM, so that it is
+// killed at the end of the grace, long after fsm-proxy has ended well.
+func TestStockServer(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, strings.Replace(walk, "[look, wait]", "[echo]", 1), inAHurry)
+	_, port, _ := strings.Cut(p.manifest.upstream(), ":")
+	p.server = p.newServer(append(mcptest.Everything(t)[:2], "streamableHttp")...)
+	p.server.spec.Env = []string{"PORT=" + port}
+	modules := filepath.Dir(mcptest.NodeScript("node_modules"))
+	p.server.spec.Mounts = []mount{{modules, modules, true}}
+	k := run(p)
+	k.startAll()
+	client, _ := k.join()
+	holds(t, client.Call("tools/list", ""), `"echo"`)
+	holds(t, client.Tool("echo", `{"message":"from a pod"}`), "from a pod")
+	holds(t, client.Tool("get-env", ""), `"unknown_action"`)
+	k.end()
+	k.journal.inOrder(t, "the pod is told to end", "fsm-proxy has ended with 0", "server: SIGTERM", "server: SIGKILL", "server has ended")
+	if left := k.inPod(); len(left) > 0 {
+		t.Errorf("processes %v are left in the pod", left)
+	}
 }
