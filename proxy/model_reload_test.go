@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing/synctest"
 )
@@ -88,6 +89,45 @@ func (w *world) reloadWithout(without string, pin bool) {
 	n := w.generation
 	w.mu.Unlock()
 	w.p.Reload(parse(w.t, generation(n, without, pin)))
+}
+
+// strand puts a generation in force that knows no state of those before.
+func (w *world) strand() {
+	if w.generation >= maxReloads-1 {
+		return
+	}
+	w.generation++
+	w.reloadWithout("", false)
+}
+
+// migrate has stranded runs begin anew, in mid-call as well. What they have under
+// way is of no consequence then.
+func (w *world) migrate(d deed) {
+	synctest.Wait()
+	if d.How%2 == 0 {
+		w.strand()
+		w.callUseful(d)
+		synctest.Wait()
+	}
+	stranded := 0
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, i := range w.p.Sessions() {
+		if i.Run.Stranded.IsZero() {
+			continue
+		}
+		stranded++
+		number, err := strconv.Atoi(i.Peer.Session)
+		if err != nil {
+			panic(err)
+		}
+		m := w.models[number]
+		m.state, m.orphaned = "entry", m.turn != nil
+		clear(m.were)
+	}
+	if done := w.p.Migrate(); done.Restarted != stranded {
+		w.fault("%d runs were stranded, and %d restarted", stranded, done.Restarted)
+	}
 }
 
 // reloadAlong reloads until stop is closed, beside all else.

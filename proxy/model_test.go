@@ -37,6 +37,8 @@ type model struct {
 	state string
 	were  map[string]bool // the states since all stood still
 	turn  *upcall         // the call that will step
+
+	orphaned bool // it will not: the run began anew meanwhile
 }
 
 // deed is one thing that happens: who does it, to which of what there is.
@@ -54,6 +56,7 @@ type world struct {
 
 	mu      sync.Mutex // guards what follows
 	models  map[int]*model
+	opened  int // how many sessions there were: the number of the next
 	pending []*upcall
 	faults  []string
 
@@ -87,6 +90,7 @@ var deeds = []struct {
 	{"ask", (*world).askClient},
 	{"reload", (*world).reload},
 	{"reload", (*world).reload},
+	{"migrate", (*world).migrate},
 	{"list", func(w *world, d deed) { w.keep(d, w.clients[w.who(d)].request("tools/list", "")) }},
 }
 
@@ -179,10 +183,14 @@ func (w *world) reconnect(d deed) {
 }
 
 func (w *world) begin() *client {
-	c := w.connect(ableHello)
+	w.mu.Lock()
+	number := w.opened
+	w.opened++
+	w.mu.Unlock()
+	c := w.openAs(fmt.Sprint(number)).greet(ableHello)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.number = len(w.models)
+	c.number = number
 	w.models[c.number] = &model{state: "entry", were: map[string]bool{}}
 	return c
 }
@@ -266,6 +274,10 @@ func (w *world) ended(k *upcall, o outcome) {
 		return
 	}
 	m.turn = nil
+	if m.orphaned {
+		m.orphaned = false
+		return
+	}
 	lost, _ := errors.AsType[*wire.CallError](o.err)
 	to := ""
 	switch edges := crossroads[m.state][k.m.P.Name]; {

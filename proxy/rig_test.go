@@ -179,6 +179,7 @@ func short(msg []byte) string {
 type client struct {
 	*rig
 	s      wire.Session
+	name   string // in the world of the model check, else ""
 	own    *stream
 	log    *journal
 	last   int
@@ -192,10 +193,12 @@ const (
 )
 
 // open makes a session without initializing it.
-func (r *rig) open() *client {
-	c := &client{rig: r, log: &journal{}}
+func (r *rig) open() *client { return r.openAs("") }
+
+func (r *rig) openAs(name string) *client {
+	c := &client{rig: r, name: name, log: &journal{}}
 	c.own = c.stream("own")
-	c.s = r.p.Open(c.own)
+	c.s = r.p.OpenFor(proxy.Peer{Session: name}, c.own)
 	return c
 }
 
@@ -204,9 +207,12 @@ func (c *client) stream(name string) *stream {
 }
 
 // connect makes an initialized session that has listed everything once.
-func (r *rig) connect(hello string) *client {
+func (r *rig) connect(hello string) *client { return r.open().greet(hello) }
+
+// greet initializes a session, and lists everything once.
+func (c *client) greet(hello string) *client {
+	r := c.rig
 	r.t.Helper()
-	c := r.open()
 	if answer := c.ask("initialize", hello); !strings.Contains(answer, `"result"`) {
 		r.t.Fatalf("initialize: %s", answer)
 	}
