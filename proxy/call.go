@@ -41,7 +41,7 @@ type call struct {
 	restarted  bool // its outcome completed the run, which began anew
 
 	gated      bool
-	subscribes bool                       // it has entered a subscription
+	subscribes bool                       // it has entered a subscription; written under the session's lock
 	next       func()                     // the rest of the way, for Wait; nil: land
 	land       func(*wire.Message, error) // what becomes of the upstream's answer
 	after      func()                     // to be called when the answer was given
@@ -188,6 +188,13 @@ func (c *call) isCancelled() bool {
 	return c.canceled
 }
 
+// wasSent reports whether the call was sent upstream.
+func (c *call) wasSent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.up != nil
+}
+
 // cancellation returns a channel that closes when the call is cancelled.
 func (c *call) cancellation() <-chan struct{} {
 	c.mu.Lock()
@@ -316,17 +323,29 @@ func (c *call) relay() wire.Pending {
 	if conn != nil && c.start(conn) {
 		return c.flight(c.relayed)
 	}
+	decided := c.s.run.where()
 	return c.later(func() {
 		conn, err := c.connect()
 		switch {
 		case err != nil:
+			c.unsubscribed()
 			c.unavailable(err)
+		case c.s.run.where() != decided && c.m.Method != "resources/unsubscribe":
+			wait(c.anew())
 		case c.start(conn):
 			c.relayed(c.await())
 		default:
 			c.unsent()
 		}
 	})
+}
+
+// anew sends a request its way again: while it waited for a connection another
+// place was reached, in which it may be refused.
+func (c *call) anew() wire.Pending {
+	c.unsubscribed()
+	c.overlooked = false
+	return c.routed()
 }
 
 func (c *call) relayed(m *wire.Message, err error) {

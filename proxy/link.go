@@ -77,7 +77,9 @@ func (l *link) with(f func(Upstream)) {
 func (l *link) initialized(raw []byte) {
 	l.mu.Lock()
 	conn, first := l.liveLocked(), l.ready == nil
-	l.ready = raw
+	if l.ready = raw; len(raw) > maxKept {
+		l.ready = wire.NotificationMessage("notifications/initialized", nil)
+	}
 	l.mu.Unlock()
 	if conn != nil && first {
 		_ = conn.Notify(raw)

@@ -27,8 +27,7 @@ func (c *call) subscribe() wire.Pending {
 	if uri == "" {
 		return c.fail(wire.CodeInvalidParams, "params.uri must be a string")
 	}
-	var ok bool
-	if c.subscribes, ok = c.s.enterSubscription(uri); !ok {
+	if !c.s.enterSubscription(c, uri) {
 		return c.fail(wire.CodeInvalidParams, "too many subscriptions in this session")
 	}
 	return c.relayBound(policy.Resource, uri)
@@ -105,6 +104,9 @@ func (c *call) setLevel() wire.Pending {
 	if !slices.Contains(levels, c.m.P.Level) {
 		return c.relay() // the upstream says what is wrong with it
 	}
+	if len(c.m.Raw) > maxKept {
+		return c.fail(wire.CodeInvalidRequest, tooLarge)
+	}
 	c.s.mu.Lock()
 	c.s.level = c.m
 	c.s.mu.Unlock()
@@ -122,22 +124,41 @@ func (s *session) wantsLog(level string) bool {
 	return s.level == nil || slices.Index(levels, level) >= slices.Index(levels, s.level.P.Level)
 }
 
-// enterSubscription reports whether the subscription is new, and whether there
-// is room for it.
-func (s *session) enterSubscription(uri string) (added, ok bool) {
+// enterSubscription enters the subscription that a call asks for, and reports
+// whether there is room for it.
+func (s *session) enterSubscription(c *call, uri string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, there := s.subscriptions[uri]; there {
-		return false, true
+		return true
 	}
 	if len(s.subscriptions) >= s.p.cfg.MaxSubscriptions {
-		return false, false
+		return false
 	}
 	if s.subscriptions == nil {
 		s.subscriptions = make(map[string]struct{})
 	}
 	s.subscriptions[uri] = struct{}{}
-	return true, true
+	c.subscribes = true
+	return true
+}
+
+// subscribedLocked are the subscriptions to make again. One whose call has not been
+// sent yet goes its own way, on which it may be refused.
+func (s *session) subscribedLocked() []string {
+	var asked []string
+	for _, c := range s.calls {
+		if c.subscribes && !c.wasSent() {
+			asked = append(asked, c.m.P.URI)
+		}
+	}
+	uris := make([]string, 0, len(s.subscriptions))
+	for uri := range s.subscriptions {
+		if !slices.Contains(asked, uri) {
+			uris = append(uris, uri)
+		}
+	}
+	return uris
 }
 
 func (s *session) leaveSubscription(uri string) {
@@ -169,10 +190,7 @@ func (s *session) restore(conn Upstream) {
 	s.log.Warn("the upstream connection was made anew", s.about("run", s.afterLoss())...)
 	s.mu.Lock()
 	level := s.level
-	uris := make([]string, 0, len(s.subscriptions))
-	for uri := range s.subscriptions {
-		uris = append(uris, uri)
-	}
+	uris := s.subscribedLocked()
 	var shown [len(gatedLists)]bool
 	for k := range shown {
 		shown[k] = s.refreshes[k].shown.list != nil

@@ -75,11 +75,8 @@ func (c *call) listShadowed(k wire.ListKind) wire.Pending {
 }
 
 func (c *call) subscribeShadowed() wire.Pending {
-	if uri := c.m.P.URI; uri != "" {
-		var ok bool
-		if c.subscribes, ok = c.s.enterSubscription(uri); !ok {
-			return c.fail(wire.CodeInvalidParams, "too many subscriptions in this session")
-		}
+	if uri := c.m.P.URI; uri != "" && !c.s.enterSubscription(c, uri) {
+		return c.fail(wire.CodeInvalidParams, "too many subscriptions in this session")
 	}
 	c.judge(policy.Resource, c.m.P.URI)
 	return c.relay()

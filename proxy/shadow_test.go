@@ -44,6 +44,7 @@ func (o *tally) Operations(string) proxy.Operations        { return nil }
 func (o *tally) Stepped(from, to string, _ policy.Outcome) {}
 func (o *tally) SessionEnded(string, time.Duration)        {}
 func (o *tally) ConnectionEnded(time.Duration)             {}
+func (o *tally) Reconnected()                              {}
 
 func (o *tally) ShadowRefused(why policy.Code) {
 	o.mu.Lock()
