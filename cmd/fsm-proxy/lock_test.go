@@ -11,27 +11,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// drifting is an upstream that lists the tools in the file of its last argument,
-// and says that they have changed when its tool touch is called.
-func drifting(e *mcptest.Exchange) {
-	list := func(e *mcptest.Exchange) {
-		text, err := os.ReadFile(os.Args[len(os.Args)-1])
-		if err != nil {
-			e.Fail(-32603, err.Error())
-			return
-		}
-		e.Result(`{"tools":[` + strings.TrimSpace(string(text)) + `]}`)
-	}
-	touch := func(e *mcptest.Exchange) {
-		e.Announce(mcptest.Notification("notifications/tools/list_changed", ""))
-		e.Result(mcptest.Text("touched"))
-	}
-	mcptest.Script{
-		Tools:   map[string]func(*mcptest.Exchange){"apply": nil, "touch": touch, "read_a": nil, "read_b": nil},
-		Methods: map[string]func(*mcptest.Exchange){"tools/list": list},
-	}.Server().Handle(e)
-}
-
 const (
 	lockedPolicy = "version: 1\ninitial: a\npin: refuse\nstates: {a: {tools: {apply: , touch: , \"read_*\": }}}\n"
 	honestTools  = `{"name":"touch"},{"name":"apply","description":"Applies.","inputSchema":{"type":"object"}},{"name":"read_a"}`

@@ -26,6 +26,27 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// drifting is an upstream that lists the tools in the file of its last argument,
+// and says that they have changed when its tool touch is called.
+func drifting(e *mcptest.Exchange) {
+	list := func(e *mcptest.Exchange) {
+		text, err := os.ReadFile(os.Args[len(os.Args)-1])
+		if err != nil {
+			e.Fail(-32603, err.Error())
+			return
+		}
+		e.Result(`{"tools":[` + strings.TrimSpace(string(text)) + `]}`)
+	}
+	touch := func(e *mcptest.Exchange) {
+		e.Announce(mcptest.Notification("notifications/tools/list_changed", ""))
+		e.Result(mcptest.Text("touched"))
+	}
+	mcptest.Script{
+		Tools:   map[string]func(*mcptest.Exchange){"apply": nil, "touch": touch, "read_a": nil, "read_b": nil},
+		Methods: map[string]func(*mcptest.Exchange){"tools/list": list},
+	}.Server().Handle(e)
+}
+
 func spawn(e *mcptest.Exchange) {
 	e.Spawn()
 	e.Result(mcptest.Text("spawned"))
