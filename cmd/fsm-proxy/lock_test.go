@@ -235,6 +235,20 @@ func TestReloadToAPinWithoutALock(t *testing.T) {
 	contains(t, s.Tool("apply", "").String(), `"error":"definition_changed"`)
 }
 
+// Neither is one that comes to refuse by a lock whose lack it was only to warn of: it would refuse every tool.
+func TestReloadFromAWarningWithoutALock(t *testing.T) {
+	d := newDrift(t, strings.Replace(lockedPolicy, "refuse", "warn", 1))
+	s, p := d.serve()
+	replace(t, d.policy, lockedPolicy)
+	p.Log().Await(t, "the policy was not reloaded")
+	contains(t, s.Tool("apply", "").String(), `"text":"apply"`)
+	d.run(0)
+	p.Log().Await(t, "the lock was reloaded")
+	replace(t, d.policy, lockedPolicy+"name: again\n")
+	p.Log().Await(t, "the policy was reloaded")
+	contains(t, s.Tool("apply", "").String(), `"text":"apply"`)
+}
+
 // A ConfigMap holds the policy and its lock: a folder with both is a folder with
 // one policy, and both are in force when both were swapped.
 func TestLockInAFolder(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -60,7 +61,8 @@ type locks struct {
 
 	path string // of the file that is in force, or awaited; "": none is wanted yet
 	read watch.File
-	stop func() // ends the watching of path
+	stop func()      // ends the watching of path
+	have atomic.Bool // one is in force
 }
 
 // first reads the lock for the policy to begin with, nil where it wants none, or
@@ -75,6 +77,7 @@ func (l *locks) first(p *policy.Policy) (*lock.Lock, error) {
 	if err != nil {
 		return nil, l.missing(p, err)
 	}
+	l.have.Store(true)
 	return next, nil
 }
 
@@ -122,7 +125,9 @@ func (l *locks) admit(p *policy.Policy) error {
 	case p.Pin() == policy.PinOff:
 		return nil
 	case path == l.path:
-		l.refresh()
+		if err := l.refresh(); err != nil && !l.have.Load() && p.Pin() == policy.PinRefuse {
+			return l.missing(p, err)
+		}
 		return nil
 	}
 	before := l.path
@@ -141,10 +146,17 @@ func (l *locks) admit(p *policy.Policy) error {
 // refresh takes what the file says now, if that is a lock: a policy that has come
 // with another one is not to be in force with the old one. What is wrong with it is
 // told when it is noticed.
-func (l *locks) refresh() {
-	if next, _, err := readLock(l.path); err == nil {
-		l.relay.SetLock(next)
+func (l *locks) refresh() error {
+	next, _, err := readLock(l.path)
+	if err == nil {
+		l.use(next)
 	}
+	return err
+}
+
+func (l *locks) use(next *lock.Lock) {
+	l.have.Store(true)
+	l.relay.SetLock(next)
 }
 
 // take puts in force what the file has become, if it is a lock. If not, the last
@@ -155,7 +167,7 @@ func (l *locks) take(file watch.File) {
 		l.log.Error("the lock was not reloaded, the last good one stays in force", "error", err)
 		return
 	}
-	l.relay.SetLock(next)
+	l.use(next)
 	l.log.Info("the lock was reloaded", "file", file.Path, "tools", len(next.Tools))
 }
 
