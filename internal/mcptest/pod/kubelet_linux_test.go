@@ -255,6 +255,7 @@ func (k *kubelet) end() time.Duration {
 	k.sidecar.last()
 	k.server.last()
 	k.probes()
+	told := len(k.journal.all())
 	k.journal.note("the pod is told to end")
 	grace, cancel := context.WithTimeout(k.ctx, k.times.grace)
 	defer cancel()
@@ -263,12 +264,12 @@ func (k *kubelet) end() time.Duration {
 	both.Go(func() {
 		defer close(serverGone)
 		k.hooked(grace, k.server)
-		k.terminate(grace, k.server)
+		k.terminate(grace, k.server, told)
 	})
 	both.Go(func() {
 		k.hooked(grace, k.sidecar)
 		<-serverGone
-		k.terminate(grace, k.sidecar)
+		k.terminate(grace, k.sidecar, told)
 	})
 	both.Wait()
 	return time.Since(begun)
@@ -292,14 +293,16 @@ func (k *kubelet) hooked(grace context.Context, c *container) {
 	k.journal.note("%s: preStop is over", c.name)
 }
 
-// terminate sends SIGTERM, if the container is still there, and SIGKILL when the grace is over, at least 2 s later.
-func (k *kubelet) terminate(grace context.Context, c *container) {
+// terminate sends SIGTERM, if the container is still there, and SIGKILL when the grace is over, at least 2 s later. It
+// returns when the end of a container that was there at a place of the journal stands behind it.
+func (k *kubelet) terminate(grace context.Context, c *container, told int) {
 	process := c.running()
 	select {
 	case <-process.Ended():
 		return
 	default:
 	}
+	defer func() { k.journal.await(k.t, told, c.name+" has ended") }()
 	k.journal.note("%s: SIGTERM", c.name)
 	_ = process.Process.Signal(syscall.SIGTERM)
 	least := time.NewTimer(2 * time.Second)
