@@ -191,8 +191,7 @@ func TestEndOfInputAfterSideEffect(t *testing.T) {
 
 // An answer after its time changes nothing: the run went by on_unknown, and the client has its answer.
 func TestLateAnswer(t *testing.T) {
-	flags := []string{"--call-timeout", "300ms", "--cancel-grace", "100ms"}
-	each(t, []way{pipes.with(flags...), web.with(flags...), webTLS.with(flags...)}, func(r *rig) {
+	each(t, []way{pipes.with(impatient...), web.with(impatient...), webTLS.with(impatient...)}, func(r *rig) {
 		id := r.Request("tools/call", mcptest.ToolParams("late", ""))
 		answer, _ := r.Answer(id)
 		if !strings.Contains(answer.String(), `"outcome_unknown"`) || !strings.Contains(answer.String(), "may have happened") {

@@ -106,7 +106,7 @@ func (r *rig) awaitChild() {
 // A server that was stopped answers nothing and hears no polite signal: its calls are unknown, and it is ended.
 func TestStoppedUpstream(t *testing.T) {
 	t.Parallel()
-	r := webPipe.with("--call-timeout", "300ms", "--cancel-grace", "100ms").open(t)
+	r := webPipe.with(impatient...).open(t)
 	r.lives()
 	group := r.group()
 	if err := syscall.Kill(-group, syscall.SIGSTOP); err != nil {

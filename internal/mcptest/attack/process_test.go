@@ -97,13 +97,15 @@ func TestUpstreamNoiseOnStdout(t *testing.T) {
 }
 
 func TestUpstreamNeverAnswers(t *testing.T) {
-	flags := []string{"--call-timeout", "300ms", "--cancel-grace", "100ms"}
-	each(t, []way{pipes.with(flags...), web.with(flags...)}, func(r *rig) {
+	each(t, []way{pipes.with(impatient...), web.with(impatient...)}, func(r *rig) {
 		r.unknown(r.Tool("silent", ""), "lost")
 		r.lives()
 		r.reached("tools/call silent", "notifications/cancelled")
 	})
 }
+
+// impatient are the flags of a proxy that gives calls up soon, and not those that are answered on a busy machine.
+var impatient = []string{"--call-timeout", "3s", "--cancel-grace", "500ms"}
 
 // An upstream that never answers initialize does not keep the client waiting for ever, and leaves no process.
 func TestUpstreamNeverInitializes(t *testing.T) {
