@@ -11,7 +11,7 @@ import (
 // The same, many times, and with more clients.
 func TestRollingRestartAgainAndAgain(t *testing.T) {
 	u, url := mcptest.HTTP(t, server())
-	roll(t, u, 128, 64, 15, "--upstream", url)
+	roll(t, u, 32, 16, 15, "--upstream", url)
 }
 
 // The same with a process for each session, all of which end with their proxy.
