@@ -7,13 +7,16 @@ import (
 
 // JSON-RPC 2.0 error codes, and those that MCP adds.
 const (
-	CodeParse            = -32700
-	CodeInvalidRequest   = -32600
-	CodeMethodNotFound   = -32601
-	CodeInvalidParams    = -32602
-	CodeInternal         = -32603
-	CodeResourceNotFound = -32002 // MCP up to 2025-11-25
-	CodeURLElicitation   = -32042 // MCP 2025-11-25: the user is to visit a URL
+	CodeParse              = -32700
+	CodeInvalidRequest     = -32600
+	CodeMethodNotFound     = -32601
+	CodeInvalidParams      = -32602
+	CodeInternal           = -32603
+	CodeResourceNotFound   = -32002 // MCP up to 2025-11-25
+	CodeHeaderMismatch     = -32020 // MCP 2026-07-28: headers and body differ
+	CodeMissingCapability  = -32021 // MCP 2026-07-28: the client has not declared what the call needs
+	CodeUnsupportedVersion = -32022 // MCP 2026-07-28
+	CodeURLElicitation     = -32042 // MCP 2025-11-25: the user is to visit a URL
 )
 
 // ResultAnswer returns the answer to the request with the raw id.

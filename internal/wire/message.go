@@ -74,6 +74,13 @@ type Params struct {
 	ProgressToken          Span   // progressToken of notifications/progress
 	RequestID              Span   // requestId of notifications/cancelled
 	Level, ProtocolVersion string // logging/setLevel; initialize
+	// Modern is what _meta says of the modern era; nil where it says nothing.
+	Modern *ModernParams
+	// InputResponses and RequestState come with a call that is sent again with what
+	// its server asked for, Notifications with subscriptions/listen, TaskID with
+	// tasks/*.
+	InputResponses, Notifications, RequestStateAt, TaskIDAt Span
+	RequestState, TaskID                                    string
 }
 
 // Ref is what completion/complete completes an argument of.
@@ -83,12 +90,15 @@ type Ref struct{ Type, Name, URI string }
 type ResultFields struct {
 	IsError    bool   // isError is the literal true
 	Task       Span   // a task handle stands in for the result
-	ResultType string // resultType of the 2026-07-28 revision
+	ResultType string // resultType of the modern era; empty: "complete"
 	Meta       Span
 	Content    Span
 	NextCursor string
 	// NextCursorAt is the raw nextCursor, absent where there is none.
 	NextCursorAt Span
+	// Of the modern era: what an "input_required" result asks for, and how long a
+	// result may be kept by whom.
+	ResultTypeAt, InputRequests, RequestState, TTL, CacheScope Span
 }
 
 // Bytes returns the raw bytes of a span of m, nil where it is absent. They are

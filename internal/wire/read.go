@@ -324,6 +324,10 @@ func common(text []byte) string {
 		return "tools/call"
 	case "notifications/progress":
 		return "notifications/progress"
+	case ModernRevision:
+		return ModernRevision
+	case ResultComplete:
+		return ResultComplete
 	}
 	return ""
 }

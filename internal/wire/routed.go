@@ -26,11 +26,19 @@ var levelKeys = [...][]string{
 		"progressToken", "requestId", "level", "protocolVersion",
 		// Not read here, but decided on where a session begins:
 		"capabilities", "clientInfo",
+		// Of the modern era:
+		"inputResponses", "requestState", "notifications", "taskId",
 	},
-	metaLevel:   {"progressToken"},
-	refLevel:    {"type", "name", "uri"},
-	resultLevel: {"isError", "resultType", "task", "_meta", "content", "nextCursor"},
-	errorLevel:  {"code"},
+	metaLevel: {
+		"progressToken", metaPrefix + "protocolVersion", metaPrefix + "clientCapabilities", metaPrefix + "clientInfo",
+		metaPrefix + "logLevel", metaPrefix + "subscriptionId", MetaRun,
+	},
+	refLevel: {"type", "name", "uri"},
+	resultLevel: {
+		"isError", "resultType", "task", "_meta", "content", "nextCursor",
+		"inputRequests", "requestState", "ttlMs", "cacheScope",
+	},
+	errorLevel: {"code"},
 }
 
 // member reads the value of one member. key is its index among the level's keys,
@@ -46,7 +54,7 @@ func (r *reader) member(l level, key int) (err error) {
 	case paramsLevel:
 		return r.params(key)
 	case metaLevel:
-		r.m.P.MetaToken, err = r.value()
+		return r.meta(key)
 	case refLevel:
 		return r.ref(key)
 	case resultLevel:
@@ -78,6 +86,22 @@ const (
 	keyRequestID
 	keyLevel
 	keyProtocolVersion
+	keyCapabilities
+	keyClientInfo
+	keyInputResponses
+	keyRequestState
+	keyNotifications
+	keyTaskID
+)
+
+const (
+	keyMetaToken = iota
+	keyMetaVersion
+	keyMetaCapabilities
+	keyMetaClientInfo
+	keyMetaLogLevel
+	keyMetaSubscription
+	keyMetaRun
 )
 
 const (
@@ -87,6 +111,10 @@ const (
 	keyResultMeta
 	keyContent
 	keyNextCursor
+	keyInputRequests
+	keyResultState
+	keyTTL
+	keyCacheScope
 )
 
 // message reads the envelope and says what kind of message it is.
@@ -153,8 +181,44 @@ func (r *reader) params(key int) (err error) {
 		_, err = r.string(&p.Level)
 	case keyProtocolVersion:
 		_, err = r.string(&p.ProtocolVersion)
+	case keyInputResponses:
+		p.InputResponses, err = r.value()
+	case keyRequestState:
+		p.RequestStateAt, err = r.string(&p.RequestState)
+	case keyNotifications:
+		p.Notifications, err = r.value()
+	case keyTaskID:
+		p.TaskIDAt, err = r.string(&p.TaskID)
 	default:
 		_, err = r.value()
+	}
+	return err
+}
+
+// meta reads a routed member of _meta. What is the modern era's is kept apart, so
+// that messages of the legacy one are no larger for it.
+func (r *reader) meta(key int) (err error) {
+	if key == keyMetaToken {
+		r.m.P.MetaToken, err = r.value()
+		return err
+	}
+	if r.m.P.Modern == nil {
+		r.m.P.Modern = new(ModernParams)
+	}
+	p := r.m.P.Modern
+	switch key {
+	case keyMetaVersion:
+		p.VersionAt, err = r.string(&p.Version)
+	case keyMetaCapabilities:
+		p.Capabilities, err = r.value()
+	case keyMetaClientInfo:
+		p.ClientInfo, err = r.value()
+	case keyMetaLogLevel:
+		p.LogLevelAt, err = r.string(&p.LogLevel)
+	case keyMetaSubscription:
+		p.Subscription, err = r.value()
+	case keyMetaRun:
+		p.RunAt, err = r.string(&p.Run)
 	}
 	return err
 }
@@ -173,7 +237,7 @@ func (r *reader) result(key int) (err error) {
 		at, err = r.value()
 		f.IsError = string(r.raw[at.Start:at.End]) == "true"
 	case keyResultType:
-		_, err = r.string(&f.ResultType)
+		f.ResultTypeAt, err = r.string(&f.ResultType)
 	case keyResultTask:
 		f.Task, err = r.value()
 	case keyResultMeta:
@@ -182,6 +246,14 @@ func (r *reader) result(key int) (err error) {
 		f.Content, err = r.value()
 	case keyNextCursor:
 		f.NextCursorAt, err = r.string(&f.NextCursor)
+	case keyInputRequests:
+		f.InputRequests, err = r.value()
+	case keyResultState:
+		f.RequestState, err = r.value()
+	case keyTTL:
+		f.TTL, err = r.value()
+	case keyCacheScope:
+		f.CacheScope, err = r.value()
 	}
 	return err
 }

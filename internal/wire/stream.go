@@ -41,6 +41,14 @@ type DecliningStream interface {
 	Decline(msg []byte)
 }
 
+// FailingStream is a Stream on which an answer's code can decide more than its
+// bytes (HTTP of the modern era: the status).
+type FailingStream interface {
+	Stream
+	// Fail is Answer of an error with this JSON-RPC code.
+	Fail(code int, msg []byte)
+}
+
 // HeadedStream is a Stream of a request that came with headers (HTTP).
 type HeadedStream interface {
 	Stream
@@ -93,6 +101,15 @@ type Pending interface {
 	// once the answer was given, on any goroutine, and must not block. Else
 	// nothing has happened and Wait is to be called.
 	Detach(done func()) bool
+}
+
+// Cancellable is a Pending whose client can call the request off without a
+// message (HTTP of the modern era: it closes the response stream).
+type Cancellable interface {
+	Pending
+	// Cancel cancels the request. It does not block, and may come at any time,
+	// while Wait blocks and after it, too.
+	Cancel()
 }
 
 // Receiver takes what an upstream sends besides answers.
