@@ -166,12 +166,12 @@ func TestDrainWhileConnecting(t *testing.T) {
 		equal(t, "dialled", c.up.dialled(), 1)
 	}, func(c *proxy.Config, u *server) {
 		dial, first := c.Dial, true
-		c.Dial = func(ctx context.Context, initialize *wire.Message, to wire.Receiver) (proxy.Upstream, error) {
+		c.Dial = func(ctx context.Context, with proxy.Opening, to wire.Receiver) (proxy.Upstream, error) {
 			if first {
 				first = false
-				return dial(ctx, initialize, to)
+				return dial(ctx, with, to)
 			}
-			return slowly(dial, time.Hour)(ctx, initialize, to)
+			return slowly(dial, time.Hour)(ctx, with, to)
 		}
 	})
 }

@@ -14,11 +14,11 @@ import (
 // delayed has every connection but the first come up in a second.
 func delayed(c *proxy.Config, u *server) {
 	dial, slow := c.Dial, slowly(c.Dial, time.Second)
-	c.Dial = func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
+	c.Dial = func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
 		if u.dialled() == 0 {
-			return dial(ctx, initialize, r)
+			return dial(ctx, with, r)
 		}
-		return slow(ctx, initialize, r)
+		return slow(ctx, with, r)
 	}
 }
 

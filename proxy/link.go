@@ -206,7 +206,7 @@ func (l *link) dial(ctx context.Context, hello *wire.Message, ready []byte, agai
 	if hello == nil {
 		return nil, errClosed
 	}
-	conn, err := l.p.cfg.Dial(ctx, hello, l.receiver)
+	conn, err := l.p.cfg.Dial(ctx, Opening{Initialize: hello}, l.receiver)
 	if err != nil {
 		return nil, err
 	}

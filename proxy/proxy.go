@@ -15,7 +15,9 @@ import (
 
 // Upstream is one connection to the wrapped server. Package upstream has one.
 type Upstream interface {
-	// Hello is the upstream's answer to initialize.
+	// Era is the connection's, in which all messages given to Start must be.
+	Era() wire.Era
+	// Hello is the upstream's answer to initialize, or to server/discover.
 	Hello() *wire.Message
 	// Start sends a client's request under the connection's own id and
 	// progress token, and returns without waiting. tag is given back with the
@@ -27,6 +29,9 @@ type Upstream interface {
 	// and still holds, else nil.
 	List(ctx context.Context, kind wire.ListKind) (*wire.List, error)
 	Cached(kind wire.ListKind) *wire.List
+	// Listen says of which resources' updates the upstream is to tell, in place of
+	// those before: all there are. It is for the modern era, and waits for nothing.
+	Listen(uris []string) error
 	// Done is closed when the connection has ended.
 	Done() <-chan struct{}
 	Close()
@@ -47,8 +52,8 @@ type Config struct {
 	// Lock holds tools to their definitions where the policy's pin says so, until a
 	// [Proxy.SetLock]. Nil: no tool is what was locked.
 	Lock *lock.Lock
-	// Dial opens a connection with this initialize request.
-	Dial func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (Upstream, error)
+	// Dial opens a connection.
+	Dial func(ctx context.Context, with Opening, r wire.Receiver) (Upstream, error)
 	// Notifier makes a session's Notifier; send is as for notify.New.
 	Notifier func(send func(bits uint8) bool) Notifier
 	// Version is the proxy's own, for a shared upstream to know.

@@ -66,10 +66,10 @@ func (u *server) names(kind wire.ListKind, names ...string) {
 	u.offer(kind, `{"`+kind.String()+`":[`+strings.Join(items, ",")+`]}`)
 }
 
-func (u *server) dial(_ context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
+func (u *server) dial(_ context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.asked = append(u.asked, string(initialize.Raw))
+	u.asked = append(u.asked, string(with.Initialize.Raw))
 	if u.refuse != nil {
 		return nil, u.refuse
 	}
@@ -144,7 +144,9 @@ type conn struct {
 	told    []string // what Notify was given
 }
 
+func (c *conn) Era() wire.Era         { return wire.Legacy }
 func (c *conn) Hello() *wire.Message  { return c.hello }
+func (c *conn) Listen([]string) error { return nil }
 func (c *conn) Done() <-chan struct{} { return c.done }
 func (c *conn) Close()                { c.end() }
 
@@ -410,10 +412,10 @@ func read(t *testing.T, raw string, from wire.Side) *wire.Message {
 }
 
 // hasty is a dial whose connection speaks before it is handed over.
-func hasty(dial func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error), says ...string,
-) func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error) {
-	return func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
-		up, err := dial(ctx, initialize, r)
+func hasty(dial func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error), says ...string,
+) func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error) {
+	return func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
+		up, err := dial(ctx, with, r)
 		if c, ok := up.(*conn); ok {
 			for _, raw := range says {
 				c.says(raw, nil)
@@ -424,14 +426,14 @@ func hasty(dial func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstr
 }
 
 // slowly is a dial that takes its time.
-func slowly(dial func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error), d time.Duration,
-) func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error) {
-	return func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
+func slowly(dial func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error), d time.Duration,
+) func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error) {
+	return func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
 		wait := time.NewTimer(d)
 		defer wait.Stop()
 		select {
 		case <-wait.C:
-			return dial(ctx, initialize, r)
+			return dial(ctx, with, r)
 		case <-ctx.Done():
 			return nil, &wire.CallError{Err: ctx.Err()}
 		}

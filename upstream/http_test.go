@@ -334,11 +334,11 @@ func TestHTTPNobodyListens(t *testing.T) {
 	w := newWeb(t)
 	w.Close()
 	s := newServer(t, Config{URL: w.URL, MinBackoff: time.Hour, MaxBackoff: time.Hour})
-	_, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err := s.Dial(t.Context(), opening(t), newRecorder())
 	if e := callError(t, err); e.Sent || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%+v", err)
 	}
-	_, err = s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err = s.Dial(t.Context(), opening(t), newRecorder())
 	if e := callError(t, err); e.Sent || e.RetryAfter == 0 {
 		t.Errorf("%+v", err)
 	}
@@ -350,13 +350,13 @@ func TestHTTPNobodyListens(t *testing.T) {
 func TestHTTPRetryAfterTellsAwayFromRefused(t *testing.T) {
 	w := newWeb(t)
 	w.guard = func(rw http.ResponseWriter, _ *http.Request) bool { rw.WriteHeader(401); return false }
-	_, err := newServer(t, Config{URL: w.URL}).Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err := newServer(t, Config{URL: w.URL}).Dial(t.Context(), opening(t), newRecorder())
 	if failed := callError(t, err); failed.RetryAfter != 0 || failed.Status != 401 {
 		t.Errorf("refused: %+v", failed)
 	}
 	url := w.URL
 	w.Close()
-	_, err = newServer(t, Config{URL: url}).Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err = newServer(t, Config{URL: url}).Dial(t.Context(), opening(t), newRecorder())
 	if failed := callError(t, err); failed.RetryAfter <= 0 || failed.Sent {
 		t.Errorf("away: %+v", failed)
 	}
@@ -486,7 +486,7 @@ func TestHTTPOAuthRefused(t *testing.T) {
 	as := authServer(t, &tokens, 3600)
 	w := newWeb(t)
 	s := newServer(t, Config{URL: w.URL, OAuth: &OAuth{ClientID: "me", ClientSecret: "wrong-one", MetadataURL: as.URL + "/.well-known/oauth-authorization-server"}})
-	_, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err := s.Dial(t.Context(), opening(t), newRecorder())
 	if e := callError(t, err); e.Sent {
 		t.Error(e)
 	}
@@ -528,7 +528,7 @@ func TestHTTPS(t *testing.T) {
 		mustCall(t, c, "stream")
 		s.Close()
 		s = newServer(t, Config{URL: strings.Replace(w.URL, "127.0.0.1", "localhost", 1)})
-		_, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+		_, err := s.Dial(t.Context(), opening(t), newRecorder())
 		if e := callError(t, err); e.Sent || !strings.Contains(e.Error(), "certificate") {
 			t.Error(e)
 		}

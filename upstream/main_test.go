@@ -100,10 +100,16 @@ func newServer(t testing.TB, cfg Config) *Server {
 	return s
 }
 
+// opening is a legacy client's.
+func opening(t testing.TB) Opening {
+	t.Helper()
+	return Opening{Initialize: read(t, initializeRaw)}
+}
+
 // dial connects and says initialized.
 func dial(t testing.TB, s *Server, r wire.Receiver) *Conn {
 	t.Helper()
-	c, err := s.Dial(t.Context(), read(t, initializeRaw), r)
+	c, err := s.Dial(t.Context(), opening(t), r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -320,7 +320,7 @@ func TestCloseEndsTheGroup(t *testing.T) {
 				t.Error("the child is there")
 			}
 			awaitGone(t, grandchild)
-			if _, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder()); !errors.Is(err, ErrClosed) {
+			if _, err := s.Dial(t.Context(), opening(t), newRecorder()); !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
 		})
@@ -383,7 +383,7 @@ func TestStderrFlood(t *testing.T) {
 func TestDialRefused(t *testing.T) {
 	s := newServer(t, child("refuse"))
 	for range 2 { // and that is no reason to back off
-		_, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+		_, err := s.Dial(t.Context(), opening(t), newRecorder())
 		refused, ok := errors.AsType[*InitializeError](err)
 		if !ok {
 			t.Fatal(err)
@@ -396,7 +396,7 @@ func TestDialRefused(t *testing.T) {
 func TestLastWordsAreNotForStrangers(t *testing.T) {
 	cfg := child("die")
 	cfg.Quote = false
-	_, err := newServer(t, cfg).Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err := newServer(t, cfg).Dial(t.Context(), opening(t), newRecorder())
 	if text := callError(t, err).Error(); strings.Contains(text, "database") || !strings.Contains(text, "exit status 3") {
 		t.Error(text)
 	}
@@ -407,12 +407,12 @@ func TestDialDies(t *testing.T) {
 	cfg.MinBackoff = time.Hour
 	cfg.MaxBackoff = time.Hour
 	s := newServer(t, cfg)
-	_, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err := s.Dial(t.Context(), opening(t), newRecorder())
 	if e := callError(t, err); e.Sent {
 		t.Error("nothing of a call was sent")
 	}
 	contains(t, err.Error(), "connecting to the upstream", "exit status 3", "cannot open the database")
-	_, err = s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err = s.Dial(t.Context(), opening(t), newRecorder())
 	if e := callError(t, err); e.Sent || e.RetryAfter < 40*time.Minute || e.RetryAfter > time.Hour {
 		t.Errorf("%+v", e)
 	}
@@ -422,7 +422,7 @@ func TestDialDies(t *testing.T) {
 func TestDialTimeout(t *testing.T) {
 	cfg := child("mute")
 	cfg.DialTimeout = 300 * time.Millisecond
-	_, err := newServer(t, cfg).Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err := newServer(t, cfg).Dial(t.Context(), opening(t), newRecorder())
 	if e := callError(t, err); e.Sent {
 		t.Error(e)
 	}
@@ -435,7 +435,7 @@ func TestDialCancelled(t *testing.T) {
 	for range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
-		_, err := s.Dial(ctx, read(t, initializeRaw), newRecorder())
+		_, err := s.Dial(ctx, opening(t), newRecorder())
 		if e := callError(t, err); e.RetryAfter != 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v", e)
 		}
@@ -447,7 +447,7 @@ func TestCloseDuringDial(t *testing.T) {
 	s := newServer(t, child("mute"))
 	failed := make(chan error)
 	go func() {
-		_, err := s.Dial(context.Background(), read(t, initializeRaw), newRecorder())
+		_, err := s.Dial(context.Background(), opening(t), newRecorder())
 		failed <- err
 	}()
 	eventually(t, func() bool {
@@ -467,7 +467,7 @@ func TestMaxProcesses(t *testing.T) {
 	s := newServer(t, cfg)
 	c := dial(t, s, newRecorder())
 	dial(t, s, newRecorder())
-	_, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err := s.Dial(t.Context(), opening(t), newRecorder())
 	if e := callError(t, err); e.Sent {
 		t.Error(e)
 	}
@@ -475,7 +475,7 @@ func TestMaxProcesses(t *testing.T) {
 	mustCall(t, c, "echo") // the live ones go on
 	c.Close()
 	eventually(t, func() bool { // as soon as the first has ended
-		_, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder())
+		_, err := s.Dial(t.Context(), opening(t), newRecorder())
 		return err == nil
 	})
 }

@@ -66,7 +66,7 @@ func TestReachableCommand(t *testing.T) {
 	if err := s.Reachable(); err != nil {
 		t.Errorf("before the first start: %v", err)
 	}
-	if _, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder()); err == nil || !strings.Contains(err.Error(), "database") {
+	if _, err := s.Dial(t.Context(), opening(t), newRecorder()); err == nil || !strings.Contains(err.Error(), "database") {
 		t.Fatal(err)
 	}
 	err := s.Reachable()

@@ -86,7 +86,7 @@ func New(cfg Config) (*Server, error) {
 // says how long, where another attempt makes sense: after a program that could
 // not start, or a refusal, none does. The other error is an [*InitializeError] where the upstream
 // refused.
-func (s *Server) Dial(ctx context.Context, initialize *wire.Message, r wire.Receiver) (*Conn, error) {
+func (s *Server) Dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn, error) {
 	c := newConn(s, r)
 	if err := s.admit(c); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *Server) Dial(ctx context.Context, initialize *wire.Message, r wire.Rece
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	err := s.connect(bounded, c, initialize)
+	err := s.connect(bounded, c, with)
 	s.settle(ctx, err)
 	if err != nil {
 		err = s.dialError(bounded, c, err)
@@ -106,12 +106,12 @@ func (s *Server) Dial(ctx context.Context, initialize *wire.Message, r wire.Rece
 }
 
 // connect makes the link of a connection and introduces the client.
-func (s *Server) connect(ctx context.Context, c *Conn, initialize *wire.Message) error {
+func (s *Server) connect(ctx context.Context, c *Conn, with Opening) error {
 	c.link = s.newLink(c)
 	if err := c.link.open(ctx); err != nil {
 		return err
 	}
-	if err := c.greet(ctx, initialize); err != nil {
+	if err := c.greet(ctx, with.Initialize); err != nil {
 		return err
 	}
 	return c.Err()

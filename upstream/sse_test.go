@@ -167,7 +167,7 @@ func TestSSERefusedPost(t *testing.T) {
 func TestSSENobodyListens(t *testing.T) {
 	w := newOldWeb(t)
 	w.Close()
-	_, err := newServer(t, Config{URL: w.URL, SSE: true}).Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err := newServer(t, Config{URL: w.URL, SSE: true}).Dial(t.Context(), opening(t), newRecorder())
 	if e := callError(t, err); e.Sent || !strings.Contains(e.Error(), "refused") {
 		t.Errorf("%+v", e)
 	}
@@ -178,7 +178,7 @@ func TestSSEForeignEndpoint(t *testing.T) {
 	other, w := newOldWeb(t), newOldWeb(t)
 	w.endpoint = other.URL + "/messages"
 	s := newServer(t, Config{URL: w.URL, SSE: true, DialTimeout: 1e9})
-	if _, err := s.Dial(t.Context(), read(t, initializeRaw), newRecorder()); err == nil || other.posts.Load() != 0 {
+	if _, err := s.Dial(t.Context(), opening(t), newRecorder()); err == nil || other.posts.Load() != 0 {
 		t.Error(err, other.posts.Load())
 	}
 }
@@ -187,7 +187,7 @@ func TestSSERedirectElsewhere(t *testing.T) {
 	w := newOldWeb(t)
 	moved := httptest.NewServer(http.RedirectHandler(w.URL, http.StatusTemporaryRedirect))
 	defer moved.Close()
-	_, err := newServer(t, Config{URL: moved.URL, SSE: true}).Dial(t.Context(), read(t, initializeRaw), newRecorder())
+	_, err := newServer(t, Config{URL: moved.URL, SSE: true}).Dial(t.Context(), opening(t), newRecorder())
 	if err == nil || !strings.Contains(err.Error(), "another host") {
 		t.Error(err)
 	}
@@ -215,7 +215,7 @@ func TestSSEDialCancelled(t *testing.T) {
 	defer mute.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
-	if _, err := newServer(t, Config{URL: mute.URL, SSE: true}).Dial(ctx, read(t, initializeRaw), newRecorder()); !errors.Is(err, context.Canceled) {
+	if _, err := newServer(t, Config{URL: mute.URL, SSE: true}).Dial(ctx, opening(t), newRecorder()); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -27,7 +27,7 @@ func takeInventory(ctx context.Context, t *target, log hclog.Logger) (inventory,
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
 	l := newLister()
-	conn, err := server.Dial(ctx, l.hello(), l)
+	conn, err := server.Dial(ctx, upstream.Opening{Initialize: l.hello()}, l)
 	if err != nil {
 		return inventory{}, fmt.Errorf("%w; see that the server runs by itself, or what it says with --log-level info", err)
 	}

@@ -181,8 +181,8 @@ func (s *service) config() proxy.Config {
 	f := s.flags
 	return proxy.Config{
 		Policy: s.policy,
-		Dial: func(ctx context.Context, initialize *wire.Message, r wire.Receiver) (proxy.Upstream, error) {
-			conn, err := s.server.Dial(ctx, initialize, r)
+		Dial: func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
+			conn, err := s.server.Dial(ctx, upstream.Opening(with), r)
 			if said, ok := errors.AsType[*upstream.InitializeError](err); ok {
 				return nil, &proxy.HelloError{Answer: said.Answer}
 			}

@@ -94,7 +94,7 @@ func newHall(count int) (*hall, error) {
 	h := &hall{}
 	h.proxy, err = proxy.New(proxy.Config{
 		Policy: p, Share: true,
-		Dial:     func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error) { return newInstant() },
+		Dial:     func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error) { return newInstant() },
 		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
 	})
 	if err != nil {
@@ -284,7 +284,9 @@ func instantAnswer(result string) (*wire.Message, error) {
 	return wire.Read(wire.ResultAnswer([]byte("0"), []byte(result)), wire.FromUpstream)
 }
 
+func (u *instant) Era() wire.Era                        { return wire.Legacy }
 func (u *instant) Hello() *wire.Message                 { return u.hello }
+func (u *instant) Listen([]string) error                { return nil }
 func (u *instant) Start(*wire.Message, any) wire.Call   { return instantCall{u} }
 func (u *instant) Notify([]byte) error                  { return nil }
 func (u *instant) Cached(kind wire.ListKind) *wire.List { return u.list(kind) }

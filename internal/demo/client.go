@@ -32,7 +32,7 @@ func dial(ctx context.Context, url string, p *printer) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.conn, err = server.Dial(ctx, initialize, c); err != nil {
+	if c.conn, err = server.Dial(ctx, upstream.Opening{Initialize: initialize}, c); err != nil {
 		server.Close()
 		return nil, err
 	}

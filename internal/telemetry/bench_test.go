@@ -36,7 +36,7 @@ func BenchmarkCall(b *testing.B) {
 func benchmarkCall(b *testing.B, tell proxy.Telemetry) {
 	p, _ := policy.Parse("plan.yaml", []byte(plan))
 	relay, err := proxy.New(proxy.Config{Policy: p, Telemetry: tell,
-		Dial: func(context.Context, *wire.Message, wire.Receiver) (proxy.Upstream, error) {
+		Dial: func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error) {
 			return &echo{done: make(chan struct{})}, nil
 		},
 		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) }})
@@ -58,6 +58,8 @@ func benchmarkCall(b *testing.B, tell proxy.Telemetry) {
 // echo is an upstream that answers at once.
 type echo struct{ done chan struct{} }
 
+func (*echo) Era() wire.Era         { return wire.Legacy }
+func (*echo) Listen([]string) error { return nil }
 func (*echo) Hello() *wire.Message {
 	return answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`)
 }

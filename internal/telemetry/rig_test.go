@@ -55,8 +55,8 @@ func newRig(t *testing.T, tell proxy.Telemetry) *rig {
 	t.Cleanup(server.Close)
 	r.proxy, err = proxy.New(proxy.Config{
 		Policy: parse(t, plan),
-		Dial: func(ctx context.Context, m *wire.Message, to wire.Receiver) (proxy.Upstream, error) {
-			return server.Dial(ctx, m, to)
+		Dial: func(ctx context.Context, with proxy.Opening, to wire.Receiver) (proxy.Upstream, error) {
+			return server.Dial(ctx, upstream.Opening(with), to)
 		},
 		Notifier:  func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
 		Telemetry: tell,
