@@ -37,7 +37,7 @@ func TestClientDiesWithItsPipes(t *testing.T) {
 			_ = cmd.Wait() // its exit code is nobody's any more
 			u.AwaitLive(t, 0)
 			awaitEmpty(t, group)
-			r.reached("tools/call children", "tools/call once")
+			r.called("children", "once") // and nothing else, "hidden" above all
 		})
 	}
 }

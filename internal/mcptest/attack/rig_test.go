@@ -218,6 +218,23 @@ func (r *rig) reached(want ...string) {
 	}
 }
 
+// called is reached of the tools/call alone, for a session that ended with calls under way: whether they were still to
+// be cancelled then is chance.
+func (r *rig) called(want ...string) {
+	r.t.Helper()
+	var got []string
+	for _, seen := range r.traffic() {
+		if name, ok := strings.CutPrefix(seen, "tools/call "); ok {
+			got = append(got, name)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		r.t.Errorf("the tools that were called: %q, want %q", got, want)
+	}
+}
+
 // traffic is what has reached the upstream, less the proxy's own housekeeping.
 func (r *rig) traffic() (seen []string) {
 	housekeeping := []string{"initialize", "notifications/initialized", "tools/list", "resources/list", "prompts/list",
