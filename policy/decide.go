@@ -147,6 +147,25 @@ func (p *Policy) class(c Configuration, k Kind) int32 {
 	return p.states[c.State].class[k]
 }
 
+// Steady reports whether a name is bound in every state in which anything can be,
+// and moves no run in any: what it reads hangs on nothing that the automaton knows.
+func (p *Policy) Steady(k Kind, name string, listed bool) bool {
+	if int(k) >= Kinds {
+		return false
+	}
+	for i := range p.states {
+		s := State(i)
+		if p.states[s].Terminal {
+			continue
+		}
+		b := p.lookup(s, k, name, listed)
+		if b == nil || b.none || b.turns(s) {
+			return false
+		}
+	}
+	return true
+}
+
 // BoundIn returns the states in which a name is bound, after precedence and
 // none, in the file's order. listed is as for Decide.
 func (p *Policy) BoundIn(k Kind, name string, listed bool) []State {
@@ -183,4 +202,10 @@ func (p *Policy) Exact(k Kind) []string {
 		return nil
 	}
 	return slices.Clone(p.exact[k])
+}
+
+// turns reports whether some case of a binding takes the run's turn in a state.
+func (b *binding) turns(s State) (any bool) {
+	b.each(func(_ string, e *edges) { any = any || e.turn(s) })
+	return any
 }

@@ -40,6 +40,10 @@ type call struct {
 	overlooked bool // the policy would have refused it, but for the shadow
 	restarted  bool // its outcome completed the run, which began anew
 
+	era        wire.Era // the client's
+	via        wire.Era // of the connection that it was sent on
+	from       *Peer    // whose call it is, where the session is not one client's
+	pipe       *pipe    // on which it came; nil: on a stream of its own, or in a session
 	gated      bool
 	subscribes bool                       // it has entered a subscription; written under the session's lock
 	next       func()                     // the rest of the way, for Wait; nil: land
@@ -124,15 +128,24 @@ func (c *call) answerBy(give func()) wire.Pending {
 
 func (c *call) fail(code int, text string) wire.Pending {
 	c.blame(Fault{RPC: code})
-	return c.answer(wire.ErrorAnswer(c.id(), code, text, nil))
+	return c.answerFailure(code, wire.ErrorAnswer(c.id(), code, text, nil))
 }
 
+// result answers with a result of the proxy's own.
 func (c *call) result(result []byte) wire.Pending {
 	out, ok := c.out.(wire.ResultStream)
 	if !ok {
 		return c.answer(wire.ResultAnswer(c.id(), result))
 	}
 	return c.answerBy(func() { out.AnswerResult(c.id(), result) })
+}
+
+// doneWith is result for one that has no fields of an era yet.
+func (c *call) doneWith(result []byte) wire.Pending {
+	if c.modern() {
+		result = c.s.modernResult(result, "")
+	}
+	return c.result(result)
 }
 
 func (c *call) pong() wire.Pending { return c.result([]byte("{}")) }
@@ -142,6 +155,9 @@ func (c *call) id() []byte { return c.m.Bytes(c.m.ID) }
 // finish takes the call out of those under way.
 func (c *call) finish() {
 	c.s.forget(c)
+	if c.pipe != nil {
+		c.pipe.forget(c)
+	}
 	c.clock.halt()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,7 +293,7 @@ func (c *call) start(conn Upstream) bool {
 	if c.s.p.Draining() || c.isCancelled() {
 		return false
 	}
-	up := conn.Start(c.sending(), c)
+	up := conn.Start(c.translated(conn.Era(), c.sending()), c)
 	c.mu.Lock()
 	c.up = up
 	canceled, params := c.canceled, c.params
@@ -320,6 +336,9 @@ func (c *call) connect() (Upstream, error) {
 // relay sends a request upstream that steps nothing, and gives back its answer.
 func (c *call) relay() wire.Pending {
 	conn := c.s.link.live()
+	if conn != nil && c.absorbed(conn) {
+		return c.result([]byte("{}"))
+	}
 	if conn != nil && c.start(conn) {
 		return c.flight(c.relayed)
 	}
@@ -332,12 +351,31 @@ func (c *call) relay() wire.Pending {
 			c.unavailable(err)
 		case c.s.run.where() != decided && c.m.Method != "resources/unsubscribe":
 			wait(c.anew())
+		case c.absorbed(conn):
+			c.result([]byte("{}"))
 		case c.start(conn):
 			c.relayed(c.await())
 		default:
 			c.unsent()
 		}
 	})
+}
+
+// absorbed does what a legacy client's request asks for where the upstream has no
+// such request, and reports whether it is one of those.
+func (c *call) absorbed(conn Upstream) bool {
+	if c.modern() || conn.Era() == wire.Legacy {
+		return false
+	}
+	switch c.m.Method {
+	case "resources/subscribe", "resources/unsubscribe":
+		c.s.entered(c)
+		c.s.listenTo(conn)
+	case "logging/setLevel": // each request brings its level along
+	default:
+		return false
+	}
+	return true
 }
 
 // anew sends a request its way again: while it waited for a connection another
@@ -355,7 +393,7 @@ func (c *call) relayed(m *wire.Message, err error) {
 	}
 	switch {
 	case err == nil:
-		c.answer(c.withID(m))
+		c.give(m)
 	case c.isCancelled():
 		c.answer(nil)
 	default:

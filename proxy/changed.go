@@ -14,7 +14,16 @@ func bit(k wire.ListKind) uint8 { return 1 << k }
 func (c *call) notifyChanged(moved shift) {
 	s := c.s
 	bits := s.changed.Take() | s.differing(moved)
-	s.changed.Mark(s.sendChanged(c.out, bits))
+	s.changed.Mark(s.sendChanged(c.aside(), bits))
+}
+
+// aside is where a call's client is told of what is no part of the call: on the
+// call's own stream, but in the modern era on those that listen.
+func (c *call) aside() wire.Stream {
+	if c.modern() {
+		return c.s.own
+	}
+	return c.out
 }
 
 // differing are the lists of which other bytes are shown since a shift.

@@ -228,7 +228,7 @@ func (c *call) logStep(step *step, o policy.Outcome) {
 func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
 	switch {
 	case err == nil:
-		c.answer(c.annotated(m))
+		c.give(m)
 	case c.isCancelled():
 		c.answer(nil)
 	case o == policy.Unknown:

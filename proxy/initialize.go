@@ -28,7 +28,10 @@ type hello struct {
 	static   bool   // the static surface
 	annotate Annotate
 	may      policy.UpstreamMay // what the client can be asked
-	lists    [4]bool            // by wire.ListKind: what the upstream has
+	// As a legacy client has introduced itself, raw; nil: it has not.
+	capabilities, clientInfo []byte
+	from                     *wire.Message // a seat's: what the upstream said of itself
+	lists                    [4]bool       // by wire.ListKind: what the upstream has
 
 	operations Operations    // where the session's are measured; nil: nowhere
 	begun      time.Duration // as instant
@@ -67,18 +70,47 @@ func (c *call) open() {
 		c.failed(wire.CodeInvalidParams, err.Error())
 		return
 	}
+	opening := c.opening(request, may)
 	if s.p.shared != nil {
-		request = s.p.shared.hello()
+		opening = s.p.shared.opening()
 		s.p.shared.welcome(s)
 	}
 	over := c.waiting()
-	conn, err := s.link.open(request, s.p.cfg.ConnectTimeout)
+	conn, err := s.link.open(opening, s.p.cfg.ConnectTimeout)
 	over()
 	if err != nil {
 		c.refusedHello(err)
 		return
 	}
-	c.welcome(conn.Hello(), may)
+	answer := conn.Hello()
+	if conn.Era() == wire.Modern {
+		answer = c.asInitialize(answer)
+	}
+	c.welcome(answer, may)
+}
+
+// opening introduces a legacy client to the upstream: with its own request, and in
+// the modern era with what that says of it.
+func (c *call) opening(request *wire.Message, may policy.UpstreamMay) Opening {
+	capabilities, info := c.introduced(may)
+	opening := openingOf(latest, capabilities, info, wire.Legacy)
+	opening.Initialize = request
+	return opening
+}
+
+// introduced is what initialize says of the client: its capabilities, as far as
+// the upstream may use them, and its name.
+func (c *call) introduced(may policy.UpstreamMay) (capabilities, info []byte) {
+	capabilities, info = []byte("{}"), []byte(`{"name":"unknown","version":""}`)
+	c.eachParam(func(key string, value []byte) {
+		switch {
+		case key == "capabilities" && len(value) > 0 && value[0] == '{':
+			capabilities = c.clientCapabilities(value, may)
+		case key == "clientInfo" && len(value) > 0 && value[0] == '{':
+			info = value
+		}
+	})
+	return capabilities, info
 }
 
 // HelloError is an upstream's refusal of initialize, as [Config.Dial] tells it.
@@ -201,16 +233,11 @@ func keep(object []byte, f func(name string, value []byte) []byte) []byte {
 // refused here.
 func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 	h := &hello{may: may}
+	h.capabilities, h.clientInfo = c.introduced(may)
 	name, version := c.clientInfo()
 	h.client, h.release = name, clip(version)
 	h.static = c.static(h.client)
-	h.annotate = c.s.p.cfg.Annotate
-	if h.annotate == AnnotateAuto {
-		h.annotate = AnnotateOff
-		if h.static {
-			h.annotate = AnnotateText
-		}
-	}
+	h.annotate = annotateOn(c.s.p.cfg.Annotate, h.static)
 	result := c.helloResult(m.Bytes(m.Result), h)
 	if !slices.Contains(revisions, h.version) {
 		c.failed(wire.CodeInternal, "the upstream speaks revision "+clip(h.version)+" of the protocol, which fsm-proxy does not know")

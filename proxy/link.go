@@ -21,7 +21,7 @@ type link struct {
 	mu      sync.Mutex // guards what follows
 	conn    Upstream
 	dialing chan struct{}    // closed when the dial under way has ended
-	hello   *wire.Message    // the initialize request
+	opening *Opening         // nil before open
 	ready   []byte           // the client's notifications/initialized
 	lost    bool             // there was a connection before
 	early   []func(Upstream) // what came from a connection not yet here
@@ -82,14 +82,21 @@ func (l *link) initialized(raw []byte) {
 	}
 	l.mu.Unlock()
 	if conn != nil && first {
+		greet(conn, raw)
+	}
+}
+
+// greet sends notifications/initialized, which the modern era has not.
+func greet(conn Upstream, raw []byte) {
+	if conn.Era() == wire.Legacy {
 		_ = conn.Notify(raw)
 	}
 }
 
-// open makes the first connection, with the client's initialize request.
-func (l *link) open(hello *wire.Message, timeout time.Duration) (Upstream, error) {
+// open makes the first connection, with the client's introduction.
+func (l *link) open(opening Opening, timeout time.Duration) (Upstream, error) {
 	l.mu.Lock()
-	l.hello = hello
+	l.opening = &opening
 	l.mu.Unlock()
 	return l.get(timeout)
 }
@@ -169,9 +176,9 @@ func (l *link) dialOnce(ctx context.Context) (Upstream, error) {
 	}
 	dialing := make(chan struct{})
 	l.dialing = dialing
-	hello, ready, again := l.hello, l.ready, l.lost
+	opening, ready, again := l.opening, l.ready, l.lost
 	l.mu.Unlock()
-	conn, err := l.dial(ctx, hello, ready, again)
+	conn, err := l.dial(ctx, opening, ready, again)
 	l.settle(conn, dialing, ready != nil)
 	return conn, err
 }
@@ -194,7 +201,7 @@ func (l *link) settle(conn Upstream, dialing chan struct{}, ready bool) {
 		conn.Close()
 	default:
 		if greeting != nil && !ready {
-			_ = conn.Notify(greeting)
+			greet(conn, greeting)
 		}
 		for _, f := range early {
 			f(conn)
@@ -202,16 +209,16 @@ func (l *link) settle(conn Upstream, dialing chan struct{}, ready bool) {
 	}
 }
 
-func (l *link) dial(ctx context.Context, hello *wire.Message, ready []byte, again bool) (Upstream, error) {
-	if hello == nil {
+func (l *link) dial(ctx context.Context, opening *Opening, ready []byte, again bool) (Upstream, error) {
+	if opening == nil {
 		return nil, errClosed
 	}
-	conn, err := l.p.cfg.Dial(ctx, Opening{Initialize: hello}, l.receiver)
+	conn, err := l.p.cfg.Dial(ctx, *opening, l.receiver)
 	if err != nil {
 		return nil, err
 	}
 	if ready != nil {
-		_ = conn.Notify(ready)
+		greet(conn, ready)
 	}
 	l.replay(conn, again)
 	return conn, nil

@@ -67,7 +67,7 @@ func (s *session) give(v view, k wire.ListKind) []byte {
 // templates refuses what a finite automaton cannot bind.
 func (c *call) templates() wire.Pending {
 	if c.s.policyNow().Templates() == policy.TemplatesEmpty {
-		return c.result([]byte(`{"resourceTemplates":[]}`))
+		return c.result(c.s.forEra([]byte(`{"resourceTemplates":[]}`)))
 	}
 	return c.fail(wire.CodeMethodNotFound, "resource templates are not offered: a policy binds concrete URIs. "+
 		"Use resources/list; to answer this request with an empty list, set 'templates: empty' in the policy")
@@ -75,7 +75,24 @@ func (c *call) templates() wire.Pending {
 
 // show renders a view as the session sees it now.
 func (s *session) show(v view, k wire.ListKind) []byte {
-	return s.p.shown.result(v, policyKind(k), s.run.where(), s.static())
+	return s.rendered(v, policyKind(k), s.run.where())
+}
+
+// rendered is a view as the session would see it in a place.
+func (s *session) rendered(v view, k policy.Kind, at place) []byte {
+	if s.era == wire.Modern {
+		return s.p.shown.result(v, k, at, s.static(), s.forEra)
+	}
+	return s.p.shown.result(v, k, at, s.static(), nil)
+}
+
+// forEra is a result of the proxy's own that may be kept, as a client of the
+// session's era reads it.
+func (s *session) forEra(result []byte) []byte {
+	if s.era == wire.Legacy {
+		return result
+	}
+	return s.modernResult(result, s.freshList())
 }
 
 func (s *session) static() bool {
@@ -248,17 +265,19 @@ type rendering struct {
 	list, templates [32]byte
 	place           place
 	kind            policy.Kind
-	static          bool
+	static, modern  bool
 }
 
-func (r *renderings) result(v view, k policy.Kind, at place, static bool) []byte {
+// result renders a view. era, where there is one, puts the fields of the modern era
+// into what was rendered.
+func (r *renderings) result(v view, k policy.Kind, at place, static bool, era func([]byte) []byte) []byte {
 	switch {
 	case at.shadow:
 		at, static = place{shadow: true}, false
 	case static:
 		at = place{policy: at.inForce(), pins: at.pins}
 	}
-	key := rendering{list: v.list.Digest, place: at, kind: k, static: static}
+	key := rendering{list: v.list.Digest, place: at, kind: k, static: static, modern: era != nil}
 	if v.templates != nil {
 		key.templates = v.templates.Digest
 	}
@@ -272,6 +291,9 @@ func (r *renderings) result(v view, k policy.Kind, at place, static bool) []byte
 		out = v.renderStatic(k, at)
 	} else {
 		out = v.render(k, at)
+	}
+	if era != nil {
+		out = era(out)
 	}
 	r.keep(key, out)
 	return out
@@ -357,7 +379,7 @@ func (s *session) differs(from, to place, k wire.ListKind) bool {
 	if v.list == nil || v.lacksTemplates(from, k) || v.lacksTemplates(to, k) {
 		return true
 	}
-	return !bytes.Equal(s.p.shown.result(v, kind, from, static), s.p.shown.result(v, kind, to, static))
+	return !bytes.Equal(s.rendered(v, kind, from), s.rendered(v, kind, to))
 }
 
 // lacksTemplates reports whether what is shown in a place hangs on templates that

@@ -38,11 +38,28 @@ const (
 	RefusalsOpaque          // says only that it is not available
 )
 
+// Protocol is which eras of MCP clients can speak. The zero value is both.
+type Protocol uint8
+
+// The protocols.
+const (
+	ProtocolAuto   Protocol = iota // both eras, told apart by each request
+	ProtocolLegacy                 // sessions: 2024-11-05 to 2025-11-25
+	ProtocolModern                 // 2026-07-28
+)
+
 var (
+	protocols = []string{"auto", "legacy", "modern"}
 	surfaces  = []string{"auto", "dynamic", "static"}
 	annotates = []string{"auto", "off", "meta", "text"}
 	refusals  = []string{"error", "plain", "opaque"}
 )
+
+// String is the word of the command line.
+func (p Protocol) String() string { return protocols[p] }
+
+// UnmarshalText reads the word of the command line.
+func (p *Protocol) UnmarshalText(text []byte) error { return unmarshal(p, text, protocols) }
 
 // String is the word of the command line.
 func (s Surface) String() string { return surfaces[s] }

@@ -64,6 +64,7 @@ type Config struct {
 	// call they belong to (HTTP). Without it a shared upstream may ask nothing.
 	Streams bool
 
+	Protocol Protocol // which eras clients can speak
 	Mode     Mode     // whether the policy is enforced, until a [Proxy.SetMode]
 	Surface  Surface  // what clients are shown
 	Annotate Annotate // what is added to results
@@ -132,6 +133,7 @@ type Proxy struct {
 	mode     Mode
 	pins     *pins
 	sessions map[*session]struct{}
+	process  *session // the seat of the process's run; nil: nobody has asked yet
 	closed   bool
 }
 
@@ -154,7 +156,10 @@ func New(cfg Config) (*Proxy, error) {
 
 // Open makes the session of the only client there is. own is the stream for what
 // belongs to no request of the client's.
-func (p *Proxy) Open(own wire.Stream) wire.Session { return p.OpenFor(Peer{}, own) }
+// It takes messages of both eras.
+func (p *Proxy) Open(own wire.Stream) wire.Session {
+	return &pipe{session: p.OpenFor(Peer{}, own).(*session)}
+}
 
 // Peer tells the log which of several clients a session belongs to.
 type Peer struct {

@@ -191,7 +191,7 @@ func (c *call) refusalAnswer(r *Refusal) []byte {
 	}
 	switch c.kind {
 	case policy.Resource:
-		return wire.ErrorAnswer(c.id(), wire.CodeResourceNotFound, r.Message, object)
+		return wire.ErrorAnswer(c.id(), c.inEra(wire.CodeResourceNotFound), r.Message, object)
 	case policy.Prompt:
 		return wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, object)
 	}
@@ -203,7 +203,11 @@ func (c *call) refusalAnswer(r *Refusal) []byte {
 // widely used SDK validates it even in errors, and throws the refusal away. In
 // an opaque refusal it never does: that would tell whether there is such a tool.
 func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
-	out := append([]byte(nil), `{"content":[{"type":"text","text":`...)
+	out := []byte{'{'}
+	if c.modern() {
+		out = append(out, `"resultType":"complete",`...)
+	}
+	out = append(out, `"content":[{"type":"text","text":`...)
 	out = wire.AppendString(out, r.Message)
 	out = append(out, `}],`...)
 	if c.s.p.cfg.Refusals != RefusalsPlain {

@@ -116,6 +116,16 @@ func (c *call) setLevel() wire.Pending {
 	return c.relay()
 }
 
+// wantsLog reports whether log messages of a level may go to the client whose call
+// they came with: one of the modern era gets those that its request has asked for.
+func (c *call) wantsLog(level string) bool {
+	if c == nil || !c.modern() {
+		return true
+	}
+	least := slices.Index(levels, c.m.P.Modern.LogLevel)
+	return least >= 0 && slices.Index(levels, level) >= least
+}
+
 // wantsLog reports whether a session has asked for log messages of a level. One
 // that has set no level gets what comes.
 func (s *session) wantsLog(level string) bool {
@@ -141,6 +151,14 @@ func (s *session) enterSubscription(c *call, uri string) bool {
 	s.subscriptions[uri] = struct{}{}
 	c.subscribes = true
 	return true
+}
+
+// entered has a call's subscription be the session's: it is not to be asked for by
+// the call any more.
+func (s *session) entered(c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.subscribes = false
 }
 
 // subscribedLocked are the subscriptions to make again. One whose call has not been
@@ -196,14 +214,15 @@ func (s *session) restore(conn Upstream) {
 		shown[k] = s.refreshes[k].shown.list != nil
 	}
 	s.mu.Unlock()
+	if conn.Era() == wire.Modern {
+		s.listenTo(conn)
+		level, uris = nil, nil
+	}
 	if level != nil {
 		redo(conn, level)
 	}
 	for _, uri := range uris {
-		params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
-		if m, err := wire.Read(wire.RequestMessage(0, "resources/subscribe", params), wire.FromClient); err == nil {
-			redo(conn, m)
-		}
+		s.resubscribe(conn, "resources/subscribe", uri)
 	}
 	for _, k := range gatedLists {
 		if shown[k] {

@@ -45,12 +45,12 @@ func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
 		s.upstreamChanged(conn, wire.Prompts)
 	case "notifications/resources/updated":
 		if s.subscribed(m.P.URI) && s.bound(policy.Resource, m.P.URI) {
-			s.send(m.Raw, c)
+			s.updated(m, c)
 		}
 	case "notifications/cancelled":
 		s.withdraw(conn, m)
 	case "notifications/message":
-		if s.p.shared == nil || s.wantsLog(m.P.Level) {
+		if c.wantsLog(m.P.Level) && (s.p.shared == nil || s.wantsLog(m.P.Level)) {
 			s.send(m.Raw, c)
 		}
 	case "notifications/progress", "notifications/elicitation/complete":
@@ -67,7 +67,19 @@ func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
 // send gives the client a message: on the stream of the call it belongs to, or
 // else on the session's own.
 func (s *session) send(raw []byte, c *call) bool {
+	if s.era == wire.Modern {
+		return c != nil && c.out.Send(raw)
+	}
 	return c != nil && c.out.Send(raw) || s.own.Send(raw)
+}
+
+// updated tells the client that a resource has changed.
+func (s *session) updated(m *wire.Message, c *call) {
+	if s.era == wire.Modern {
+		s.own.Send(m.Raw)
+		return
+	}
+	s.send(m.Raw, c)
 }
 
 // asking guesses for which call an upstream asks that does not say: the one

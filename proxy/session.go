@@ -22,14 +22,19 @@ type session struct {
 	link    *link
 	changed Notifier
 	log     hclog.Logger
-	peer    Peer // whose session it is
-	began   time.Time
-	hello   atomic.Pointer[hello]
+	era     wire.Era
+	// listeners are a seat's subscriptions/listen streams; nil in a session of the
+	// legacy era.
+	listeners *listeners
+	peer      Peer // whose session it is
+	began     time.Time
+	hello     atomic.Pointer[hello]
 
 	mu            sync.Mutex // guards what follows
 	calls         map[string]*call
 	asks          map[string]*ask // requests of the upstream open at the client
 	lastAsk       int64
+	lastKey       int64 // of a seat: the key given out last
 	subscriptions map[string]struct{}
 	level         *wire.Message // the client's last logging/setLevel
 	opening       bool          // initialize is under way, or early not yet empty
@@ -145,6 +150,9 @@ func (s *session) opened() {
 // routed sends a request its way.
 func (c *call) routed() wire.Pending {
 	route, ok := routes[c.m.Method]
+	if c.modern() {
+		route, ok = modernRoutes[c.m.Method]
+	}
 	switch {
 	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
 		return c.before()

@@ -50,6 +50,26 @@ func (sh *shared) hello() *wire.Message {
 	return m
 }
 
+// opening introduces the proxy in both eras. The legacy one is preferred: in it
+// sampling and the like need no retries.
+func (sh *shared) opening() Opening {
+	m := sh.hello()
+	params := m.Bytes(m.Params)
+	capabilities, info := []byte("{}"), []byte("{}")
+	_ = wire.Members(params, func(name string, at wire.Span) error {
+		switch name {
+		case "capabilities":
+			capabilities = params[at.Start:at.End]
+		case "clientInfo":
+			info = params[at.Start:at.End]
+		}
+		return nil
+	})
+	opening := openingOf(latest, capabilities, info, wire.Legacy)
+	opening.Initialize = m
+	return opening
+}
+
 // welcome makes a session one of those that share the connection, dismiss ends
 // that.
 func (sh *shared) welcome(s *session) {
@@ -69,10 +89,7 @@ func (sh *shared) dismiss(s *session) {
 	conn := sh.link.live()
 	for uri := range uris {
 		if conn != nil && !sh.anySubscribed(uri) {
-			params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
-			if m, err := wire.Read(wire.RequestMessage(0, "resources/unsubscribe", params), wire.FromClient); err == nil {
-				redo(conn, m)
-			}
+			s.resubscribe(conn, "resources/unsubscribe", uri)
 		}
 	}
 }

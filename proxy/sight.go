@@ -36,7 +36,7 @@ func (c *call) sighted() {
 	c.seen = sights.Get().(*sight)
 	c.seen.begun = instant()
 	if t.Tracer != nil {
-		c.seen.span = t.Tracer.Begin(c.m, c.s.peer.Session, c.header())
+		c.seen.span = t.Tracer.Begin(c.m, c.who().Session, c.header())
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *call) decide() {
 }
 
 func (c *call) decision() Decision {
-	d := Decision{Peer: c.s.peer, Message: c.m, Named: c.named(), Kind: c.kind, Name: c.name, Fault: c.seen.op.Fault, Shadow: c.seen.foreseen,
+	d := Decision{Peer: c.who(), Message: c.m, Named: c.named(), Kind: c.kind, Name: c.name, Fault: c.seen.op.Fault, Shadow: c.seen.foreseen,
 		Rule: c.verdict.Rule, Case: c.verdict.Symbol.Case}
 	at := c.place
 	if at.policy == nil {
@@ -168,7 +168,7 @@ func (c *call) observed() {
 	c.decide()
 	op := c.operation()
 	if t := &c.s.p.cfg.Telemetry; s.number != 0 && op.Sent {
-		t.Auditor.Ended(s.number, c.s.peer, op)
+		t.Auditor.Ended(s.number, c.who(), op)
 	}
 	if ops := c.s.operations(); ops != nil {
 		ops.Ended(op)
@@ -286,5 +286,13 @@ func (c *call) whenRoom() {
 		c.tooLate()
 		return
 	}
-	wait(c.routed())
+	wait(c.onward())
+}
+
+// onward sends a call its way that can be recorded.
+func (c *call) onward() wire.Pending {
+	if c.modern() {
+		return c.sit()
+	}
+	return c.routed()
 }

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"encoding/json/v2"
 	"slices"
 	"strings"
 
@@ -60,71 +59,14 @@ type stateNote struct {
 	ValidNextActions []string `json:"valid_next_actions"`
 }
 
-// annotated is the upstream's answer under the client's id, with what the
-// session wants added of the run's state.
-func (c *call) annotated(m *wire.Message) []byte {
-	h := c.s.hello.Load()
-	if h.annotate == AnnotateOff || c.place.shadow || m.Kind != wire.Result || m.Raw[m.Result.Start] != '{' {
-		return c.withID(m)
-	}
-	note := c.note()
-	raw := c.withID(m)
-	again, err := wire.Read(raw, wire.FromUpstream)
-	if err != nil {
-		return raw
-	}
-	edits := metaEdits(again, note)
-	if h.annotate == AnnotateText && c.kind == policy.Tool {
-		edits = append(edits, textEdit(again, note)...)
-	}
-	slices.SortFunc(edits, func(a, b wire.Edit) int { return int(a.At.Start - b.At.Start) })
-	return wire.Splice(raw, edits...)
-}
-
 func (c *call) note() stateNote {
 	at := c.s.run.where()
 	names := c.s.allowed(at).of(c.kind)
 	return stateNote{State: at.state(), Complete: at.at.Complete, Restarted: c.restarted, ValidNextActions: names}
 }
 
-// metaEdits sets _meta["fsm-proxy/state"] of a result. One that the upstream
-// sent is replaced: it is not the upstream's to say.
-func metaEdits(m *wire.Message, note stateNote) []wire.Edit {
-	object, _ := json.Marshal(note)
-	const key = "fsm-proxy/state"
-	meta := m.Bytes(m.R.Meta)
-	if len(meta) == 0 || meta[0] != '{' {
-		at := m.Result.Start + 1
-		with := append(append([]byte(`"_meta":{"`+key+`":`), object...), '}')
-		if len(bytes.TrimSpace(m.Bytes(m.Result)[1:])) > 1 {
-			with = append(with, ',')
-		}
-		if len(meta) != 0 {
-			return []wire.Edit{{At: m.R.Meta, With: append(append([]byte(`{"`+key+`":`), object...), '}')}}
-		}
-		return []wire.Edit{{At: wire.Span{Start: at, End: at}, With: with}}
-	}
-	var edits []wire.Edit
-	_ = wire.Members(meta, func(name string, at wire.Span) error {
-		if name == key {
-			at.Start, at.End = at.Start+m.R.Meta.Start, at.End+m.R.Meta.Start
-			edits = append(edits, wire.Edit{At: at, With: object})
-		}
-		return nil
-	})
-	if edits == nil {
-		at := m.R.Meta.Start + 1
-		with := append([]byte(`"`+key+`":`), object...)
-		if len(bytes.TrimSpace(meta[1:])) > 1 {
-			with = append(with, ',')
-		}
-		edits = []wire.Edit{{At: wire.Span{Start: at, End: at}, With: with}}
-	}
-	return edits
-}
-
 // textEdit appends a text item to a tool's content.
-func textEdit(m *wire.Message, note stateNote) []wire.Edit {
+func (c *call) textEdit(m *wire.Message, note stateNote) []wire.Edit {
 	content := m.Bytes(m.R.Content)
 	if len(content) == 0 || content[0] != '[' {
 		return nil

@@ -21,8 +21,9 @@ type server struct {
 	// stands in arrived until the test answers it.
 	auto    func(k *upcall) (result string, ok bool)
 	detach  bool   // answers come on a read loop, as from a pipe
-	hello   string // the result of initialize
-	refuse  error  // what Dial returns
+	hello   string // the result of initialize, or of server/discover
+	era     wire.Era
+	refuse  error // what Dial returns
 	arrived chan *upcall
 	// begun and ended are told of each request before the proxy can learn of it.
 	begun, ended func(k *upcall, o outcome)
@@ -144,9 +145,12 @@ type conn struct {
 	told    []string // what Notify was given
 }
 
-func (c *conn) Era() wire.Era         { return wire.Legacy }
-func (c *conn) Hello() *wire.Message  { return c.hello }
-func (c *conn) Listen([]string) error { return nil }
+func (c *conn) Era() wire.Era        { return c.server.era }
+func (c *conn) Hello() *wire.Message { return c.hello }
+func (c *conn) Listen(uris []string) error {
+	c.server.record("listen " + strings.Join(uris, " "))
+	return nil
+}
 func (c *conn) Done() <-chan struct{} { return c.done }
 func (c *conn) Close()                { c.end() }
 

@@ -79,3 +79,23 @@ type Principal struct {
 
 // Known reports whether it is anybody.
 func (p Principal) Known() bool { return p != Principal{} }
+
+// ServerInfo is how a server introduces itself in a result: in its answer to
+// initialize, or in _meta in the modern era. Nil where it does not.
+func (m *Message) ServerInfo() (info []byte) {
+	result := m.Bytes(m.Result)
+	_ = Members(result, func(name string, at Span) error {
+		if name == "serverInfo" {
+			info = result[at.Start:at.End:at.End]
+		}
+		return nil
+	})
+	meta := m.Bytes(m.R.Meta)
+	_ = Members(meta, func(name string, at Span) error {
+		if name == MetaServerInfo {
+			info = meta[at.Start:at.End:at.End]
+		}
+		return nil
+	})
+	return info
+}

@@ -1,0 +1,72 @@
+package proxy
+
+import (
+	"encoding/json/v2"
+	"slices"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// supported are the revisions that clients can speak, newest first.
+func (p *Proxy) supported() []string {
+	var all []string
+	if p.cfg.Protocol != ProtocolModern {
+		all = wire.LegacyRevisions()
+		slices.Reverse(all)
+	}
+	if p.cfg.Protocol != ProtocolLegacy {
+		all = append([]string{wire.ModernRevision}, all...)
+	}
+	return all
+}
+
+// discover answers server/discover with what the upstream said of itself, less
+// what is refused here.
+func (c *call) discover() wire.Pending {
+	h := c.s.hello.Load()
+	m := h.from
+	result := m.Bytes(m.Result)
+	capabilities, instructions := []byte("{}"), ""
+	_ = wire.Members(result, func(key string, at wire.Span) error {
+		value := result[at.Start:at.End]
+		switch key {
+		case "capabilities":
+			capabilities = c.serverCapabilities(value, new(hello))
+		case "instructions":
+			instructions, _ = wire.Text(value)
+		}
+		return nil
+	})
+	versions, _ := json.Marshal(c.s.p.supported())
+	names := []string{"supportedVersions", "capabilities"}
+	values := [][]byte{versions, capabilities}
+	if text := c.instructions(instructions, h); text != "" {
+		names, values = append(names, "instructions"), append(values, wire.AppendString(nil, text))
+	}
+	return c.result(c.s.modernResult(object(names, values), c.s.freshList()))
+}
+
+// asInitialize is a modern upstream's answer to server/discover as the answer to
+// a client's initialize.
+func (c *call) asInitialize(m *wire.Message) *wire.Message {
+	version := latest
+	if asked := c.m.P.ProtocolVersion; slices.Contains(revisions, asked) {
+		version = asked
+	}
+	names := []string{"protocolVersion"}
+	values := [][]byte{wire.AppendString(nil, version)}
+	result := m.Bytes(m.Result)
+	info := m.ServerInfo()
+	_ = wire.Members(result, func(key string, at wire.Span) error {
+		switch key {
+		case "capabilities", "instructions":
+			names, values = append(names, key), append(values, result[at.Start:at.End])
+		}
+		return nil
+	})
+	if info == nil {
+		info = []byte(`{"name":"unknown","version":""}`)
+	}
+	names, values = append(names, "serverInfo"), append(values, info)
+	return made(wire.ResultAnswer(c.id(), object(names, values)))
+}

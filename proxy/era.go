@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// modern reports whether the client speaks the modern era in this request.
+func (c *call) modern() bool { return c.era == wire.Modern }
+
+// translated is the request as an upstream of an era reads it. What is of its era
+// already stays as it is, but for what is the proxy's alone to read.
+func (c *call) translated(via wire.Era, m *wire.Message) *wire.Message {
+	c.via = via
+	switch {
+	case c.modern() && via == wire.Legacy:
+		return reread(withoutMeta(m), m)
+	case c.modern() && m.P.Modern.RunAt.Present():
+		return reread(withoutRun(m), m)
+	case !c.modern() && via == wire.Modern:
+		return reread(c.s.withMeta(m), m)
+	}
+	return m
+}
+
+// reread reads a request that was edited; m is what it was before.
+func reread(raw []byte, m *wire.Message) *wire.Message {
+	again, err := wire.Read(raw, wire.FromUpstream)
+	if err != nil { // it was read before, and the edits are values of their own
+		return m
+	}
+	return again
+}
+
+// withoutMeta is a request without what the modern era has in _meta: a server of
+// both eras would take it for a modern one.
+func withoutMeta(m *wire.Message) []byte {
+	meta := keep(m.Bytes(m.P.Meta), func(name string, value []byte) []byte {
+		switch name {
+		case wire.MetaVersion, wire.MetaCapabilities, wire.MetaClientInfo, wire.MetaLogLevel, wire.MetaRun:
+			return nil
+		}
+		return value
+	})
+	return wire.Splice(m.Raw, wire.Edit{At: m.P.Meta, With: meta})
+}
+
+// withoutRun is a modern request without the proxy's own handle.
+func withoutRun(m *wire.Message) []byte {
+	meta := keep(m.Bytes(m.P.Meta), func(name string, value []byte) []byte {
+		if name == wire.MetaRun {
+			return nil
+		}
+		return value
+	})
+	return wire.Splice(m.Raw, wire.Edit{At: m.P.Meta, With: meta})
+}
+
+// withMeta is a legacy request with what a modern upstream needs to know of its
+// client: what initialize said.
+func (s *session) withMeta(m *wire.Message) []byte {
+	names, values := s.introduction()
+	if !m.Params.Present() {
+		params := append([]byte(`,"params":{"_meta":`), object(names, values)...)
+		end := int32(len(m.Raw))
+		for m.Raw[end-1] != '}' {
+			end--
+		}
+		end--
+		return wire.Splice(m.Raw, wire.Edit{At: wire.Span{Start: end, End: end}, With: append(params, '}')})
+	}
+	a := amend(m.Raw, m.Params)
+	a.inMeta(m.Raw, m.P.Meta, names, values)
+	return spliced(m.Raw, a.all())
+}
+
+// introduction are the members of _meta by which a legacy client is introduced to
+// a modern upstream.
+func (s *session) introduction() (names []string, values [][]byte) {
+	names = []string{wire.MetaVersion, wire.MetaCapabilities}
+	values = [][]byte{[]byte(`"` + wire.ModernRevision + `"`), []byte("{}")}
+	h := s.hello.Load()
+	if h == nil {
+		return names, values
+	}
+	if h.capabilities != nil {
+		values[1] = h.capabilities
+	}
+	if h.clientInfo != nil {
+		names, values = append(names, wire.MetaClientInfo), append(values, h.clientInfo)
+	}
+	s.mu.Lock()
+	level := s.level
+	s.mu.Unlock()
+	if level != nil {
+		names, values = append(names, wire.MetaLogLevel), append(values, wire.AppendString(nil, level.P.Level))
+	}
+	return names, values
+}

@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"encoding/json/v2"
+	"strconv"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// give answers with the upstream's answer.
+func (c *call) give(m *wire.Message) wire.Pending {
+	raw := c.given(m)
+	if m.Kind == wire.Failure {
+		return c.answerFailure(m.ErrorCode, raw)
+	}
+	return c.answer(raw)
+}
+
+// given is the upstream's answer as the client gets it: under its own id, in its
+// own era, with what is to be added of the run's state. Nothing else is touched.
+func (c *call) given(m *wire.Message) []byte {
+	if m.Kind == wire.Failure {
+		return spliced(m.Raw, c.failureEdits(m))
+	}
+	annotate := c.annotates(m)
+	if !annotate && !c.modern() || m.Raw[m.Result.Start] != '{' {
+		return c.withID(m)
+	}
+	a := amend(m.Raw, m.Result)
+	a.edits = append(a.edits, wire.Edit{At: m.ID, With: c.id()})
+	var names []string
+	var values [][]byte
+	if annotate {
+		note := c.note()
+		state, _ := json.Marshal(note)
+		names, values = append(names, "fsm-proxy/state"), append(values, state)
+		if c.s.hello.Load().annotate == AnnotateText && c.kind == policy.Tool {
+			a.edits = append(a.edits, c.textEdit(m, note)...)
+		}
+	}
+	if c.modern() && c.via != wire.Modern {
+		a.set(m.R.ResultTypeAt, "resultType", []byte(`"complete"`))
+		if info := c.s.serverInfo(); info != nil {
+			names, values = append(names, wire.MetaServerInfo), append(values, info)
+		}
+	}
+	if c.modern() && c.kind == policy.Resource && c.gated {
+		c.freshness(m, a)
+	}
+	a.inMeta(m.Raw, m.R.Meta, names, values)
+	return spliced(m.Raw, a.all())
+}
+
+// annotates reports whether something is added to a result of the run's state.
+func (c *call) annotates(m *wire.Message) bool {
+	return c.gated && !c.place.shadow && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' && !pending(m) &&
+		c.s.hello.Load().annotate != AnnotateOff
+}
+
+// pending reports whether a result is none yet: it asks for input, or a task stands
+// for it.
+func pending(m *wire.Message) bool {
+	return m.R.ResultType == wire.ResultInputRequired || m.R.ResultType == wire.ResultTask || m.R.Task.Present() && !m.R.Content.Present()
+}
+
+// freshness says how long what was read may be kept: not at all where reading it
+// moves the run, or where it is not to be read in every state.
+func (c *call) freshness(m *wire.Message, a *amendment) {
+	if m.R.TTL.Present() && m.R.CacheScope.Present() && c.place.inForce().Steady(policy.Resource, c.name, c.listed) {
+		return
+	}
+	a.set(m.R.TTL, "ttlMs", []byte("0"))
+	a.set(m.R.CacheScope, "cacheScope", []byte(`"private"`))
+}
+
+// failureEdits are those of the upstream's error: the client's id, and the code
+// that its era has for a resource that is not there (2026-07-28, "Error codes").
+func (c *call) failureEdits(m *wire.Message) []wire.Edit {
+	edits := []wire.Edit{{At: m.ID, With: c.id()}}
+	code := c.inEra(m.ErrorCode)
+	if code == m.ErrorCode {
+		return edits
+	}
+	_ = wire.Members(m.Bytes(m.Error), func(name string, at wire.Span) error {
+		if name == "code" {
+			span := wire.Span{Start: at.Start + m.Error.Start, End: at.End + m.Error.Start}
+			edits = append(edits, wire.Edit{At: span, With: strconv.AppendInt(nil, int64(code), 10)})
+		}
+		return nil
+	})
+	return edits
+}
+
+// inEra is an upstream's error code as the client's era has it.
+func (c *call) inEra(code int) int {
+	switch {
+	case c.modern() && code == wire.CodeResourceNotFound:
+		return wire.CodeInvalidParams
+	case !c.modern() && c.via == wire.Modern && code == wire.CodeInvalidParams && c.kind == policy.Resource && c.gated:
+		return wire.CodeResourceNotFound
+	}
+	return code
+}
+
+// answerFailure answers with an error, whose code decides the status where the
+// client's era says so.
+func (c *call) answerFailure(code int, raw []byte) wire.Pending {
+	if out, ok := c.out.(wire.FailingStream); ok && c.modern() {
+		return c.answerBy(func() { out.Fail(code, raw) })
+	}
+	return c.answer(raw)
+}

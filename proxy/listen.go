@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"encoding/json/v2"
+	"slices"
+	"sync"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// listeners are the subscriptions/listen streams of a seat. As a wire.Stream they
+// are its own: a message goes to each of those that asked for its kind. What
+// nobody asked for is not kept: who listens later reads the lists first.
+type listeners struct {
+	subscribing sync.Mutex // held while the upstream is told what they want
+
+	mu  sync.Mutex // guards what follows
+	all []*listener
+}
+
+// listener is one such stream: what it has asked for, and got.
+type listener struct {
+	c     *call
+	lists [3]bool // by wire.ListKind
+	uris  []string
+}
+
+// filter is params.notifications of subscriptions/listen.
+type filter struct {
+	Tools     bool     `json:"toolsListChanged,omitzero"`
+	Prompts   bool     `json:"promptsListChanged,omitzero"`
+	Resources bool     `json:"resourcesListChanged,omitzero"`
+	URIs      []string `json:"resourceSubscriptions,omitzero"`
+}
+
+// listen opens a stream of notifications, which ends when the client or the proxy
+// says so.
+func (c *call) listen() wire.Pending {
+	var want filter
+	if err := json.Unmarshal(c.m.Bytes(c.m.P.Notifications), &want, json.MatchCaseInsensitiveNames(false)); err != nil || !c.m.P.Notifications.Present() {
+		return c.fail(wire.CodeInvalidParams, "params.notifications must be an object that names what to listen to")
+	}
+	l := c.heard(&want)
+	if len(l.uris) > c.s.p.cfg.MaxSubscriptions {
+		return c.fail(wire.CodeInvalidParams, "too many subscriptions in one stream")
+	}
+	c.s.listeners.add(l)
+	if !c.out.Send(l.tagged(acknowledgement(l))) {
+		c.s.listeners.remove(l)
+		return c.fail(wire.CodeInvalidRequest, "subscriptions/listen is answered by an event stream: accept text/event-stream")
+	}
+	return c.later(func() { c.listening(l) })
+}
+
+// heard is what a filter gets: the lists that there are, and the resources that
+// are bound now.
+func (c *call) heard(want *filter) *listener {
+	h := c.s.hello.Load()
+	l := &listener{c: c}
+	l.lists[wire.Tools] = want.Tools && h.lists[wire.Tools]
+	l.lists[wire.Prompts] = want.Prompts && h.lists[wire.Prompts]
+	l.lists[wire.Resources] = want.Resources && h.lists[wire.Resources]
+	if !h.lists[wire.Resources] {
+		return l
+	}
+	for _, uri := range want.URIs {
+		if !slices.Contains(l.uris, uri) && c.s.bound(policy.Resource, uri) {
+			l.uris = append(l.uris, uri)
+		}
+	}
+	return l
+}
+
+// listening waits for the stream's end.
+func (c *call) listening(l *listener) {
+	c.s.subscribe()
+	select {
+	case <-c.cancellation():
+	case <-c.s.p.drain.taking.Done():
+	}
+	c.s.listeners.remove(l)
+	c.s.subscribe()
+	if c.isCancelled() {
+		c.answer(nil)
+		return
+	}
+	result := append(append([]byte(`{"resultType":"complete","_meta":{"`+wire.MetaSubscription+`":`), c.id()...), "}}"...)
+	c.result(result)
+}
+
+// acknowledgement is the first message of a stream.
+func acknowledgement(l *listener) []byte {
+	got, _ := json.Marshal(filter{Tools: l.lists[wire.Tools], Prompts: l.lists[wire.Prompts], Resources: l.lists[wire.Resources], URIs: l.uris})
+	params := append(append([]byte(`{"notifications":`), got...), '}')
+	return wire.NotificationMessage("notifications/subscriptions/acknowledged", params)
+}
+
+// tagged is a notification with the id of the request that opened the stream.
+func (l *listener) tagged(raw []byte) []byte {
+	m := made(raw)
+	names, values := []string{wire.MetaSubscription}, [][]byte{l.c.id()}
+	if !m.Params.Present() {
+		params := append(append([]byte(`{"_meta":`), object(names, values)...), '}')
+		return wire.NotificationMessage(m.Method, params)
+	}
+	a := amend(raw, m.Params)
+	a.inMeta(raw, m.P.Meta, names, values)
+	return spliced(raw, a.all())
+}
+
+// wants reports whether a notification is one that the stream asked for.
+func (l *listener) wants(m *wire.Message) bool {
+	for _, k := range gatedLists {
+		if m.Method == k.Changed() {
+			return l.lists[k]
+		}
+	}
+	return m.Method == "notifications/resources/updated" && slices.Contains(l.uris, m.P.URI)
+}
+
+func (ls *listeners) add(l *listener) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.all = append(ls.all, l)
+}
+
+func (ls *listeners) remove(l *listener) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.all = slices.DeleteFunc(ls.all, func(other *listener) bool { return other == l })
+}
+
+func (ls *listeners) each() []*listener {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return slices.Clone(ls.all)
+}
+
+// uris are the resources whose updates somebody wants.
+func (ls *listeners) uris() []string {
+	var all []string
+	for _, l := range ls.each() {
+		all = append(all, l.uris...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Send implements wire.Stream.
+func (ls *listeners) Send(raw []byte) bool {
+	m := made(raw)
+	if m == nil || m.Kind != wire.Notification {
+		return false // nobody is asked on these streams
+	}
+	for _, l := range ls.each() {
+		if l.wants(m) {
+			l.c.out.Send(l.tagged(raw))
+		}
+	}
+	return true
+}
+
+// Answer implements wire.Stream: nobody asks on these streams.
+func (ls *listeners) Answer([]byte) {}
+
+// Listening implements wire.Stream.
+func (ls *listeners) Listening() bool { return true }
+
+// subscribe has the upstream tell of updates of the resources that the listeners
+// want, and of no others.
+func (s *session) subscribe() {
+	s.listeners.subscribing.Lock()
+	defer s.listeners.subscribing.Unlock()
+	uris := s.listeners.uris()
+	s.mu.Lock()
+	before := s.subscriptions
+	s.subscriptions = make(map[string]struct{}, len(uris))
+	for _, uri := range uris {
+		s.subscriptions[uri] = struct{}{}
+	}
+	now := s.subscriptions
+	s.mu.Unlock()
+	conn := s.link.live()
+	if conn == nil {
+		return
+	}
+	if conn.Era() == wire.Modern {
+		s.listenTo(conn)
+		return
+	}
+	for uri := range now {
+		if _, there := before[uri]; !there {
+			s.resubscribe(conn, "resources/subscribe", uri)
+		}
+	}
+	for uri := range before {
+		if _, there := now[uri]; !there && (s.p.shared == nil || !s.p.shared.anySubscribed(uri)) {
+			s.resubscribe(conn, "resources/unsubscribe", uri)
+		}
+	}
+}
+
+// listenTo has a modern upstream tell of the resources that its clients subscribe
+// to.
+func (s *session) listenTo(conn Upstream) {
+	members := []*session{s}
+	if s.p.shared != nil {
+		members = s.p.shared.members()
+	}
+	var uris []string
+	for _, member := range members {
+		member.mu.Lock()
+		uris = append(uris, member.subscribedLocked()...)
+		member.mu.Unlock()
+	}
+	slices.Sort(uris)
+	if err := conn.Listen(slices.Compact(uris)); err != nil {
+		s.log.Warn("subscribing to resources of the upstream", "error", err)
+	}
+}
+
+func (s *session) resubscribe(conn Upstream, method, uri string) {
+	params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
+	if m := made(wire.RequestMessage(0, method, params)); m != nil {
+		redo(conn, m)
+	}
+}

@@ -1,0 +1,202 @@
+package proxy
+
+import (
+	"encoding/json/v2"
+	"strconv"
+	"sync"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// Serve takes one message of the modern era, in which each stands alone; from is
+// who sent it. It does not block: what it returns is as for [wire.Session].Handle,
+// and a [wire.Cancellable].
+func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from Peer) wire.Pending {
+	if m.Kind != wire.Request {
+		return nil // no notification or answer of a client means anything here
+	}
+	c := &call{m: m, out: out, era: wire.Modern, from: &from}
+	return p.serve(c)
+}
+
+// serve finds the seat of a request, and sends it its way.
+func (p *Proxy) serve(c *call) wire.Pending {
+	if code, text, data := metaFault(p, c.m); code != 0 {
+		refuseOut(c.out, code, wire.ErrorAnswer(c.id(), code, text, data))
+		return nil
+	}
+	s, fault := p.seatFor(c)
+	if fault != nil {
+		return fault(c)
+	}
+	c.s = s
+	c.sighted()
+	c.key = s.newKey()
+	if refusal := s.admit(c); refusal != "" {
+		c.turnedAway()
+		refuseOut(c.out, wire.CodeInvalidRequest, wire.ErrorAnswer(c.id(), wire.CodeInvalidRequest, refusal, nil))
+		return nil
+	}
+	if p.Draining() {
+		return c.tooLate()
+	}
+	if c.crowdsOut() {
+		return c.later(c.whenRoom)
+	}
+	return c.sit()
+}
+
+// Cancel implements wire.Cancellable: the client has closed the response stream.
+func (c *call) Cancel() { c.cancel(nil) }
+
+// metaFault says what is wrong with what a request says of itself (2026-07-28,
+// basic/index, "Per-request protocol fields"); the zero code: nothing.
+func metaFault(p *Proxy, m *wire.Message) (code int, text string, data []byte) {
+	meta := m.P.Modern
+	capabilities := m.Bytes(meta.Capabilities)
+	switch {
+	case m.Raw[meta.VersionAt.Start] != '"':
+		return wire.CodeInvalidParams, "_meta." + wire.MetaVersion + " must be a string", nil
+	case meta.Version != wire.ModernRevision || p.cfg.Protocol == ProtocolLegacy:
+		data, _ := json.Marshal(struct {
+			Supported []string `json:"supported"`
+			Requested string   `json:"requested"`
+		}{p.supported(), clip(meta.Version)})
+		return wire.CodeUnsupportedVersion, "Unsupported protocol version", data
+	case len(capabilities) == 0 || capabilities[0] != '{':
+		return wire.CodeInvalidParams, "_meta." + wire.MetaCapabilities + " must be an object: a request says what its client can do", nil
+	}
+	return 0, "", nil
+}
+
+// refuseOut answers with an error before there is a call.
+func refuseOut(out wire.Stream, code int, raw []byte) {
+	if failing, ok := out.(wire.FailingStream); ok {
+		failing.Fail(code, raw)
+		return
+	}
+	out.Answer(raw)
+}
+
+// modernRoutes is what becomes of each request of the modern era. What is not
+// here, and no passthrough names, is not found.
+var modernRoutes map[string]func(*call) wire.Pending
+
+func init() {
+	modernRoutes = map[string]func(*call) wire.Pending{
+		"server/discover":          (*call).discover,
+		"subscriptions/listen":     (*call).listen,
+		"tools/list":               func(c *call) wire.Pending { return c.list(wire.Tools) },
+		"resources/list":           func(c *call) wire.Pending { return c.list(wire.Resources) },
+		"prompts/list":             func(c *call) wire.Pending { return c.list(wire.Prompts) },
+		"resources/templates/list": (*call).templates,
+		"tools/call":               func(c *call) wire.Pending { return c.gate(policy.Tool, c.m.P.Name, c.m.P.NameAt) },
+		"resources/read":           func(c *call) wire.Pending { return c.gate(policy.Resource, c.m.P.URI, c.m.P.URIAt) },
+		"prompts/get":              func(c *call) wire.Pending { return c.gate(policy.Prompt, c.m.P.Name, c.m.P.NameAt) },
+		"completion/complete":      (*call).complete,
+	}
+}
+
+// who is whose call it is.
+func (c *call) who() Peer {
+	if c.from != nil {
+		return *c.from
+	}
+	return c.s.peer
+}
+
+// newKey is the key of a request that no id tells apart from others': those of a
+// seat come from any number of clients.
+func (s *session) newKey() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastKey++
+	return strconv.FormatInt(s.lastKey, 36)
+}
+
+// pipe is the one client on a stdio connection: a session of the legacy era and
+// what it asks in the modern one.
+type pipe struct {
+	*session
+
+	mu    sync.Mutex // guards what follows
+	calls map[string]*call
+}
+
+// Handle implements wire.Session.
+func (d *pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
+	switch {
+	case m.Kind == wire.Request && m.Era() == wire.Modern && d.p.cfg.Protocol != ProtocolLegacy:
+		return d.serve(m, out)
+	case m.Method == "notifications/cancelled" && d.cancelModern(m):
+		return nil
+	case m.Kind == wire.Request && m.Method == "initialize" && d.p.cfg.Protocol == ProtocolModern:
+		text := "this server speaks revision " + wire.ModernRevision + " of the protocol alone, which has no initialize"
+		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, text, nil))
+		return nil
+	}
+	return d.session.Handle(m, out)
+}
+
+func (d *pipe) serve(m *wire.Message, out wire.Stream) wire.Pending {
+	c := &call{m: m, out: out, era: wire.Modern, pipe: d, from: &d.peer}
+	if !d.enter(c) {
+		out.Answer(wire.ErrorAnswer(c.id(), wire.CodeInvalidRequest, "a request with this id is still under way", nil))
+		return nil
+	}
+	rest := d.p.serve(c)
+	if rest == nil {
+		d.forget(c)
+	}
+	return rest
+}
+
+func (d *pipe) enter(c *call) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id := c.m.IDKey()
+	if d.calls[id] != nil {
+		return false
+	}
+	if d.calls == nil {
+		d.calls = make(map[string]*call)
+	}
+	d.calls[id] = c
+	return true
+}
+
+func (d *pipe) forget(c *call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if id := c.m.IDKey(); d.calls[id] == c {
+		delete(d.calls, id)
+	}
+}
+
+// cancelModern cancels a request of the modern era, and reports whether there is
+// one under the id.
+func (d *pipe) cancelModern(m *wire.Message) bool {
+	d.mu.Lock()
+	c := d.calls[wire.Key(m.Bytes(m.P.RequestID))]
+	d.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	c.cancel(m.Bytes(m.Params))
+	return true
+}
+
+// Close implements wire.Session: what the client still waits for is cancelled.
+func (d *pipe) Close() {
+	d.mu.Lock()
+	calls := make([]*call, 0, len(d.calls))
+	for _, c := range d.calls {
+		calls = append(calls, c)
+	}
+	d.mu.Unlock()
+	for _, c := range calls {
+		c.cancel(nil)
+	}
+	d.session.Close()
+}

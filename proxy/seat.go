@@ -1,0 +1,225 @@
+package proxy
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// A seat is the session of a run in the modern era, in which there are none: all
+// modern requests that find the run go through it, whoever sends them, over one
+// connection upstream. It has no stream of its own but those that listen.
+
+// newSeatLocked makes the seat of a run.
+func (p *Proxy) newSeatLocked(r *run) *session {
+	s := &session{p: p, run: r, era: wire.Modern, log: p.cfg.Log, began: time.Now(), listeners: &listeners{}}
+	s.own = s.listeners
+	s.changed = p.cfg.Notifier(s.sendOwn)
+	s.alarm.ring = s.expire
+	if p.shared != nil {
+		s.link = p.shared.link
+	} else {
+		s.link = newLink(p, s, s.replay)
+		s.link.ready = wire.NotificationMessage("notifications/initialized", nil)
+	}
+	return s
+}
+
+// sit has a request go its way once the seat knows what the upstream offers.
+func (c *call) sit() wire.Pending {
+	if c.s.hello.Load() != nil {
+		return c.routed()
+	}
+	return c.later(c.takeSeat)
+}
+
+func (c *call) takeSeat() {
+	over := c.waiting()
+	conn, err := c.s.openSeat(c.m)
+	over()
+	if err != nil {
+		c.blame(Fault{Code: policy.UpstreamUnavailable})
+		if err == errEnding {
+			wait(c.tooLate())
+			return
+		}
+		c.fail(wire.CodeInternal, "The upstream server is not available: "+err.Error()+". Nothing was done; try again later.")
+		return
+	}
+	c.s.seated(conn.Hello())
+	wait(c.routed())
+}
+
+// openSeat opens the seat's connection, with the introduction of the client whose
+// request is the first.
+func (s *session) openSeat(m *wire.Message) (Upstream, error) {
+	p := s.p
+	opening := p.seatOpening(m)
+	if p.shared != nil {
+		opening = p.shared.opening()
+		p.shared.welcome(s)
+	}
+	return s.link.open(opening, p.cfg.ConnectTimeout)
+}
+
+// seatOpening introduces a client of the modern era to the upstream, in both eras.
+// What the upstream may ask does not hang on the client of the first request:
+// lists must not either.
+func (p *Proxy) seatOpening(m *wire.Message) Opening {
+	info := wire.AppendString([]byte(`{"name":"fsm-proxy","version":`), p.cfg.Version)
+	info = append(info, '}')
+	if given := m.Bytes(m.P.Modern.ClientInfo); given != nil {
+		info = given
+	}
+	capabilities := askable(p.beginning().upstreamMay())
+	return openingOf(latest, capabilities, info, wire.Modern)
+}
+
+// openingOf makes the requests by which a client is introduced, in both eras.
+func openingOf(revision string, capabilities, info []byte, prefer wire.Era) Opening {
+	initialize := object([]string{"protocolVersion", "capabilities", "clientInfo"},
+		[][]byte{wire.AppendString(nil, revision), capabilities, info})
+	meta := object([]string{wire.MetaVersion, wire.MetaCapabilities, wire.MetaClientInfo},
+		[][]byte{wire.AppendString(nil, wire.ModernRevision), capabilities, info})
+	discover := append(append([]byte(`{"_meta":`), meta...), '}')
+	return Opening{
+		Initialize: made(wire.RequestMessage(0, "initialize", initialize)),
+		Discover:   made(wire.RequestMessage(0, "server/discover", discover)),
+		Prefer:     prefer,
+	}
+}
+
+// made reads a message that the proxy has made, in part of what it was given.
+func made(raw []byte) *wire.Message {
+	m, err := wire.Read(raw, wire.FromUpstream)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// askable are the client capabilities by which an upstream may ask.
+func askable(may policy.UpstreamMay) []byte {
+	var names []string
+	var values [][]byte
+	add := func(name, value string, allowed bool) {
+		if allowed {
+			names, values = append(names, name), append(values, []byte(value))
+		}
+	}
+	add("sampling", "{}", may.Sampling)
+	add("elicitation", `{"form":{},"url":{}}`, may.Elicitation)
+	add("roots", "{}", may.Roots)
+	return object(names, values)
+}
+
+// seated settles what the upstream offers, once.
+func (s *session) seated(m *wire.Message) {
+	h := &hello{version: wire.ModernRevision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},
+		static: s.p.cfg.Surface != SurfaceDynamic}
+	h.annotate = annotateOn(s.p.cfg.Annotate, h.static)
+	result := m.Bytes(m.Result)
+	_ = wire.Members(result, func(key string, at wire.Span) error {
+		if key == "capabilities" {
+			h.offers(result[at.Start:at.End])
+		}
+		return nil
+	})
+	h.operations, h.begun = s.p.cfg.Telemetry.operations(h.version), instant()
+	s.hello.CompareAndSwap(nil, h)
+}
+
+// offers notes which lists the upstream's capabilities promise.
+func (h *hello) offers(capabilities []byte) {
+	_ = wire.Members(capabilities, func(name string, at wire.Span) error {
+		if string(capabilities[at.Start:at.End]) == "null" {
+			return nil
+		}
+		switch name {
+		case "tools":
+			h.lists[wire.Tools] = true
+		case "resources":
+			h.lists[wire.Resources], h.lists[wire.Templates] = true, true
+		case "prompts":
+			h.lists[wire.Prompts] = true
+		}
+		return nil
+	})
+}
+
+// annotateOn is what is added to results, on a surface.
+func annotateOn(a Annotate, static bool) Annotate {
+	switch {
+	case a != AnnotateAuto:
+		return a
+	case static:
+		return AnnotateText
+	}
+	return AnnotateOff
+}
+
+// serverInfo is how the upstream introduces itself, nil if it does not.
+func (s *session) serverInfo() []byte {
+	h := s.hello.Load()
+	if h == nil || h.from == nil {
+		return nil
+	}
+	return h.from.ServerInfo()
+}
+
+// modernResult is a result of the proxy's own with the fields that the modern era
+// wants in it; fresh says how long it may be kept, in milliseconds, empty for what
+// is not kept.
+func (s *session) modernResult(result []byte, fresh string) []byte {
+	a := amend(result, wire.Span{Start: 0, End: int32(len(result))})
+	var kind, ttl, scope, meta wire.Span
+	_ = wire.Members(result, func(name string, at wire.Span) error {
+		switch name {
+		case "resultType":
+			kind = at
+		case "ttlMs":
+			ttl = at
+		case "cacheScope":
+			scope = at
+		case "_meta":
+			meta = at
+		}
+		return nil
+	})
+	a.set(kind, "resultType", []byte(`"complete"`))
+	if fresh != "" {
+		a.set(ttl, "ttlMs", []byte(fresh))
+		a.set(scope, "cacheScope", []byte(`"private"`))
+	}
+	if info := s.serverInfo(); info != nil {
+		a.inMeta(result, meta, []string{wire.MetaServerInfo}, [][]byte{info})
+	}
+	return spliced(result, a.all())
+}
+
+// freshList is for how many milliseconds a client may keep a list: on the static
+// surface they change when the policy or the upstream's own lists do, which are
+// read again after as long; on the dynamic one with every step.
+func (s *session) freshList() string {
+	if s.static() {
+		return strconv.Itoa(int(listTTL / time.Millisecond))
+	}
+	return "0"
+}
+
+const listTTL = 30 * time.Second
+
+// seatFor finds the seat of a request's run. Where there is none it returns what
+// refuses the request.
+func (p *Proxy) seatFor(c *call) (*session, func(*call) wire.Pending) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.process == nil {
+		p.process = p.newSeatLocked(p.newRunLocked())
+		p.process.closed = p.closed
+		p.sessions[p.process] = struct{}{}
+	}
+	return p.process, nil
+}
