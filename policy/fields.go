@@ -11,7 +11,7 @@ func topFields() []field[source] {
 		key("instructions", "Appended to the upstream's own instructions.", textSchema, readText(func(s *source) *string { return &s.instructions })),
 		key("initial", "The state in which a run begins.", nameSchema, readInitial),
 		key("on_complete", "What follows a terminal edge: restart begins a new run in the same step, stop offers nothing any more.",
-			strictyaml.Enum(completions), readWord(completions, func(s *source) *Completion { return &s.onComplete })),
+			strictyaml.Enum(completions), readCompletion),
 		key("everywhere", "Bound in every state that is not terminal.", refTo("place"), readEverywhere),
 		key("states", "The states by name. A name not bound in a state does not exist there.", statesSchema, readStates),
 		key("renamed", "States with a new name, old: new, read when a reload moves runs.", strictyaml.Map(nameSchema), readRenamed),

@@ -94,6 +94,7 @@ func word[T ~uint8](words []string, v T) string {
 type settings struct {
 	name, description, instructions string
 	onComplete                      Completion
+	completionSaid                  bool // onComplete was given, and is no default
 	templates                       Templates
 	onReload                        Reload
 	stranded                        Stranded

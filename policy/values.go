@@ -35,6 +35,11 @@ func readWord[T any, W ~uint8](words []string, field func(*T) *W) func(reader, e
 	}
 }
 
+func readCompletion(r reader, e entry, into *source) {
+	into.completionSaid = true
+	readWord(completions, func(s *source) *Completion { return &s.onComplete })(r, e, into)
+}
+
 func readVersion(r reader, e entry, into *source) {
 	into.version = true
 	r.Version(e)

@@ -158,6 +158,9 @@ func (c *call) finish() {
 	if c.pipe != nil {
 		c.pipe.forget(c)
 	}
+	if c.s.run.born != 0 {
+		c.s.run.used.Store(int64(instant()))
+	}
 	c.clock.halt()
 	c.mu.Lock()
 	defer c.mu.Unlock()

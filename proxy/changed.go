@@ -15,6 +15,7 @@ func (c *call) notifyChanged(moved shift) {
 	s := c.s
 	bits := s.changed.Take() | s.differing(moved)
 	s.changed.Mark(s.sendChanged(c.aside(), bits))
+	s.run.tell(moved, s)
 }
 
 // aside is where a call's client is told of what is no part of the call: on the

@@ -179,7 +179,7 @@ func (c *call) proceed() {
 		return
 	}
 	e, moved := c.s.run.granted(c)
-	c.s.changed.Mark(c.s.differing(moved))
+	c.s.run.tell(moved, nil)
 	wait(c.decided(e, conn))
 }
 
@@ -213,7 +213,7 @@ func (c *call) settle(o policy.Outcome) shift {
 }
 
 // leave gives up the call's turn, or its place in the queue, without a step.
-func (c *call) leave() { c.s.changed.Mark(c.s.differing(c.s.run.leave(c))) }
+func (c *call) leave() { c.s.run.tell(c.s.run.leave(c), nil) }
 
 func (c *call) logStep(step *step, o policy.Outcome) {
 	if !step.Changed {

@@ -46,13 +46,13 @@ func (p *Proxy) beginning() place {
 func (p *Proxy) SetMode(m Mode) bool {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
-	sessions, other := p.switchTo(m)
+	runs, other := p.switchTo(m)
 	if !other {
 		return false
 	}
 	p.sayMode(m)
-	for _, s := range sessions {
-		s.changed.Mark(s.differing(s.run.setMode(m)))
+	for _, r := range runs {
+		r.tell(r.setMode(m), nil)
 	}
 	p.shown.forget()
 	return true
@@ -66,13 +66,12 @@ func (p *Proxy) sayMode(m Mode) {
 	p.cfg.Log.Info("the policy is enforced", "mode", m.String())
 }
 
-// switchTo makes m the mode that new runs begin with, and returns the sessions of
-// all others.
-func (p *Proxy) switchTo(m Mode) (sessions []*session, other bool) {
+// switchTo makes m the mode that new runs begin with, and returns all others.
+func (p *Proxy) switchTo(m Mode) (runs []*run, other bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	other, p.mode = p.mode != m, m
-	return p.openLocked(), other
+	return p.runsLocked(), other
 }
 
 // setMode has calls decided in m from now on. In shadow nothing waits for the

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"strconv"
 	"sync"
@@ -26,10 +27,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 		refuseOut(c.out, code, wire.ErrorAnswer(c.id(), code, text, data))
 		return nil
 	}
-	s, fault := p.seatFor(c)
-	if fault != nil {
-		return fault(c)
-	}
+	s, why := p.seatFor(c)
 	c.s = s
 	c.sighted()
 	c.key = s.newKey()
@@ -41,10 +39,37 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	if p.Draining() {
 		return c.tooLate()
 	}
+	if why == nil && s.run.aside && c.steps() {
+		why = errNoHandle
+	}
+	if why != nil {
+		return c.strays(why)
+	}
 	if c.crowdsOut() {
 		return c.later(c.whenRoom)
 	}
 	return c.sit()
+}
+
+var errNoHandle = &stray{policy.RunNotFound, "This needs a run: call the tool " + ToolStartRun + ", and give what it returns with every call."}
+
+// strays answers a request that has no run. Whose run it is not, and whose run
+// there is none, read the same.
+func (c *call) strays(why *stray) wire.Pending {
+	c.deny(why.code)
+	c.name = c.m.P.Name
+	if c.m.Method == "resources/read" {
+		c.kind, c.name = policy.Resource, c.m.P.URI
+	} else if c.m.Method == "prompts/get" {
+		c.kind = policy.Prompt
+	}
+	c.s.log.Info("refused", c.s.about("code", why.code.String(), "method", clip(c.m.Method), "reason", why.text)...)
+	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Kind: c.kind.String(), Message: why.text}
+	object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
+	if c.m.Method == "tools/call" {
+		return c.answer(wire.ResultAnswer(c.id(), c.toolRefusal(r, object)))
+	}
+	return c.answerFailure(wire.CodeInvalidParams, wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, object))
 }
 
 // Cancel implements wire.Cancellable: the client has closed the response stream.

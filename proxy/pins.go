@@ -78,28 +78,28 @@ func (c *call) drifted() bool {
 func (p *Proxy) SetLock(l *lock.Lock) bool {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
-	sessions, next := p.pin(l)
+	runs, next := p.pin(l)
 	if next == nil {
 		return false
 	}
-	for _, s := range sessions {
-		s.changed.Mark(s.differing(s.run.setPins(next)))
+	for _, r := range runs {
+		r.tell(r.setPins(next), nil)
 	}
 	p.shown.forget()
-	p.noticeAgain(sessions)
+	p.noticeAgain(p.open())
 	return true
 }
 
-// pin makes a lock the one that new runs begin with, and returns the sessions of
-// all others, and the pins, nil for those that there are.
-func (p *Proxy) pin(l *lock.Lock) ([]*session, *pins) {
+// pin makes a lock the one that new runs begin with, and returns all others,
+// and the pins, nil for those that there are.
+func (p *Proxy) pin(l *lock.Lock) ([]*run, *pins) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.Same(p.pins.lock) {
 		return nil, nil
 	}
 	p.pins = &pins{lock: l}
-	return p.openLocked(), p.pins
+	return p.runsLocked(), p.pins
 }
 
 func (r *run) setPins(next *pins) (moved shift) {

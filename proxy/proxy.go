@@ -79,6 +79,14 @@ type Config struct {
 	MaxStranded    time.Duration // for a run whose state a reload took; 0: 24h
 	RestartRun     bool          // a lost upstream begins the run anew
 
+	// Keys are how requests find their run, by their era.
+	Keys                [2]RunKey
+	PathCreate          bool          // an unknown id in the path begins a run, if nobody can guess it
+	RunIdle             time.Duration // until a run that nobody uses expires; 0: 24h
+	RunAge              time.Duration // until a run expires; 0: 720h
+	MaxRuns             int           // that are found by a key; 0: 10,000
+	MaxRunsPerPrincipal int           // of those; 0: 1,000
+
 	MaxInFlight      int // requests of a session at once; 0: 256
 	MaxQueue         int // calls waiting for a run's turn; 0: 64
 	MaxSubscriptions int // of a session; 0: 1000
@@ -98,6 +106,10 @@ func (c *Config) validate() error {
 	orDefault(&c.EndGrace, c.CancelGrace)
 	orDefault(&c.ConnectTimeout, 30*time.Second)
 	orDefault(&c.MaxStranded, 24*time.Hour)
+	orDefault(&c.RunIdle, 24*time.Hour)
+	orDefault(&c.RunAge, 30*24*time.Hour)
+	orDefault(&c.MaxRuns, 10_000)
+	orDefault(&c.MaxRunsPerPrincipal, 1000)
 	orDefault(&c.MaxInFlight, 256)
 	orDefault(&c.MaxQueue, 64)
 	orDefault(&c.MaxSubscriptions, 1000)
@@ -132,9 +144,10 @@ type Proxy struct {
 	policy   *policy.Policy
 	mode     Mode
 	pins     *pins
-	sessions map[*session]struct{}
-	process  *session // the seat of the process's run; nil: nobody has asked yet
+	sessions map[*session]struct{} // clients', and the seats of runs
+	runs     map[*run]struct{}
 	closed   bool
+	registry
 }
 
 // New returns a Proxy. It opens no connection yet.
@@ -142,7 +155,8 @@ func New(cfg Config) (*Proxy, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, pins: &pins{lock: cfg.Lock}, sessions: make(map[*session]struct{})}
+	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, pins: &pins{lock: cfg.Lock}, sessions: make(map[*session]struct{}), runs: make(map[*run]struct{})}
+	p.found, p.gone, p.owned = make(map[runID]*run), make(map[runID]wire.Principal), make(map[wire.Principal]int)
 	p.drain.init()
 	p.operations = cfg.Telemetry.operations("")
 	if p.mode == Shadow {
@@ -158,20 +172,59 @@ func New(cfg Config) (*Proxy, error) {
 // belongs to no request of the client's.
 // It takes messages of both eras.
 func (p *Proxy) Open(own wire.Stream) wire.Session {
-	return &pipe{session: p.OpenFor(Peer{}, own).(*session)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.runOfSessionLocked()
+	if p.cfg.Keys[wire.Legacy].Kind == KeyProcess {
+		r = p.processRunLocked()
+	}
+	return &pipe{session: p.openLockedOn(r, Peer{}, own)}
 }
 
 // Peer tells the log which of several clients a session belongs to.
 type Peer struct {
 	Session string // the session's name; no secret
 	Remote  string // the client's address
+	// Principal is who is asking.
+	Principal wire.Principal
+	// Run is the run that the URL's path names, "" for none.
+	Run string
+	// Header returns the values of a header of the request, by its canonical name.
+	// Nil: there are none. Trusted tells that they come from a gateway that may say
+	// which run it is.
+	Header  func(name string) []string
+	Trusted bool
 }
 
-// OpenFor makes the session of a new client, one of several.
-func (p *Proxy) OpenFor(peer Peer, own wire.Stream) wire.Session {
+// OpenFor makes the session of a new client, one of several. The error says, to the
+// client, why it has none: what its era's key needs is missing.
+func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
+	key := p.cfg.Keys[wire.Legacy]
+	var r *run
+	if key.Kind != KeyDefault && key.Kind != KeySession {
+		var why *stray
+		if r, why = p.find(wire.Legacy, &peer, "", true); why != nil {
+			return nil, why
+		}
+	}
+	peer.Header = nil // it is the first request's, and read
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.newSessionLocked(own)
+	if r == nil {
+		r = p.runOfSessionLocked()
+	}
+	return p.openLockedOn(r, peer, own), nil
+}
+
+func (p *Proxy) runOfSessionLocked() *run {
+	r := p.newRunLocked()
+	r.key.Kind = KeySession
+	return r
+}
+
+// openLockedOn makes a session on a run.
+func (p *Proxy) openLockedOn(r *run, peer Peer, own wire.Stream) *session {
+	s := p.newSessionLocked(own, r)
 	s.peer = peer
 	if p.closed {
 		s.closed = true
@@ -187,6 +240,7 @@ func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
+	p.stopSweeping()
 	p.drain.begin()
 	p.drain.stopLasting()
 	for _, s := range p.open() {
@@ -217,4 +271,33 @@ func (p *Proxy) remove(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.sessions, s)
+	s.run.part(s)
+	if s.run.key.Kind == KeySession || s.run.ended && len(s.run.on()) == 0 {
+		delete(p.runs, s.run)
+	}
+}
+
+// allRuns returns the runs there are.
+func (p *Proxy) allRuns() []*run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runsLocked()
+}
+
+func (p *Proxy) runsLocked() []*run {
+	all := make([]*run, 0, len(p.runs))
+	for r := range p.runs {
+		all = append(all, r)
+	}
+	return all
+}
+
+// clients is how many sessions of clients there are.
+func (p *Proxy) clients() (n int) {
+	for _, s := range p.open() {
+		if s.era == wire.Legacy {
+			n++
+		}
+	}
+	return n
 }

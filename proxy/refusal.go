@@ -137,9 +137,9 @@ func (c *call) reason(code policy.Code, requested string, at place) string {
 func (c *call) wayOn(code policy.Code, r *Refusal) string {
 	switch code {
 	case policy.RunComplete:
-		return " A new run begins with a new session."
+		return " " + c.s.run.key.renews()
 	case policy.NotAvailable:
-		return " The policy was changed and has this run's state no more. A new run begins with a new session."
+		return " The policy was changed and has this run's state no more. " + c.s.run.key.renews()
 	}
 	var b strings.Builder
 	if r.DidYouMean != "" {

@@ -237,7 +237,7 @@ func (s *session) afterLoss() string {
 	if !s.p.cfg.RestartRun || s.p.shared != nil {
 		return "kept"
 	}
-	s.changed.Mark(s.differing(s.run.restart()))
+	s.run.tell(s.run.restart(), nil)
 	return "restarted"
 }
 

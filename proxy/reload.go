@@ -26,24 +26,24 @@ func (p *Proxy) Reload(next *policy.Policy) Reloaded {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
 	var done Reloaded
-	sessions := p.enforce(next)
-	for _, s := range sessions {
-		moved, fate := s.run.reload(next)
-		done.add(fate)
-		s.changed.Mark(s.differing(moved))
+	for _, r := range p.enforce(next) {
+		moved, fate := r.reload(next)
+		if !r.aside {
+			done.add(fate)
+		}
+		r.tell(moved, nil)
 	}
 	p.shown.forget()
-	p.noticeAgain(sessions)
+	p.noticeAgain(p.open())
 	return done
 }
 
-// enforce makes next the policy that new runs begin with, and returns the
-// sessions of all others.
-func (p *Proxy) enforce(next *policy.Policy) []*session {
+// enforce makes next the policy that new runs begin with, and returns all others.
+func (p *Proxy) enforce(next *policy.Policy) []*run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.policy = next
-	return p.openLocked()
+	return p.runsLocked()
 }
 
 // Policy is the policy in force.

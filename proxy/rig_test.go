@@ -198,7 +198,10 @@ func (r *rig) open() *client { return r.openAs("") }
 func (r *rig) openAs(name string) *client {
 	c := &client{rig: r, name: name, log: &journal{}}
 	c.own = c.stream("own")
-	c.s = r.p.OpenFor(proxy.Peer{Session: name}, c.own)
+	var err error
+	if c.s, err = r.p.OpenFor(proxy.Peer{Session: name}, c.own); err != nil {
+		r.t.Fatal(err)
+	}
 	return c
 }
 

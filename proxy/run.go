@@ -28,13 +28,50 @@ type run struct {
 	pins     *pins       // what tools are held to
 	shadow   atomic.Bool // calls are decided in shadow; written under mu
 	moves    uint64      // how often a step or a restart has moved it
+	members  []*session  // that are on it
+	keyed
 }
 
 // newRunLocked returns a run at its beginning, of what is in force.
 func (p *Proxy) newRunLocked() *run {
 	r := &run{policy: p.policy, at: p.policy.Initial(), force: p.policy, pins: p.pins, patience: p.cfg.MaxStranded}
 	r.shadow.Store(p.mode == Shadow)
+	p.runs[r] = struct{}{}
 	return r
+}
+
+// join makes a session one of those on the run, leave ends that. What changes for
+// the run each of them is told.
+func (r *run) join(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members = append(r.members, s)
+}
+
+func (r *run) part(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members = slices.DeleteFunc(slices.Clone(r.members), func(m *session) bool { return m == s })
+}
+
+// on returns the sessions on the run. The slice is not changed any more.
+func (r *run) on() []*session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.members[:len(r.members):len(r.members)]
+}
+
+// tell marks for every session on the run but one the lists that have changed for
+// it with a shift.
+func (r *run) tell(m shift, but *session) {
+	if m.from == m.to {
+		return
+	}
+	for _, s := range r.on() {
+		if s != but {
+			s.changed.Mark(s.differing(m))
+		}
+	}
 }
 
 // entry is what became of a call that wants to go upstream.
@@ -158,6 +195,9 @@ func (r *run) step(c *call, o policy.Outcome) (taken step, err error) {
 	if !c.orphaned {
 		taken.by = r.policy
 		if taken.Step, err = r.policy.Next(r.at, c.verdict.Symbol, o); err == nil {
+			if r.key.stops() {
+				taken.Step = r.policy.StopUnlessSaid(taken.Step)
+			}
 			r.arriveLocked(taken.Step)
 		}
 	}

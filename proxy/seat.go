@@ -24,6 +24,7 @@ func (p *Proxy) newSeatLocked(r *run) *session {
 		s.link = newLink(p, s, s.replay)
 		s.link.ready = wire.NotificationMessage("notifications/initialized", nil)
 	}
+	r.join(s)
 	return s
 }
 
@@ -211,15 +212,52 @@ func (s *session) freshList() string {
 
 const listTTL = 30 * time.Second
 
-// seatFor finds the seat of a request's run. Where there is none it returns what
-// refuses the request.
-func (p *Proxy) seatFor(c *call) (*session, func(*call) wire.Pending) {
+// seatFor finds the seat of a request's run. A request that needs none, and has
+// none, goes to the catalogue; so does one that is answered with why it strays.
+func (p *Proxy) seatFor(c *call) (*session, *stray) {
+	r, why := p.find(wire.Modern, c.from, c.m.P.Modern.Run, c.steps())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.process == nil {
-		p.process = p.newSeatLocked(p.newRunLocked())
-		p.process.closed = p.closed
-		p.sessions[p.process] = struct{}{}
+	switch {
+	case r == nil && why == errNotFound && !c.steps() && p.cfg.Keys[wire.Modern].begins():
+		return p.catalogueLocked(), nil
+	case r == nil:
+		return p.catalogueLocked(), why
+	case r.ended:
+		return p.catalogueLocked(), errNotFound
+	case r.seat == nil:
+		r.seat = p.enterSeatLocked(r)
 	}
-	return p.process, nil
+	return r.seat, nil
+}
+
+// steps reports whether a request is one that can move a run.
+func (c *call) steps() bool {
+	switch c.m.Method {
+	case "tools/call", "resources/read", "prompts/get":
+		return true
+	}
+	return false
+}
+
+// begins reports whether a run begins with the first call under the key.
+func (k RunKey) begins() bool { return k.Kind == KeyPrincipal || k.Kind == KeyHeader }
+
+func (p *Proxy) enterSeatLocked(r *run) *session {
+	s := p.newSeatLocked(r)
+	s.closed = p.closed
+	if !p.closed {
+		p.sessions[s] = struct{}{}
+	}
+	return s
+}
+
+// catalogueLocked is the seat of requests without a run.
+func (p *Proxy) catalogueLocked() *session {
+	if p.catalogue == nil {
+		r := p.newRunLocked()
+		r.aside = true
+		p.catalogue = p.enterSeatLocked(r)
+	}
+	return p.catalogue
 }

@@ -44,9 +44,9 @@ type session struct {
 	refreshes     [3]refresh // by wire.ListKind
 }
 
-// newSessionLocked makes a session with a run of what is in force.
-func (p *Proxy) newSessionLocked(own wire.Stream) *session {
-	s := &session{p: p, own: own, run: p.newRunLocked(), log: p.cfg.Log, began: time.Now()}
+// newSessionLocked makes a session on a run.
+func (p *Proxy) newSessionLocked(own wire.Stream, r *run) *session {
+	s := &session{p: p, own: own, run: r, log: p.cfg.Log, began: time.Now()}
 	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.alarm.ring = s.expire
 	if p.shared != nil {
@@ -54,6 +54,7 @@ func (p *Proxy) newSessionLocked(own wire.Stream) *session {
 	} else {
 		s.link = newLink(p, s, s.replay)
 	}
+	r.join(s)
 	return s
 }
 

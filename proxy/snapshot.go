@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // SessionInfo is one session at a moment, for people.
@@ -26,6 +28,24 @@ type RunInfo struct {
 	Refused  bool      // nothing is allowed until it moves
 	TurnHeld bool      // by a call under way
 	Queued   int       // calls that wait for the turn
+	Name     string    // "" where the session's stands for it
+	Key      KeyKind   // by which it is found
+	Owner    wire.Principal
+	Sessions int           // that are on it, its seat among them
+	Age      time.Duration // since it began, Idle since it was found last; 0 for those of sessions
+	Idle     time.Duration
+}
+
+// Runs returns the runs there are, but for those of one session, ordered by name.
+func (p *Proxy) Runs() []RunInfo {
+	var infos []RunInfo
+	for _, r := range p.allRuns() {
+		if !r.aside && r.key.Kind != KeySession {
+			infos = append(infos, r.info())
+		}
+	}
+	slices.SortFunc(infos, func(a, b RunInfo) int { return strings.Compare(a.Name, b.Name) })
+	return infos
 }
 
 // Sessions returns the sessions there are, ordered by name. Each is looked at by
@@ -54,7 +74,12 @@ func (s *session) info() SessionInfo {
 func (r *run) info() RunInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return RunInfo{
+	i := RunInfo{Name: r.name, Key: r.key.Kind, Owner: r.owner, Sessions: len(r.members)}
+	if r.born != 0 {
+		now := instant()
+		i.Age, i.Idle = now-r.born, now-time.Duration(r.used.Load())
+	}
+	return RunInfo{Name: i.Name, Key: i.Key, Owner: i.Owner, Sessions: i.Sessions, Age: i.Age, Idle: i.Idle,
 		State: r.policy.StateName(r.at.State), Complete: r.at.Complete, Policy: r.policy.Digest(),
 		Stranded: r.stranded, Refused: r.placeLocked().shut, TurnHeld: r.holder != nil, Queued: len(r.queue),
 	}
@@ -73,12 +98,15 @@ type Migrated struct {
 func (p *Proxy) Migrate() Migrated {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
-	all := p.open()
-	done := Migrated{Runs: len(all)}
-	for _, s := range all {
-		if moved, ok := s.run.migrate(); ok {
+	all := p.allRuns()
+	var done Migrated
+	for _, r := range all {
+		if !r.aside {
+			done.Runs++
+		}
+		if moved, ok := r.migrate(); ok {
 			done.Restarted++
-			s.changed.Mark(s.differing(moved))
+			r.tell(moved, nil)
 		}
 	}
 	return done

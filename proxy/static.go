@@ -76,7 +76,7 @@ func (c *call) textEdit(m *wire.Message, note stateNote) []wire.Edit {
 	case note.Restarted:
 		text = "The run was completed and begins again. " + text
 	case note.Complete:
-		text = "The run is complete. A new run begins with a new session."
+		text = "The run is complete. " + c.s.run.key.renews()
 	}
 	with := append(wire.AppendString([]byte(`{"type":"text","text":`), text), '}')
 	if len(bytes.TrimSpace(content[1:])) > 1 {

@@ -36,6 +36,10 @@ type Meter interface {
 	// ConnectionEnded how long a connection to the upstream lasted.
 	SessionEnded(version string, lasted time.Duration)
 	ConnectionEnded(lasted time.Duration)
+	// RunsExpired tells how many runs have expired, RunRefused that one was not begun
+	// since there are too many: "all" of them, or of one "principal".
+	RunsExpired(n int)
+	RunRefused(reason string)
 	// Reconnected tells that a lost connection to the upstream was made anew.
 	Reconnected()
 }
@@ -179,10 +183,12 @@ type Census struct {
 
 // Census counts the sessions, and their runs.
 func (p *Proxy) Census() Census {
-	all := p.open()
-	c := Census{Sessions: len(all), Runs: make(map[string]int)}
-	for _, s := range all {
-		state, stranded := s.run.standing()
+	c := Census{Sessions: p.clients(), Runs: make(map[string]int)}
+	for _, r := range p.allRuns() {
+		if r.aside {
+			continue
+		}
+		state, stranded := r.standing()
 		c.Runs[state]++
 		if stranded {
 			c.Stranded++

@@ -153,7 +153,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 func (s *service) front(loopback bool, token func() string) streamhttp.ServerConfig {
 	f := s.flags
 	return streamhttp.ServerConfig{
-		Open: func(own wire.Stream, from streamhttp.PeerInfo) wire.Session {
+		Open: func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
 			return s.relay.OpenFor(proxy.Peer{Session: from.Session, Remote: from.RemoteAddr}, own)
 		},
 		Path:           f.listen.path,

@@ -22,7 +22,9 @@ func serveCanned(l net.Listener, payload int) error {
 	server := streamhttp.NewServer(streamhttp.ServerConfig{
 		Path:     mcpPath,
 		Loopback: true,
-		Open:     func(wire.Stream, streamhttp.PeerInfo) wire.Session { return &cannedSession{canned: answers} },
+		Open: func(wire.Stream, streamhttp.PeerInfo) (wire.Session, error) {
+			return &cannedSession{canned: answers}, nil
+		},
 	})
 	err := (&streamhttp.LeanServer{Handler: server}).Serve(l)
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrServerClosed) {

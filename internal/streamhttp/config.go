@@ -25,8 +25,9 @@ type PeerInfo struct {
 type ServerConfig struct {
 	// Open begins the session of a client that sends initialize. own carries
 	// what belongs to no request: it goes out on the session's GET stream and
-	// waits, up to Store bytes, while there is none. Open must not block.
-	Open func(own wire.Stream, info PeerInfo) wire.Session
+	// waits, up to Store bytes, while there is none. Open must not block. Its error
+	// tells the client why it gets no session.
+	Open func(own wire.Stream, info PeerInfo) (wire.Session, error)
 	// Path is the path served, all others are not found; "": "/mcp".
 	Path string
 	// Loopback says that the server listens on a loopback address: then Host

@@ -45,7 +45,14 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 // where initialize fails.
 func (s *Server) open(p *post, m *wire.Message, r *http.Request) {
 	ses := p.s
-	ses.upper = s.cfg.Open(ownStream{ses}, PeerInfo{Session: ses.tag, RemoteAddr: r.RemoteAddr, Header: r.Header})
+	upper, err := s.cfg.Open(ownStream{ses}, PeerInfo{Session: ses.tag, RemoteAddr: r.RemoteAddr, Header: r.Header})
+	if err != nil {
+		s.table.release(ses.peer)
+		s.cfg.tell(ReasonSession, r)
+		refuse(p.w, http.StatusBadRequest, err.Error())
+		return
+	}
+	ses.upper = upper
 	p.wait(ses.upper.Handle(m, p))
 	if ses.version = ses.upper.Version(); ses.version == "" {
 		s.drop(ses)

@@ -51,7 +51,7 @@ func (s *session) check(t *rapid.T) {
 // Whatever clients and sessions do, the store is counted right and bounded,
 // and what an outbox has taken is given out in order.
 func TestOutboxesCountWhatTheyKeep(t *testing.T) {
-	srv := NewServer(ServerConfig{Store: 2000, Queue: 1000, Open: func(wire.Stream, PeerInfo) wire.Session { return nil }})
+	srv := NewServer(ServerConfig{Store: 2000, Queue: 1000, Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	defer srv.Close(context.Background())
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSession(srv, netip.Prefix{})
@@ -123,7 +123,7 @@ func TestOutboxesCountWhatTheyKeep(t *testing.T) {
 // What the session's own stream has taken reaches the client, in order, once,
 // through any number of connections that end in between.
 func TestOwnStreamLosesNothing(t *testing.T) {
-	srv := NewServer(ServerConfig{Store: 4000, Open: func(wire.Stream, PeerInfo) wire.Session { return nil }})
+	srv := NewServer(ServerConfig{Store: 4000, Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	defer srv.Close(context.Background())
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSession(srv, netip.Prefix{})
@@ -169,7 +169,7 @@ func doWith(out *outlet, do func()) {
 }
 
 func FuzzEventID(f *testing.F) {
-	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) wire.Session { return nil }})
+	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	f.Cleanup(func() { _ = srv.Close(context.Background()) })
 	s := newSession(srv, netip.Prefix{})
 	b := s.openStream()

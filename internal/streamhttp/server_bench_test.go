@@ -25,11 +25,11 @@ func BenchmarkPOST(b *testing.B) {
 		_, _ = w.Write(answer)
 	})
 	b.Run("net/http", func(b *testing.B) { benchHandler(b, bare, "") })
-	srv := NewServer(ServerConfig{Loopback: true, Open: func(own wire.Stream, _ PeerInfo) wire.Session {
+	srv := NewServer(ServerConfig{Loopback: true, Open: func(own wire.Stream, _ PeerInfo) (wire.Session, error) {
 		return &script{own: own, closed: make(chan struct{}), on: func(s *script, _ *wire.Message, to wire.Stream) wire.Pending {
 			s.seen = s.seen[:0]
 			return pending(func() { to.Answer(answer) })
-		}}
+		}}, nil
 	}})
 	defer srv.Close(context.Background())
 	b.Run("server", func(b *testing.B) { benchHandler(b, srv, fmt.Sprintf(initBody, "2025-11-25")) })
@@ -115,7 +115,7 @@ func BenchmarkIdle(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) wire.Session { return quiet{} }})
+	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return quiet{}, nil }})
 	hs := (&LeanServer{Handler: srv}).Standard()
 	go hs.Serve(l)
 	defer hs.Close()

@@ -146,10 +146,10 @@ func newBubbleRig(t *testing.T, cfg ServerConfig, on behaviour) *rig {
 func startRig(t *testing.T, l listener, cfg ServerConfig, on behaviour) *rig {
 	t.Helper()
 	r := &rig{t: t, dial: l.dial, sessions: make(chan *script, 1000)}
-	cfg.Open = func(own wire.Stream, info PeerInfo) wire.Session {
+	cfg.Open = func(own wire.Stream, info PeerInfo) (wire.Session, error) {
 		s := &script{own: own, info: info, on: on, listen: make(chan struct{}, 100), closed: make(chan struct{})}
 		r.sessions <- s
-		return s
+		return s, nil
 	}
 	r.srv = NewServer(cfg)
 	r.http = newHTTP(r.srv)

@@ -145,8 +145,8 @@ func TestFloodOfSessions(t *testing.T) {
 }
 
 func TestFloodLocksOutItself(t *testing.T) {
-	srv := NewServer(ServerConfig{Sessions: 10, Open: func(wire.Stream, PeerInfo) wire.Session {
-		return &script{closed: make(chan struct{})}
+	srv := NewServer(ServerConfig{Sessions: 10, Open: func(wire.Stream, PeerInfo) (wire.Session, error) {
+		return &script{closed: make(chan struct{})}, nil
 	}})
 	defer srv.Close(context.Background())
 	from := func(addr string) int {

@@ -52,8 +52,9 @@ type Metrics struct {
 	serverSessions                     *prometheus.HistogramVec
 	clientSessions, overhead           prometheus.Histogram
 	transitions, refusals, shadow      *prometheus.CounterVec
-	definitions                        *prometheus.CounterVec
+	definitions, runsRefused           *prometheus.CounterVec
 	restarts, authentication           prometheus.Counter
+	runsExpired                        prometheus.Counter
 	sources                            atomic.Pointer[Sources]
 }
 
@@ -109,7 +110,12 @@ func (m *Metrics) registerDecisions() {
 	m.definitions = m.counters("fsm_proxy_definition_changes_total", "What was found to differ from the lock file, once for each difference of a tool.", "kind")
 	m.restarts = m.counters("fsm_proxy_upstream_restarts_total", "Lost connections to the upstream that were made anew.").WithLabelValues()
 	m.authentication = m.counters("fsm_proxy_authentication_failures_total", "HTTP requests refused for their bearer token, Host or Origin.").WithLabelValues()
-	for code := policy.InvalidTransition; code <= policy.DefinitionChanged; code++ {
+	m.runsExpired = m.counters("fsm_proxy_runs_expired_total", "Runs that ended since nobody used them for too long, or that were too old.").WithLabelValues()
+	m.runsRefused = m.counters("fsm_proxy_runs_refused_total", "Runs that were not begun since there are too many.", "reason")
+	for _, reason := range []string{"all", "principal"} {
+		m.runsRefused.WithLabelValues(reason)
+	}
+	for code := policy.InvalidTransition; code <= policy.RunExpired; code++ {
 		if (proxy.Fault{Code: code}).Refusal() {
 			m.refusals.WithLabelValues(code.String()) // so that the first one is an increase
 		}
@@ -165,6 +171,12 @@ func (m *Metrics) SessionEnded(version string, lasted time.Duration) {
 
 // ConnectionEnded implements proxy.Meter.
 func (m *Metrics) ConnectionEnded(lasted time.Duration) { m.clientSessions.Observe(lasted.Seconds()) }
+
+// RunsExpired implements proxy.Meter.
+func (m *Metrics) RunsExpired(n int) { m.runsExpired.Add(float64(n)) }
+
+// RunRefused implements proxy.Meter.
+func (m *Metrics) RunRefused(reason string) { m.runsRefused.WithLabelValues(reason).Inc() }
 
 // Reconnected implements proxy.Meter.
 func (m *Metrics) Reconnected() { m.restarts.Inc() }

@@ -72,7 +72,7 @@ func newRig(t *testing.T, tell proxy.Telemetry) *rig {
 // serve puts the proxy behind an address.
 func (r *rig) serve() {
 	front := streamhttp.NewServer(streamhttp.ServerConfig{Loopback: true,
-		Open: func(own wire.Stream, from streamhttp.PeerInfo) wire.Session {
+		Open: func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
 			return r.proxy.OpenFor(proxy.Peer{Session: from.Session, Remote: from.RemoteAddr}, own)
 		}})
 	web := httptest.NewServer(front)

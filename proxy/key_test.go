@@ -1,0 +1,196 @@
+package proxy_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+func keys(kind proxy.KeyKind) func(*proxy.Config, *server) {
+	return with(func(c *proxy.Config) {
+		c.Keys[wire.Modern] = proxy.RunKey{Kind: kind, Header: "X-Run"}
+		if kind != proxy.KeyHandle {
+			c.Keys[wire.Legacy] = c.Keys[wire.Modern]
+		}
+	})
+}
+
+var (
+	ann = wire.Principal{Issuer: "https://id", Subject: "ann"}
+	bob = wire.Principal{Issuer: "https://id", Subject: "bob"}
+)
+
+// as makes a modern client whose requests say this of themselves.
+func (r *rig) as(peer proxy.Peer) *client {
+	c := r.modern()
+	c.s.(*seated).peer = peer
+	return c
+}
+
+// connectAs makes a legacy client that does.
+func (r *rig) connectAs(peer proxy.Peer) *client {
+	r.t.Helper()
+	c := &client{rig: r, log: &journal{}}
+	c.own = c.stream("own")
+	var err error
+	if c.s, err = r.p.OpenFor(peer, c.own); err != nil {
+		r.t.Fatal(err)
+	}
+	return c.greet(plainHello)
+}
+
+func (r *rig) modernCall(c *client, tool, result string) string {
+	r.t.Helper()
+	call := c.request("tools/call", meta(`{"name":"`+tool+`"}`))
+	r.up.next().result(result)
+	return call.wait()
+}
+
+// A run belongs to who is asking: neither a reconnect nor another era begins it anew.
+func TestReconnectContinuesAPrincipalsRun(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		r.connectAs(proxy.Peer{Principal: ann}).do("write_plan", `{"content":[]}`)
+		again := r.connectAs(proxy.Peer{Principal: ann})
+		has(t, again.ask("tools/call", `{"name":"write_plan"}`), "invalid_transition", "in state 'review'")
+		has(t, r.as(proxy.Peer{Principal: ann}).ask("tools/call", meta(`{"name":"write_plan"}`)), "in state 'review'")
+		equal(t, "bob's tools", r.connectAs(proxy.Peer{Principal: bob}).listed(wire.Tools), "status read_file list_a write_plan")
+		if _, err := r.p.OpenFor(proxy.Peer{}, r.open0().own); err == nil {
+			t.Error("nobody got a session")
+		}
+		has(t, r.as(proxy.Peer{}).ask("tools/call", meta(`{"name":"status"}`)), "run_not_found", "authenticate")
+	}, keys(proxy.KeyPrincipal))
+}
+
+func (r *rig) open0() *client {
+	c := &client{rig: r, log: &journal{}}
+	c.own = c.stream("own")
+	return c
+}
+
+// Two clients on one run share its turn, and both are told what changed.
+func TestTwoClientsOnOneRun(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		a, b := r.connectAs(proxy.Peer{Principal: ann}), r.connectAs(proxy.Peer{Principal: ann})
+		call := a.call("write_plan")
+		k := r.up.next()
+		waits := b.call("write_plan")
+		if !waits.pending() {
+			t.Error("the other client does not wait for the turn")
+		}
+		k.result(`{"content":[]}`)
+		call.wait()
+		has(t, waits.wait(), "invalid_transition")
+		synctest.Wait()
+		has(t, strings.Join(call.messages(), ""), "tools/list_changed")
+		has(t, strings.Join(append(b.own.messages(), waits.messages()...), ""), "tools/list_changed")
+		equal(t, "b's tools", b.listed(wire.Tools), "status ask")
+		equal(t, "runs", len(r.p.Runs()), 1)
+	}, keys(proxy.KeyPrincipal))
+}
+
+// Without its key, with two, or from elsewhere a request has no run, and begins none.
+func TestDroppingTheKeyResetsNothing(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		header := func(values ...string) proxy.Peer {
+			return proxy.Peer{Trusted: true, Header: func(name string) []string {
+				if name != "X-Run" {
+					return nil
+				}
+				return values
+			}}
+		}
+		r.modernCall(r.as(header("one")), "write_plan", `{"content":[]}`)
+		has(t, r.as(header("one")).ask("tools/call", meta(`{"name":"write_plan"}`)), "in state 'review'")
+		untrusted := header("one")
+		untrusted.Trusted = false
+		for name, peer := range map[string]proxy.Peer{"none": header(), "empty": header(""), "two": header("one", "two"), "no headers": {}, "untrusted": untrusted} {
+			has(t, r.as(peer).ask("tools/call", meta(`{"name":"write_plan"}`)), "run_not_found")
+			if _, err := r.p.OpenFor(peer, r.open0().own); err == nil {
+				t.Errorf("%s: a session", name)
+			}
+		}
+		equal(t, "runs", len(r.p.Runs()), 1)
+	}, keys(proxy.KeyHeader))
+}
+
+func TestPathRuns(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		id, err := r.p.StartRun(wire.Modern, ann)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine := r.as(proxy.Peer{Principal: ann, Run: id})
+		r.modernCall(mine, "write_plan", `{"content":[]}`)
+		foreign := r.as(proxy.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"status"}`))
+		unknown := r.as(proxy.Peer{Principal: bob, Run: proxy.NewRunID()}).ask("tools/call", meta(`{"name":"status"}`))
+		equal(t, "a foreign run's answer", foreign, unknown)
+		has(t, foreign, "run_not_found")
+		time.Sleep(25 * time.Hour)
+		synctest.Wait()
+		has(t, mine.ask("tools/call", meta(`{"name":"status"}`)), "run_expired")
+		equal(t, "a foreign expired run's answer", r.as(proxy.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"status"}`)), unknown)
+		equal(t, "runs", len(r.p.Runs()), 0)
+	}, keys(proxy.KeyPath))
+}
+
+func TestRunsAreBounded(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		for range 2 {
+			if _, err := r.p.StartRun(wire.Modern, ann); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.p.StartRun(wire.Modern, ann); err == nil {
+			t.Error("ann has three runs")
+		}
+		id, err := r.p.StartRun(wire.Modern, bob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.p.StartRun(wire.Modern, wire.Principal{}); err == nil {
+			t.Error("there are four runs")
+		}
+		if r.p.EndRun(wire.Modern, id, ann) || !r.p.EndRun(wire.Modern, id, bob) {
+			t.Error("a run is ended by its owner alone")
+		}
+		if _, err := r.p.StartRun(wire.Modern, wire.Principal{}); err != nil {
+			t.Error(err)
+		}
+	}, keys(proxy.KeyHandle), with(func(c *proxy.Config) { c.MaxRuns, c.MaxRunsPerPrincipal = 3, 2 }))
+}
+
+// A run that a call is under way for, or that is found again in time, lives on.
+func TestRunsInUseDoNotExpire(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		id, _ := r.p.StartRun(wire.Modern, ann)
+		c := r.as(proxy.Peer{Principal: ann, Run: id})
+		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
+		k := r.up.next()
+		time.Sleep(30 * time.Hour)
+		k.result(`{"content":[]}`)
+		call.wait()
+		time.Sleep(20 * time.Hour)
+		has(t, c.ask("tools/call", meta(`{"name":"write_plan"}`)), "in state 'review'")
+	}, keys(proxy.KeyPath), with(func(c *proxy.Config) { c.CallTimeout = 100 * time.Hour }))
+}
+
+func TestParseRunKey(t *testing.T) {
+	for text, ok := range map[string][2]bool{
+		"process": {true, true}, "session": {true, false}, "principal": {true, true}, "header:X-Run": {true, true}, "path": {true, true},
+		"handle": {false, true}, "header": {false, false}, "header:": {false, false}, "header:a b": {false, false}, "default": {false, false}, "": {false, false}, "path:x": {false, false},
+	} {
+		for era, want := range ok {
+			k, err := proxy.ParseRunKey(wire.Era(era), text)
+			if (err == nil) != want {
+				t.Errorf("%s %q: %v", wire.Era(era), text, err)
+			}
+			if err == nil && k.String() != text {
+				t.Errorf("%q is %q again", text, k)
+			}
+		}
+	}
+}

@@ -1,0 +1,364 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// keyed is what a run is found by, and how long it lives. A run of a session has
+// none of it but the kind.
+type keyed struct {
+	key   RunKey
+	id    string         // what the key says; "" for runs that are not found by it
+	name  string         // of the run, for people; no secret
+	owner wire.Principal // whose it is
+	born  time.Duration  // as instant
+	used  atomic.Int64   // when it was found last, as instant
+	ended bool           // guarded by Proxy.mu: it is found no more
+	aside bool           // it is nobody's: where requests without a run go
+	seat  *session       // guarded by Proxy.mu: of its modern requests; nil: none yet
+}
+
+// registry holds the runs that outlive connections. Proxy.mu guards it.
+type registry struct {
+	found     map[runID]*run
+	gone      map[runID]wire.Principal // whose run it was that has expired
+	order     []runID                  // of gone, oldest first
+	owned     map[wire.Principal]int
+	process   *run     // nil: not begun yet
+	catalogue *session // where requests without a run go; nil: none came yet
+	stop      chan struct{}
+	stopped   chan struct{} // nil: the sweeper does not run
+}
+
+// runID tells apart what keys of different kinds say.
+type runID struct {
+	kind KeyKind
+	id   string
+}
+
+// maxGone is how many expired runs are remembered, so that their owners learn what
+// became of them.
+const maxGone = 10_000
+
+// stray is why a request has no run.
+type stray struct {
+	code policy.Code
+	text string
+}
+
+var (
+	errNotFound = &stray{policy.RunNotFound, "There is no such run."}
+	errExpired  = &stray{policy.RunExpired, "This run has ended: it was not used for too long, or has reached its maximum age."}
+	errTooMany  = &stray{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised."}
+)
+
+// NewRunID returns an id that cannot be guessed: 130 random bits in 26 letters and
+// digits.
+func NewRunID() string { return rand.Text() }
+
+// unguessable reports whether an id that a client chose is long enough to be one
+// that nobody guesses.
+func unguessable(id string) bool {
+	if len(id) < 22 || len(id) > 128 {
+		return false
+	}
+	seen := map[rune]bool{}
+	for _, c := range id {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_' {
+			return false
+		}
+		seen[c] = true
+	}
+	return len(seen) >= 8
+}
+
+// nameOf is what a run is called where its id must not be told.
+func nameOf(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
+}
+
+// find returns the run that a request belongs to. create has one begun where the
+// key allows that. Without a run and without a stray the request brings no handle.
+func (p *Proxy) find(era wire.Era, from *Peer, handle string, create bool) (*run, *stray) {
+	key := p.cfg.Keys[era]
+	switch key.Kind {
+	case KeyPrincipal:
+		if !from.Principal.Known() {
+			return nil, &stray{policy.RunNotFound, "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
+		}
+		return p.lookup(key, from.Principal.Issuer+"\x00"+from.Principal.Subject, from.Principal, create)
+	case KeyHeader:
+		id, why := p.fromHeader(key.Header, from)
+		if why != nil {
+			return nil, why
+		}
+		return p.lookup(key, id, from.Principal, create)
+	case KeyPath:
+		if from.Run == "" {
+			return nil, &stray{policy.RunNotFound, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
+		}
+		return p.lookup(key, from.Run, from.Principal, p.cfg.PathCreate && unguessable(from.Run))
+	case KeyHandle:
+		if handle == "" {
+			return nil, nil
+		}
+		return p.lookup(key, handle, from.Principal, false)
+	}
+	return p.processRun(), nil
+}
+
+// fromHeader reads the key that a gateway has set: once, and only by a gateway that
+// is trusted to.
+func (p *Proxy) fromHeader(name string, from *Peer) (string, *stray) {
+	var given []string
+	if from.Header != nil {
+		given = from.Header(name)
+	}
+	switch {
+	case len(given) == 0 || len(given) == 1 && given[0] == "":
+		return "", &stray{policy.RunNotFound, "The header " + name + " says which run this is, and it is missing."}
+	case !from.Trusted:
+		return "", &stray{policy.RunNotFound, "The header " + name + " is taken from a trusted gateway only."}
+	case len(given) > 1 || len(given[0]) > 256:
+		return "", &stray{policy.RunNotFound, "The header " + name + " must be there once, with at most 256 bytes."}
+	}
+	return given[0], nil
+}
+
+// lookup finds a run by what its key says, or begins it. Another's run is not
+// there; that one has expired only its owner learns.
+func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool) (*run, *stray) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := runID{key.Kind, id}
+	r := p.found[at]
+	switch whose, gone := p.gone[at]; {
+	case r != nil && r.owner == owner:
+		r.used.Store(int64(instant()))
+		return r, nil
+	case r == nil && create && (!gone || whose == owner):
+		return p.beginLocked(key, id, owner)
+	case r == nil && gone && whose == owner:
+		return nil, errExpired
+	}
+	return nil, errNotFound
+}
+
+// beginLocked begins a run that is found by a key.
+func (p *Proxy) beginLocked(key RunKey, id string, owner wire.Principal) (*run, *stray) {
+	switch {
+	case p.closed:
+		return nil, errNotFound
+	case len(p.found) >= p.cfg.MaxRuns:
+		return nil, p.crowdedLocked("all")
+	case owner.Known() && p.owned[owner] >= p.cfg.MaxRunsPerPrincipal:
+		return nil, p.crowdedLocked("principal")
+	}
+	r := p.newRunLocked()
+	r.key, r.id, r.name, r.owner, r.born = key, id, nameOf(key.Kind.String()+"\x00"+id), owner, instant()
+	r.used.Store(int64(r.born))
+	at := runID{key.Kind, id}
+	delete(p.gone, at)
+	p.found[at] = r
+	if owner.Known() {
+		p.owned[owner]++
+	}
+	p.sweeping()
+	return r, nil
+}
+
+func (p *Proxy) crowdedLocked(whose string) *stray {
+	if m := p.cfg.Telemetry.Meter; m != nil {
+		m.RunRefused(whose)
+	}
+	p.cfg.Log.Warn("a run was refused: there are too many", "of", whose, "runs", len(p.found))
+	return errTooMany
+}
+
+// StartRun begins a run that is found by an id, for the key of an era that is path
+// or handle, and returns the id. The error says why there is none.
+func (p *Proxy) StartRun(era wire.Era, owner wire.Principal) (id string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id = NewRunID()
+	if _, why := p.beginLocked(p.cfg.Keys[era], id, owner); why != nil {
+		return "", why
+	}
+	return id, nil
+}
+
+// Error is the text.
+func (s *stray) Error() string { return s.text }
+
+// EndRun ends a run that is found by an id, of an era, and reports whether it was
+// there.
+func (p *Proxy) EndRun(era wire.Era, id string, owner wire.Principal) bool {
+	p.mu.Lock()
+	r := p.found[runID{p.cfg.Keys[era].Kind, id}]
+	if r == nil || r.owner != owner {
+		p.mu.Unlock()
+		return false
+	}
+	seat := p.endLocked(r, false)
+	p.mu.Unlock()
+	if seat != nil {
+		seat.Close()
+	}
+	return true
+}
+
+// endLocked takes a run out of those that are found, and returns its seat, which
+// is to be closed. remember has its owner told that it expired.
+func (p *Proxy) endLocked(r *run, remember bool) *session {
+	at := runID{r.key.Kind, r.id}
+	if r.ended || p.found[at] != r {
+		return nil
+	}
+	r.ended = true
+	delete(p.found, at)
+	if r.owner.Known() {
+		if p.owned[r.owner]--; p.owned[r.owner] == 0 {
+			delete(p.owned, r.owner)
+		}
+	}
+	if remember {
+		p.rememberLocked(at, r.owner)
+	}
+	if len(r.on()) == 0 {
+		delete(p.runs, r)
+	}
+	return r.seat
+}
+
+func (p *Proxy) rememberLocked(at runID, owner wire.Principal) {
+	if len(p.order) >= maxGone {
+		delete(p.gone, p.order[0])
+		p.order = p.order[1:]
+	}
+	p.gone[at] = owner
+	p.order = append(p.order, at)
+}
+
+// RestartRun begins a run anew by its name, as [RunInfo] has it, and reports
+// whether it was there. A call under way that holds its turn comes to its end, and
+// steps nothing.
+func (p *Proxy) RestartRun(name string) bool {
+	for _, r := range p.allRuns() {
+		if r.name == name {
+			r.tell(r.restart(), nil)
+			return true
+		}
+	}
+	return false
+}
+
+// processRun is the one run of the process.
+func (p *Proxy) processRun() *run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.processRunLocked()
+}
+
+func (p *Proxy) processRunLocked() *run {
+	if p.process == nil {
+		p.process = p.newRunLocked()
+		p.process.key, p.process.name = RunKey{Kind: KeyProcess}, "process"
+	}
+	return p.process
+}
+
+// sweeping has the sweeper run. It is called with the lock held.
+func (p *Proxy) sweeping() {
+	if p.stopped == nil {
+		p.stop, p.stopped = make(chan struct{}), make(chan struct{})
+		go p.sweep(p.stop)
+	}
+}
+
+// stopSweeping ends the sweeper, if it runs, and waits for that.
+func (p *Proxy) stopSweeping() {
+	p.mu.Lock()
+	stopped := p.stopped
+	if stopped != nil && p.stop != nil {
+		close(p.stop)
+		p.stop = nil
+	}
+	p.mu.Unlock()
+	if stopped != nil {
+		<-stopped
+	}
+}
+
+// sweep ends runs whose time has run out, until the Proxy is closed.
+func (p *Proxy) sweep(stop <-chan struct{}) {
+	defer close(p.stopped)
+	every := min(max(min(p.cfg.RunIdle, p.cfg.RunAge)/16, time.Second), time.Minute)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			p.expireRuns(instant())
+		case <-stop:
+			return
+		}
+	}
+}
+
+// expireRuns ends the runs that nobody has used for too long, or that are too old.
+func (p *Proxy) expireRuns(now time.Duration) {
+	var seats []*session
+	n := 0
+	p.mu.Lock()
+	for _, r := range p.found {
+		if !r.expired(now, &p.cfg) {
+			continue
+		}
+		n++
+		if seat := p.endLocked(r, true); seat != nil {
+			seats = append(seats, seat)
+		}
+	}
+	p.mu.Unlock()
+	for _, s := range seats {
+		s.Close()
+	}
+	if n > 0 {
+		p.cfg.Log.Info("runs have expired", "runs", n)
+		if m := p.cfg.Telemetry.Meter; m != nil {
+			m.RunsExpired(n)
+		}
+	}
+}
+
+// expired reports whether a run's time has run out. One that a client's session is
+// on, or that a request is under way for, is in use.
+func (r *run) expired(now time.Duration, cfg *Config) bool {
+	idle := now-time.Duration(r.used.Load()) > cfg.RunIdle
+	if !idle && now-r.born <= cfg.RunAge {
+		return false
+	}
+	for _, s := range r.on() {
+		if s.era == wire.Legacy || s.busy() {
+			if idle {
+				r.used.Store(int64(now))
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// busy reports whether requests are under way in a seat. Those that only listen are
+// none.
+func (s *session) busy() bool {
+	return len(s.underWay()) > len(s.listeners.each())
+}
