@@ -21,13 +21,21 @@ type PeerInfo struct {
 	Header http.Header
 }
 
-// ServerConfig configures a [Server]. But for Open, zero values are good ones.
+// ServerConfig configures a [Server]. But for Open and Modern, of which one is
+// needed, zero values are good ones.
 type ServerConfig struct {
 	// Open begins the session of a client that sends initialize. own carries
 	// what belongs to no request: it goes out on the session's GET stream and
 	// waits, up to Store bytes, while there is none. Open must not block. Its error
-	// tells the client why it gets no session.
+	// tells the client why it gets no session. Nil: there are no sessions, and none
+	// of the legacy era's requests are served.
 	Open func(own wire.Stream, info PeerInfo) (wire.Session, error)
+	// Modern takes a request or a notification of the modern era, as
+	// [wire.Session].Handle does; from has no Session. out is a
+	// [wire.FailingStream] of a request. What it returns, if it is a
+	// [wire.Cancellable], is cancelled when the client closes its response. Nil:
+	// the era is not served, so that clients of both fall back to sessions.
+	Modern func(m *wire.Message, out wire.Stream, from PeerInfo) wire.Pending
 	// Path is the path served, all others are not found; "": "/mcp".
 	Path string
 	// Loopback says that the server listens on a loopback address: then Host
@@ -65,6 +73,10 @@ type ServerConfig struct {
 	// addresses, behind which many clients or a whole proxy may stand, may
 	// have all.
 	Share int
+	// Requests is how many requests of the modern era may be under way at a time,
+	// and Listens how many subscriptions/listen streams besides; 0: 10,000. One
+	// remote address, counted as with Share, may have half of them.
+	Requests, Listens int
 	// Idle is after how long without a request, a running call or a GET
 	// stream a session ends; 0: 1 h.
 	Idle time.Duration
@@ -101,6 +113,8 @@ func (c *ServerConfig) fill() {
 	orElse(&c.StoreTime, time.Minute)
 	orElse(&c.Sessions, 10_000)
 	orElse(&c.Share, (c.Sessions+1)/2)
+	orElse(&c.Requests, 10_000)
+	orElse(&c.Listens, 10_000)
 	orElse(&c.Idle, time.Hour)
 	orElse(&c.Unused, time.Minute)
 	orElse(&c.WriteTimeout, 30*time.Second)

@@ -43,6 +43,7 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, ses := range all {
 		s.end(ses, "server closed")
 	}
+	s.solos.close()
 	done := make(chan struct{})
 	go func() { s.requests.Wait(); close(done) }()
 	var err error

@@ -6,12 +6,14 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // Header names in their canonical form, for direct look-ups.
 const (
 	headerSession   = "Mcp-Session-Id"
-	headerVersion   = "Mcp-Protocol-Version"
+	headerVersion   = wire.HeaderVersion
 	headerLastEvent = "Last-Event-Id"
 )
 
@@ -29,6 +31,7 @@ var (
 	valueNoCache = []string{"no-cache, no-transform"}
 	valueNo      = []string{"no"}
 	valueAllow   = []string{"GET, POST, DELETE"}
+	valuePost    = []string{"POST"}
 	valueNoSniff = []string{"nosniff"}
 )
 

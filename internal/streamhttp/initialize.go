@@ -23,6 +23,10 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 		reject(w, faultAnswer(err))
 		return
 	}
+	if s.takesModern(m) {
+		s.serveModern(w, r, takes, m)
+		return
+	}
 	if m.Method != "initialize" || m.Kind != wire.Request {
 		s.cfg.tell(ReasonSession, r)
 		refuse(w, http.StatusBadRequest, noSession)

@@ -234,6 +234,13 @@ func (r *leanResponse) FlushError() error {
 	return r.err
 }
 
+// Watch has the connection watched from now on, as while an answer is streamed.
+func (r *leanResponse) Watch() {
+	if r.req.body.read() {
+		r.conn.stream()
+	}
+}
+
 // flush writes what is held and p behind it, and gives the buffer up.
 func (r *leanResponse) flush(p []byte) {
 	held := r.held()

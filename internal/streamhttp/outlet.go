@@ -3,18 +3,17 @@ package streamhttp
 import (
 	"context"
 	"net/http"
-	"sync"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // outlet is a connection on which an outbox is written as an event stream.
 type outlet struct {
+	eventWriter
 	box  *outbox
-	w    http.ResponseWriter
-	wake chan struct{}
 	done chan struct{} // closed when w is written to no more
+
+	first, last uint64 // the events taken last, for the writer alone
 
 	// Guarded by the session's mutex:
 	prime  bool  // begin with an event without data
@@ -26,99 +25,35 @@ type outlet struct {
 
 func newOutlet(b *outbox, w http.ResponseWriter) *outlet {
 	return &outlet{
-		box: b, w: w, prime: b.s.primes(), wrote: b.s.srv.clock.now.Load(),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		eventWriter: newEventWriter(w, b.s.srv.cfg.WriteTimeout),
+		box:         b, prime: b.s.primes(), wrote: b.s.srv.clock.now.Load(), done: make(chan struct{}),
 	}
 }
-
-func (o *outlet) signal() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
-
-// chunks are buffers for what is written at once.
-var chunks = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
-
-// maxChunk is about how much is written at once; a message is never split.
-const maxChunk = 64 << 10
 
 // run writes until the outbox is done, the client is gone, or another
 // connection has taken the stream over.
 func (o *outlet) run(ctx context.Context) {
 	defer close(o.done)
-	rc := http.NewResponseController(o.w)
-	h := o.w.Header()
-	h["Content-Type"] = valueEvents
-	h["Cache-Control"] = valueNoCache
-	h["X-Accel-Buffering"] = valueNo
-	defer o.allow(ctx, rc)
-	for {
-		more, err := o.pass(rc)
-		if !more || err != nil {
-			return
-		}
-		select {
-		case <-o.wake:
-		case <-ctx.Done():
-			o.leave()
-			return
-		}
-	}
+	o.write(ctx, o)
 }
 
-// allow gives the end of the response its time. The next request of the
-// connection sets a deadline of its own, where the server sets any.
-func (o *outlet) allow(ctx context.Context, rc *http.ResponseController) {
-	var until time.Time
-	if srv, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && srv.WriteTimeout > 0 {
-		until = time.Now().Add(o.box.s.srv.cfg.WriteTimeout)
-	}
-	_ = rc.SetWriteDeadline(until)
-}
-
-// pass writes all there is.
-func (o *outlet) pass(rc *http.ResponseController) (more bool, err error) {
-	buf := chunks.Get().(*[]byte)
-	defer func() {
-		if cap(*buf) <= 2*maxChunk {
-			chunks.Put(buf)
-		}
-	}()
-	for {
-		chunk, first, last := o.take((*buf)[:0])
-		*buf = chunk
-		if len(chunk) == 0 {
-			return !o.finished(), nil
-		}
-		_ = rc.SetWriteDeadline(time.Now().Add(o.box.s.srv.cfg.WriteTimeout))
-		if _, err = o.w.Write(chunk); err == nil {
-			err = rc.Flush()
-		}
-		if err != nil {
-			o.giveBack(first, last)
-			return false, err
-		}
-	}
-}
-
-// take appends what is to be written next, and says which events that is.
-func (o *outlet) take(out []byte) (chunk []byte, first, last uint64) {
+// take implements eventSource, and keeps in mind which events it gives.
+func (o *outlet) take(out []byte) []byte {
 	b := o.box
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
+	o.first, o.last = 0, 0
 	if o.gone {
-		return out, 0, 0
+		return out
 	}
 	out = o.begin(out)
 	now := b.s.srv.clock.now.Load()
 	if b.owner() == o && b.next < len(b.records) {
-		first = b.records[b.next].seq
+		o.first = b.records[b.next].seq
 		next := b.next
 		for ; next < len(b.records) && len(out) < maxChunk; next++ {
 			r := &b.records[next]
-			out, last, r.at = b.appendEvent(out, r), r.seq, now
+			out, o.last, r.at = b.appendEvent(out, r), r.seq, now
 		}
 		b.move(next)
 		b.s.room(0)
@@ -129,7 +64,7 @@ func (o *outlet) take(out []byte) (chunk []byte, first, last uint64) {
 	if len(out) > 0 {
 		o.beat, o.wrote = false, now
 	}
-	return out, first, last
+	return out
 }
 
 // begin appends what an event stream begins with: something, so that the
@@ -161,7 +96,7 @@ func (b *outbox) appendEvent(out []byte, r *record) []byte {
 	return append(append(out, wire.OneLine(r.msg)...), "\n\n"...)
 }
 
-// finished reports whether nothing more will come, and leaves the outbox then.
+// finished implements eventSource: it leaves the outbox that is done.
 func (o *outlet) finished() bool {
 	b := o.box
 	b.s.mu.Lock()
@@ -174,7 +109,7 @@ func (o *outlet) finished() bool {
 	return end
 }
 
-// leave takes the connection away from its outbox.
+// leave implements eventSource: it takes the connection away from its outbox.
 func (o *outlet) leave() {
 	o.box.s.mu.Lock()
 	defer o.box.s.mu.Unlock()
@@ -184,14 +119,14 @@ func (o *outlet) leave() {
 	}
 }
 
-// giveBack leaves the outbox after a write that failed: what it was given is
-// to be sent again, unless another connection has gone on from there.
-func (o *outlet) giveBack(first, last uint64) {
+// failed implements eventSource: it leaves the outbox. What was taken is to be sent
+// again, unless another connection has gone on from there.
+func (o *outlet) failed() {
 	b := o.box
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
-	if first > 0 && b.next > 0 && b.records[b.next-1].seq == last {
-		b.rewind(first - 1)
+	if o.first > 0 && b.next > 0 && b.records[b.next-1].seq == o.last {
+		b.rewind(o.first - 1)
 	}
 	if !o.gone {
 		o.gone = true

@@ -44,6 +44,10 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotAcceptable, "answers are application/json or text/event-stream: accept both")
 		return
 	}
+	if s.modern(r.Header) {
+		s.postModern(w, r, takes)
+		return
+	}
 	if len(r.Header[headerSession]) == 0 {
 		s.initialize(w, r, takes)
 		return
@@ -73,6 +77,11 @@ func (p *post) serve(raw []byte) {
 	if m.Method == "initialize" {
 		p.reject(&wire.Error{Code: wire.CodeInvalidRequest, ID: m.Bytes(m.ID),
 			Message: "this session is initialized: leave Mcp-Session-Id out to begin another"})
+		return
+	}
+	if p.s.srv.takesModern(m) {
+		p.reject(&wire.Error{Code: wire.CodeHeaderMismatch, ID: m.Bytes(m.ID),
+			Message: "the body is of revision " + wire.ModernRevision + ", but its MCP-Protocol-Version does not say so"})
 		return
 	}
 	p.wait(p.s.upper.Handle(m, p))
@@ -209,10 +218,13 @@ func (p *post) Listening() bool {
 // Header implements wire.HeadedStream.
 func (p *post) Header(name string) string { return p.head.Get(name) }
 
+// Headers implements wire.HeadedStream.
+func (p *post) Headers(name string) []string { return p.head[name] }
+
 // end completes the response once nothing is left to wait for.
 func (p *post) end(asked bool, id []byte) {
 	answer, out := p.settle()
-	p.extend()
+	p.s.srv.extend(p.w, p.since)
 	switch {
 	case out != nil:
 		<-out.done
@@ -255,13 +267,6 @@ func (p *post) stream(answer []byte) {
 	p.box.addLast(answer)
 	p.s.mu.Unlock()
 	p.out.run(p.ctx)
-}
-
-// extend renews the time for writing where waiting has used it up.
-func (p *post) extend() {
-	if p.s.srv.clock.now.Load()-p.since > ticks(p.s.srv.cfg.WriteTimeout)/2 {
-		_ = http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(p.s.srv.cfg.WriteTimeout))
-	}
 }
 
 // bigAnswer is from where on an answer gets a deadline of its own: what is

@@ -15,12 +15,13 @@ const (
 	ReasonBearerMissing               // it has no bearer token
 	ReasonBearerWrong                 // it has another one
 	ReasonSession                     // it names no session that there is, or none at all
-	ReasonCrowded                     // there are too many sessions for another one
-	ReasonMessage                     // it would begin a session, and cannot be read
+	ReasonCrowded                     // there are too many sessions, or requests under way, for another one
+	ReasonMessage                     // it belongs to no session, and cannot be read
+	ReasonHeader                      // of the modern era: its header does not repeat its body
 )
 
 var reasonTexts = [...]string{"host_not_allowed", "origin_not_allowed", "bearer_missing", "bearer_wrong",
-	"session_unknown", "sessions_full", "message_unreadable"}
+	"session_unknown", "sessions_full", "message_unreadable", "header_mismatch"}
 
 // String is the reason in a word.
 func (r Reason) String() string {

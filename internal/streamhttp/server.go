@@ -21,6 +21,8 @@ type Server struct {
 	clock clock
 	table table
 
+	solos solos
+
 	mu       sync.RWMutex
 	closed   bool           // guarded by mu
 	requests sync.WaitGroup // added to under mu
@@ -49,6 +51,7 @@ func NewServer(cfg ServerConfig) *Server {
 		stopped: make(chan struct{}),
 	}
 	s.table.init(&s.cfg)
+	s.solos.init(&s.cfg)
 	go s.sweep()
 	return s
 }
@@ -92,13 +95,39 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 		s.post(w, r)
-	case http.MethodGet:
+		return
+	case http.MethodGet, http.MethodDelete:
+		if !s.modern(r.Header) {
+			s.ofSession(w, r)
+			return
+		}
+	}
+	s.methodNotAllowed(w, r.Header)
+}
+
+// ofSession serves what only a session has.
+func (s *Server) ofSession(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
 		s.get(w, r)
-	case http.MethodDelete:
+	} else {
 		s.delete(w, r)
-	default:
-		w.Header()["Allow"] = valueAllow
-		refuse(w, http.StatusMethodNotAllowed, "use POST, GET or DELETE")
+	}
+}
+
+func (s *Server) methodNotAllowed(w http.ResponseWriter, h http.Header) {
+	if s.modern(h) {
+		w.Header()["Allow"] = valuePost
+		refuse(w, http.StatusMethodNotAllowed, "use POST: there are no sessions in this revision")
+		return
+	}
+	w.Header()["Allow"] = valueAllow
+	refuse(w, http.StatusMethodNotAllowed, "use POST, GET or DELETE")
+}
+
+// extend renews the time for writing where waiting since a tick has used it up.
+func (s *Server) extend(w http.ResponseWriter, since int64) {
+	if s.clock.now.Load()-since > ticks(s.cfg.WriteTimeout)/2 {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	}
 }
 
@@ -154,6 +183,7 @@ func (s *Server) sweep() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var all []*session
+	var posts []*solo
 	for {
 		select {
 		case <-s.stop:
@@ -168,8 +198,22 @@ func (s *Server) sweep() {
 			}
 		}
 		clear(all)
-		if n := s.table.takeRefused(); n > 0 {
-			s.cfg.Log.Warn("sessions refused: there are too many", "refused", n, "sessions", s.Sessions())
+		posts = s.solos.append(posts[:0])
+		for _, x := range posts {
+			x.sweep(now)
 		}
+		clear(posts)
+		s.complain()
+	}
+}
+
+// complain says in the log what was refused for want of room since it was last
+// asked.
+func (s *Server) complain() {
+	if n := s.table.takeRefused(); n > 0 {
+		s.cfg.Log.Warn("sessions refused: there are too many", "refused", n, "sessions", s.Sessions())
+	}
+	if n := s.solos.takeRefused(); n > 0 {
+		s.cfg.Log.Warn("requests refused: too many are under way", "refused", n)
 	}
 }

@@ -180,8 +180,8 @@ func TestFloodLocksOutItself(t *testing.T) {
 	for _, s := range srv.table.all(nil) { // shares are given back
 		srv.end(s, "test")
 	}
-	if len(srv.table.peers) != 0 || srv.table.count != 0 {
-		t.Errorf("left: %v, %d", srv.table.peers, srv.table.count)
+	if len(srv.table.quota.peers) != 0 || srv.table.quota.count != 0 {
+		t.Errorf("left: %v, %d", srv.table.quota.peers, srv.table.quota.count)
 	}
 }
 

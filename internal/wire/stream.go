@@ -55,6 +55,8 @@ type HeadedStream interface {
 	// Header returns the first value of a header of the request, by its canonical
 	// name. It is to be called before the session's Handle returns.
 	Header(name string) string
+	// Headers returns all values of a header, likewise. They must not be changed.
+	Headers(name string) []string
 }
 
 // Session is what a framing hands the messages of one client to. proxy

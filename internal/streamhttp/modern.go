@@ -1,0 +1,92 @@
+package streamhttp
+
+import (
+	"net/http"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// The modern era (2026-07-28): every POST stands alone.
+
+// modern reports whether a request's header is of the modern era: it names a
+// revision that is none of the legacy one, or nothing else is spoken here.
+func (s *Server) modern(h http.Header) bool {
+	if s.cfg.Modern == nil {
+		return false
+	}
+	for _, version := range h[headerVersion] {
+		if !wire.IsLegacyRevision(version) {
+			return true
+		}
+	}
+	return s.cfg.Open == nil
+}
+
+// takesModern reports whether a message is one of the modern era whatever its
+// header says.
+func (s *Server) takesModern(m *wire.Message) bool {
+	return s.cfg.Modern != nil && m.Era() == wire.Modern
+}
+
+// postModern serves a POST whose header is of the modern era.
+func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accepts) {
+	raw, ok := s.body(w, r)
+	if !ok {
+		return
+	}
+	if wire.IsBatch(raw) {
+		s.cfg.tell(ReasonMessage, r)
+		reject(w, faultAnswer(&wire.Error{Code: wire.CodeInvalidRequest, Message: "revision " + wire.ModernRevision + " has no batches: send the messages one by one"}))
+		return
+	}
+	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
+	if err != nil {
+		s.cfg.tell(ReasonMessage, r)
+		reject(w, faultAnswer(err))
+		return
+	}
+	s.serveModern(w, r, takes, m)
+}
+
+// serveModern serves a message of the modern era.
+func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accepts, m *wire.Message) {
+	if fault := s.modernFault(r.Header, m); fault != nil {
+		if fault.code == wire.CodeHeaderMismatch {
+			s.cfg.tell(ReasonHeader, r)
+		}
+		fault.answer(w, m, s.cfg.WriteTimeout)
+		return
+	}
+	if m.Kind == wire.Notification {
+		s.notify(w, r, m)
+		return
+	}
+	x := &solo{s: s, w: w, ctx: r.Context(), head: r.Header, peer: network(r.RemoteAddr), takes: takes, since: s.clock.now.Load()}
+	if x.listens = m.Method == "subscriptions/listen"; x.listens && !takes.sse {
+		refuse(w, http.StatusNotAcceptable, "subscriptions/listen is answered by text/event-stream: accept it")
+		return
+	}
+	if !s.solos.enter(x) {
+		s.cfg.tell(ReasonCrowded, r)
+		decline(w, wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, "too many requests are under way: wait for some to be answered", nil))
+		return
+	}
+	x.serve(m, PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header})
+	s.solos.leave(x)
+}
+
+// notify hands on a notification. Requests are cancelled by closing their response,
+// so nobody's is by a notification that names its id.
+func (s *Server) notify(w http.ResponseWriter, r *http.Request, m *wire.Message) {
+	if m.Method != "notifications/cancelled" {
+		s.cfg.Modern(m, nowhere{}, PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header})
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// nowhere is the stream of a notification: nothing answers it.
+type nowhere struct{}
+
+func (nowhere) Send([]byte) bool { return false }
+func (nowhere) Answer([]byte)    {}
+func (nowhere) Listening() bool  { return false }

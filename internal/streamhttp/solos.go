@@ -1,0 +1,71 @@
+package streamhttp
+
+import "sync"
+
+// solos are the POSTs of the modern era under way.
+type solos struct {
+	mu       sync.Mutex // guards what follows
+	all      []*solo
+	requests quota
+	listens  quota // those of them that are subscriptions/listen streams
+	closed   bool
+}
+
+func (e *solos) init(cfg *ServerConfig) {
+	e.requests = newQuota(cfg.Requests, (cfg.Requests+1)/2)
+	e.listens = newQuota(cfg.Listens, (cfg.Listens+1)/2)
+}
+
+func (e *solos) quotaLocked(x *solo) *quota {
+	if x.listens {
+		return &e.listens
+	}
+	return &e.requests
+}
+
+// enter reports whether there is room for another one.
+func (e *solos) enter(x *solo) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || !e.quotaLocked(x).take(x.peer) {
+		return false
+	}
+	x.at = len(e.all)
+	e.all = append(e.all, x)
+	return true
+}
+
+func (e *solos) leave(x *solo) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.quotaLocked(x).give(x.peer)
+	last := len(e.all) - 1
+	e.all[x.at] = e.all[last]
+	e.all[x.at].at = x.at
+	e.all[last] = nil
+	e.all = e.all[:last]
+}
+
+// append appends all of them to list.
+func (e *solos) append(list []*solo) []*solo {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append(list, e.all...)
+}
+
+// takeRefused returns how many were refused since the last call.
+func (e *solos) takeRefused() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.requests.takeRefused() + e.listens.takeRefused()
+}
+
+// close takes no more, and cancels those there are.
+func (e *solos) close() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	for _, x := range e.append(nil) {
+		x.cancel()
+	}
+}
