@@ -80,6 +80,9 @@ func (a *Annotate) UnmarshalText(text []byte) error { return unmarshal(a, text, 
 func (r *Refusals) UnmarshalText(text []byte) error { return unmarshal(r, text, refusals) }
 
 // MarshalText returns the word of the command line.
+func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// MarshalText returns the word of the command line.
 func (s Surface) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // MarshalText returns the word of the command line.

@@ -26,6 +26,8 @@ type limitFlags struct {
 	batch           int
 	sessions        int
 	share           int
+	requests        int
+	listens         int
 	processes       int
 	idle            time.Duration
 	unused          time.Duration
@@ -57,6 +59,8 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&l.batch, "max-batch", wire.MaxBatch, "the messages of a JSON-RPC batch")
 	flags.IntVar(&l.sessions, "max-sessions", 0, "sessions at a time (default 10000, or --max-upstreams where each has a process)")
 	flags.IntVar(&l.share, "max-sessions-per-address", 0, "sessions of one remote address that is not loopback (default half of all)")
+	flags.IntVar(&l.requests, "max-requests", 10_000, "requests without a session at a time; one remote address that is not loopback may have half")
+	flags.IntVar(&l.listens, "max-listen-streams", 10_000, "subscriptions/listen streams at a time, likewise")
 	flags.IntVar(&l.processes, "max-upstreams", 64, "processes of the wrapped server at a time")
 	flags.DurationVar(&l.storeTime, "resume-time", time.Minute, "how long a session keeps what streams may resume")
 	flags.DurationVar(&l.headerTimeout, "header-timeout", 10*time.Second, "how long a request's headers may take")

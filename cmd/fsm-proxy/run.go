@@ -30,6 +30,7 @@ type runFlags struct {
 
 	lock      string
 	mode      proxy.Mode
+	protocol  proxy.Protocol
 	share     bool
 	surface   proxy.Surface
 	annotate  proxy.Annotate
@@ -73,6 +74,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.TextVar(&f.mode, "mode", proxy.Enforce, "the `MODE`: enforce the policy, or shadow, to refuse nothing and log what would have been")
 	group(flags, "The wrapped server", f.target.register)
 	group(flags, "HTTP, with --listen", f.listen.register)
+	flags.TextVar(&f.protocol, "protocol", proxy.ProtocolAuto, "the `PROTOCOL` that clients may speak: auto, legacy (with sessions) or modern (2026-07-28)")
 	flags.BoolVar(&f.share, "share-upstream", false, "one connection to the server for all clients")
 	flags.TextVar(&f.surface, "surface", proxy.SurfaceAuto, "the `SURFACE` that clients are shown: auto, dynamic or static")
 	flags.TextVar(&f.annotate, "annotate", proxy.AnnotateAuto, "`WHAT` is added to results: auto, off, meta or text")

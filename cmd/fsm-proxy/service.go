@@ -152,10 +152,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 // front is the configuration of the HTTP side towards clients.
 func (s *service) front(loopback bool, token func() string) streamhttp.ServerConfig {
 	f := s.flags
-	return streamhttp.ServerConfig{
-		Open: func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
-			return s.relay.OpenFor(proxy.Peer{Session: from.Session, Remote: from.RemoteAddr}, own)
-		},
+	return s.eras(streamhttp.ServerConfig{
 		Path:           f.listen.path,
 		Loopback:       loopback,
 		AllowedHosts:   f.listen.allowedHosts,
@@ -171,9 +168,11 @@ func (s *service) front(loopback bool, token func() string) streamhttp.ServerCon
 		Idle:           f.limits.idle,
 		Unused:         f.limits.unused,
 		WriteTimeout:   f.limits.writeTimeout,
+		Requests:       f.limits.requests,
+		Listens:        f.limits.listens,
 		Refused:        s.tell.refused,
 		Log:            s.log,
-	}
+	})
 }
 
 // config is the relay's configuration.
@@ -195,6 +194,7 @@ func (s *service) config() proxy.Config {
 		Version:          versionText(),
 		Share:            f.share,
 		Streams:          f.url != "" && !f.sse,
+		Protocol:         f.protocol,
 		Mode:             f.mode,
 		Surface:          f.surface,
 		Annotate:         f.annotate,

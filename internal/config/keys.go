@@ -17,6 +17,7 @@ type key struct {
 // The words of closed sets, as the flags take them.
 var (
 	modes     = []string{"enforce", "shadow"}
+	protocols = []string{"auto", "legacy", "modern"}
 	surfaces  = []string{"auto", "dynamic", "static"}
 	annotates = []string{"auto", "off", "meta", "text"}
 	refusals  = []string{"error", "plain", "opaque"}
@@ -54,6 +55,7 @@ var keys = []key{
 	{"upstream.share", "share-upstream", boolean, "One connection to the server for all clients."},
 	{"upstream.on_restart", "on-upstream-restart", word(restarts), "What becomes of a run whose server process died."},
 
+	{"protocol", "protocol", word(protocols), "The protocol that clients may speak: legacy is with sessions, modern is 2026-07-28, auto is both."},
 	{"surface", "surface", word(surfaces), "The surface that clients are shown."},
 	{"annotate", "annotate", word(annotates), "What is added to results."},
 	{"refusals", "refusals", word(refusals), "The form of refusals."},
@@ -95,6 +97,8 @@ var keys = []key{
 	{"limits.batch", "max-batch", number, "The messages of a JSON-RPC batch."},
 	{"limits.sessions", "max-sessions", number, "Sessions at a time."},
 	{"limits.sessions_per_address", "max-sessions-per-address", number, "Sessions of one remote address that is not loopback."},
+	{"limits.requests", "max-requests", number, "Requests without a session at a time."},
+	{"limits.listen_streams", "max-listen-streams", number, "The subscriptions/listen streams at a time."},
 	{"limits.upstreams", "max-upstreams", number, "Processes of the wrapped server at a time."},
 	{"limits.session_idle", "session-idle", duration, "After how long without a request a session ends."},
 	{"limits.session_unused", "session-unused", duration, "How long a session may take from initialize to its next request."},

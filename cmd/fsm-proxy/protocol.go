@@ -1,0 +1,27 @@
+package main
+
+import (
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// eras has the HTTP side serve the eras that --protocol names.
+func (s *service) eras(cfg streamhttp.ServerConfig) streamhttp.ServerConfig {
+	if s.flags.protocol != proxy.ProtocolModern {
+		cfg.Open = func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
+			return s.relay.OpenFor(peer(from), own)
+		}
+	}
+	if s.flags.protocol != proxy.ProtocolLegacy {
+		cfg.Modern = func(m *wire.Message, out wire.Stream, from streamhttp.PeerInfo) wire.Pending {
+			return s.relay.Serve(m, out, peer(from))
+		}
+	}
+	return cfg
+}
+
+// peer is what the relay learns of a client.
+func peer(from streamhttp.PeerInfo) proxy.Peer {
+	return proxy.Peer{Session: from.Session, Remote: from.RemoteAddr}
+}
