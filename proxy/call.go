@@ -40,10 +40,12 @@ type call struct {
 	overlooked bool // the policy would have refused it, but for the shadow
 	restarted  bool // its outcome completed the run, which began anew
 
-	era        wire.Era // the client's
-	via        wire.Era // of the connection that it was sent on
-	from       *Peer    // whose call it is, where the session is not one client's
-	pipe       *pipe    // on which it came; nil: on a stream of its own, or in a session
+	era        wire.Era     // the client's
+	via        wire.Era     // of the connection that it was sent on
+	origin     *call        // whose answer it waits for; nil: its own
+	from       *Peer        // whose call it is, where the session is not one client's
+	pipe       *pipe        // on which it came; nil: on a stream of its own, or in a session
+	rounds     atomic.Int32 // how often its client was asked for a modern upstream
 	gated      bool
 	subscribes bool                       // it has entered a subscription; written under the session's lock
 	next       func()                     // the rest of the way, for Wait; nil: land
@@ -59,6 +61,9 @@ type call struct {
 	stop      func()        // gives up an answer that nobody waits for
 	gaveUp    error         // why it is given up; nil: it is not
 	cancelled chan struct{} // closed by cancel; made on demand
+	held      *held         // its client's end, where that may come back; nil: it may not
+	again     *gather       // what it is sent again with; nil: it is not
+	gather    *gather       // what its client is asked for the upstream; nil: nothing
 	done      chan struct{} // closed when over; made on demand
 	canceled  bool
 	ended     bool // out of those under way
@@ -69,8 +74,20 @@ type call struct {
 
 var errGivenUp = errors.New("no answer in time")
 
-// Wait runs the rest of the call's way.
+// Wait runs the rest of the call's way, or as much of it as the client's request
+// waits for.
 func (c *call) Wait() {
+	if c.next == nil && c.canBeAsked() {
+		c.waitHeld()
+		return
+	}
+	c.rest()
+	if c.rounds.Load() > 0 { // it goes on elsewhere
+		c.over(context.Background())
+	}
+}
+
+func (c *call) rest() {
 	if c.next != nil {
 		c.next()
 		return
@@ -111,7 +128,20 @@ func (c *call) answer(raw []byte) wire.Pending {
 	if raw == nil {
 		c.blame(Fault{Cancelled: true})
 	}
-	return c.answerBy(func() { c.out.Answer(raw) })
+	return c.answerWith(func(to *call) { to.out.Answer(raw) }, raw)
+}
+
+// answerWith is answerBy for a call whose client may be another request by now.
+func (c *call) answerWith(give func(to *call), raw []byte) wire.Pending {
+	h := c.heldEnd()
+	if h == nil {
+		return c.answerBy(func() { give(c) })
+	}
+	c.finish()
+	c.observed()
+	h.settle(func(to *call) { to.out.Answer(withIDOf(to, raw)) }, raw)
+	c.settled()
+	return nil
 }
 
 // answerBy is answer with another way to give it.
@@ -236,6 +266,7 @@ func (c *call) cancel(params []byte) {
 		return
 	}
 	c.canceled, c.params = true, params
+	gather := c.gather
 	if c.cancelled != nil {
 		close(c.cancelled)
 	}
@@ -244,8 +275,13 @@ func (c *call) cancel(params []byte) {
 		c.graceLocked()
 	}
 	c.mu.Unlock()
-	if up != nil {
+	switch {
+	case gather != nil:
+		go gather.abort()
+	case up != nil:
 		up.Cancel(params)
+	case c.origin != nil:
+		c.origin.cancel(params)
 	}
 }
 
@@ -259,8 +295,12 @@ func (c *call) giveUp(why error) {
 	if c.gaveUp == nil {
 		c.gaveUp = why
 	}
-	stop := c.stop
+	stop, gather := c.stop, c.gather
 	c.mu.Unlock()
+	if gather != nil {
+		go gather.abort()
+		return
+	}
 	c.wait.End()
 	if stop != nil {
 		stop()
@@ -296,7 +336,11 @@ func (c *call) start(conn Upstream) bool {
 	if c.s.p.Draining() || c.isCancelled() {
 		return false
 	}
-	up := conn.Start(c.translated(conn.Era(), c.sending()), c)
+	m := c.translated(conn.Era(), c.sending())
+	if c.again != nil {
+		m = c.again.answered(m)
+	}
+	up := conn.Start(m, c)
 	c.mu.Lock()
 	c.up = up
 	canceled, params := c.canceled, c.params

@@ -190,6 +190,10 @@ func (c *call) landed(m *wire.Message, err error) {
 	if err == nil && m.Kind == wire.Result && m.Raw[m.Result.Start] != '{' {
 		err = errNoObject
 	}
+	if c.asksFor(m, err) {
+		c.gatherFrom(m)
+		return
+	}
 	outcome := classify(m, err)
 	c.notifyChanged(c.settle(outcome))
 	c.reply(m, err, outcome)

@@ -107,6 +107,9 @@ func (c *call) inEra(code int) int {
 // client's era says so.
 func (c *call) answerFailure(code int, raw []byte) wire.Pending {
 	if out, ok := c.out.(wire.FailingStream); ok && c.modern() {
+		if c.heldEnd() != nil {
+			return c.answer(raw)
+		}
 		return c.answerBy(func() { out.Fail(code, raw) })
 	}
 	return c.answer(raw)

@@ -45,6 +45,9 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	if why != nil {
 		return c.strays(why)
 	}
+	if c.ours() {
+		return c.comeBack()
+	}
 	if c.crowdsOut() {
 		return c.later(c.whenRoom)
 	}
@@ -73,7 +76,12 @@ func (c *call) strays(why *stray) wire.Pending {
 }
 
 // Cancel implements wire.Cancellable: the client has closed the response stream.
-func (c *call) Cancel() { c.cancel(nil) }
+// One that was answered, so that its client comes back, is not cancelled by that.
+func (c *call) Cancel() {
+	if h := c.heldEnd(); h == nil || !h.left() {
+		c.cancel(nil)
+	}
+}
 
 // metaFault says what is wrong with what a request says of itself (2026-07-28,
 // basic/index, "Per-request protocol fields"); the zero code: nothing.

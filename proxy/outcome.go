@@ -22,7 +22,7 @@ func classify(m *wire.Message, err error) policy.Outcome {
 		return classifyLost(err)
 	case m.Kind == wire.Failure:
 		return classifyFailure(m.ErrorCode)
-	case m.R.ResultType == "input_required", m.R.Task.Present() && !m.R.Content.Present():
+	case pending(m):
 		return noOutcome
 	case m.R.IsError:
 		return policy.Error
@@ -34,7 +34,7 @@ func classify(m *wire.Message, err error) policy.Outcome {
 // that are the work's own.
 func classifyFailure(code int) policy.Outcome {
 	switch code {
-	case wire.CodeMethodNotFound, wire.CodeURLElicitation, -32020, -32021, -32022:
+	case wire.CodeMethodNotFound, wire.CodeURLElicitation, wire.CodeHeaderMismatch, wire.CodeMissingCapability, wire.CodeUnsupportedVersion:
 		return noOutcome
 	}
 	return policy.Error

@@ -135,6 +135,7 @@ type Proxy struct {
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup
 	drain   drain
+	holds   holds
 	// operations is where those of sessions without a revision are measured.
 	operations Operations
 

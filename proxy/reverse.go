@@ -14,6 +14,10 @@ type ask struct {
 	call  *call  // for which it asks; nil: none is known
 	token string // the key of its progress token, empty: none
 	mine  []byte // the id that the client sees
+	// gather is what wants the answer where no upstream waits for it, under a name;
+	// there is no conn then.
+	gather *gather
+	name   string
 }
 
 // Receive takes what the session's own upstream sends besides answers.
@@ -68,7 +72,7 @@ func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
 // else on the session's own.
 func (s *session) send(raw []byte, c *call) bool {
 	if s.era == wire.Modern {
-		return c != nil && c.out.Send(raw)
+		return c != nil && c.client().Send(raw)
 	}
 	return c != nil && c.out.Send(raw) || s.own.Send(raw)
 }
@@ -102,13 +106,18 @@ func (s *session) asking() *call {
 
 // asked carries a request of the upstream to the client.
 func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
-	if !s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
+	if s.era == wire.Modern && (c == nil || s.run.aside && !s.p.cfg.Streams || !c.declares(m.Method)) ||
+		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
 		return
 	}
 	a := &ask{conn: conn, id: m.Bytes(m.ID), call: c, token: wire.Key(m.Bytes(m.P.MetaToken))}
 	if !s.enterAsk(a) {
 		s.reject(conn, a.id, wire.CodeInternal, "the client's session has ended, or too many requests are open")
+		return
+	}
+	if s.era == wire.Modern {
+		c.holding().question(a, m)
 		return
 	}
 	raw := wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.mine})
@@ -183,8 +192,12 @@ func (s *session) takeAsk(id string) *ask {
 // nothing that is open goes nowhere.
 func (s *session) answered(m *wire.Message) {
 	a := s.takeAsk(m.IDKey())
-	if a == nil {
+	switch {
+	case a == nil:
 		s.log.Debug("dropped an answer to no open request")
+		return
+	case a.gather != nil:
+		a.gather.take(a.name, m)
 		return
 	}
 	if err := a.conn.Notify(wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.id})); err != nil {
@@ -197,6 +210,10 @@ func (s *session) withdraw(conn Upstream, m *wire.Message) {
 	key := wire.Key(m.Bytes(m.P.RequestID))
 	for id, a := range s.openAsks() {
 		if a.conn != conn || wire.Key(a.id) != key || s.takeAsk(id) == nil {
+			continue
+		}
+		if s.era == wire.Modern {
+			a.call.holding().withdrawn(id)
 			continue
 		}
 		s.send(wire.Splice(m.Raw, wire.Edit{At: m.P.RequestID, With: a.mine}), a.call)
@@ -217,7 +234,7 @@ func (s *session) openAsks() map[string]*ask {
 // has ended.
 func (s *session) dropAsks() {
 	for id, a := range s.openAsks() {
-		if s.takeAsk(id) != nil {
+		if s.takeAsk(id) != nil && a.conn != nil {
 			s.reject(a.conn, a.id, wire.CodeInternal, "the client's session has ended")
 		}
 	}
@@ -227,6 +244,10 @@ func (s *session) dropAsks() {
 func (s *session) forgetAsks(conn Upstream) {
 	for id, a := range s.openAsks() {
 		if a.conn == conn && s.takeAsk(id) != nil {
+			if s.era == wire.Modern {
+				a.call.holding().withdrawn(id)
+				continue
+			}
 			params := append(append([]byte(`{"requestId":`), a.mine...), `,"reason":"the upstream server has gone"}`...)
 			s.send(wire.NotificationMessage("notifications/cancelled", params), a.call)
 		}
@@ -237,7 +258,7 @@ func (s *session) forgetAsks(conn Upstream) {
 func (s *session) progressOfAsk(m *wire.Message) {
 	token := wire.Key(m.Bytes(m.P.ProgressToken))
 	for _, a := range s.openAsks() {
-		if token != "" && a.token == token {
+		if token != "" && a.token == token && a.conn != nil {
 			_ = a.conn.Notify(m.Raw)
 			return
 		}

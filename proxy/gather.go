@@ -1,0 +1,225 @@
+package proxy
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// What a modern upstream asks for in its answer to a call, a client of the legacy
+// era is asked by requests of the proxy's own, and the call is sent again with what
+// it says, inside the same turn (2026-07-28, basic/patterns/mrtr).
+
+// gather is what a client is asked for one answer of the upstream's.
+type gather struct {
+	c     *call
+	conn  Upstream
+	state []byte // the upstream's requestState, raw; nil: none
+
+	mu        sync.Mutex // guards what follows
+	open      map[string]*ask
+	responses map[string][]byte
+	over      bool
+}
+
+// maxRounds is how often one call may ask its client.
+const maxRounds = 64
+
+var (
+	errRounds  = errors.New("it asked its client too many times")
+	errUnasked = errors.New("it asks for what this client cannot give")
+	errRefused = errors.New("the client did not answer what it asked for")
+)
+
+// asksFor reports whether an answer asks a client for what the proxy has to ask it.
+func (c *call) asksFor(m *wire.Message, err error) bool {
+	return err == nil && !c.modern() && c.via == wire.Modern && m.Kind == wire.Result && m.R.ResultType == wire.ResultInputRequired
+}
+
+// gatherFrom asks the client what the upstream's answer asks for.
+func (c *call) gatherFrom(m *wire.Message) {
+	if c.rounds.Add(1) > maxRounds {
+		c.dropped(errRounds)
+		return
+	}
+	g := &gather{c: c, conn: c.s.link.live(), state: m.Bytes(m.R.RequestState), open: make(map[string]*ask), responses: make(map[string][]byte)}
+	if g.conn == nil {
+		c.dropped(errClosed)
+		return
+	}
+	c.mu.Lock()
+	canceled, gaveUp := c.canceled, c.gaveUp
+	if !canceled && gaveUp == nil {
+		c.gather = g
+	}
+	c.mu.Unlock()
+	if canceled || gaveUp != nil {
+		c.dropped(errGivenUp)
+		return
+	}
+	g.ask(m)
+}
+
+// ask sends the client its requests, all at once.
+func (g *gather) ask(m *wire.Message) {
+	c := g.c
+	inputs := m.Bytes(m.R.InputRequests)
+	var messages [][]byte
+	err := wire.Members(inputs, func(name string, at wire.Span) error {
+		raw, method := g.request(name, inputs[at.Start:at.End])
+		if raw == nil || !c.s.mayAsk(method) && !c.s.overlooksAsk(method) {
+			return errUnasked
+		}
+		messages = append(messages, raw)
+		return nil
+	})
+	if inputs == nil {
+		err = nil
+	}
+	if err != nil {
+		g.fail(errUnasked)
+		return
+	}
+	if len(messages) == 0 {
+		g.finish()
+		return
+	}
+	for _, raw := range messages {
+		if !c.s.send(raw, c) {
+			g.fail(errRefused)
+			return
+		}
+	}
+}
+
+// request makes the client's request of an input request, and opens its ask.
+func (g *gather) request(name string, input []byte) (raw []byte, method string) {
+	var params []byte
+	_ = wire.Members(input, func(key string, at wire.Span) error {
+		switch key {
+		case "method":
+			method, _ = wire.Text(input[at.Start:at.End])
+		case "params":
+			params = input[at.Start:at.End]
+		}
+		return nil
+	})
+	a := &ask{call: g.c, gather: g, name: name}
+	if method == "" || !g.c.s.enterAsk(a) {
+		return nil, ""
+	}
+	g.mu.Lock()
+	g.open[name] = a
+	g.mu.Unlock()
+	out := append([]byte(`{"jsonrpc":"2.0","id":`), a.mine...)
+	out = wire.AppendString(append(out, `,"method":`...), method)
+	if params != nil {
+		out = append(append(out, `,"params":`...), params...)
+	}
+	return append(out, '}'), method
+}
+
+// take takes the client's answer to one of its requests.
+func (g *gather) take(name string, m *wire.Message) {
+	if m.Kind != wire.Result {
+		g.fail(errRefused)
+		return
+	}
+	g.mu.Lock()
+	delete(g.open, name)
+	g.responses[name] = m.Bytes(m.Result)
+	rest := len(g.open)
+	g.mu.Unlock()
+	if rest == 0 {
+		g.finish()
+	}
+}
+
+// end ends the gathering, and reports whether it was the first to do so.
+func (g *gather) end() bool {
+	g.mu.Lock()
+	over := g.over
+	g.over = true
+	open := g.open
+	g.open = nil
+	g.mu.Unlock()
+	for _, a := range open {
+		if g.c.s.takeAsk(string(a.mine)) != nil {
+			params := append(append([]byte(`{"requestId":`), a.mine...), '}')
+			g.c.s.send(wire.NotificationMessage("notifications/cancelled", params), g.c)
+		}
+	}
+	return !over
+}
+
+// finish sends the call again, with what the client has said.
+func (g *gather) finish() {
+	if !g.end() {
+		return
+	}
+	p := g.c.s.p
+	p.ending.Add(1)
+	go func() {
+		defer p.ending.Done()
+		g.again()
+	}()
+}
+
+// again is the call's way from being sent again on.
+func (g *gather) again() {
+	c := g.c
+	c.mu.Lock()
+	c.gather, c.next = nil, nil
+	c.again = g
+	c.mu.Unlock()
+	if !c.start(g.conn) {
+		c.dropped(errEnding)
+		return
+	}
+	c.land(c.await())
+}
+
+// answered is a request with what its client was asked for.
+func (g *gather) answered(m *wire.Message) *wire.Message {
+	if !m.Params.Present() {
+		return m
+	}
+	a := amend(m.Raw, m.Params)
+	if len(g.responses) > 0 {
+		var names []string
+		var values [][]byte
+		for name, value := range g.responses {
+			names, values = append(names, name), append(values, value)
+		}
+		a.set(m.P.InputResponses, "inputResponses", object(names, values))
+	}
+	if g.state != nil {
+		a.set(m.P.RequestStateAt, "requestState", g.state)
+	}
+	return reread(spliced(m.Raw, a.all()), m)
+}
+
+// fail ends a call whose client was not asked, or did not answer: nothing was done
+// yet.
+func (g *gather) fail(why error) {
+	if g.end() {
+		g.c.dropped(why)
+	}
+}
+
+// abort ends a call that is cancelled while its client is asked.
+func (g *gather) abort() { g.fail(errGivenUp) }
+
+// dropped answers a call that is not sent again.
+func (c *call) dropped(why error) {
+	c.mu.Lock()
+	c.gather = nil
+	c.mu.Unlock()
+	c.notifyChanged(c.settle(noOutcome))
+	if c.isCancelled() {
+		c.answer(nil)
+		return
+	}
+	c.unavailable(why)
+}

@@ -1,0 +1,321 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"sync"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// What a legacy upstream asks a client of the modern era for, in the middle of a
+// call, is held open while the client's request is answered with it ("input
+// required"); the client sends the request again with what it was asked for, and
+// gets the call's answer by that. The call is one all the while: it keeps its turn
+// and is decided once (2026-07-28, basic/patterns/mrtr).
+
+// inputTime is for how long a call waits for its client to come back.
+const inputTime = 10 * time.Minute
+
+// held is the client's end of a call that asks its client.
+type held struct {
+	c     *call
+	call  [sha256.Size]byte // what is asked: method, name and arguments
+	owner wire.Principal
+
+	mu      sync.Mutex      // guards what follows
+	asks    map[string]*ask // open, by the key that the client sees
+	raw     map[string][]byte
+	given   bool   // the client has been given what is open, and has not come back
+	state   string // by which it will
+	timer   *time.Timer
+	by      *call  // the request that waits for the answer; nil: the first
+	answer  []byte // the call's, where the client has not come back yet
+	over    bool   // the call has its answer
+	release chan struct{}
+}
+
+// digestOf is what a request asks for: the same for two that do the same.
+func digestOf(m *wire.Message) [sha256.Size]byte {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(m.Method), []byte(m.P.Name), []byte(m.P.URI), m.Bytes(m.P.Arguments)} {
+		h.Write(wire.AppendString(nil, string(part)))
+		h.Write([]byte{','})
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// canBeAsked reports whether the client of a modern request can be asked for
+// anything, so that its answer may come before the call's end.
+func (c *call) canBeAsked() bool {
+	if !c.modern() || !c.gated || c.via == wire.Modern {
+		return false
+	}
+	capabilities := c.m.Bytes(c.m.P.Modern.Capabilities)
+	for _, name := range []string{"sampling", "elicitation", "roots"} {
+		if has(capabilities, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether an object has a member that is not null.
+func has(object []byte, name string) (there bool) {
+	_ = wire.Members(object, func(key string, at wire.Span) error {
+		there = there || key == name && string(object[at.Start:at.End]) != "null"
+		return nil
+	})
+	return there
+}
+
+// declares reports whether a client says in its request that it can be asked for
+// this.
+func (c *call) declares(method string) bool {
+	capabilities := c.m.Bytes(c.m.P.Modern.Capabilities)
+	switch method {
+	case "sampling/createMessage":
+		return has(capabilities, "sampling")
+	case "elicitation/create":
+		return has(capabilities, "elicitation")
+	case "roots/list":
+		return has(capabilities, "roots")
+	}
+	return false
+}
+
+// waitHeld waits until the client's request is answered, which may be long before
+// the call is.
+func (c *call) waitHeld() {
+	h := c.holding()
+	go c.rest()
+	<-h.release
+}
+
+// holding is the call's held end; it is made on demand.
+func (c *call) holding() *held {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == nil {
+		c.held = &held{c: c, call: digestOf(c.m), owner: c.from.Principal, asks: make(map[string]*ask), raw: make(map[string][]byte), release: make(chan struct{})}
+	}
+	return c.held
+}
+
+// heldEnd is the call's held end, nil if it has none.
+func (c *call) heldEnd() *held {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
+}
+
+// question has the client asked what the upstream asks: at once, or when it has
+// answered what it was asked before.
+func (h *held) question(a *ask, m *wire.Message) {
+	names, values := []string{"method"}, [][]byte{wire.AppendString(nil, m.Method)}
+	if m.Params.Present() {
+		names, values = append(names, "params"), append(values, m.Bytes(m.Params))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := string(a.mine)
+	h.asks[key], h.raw[key] = a, object(names, values)
+	if !h.given && !h.over {
+		h.giveLocked()
+	}
+}
+
+// giveLocked answers the request that waits with all that is open.
+func (h *held) giveLocked() {
+	h.given, h.state = true, "fsm1."+rand.Text()
+	var names []string
+	var values [][]byte
+	for key, raw := range h.raw {
+		names, values = append(names, key), append(values, raw)
+	}
+	result := object([]string{"resultType", "inputRequests", "requestState"},
+		[][]byte{[]byte(`"` + wire.ResultInputRequired + `"`), object(names, values), wire.AppendString(nil, h.state)})
+	p := h.c.s.p
+	p.holds.add(h.state, h)
+	state := h.state
+	h.timer = time.AfterFunc(inputTime, func() { h.expire(state) })
+	h.replyLocked(func(c *call) { c.out.Answer(wire.ResultAnswer(c.id(), result)) })
+}
+
+// replyLocked answers the request that waits.
+func (h *held) replyLocked(give func(c *call)) {
+	by := h.by
+	h.by = nil
+	if by != nil {
+		by.answerBy(func() { give(by) })
+		return
+	}
+	give(h.c)
+	select {
+	case <-h.release:
+	default:
+		close(h.release)
+		if h.c.after != nil {
+			h.c.after()
+			h.c.after = nil
+		}
+	}
+}
+
+// back takes a request by which the client comes back: what it brings goes to the
+// upstream, and the request waits for the call's answer. It reports false where
+// it is another's, or not this call.
+func (h *held) back(by *call) bool {
+	if by.from.Principal != h.owner || digestOf(by.m) != h.call || by.s != h.c.s || !by.s.p.holds.take(by.m.P.RequestState, h) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer.Stop()
+	h.by, h.given = by, false
+	by.origin = h.c
+	h.deliverLocked(by.m.Bytes(by.m.P.InputResponses))
+	switch {
+	case h.over:
+		h.replyLocked(func(c *call) { c.out.Answer(withIDOf(c, h.answer)) })
+	case len(h.asks) > 0:
+		h.giveLocked()
+	}
+	return true
+}
+
+// withIDOf is an answer under another request's id; nil stays nil.
+func withIDOf(c *call, answer []byte) []byte {
+	m := made(answer)
+	if m == nil {
+		return nil
+	}
+	return c.withID(m)
+}
+
+// deliverLocked gives the upstream what it asked for.
+func (h *held) deliverLocked(responses []byte) {
+	s := h.c.s
+	_ = wire.Members(responses, func(key string, at wire.Span) error {
+		if a := h.asks[key]; a != nil && responses[at.Start] == '{' && s.takeAsk(key) != nil {
+			delete(h.asks, key)
+			delete(h.raw, key)
+			if err := a.conn.Notify(wire.ResultAnswer(a.id, responses[at.Start:at.End])); err != nil {
+				s.log.Debug("answering a request of the upstream", "error", err)
+			}
+		}
+		return nil
+	})
+}
+
+// withdrawn forgets what the upstream asks for no more.
+func (h *held) withdrawn(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.asks, key)
+	delete(h.raw, key)
+}
+
+// left reports whether the first request was answered.
+func (h *held) left() bool {
+	select {
+	case <-h.release:
+		return true
+	default:
+		return false
+	}
+}
+
+// client is the stream of the request that waits for a call's answer.
+func (c *call) client() wire.Stream {
+	h := c.heldEnd()
+	if h == nil {
+		return c.out
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.by != nil {
+		return h.by.out
+	}
+	return c.out
+}
+
+// settle gives the call's answer to the request that waits for it, or keeps it for
+// the one that will come.
+func (h *held) settle(give func(c *call), answer []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over, h.answer = true, answer
+	if !h.given {
+		h.replyLocked(give)
+	}
+}
+
+// expire gives up a call whose client does not come back: it is cancelled upstream,
+// and what became of it is unknown.
+func (h *held) expire(state string) {
+	if !h.c.s.p.holds.take(state, h) {
+		return
+	}
+	h.mu.Lock()
+	asks := h.asks
+	h.asks, h.raw = make(map[string]*ask), make(map[string][]byte)
+	h.mu.Unlock()
+	for key, a := range asks {
+		if h.c.s.takeAsk(key) != nil {
+			h.c.s.reject(a.conn, a.id, wire.CodeInternal, "the client did not answer in time")
+		}
+	}
+	h.c.cancel(nil)
+}
+
+// holds are the calls whose clients are to come back, by what they bring along:
+// 130 random bits, which are good once.
+type holds struct {
+	mu  sync.Mutex // guards what follows
+	all map[string]*held
+}
+
+func (hs *holds) add(state string, h *held) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if hs.all == nil {
+		hs.all = make(map[string]*held)
+	}
+	hs.all[state] = h
+}
+
+func (hs *holds) find(state string) *held {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.all[state]
+}
+
+// take takes a state out, and reports whether it was there, for this call.
+func (hs *holds) take(state string, h *held) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if hs.all[state] != h {
+		return false
+	}
+	delete(hs.all, state)
+	return true
+}
+
+// ours reports whether a request's state is one that the proxy has given out, or is
+// made to look like it.
+func (c *call) ours() bool {
+	const mark = "fsm1."
+	state := c.m.P.RequestState
+	return len(state) > len(mark) && state[:len(mark)] == mark
+}
+
+// comeBack takes a request with a state of the proxy's.
+func (c *call) comeBack() wire.Pending {
+	if h := c.s.p.holds.find(c.m.P.RequestState); h == nil || !h.back(c) {
+		return c.fail(wire.CodeInvalidParams, "requestState is none that this request can bring: it was used already, has expired, or is another request's. Send the request without it")
+	}
+	return c.later(func() { c.over(context.Background()) })
+}
