@@ -102,6 +102,11 @@ var rules = []rule{
 		why:   "the configuration file is names, values and places; cmd knows what they are set on",
 	},
 	{
+		pkg:   "internal/handle",
+		allow: []string{module + "/internal/wire"},
+		why:   "how a call carries its run's handle is bytes; the proxy knows which run it is",
+	},
+	{
 		pkg:   "internal/lock",
 		allow: []string{module + "/policy", module + "/internal/wire", module + "/internal/strictyaml", "go.yaml.in/yaml/v4"},
 		why:   "locked definitions are content, compared in a check and in a proxy alike; cmd reads and writes the file",
@@ -115,6 +120,7 @@ var rules = []rule{
 		pkg: "proxy",
 		allow: []string{
 			module + "/policy", module + "/internal/wire",
+			module + "/internal/handle",                               // how a call carries its run's handle
 			module + "/internal/lock",                                 // the definitions that tools are held to
 			"github.com/hashicorp/go-hclog",                           // a line per transition and refusal
 			"github.com/santhosh-tekuri/jsonschema/v6",                // validate: true
