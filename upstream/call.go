@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -15,6 +16,7 @@ type call struct {
 	raw   []byte // the request as it goes upstream
 	tag   any
 	token []byte // the client's progress token, raw; nil for none
+	alone *alone // of the modern era over HTTP; else nil
 	// Who takes the call out of the connection's table gives it its outcome, or
 	// gives that to then.
 	over   bool                       // guarded by conn.mu: there is one
@@ -34,10 +36,20 @@ type outcome struct {
 // newCall makes the request as it goes upstream: id and progress token are the
 // connection's own integer. It is the only edit.
 func newCall(c *Conn, id int64, m *wire.Message, tag any) *call {
-	return &call{
+	k := &call{
 		conn: c, id: id, tag: tag,
 		raw: renumber(m, id), token: m.Bytes(m.P.MetaToken),
 	}
+	if m.Era() == wire.Modern && c.link.streams() {
+		k.alone = &alone{fields: streamhttp.MirrorFields(m)}
+	}
+	return k
+}
+
+// alone is what a request needs that stands alone: one of the modern era over HTTP.
+type alone struct {
+	life   wire.Life // of its stream: when it ends, the request is cancelled
+	fields []streamhttp.Field
 }
 
 func renumber(m *wire.Message, id int64) []byte {
@@ -148,6 +160,10 @@ func (k *call) settle(o outcome) {
 // Cancel implements wire.Call.
 func (k *call) Cancel(params []byte) {
 	if k.conn.link.streams() && k.conn.withhold(k) {
+		return
+	}
+	if k.alone != nil {
+		k.alone.life.End()
 		return
 	}
 	raw := wire.NotificationMessage("notifications/cancelled", cancelParams(params, k.id))

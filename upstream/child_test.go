@@ -29,6 +29,8 @@ func play(role string) {
 		m, _ := wire.Read(line, wire.FromUpstream)
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such version","data":{"supported":["x"]}}}`+"\n", m.Bytes(m.ID))
 		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "modern", "modern-only", "hasty", "late":
+		serveEras(role)
 	case "die":
 		fmt.Fprintln(os.Stderr, "cannot open the database")
 		os.Exit(3)

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // Config says what is wrapped, and how. Either Command or URL must be set; all
@@ -67,6 +68,9 @@ type Config struct {
 	// DialTimeout bounds a connection's making, the answer to initialize
 	// included. 0: 2 min, since a command may first have to fetch itself.
 	DialTimeout time.Duration
+	// ProbeTimeout is how long a server/discover may go unanswered until the server
+	// counts as one of the legacy era. 0: 3 s.
+	ProbeTimeout time.Duration
 	// MinBackoff and MaxBackoff bound the time after a failed dial in which
 	// another one fails at once. 0: 200 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
@@ -105,6 +109,7 @@ func (c *Config) defaults() {
 	def(&c.ListTTL, 30*time.Second)
 	def(&c.MaxProcesses, 64)
 	def(&c.DialTimeout, 2*time.Minute)
+	def(&c.ProbeTimeout, 3*time.Second)
 	def(&c.MinBackoff, 200*time.Millisecond)
 	def(&c.MaxBackoff, 5*time.Second)
 	if c.Log == nil {
@@ -174,7 +179,7 @@ func lookPath(dir, name string) (string, error) {
 // reserved are the headers that the transport itself sets.
 var reserved = []string{
 	"Accept", "Connection", "Content-Length", "Content-Type", "Host", "Last-Event-Id",
-	"Mcp-Protocol-Version", "Mcp-Session-Id", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 func (c *Config) validateURL() error {
@@ -204,7 +209,7 @@ func (c *Config) validateHeader() error {
 	auth := 0
 	for name, values := range c.Header {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
-		if slices.Contains(reserved, canonical) {
+		if slices.Contains(reserved, canonical) || strings.HasPrefix(canonical, wire.HeaderParam) {
 			return fmt.Errorf("configuring the upstream: the header %s is set by the proxy itself", canonical)
 		}
 		if !validName(name) || slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -26,8 +25,8 @@ type link interface {
 	wait(ctx context.Context, k *call) outcome
 	// notify sends or queues a message without waiting.
 	notify(raw []byte) error
-	// greeted is told of the answer to initialize.
-	greeted(version string)
+	// greeted is told of the server's era, and the revision that is spoken.
+	greeted(era wire.Era, version string)
 	// close ends everything and waits for that, for a bounded time. It is
 	// called once, after open and after the connection's calls were ended.
 	close()
@@ -44,6 +43,8 @@ type Conn struct {
 	link  link
 	recv  wire.Receiver
 	hello *wire.Message
+	era   atomic.Uint32 // a wire.Era
+	meta  []byte        // _meta of the connection's own requests; nil in the legacy era
 	caps  capabilities
 	lists [wire.Templates + 1]lister
 	ctx   context.Context // ends with the connection
@@ -52,6 +53,7 @@ type Conn struct {
 	// dialled closes when Dial is done with the connection: then it may be
 	// disposed of.
 	dialled chan struct{}
+	gone    chan struct{} // closes when it was disposed of
 
 	mu    sync.Mutex // guards what follows
 	calls map[int64]*call
@@ -61,14 +63,15 @@ type Conn struct {
 }
 
 func newConn(s *Server, r wire.Receiver) *Conn {
-	c := &Conn{srv: s, recv: r, calls: make(map[int64]*call), dialled: make(chan struct{})}
+	c := &Conn{srv: s, recv: r, calls: make(map[int64]*call), dialled: make(chan struct{}), gone: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
 
 func (c *Conn) log() hclog.Logger { return c.srv.cfg.Log }
 
-// Hello returns the upstream's answer to initialize: a Result.
+// Hello returns the upstream's answer to initialize or server/discover, as the
+// connection's era has it: a Result.
 func (c *Conn) Hello() *wire.Message { return c.hello }
 
 // Streams reports whether the upstream's messages arrive on the stream of the
@@ -163,10 +166,14 @@ func (c *Conn) find(raw []byte) *call {
 
 // Notify sends a notification, or an answer to one of the upstream's requests,
 // as it is. It does not wait for the upstream: over HTTP such messages are
-// posted in order by a goroutine of the connection.
+// posted in order by a goroutine of the connection. What the modern era has not is
+// dropped: answers, notifications/initialized, and that the roots have changed.
 func (c *Conn) Notify(raw []byte) error {
 	if err := c.Err(); err != nil {
 		return err
+	}
+	if c.Era() == wire.Modern && !isModernNotification(raw) {
+		return nil
 	}
 	return c.link.notify(raw)
 }
@@ -211,26 +218,4 @@ func (c *Conn) dispose() {
 	<-c.dialled
 	c.link.close()
 	c.wg.Wait()
-}
-
-// greet sends the initialize request and keeps the answer.
-func (c *Conn) greet(ctx context.Context, initialize *wire.Message) error {
-	m, err := c.Start(initialize, nil).Wait(ctx)
-	if err != nil && c.srv.auth != nil && c.srv.auth.renewed(err) {
-		m, err = c.Start(initialize, nil).Wait(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	if m.Kind == wire.Failure {
-		return &InitializeError{Answer: m}
-	}
-	c.hello = m
-	version, caps, err := readHello(m.Bytes(m.Result))
-	if err != nil {
-		return fmt.Errorf("reading the upstream's answer to initialize: %w", err)
-	}
-	c.caps = caps
-	c.link.greeted(version)
-	return nil
 }

@@ -44,11 +44,7 @@ func (l *httpLink) wait(ctx context.Context, k *call) outcome {
 	if !l.conn.post(k) {
 		return k.giveUp(&wire.CallError{Err: errCancelled})
 	}
-	post := l.client.Post
-	if l.conn.hello == nil {
-		post = l.client.Initialize
-	}
-	err := post(ctx, k.raw, k)
+	err := l.post(ctx, k)
 	if err == nil {
 		return k.outcome()
 	}
@@ -63,9 +59,25 @@ func (l *httpLink) wait(ctx context.Context, k *call) outcome {
 	return o
 }
 
+// post sends a call's request and gives the call what comes on its stream.
+func (l *httpLink) post(ctx context.Context, k *call) error {
+	switch {
+	case k.alone != nil:
+		return l.client.Ask(ctx, &k.alone.life, k.raw, k.alone.fields, k)
+	case l.conn.hello == nil:
+		return l.client.Initialize(ctx, k.raw, k)
+	}
+	return l.client.Post(ctx, k.raw, k)
+}
+
 func (l *httpLink) notify(raw []byte) error { return l.client.Notify(raw) }
 
-func (l *httpLink) greeted(version string) { l.client.SetVersion(version) }
+func (l *httpLink) greeted(era wire.Era, version string) {
+	l.client.SetEra(era)
+	if era == wire.Legacy {
+		l.client.SetVersion(version)
+	}
+}
 
 func (l *httpLink) close() { l.client.Close() }
 

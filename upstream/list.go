@@ -171,7 +171,7 @@ func (c *Conn) readList(kind wire.ListKind) (*wire.List, error) {
 // go round for ever.
 func (c *Conn) readPages(kind wire.ListKind) (pages []*wire.Message, err error) {
 	seen, size := make(map[string]bool), 0
-	var params []byte
+	params := c.listParams(nil)
 	for {
 		page, err := c.readPage(kind, params)
 		if err != nil {
@@ -190,8 +190,24 @@ func (c *Conn) readPages(kind wire.ListKind) (pages []*wire.Message, err error) 
 			return nil, fmt.Errorf("reading %s: more than %d pages", kind.Method(), c.srv.cfg.MaxPages)
 		}
 		seen[wire.Key(cursor)] = true
-		params = append(append([]byte(`{"cursor":`), cursor...), '}')
+		params = c.listParams(cursor)
 	}
+}
+
+// listParams are those of the connection's own requests, nil where there are none.
+func (c *Conn) listParams(cursor []byte) []byte {
+	var out []byte
+	if c.meta != nil {
+		out = append(append(out, `,"_meta":`...), c.meta...)
+	}
+	if cursor != nil {
+		out = append(append(out, `,"cursor":`...), cursor...)
+	}
+	if out == nil {
+		return nil
+	}
+	out[0] = '{'
+	return append(out, '}')
 }
 
 func (c *Conn) readPage(kind wire.ListKind, params []byte) (*wire.Message, error) {

@@ -31,7 +31,7 @@ func (l *scripted) start(k *call) {
 }
 func (l *scripted) wait(ctx context.Context, k *call) outcome { return k.await(ctx) }
 func (l *scripted) notify([]byte) error                       { return nil }
-func (l *scripted) greeted(string)                            {}
+func (l *scripted) greeted(wire.Era, string)                  {}
 func (l *scripted) close()                                    {}
 func (l *scripted) hears() bool                               { return !l.deaf }
 func (l *scripted) streams() bool                             { return false }
@@ -55,11 +55,11 @@ func newListRig(t *testing.T, capabilities string, cfg Config) *listRig {
 	close(rig.dialled)
 	rig.link = &scripted{conn: rig.Conn, asked: make(chan *wire.Message, 10)}
 	rig.Conn.link = rig.link
-	_, caps, err := readHello([]byte(`{"protocolVersion":"2025-06-18","capabilities":` + capabilities + `}`))
+	said, err := readHello([]byte(`{"protocolVersion":"2025-06-18","capabilities":` + capabilities + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig.caps = caps
+	rig.caps = said.caps
 	t.Cleanup(s.Close)
 	return rig
 }

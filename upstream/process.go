@@ -197,7 +197,7 @@ func (p *process) notify(raw []byte) error {
 	return err
 }
 
-func (p *process) greeted(string) {}
+func (p *process) greeted(wire.Era, string) {}
 
 func (p *process) hears() bool { return true }
 

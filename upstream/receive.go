@@ -65,9 +65,24 @@ func (c *Conn) concluded(m *wire.Message, own *call) *call {
 	return nil
 }
 
+// isModernNotification reports whether a client may send a message by itself in the
+// modern era.
+func isModernNotification(raw []byte) bool {
+	m, err := wire.Read(raw, wire.FromUpstream)
+	return err == nil && m.Kind == wire.Notification &&
+		m.Method != "notifications/initialized" && m.Method != "notifications/roots/list_changed"
+}
+
+// errAsks is a request of a server that may make none.
+var errAsks = errors.New("a request, which a server may not make in this revision")
+
 // asked passes a request of the upstream on, but for ping, which is answered
-// here.
+// here. In the modern era servers ask nothing.
 func (c *Conn) asked(m *wire.Message, own *call) {
+	if c.Era() == wire.Modern {
+		c.noise(errAsks)
+		return
+	}
 	if m.Method != "ping" {
 		c.recv.Receive(m, own.tagged())
 		return

@@ -32,6 +32,7 @@ type Server struct {
 	blocked   time.Time                // until then dials fail at once
 	cause     error                    // why the last dial failed
 	closed    bool
+	eras      [2]known       // what was seen of the eras that it speaks
 	wg        sync.WaitGroup // connections being disposed of
 }
 
@@ -49,7 +50,8 @@ func (s *Server) Stats() Stats {
 	return Stats{s.stats.noise.Load(), s.stats.stray.Load(), s.stats.stderr.Load()}
 }
 
-// InitializeError is an upstream that answered initialize with an error.
+// InitializeError is an upstream that answered initialize, or server/discover where
+// that came in its place, with an error.
 type InitializeError struct {
 	// Answer is the upstream's answer: a Failure.
 	Answer *wire.Message
@@ -77,16 +79,8 @@ func New(cfg Config) (*Server, error) {
 	return s, err
 }
 
-// Dial opens a connection, sends the initialize request and returns when it is
-// answered. It does not send notifications/initialized: that is the caller's.
-// Messages that the upstream sends before its answer reach r, too.
-//
-// The error is a [*wire.CallError] with Sent false where there is no connection,
-// also for some time after failed dials (200 ms, doubling to 5 s). RetryAfter
-// says how long, where another attempt makes sense: after a program that could
-// not start, or a refusal, none does. The other error is an [*InitializeError] where the upstream
-// refused.
-func (s *Server) Dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn, error) {
+// dial is Dial of one connection. One that is over comes with errDiedAsked.
+func (s *Server) dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn, error) {
 	c := newConn(s, r)
 	if err := s.admit(c); err != nil {
 		return nil, err
@@ -97,6 +91,9 @@ func (s *Server) Dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn
 	defer context.AfterFunc(c.ctx, cancel)()
 	err := s.connect(bounded, c, with)
 	s.settle(ctx, err)
+	if err == errDiedAsked {
+		return c, err
+	}
 	if err != nil {
 		err = s.dialError(bounded, c, err)
 		c.end(err)
@@ -111,7 +108,7 @@ func (s *Server) connect(ctx context.Context, c *Conn, with Opening) error {
 	if err := c.link.open(ctx); err != nil {
 		return err
 	}
-	if err := c.greet(ctx, with.Initialize); err != nil {
+	if err := c.greet(ctx, with); err != nil {
 		return err
 	}
 	return c.Err()
@@ -153,7 +150,7 @@ func (s *Server) settle(ctx context.Context, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err == nil || refused:
+	case err == nil || refused || err == errDiedAsked:
 		s.failures = 0
 	case !errors.Is(ctx.Err(), context.Canceled):
 		wait := min(s.cfg.MinBackoff<<min(s.failures, 20), s.cfg.MaxBackoff)
@@ -212,6 +209,7 @@ func (s *Server) ended(c *Conn) {
 		defer s.mu.Unlock()
 		delete(s.conns, c)
 		s.processes--
+		close(c.gone)
 	}()
 }
 

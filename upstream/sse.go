@@ -158,7 +158,7 @@ func (l *sseLink) postOne(p posting) {
 	p.k.finish(outcome{err: failed})
 }
 
-func (l *sseLink) greeted(version string) { l.sse.SetProtocolVersion(version) }
+func (l *sseLink) greeted(_ wire.Era, version string) { l.sse.SetProtocolVersion(version) }
 
 func (l *sseLink) hears() bool { return true }
 

@@ -47,9 +47,10 @@ type ClientConfig struct {
 	Gone func(error)
 }
 
-// Client is one session with a server over legacy Streamable HTTP (protocol
-// 2025-03-26 to 2025-11-25): the client's side of it. It is safe for concurrent
-// use.
+// Client is the client's side of Streamable HTTP. In the legacy era (protocol
+// 2025-03-26 to 2025-11-25) it is one session with a server, which begins with
+// [Client.Initialize]; in the modern one (2026-07-28) there are none, and each
+// [Client.Ask] stands alone. It is safe for concurrent use.
 type Client struct {
 	cfg    ClientConfig
 	ctx    context.Context // ends when Close has posted what was queued
@@ -62,7 +63,8 @@ type Client struct {
 	aborted  bool                   // there are to be no more
 	session  string
 	version  string
-	prepared *prepared // nil: to be made
+	prepared [2]*prepared // by era; nil: to be made
+	era      wire.Era     // of notifications
 	gone     bool
 	closed   bool
 	gate     chan struct{} // requests wait until it closes; nil before initialized
@@ -91,7 +93,7 @@ func (c *Client) Listening() bool { return c.ears.Load() }
 func (c *Client) SetVersion(version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.version, c.prepared = version, nil
+	c.version, c.prepared[wire.Legacy] = version, nil
 }
 
 // closing bounds what Close waits for: what is queued, and then the DELETE.
@@ -121,7 +123,7 @@ func (c *Client) Close() {
 func (c *Client) delete() {
 	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
-	resp, err := c.send(ctx, http.MethodDelete, nil, "")
+	resp, err := c.send(ctx, sending{method: http.MethodDelete})
 	if err != nil {
 		c.cfg.Log.Debug("ending the upstream session", "error", err)
 		return
@@ -161,7 +163,7 @@ func (c *Client) learn(h http.Header) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == "" {
-		c.session, c.prepared = id, nil
+		c.session, c.prepared[wire.Legacy] = id, nil
 	}
 	return nil
 }
@@ -177,7 +179,8 @@ func (c *Client) authorization(ctx context.Context) (string, error) {
 	return value, nil
 }
 
-func (c *Client) makeHeader(auth string) http.Header {
+// makeHeader makes the header of an era's POSTs.
+func (c *Client) makeHeader(era wire.Era, auth string) http.Header {
 	h := c.cfg.Header.Clone()
 	if h == nil {
 		h = make(http.Header)
@@ -190,7 +193,11 @@ func (c *Client) makeHeader(auth string) http.Header {
 	if auth != "" {
 		h.Set("Authorization", auth)
 	}
-	if c.session != "" {
+	switch {
+	case era == wire.Modern:
+		h.Set(headerVersion, wire.ModernRevision)
+		return h
+	case c.session != "":
 		h.Set(headerSession, c.session)
 	}
 	if c.version != "" {

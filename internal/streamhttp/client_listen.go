@@ -15,7 +15,7 @@ const maxListenRetry = 30 * time.Second
 func (c *Client) listen() {
 	f := follower{}
 	for first := true; ; first = false {
-		resp, err := c.send(c.ctx, http.MethodGet, nil, f.lastID)
+		resp, err := c.send(c.ctx, sending{method: http.MethodGet, lastID: f.lastID})
 		switch {
 		case err != nil:
 			f.failures++

@@ -100,10 +100,32 @@ func (c *Client) dequeue() []byte {
 	return raw
 }
 
+// SetEra says of which era the messages given to [Client.Notify] are from now on:
+// of the legacy one without it.
+func (c *Client) SetEra(era wire.Era) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.era = era
+}
+
+// notification is the POST of a message that [Client.Notify] was given.
+func (c *Client) notification(raw []byte) sending {
+	c.mu.Lock()
+	s := sending{method: http.MethodPost, body: raw, era: c.era}
+	c.mu.Unlock()
+	if s.era == wire.Legacy {
+		return s
+	}
+	if m, err := wire.Read(raw, wire.FromUpstream); err == nil {
+		s.fields = MirrorFields(m)
+	}
+	return s
+}
+
 func (c *Client) postOne(raw []byte) {
 	ctx, cancel := context.WithTimeout(c.ctx, notifyTimeout)
 	defer cancel()
-	resp, err := c.send(ctx, http.MethodPost, raw, "")
+	resp, err := c.send(ctx, c.notification(raw))
 	if err != nil {
 		c.cfg.Log.Warn("posting a notification to the upstream", "error", err)
 		return

@@ -31,27 +31,28 @@ func (c *Client) Post(ctx context.Context, body []byte, sink Sink) error {
 	if err := c.pass(ctx); err != nil {
 		return unsent(err)
 	}
-	return c.exchange(ctx, body, sink, false)
+	return c.exchange(ctx, &exchange{Client: c, sink: sink}, body, false)
 }
 
 // Initialize is Post for the initialize request: the answer's header may bring
 // the session's id.
 func (c *Client) Initialize(ctx context.Context, body []byte, sink Sink) error {
-	return c.exchange(ctx, body, sink, true)
+	return c.exchange(ctx, &exchange{Client: c, sink: sink}, body, true)
 }
 
 // exchange is one POST of a request and what becomes of it.
 type exchange struct {
 	*Client
-	ctx  wire.Life
-	sink Sink
-	kept bool // its end is left to a lingering stream
+	ctx    wire.Life
+	sink   Sink
+	era    wire.Era
+	fields []Field
+	kept   bool // its end is left to a lingering stream
 }
 
 // exchange posts a request. Its context is not the caller's, since the stream
 // may outlive the call by a little.
-func (c *Client) exchange(ctx context.Context, body []byte, sink Sink, opens bool) error {
-	x := &exchange{Client: c, sink: sink}
+func (c *Client) exchange(ctx context.Context, x *exchange, body []byte, opens bool) error {
 	if !c.enter(x) {
 		return unsent(errClosed)
 	}
@@ -108,7 +109,7 @@ func (c *Client) isAborted() bool {
 }
 
 func (x *exchange) run(body []byte, opens bool) *wire.CallError {
-	resp, err := x.send(&x.ctx, http.MethodPost, body, "")
+	resp, err := x.send(&x.ctx, sending{method: http.MethodPost, body: body, era: x.era, fields: x.fields})
 	if err != nil {
 		return err
 	}

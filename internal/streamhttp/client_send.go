@@ -13,12 +13,21 @@ import (
 // maxRedirects is how many redirects of one request are followed.
 const maxRedirects = 5
 
+// sending is one request to be sent.
+type sending struct {
+	method string
+	body   []byte
+	lastID string // of a stream to be resumed; empty: none
+	era    wire.Era
+	fields []Field // of the header, besides those of all requests
+}
+
 // send sends one request and returns the answer, whatever its status. The error
 // says whether it was sent.
-func (c *Client) send(ctx context.Context, method string, body []byte, lastID string) (*http.Response, *wire.CallError) {
+func (c *Client) send(ctx context.Context, s sending) (*http.Response, *wire.CallError) {
 	target, redirected := c.cfg.URL, false
 	for range maxRedirects {
-		resp, err := c.sendTo(ctx, method, target, body, lastID)
+		resp, err := c.sendTo(ctx, target, s)
 		if err != nil {
 			err.Sent = err.Sent || redirected
 			return nil, err
@@ -36,17 +45,17 @@ func (c *Client) send(ctx context.Context, method string, body []byte, lastID st
 	return nil, lost(0, fmt.Errorf("the upstream redirected more than %d times", maxRedirects))
 }
 
-func (c *Client) sendTo(ctx context.Context, method string, target *url.URL, body []byte, lastID string) (*http.Response, *wire.CallError) {
+func (c *Client) sendTo(ctx context.Context, target *url.URL, s sending) (*http.Response, *wire.CallError) {
 	auth, err := c.authorization(ctx)
 	if err != nil {
 		return nil, unsent(err)
 	}
 	var resp *http.Response
-	post := c.prepare(auth)
-	if lean, ok := c.cfg.Transport.(*Lean); ok && method == http.MethodPost && target == c.cfg.URL {
-		resp, err = lean.do(&outgoing{ctx: ctx, addr: post.addr, method: method, head: post.head, body: body})
+	post := c.prepare(s.era, auth)
+	if lean, ok := c.cfg.Transport.(*Lean); ok && s.method == http.MethodPost && target == c.cfg.URL {
+		resp, err = lean.do(&outgoing{ctx: ctx, addr: post.addr, method: s.method, head: post.head, fields: s.fields, body: s.body})
 	} else {
-		resp, err = c.cfg.Transport.RoundTrip(post.request(ctx, method, target, body, lastID))
+		resp, err = c.cfg.Transport.RoundTrip(post.request(ctx, target, s))
 	}
 	if err != nil {
 		return nil, &wire.CallError{Sent: !NotSent(err), Err: err}
@@ -57,7 +66,7 @@ func (c *Client) sendTo(ctx context.Context, method string, target *url.URL, bod
 	return resp, nil
 }
 
-// prepared is what all POSTs have in common. It is never changed.
+// prepared is what all POSTs of an era have in common. It is never changed.
 type prepared struct {
 	header http.Header
 	head   []byte // for a Lean: the request's head, up to the length
@@ -65,30 +74,30 @@ type prepared struct {
 	auth   string
 }
 
-// prepare returns what POSTs have in common.
-func (c *Client) prepare(auth string) *prepared {
+// prepare returns what POSTs of an era have in common.
+func (c *Client) prepare(era wire.Era, auth string) *prepared {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.prepared != nil && c.prepared.auth == auth {
-		return c.prepared
+	if p := c.prepared[era]; p != nil && p.auth == auth {
+		return p
 	}
-	p := &prepared{auth: auth, header: c.makeHeader(auth), addr: hostPort(c.cfg.URL)}
-	p.head = appendHead(nil, p.request(context.Background(), http.MethodPost, c.cfg.URL, nil, ""))
-	c.prepared = p
+	p := &prepared{auth: auth, header: c.makeHeader(era, auth), addr: hostPort(c.cfg.URL)}
+	p.head = appendHead(nil, p.request(context.Background(), c.cfg.URL, sending{method: http.MethodPost}))
+	c.prepared[era] = p
 	return p
 }
 
 // request makes a request. The header of a POST is shared: a transport does not
 // change it.
-func (p *prepared) request(ctx context.Context, method string, target *url.URL, body []byte, lastID string) *http.Request {
+func (p *prepared) request(ctx context.Context, target *url.URL, s sending) *http.Request {
 	req := (&http.Request{
-		Method: method, URL: target, Host: target.Host, Header: p.header,
+		Method: s.method, URL: target, Host: target.Host, Header: withFields(p.header, s.fields),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
-	if method != http.MethodPost {
-		req.Header = getHeader(p.header, lastID)
+	if s.method != http.MethodPost {
+		req.Header = getHeader(p.header, s.lastID)
 	}
-	if body != nil {
+	if body := s.body; body != nil {
 		req.Body, req.ContentLength = NewBody(body), int64(len(body))
 		req.GetBody = func() (io.ReadCloser, error) { return NewBody(body), nil }
 	}

@@ -60,7 +60,7 @@ func (x *exchange) follow(resp *http.Response) *wire.CallError {
 		if x.ctx.Err() != nil {
 			return lost(0, x.ctx.Err())
 		}
-		if errors.Is(err, ErrEventTooLong) || f.lastID == "" || f.empty > maxEmpty {
+		if errors.Is(err, ErrEventTooLong) || x.era == wire.Modern || f.lastID == "" || f.empty > maxEmpty {
 			return lost(0, streamEnd(err))
 		}
 		if resp, err = x.resume(&x.ctx, &f); err != nil {
@@ -135,7 +135,7 @@ func (c *Client) resume(ctx context.Context, f *follower) (*http.Response, error
 // reopen asks for the rest of a stream once. Where the server refused, its
 // answer comes with the error.
 func (c *Client) reopen(ctx context.Context, lastID string) (*http.Response, error) {
-	resp, err := c.send(ctx, http.MethodGet, nil, lastID)
+	resp, err := c.send(ctx, sending{method: http.MethodGet, lastID: lastID})
 	if err != nil {
 		return nil, err
 	}

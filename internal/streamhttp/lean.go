@@ -71,7 +71,8 @@ type outgoing struct {
 	ctx    context.Context
 	addr   string // of the server
 	method string
-	head   []byte // the request's head, up to the length
+	head   []byte  // the request's head, up to the length
+	fields []Field // more of the head
 	body   []byte
 	req    *http.Request // what the answer belongs to; nil: nobody asks for that
 }

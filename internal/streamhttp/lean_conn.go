@@ -98,7 +98,7 @@ func (c *leanConn) send(out *outgoing) error {
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
 	body := out.body
-	head := appendLength(append((*buf)[:0], out.head...), out.method, len(body))
+	head := appendLength(appendFields(append((*buf)[:0], out.head...), out.fields), out.method, len(body))
 	var n int64
 	var err error
 	if len(body) <= oneWrite {
