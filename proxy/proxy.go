@@ -227,6 +227,9 @@ func (p *Proxy) runOfSessionLocked() *run {
 func (p *Proxy) openLockedOn(r *run, peer Peer, own wire.Stream) *session {
 	s := p.newSessionLocked(own, r)
 	s.peer = peer
+	if r.name == "" {
+		r.name = peer.Session
+	}
 	if p.closed {
 		s.closed = true
 	} else {

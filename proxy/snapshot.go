@@ -36,11 +36,11 @@ type RunInfo struct {
 	Idle     time.Duration
 }
 
-// Runs returns the runs there are, but for those of one session, ordered by name.
+// Runs returns the runs there are, ordered by name.
 func (p *Proxy) Runs() []RunInfo {
 	var infos []RunInfo
 	for _, r := range p.allRuns() {
-		if !r.aside && r.key.Kind != KeySession {
+		if !r.aside {
 			infos = append(infos, r.info())
 		}
 	}
@@ -51,10 +51,11 @@ func (p *Proxy) Runs() []RunInfo {
 // Sessions returns the sessions there are, ordered by name. Each is looked at by
 // itself, while the others go on.
 func (p *Proxy) Sessions() []SessionInfo {
-	all := p.open()
-	infos := make([]SessionInfo, len(all))
-	for i, s := range all {
-		infos[i] = s.info()
+	var infos []SessionInfo
+	for _, s := range p.open() {
+		if s.era == wire.Legacy { // a seat is nobody's
+			infos = append(infos, s.info())
+		}
 	}
 	slices.SortFunc(infos, func(a, b SessionInfo) int { return strings.Compare(a.Peer.Session, b.Peer.Session) })
 	return infos

@@ -202,6 +202,9 @@ func (s *service) admin(o *operators) *admin.Admin {
 	return &admin.Admin{
 		Policy:   s.adminPolicy,
 		Sessions: s.adminSessions,
+		Runs:     s.adminRuns,
+
+		StartRun: s.startRun, RestartRun: s.restartRun,
 		Migrate: func() admin.Migrated {
 			done := s.relay.Migrate()
 			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted)
@@ -267,16 +270,9 @@ func (s *service) adminSessions() []admin.Session {
 		if id == "" {
 			id = "stdio"
 		}
-		run := admin.Run{
-			ID: id, Session: id, State: info.Run.State, Complete: info.Run.Complete, Policy: info.Run.Policy,
-			Refused: info.Run.Refused, TurnHeld: info.Run.TurnHeld, Queued: info.Run.Queued,
-		}
-		if since := info.Run.Stranded; !since.IsZero() {
-			run.Stranded = &since
-		}
 		out[i] = admin.Session{
 			ID: id, Remote: info.Peer.Remote, Client: info.Client, Version: info.Version, Protocol: info.Protocol, State: info.Run.State,
-			Age: time.Since(info.Began).Seconds(), InFlight: info.InFlight, Run: run,
+			Age: time.Since(info.Began).Seconds(), InFlight: info.InFlight, Run: runName(info.Run),
 		}
 	}
 	return out

@@ -10,18 +10,13 @@ import (
 func (s *service) eras(cfg streamhttp.ServerConfig) streamhttp.ServerConfig {
 	if s.flags.protocol != proxy.ProtocolModern {
 		cfg.Open = func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
-			return s.relay.OpenFor(peer(from), own)
+			return s.relay.OpenFor(s.peer(from), own)
 		}
 	}
 	if s.flags.protocol != proxy.ProtocolLegacy {
 		cfg.Modern = func(m *wire.Message, out wire.Stream, from streamhttp.PeerInfo) wire.Pending {
-			return s.relay.Serve(m, out, peer(from))
+			return s.relay.Serve(m, out, s.peer(from))
 		}
 	}
 	return cfg
-}
-
-// peer is what the relay learns of a client.
-func peer(from streamhttp.PeerInfo) proxy.Peer {
-	return proxy.Peer{Session: from.Session, Remote: from.RemoteAddr}
 }

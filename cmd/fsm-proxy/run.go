@@ -25,6 +25,7 @@ type runFlags struct {
 	config configFlags
 	drain  drainFlags
 	audit  auditFlags
+	runs   runsFlags
 
 	operators operatorFlags
 
@@ -75,6 +76,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	group(flags, "The wrapped server", f.target.register)
 	group(flags, "HTTP, with --listen", f.listen.register)
 	flags.TextVar(&f.protocol, "protocol", proxy.ProtocolAuto, "the `PROTOCOL` that clients may speak: auto, legacy (with sessions) or modern (2026-07-28)")
+	group(flags, "Runs", f.runs.register)
 	flags.BoolVar(&f.share, "share-upstream", false, "one connection to the server for all clients")
 	flags.TextVar(&f.surface, "surface", proxy.SurfaceAuto, "the `SURFACE` that clients are shown: auto, dynamic or static")
 	flags.TextVar(&f.annotate, "annotate", proxy.AnnotateAuto, "`WHAT` is added to results: auto, off, meta or text")
@@ -114,7 +116,7 @@ func (f *runFlags) consistent(flags *pflag.FlagSet) error {
 	if f.onRestart != "keep" && f.onRestart != "restart" {
 		return usagef("--on-upstream-restart %q is neither keep nor restart", f.onRestart)
 	}
-	return errors.Join(f.listen.tls.check(), f.limits.check(flags))
+	return errors.Join(f.listen.tls.check(), f.limits.check(flags), f.runs.check(f.listen.address != ""))
 }
 
 // run loads the policy, opens what is needed, and serves until the client or ctx

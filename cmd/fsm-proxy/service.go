@@ -29,6 +29,7 @@ type service struct {
 	tell    *observers
 	server  *upstream.Server
 	relay   *proxy.Proxy
+	keys    [2]proxy.RunKey
 	reloads reloads
 	locks   *locks
 	bound   atomic.Bool // clients can connect
@@ -54,6 +55,9 @@ func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cor
 	}
 	inEmergency(ctx, s.server.Kill)
 	s.onClose(s.server.Close)
+	if s.keys, err = f.runs.keysOf(f.listen.address != ""); err != nil {
+		return err
+	}
 	cfg := s.config()
 	cfg.EndGrace = endGrace
 	s.locks = &locks{given: f.lock, flags: &f.reload, log: s.log}
@@ -154,6 +158,7 @@ func (s *service) front(loopback bool, token func() string) streamhttp.ServerCon
 	f := s.flags
 	return s.eras(streamhttp.ServerConfig{
 		Path:           f.listen.path,
+		Runs:           byPath(s.keys),
 		Loopback:       loopback,
 		AllowedHosts:   f.listen.allowedHosts,
 		AllowedOrigins: f.listen.allowedOrigins,
@@ -190,26 +195,32 @@ func (s *service) config() proxy.Config {
 			}
 			return conn, nil
 		},
-		Notifier:         func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
-		Version:          versionText(),
-		Share:            f.share,
-		Streams:          f.url != "" && !f.sse,
-		Protocol:         f.protocol,
-		Mode:             f.mode,
-		Surface:          f.surface,
-		Annotate:         f.annotate,
-		Refusals:         f.refusals,
-		NoHint:           f.noHint,
-		TurnTimeout:      f.turnTimeout,
-		CallTimeout:      f.callTimeout,
-		CancelGrace:      f.cancelGrace,
-		ConnectTimeout:   f.patience(),
-		MaxStranded:      f.reload.maxStranded,
-		RestartRun:       f.onRestart == "restart",
-		MaxInFlight:      f.limits.inFlight,
-		MaxQueue:         f.limits.queue,
-		MaxSubscriptions: f.limits.subscriptions,
-		Log:              s.log,
-		Telemetry:        s.tell.telemetry(),
+		Notifier:            func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
+		Version:             versionText(),
+		Share:               f.share,
+		Streams:             f.url != "" && !f.sse,
+		Protocol:            f.protocol,
+		Mode:                f.mode,
+		Surface:             f.surface,
+		Annotate:            f.annotate,
+		Refusals:            f.refusals,
+		NoHint:              f.noHint,
+		TurnTimeout:         f.turnTimeout,
+		CallTimeout:         f.callTimeout,
+		CancelGrace:         f.cancelGrace,
+		ConnectTimeout:      f.patience(),
+		MaxStranded:         f.reload.maxStranded,
+		RestartRun:          f.onRestart == "restart",
+		Keys:                s.keys,
+		PathCreate:          f.runs.pathCreate,
+		RunIdle:             f.runs.idle,
+		RunAge:              f.runs.age,
+		MaxRuns:             f.runs.most,
+		MaxRunsPerPrincipal: f.runs.perPrincipal,
+		MaxInFlight:         f.limits.inFlight,
+		MaxQueue:            f.limits.queue,
+		MaxSubscriptions:    f.limits.subscriptions,
+		Log:                 s.log,
+		Telemetry:           s.tell.telemetry(),
 	}
 }

@@ -9,6 +9,11 @@ import (
 type Admin struct {
 	Policy   func() Policy
 	Sessions func() []Session // in the order of their ids
+	Runs     func() []Run     // in the order of their ids
+	// StartRun begins a run that has a URL of its own, RestartRun begins one anew by
+	// its id, and reports whether there is one.
+	StartRun   func() (Started, error)
+	RestartRun func(id string) bool
 	// Migrate has stranded runs begin anew.
 	Migrate func() Migrated
 	Level   func() string
@@ -28,6 +33,8 @@ func (a *Admin) Handler() http.Handler {
 	r.get("/v1/policy", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Policy()) })
 	r.get("/v1/sessions", a.sessions)
 	r.get("/v1/runs", a.runs)
+	r.handle(http.MethodPost, "/v1/runs", onlyJSON(a.start))
+	r.run = onlyJSON(a.restart)
 	r.handle(http.MethodPost, "/v1/runs/migrate", onlyJSON(func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Migrate()) }))
 	r.get("/v1/log-level", a.level)
 	r.handle(http.MethodPut, "/v1/log-level", onlyJSON(a.setLevel))

@@ -72,12 +72,20 @@ func fixture(n int) *Admin {
 		Sessions: func() (all []Session) {
 			for i := range n {
 				id := fmt.Sprintf("%08d", i)
-				all = append(all, Session{ID: id, State: "s", Run: Run{ID: id, State: "s"}})
+				all = append(all, Session{ID: id, State: "s", Run: id})
 			}
 			return all
 		},
-		Migrate: func() Migrated { return Migrated{Runs: n, Restarted: 1} },
-		Level:   func() string { return level },
+		Runs: func() (all []Run) {
+			for i := range n {
+				all = append(all, Run{ID: fmt.Sprintf("%08d", i), State: "s"})
+			}
+			return all
+		},
+		StartRun:   func() (Started, error) { return Started{}, errors.New("no run has a URL here") },
+		RestartRun: func(id string) bool { return id == "00000001" },
+		Migrate:    func() Migrated { return Migrated{Runs: n, Restarted: 1} },
+		Level:      func() string { return level },
 	}
 	a.SetLevel = func(text string) error {
 		if text != "debug" {
@@ -101,6 +109,12 @@ func TestAdmin(t *testing.T) {
 		{"GET", "/v1/runs", "", 200, `"turn_held": false`},
 		{"POST", "/v1/runs/migrate", "", 200, `"restarted": 1`},
 		{"GET", "/v1/runs/migrate", "", 405, "POST only"},
+		{"POST", "/v1/runs", "", 409, "no run has a URL here"},
+		{"POST", "/v1/runs/00000001/restart", "", 200, `"id": "00000001"`},
+		{"POST", "/v1/runs/1/restart", "", 404, "there is no run 1"},
+		{"GET", "/v1/runs/1/restart", "", 405, "POST only"},
+		{"POST", "/v1/runs/a/b/restart", "", 404, "/v1/runs"},
+		{"POST", "/v1/runs//restart", "", 404, "/v1/runs"},
 		{"POST", "/v1/policy", "", 405, "GET, HEAD only"},
 		{"PUT", "/v1/log-level", `{"level": "loud"}`, 400, "no such level"},
 		{"PUT", "/v1/log-level", `{"level":`, 400, "send {"},

@@ -45,13 +45,15 @@ type Session struct {
 	State    string  `json:"state"`
 	Age      float64 `json:"age_seconds"`
 	InFlight int     `json:"in_flight"`
-	Run      Run     `json:"-"`
+	Run      string  `json:"run"`
 }
 
 // Run is where one walk through the automaton stands.
 type Run struct {
 	ID       string     `json:"id"`
-	Session  string     `json:"session"`
+	Key      string     `json:"key"`
+	Owner    string     `json:"owner,omitempty"`
+	Sessions int        `json:"sessions"`
 	State    string     `json:"state"`
 	Complete bool       `json:"complete"`
 	Policy   string     `json:"policy_digest"`
@@ -59,6 +61,18 @@ type Run struct {
 	Refused  bool       `json:"refused,omitempty"`
 	TurnHeld bool       `json:"turn_held"`
 	Queued   int        `json:"queued"`
+}
+
+// Started is a run that was begun for an operator: its id is the secret by which it
+// is found, and stands in no log.
+type Started struct {
+	ID   string `json:"id"`
+	Path string `json:"path"`
+}
+
+// Restarted says that a run was begun anew.
+type Restarted struct {
+	ID string `json:"id"`
 }
 
 // Migrated says what a migration did.

@@ -18,7 +18,7 @@ func TestDocumentedAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := map[string]any{
-		"policy": new(Policy), "sessions": new(list[Session]), "runs": new(list[Run]), "migrated": new(Migrated),
+		"policy": new(Policy), "sessions": new(list[Session]), "runs": new(list[Run]), "migrated": new(Migrated), "started": new(Started), "restarted": new(Restarted),
 		"level": new(logLevel), "error": new(refusal),
 	}
 	for _, found := range example.FindAllStringSubmatch(string(page), -1) {

@@ -12,6 +12,7 @@ import (
 type routes struct {
 	paths  map[string]map[string]http.HandlerFunc
 	prefix map[string]http.HandlerFunc // whole subtrees, GET only
+	run    http.HandlerFunc            // of /v1/runs/{id}/restart
 }
 
 func newRoutes() *routes {
@@ -50,12 +51,25 @@ func (r *routes) find(path string) map[string]http.HandlerFunc {
 	if methods := r.paths[path]; methods != nil {
 		return methods
 	}
+	if id, ok := runOf(path); ok && id != "" && r.run != nil {
+		return map[string]http.HandlerFunc{http.MethodPost: r.run}
+	}
 	for prefix, f := range r.prefix {
 		if strings.HasPrefix(path, prefix) {
 			return map[string]http.HandlerFunc{http.MethodGet: f, http.MethodHead: f}
 		}
 	}
 	return nil
+}
+
+// runOf is the run that a path under /v1/runs names.
+func runOf(path string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(path, "/v1/runs/")
+	if !ok {
+		return "", false
+	}
+	id, ok = strings.CutSuffix(rest, "/restart")
+	return id, ok && !strings.Contains(id, "/")
 }
 
 func (r *routes) known() []string {

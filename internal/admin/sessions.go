@@ -15,16 +15,34 @@ type list[T any] struct {
 }
 
 func (a *Admin) sessions(w http.ResponseWriter, r *http.Request) {
-	serveList(w, r, a.Sessions(), func(s Session) Session { return s })
+	serveList(w, r, a.Sessions(), func(s Session) string { return s.ID })
 }
 
 func (a *Admin) runs(w http.ResponseWriter, r *http.Request) {
-	serveList(w, r, a.Sessions(), func(s Session) Run { return s.Run })
+	serveList(w, r, a.Runs(), func(run Run) string { return run.ID })
 }
 
-// serveList answers with the page that is asked for of all sessions, each shown
-// as what is asked for of it.
-func serveList[T any](w http.ResponseWriter, r *http.Request, all []Session, show func(Session) T) {
+func (a *Admin) start(w http.ResponseWriter, _ *http.Request) {
+	run, err := a.StartRun()
+	if err != nil {
+		refuse(w, http.StatusConflict, err.Error())
+		return
+	}
+	answer(w, run)
+}
+
+func (a *Admin) restart(w http.ResponseWriter, r *http.Request) {
+	id, _ := runOf(r.URL.Path)
+	if !a.RestartRun(id) {
+		refuse(w, http.StatusNotFound, "there is no run "+printable(id)+": GET /v1/runs names those that there are")
+		return
+	}
+	answer(w, Restarted{ID: id})
+}
+
+// serveList answers with the page that is asked for of all items, which are in the
+// order of their ids.
+func serveList[T any](w http.ResponseWriter, r *http.Request, all []T, id func(T) string) {
 	p, err := pageOf(r)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
@@ -32,18 +50,15 @@ func serveList[T any](w http.ResponseWriter, r *http.Request, all []Session, sho
 	}
 	from := 0
 	if p.after != "" {
-		from = sort.Search(len(all), func(i int) bool { return all[i].ID > p.after })
+		from = sort.Search(len(all), func(i int) bool { return id(all[i]) > p.after })
 	}
 	to := min(from+p.limit, len(all))
-	for to > from && to < len(all) && all[to].ID == all[to-1].ID {
+	for to > from && to < len(all) && id(all[to]) == id(all[to-1]) {
 		to++ // the next page begins after that id
 	}
-	out := list[T]{Count: len(all), Items: []T{}}
-	for _, s := range all[from:to] {
-		out.Items = append(out.Items, show(s))
-	}
+	out := list[T]{Count: len(all), Items: append([]T{}, all[from:to]...)}
 	if to < len(all) {
-		out.Next = all[to-1].ID
+		out.Next = id(all[to-1])
 	}
 	answer(w, out)
 }

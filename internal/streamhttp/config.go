@@ -16,6 +16,8 @@ type PeerInfo struct {
 	Session string
 	// RemoteAddr is the address the request came from, "host:port".
 	RemoteAddr string
+	// Run is the run that the path names, "" for none.
+	Run string
 	// Header are the headers of the initialize request. They must not be
 	// changed.
 	Header http.Header
@@ -38,6 +40,8 @@ type ServerConfig struct {
 	Modern func(m *wire.Message, out wire.Stream, from PeerInfo) wire.Pending
 	// Path is the path served, all others are not found; "": "/mcp".
 	Path string
+	// Runs says that PATH/runs/ID is served as well, for each ID: see PeerInfo.Run.
+	Runs bool
 	// Loopback says that the server listens on a loopback address: then Host
 	// must be a loopback name or address, or one of AllowedHosts, and an
 	// Origin must be one of this machine or of AllowedOrigins. Otherwise

@@ -49,7 +49,9 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 // where initialize fails.
 func (s *Server) open(p *post, m *wire.Message, r *http.Request) {
 	ses := p.s
-	upper, err := s.cfg.Open(ownStream{ses}, PeerInfo{Session: ses.tag, RemoteAddr: r.RemoteAddr, Header: r.Header})
+	from := s.peer(r)
+	from.Session, ses.run = ses.tag, from.Run
+	upper, err := s.cfg.Open(ownStream{ses}, from)
 	if err != nil {
 		s.table.release(ses.peer)
 		s.cfg.tell(ReasonSession, r)

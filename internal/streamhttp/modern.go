@@ -71,7 +71,7 @@ func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accep
 		decline(w, wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, "too many requests are under way: wait for some to be answered", nil))
 		return
 	}
-	x.serve(m, PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header})
+	x.serve(m, s.peer(r))
 	s.solos.leave(x)
 }
 
@@ -79,7 +79,7 @@ func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accep
 // so nobody's is by a notification that names its id.
 func (s *Server) notify(w http.ResponseWriter, r *http.Request, m *wire.Message) {
 	if m.Method != "notifications/cancelled" {
-		s.cfg.Modern(m, nowhere{}, PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header})
+		s.cfg.Modern(m, nowhere{}, s.peer(r))
 	}
 	w.WriteHeader(http.StatusAccepted)
 }

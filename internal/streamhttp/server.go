@@ -2,6 +2,7 @@ package streamhttp
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,7 +89,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.guard.pass(w, r) {
 		return
 	}
-	if r.URL.Path != s.cfg.Path {
+	if _, ok := s.run(r); !ok {
 		refuse(w, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
 		return
 	}
@@ -103,6 +104,29 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	s.methodNotAllowed(w, r.Header)
+}
+
+// run is the run that the path of a request names, "" for none; ok is false where
+// the path is none that is served.
+func (s *Server) run(r *http.Request) (id string, ok bool) {
+	path := r.URL.Path
+	if path == s.cfg.Path {
+		return "", true
+	}
+	if !s.cfg.Runs {
+		return "", false
+	}
+	id, ok = strings.CutPrefix(path, s.cfg.Path+"/runs/")
+	return id, ok && id != "" && len(id) <= maxRunID && !strings.Contains(id, "/")
+}
+
+// maxRunID is how long the id of a run in a path may be.
+const maxRunID = 128
+
+// peer is what is known of the client that has sent a request.
+func (s *Server) peer(r *http.Request) PeerInfo {
+	id, _ := s.run(r)
+	return PeerInfo{RemoteAddr: r.RemoteAddr, Run: id, Header: r.Header}
 }
 
 // ofSession serves what only a session has.
@@ -141,6 +165,9 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) *session {
 		return nil
 	}
 	ses := s.table.find(ids[0])
+	if id, _ := s.run(r); ses != nil && ses.run != id {
+		ses = nil // it is another URL's
+	}
 	if ses == nil || !ses.enter() {
 		s.cfg.tell(ReasonSession, r)
 		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")

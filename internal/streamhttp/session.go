@@ -13,6 +13,7 @@ type session struct {
 	srv     *Server
 	id, tag string
 	peer    netip.Prefix
+	run     string       // that its URL names
 	upper   wire.Session // set before anybody else can find the session
 	version string       // likewise: the negotiated revision
 

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// runsFlags say how requests find their run, and how long runs live.
+type runsFlags struct {
+	keys         []string
+	trusted      []string
+	pathCreate   bool
+	most         int
+	perPrincipal int
+	idle, age    time.Duration
+
+	gateways []netip.Prefix // of trusted
+}
+
+func (f *runsFlags) register(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.keys, "run-key", nil, "how requests of an era find their run, `ERA=KEY`: process, session (legacy), principal, header:NAME, path or handle (modern)\n"+
+		"(default legacy=session,modern=handle with --listen, process without)")
+	flags.StringSliceVar(&f.trusted, "trusted-proxies", nil, "`ADDRESSES` of gateways whose header says which run it is, like 10.0.0.0/8; may be repeated")
+	flags.BoolVar(&f.pathCreate, "path-create", false, "an unknown id in the path begins a run, if nobody can guess it")
+	flags.IntVar(&f.most, "max-runs", 10_000, "runs that are found by a key at a time")
+	flags.IntVar(&f.perPrincipal, "max-runs-per-principal", 1000, "such runs of one principal")
+	flags.DurationVar(&f.idle, "run-idle", 24*time.Hour, "after how long without a request such a run expires")
+	flags.DurationVar(&f.age, "run-age", 30*24*time.Hour, "after how long such a run expires that nobody uses just then")
+}
+
+// keysOf are the keys of both eras; listening tells that there may be several
+// clients.
+func (f *runsFlags) keysOf(listening bool) (keys [2]proxy.RunKey, err error) {
+	keys = [2]proxy.RunKey{{Kind: proxy.KeyProcess}, {Kind: proxy.KeyProcess}}
+	if listening {
+		keys = [2]proxy.RunKey{wire.Legacy: {Kind: proxy.KeySession}, wire.Modern: {Kind: proxy.KeyHandle}}
+	}
+	given := [2]bool{}
+	for _, text := range f.keys {
+		name, key, _ := strings.Cut(text, "=")
+		era := wire.Legacy
+		switch name {
+		case wire.Legacy.String():
+		case wire.Modern.String():
+			era = wire.Modern
+		default:
+			return keys, usagef("--run-key %q: write legacy=KEY or modern=KEY", text)
+		}
+		if given[era] {
+			return keys, usagef("--run-key names two keys for the %s era: there is one for each", era)
+		}
+		given[era] = true
+		if keys[era], err = proxy.ParseRunKey(era, key); err != nil {
+			return keys, usagef("--run-key %s=%s: %w", era, key, err)
+		}
+		if !listening && keys[era].Kind != proxy.KeyProcess && keys[era].Kind != proxy.KeySession {
+			return keys, usagef("--run-key %s=%s needs --listen: over standard input and output there is one client, and one run", era, key)
+		}
+	}
+	return keys, nil
+}
+
+// check refuses what cannot be meant.
+func (f *runsFlags) check(listening bool) error {
+	keys, err := f.keysOf(listening)
+	if err != nil {
+		return err
+	}
+	f.gateways = nil
+	for _, text := range f.trusted {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			addr, single := netip.ParseAddr(text)
+			if single != nil {
+				return usagef("--trusted-proxies %q is neither an address nor a network like 10.0.0.0/8", text)
+			}
+			prefix = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		f.gateways = append(f.gateways, prefix.Masked())
+	}
+	for _, key := range keys {
+		if key.Kind == proxy.KeyHeader && len(f.gateways) == 0 {
+			return usagef("--run-key %s needs --trusted-proxies: anybody can send a header", key)
+		}
+	}
+	return nil
+}
+
+// trusts reports whether a request comes from a gateway that may say which run it
+// is.
+func (f *runsFlags) trusts(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false
+	}
+	for _, gateway := range f.gateways {
+		if gateway.Contains(at.Addr().Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// byPath reports whether runs of some era have a URL of their own.
+func byPath(keys [2]proxy.RunKey) bool {
+	return keys[wire.Legacy].Kind == proxy.KeyPath || keys[wire.Modern].Kind == proxy.KeyPath
+}
+
+// peer is what the relay learns of a client.
+func (s *service) peer(from streamhttp.PeerInfo) proxy.Peer {
+	p := proxy.Peer{Session: from.Session, Remote: from.RemoteAddr, Run: from.Run}
+	for _, key := range s.keys {
+		if key.Kind == proxy.KeyHeader {
+			p.Header = func(name string) []string { return from.Header[name] }
+			p.Trusted = s.flags.runs.trusts(from.RemoteAddr)
+		}
+	}
+	return p
+}
+
+var errNoPaths = errors.New("no run has a URL of its own here: give --run-key modern=path or legacy=path")
+
+// startRun begins a run that has a URL of its own, for an operator to hand out. It
+// belongs to whoever comes with that URL.
+func (s *service) startRun() (admin.Started, error) {
+	for _, era := range []wire.Era{wire.Modern, wire.Legacy} {
+		if s.keys[era].Kind != proxy.KeyPath {
+			continue
+		}
+		id, err := s.relay.StartRun(era, wire.Principal{})
+		if err != nil {
+			return admin.Started{}, err
+		}
+		s.log.Info("a run was begun, as an operator asked")
+		return admin.Started{ID: id, Path: s.flags.listen.path + "/runs/" + id}, nil
+	}
+	return admin.Started{}, errNoPaths
+}
+
+// restartRun begins a run anew by its name, and reports whether there is one.
+func (s *service) restartRun(name string) bool {
+	if !s.relay.RestartRun(name) {
+		return false
+	}
+	s.log.Info("a run was begun anew, as an operator asked", "run", name)
+	return true
+}
+
+// adminRuns are the runs there are: those of sessions by the session's name, the
+// others by their own.
+func (s *service) adminRuns() []admin.Run {
+	var all []admin.Run
+	for _, info := range s.relay.Runs() {
+		all = append(all, adminRun(info))
+	}
+	return all
+}
+
+// runName is what a run is called. That of the only session has no name.
+func runName(info proxy.RunInfo) string {
+	if info.Name == "" {
+		return "stdio"
+	}
+	return info.Name
+}
+
+func adminRun(info proxy.RunInfo) admin.Run {
+	run := admin.Run{
+		ID: runName(info), Key: info.Key.String(), Owner: info.Owner.Subject, Sessions: info.Sessions, State: info.State, Complete: info.Complete,
+		Policy: info.Policy, Refused: info.Refused, TurnHeld: info.TurnHeld, Queued: info.Queued,
+	}
+	if since := info.Stranded; !since.IsZero() {
+		run.Stranded = &since
+	}
+	return run
+}
