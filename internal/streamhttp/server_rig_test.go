@@ -151,16 +151,31 @@ func startRig(t *testing.T, l listener, cfg ServerConfig, on behaviour) *rig {
 		r.sessions <- s
 		return s, nil
 	}
-	r.srv = NewServer(cfg)
-	r.http = newHTTP(r.srv)
+	r.serve(NewServer(cfg), l)
+	return r
+}
+
+// startRigWith serves a server as it is.
+func startRigWith(t *testing.T, srv *Server) *rig {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, dial: tcp{l}.dial}
+	r.serve(srv, l)
+	return r
+}
+
+func (r *rig) serve(srv *Server, l net.Listener) {
+	r.srv, r.http = srv, newHTTP(srv)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = r.http.Serve(l) }()
-	t.Cleanup(func() {
+	r.t.Cleanup(func() {
 		_ = r.srv.Close(context.Background())
 		_ = r.http.Close()
 		<-served
 	})
-	return r
 }
 
 // conn is a client's connection.
