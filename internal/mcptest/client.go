@@ -8,9 +8,10 @@ import (
 
 // Session is one raw client connection, over stdio or over HTTP alike. Messages are bytes both ways.
 type Session struct {
-	t     testing.TB
-	line  transport
-	inbox chan Message
+	t      testing.TB
+	line   transport
+	inbox  chan Message
+	modern *Modern // nil: a client of the legacy era
 
 	mu       sync.Mutex // guards both below
 	nextID   int
@@ -19,8 +20,9 @@ type Session struct {
 
 // transport carries messages of one connection. Both kinds put what arrives into the session's inbox.
 type transport interface {
-	send(text string) // one message towards the server
-	close()           // the polite end: stdin closed, or DELETE
+	send(text string)                // one message towards the server
+	open(text string) (leave func()) // one request that the client may take back
+	close()                          // the polite end: stdin closed, or DELETE
 }
 
 func newSession(t testing.TB) *Session {
@@ -40,12 +42,21 @@ func (s *Session) Send(text string) { s.line.send(text) }
 
 // Request sends a request with the next free id, and returns the id. Params is JSON; empty leaves it out.
 func (s *Session) Request(method, params string) int {
+	id, text := s.request(method, params)
+	s.Send(text)
+	return id
+}
+
+// request makes a request of the session's era.
+func (s *Session) request(method, params string) (id int, text string) {
 	s.mu.Lock()
 	s.nextID++
-	id := s.nextID
+	id = s.nextID
 	s.mu.Unlock()
-	s.Send(Request(id, method, params))
-	return id
+	if s.modern != nil {
+		params = s.modern.Params(params)
+	}
+	return id, Request(id, method, params)
 }
 
 // Notify sends a notification. Params is JSON; empty leaves it out.

@@ -82,6 +82,12 @@ func (w *Web) send(text string) {
 	w.Post(w.context, text)
 }
 
+func (w *Web) open(text string) (leave func()) {
+	ctx, leave := context.WithCancel(w.context)
+	w.running.Go(func() { w.Post(ctx, text) })
+	return leave
+}
+
 // Post sends a body and reads the whole answer. Its messages go to the session's inbox as they arrive.
 func (w *Web) Post(ctx context.Context, body string) Response {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, strings.NewReader(body))
@@ -90,6 +96,9 @@ func (w *Web) Post(ctx context.Context, body string) Response {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", w.Accept)
+	if m := ParseMessage([]byte(body)); w.session.modern != nil && m.IsModern() {
+		modernHeader(request.Header, m)
+	}
 	return w.Do(request)
 }
 

@@ -112,6 +112,13 @@ func (p *Process) send(text string) {
 	_, _ = io.WriteString(p.stdin, text+"\n")
 }
 
+func (p *Process) open(text string) (leave func()) {
+	p.send(text)
+	return func() {
+		p.send(Notification("notifications/cancelled", `{"requestId":`+string(ParseMessage([]byte(text)).ID)+`}`))
+	}
+}
+
 // close ends standard input and waits for the process's own end. Not every real server ends by itself then.
 func (p *Process) close() {
 	p.stdin.Close()

@@ -155,8 +155,12 @@ func (r *remote) read() {
 }
 
 func (r *remote) record(m Message) {
-	if m.Method == "DELETE" {
-		m.Raw = []byte(Notification(m.Method, `{"name":`+string(encode(m.Name))+`}`))
+	if m.Raw == nil { // what was no message: DELETE, or the end of a stream
+		params := string(m.Params)
+		if params == "" {
+			params = `{"name":` + string(encode(m.Name)) + `}`
+		}
+		m.Raw = []byte(Notification(m.Method, params))
 	}
 	r.report(m.Raw)
 }

@@ -25,12 +25,19 @@ type carrier interface {
 type Exchange struct {
 	Message
 	Session string // the Mcp-Session-Id of the POST; empty on stdio
+	Modern  bool   // the server is one of the modern era
 	carrier carrier
 	world   *world
 }
 
-// Result answers the request. The result is JSON and is sent byte for byte.
-func (e *Exchange) Result(result string) { e.carrier.answer(Result(e.ID, result)) }
+// Result answers the request. The result is JSON and is sent byte for byte, but for the resultType that a modern
+// server's have.
+func (e *Exchange) Result(result string) {
+	if e.Modern {
+		result = modernResult(result)
+	}
+	e.carrier.answer(Result(e.ID, result))
+}
 
 // Fail answers the request with a JSON-RPC error.
 func (e *Exchange) Fail(code int, message string) { e.carrier.answer(Failure(e.ID, code, message)) }
@@ -45,11 +52,34 @@ func (e *Exchange) Send(line string) { e.carrier.send(line) }
 func (e *Exchange) Announce(line string) { e.carrier.announce(line) }
 
 // Ask sends a request to the client on the exchange's stream and waits for its answer. It is to be called in
-// Async, since the answer arrives by the read loop.
+// Async, since the answer arrives by the read loop. In the modern era, see [Exchange.Require].
 func (e *Exchange) Ask(method, params string) Message {
 	id, answered := e.world.ask()
 	e.carrier.send(Request(id, method, params))
 	return <-answered
+}
+
+// Require returns what the client has answered to a question, if this is the retry that brings the answer along.
+// Otherwise the request is answered with the question, and there is nothing more to do.
+func (e *Exchange) Require(key, method, params string) (answer string, ok bool) {
+	var read struct {
+		Responses map[string]json.RawMessage `json:"inputResponses"`
+	}
+	if json.Unmarshal(e.Params, &read) == nil && read.Responses[key] != nil {
+		return string(read.Responses[key]), true
+	}
+	e.Result(`{"resultType":"input_required","inputRequests":{` + string(encode(key)) + `:{"method":` + string(encode(method)) +
+		`,"params":` + params + `}},"requestState":` + string(encode("state of "+e.Name)) + `}`)
+	return "", false
+}
+
+// RequestState returns the state that a retry brings back; empty: none.
+func (e *Exchange) RequestState() string {
+	var read struct {
+		State string `json:"requestState"`
+	}
+	_ = json.Unmarshal(e.Params, &read) // what is no string is none
+	return read.State
 }
 
 // Async runs the work while further messages are read.

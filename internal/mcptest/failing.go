@@ -19,6 +19,8 @@ import "strings"
 //	ask           asks the client for a sample and answers with what it said
 //	elicit        asks the client for input and answers with what it said
 //	progress      three progress notifications, then the answer
+//	log           a log message, then the answer
+//	changed       says that the tools have changed, then answers
 //	status_500 …  an HTTP status without a JSON-RPC body: 202, 400, 401, 403, 404, 405, 413, 429, 500, 502, 503
 func Failing() Server {
 	tools := map[string]func(*Exchange){
@@ -44,6 +46,14 @@ func Failing() Server {
 		"ask":      func(e *Exchange) { e.Async(func() { ask(e, "sampling/createMessage", sampling) }) },
 		"elicit":   func(e *Exchange) { e.Async(func() { ask(e, "elicitation/create", elicitation) }) },
 		"progress": progress,
+		"log": func(e *Exchange) {
+			e.Send(Notification("notifications/message", `{"level":"info","data":"logged"}`))
+			e.Result(Text("logged"))
+		},
+		"changed": func(e *Exchange) {
+			e.Announce(Notification("notifications/tools/list_changed", ""))
+			e.Result(Text("changed"))
+		},
 	}
 	for name, code := range map[string]int{
 		"status_202": 202, "status_400": 400, "status_401": 401, "status_403": 403, "status_404": 404, "status_405": 405,
@@ -68,6 +78,12 @@ func wrongID(e *Exchange) {
 }
 
 func ask(e *Exchange, method, params string) {
+	if e.Modern {
+		if answer, ok := e.Require("question", method, params); ok {
+			e.Result(Text("the client says " + answer))
+		}
+		return
+	}
 	answer := e.Ask(method, params)
 	if answer.Error != nil {
 		e.Result(ErrorText("the client says " + string(answer.Error)))

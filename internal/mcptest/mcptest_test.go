@@ -12,6 +12,7 @@ func TestMain(m *testing.M) {
 		"failing":    Failing(),
 		ScriptedName: Scripted(),
 		"stubborn":   {Handle: Failing().Handle, Stubborn: true},
+		"modern":     {Handle: Failing().Handle, Modern: true},
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 )
 
 // Message is one JSON-RPC message as it arrived, with the members that tests ask about. It is read with
@@ -16,6 +17,7 @@ type Message struct {
 	Params json.RawMessage
 	Result json.RawMessage
 	Error  json.RawMessage
+	Header http.Header // of the POST that brought it to an upstream in the test's own process; nil elsewhere
 }
 
 // ParseMessage reads one message. What is no JSON object gives a Message with only Raw set.

@@ -3,6 +3,7 @@ package mcptest
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ type process struct {
 	server Server
 	remote *remote
 	world  *world
+	listen listings
 	work   sync.WaitGroup
 
 	mu  sync.Mutex // guards out
@@ -62,7 +64,34 @@ func (p *process) handle(line []byte) {
 	if m.IsResponse() && p.world.answered(m) {
 		return
 	}
-	p.server.Handle(&Exchange{Message: m, carrier: p, world: p.world})
+	if !p.server.Modern || p.modern(m) {
+		p.server.Handle(&Exchange{Message: m, Modern: p.server.Modern, carrier: p, world: p.world})
+	}
+}
+
+// modern does what all servers of the modern era do, and reports whether there is more to do.
+func (p *process) modern(m Message) (more bool) {
+	code, text := modernFault(m, nil)
+	switch {
+	case code != 0:
+		p.send(Failure(m.ID, code, text))
+	case m.Method == "subscriptions/listen":
+		p.listen.begin(m, p.send)
+	case m.Method == "notifications/cancelled":
+		return !p.listen.endID(cancelled(m))
+	default:
+		return true
+	}
+	return false
+}
+
+// cancelled is the id of the request that a notification takes back.
+func cancelled(m Message) json.RawMessage {
+	var read struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	_ = json.Unmarshal(m.Params, &read) // what cannot be read takes nothing back
+	return read.RequestID
 }
 
 func (p *process) raw(text string) {
@@ -73,13 +102,20 @@ func (p *process) raw(text string) {
 
 func (p *process) send(line string)       { p.raw(line + "\n") }
 func (p *process) answer(line string)     { p.raw(line + "\n") }
-func (p *process) announce(line string)   { p.raw(line + "\n") }
 func (p *process) stderr(text string)     { _, _ = io.WriteString(os.Stderr, text) }
 func (p *process) status(int, string)     {}
 func (p *process) hang()                  {}
 func (p *process) async(work func())      { p.work.Go(work) }
 func (p *process) die()                   { os.Exit(3) }
 func (p *process) truncate(answer string) { p.raw(answer[:len(answer)/2]); p.die() }
+
+func (p *process) announce(line string) {
+	if p.server.Modern {
+		p.listen.announce(line)
+		return
+	}
+	p.send(line)
+}
 
 func (p *process) spawn() {
 	self, err := os.Executable()

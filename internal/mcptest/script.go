@@ -38,11 +38,14 @@ func (s Script) handle(e *Exchange) {
 		e.Result(list)
 		return
 	}
+	switch {
+	case e.Modern && e.Method == "server/discover":
+		e.Result(s.discovered())
+		return
+	case !e.Modern && s.legacy(e):
+		return
+	}
 	switch e.Method {
-	case "initialize":
-		e.Result(s.initialized(e))
-	case "ping", "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
-		e.Result("{}")
 	case "tools/list":
 		e.Result(`{"tools":[` + strings.Join(s.tools(), ",") + `]}`)
 	case "tools/call":
@@ -50,6 +53,19 @@ func (s Script) handle(e *Exchange) {
 	default:
 		s.other(e)
 	}
+}
+
+// legacy answers what the modern era has no more, and reports whether it is that.
+func (s Script) legacy(e *Exchange) bool {
+	switch e.Method {
+	case "initialize":
+		e.Result(s.initialized(e))
+	case "ping", "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
+		e.Result("{}")
+	default:
+		return false
+	}
+	return true
 }
 
 func (s Script) initialized(e *Exchange) string {

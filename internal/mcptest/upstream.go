@@ -19,6 +19,10 @@ type Server struct {
 	// goes into Exchange.Async, so that the next message is read meanwhile.
 	Handle func(*Exchange)
 
+	// Modern makes it a server of the modern era alone, which refuses all others and counts a closed response stream as
+	// a notifications/cancelled. An open subscription over HTTP counts as live.
+	Modern bool
+
 	// Stubborn makes a stdio server outlive the end of its standard input and the polite signals.
 	Stubborn bool
 }

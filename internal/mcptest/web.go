@@ -13,6 +13,7 @@ type web struct {
 	books  books
 	server Server
 	world  *world
+	listen listings
 
 	mu       sync.Mutex // guards all below
 	sessions map[string]*webSession
@@ -40,6 +41,10 @@ func newWeb(server Server, b books) *web {
 }
 
 func (w *web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	if w.server.Modern {
+		w.postModern(out, r)
+		return
+	}
 	switch r.Method {
 	case http.MethodPost:
 		w.post(out, r)
@@ -67,6 +72,7 @@ func (w *web) post(out http.ResponseWriter, r *http.Request) {
 		http.Error(out, "no such session", http.StatusNotFound)
 		return
 	}
+	m.Header = r.Header
 	w.books.record(m)
 	if m.IsResponse() && w.world.answered(m) {
 		out.WriteHeader(http.StatusAccepted)
@@ -198,6 +204,9 @@ func (p *webPost) answer(line string) {
 		return
 	}
 	p.out.Header().Set("Content-Type", "application/json")
+	if p.web.server.Modern {
+		p.out.WriteHeader(modernStatus(line))
+	}
 	_, _ = io.WriteString(p.out, line)
 }
 
@@ -243,11 +252,18 @@ func (p *webPost) hang() {
 	}
 }
 
-func (p *webPost) announce(line string) { p.web.announce(p.session, line) }
-func (p *webPost) stderr(string)        {}
-func (p *webPost) async(work func())    { work() }
-func (p *webPost) die()                 { panic(http.ErrAbortHandler) }
-func (p *webPost) spawn()               {}
+func (p *webPost) stderr(string)     {}
+func (p *webPost) async(work func()) { work() }
+func (p *webPost) die()              { panic(http.ErrAbortHandler) }
+func (p *webPost) spawn()            {}
+
+func (p *webPost) announce(line string) {
+	if p.web.server.Modern {
+		p.web.listen.announce(line)
+		return
+	}
+	p.web.announce(p.session, line)
+}
 
 // finish closes what the script left open: a notification or response is accepted.
 func (p *webPost) finish() {

@@ -238,7 +238,7 @@ func (r *rig) called(want ...string) {
 // traffic is what has reached the upstream, less the proxy's own housekeeping.
 func (r *rig) traffic() (seen []string) {
 	housekeeping := []string{"initialize", "notifications/initialized", "tools/list", "resources/list", "prompts/list",
-		"resources/templates/list", "DELETE", "ping"}
+		"resources/templates/list", "DELETE", "ping", "server/discover", "subscriptions/listen"}
 	for _, m := range r.upstream.Received() {
 		switch {
 		case slices.Contains(housekeeping, m.Method), strings.Contains(string(m.Params), `"alive":true`):
