@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -41,15 +40,9 @@ func newCall(c *Conn, id int64, m *wire.Message, tag any) *call {
 		raw: renumber(m, id), token: m.Bytes(m.P.MetaToken),
 	}
 	if m.Era() == wire.Modern && c.link.streams() {
-		k.alone = &alone{fields: streamhttp.MirrorFields(m)}
+		k.alone = &alone{message: m}
 	}
 	return k
-}
-
-// alone is what a request needs that stands alone: one of the modern era over HTTP.
-type alone struct {
-	life   wire.Life // of its stream: when it ends, the request is cancelled
-	fields []streamhttp.Field
 }
 
 func renumber(m *wire.Message, id int64) []byte {
@@ -205,7 +198,7 @@ func (k *call) Refused(raw []byte) bool {
 	if m.ID.Present() && !k.owns(m) {
 		return false
 	}
-	return k.finish(outcome{m: k.addressed(m)})
+	return k.mismatched(m) || k.finish(outcome{m: k.addressed(m)})
 }
 
 // owns reports whether an answer is this call's.

@@ -46,10 +46,12 @@ type Conn struct {
 	era   atomic.Uint32 // a wire.Era
 	meta  []byte        // _meta of the connection's own requests; nil in the legacy era
 	caps  capabilities
-	lists [wire.Templates + 1]lister
-	ctx   context.Context // ends with the connection
-	stop  context.CancelFunc
-	wg    sync.WaitGroup // list fetches
+	// mirrors are of the modern era over HTTP; nil: the tools were never listed.
+	mirrors atomic.Pointer[mirrors]
+	lists   [wire.Templates + 1]lister
+	ctx     context.Context // ends with the connection
+	stop    context.CancelFunc
+	wg      sync.WaitGroup // list fetches
 	// dialled closes when Dial is done with the connection: then it may be
 	// disposed of.
 	dialled chan struct{}

@@ -41,7 +41,10 @@ func (c *Conn) greet(ctx context.Context, with Opening) error {
 	g := &greeting{Conn: c, with: with}
 	first := c.srv.first(with)
 	err := g.in(ctx, first, g.patience())
-	if err != nil && c.Err() != nil && first == wire.Modern && with.has(wire.Legacy) {
+	died := func(err error) bool {
+		return err != nil && c.Err() != nil && first == wire.Modern && with.has(wire.Legacy)
+	}
+	if died(err) {
 		return errDiedAsked
 	}
 	no, wrong := errors.AsType[*otherEra](err)
@@ -49,6 +52,9 @@ func (c *Conn) greet(ctx context.Context, with Opening) error {
 		return bareEra(err)
 	}
 	again := g.in(ctx, other(first), 0)
+	if died(again) {
+		return errDiedAsked
+	}
 	if again == nil && no.sure {
 		c.srv.learn(first, speaksNot)
 	}

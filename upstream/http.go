@@ -63,7 +63,7 @@ func (l *httpLink) wait(ctx context.Context, k *call) outcome {
 func (l *httpLink) post(ctx context.Context, k *call) error {
 	switch {
 	case k.alone != nil:
-		return l.client.Ask(ctx, &k.alone.life, k.raw, k.alone.fields, k)
+		return l.ask(ctx, k)
 	case l.conn.hello == nil:
 		return l.client.Initialize(ctx, k.raw, k)
 	}

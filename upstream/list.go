@@ -164,7 +164,11 @@ func (c *Conn) readList(kind wire.ListKind) (*wire.List, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.NewList(kind, pages)
+	l, err := wire.NewList(kind, pages)
+	if err == nil && kind == wire.Tools && c.Era() == wire.Modern && c.link.streams() {
+		l = c.mirrored(l)
+	}
+	return l, err
 }
 
 // readPages asks for one page after the other. A cursor that comes again would

@@ -159,6 +159,7 @@ func TestModernHeaders(t *testing.T) {
 	c.Close()
 	want := []string{
 		"POST server/discover Mcp-Method=server/discover Mcp-Protocol-Version=2026-07-28",
+		"POST tools/list Mcp-Method=tools/list Mcp-Protocol-Version=2026-07-28",
 		"POST tools/call Mcp-Method=tools/call Mcp-Name=echo Mcp-Protocol-Version=2026-07-28",
 		"POST tools/call Mcp-Method=tools/call Mcp-Name==?base64?Z3LDtsOfZQ==?= Mcp-Protocol-Version=2026-07-28",
 		"POST resources/read Mcp-Method=resources/read Mcp-Name=file:///a b Mcp-Protocol-Version=2026-07-28",

@@ -27,7 +27,7 @@ func takeInventory(ctx context.Context, t *target, log hclog.Logger) (inventory,
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
 	l := newLister()
-	conn, err := server.Dial(ctx, upstream.Opening{Initialize: l.hello()}, l)
+	conn, err := server.Dial(ctx, l.opening(), l)
 	if err != nil {
 		return inventory{}, fmt.Errorf("%w; see that the server runs by itself, or what it says with --log-level info", err)
 	}
@@ -58,17 +58,18 @@ func (l *lister) inventory(ctx context.Context, conn *upstream.Conn) (inventory,
 }
 
 // describe reads the server's name and version, and which kinds it lists, from its
-// answer to initialize.
+// answer to initialize or server/discover.
 func describe(hello *wire.Message) (name, version string, can [4]bool) {
 	var result struct {
 		Capabilities struct{ Tools, Resources, Prompts *struct{} } `json:"capabilities"`
-		ServerInfo   struct{ Name, Version string }                `json:"serverInfo"`
 	}
+	var info struct{ Name, Version string }
 	_ = json.Unmarshal(hello.Bytes(hello.Result), &result, json.MatchCaseInsensitiveNames(true))
+	_ = json.Unmarshal(hello.ServerInfo(), &info, json.MatchCaseInsensitiveNames(true))
 	c := result.Capabilities
 	can[wire.Tools], can[wire.Prompts] = c.Tools != nil, c.Prompts != nil
 	can[wire.Resources], can[wire.Templates] = c.Resources != nil, c.Resources != nil
-	return result.ServerInfo.Name, result.ServerInfo.Version, can
+	return info.Name, info.Version, can
 }
 
 // offerKinds are the kinds of names, by what is listed.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
 // Servers show different lists to different clients, and change them while a
@@ -29,13 +30,23 @@ type lister struct {
 
 func newLister() *lister { return &lister{changed: make(chan struct{}, 1)} }
 
-// hello is the initialize request.
-func (l *lister) hello() *wire.Message {
-	params := fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{"form":{},"url":{}},`+
-		`"roots":{"listChanged":true}},"clientInfo":{"name":"fsm-proxy","version":%s}}`, wire.AppendString(nil, versionText()))
-	m, err := wire.Read(wire.RequestMessage(1, "initialize", []byte(params)), wire.FromClient)
+// opening introduces the client in both eras. The legacy one goes first: servers
+// that do not know the other may leave it unanswered.
+func (l *lister) opening() upstream.Opening {
+	info := fmt.Sprintf(`{"name":"fsm-proxy","version":%s}`, wire.AppendString(nil, versionText()))
+	const asks = `"sampling":{},"elicitation":{"form":{},"url":{}}`
+	return upstream.Opening{
+		Initialize: request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{`+asks+`,"roots":{"listChanged":true}},"clientInfo":`+info+`}`),
+		Discover: request("server/discover", `{"_meta":{"`+wire.MetaVersion+`":"`+wire.ModernRevision+`","`+
+			wire.MetaCapabilities+`":{`+asks+`,"roots":{}},"`+wire.MetaClientInfo+`":`+info+`}}`),
+	}
+}
+
+// request makes a request of params that are known to be right.
+func request(method, params string) *wire.Message {
+	m, err := wire.Read(wire.RequestMessage(1, method, []byte(params)), wire.FromClient)
 	if err != nil {
-		panic(err) // the text above is a constant
+		panic(err)
 	}
 	return m
 }

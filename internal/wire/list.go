@@ -65,6 +65,28 @@ func NewList(kind ListKind, pages []*Message) (*List, error) {
 			return nil, fmt.Errorf("reading %s: %w", kind.Method(), err)
 		}
 	}
+	l.settle()
+	return l, nil
+}
+
+// Keep returns the list of those items that keep says are to be in it: l itself if
+// that are all.
+func (l *List) Keep(keep func(Item) bool) *List {
+	some := &List{Kind: l.Kind, Unnamed: l.Unnamed, head: l.head, tail: l.tail, index: make(map[string]int)}
+	for _, item := range l.Items {
+		if keep(item) {
+			some.Items = append(some.Items, item)
+		}
+	}
+	if len(some.Items) == len(l.Items) {
+		return l
+	}
+	some.settle()
+	return some
+}
+
+// settle makes the index and the digest.
+func (l *List) settle() {
 	hash := sha256.New()
 	hash.Write(l.head)
 	for i, item := range l.Items {
@@ -76,7 +98,6 @@ func NewList(kind ListKind, pages []*Message) (*List, error) {
 	}
 	hash.Write(l.tail)
 	hash.Sum(l.Digest[:0])
-	return l, nil
 }
 
 // Find returns the item of a name, the first where there are several.
