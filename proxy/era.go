@@ -13,9 +13,9 @@ func (c *call) translated(via wire.Era, m *wire.Message) *wire.Message {
 	c.via = via
 	switch {
 	case c.modern() && via == wire.Legacy:
-		return reread(withoutMeta(m), m)
-	case c.modern() && m.P.Modern.RunAt.Present():
-		return reread(withoutRun(m), m)
+		return reread(withoutModern(m), m)
+	case c.modern():
+		return c.limited(m)
 	case !c.modern() && via == wire.Modern:
 		return reread(c.s.withMeta(m), m)
 	}
@@ -31,9 +31,34 @@ func reread(raw []byte, m *wire.Message) *wire.Message {
 	return again
 }
 
-// withoutMeta is a request without what the modern era has in _meta: a server of
+// limited is a modern request without the proxy's own handle, and without what the
+// policy does not let the upstream ask of the client.
+func (c *call) limited(m *wire.Message) *wire.Message {
+	may := c.s.run.where().upstreamMay()
+	all := may.Sampling && may.Elicitation && may.Roots
+	if all && !m.P.Modern.RunAt.Present() {
+		return m
+	}
+	meta := keep(m.Bytes(m.P.Meta), func(name string, value []byte) []byte {
+		switch {
+		case name == wire.MetaRun:
+			return nil
+		case name == wire.MetaCapabilities && !all:
+			return keep(value, func(name string, value []byte) []byte {
+				if name == "sampling" && !may.Sampling || name == "elicitation" && !may.Elicitation || name == "roots" && !may.Roots {
+					return nil
+				}
+				return value
+			})
+		}
+		return value
+	})
+	return reread(wire.Splice(m.Raw, wire.Edit{At: m.P.Meta, With: meta}), m)
+}
+
+// withoutModern is a request without what the modern era has in it: a server of
 // both eras would take it for a modern one.
-func withoutMeta(m *wire.Message) []byte {
+func withoutModern(m *wire.Message) []byte {
 	meta := keep(m.Bytes(m.P.Meta), func(name string, value []byte) []byte {
 		switch name {
 		case wire.MetaVersion, wire.MetaCapabilities, wire.MetaClientInfo, wire.MetaLogLevel, wire.MetaRun:
@@ -41,18 +66,19 @@ func withoutMeta(m *wire.Message) []byte {
 		}
 		return value
 	})
-	return wire.Splice(m.Raw, wire.Edit{At: m.P.Meta, With: meta})
-}
-
-// withoutRun is a modern request without the proxy's own handle.
-func withoutRun(m *wire.Message) []byte {
-	meta := keep(m.Bytes(m.P.Meta), func(name string, value []byte) []byte {
-		if name == wire.MetaRun {
+	if !m.P.InputResponses.Present() && !m.P.RequestStateAt.Present() {
+		return wire.Splice(m.Raw, wire.Edit{At: m.P.Meta, With: meta})
+	}
+	params := keep(m.Bytes(m.Params), func(name string, value []byte) []byte {
+		switch name {
+		case "inputResponses", "requestState":
 			return nil
+		case "_meta":
+			return meta
 		}
 		return value
 	})
-	return wire.Splice(m.Raw, wire.Edit{At: m.P.Meta, With: meta})
+	return wire.Splice(m.Raw, wire.Edit{At: m.Params, With: params})
 }
 
 // withMeta is a legacy request with what a modern upstream needs to know of its

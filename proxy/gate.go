@@ -135,6 +135,10 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 		c.leave()
 		return c.refuseText(policy.ValidationFailed, refusal)
 	}
+	if fault := c.headerFault(); fault != "" {
+		c.leave()
+		return c.fail(wire.CodeHeaderMismatch, fault)
+	}
 	if !c.start(conn) {
 		c.leave()
 		return c.unsent()
@@ -193,6 +197,9 @@ func (c *call) landed(m *wire.Message, err error) {
 	if c.asksFor(m, err) {
 		c.gatherFrom(m)
 		return
+	}
+	if err == nil && c.asksTooMuch(m) {
+		m, err = nil, errAsksTooMuch
 	}
 	outcome := classify(m, err)
 	c.notifyChanged(c.settle(outcome))

@@ -93,18 +93,39 @@ func (g *gather) ask(m *wire.Message) {
 	}
 }
 
-// request makes the client's request of an input request, and opens its ask.
-func (g *gather) request(name string, input []byte) (raw []byte, method string) {
-	var params []byte
-	_ = wire.Members(input, func(key string, at wire.Span) error {
-		switch key {
-		case "method":
-			method, _ = wire.Text(input[at.Start:at.End])
-		case "params":
-			params = input[at.Start:at.End]
+// asksTooMuch reports whether an answer asks a modern client for what the policy does
+// not let the upstream ask.
+func (c *call) asksTooMuch(m *wire.Message) bool {
+	if !c.modern() || m.R.ResultType != wire.ResultInputRequired {
+		return false
+	}
+	inputs := m.Bytes(m.R.InputRequests)
+	return wire.Members(inputs, func(_ string, at wire.Span) error {
+		if method, _ := wire.Text(memberOf(inputs[at.Start:at.End], "method")); !c.s.mayAsk(method) && !c.s.overlooksAsk(method) {
+			return errUnasked
+		}
+		return nil
+	}) != nil
+}
+
+// errAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
+var errAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the client for what the policy does not let it")}
+
+// memberOf is the value of a member of an object, nil where there is none.
+func memberOf(object []byte, name string) (value []byte) {
+	_ = wire.Members(object, func(key string, at wire.Span) error {
+		if key == name {
+			value = object[at.Start:at.End]
 		}
 		return nil
 	})
+	return value
+}
+
+// request makes the client's request of an input request, and opens its ask.
+func (g *gather) request(name string, input []byte) (raw []byte, method string) {
+	method, _ = wire.Text(memberOf(input, "method"))
+	params := memberOf(input, "params")
 	a := &ask{call: g.c, gather: g, name: name}
 	if method == "" || !g.c.s.enterAsk(a) {
 		return nil, ""

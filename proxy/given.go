@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"strconv"
 
@@ -10,9 +11,12 @@ import (
 
 // give answers with the upstream's answer.
 func (c *call) give(m *wire.Message) wire.Pending {
+	if asked := c.visits(m); asked != nil {
+		return c.answer(asked)
+	}
 	raw := c.given(m)
 	if m.Kind == wire.Failure {
-		return c.answerFailure(m.ErrorCode, raw)
+		return c.answerFailure(c.inEra(m.ErrorCode), raw)
 	}
 	return c.answer(raw)
 }
@@ -97,10 +101,34 @@ func (c *call) inEra(code int) int {
 	switch {
 	case c.modern() && code == wire.CodeResourceNotFound:
 		return wire.CodeInvalidParams
+	case c.modern() && code == wire.CodeURLElicitation: // which this client cannot do
+		return wire.CodeInternal
 	case !c.modern() && c.via == wire.Modern && code == wire.CodeInvalidParams && c.kind == policy.Resource && c.gated:
 		return wire.CodeResourceNotFound
 	}
 	return code
+}
+
+// visits is a legacy upstream's error that asks the user to visit a URL (-32042) as
+// the modern era asks for that; nil where it is none, or the client cannot. Nothing
+// was done yet, and the client's next request is decided anew.
+func (c *call) visits(m *wire.Message) []byte {
+	if !c.modern() || m.Kind != wire.Failure || m.ErrorCode != wire.CodeURLElicitation ||
+		!has(memberOf(c.m.Bytes(c.m.P.Modern.Capabilities), "elicitation"), "url") {
+		return nil
+	}
+	var asked []jsontext.Value
+	if err := json.Unmarshal(memberOf(memberOf(m.Bytes(m.Error), "data"), "elicitations"), &asked); err != nil || len(asked) == 0 {
+		return nil
+	}
+	var names []string
+	var values [][]byte
+	for i, params := range asked {
+		names = append(names, "url"+strconv.Itoa(i+1))
+		values = append(values, object([]string{"method", "params"}, [][]byte{[]byte(`"elicitation/create"`), params}))
+	}
+	result := object([]string{"resultType", "inputRequests"}, [][]byte{[]byte(`"` + wire.ResultInputRequired + `"`), object(names, values)})
+	return wire.ResultAnswer(c.id(), result)
 }
 
 // answerFailure answers with an error, whose code decides the status where the

@@ -54,21 +54,13 @@ func (c *call) canBeAsked() bool {
 		return false
 	}
 	capabilities := c.m.Bytes(c.m.P.Modern.Capabilities)
-	for _, name := range []string{"sampling", "elicitation", "roots"} {
-		if has(capabilities, name) {
-			return true
-		}
-	}
-	return false
+	return has(capabilities, "sampling") || has(capabilities, "elicitation") || has(capabilities, "roots")
 }
 
 // has reports whether an object has a member that is not null.
-func has(object []byte, name string) (there bool) {
-	_ = wire.Members(object, func(key string, at wire.Span) error {
-		there = there || key == name && string(object[at.Start:at.End]) != "null"
-		return nil
-	})
-	return there
+func has(object []byte, name string) bool {
+	value := memberOf(object, name)
+	return value != nil && string(value) != "null"
 }
 
 // declares reports whether a client says in its request that it can be asked for

@@ -183,3 +183,40 @@ func idOf(raw string) string {
 	id, _, _ := strings.Cut(rest, ",")
 	return id
 }
+
+// What the policy does not let the upstream ask is not offered to it, and not passed on.
+func TestModernUpstreamAsksTooMuch(t *testing.T) {
+	bubble(t, review+"upstream_may: [roots]\n", func(r *rig) {
+		c := r.modern()
+		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
+		k := r.up.next()
+		if strings.Contains(string(k.m.Raw), "elicitation") {
+			t.Errorf("offered: %s", k.m.Raw)
+		}
+		k.result(`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{}}}}`)
+		has(t, call.wait(), "upstream_unavailable", "does not let it")
+		has(t, r.modernCall(c, "write_plan", `{"content":[]}`), "State is now 'review'")
+	}, modernUpstream)
+}
+
+// A legacy upstream sends the user to a URL by an error that the modern era has not.
+func TestURLElicitationInTheModernEra(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.modern()
+		const fault = `{"code":-32042,"message":"visit","data":{"elicitations":[{"mode":"url","url":"https://a/","elicitationId":"e","message":"m"}]}}`
+		able := strings.Replace(meta(`{"name":"write_plan"}`), `{"elicitation":{}}`, `{"elicitation":{"url":{}}}`, 1)
+		call := c.request("tools/call", able)
+		r.up.next().failure(fault)
+		has(t, call.wait(), `"resultType":"input_required"`, `"method":"elicitation/create","params":{"mode":"url","url":"https://a/"`)
+		back := c.request("tools/call", strings.Replace(able, `"name"`, `"inputResponses":{"url1":{"action":"accept"}},"name"`, 1))
+		k := r.up.next()
+		if strings.Contains(string(k.m.Raw), "inputResponses") {
+			t.Errorf("a legacy upstream got %s", k.m.Raw)
+		}
+		k.result(`{"content":[]}`)
+		has(t, back.wait(), "State is now 'review'")
+		call = c.request("tools/call", meta(`{"name":"ask"}`))
+		r.up.next().failure(fault)
+		has(t, call.wait(), "-32603")
+	})
+}

@@ -131,6 +131,7 @@ type Proxy struct {
 	cfg     Config
 	shown   renderings
 	schemas schemas
+	params  paramHeaders
 	noticed noticed
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup

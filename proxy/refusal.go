@@ -25,6 +25,7 @@ type Refusal struct {
 	ValidNext        *Allowed `json:"valid_next,omitzero"`
 	DidYouMean       string   `json:"did_you_mean,omitzero"`
 	Message          string   `json:"message"`
+	URI              string   `json:"uri,omitzero"` // of a read in the modern era: what was requested
 }
 
 // Allowed are the names that are listed and allowed, by kind.
@@ -185,6 +186,9 @@ func clip(name string) string {
 
 // refusalAnswer puts a refusal into the form that the request has.
 func (c *call) refusalAnswer(r *Refusal) []byte {
+	if c.modern() && c.kind == policy.Resource {
+		r.URI = r.Requested
+	}
 	object, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		object = []byte(`{}`)

@@ -145,7 +145,7 @@ func (c *call) lacksList() bool {
 		return false
 	}
 	nameless := c.nameless && !c.place.shadow
-	return c.verdict.ByGlob || c.verdict.Allowed && (nameless || c.validated() || c.pinned()) || c.hangsOnList()
+	return c.verdict.ByGlob || c.verdict.Allowed && (nameless || c.validated() || c.pinned() || c.headed() != nil) || c.hangsOnList()
 }
 
 // hangsOnList reports whether a refusal's code would be another one if the

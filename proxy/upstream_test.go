@@ -339,6 +339,11 @@ func (k *upcall) fail(code int) bool {
 	return k.settle(outcome{m: read(k.conn.t, string(raw), wire.FromUpstream)})
 }
 
+func (k *upcall) failure(object string) bool {
+	raw := `{"jsonrpc":"2.0","id":` + strconv.FormatInt(k.id, 10) + `,"error":` + object + "}"
+	return k.settle(outcome{m: read(k.conn.server.t, raw, wire.FromUpstream)})
+}
+
 func (k *upcall) lose(err error) bool { return k.settle(outcome{err: err}) }
 
 func (k *upcall) settle(o outcome) bool {
