@@ -26,6 +26,7 @@ type limitFlags struct {
 	batch           int
 	sessions        int
 	share           int
+	principalShare  int
 	requests        int
 	listens         int
 	processes       int
@@ -59,6 +60,7 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&l.batch, "max-batch", wire.MaxBatch, "the messages of a JSON-RPC batch")
 	flags.IntVar(&l.sessions, "max-sessions", 0, "sessions at a time (default 10000, or --max-upstreams where each has a process)")
 	flags.IntVar(&l.share, "max-sessions-per-address", 0, "sessions of one remote address that is not loopback (default half of all)")
+	flags.IntVar(&l.principalShare, "max-sessions-per-principal", 0, "sessions of one principal, where clients are told apart (default half of all)")
 	flags.IntVar(&l.requests, "max-requests", 10_000, "requests without a session at a time; one remote address that is not loopback may have half")
 	flags.IntVar(&l.listens, "max-listen-streams", 10_000, "subscriptions/listen streams at a time, likewise")
 	flags.IntVar(&l.processes, "max-upstreams", 64, "processes of the wrapped server at a time")

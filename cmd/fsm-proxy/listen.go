@@ -76,15 +76,3 @@ func (f *listenFlags) url(l net.Listener) string {
 	}
 	return fmt.Sprintf("%s://%s%s", f.tls.scheme(), net.JoinHostPort(host, fmt.Sprint(addr.Port)), f.path)
 }
-
-// token is what clients must send, nil for nothing.
-func (f *listenFlags) token() (func() string, error) {
-	if f.bearerFile == "" {
-		return nil, nil
-	}
-	file, err := openTokenFile("bearer-file", f.bearerFile)
-	if err != nil {
-		return nil, err
-	}
-	return file.get, nil
-}

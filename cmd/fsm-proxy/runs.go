@@ -117,7 +117,7 @@ func byPath(keys [2]proxy.RunKey) bool {
 
 // peer is what the relay learns of a client.
 func (s *service) peer(from streamhttp.PeerInfo) proxy.Peer {
-	p := proxy.Peer{Session: from.Session, Remote: from.RemoteAddr, Run: from.Run}
+	p := proxy.Peer{Session: from.Session, Remote: from.RemoteAddr, Run: from.Run, Principal: from.Principal}
 	for _, key := range s.keys {
 		if key.Kind == proxy.KeyHeader {
 			p.Header = func(name string) []string { return from.Header[name] }

@@ -134,7 +134,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	if err := s.open(ctx, inheritSafe, nil, f.cancelGrace); err != nil {
 		return err
 	}
-	token, err := f.listen.token()
+	who, err := s.authenticator()
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
-	front := streamhttp.NewServer(s.front(loopback, token))
+	front := streamhttp.NewServer(s.front(loopback, who))
 	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
 	s.bound.Store(true)
 	ready(f.listen.url(l))
@@ -154,7 +154,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 }
 
 // front is the configuration of the HTTP side towards clients.
-func (s *service) front(loopback bool, token func() string) streamhttp.ServerConfig {
+func (s *service) front(loopback bool, who authenticator) streamhttp.ServerConfig {
 	f := s.flags
 	return s.eras(streamhttp.ServerConfig{
 		Path:           f.listen.path,
@@ -162,7 +162,8 @@ func (s *service) front(loopback bool, token func() string) streamhttp.ServerCon
 		Loopback:       loopback,
 		AllowedHosts:   f.listen.allowedHosts,
 		AllowedOrigins: f.listen.allowedOrigins,
-		BearerToken:    token,
+		Authenticate:   who,
+		PrincipalShare: f.sharePerPrincipal(),
 		MaxMessage:     int(f.limits.message),
 		Limits:         f.limits.wire(),
 		Queue:          int(f.limits.outbound),

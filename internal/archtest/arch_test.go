@@ -97,6 +97,15 @@ var rules = []rule{
 		why:   "it answers operators with what it is given; who may ask is looked at as it is for clients",
 	},
 	{
+		pkg: "internal/auth",
+		allow: []string{
+			module + "/internal/wire", module + "/internal/streamhttp", module + "/internal/strictyaml", "go.yaml.in/yaml/v4",
+			"github.com/coreos/go-oidc/v3/oidc", "github.com/go-jose/go-jose/v4", // what access tokens are verified by
+			"github.com/hashicorp/go-hclog",
+		},
+		why: "who is asking is found out before anything is asked of a run: it knows requests, and no policy",
+	},
+	{
 		pkg:   "internal/config",
 		allow: []string{module + "/internal/strictyaml", "go.yaml.in/yaml/v4"},
 		why:   "the configuration file is names, values and places; cmd knows what they are set on",

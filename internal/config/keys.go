@@ -104,6 +104,7 @@ var keys = []key{
 	{"limits.batch", "max-batch", number, "The messages of a JSON-RPC batch."},
 	{"limits.sessions", "max-sessions", number, "Sessions at a time."},
 	{"limits.sessions_per_address", "max-sessions-per-address", number, "Sessions of one remote address that is not loopback."},
+	{"limits.sessions_per_principal", "max-sessions-per-principal", number, "Sessions of one principal, where clients are told apart."},
 	{"limits.requests", "max-requests", number, "Requests without a session at a time."},
 	{"limits.listen_streams", "max-listen-streams", number, "The subscriptions/listen streams at a time."},
 	{"limits.upstreams", "max-upstreams", number, "Processes of the wrapped server at a time."},

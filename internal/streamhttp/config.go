@@ -9,7 +9,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// PeerInfo is what is known of a client when its session begins.
+// PeerInfo is what is known of a client when its session begins, or with its
+// request.
 type PeerInfo struct {
 	// Session is the session's name in the log. It is no secret, other than the
 	// session's id.
@@ -21,6 +22,8 @@ type PeerInfo struct {
 	// Header are the headers of the initialize request. They must not be
 	// changed.
 	Header http.Header
+	// Principal is who is asking, as [ServerConfig.Authenticate] has found out.
+	Principal wire.Principal
 }
 
 // ServerConfig configures a [Server]. But for Open and Modern, of which one is
@@ -51,9 +54,14 @@ type ServerConfig struct {
 	AllowedHosts []string
 	// AllowedOrigins are web origins, "https://example.com".
 	AllowedOrigins []string
-	// BearerToken returns the token that requests must carry; nil: none is
-	// needed. An empty token lets nobody in.
-	BearerToken func() string
+	// Public answers requests that anybody may make, and reports whether it was one;
+	// Host and Origin are looked at before. Nil: there are none.
+	Public func(w http.ResponseWriter, r *http.Request) bool
+	// Authenticate finds out who is asking, for each request. Where nobody is let in
+	// it answers the request, having told whom Refused tells, and returns false. A
+	// session belongs to the principal that began it: to all others it is not there.
+	// Nil: everybody is let in, and nobody told apart.
+	Authenticate func(w http.ResponseWriter, r *http.Request) (who wire.Principal, ok bool)
 
 	// Refused is told of a request that is refused before any session sees it, and
 	// may hold up the answer; nil: nobody is. The request must not be changed.
@@ -77,6 +85,10 @@ type ServerConfig struct {
 	// addresses, behind which many clients or a whole proxy may stand, may
 	// have all.
 	Share int
+	// PrincipalShare is how many of them one principal may have; 0: half of them.
+	// Who may have half may have half of the requests under way as well, and who may
+	// have all may have all of those.
+	PrincipalShare int
 	// Requests is how many requests of the modern era may be under way at a time,
 	// and Listens how many subscriptions/listen streams besides; 0: 10,000. One
 	// remote address, counted as with Share, may have half of them.
@@ -116,7 +128,8 @@ func (c *ServerConfig) fill() {
 	orElse(&c.Store, 1<<20)
 	orElse(&c.StoreTime, time.Minute)
 	orElse(&c.Sessions, 10_000)
-	orElse(&c.Share, (c.Sessions+1)/2)
+	orElse(&c.Share, half(c.Sessions))
+	orElse(&c.PrincipalShare, half(c.Sessions))
 	orElse(&c.Requests, 10_000)
 	orElse(&c.Listens, 10_000)
 	orElse(&c.Idle, time.Hour)
@@ -133,4 +146,14 @@ func orElse[T int | time.Duration](value *T, def T) {
 	if *value <= 0 {
 		*value = def
 	}
+}
+
+func half(n int) int { return (n + 1) / 2 }
+
+// ofPrincipal is how many of limit one principal may have.
+func (c *ServerConfig) ofPrincipal(limit int) int {
+	if c.PrincipalShare >= c.Sessions {
+		return limit
+	}
+	return half(limit)
 }

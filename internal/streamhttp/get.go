@@ -11,12 +11,12 @@ const maxGets = 8
 
 // get serves an event stream: the session's own, or the one that Last-Event-ID
 // names, from there on.
-func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+func (s *Server) get(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	if !accept(r.Header).sse {
 		refuse(w, http.StatusNotAcceptable, "a GET stream is text/event-stream: accept it")
 		return
 	}
-	ses := s.session(w, r)
+	ses := s.session(w, r, from)
 	if ses == nil {
 		return
 	}

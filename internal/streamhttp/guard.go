@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // guard decides which requests are looked at at all.
@@ -14,7 +16,8 @@ type guard struct {
 	loopback bool
 	hosts    map[string]bool // lower case
 	origins  map[string]bool // lower case
-	bearer   func() string
+	public   func(http.ResponseWriter, *http.Request) bool
+	identify func(http.ResponseWriter, *http.Request) (wire.Principal, bool)
 	tell     func(Reason, *http.Request)
 }
 
@@ -23,7 +26,8 @@ func newGuard(cfg *ServerConfig) *guard {
 		loopback: cfg.Loopback,
 		hosts:    lowerSet(cfg.AllowedHosts),
 		origins:  lowerSet(cfg.AllowedOrigins),
-		bearer:   cfg.BearerToken,
+		public:   cfg.Public,
+		identify: cfg.Authenticate,
 		tell:     cfg.tell,
 	}
 }
@@ -36,8 +40,20 @@ func lowerSet(list []string) map[string]bool {
 	return set
 }
 
-// pass reports whether the request may go on; else it is answered.
-func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
+// pass says who is asking, if the request may go on; else it is answered.
+func (g *guard) pass(w http.ResponseWriter, r *http.Request) (who wire.Principal, ok bool) {
+	if !g.fromHere(w, r) || g.public != nil && g.public(w, r) {
+		return wire.Principal{}, false
+	}
+	if g.identify == nil {
+		return wire.Principal{}, true
+	}
+	return g.identify(w, r)
+}
+
+// fromHere reports whether Host and Origin are served; else the request is
+// answered.
+func (g *guard) fromHere(w http.ResponseWriter, r *http.Request) bool {
 	if !g.hostAllowed(r.Host) {
 		g.tell(ReasonHost, r)
 		refuse(w, http.StatusForbidden, "this Host is not served here: start the proxy with --allowed-host to allow it")
@@ -52,12 +68,6 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 		if cors(w, r, origin[0]) {
 			return false
 		}
-	}
-	if g.bearer != nil && !g.authorized(r) {
-		g.tell(bearerReason(r), r)
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, "a bearer token is needed")
-		return false
 	}
 	return true
 }
@@ -130,8 +140,6 @@ func cors(w http.ResponseWriter, r *http.Request, origin string) bool {
 	w.WriteHeader(http.StatusNoContent)
 	return true
 }
-
-func (g *guard) authorized(r *http.Request) bool { return Authorized(r, g.bearer()) }
 
 // Authorized reports whether a request carries this bearer token, once. It takes
 // the same time whatever the request carries. No request carries an empty token.

@@ -7,7 +7,7 @@ import (
 )
 
 // initialize serves a POST without a session: the one request that begins one.
-func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accepts) {
+func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accepts, from PeerInfo) {
 	raw, ok := s.body(w, r)
 	if !ok {
 		return
@@ -24,7 +24,7 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 		return
 	}
 	if s.takesModern(m) {
-		s.serveModern(w, r, takes, m)
+		s.serveModern(w, r, takes, m, from)
 		return
 	}
 	if m.Method != "initialize" || m.Kind != wire.Request {
@@ -32,28 +32,27 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 		refuse(w, http.StatusBadRequest, noSession)
 		return
 	}
-	peer := network(r.RemoteAddr)
-	if !s.table.reserve(peer) {
+	by := partyOf(from)
+	if !s.table.reserve(by) {
 		s.cfg.tell(ReasonCrowded, r)
 		w.Header().Set("Retry-After", "60")
 		refuse(w, http.StatusServiceUnavailable,
 			"too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised")
 		return
 	}
-	ses := newSession(s, peer)
+	ses := newSession(s, by)
 	p := &post{s: ses, w: w, ctx: r.Context(), head: r.Header, takes: takes, since: s.clock.now.Load(), whole: true}
-	s.open(p, m, r)
+	s.open(p, m, r, from)
 }
 
 // open begins the session in the room reserved for it, and gives the room up
 // where initialize fails.
-func (s *Server) open(p *post, m *wire.Message, r *http.Request) {
+func (s *Server) open(p *post, m *wire.Message, r *http.Request, from PeerInfo) {
 	ses := p.s
-	from := s.peer(r)
 	from.Session, ses.run = ses.tag, from.Run
 	upper, err := s.cfg.Open(ownStream{ses}, from)
 	if err != nil {
-		s.table.release(ses.peer)
+		s.table.release(ses.party)
 		s.cfg.tell(ReasonSession, r)
 		refuse(p.w, http.StatusBadRequest, err.Error())
 		return
@@ -76,7 +75,7 @@ func (s *Server) open(p *post, m *wire.Message, r *http.Request) {
 
 // drop gives up a session that nobody knows of yet.
 func (s *Server) drop(ses *session) {
-	s.table.release(ses.peer)
+	s.table.release(ses.party)
 	if ses.end() {
 		ses.upper.Close()
 	}

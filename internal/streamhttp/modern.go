@@ -29,7 +29,7 @@ func (s *Server) takesModern(m *wire.Message) bool {
 }
 
 // postModern serves a POST whose header is of the modern era.
-func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accepts) {
+func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accepts, from PeerInfo) {
 	raw, ok := s.body(w, r)
 	if !ok {
 		return
@@ -45,11 +45,11 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accept
 		reject(w, faultAnswer(err))
 		return
 	}
-	s.serveModern(w, r, takes, m)
+	s.serveModern(w, r, takes, m, from)
 }
 
 // serveModern serves a message of the modern era.
-func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accepts, m *wire.Message) {
+func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accepts, m *wire.Message, from PeerInfo) {
 	if fault := s.modernFault(r.Header, m); fault != nil {
 		if fault.code == wire.CodeHeaderMismatch {
 			s.cfg.tell(ReasonHeader, r)
@@ -58,10 +58,10 @@ func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accep
 		return
 	}
 	if m.Kind == wire.Notification {
-		s.notify(w, r, m)
+		s.notify(w, m, from)
 		return
 	}
-	x := &solo{s: s, w: w, ctx: r.Context(), head: r.Header, peer: network(r.RemoteAddr), takes: takes, since: s.clock.now.Load()}
+	x := &solo{s: s, w: w, ctx: r.Context(), head: r.Header, party: partyOf(from), takes: takes, since: s.clock.now.Load()}
 	if x.listens = m.Method == "subscriptions/listen"; x.listens && !takes.sse {
 		refuse(w, http.StatusNotAcceptable, "subscriptions/listen is answered by text/event-stream: accept it")
 		return
@@ -71,15 +71,15 @@ func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accep
 		decline(w, wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, "too many requests are under way: wait for some to be answered", nil))
 		return
 	}
-	x.serve(m, s.peer(r))
+	x.serve(m, from)
 	s.solos.leave(x)
 }
 
 // notify hands on a notification. Requests are cancelled by closing their response,
 // so nobody's is by a notification that names its id.
-func (s *Server) notify(w http.ResponseWriter, r *http.Request, m *wire.Message) {
+func (s *Server) notify(w http.ResponseWriter, m *wire.Message, from PeerInfo) {
 	if m.Method != "notifications/cancelled" {
-		s.cfg.Modern(m, nowhere{}, s.peer(r))
+		s.cfg.Modern(m, nowhere{}, from)
 	}
 	w.WriteHeader(http.StatusAccepted)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -54,7 +53,7 @@ func TestOutboxesCountWhatTheyKeep(t *testing.T) {
 	srv := NewServer(ServerConfig{Store: 2000, Queue: 1000, Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	defer srv.Close(context.Background())
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSession(srv, netip.Prefix{})
+		s := newSession(srv, party{})
 		s.version = revisionPriming
 		boxes := []*outbox{&s.own}
 		var outlets []*outlet
@@ -126,7 +125,7 @@ func TestOwnStreamLosesNothing(t *testing.T) {
 	srv := NewServer(ServerConfig{Store: 4000, Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	defer srv.Close(context.Background())
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSession(srv, netip.Prefix{})
+		s := newSession(srv, party{})
 		var taken, got []string
 		var out *outlet
 		read := func() {
@@ -171,7 +170,7 @@ func doWith(out *outlet, do func()) {
 func FuzzEventID(f *testing.F) {
 	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	f.Cleanup(func() { _ = srv.Close(context.Background()) })
-	s := newSession(srv, netip.Prefix{})
+	s := newSession(srv, party{})
 	b := s.openStream()
 	b.append([]byte("x"))
 	f.Add(string(b.appendID(nil, 1)))

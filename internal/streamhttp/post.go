@@ -34,7 +34,7 @@ type post struct {
 	out          *outlet  // the first connection of box, this POST's own
 }
 
-func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	takes := accept(r.Header)
 	switch {
 	case !isJSON(r.Header):
@@ -45,14 +45,14 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.modern(r.Header) {
-		s.postModern(w, r, takes)
+		s.postModern(w, r, takes, from)
 		return
 	}
 	if len(r.Header[headerSession]) == 0 {
-		s.initialize(w, r, takes)
+		s.initialize(w, r, takes, from)
 		return
 	}
-	ses := s.session(w, r)
+	ses := s.session(w, r, from)
 	if ses == nil {
 		return
 	}

@@ -1,41 +1,67 @@
 package streamhttp
 
-import "net/netip"
+import (
+	"net/netip"
 
-// quota is how many of something there may be, in all and for one remote network,
-// so that a flood locks out itself. It is not safe for concurrent use.
-type quota struct {
-	limit, share int
-	count        int
-	peers        map[netip.Prefix]int // of count
-	refused      int                  // since it was last asked
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// party is whom something counts for: a remote network, where that is to be
+// bounded, and a principal, where there is one.
+type party struct {
+	network netip.Prefix
+	who     wire.Principal
 }
 
-func newQuota(limit, share int) quota {
-	return quota{limit: limit, share: share, peers: make(map[netip.Prefix]int)}
+func partyOf(from PeerInfo) party { return party{network(from.RemoteAddr), from.Principal} }
+
+// quota is how many of something there may be, in all, for one remote network and
+// for one principal, so that a flood locks out itself. It is not safe for
+// concurrent use.
+type quota struct {
+	limit, share, ofPrincipal int
+
+	count    int
+	networks map[netip.Prefix]int   // of count
+	owners   map[wire.Principal]int // of count
+	refused  int                    // since it was last asked
+}
+
+func newQuota(limit, share, ofPrincipal int) quota {
+	return quota{limit: limit, share: share, ofPrincipal: ofPrincipal, networks: make(map[netip.Prefix]int), owners: make(map[wire.Principal]int)}
 }
 
 // take makes room for one more and reports whether there is any.
-func (q *quota) take(peer netip.Prefix) bool {
-	if q.count >= q.limit || peer.IsValid() && q.peers[peer] >= q.share {
+func (q *quota) take(by party) bool {
+	if q.count >= q.limit || by.network.IsValid() && q.networks[by.network] >= q.share || by.who.Known() && q.owners[by.who] >= q.ofPrincipal {
 		q.refused++
 		return false
 	}
 	q.count++
-	if peer.IsValid() {
-		q.peers[peer]++
+	if by.network.IsValid() {
+		q.networks[by.network]++
+	}
+	if by.who.Known() {
+		q.owners[by.who]++
 	}
 	return true
 }
 
 // give gives back the room of one.
-func (q *quota) give(peer netip.Prefix) {
+func (q *quota) give(by party) {
 	q.count--
-	if !peer.IsValid() {
-		return
+	if by.network.IsValid() {
+		less(q.networks, by.network)
 	}
-	if q.peers[peer]--; q.peers[peer] == 0 {
-		delete(q.peers, peer)
+	if by.who.Known() {
+		less(q.owners, by.who)
+	}
+}
+
+// less counts one less, and forgets those of whom there is none left.
+func less[K comparable](counts map[K]int, key K) {
+	if counts[key]--; counts[key] == 0 {
+		delete(counts, key)
 	}
 }
 

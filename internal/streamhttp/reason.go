@@ -1,9 +1,6 @@
 package streamhttp
 
-import (
-	"fmt"
-	"net/http"
-)
+import "fmt"
 
 // Reason is why a request was refused before any session saw it.
 type Reason uint8
@@ -13,7 +10,10 @@ const (
 	ReasonHost          Reason = iota // its Host is not served
 	ReasonOrigin                      // its Origin is not
 	ReasonBearerMissing               // it has no bearer token
-	ReasonBearerWrong                 // it has another one
+	ReasonBearerWrong                 // it has one that is not accepted
+	ReasonScope                       // it has one that does not reach as far as here
+	ReasonCertificate                 // its certificate is not accepted
+	ReasonUnverified                  // it has one that cannot be looked at: the issuer's keys are not known yet
 	ReasonSession                     // it names no session that there is, or none at all
 	ReasonCrowded                     // there are too many sessions, or requests under way, for another one
 	ReasonMessage                     // it belongs to no session, and cannot be read
@@ -21,6 +21,7 @@ const (
 )
 
 var reasonTexts = [...]string{"host_not_allowed", "origin_not_allowed", "bearer_missing", "bearer_wrong",
+	"scope_missing", "certificate_wrong", "keys_unavailable",
 	"session_unknown", "sessions_full", "message_unreadable", "header_mismatch"}
 
 // String is the reason in a word.
@@ -32,11 +33,4 @@ func (r Reason) String() string {
 }
 
 // Authentication reports whether it was refused for who sends it, or from where.
-func (r Reason) Authentication() bool { return r <= ReasonBearerWrong }
-
-func bearerReason(r *http.Request) Reason {
-	if len(r.Header["Authorization"]) == 0 {
-		return ReasonBearerMissing
-	}
-	return ReasonBearerWrong
-}
+func (r Reason) Authentication() bool { return r <= ReasonUnverified }

@@ -86,20 +86,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.requests.Done()
-	if !s.guard.pass(w, r) {
+	who, ok := s.guard.pass(w, r)
+	if !ok {
 		return
 	}
-	if _, ok := s.run(r); !ok {
+	run, ok := s.run(r)
+	if !ok {
 		refuse(w, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
 		return
 	}
+	from := PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header, Principal: who, Run: run}
 	switch r.Method {
 	case http.MethodPost:
-		s.post(w, r)
+		s.post(w, r, from)
 		return
 	case http.MethodGet, http.MethodDelete:
 		if !s.modern(r.Header) {
-			s.ofSession(w, r)
+			s.ofSession(w, r, from)
 			return
 		}
 	}
@@ -123,18 +126,12 @@ func (s *Server) run(r *http.Request) (id string, ok bool) {
 // maxRunID is how long the id of a run in a path may be.
 const maxRunID = 128
 
-// peer is what is known of the client that has sent a request.
-func (s *Server) peer(r *http.Request) PeerInfo {
-	id, _ := s.run(r)
-	return PeerInfo{RemoteAddr: r.RemoteAddr, Run: id, Header: r.Header}
-}
-
 // ofSession serves what only a session has.
-func (s *Server) ofSession(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ofSession(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	if r.Method == http.MethodGet {
-		s.get(w, r)
+		s.get(w, r, from)
 	} else {
-		s.delete(w, r)
+		s.delete(w, r, from)
 	}
 }
 
@@ -156,8 +153,9 @@ func (s *Server) extend(w http.ResponseWriter, since int64) {
 }
 
 // session finds the session of a request and marks it busy; the caller must
-// call its leave. Where there is none the request is answered.
-func (s *Server) session(w http.ResponseWriter, r *http.Request) *session {
+// call its leave. Where there is none the request is answered; somebody else's is
+// none, nor is another URL's.
+func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
 	ids := r.Header[headerSession]
 	if len(ids) != 1 {
 		s.cfg.tell(ReasonSession, r)
@@ -165,10 +163,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) *session {
 		return nil
 	}
 	ses := s.table.find(ids[0])
-	if id, _ := s.run(r); ses != nil && ses.run != id {
-		ses = nil // it is another URL's
-	}
-	if ses == nil || !ses.enter() {
+	if ses == nil || ses.party.who != from.Principal || ses.run != from.Run || !ses.enter() {
 		s.cfg.tell(ReasonSession, r)
 		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
 		return nil
@@ -184,8 +179,8 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) *session {
 const noSession = "exactly one Mcp-Session-Id is needed: begin with initialize, " +
 	"of protocol revision 2024-11-05 to 2025-11-25, and send the id that its answer carries"
 
-func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
-	ses := s.session(w, r)
+func (s *Server) delete(w http.ResponseWriter, r *http.Request, from PeerInfo) {
+	ses := s.session(w, r, from)
 	if ses == nil {
 		return
 	}

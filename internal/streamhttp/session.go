@@ -1,7 +1,6 @@
 package streamhttp
 
 import (
-	"net/netip"
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -12,7 +11,7 @@ import (
 type session struct {
 	srv     *Server
 	id, tag string
-	peer    netip.Prefix
+	party   party        // whose it is
 	run     string       // that its URL names
 	upper   wire.Session // set before anybody else can find the session
 	version string       // likewise: the negotiated revision
@@ -33,8 +32,8 @@ type session struct {
 	stored  int    // bytes kept for clients that are away
 }
 
-func newSession(srv *Server, peer netip.Prefix) *session {
-	s := &session{srv: srv, peer: peer, busy: 1, last: srv.clock.now.Load()}
+func newSession(srv *Server, by party) *session {
+	s := &session{srv: srv, party: by, busy: 1, last: srv.clock.now.Load()}
 	s.id, s.tag = newID()
 	s.own.s = s
 	return s

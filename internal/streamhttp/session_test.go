@@ -180,8 +180,8 @@ func TestFloodLocksOutItself(t *testing.T) {
 	for _, s := range srv.table.all(nil) { // shares are given back
 		srv.end(s, "test")
 	}
-	if len(srv.table.quota.peers) != 0 || srv.table.quota.count != 0 {
-		t.Errorf("left: %v, %d", srv.table.quota.peers, srv.table.quota.count)
+	if len(srv.table.quota.networks) != 0 || srv.table.quota.count != 0 {
+		t.Errorf("left: %v, %d", srv.table.quota.networks, srv.table.quota.count)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestCloseGivesUp(t *testing.T) {
 func TestLogsShowNoSecrets(t *testing.T) {
 	var log strings.Builder
 	r := newRig(t, ServerConfig{
-		Sessions: 1, BearerToken: func() string { return "secret" },
+		Sessions: 1, Authenticate: bearers("secret"),
 		Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, Output: &log}),
 	}, nil)
 	auth := "Authorization: Bearer secret"

@@ -3,7 +3,6 @@ package streamhttp
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -18,7 +17,7 @@ type solo struct {
 	w       http.ResponseWriter
 	ctx     context.Context // the client's end of it
 	head    http.Header     // of the request
-	peer    netip.Prefix
+	party   party
 	takes   accepts
 	listens bool  // it is subscriptions/listen: an event stream in any case
 	since   int64 // when it began, in ticks

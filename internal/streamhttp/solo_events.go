@@ -48,7 +48,7 @@ func (e *soloEvents) addLocked(msg []byte) bool {
 	case e.gone:
 		return false
 	case e.queued > e.x.s.cfg.Queue:
-		e.x.s.cfg.Log.Debug("event stream closed: the client does not read", "network", e.x.peer)
+		e.x.s.cfg.Log.Debug("event stream closed: the client does not read", "network", e.x.party.network)
 		e.gone = true
 		e.signal()
 		return false

@@ -371,22 +371,22 @@ func TestFloodOfModernRequestsLocksOutItself(t *testing.T) {
 	flood, other := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	var all []*solo
 	for range 20 {
-		if x := (&solo{peer: flood}); e.enter(x) {
+		if x := (&solo{party: party{network: flood}}); e.enter(x) {
 			all = append(all, x)
 		}
 	}
 	if len(all) != 5 {
 		t.Errorf("one address has %d requests under way", len(all))
 	}
-	x := &solo{peer: other}
-	if !e.enter(x) || !e.enter(&solo{peer: flood, listens: true}) {
+	x := &solo{party: party{network: other}}
+	if !e.enter(x) || !e.enter(&solo{party: party{network: flood}, listens: true}) {
 		t.Error("others are locked out")
 	}
 	for _, x := range all {
 		e.leave(x)
 	}
 	e.leave(x)
-	if e.requests.count != 0 || len(e.requests.peers) != 0 || len(e.all) != 1 || e.all[0].at != 0 {
+	if e.requests.count != 0 || len(e.requests.networks) != 0 || len(e.all) != 1 || e.all[0].at != 0 {
 		t.Errorf("left: %+v", e.requests)
 	}
 	if n := e.takeRefused(); n != 15 {

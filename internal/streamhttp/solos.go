@@ -12,8 +12,8 @@ type solos struct {
 }
 
 func (e *solos) init(cfg *ServerConfig) {
-	e.requests = newQuota(cfg.Requests, (cfg.Requests+1)/2)
-	e.listens = newQuota(cfg.Listens, (cfg.Listens+1)/2)
+	e.requests = newQuota(cfg.Requests, half(cfg.Requests), cfg.ofPrincipal(cfg.Requests))
+	e.listens = newQuota(cfg.Listens, half(cfg.Listens), cfg.ofPrincipal(cfg.Listens))
 }
 
 func (e *solos) quotaLocked(x *solo) *quota {
@@ -27,7 +27,7 @@ func (e *solos) quotaLocked(x *solo) *quota {
 func (e *solos) enter(x *solo) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed || !e.quotaLocked(x).take(x.peer) {
+	if e.closed || !e.quotaLocked(x).take(x.party) {
 		return false
 	}
 	x.at = len(e.all)
@@ -38,7 +38,7 @@ func (e *solos) enter(x *solo) bool {
 func (e *solos) leave(x *solo) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.quotaLocked(x).give(x.peer)
+	e.quotaLocked(x).give(x.party)
 	last := len(e.all) - 1
 	e.all[x.at] = e.all[last]
 	e.all[x.at].at = x.at

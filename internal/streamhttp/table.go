@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"net/netip"
 	"sync"
 )
 
@@ -16,7 +15,7 @@ type table struct {
 }
 
 func (t *table) init(cfg *ServerConfig) {
-	t.quota = newQuota(cfg.Sessions, cfg.Share)
+	t.quota = newQuota(cfg.Sessions, cfg.Share, cfg.PrincipalShare)
 	t.sessions = make(map[string]*session)
 }
 
@@ -29,17 +28,17 @@ func newID() (id, tag string) {
 }
 
 // reserve makes room for a session and reports whether there is any.
-func (t *table) reserve(peer netip.Prefix) bool {
+func (t *table) reserve(by party) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.quota.take(peer)
+	return t.quota.take(by)
 }
 
 // release gives up what reserve made room for.
-func (t *table) release(peer netip.Prefix) {
+func (t *table) release(by party) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.quota.give(peer)
+	t.quota.give(by)
 }
 
 // add puts a session into the room reserved for it.
@@ -54,7 +53,7 @@ func (t *table) remove(s *session) {
 	defer t.mu.Unlock()
 	if t.sessions[s.id] == s {
 		delete(t.sessions, s.id)
-		t.quota.give(s.peer)
+		t.quota.give(s.party)
 	}
 }
 

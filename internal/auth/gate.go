@@ -1,0 +1,114 @@
+// Package auth finds out who is asking, for each HTTP request: by a bearer token
+// that a file holds, one of several tokens with names, an access token of an OAuth
+// 2.1 authorization server, or a client's certificate. What a client is let in by
+// is for the proxy alone: it is handed on to nobody, and logged nowhere.
+package auth
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// BearerIssuer is the issuer of all who have the one token of a bearer file: they
+// are one principal, whose subject is "bearer".
+const BearerIssuer = "bearer-file"
+
+var bearer = wire.Principal{Issuer: BearerIssuer, Subject: "bearer"}
+
+// Config is by what clients are let in: any of it does. With nothing of it nobody is.
+type Config struct {
+	// Bearer returns the token of all who have it. An empty token lets nobody in.
+	Bearer func() string
+	// Refused is told of a request before it is refused; nil: nobody is.
+	Refused func(why streamhttp.Reason, r *http.Request)
+	Log     hclog.Logger // nil: none
+}
+
+// Gate authenticates requests. It is safe for concurrent use.
+type Gate struct{ cfg Config }
+
+// New returns a gate.
+func New(cfg Config) *Gate {
+	if cfg.Refused == nil {
+		cfg.Refused = func(streamhttp.Reason, *http.Request) {}
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	return &Gate{cfg: cfg}
+}
+
+// Authenticate says who is asking. Where nobody is let in, the request is answered.
+// It is for [streamhttp.ServerConfig].
+func (g *Gate) Authenticate(w http.ResponseWriter, r *http.Request) (wire.Principal, bool) {
+	who, no := g.who(r)
+	if no != nil {
+		g.deny(w, r, no)
+	}
+	return who, no == nil
+}
+
+func (g *Gate) who(r *http.Request) (wire.Principal, *denial) {
+	given := r.Header["Authorization"]
+	if len(given) == 0 {
+		return wire.Principal{}, missing
+	}
+	token, no := tokenOf(given)
+	if no != nil {
+		return wire.Principal{}, no
+	}
+	return g.holder(token)
+}
+
+// holder says who has a token.
+func (g *Gate) holder(token string) (wire.Principal, *denial) {
+	sum := sha256.Sum256([]byte(token))
+	if g.cfg.Bearer != nil && same(sum, g.cfg.Bearer()) {
+		return bearer, nil
+	}
+	return wire.Principal{}, unknown
+}
+
+// same compares in a time that tells nothing of either.
+func same(sum [sha256.Size]byte, token string) bool {
+	own := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(sum[:], own[:]) == 1 && token != ""
+}
+
+// maxToken is how long a token may be, in bytes: what is longer is read no further.
+const maxToken = 16 << 10
+
+// tokenOf is the token in an Authorization header (RFC 6750, section 2.1).
+func tokenOf(given []string) (string, *denial) {
+	if len(given) > 1 {
+		return "", repeated
+	}
+	const scheme = "bearer "
+	if len(given[0]) < len(scheme) || !strings.EqualFold(given[0][:len(scheme)], scheme) {
+		return "", missing
+	}
+	token := strings.Trim(given[0][len(scheme):], " ")
+	switch {
+	case token == "":
+		return "", missing
+	case len(token) > maxToken:
+		return "", tooLong
+	}
+	return token, nil
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n")
+}
