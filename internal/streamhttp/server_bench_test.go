@@ -24,23 +24,35 @@ func BenchmarkPOST(b *testing.B) {
 		w.Header()["Content-Type"] = valueJSON
 		_, _ = w.Write(answer)
 	})
-	b.Run("net/http", func(b *testing.B) { benchHandler(b, bare, "") })
+	const echo = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"}%s}}`
+	legacy := func(headers ...string) string {
+		return post1(fmt.Sprintf(echo, ""), append(headers, "Mcp-Protocol-Version: 2025-11-25")...)
+	}
+	modern := headed(fmt.Sprintf(echo, ","+modernMeta), "tools/call", "Mcp-Name: echo")
+	b.Run("net/http", func(b *testing.B) { benchHandler(b, (&LeanServer{Handler: bare}).Standard(), legacy(), nil) })
 	srv := NewServer(ServerConfig{Loopback: true, Open: func(own wire.Stream, _ PeerInfo) (wire.Session, error) {
 		return &script{own: own, closed: make(chan struct{}), on: func(s *script, _ *wire.Message, to wire.Stream) wire.Pending {
 			s.seen = s.seen[:0]
 			return pending(func() { to.Answer(answer) })
 		}}, nil
+	}, Modern: func(_ *wire.Message, to wire.Stream, _ PeerInfo) wire.Pending {
+		return pending(func() { to.Answer(answer) })
 	}})
 	defer srv.Close(context.Background())
-	b.Run("server", func(b *testing.B) { benchHandler(b, srv, fmt.Sprintf(initBody, "2025-11-25")) })
+	for _, carrier := range carriers {
+		b.Run("legacy on "+carrier.name, func(b *testing.B) {
+			benchHandler(b, carrier.make(srv), "", legacy)
+		})
+		b.Run("modern on "+carrier.name, func(b *testing.B) { benchHandler(b, carrier.make(srv), modern, nil) })
+	}
 }
 
-func benchHandler(b *testing.B, h http.Handler, init string) {
+// benchHandler measures a request. session makes it of a session's id.
+func benchHandler(b *testing.B, srv httpServer, text string, session func(...string) string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	srv := (&LeanServer{Handler: h}).Standard()
 	go srv.Serve(l)
 	defer srv.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
@@ -49,13 +61,11 @@ func benchHandler(b *testing.B, h http.Handler, init string) {
 	}
 	defer c.Close()
 	br := bufio.NewReader(c)
-	id := "X: y"
-	if init != "" {
-		_, _ = io.WriteString(c, post1(init))
-		id = "Mcp-Session-Id: " + mustRead(b, br).Header.Get(headerSession)
+	if session != nil {
+		_, _ = io.WriteString(c, post1(fmt.Sprintf(initBody, "2025-11-25")))
+		text = session("Mcp-Session-Id: " + mustRead(b, br).Header.Get(headerSession))
 	}
-	raw := []byte(post1(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"}}}`,
-		id, "Mcp-Protocol-Version: 2025-11-25"))
+	raw := []byte(text)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.Write(raw); err != nil {
