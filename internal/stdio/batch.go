@@ -37,12 +37,11 @@ func (s *server) members(members [][]byte) {
 
 func (s *server) member(raw []byte, g *gathered) {
 	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
+	if err == nil {
+		err = m.MemberFault()
+	}
 	if err != nil {
 		s.unreadable(g, err)
-		return
-	}
-	if m.Method == "initialize" {
-		s.unreadable(g, &wire.Error{Code: wire.CodeInvalidRequest, Message: "initialize must not be part of a batch", ID: m.Bytes(m.ID)})
 		return
 	}
 	if p := s.session.Handle(m, g); p != nil {

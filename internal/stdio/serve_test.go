@@ -133,6 +133,8 @@ func TestServeBatches(t *testing.T) {
 		`[` + note + `,` + request(1, "cancelled") + `]`: "",
 		`[` + request(1, "initialize") + `]`: `[{"jsonrpc":"2.0","id":1,"error":{"code":-32600,` +
 			`"message":"initialize must not be part of a batch"}}]` + "\n",
+		`[{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}]`: `[{"jsonrpc":"2.0","id":1,"error":{"code":-32600,` +
+			`"message":"revision 2026-07-28 has no batches: send the messages one by one"}}]` + "\n",
 		`[5]`: `[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message must be a JSON object"}}]` + "\n",
 		`[]`:  `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"an empty batch"}}` + "\n",
 	} {

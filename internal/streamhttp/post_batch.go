@@ -30,8 +30,8 @@ func (p *post) serveBatch(raw []byte) {
 func (p *post) serveMember(raw []byte) {
 	to := &member{post: p}
 	m, err := p.s.srv.cfg.Limits.Read(raw, wire.FromClient)
-	if err == nil && m.Method == "initialize" {
-		err = &wire.Error{Code: wire.CodeInvalidRequest, Message: "initialize must not be part of a batch", ID: m.Bytes(m.ID)}
+	if err == nil {
+		err = m.MemberFault()
 	}
 	if err != nil {
 		wire.Unread(p.s.upper, err)

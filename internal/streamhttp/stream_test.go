@@ -457,6 +457,9 @@ func TestBatches(t *testing.T) {
 		p.want(t, 200, `"id":1,"error":{"code":-32600`).want(t, 200, `"id":null,"error":{"code":-32600`).
 			want(t, 200, "initialize must not").want(t, 200, `"id":7,"result"`)
 	})
+	t.Run("a member of an era without batches", func(t *testing.T) {
+		c.post(`[`+alone("tools/list", "")+`,`+ping+`]`).want(t, 200, `"id":1,"error":{"code":-32600`).want(t, 200, `"id":7,"result"`)
+	})
 	t.Run("events only", func(t *testing.T) {
 		s := c.open(`[`+ping+`]`, "Accept: text/event-stream").events()
 		s.message(`[{"jsonrpc"`)

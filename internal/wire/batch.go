@@ -71,3 +71,15 @@ func trimSpace(b []byte) []byte {
 	}
 	return b
 }
+
+// MemberFault says why a message must not be part of a batch, as an [*Error]; nil:
+// it may. The modern era has no batches.
+func (m *Message) MemberFault() error {
+	switch {
+	case m.Method == "initialize":
+		return &Error{Code: CodeInvalidRequest, Message: "initialize must not be part of a batch", ID: m.Bytes(m.ID)}
+	case m.Era() == Modern:
+		return &Error{Code: CodeInvalidRequest, Message: "revision " + ModernRevision + " has no batches: send the messages one by one", ID: m.Bytes(m.ID)}
+	}
+	return nil
+}
