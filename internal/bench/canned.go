@@ -10,29 +10,38 @@ import (
 // tool_099.
 const toolCount = 100
 
+// modernRevision is the protocol revision without one.
+const modernRevision = "2026-07-28"
+
 // latestLegacy is the newest protocol revision with an initialize handshake.
 const latestLegacy = "2025-11-25"
 
-// canned answers MCP requests of the legacy era from prepared bytes. It is
+// canned answers MCP requests of one era from prepared bytes. It is
 // read-only after newCanned and safe for concurrent use.
 type canned struct {
 	call, list []byte
+	modern     bool
 }
 
 // newCanned prepares an upstream whose echo answers with text.
-func newCanned(text string) *canned {
+func newCanned(text string, modern bool) *canned {
+	kind := ""
+	if modern {
+		kind = `"resultType":"complete",`
+	}
 	return &canned{
-		call: fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, text),
-		list: toolList(),
+		modern: modern,
+		call:   fmt.Appendf(nil, `{%s"content":[{"type":"text","text":%q}]}`, kind, text),
+		list:   toolList(kind),
 	}
 }
 
 // cannedText is the text of n bytes that echo is called with and answers.
 func cannedText(n int) string { return strings.Repeat("x", n) }
 
-func toolList() []byte {
+func toolList(kind string) []byte {
 	var b bytes.Buffer
-	b.WriteString(`{"tools":[`)
+	b.WriteString("{" + kind + `"tools":[`)
 	for i := range toolCount {
 		name := fmt.Sprintf("tool_%03d", i)
 		if i == 0 {
@@ -63,6 +72,12 @@ func (c *canned) answer(dst, msg []byte) []byte {
 		dst = append(append(dst, `,"result":`...), c.list...)
 	case `"ping"`:
 		dst = append(dst, `,"result":{}`...)
+	case `"server/discover"`:
+		if !c.modern {
+			dst = append(dst, `,"error":{"code":-32601,"message":"Method not found"}`...)
+			break
+		}
+		dst = append(dst, `,"result":{"resultType":"complete","supportedVersions":["`+modernRevision+`"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`...)
 	case `"initialize"`:
 		dst = fmt.Appendf(dst, `,"result":{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},`+
 			`"serverInfo":{"name":"bench-upstream","version":"1"}}`, requestedVersion(msg))

@@ -76,7 +76,7 @@ func (r *row) open(ctx context.Context, s site, callers int) {
 	if r.running, r.err = r.subject.start(ctx, s); r.err != nil {
 		return
 	}
-	opened, err := r.running.load(s.path, callers)
+	opened, err := r.running.load(s, callers)
 	if err != nil {
 		r.err = r.running.explain(err)
 		return
@@ -89,7 +89,7 @@ func (r *row) turn(w window, s site) {
 	if r.err != nil {
 		return
 	}
-	one, err := r.load.run(w, newQuestion(r.question, cannedText(s.payload)), r.running.cpu)
+	one, err := r.load.run(w, newQuestion(r.question, cannedText(s.payload), s.modern), r.running.cpu)
 	if err != nil {
 		r.err = r.running.explain(err)
 		return

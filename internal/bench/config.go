@@ -29,7 +29,8 @@ type config struct {
 	subjects []string // empty: all
 	plan     plan
 	payload  int
-	procs    int // of the load, and of the upstream
+	modern   bool // the era of the protocol
+	procs    int  // of the load, and of the upstream
 	sessions int
 	runs     int
 	binary   string       // "": build it
@@ -40,11 +41,22 @@ type config struct {
 
 // sections are all values of -paths, in the order of the report.
 func sections() []string {
+	return append(callSections(), listsSection, idleSection, reloadSection)
+}
+
+// callSections are those that there are in both eras: the others ask by sessions, or
+// for pings.
+func callSections() []string {
 	var all []string
 	for _, p := range allPaths {
 		all = append(all, p.String())
 	}
-	return append(all, listsSection, idleSection, reloadSection)
+	return all
+}
+
+func given(flags *flag.FlagSet, name string) (there bool) {
+	flags.Visit(func(f *flag.Flag) { there = there || f.Name == name })
+	return there
 }
 
 func parseFlags(args []string, stderr io.Writer) (config, error) {
@@ -58,6 +70,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	flags.DurationVar(&c.plan.window.measure, "window", time.Second, "a subject's turn in a round")
 	short := flags.Bool("short", false, "two rounds of short windows at 1 and 32 callers")
 	flags.IntVar(&c.payload, "payload", 32, "bytes of text in a call and its answer")
+	era := flags.String("era", "legacy", "the era of the protocol that load and upstream speak: legacy or modern")
 	flags.IntVar(&c.procs, "procs", 1, "processors (GOMAXPROCS) of the load and of the upstream; more make both dearer")
 	flags.IntVar(&c.sessions, "sessions", 2000, "idle sessions")
 	flags.IntVar(&c.runs, "runs", 100_000, "live runs under a reload")
@@ -70,6 +83,12 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	}
 	if flags.NArg() > 0 {
 		return c, fmt.Errorf("reading the command line: unexpected %q", flags.Args())
+	}
+	if *era != "legacy" && *era != "modern" {
+		return c, fmt.Errorf("reading -era: %q is neither legacy nor modern", *era)
+	}
+	if c.modern = *era == "modern"; c.modern && !given(flags, "paths") {
+		*paths = strings.Join(callSections(), ",")
 	}
 	if *short {
 		c.plan.rounds, c.plan.window.measure, c.sessions, *callers = 2, 400*time.Millisecond, 500, "1,32"

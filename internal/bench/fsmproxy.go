@@ -51,7 +51,7 @@ func (b proxyBuild) subject() subject {
 }
 
 func (b proxyBuild) start(ctx context.Context, s site, env []string, flags ...string) (*running, error) {
-	argv := slices.Concat([]string{b.binary, "run", "--policy", b.policy, "--log-level", "warn"}, b.flags, flags)
+	argv := slices.Concat([]string{b.binary, "run", "--policy", b.policy, "--log-level", "warn"}, b.flags, s.eraFlags(), flags)
 	if s.path.overStdio() {
 		return startPiped(append(argv, s.wrapped("--upstream")...))
 	}
@@ -64,6 +64,15 @@ func (b proxyBuild) start(ctx context.Context, s site, env []string, flags ...st
 		return nil, err
 	}
 	return awaitRunning(ctx, p, addr)
+}
+
+// eraFlags have all modern requests share one run, and nothing added to results: the
+// same job as in the legacy era.
+func (s site) eraFlags() []string {
+	if !s.modern {
+		return nil
+	}
+	return []string{"--run-key", "modern=process", "--annotate", "off"}
 }
 
 // buildProxy builds fsm-proxy from the module that the working directory is

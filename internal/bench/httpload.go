@@ -31,11 +31,14 @@ type httpLoad struct {
 
 // newHTTPLoad opens the callers' connections to addr and their sessions: one
 // each, or one for all.
-func newHTTPLoad(addr string, callers int, shared bool) (*httpLoad, error) {
+func newHTTPLoad(addr string, callers int, shared, modern bool) (*httpLoad, error) {
 	l := &httpLoad{}
 	for i := range callers {
-		c := &httpCaller{addr: addr, firstID: firstID + i*idsEach}
+		c := &httpCaller{addr: addr, firstID: firstID + i*idsEach, modern: modern}
 		l.callers = append(l.callers, c)
+		if modern { // there are no sessions
+			continue
+		}
 		if shared && i > 0 {
 			c.session = l.callers[0].session
 			continue
@@ -102,6 +105,7 @@ type phase struct {
 type httpCaller struct {
 	addr    string
 	session string
+	modern  bool
 	firstID int
 	asked   int
 
@@ -138,7 +142,19 @@ func (c *httpCaller) run(p *phase, q question, limit time.Time) error {
 // request is the whole POST of q and where the id stands in it.
 func (c *httpCaller) request(q question) (request []byte, idAt int) {
 	head := c.head("POST", len(q.body))
+	if c.modern {
+		head = append(head[:len(head)-len("\r\n")], modernHeaders(q)...)
+	}
 	return append(head, q.body...), len(head) + q.idAt
+}
+
+// modernHeaders are those that repeat what a question says.
+func modernHeaders(q question) string {
+	text := "MCP-Protocol-Version: " + modernRevision + "\r\nMcp-Method: " + q.kind.String() + "\r\n"
+	if q.kind == askCall {
+		text += "Mcp-Name: echo\r\n"
+	}
+	return text + "\r\n"
 }
 
 // head is a request's head; a length below 0 leaves Content-Length out.

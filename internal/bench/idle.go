@@ -51,7 +51,7 @@ func measureIdle(ctx context.Context, b proxyBuild, s site, count int, stream bo
 		return f
 	}
 	defer proxy.stop()
-	idle := &idleSessions{addr: proxy.addr, call: newQuestion(askCall, cannedText(s.payload)), stream: stream}
+	idle := &idleSessions{addr: proxy.addr, call: newQuestion(askCall, cannedText(s.payload), false), stream: stream}
 	defer idle.close()
 	if f.sessions, f.bytes, err = idle.growth(ctx, proxy, count); err != nil {
 		f.err = proxy.explain(err)

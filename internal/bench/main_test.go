@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 func standIn(args []string) error {
 	i := slices.Index(args, "--listen")
 	if i < 0 {
-		return serveStdio(newCanned(cannedText(32)), os.Stdin, os.Stdout)
+		return serveStdio(newCanned(cannedText(32), false), os.Stdin, os.Stdout)
 	}
 	l, err := net.Listen("tcp", args[i+1])
 	if err != nil {
 		return err
 	}
-	return serveCanned(l, 32)
+	return serveCanned(l, 32, false)
 }
 
 func roleCommand(args ...string) []string { return append([]string{os.Args[0], roleWord}, args...) }

@@ -67,7 +67,7 @@ func TestHTTPReaderGrows(t *testing.T) {
 }
 
 func TestQuestionID(t *testing.T) {
-	q := newQuestion(askCall, "text")
+	q := newQuestion(askCall, "text", false)
 	putID(q.body[q.idAt:q.idAt+idDigits], firstID+7*idsEach)
 	if e := scanEnvelope(q.body); string(e.id) != "1070000000" {
 		t.Errorf("%s: id %s", q.body, e.id)

@@ -260,7 +260,7 @@ type instant struct {
 }
 
 func newInstant() (*instant, error) {
-	canned := newCanned(cannedText(32))
+	canned := newCanned(cannedText(32), false)
 	u := &instant{done: make(chan struct{}), call: canned.call}
 	var err error
 	if u.hello, err = instantAnswer(`{"protocolVersion":"` + latestLegacy + `","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"instant","version":"1"}}`); err != nil {

@@ -32,6 +32,7 @@ var roles = map[string]func(roleArgs) error{
 type roleArgs struct {
 	payload  int      // bytes of text in an upstream's answer
 	procs    int      // processors that an upstream uses
+	modern   bool     // the modern era of the protocol
 	sse      bool     // an HTTP upstream answers as a stream
 	listen   bool     // HTTP downstream instead of stdio
 	upstream string   // URL of the wrapped server, or
@@ -47,6 +48,7 @@ func playRole(args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.IntVar(&a.payload, "payload", 32, "bytes of text in an answer")
 	flags.IntVar(&a.procs, "procs", 1, "processors of an upstream")
+	flags.BoolVar(&a.modern, "modern", false, "speak the modern era")
 	flags.BoolVar(&a.sse, "sse", false, "answer as a stream")
 	flags.BoolVar(&a.listen, "listen", false, "serve HTTP instead of stdio")
 	flags.StringVar(&a.upstream, "upstream", "", "URL of the wrapped server")
@@ -59,12 +61,12 @@ func playRole(args []string) error {
 
 func playUpstreamStdio(a roleArgs) error {
 	runtime.GOMAXPROCS(a.procs)
-	return serveStdio(newCanned(cannedText(a.payload)), os.Stdin, os.Stdout)
+	return serveStdio(newCanned(cannedText(a.payload), a.modern), os.Stdin, os.Stdout)
 }
 
 func playUpstreamHTTP(a roleArgs) error {
 	runtime.GOMAXPROCS(a.procs)
-	upstream := &httpUpstream{canned: newCanned(cannedText(a.payload)), sse: a.sse}
+	upstream := &httpUpstream{canned: newCanned(cannedText(a.payload), a.modern), sse: a.sse}
 	return listenUntilStdinEnds(upstream.serve)
 }
 

@@ -26,10 +26,13 @@ type stdioLoad struct {
 }
 
 // newStdioLoad opens a session over a subject's pipes.
-func newStdioLoad(out, in *os.File, callers int) (*stdioLoad, error) {
+func newStdioLoad(out, in *os.File, callers int, modern bool) (*stdioLoad, error) {
 	l := &stdioLoad{
 		in: in, out: out, callers: callers,
 		asked: make([]int, callers), started: make([]time.Time, callers), buf: make([]byte, 64<<10),
+	}
+	if modern { // there is no handshake
+		return l, nil
 	}
 	if err := l.handshake(); err != nil {
 		return nil, fmt.Errorf("opening a session: %w", err)

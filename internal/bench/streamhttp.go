@@ -13,17 +13,20 @@ import (
 // playStreamHTTP is the limit of every proxy with this project's HTTP server
 // in front: that server, and behind it nothing but prepared answers.
 func playStreamHTTP(a roleArgs) error {
-	return listenUntilStdinEnds(func(l net.Listener) error { return serveCanned(l, a.payload) })
+	return listenUntilStdinEnds(func(l net.Listener) error { return serveCanned(l, a.payload, a.modern) })
 }
 
 // serveCanned answers over HTTP on l until l is closed.
-func serveCanned(l net.Listener, payload int) error {
-	answers := newCanned(cannedText(payload))
+func serveCanned(l net.Listener, payload int, modern bool) error {
+	answers := newCanned(cannedText(payload), modern)
 	server := streamhttp.NewServer(streamhttp.ServerConfig{
 		Path:     mcpPath,
 		Loopback: true,
 		Open: func(wire.Stream, streamhttp.PeerInfo) (wire.Session, error) {
 			return &cannedSession{canned: answers}, nil
+		},
+		Modern: func(m *wire.Message, s wire.Stream, _ streamhttp.PeerInfo) wire.Pending {
+			return (&cannedSession{canned: answers}).Handle(m, s)
 		},
 	})
 	err := (&streamhttp.LeanServer{Handler: server}).Serve(l)

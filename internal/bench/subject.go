@@ -40,6 +40,7 @@ type site struct {
 	self     string // this command's executable
 	dir      string // for a subject's files
 	payload  int    // bytes of text in a call's answer
+	modern   bool   // the era of the protocol, of load and upstream
 	procs    int    // processors that the upstream uses
 	upstream *running
 }
@@ -69,11 +70,11 @@ func (r *running) explain(err error) error {
 // load opens callers' connections to the subject. Over HTTP towards a stdio
 // upstream they share one session, as each would cost a process; else each
 // has its own.
-func (r *running) load(p path, callers int) (load, error) {
-	if p.overStdio() {
-		return newStdioLoad(r.process.stdin, r.process.stdout, callers)
+func (r *running) load(s site, callers int) (load, error) {
+	if s.path.overStdio() {
+		return newStdioLoad(r.process.stdin, r.process.stdout, callers, s.modern)
 	}
-	return newHTTPLoad(r.addr, callers, p.stdioUpstream())
+	return newHTTPLoad(r.addr, callers, s.path.stdioUpstream(), s.modern)
 }
 
 // The subjects' names.
@@ -150,7 +151,7 @@ func (s site) wrapped(urlFlag string) []string {
 }
 
 func (s site) upstreamCommand(role string) []string {
-	return []string{s.self, roleWord, role, "-payload", strconv.Itoa(s.payload), "-procs", strconv.Itoa(s.procs)}
+	return []string{s.self, roleWord, role, "-payload", strconv.Itoa(s.payload), "-procs", strconv.Itoa(s.procs), "-modern=" + strconv.FormatBool(s.modern)}
 }
 
 // startDirect measures the upstream itself; its CPU time stands in the
