@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
@@ -50,6 +51,21 @@ func (p *Policy) AgainstNames(k Kind, names []string, templateServes func(uri st
 	m.checkBindings(k)
 	m.noteUnbound(k)
 	return m.r.Findings()
+}
+
+// AgainstHandles says which tools that the policy binds are out of reach where a
+// call carries its run's handle as an argument. why has the reason for each listed
+// tool that cannot take one, the rest of a sentence.
+func (p *Policy) AgainstHandles(why map[string]string, level Level) Findings {
+	r := newReader(p.file)
+	for _, tool := range slices.Sorted(maps.Keys(why)) {
+		for _, b := range p.holding(Tool, tool) {
+			r.Add(level, at{Line: b.rule.Line, Column: b.rule.Column}, "no-handle",
+				"%s is out of reach under the run key \"handle\", the default for modern clients over HTTP: %s; choose modern=principal or modern=path",
+				strictyaml.Quote(tool), why[tool])
+		}
+	}
+	return r.Findings()
 }
 
 // matcher compares a policy with an upstream's lists.

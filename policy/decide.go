@@ -166,6 +166,36 @@ func (p *Policy) Steady(k Kind, name string, listed bool) bool {
 	return true
 }
 
+// Everywhere says whether name may be asked for in whatever state a run is in, and
+// moves it from none: what a request may do that belongs to no run. Its verdict
+// takes no turn. Where it is not allowed the code is RunNotFound: it hangs on the
+// run. The arguments are as for Decide, but that arg may be called for several names.
+func (p *Policy) Everywhere(k Kind, name string, listed bool, arg func(name string) (text string, ok bool)) Verdict {
+	symbol := Symbol{Kind: k, Name: name}
+	all, refused := Verdict{}, Verdict{Code: RunNotFound, Symbol: symbol}
+	if int(k) >= Kinds {
+		return refused
+	}
+	arg = remembered(arg)
+	for i := range p.states {
+		s := State(i)
+		if p.states[s].Terminal {
+			continue
+		}
+		b := p.lookup(s, k, name, listed)
+		if b == nil || b.none {
+			return refused
+		}
+		v := b.decide(Verdict{Symbol: symbol}, s, arg)
+		if !v.Allowed || v.Turn {
+			return refused
+		}
+		v.ByGlob = v.ByGlob || all.ByGlob
+		all = v
+	}
+	return all
+}
+
 // BoundIn returns the states in which a name is bound, after precedence and
 // none, in the file's order. listed is as for Decide.
 func (p *Policy) BoundIn(k Kind, name string, listed bool) []State {

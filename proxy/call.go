@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -40,12 +41,16 @@ type call struct {
 	overlooked bool // the policy would have refused it, but for the shadow
 	restarted  bool // its outcome completed the run, which began anew
 
-	era        wire.Era     // the client's
-	via        wire.Era     // of the connection that it was sent on
-	origin     *call        // whose answer it waits for; nil: its own
-	from       *Peer        // whose call it is, where the session is not one client's
-	pipe       *pipe        // on which it came; nil: on a stream of its own, or in a session
-	rounds     atomic.Int32 // how often its client was asked for a modern upstream
+	misfit     handle.Reason // why the tool's calls cannot carry a handle
+	handle     string        // of the call's run; it is in its bytes no more
+	sent       *wire.Message // the call with it; nil: it had none
+	own        ownTool       // of the proxy's that is called
+	era        wire.Era      // the client's
+	via        wire.Era      // of the connection that it was sent on
+	origin     *call         // whose answer it waits for; nil: its own
+	from       *Peer         // whose call it is, where the session is not one client's
+	pipe       *pipe         // on which it came; nil: on a stream of its own, or in a session
+	rounds     atomic.Int32  // how often its client was asked for a modern upstream
 	gated      bool
 	subscribes bool                       // it has entered a subscription; written under the session's lock
 	next       func()                     // the rest of the way, for Wait; nil: land

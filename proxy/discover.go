@@ -37,6 +37,9 @@ func (c *call) discover() wire.Pending {
 		}
 		return nil
 	})
+	if c.s.p.handles != nil && !h.lists[wire.Tools] && !c.place.shadow {
+		capabilities = withTools(capabilities)
+	}
 	versions, _ := json.Marshal(c.s.p.supported())
 	names := []string{"supportedVersions", "capabilities"}
 	values := [][]byte{versions, capabilities}

@@ -39,46 +39,29 @@ func (c *call) limited(m *wire.Message) *wire.Message {
 	if all && !m.P.Modern.RunAt.Present() {
 		return m
 	}
-	meta := keep(m.Bytes(m.P.Meta), func(name string, value []byte) []byte {
-		switch {
-		case name == wire.MetaRun:
-			return nil
-		case name == wire.MetaCapabilities && !all:
-			return keep(value, func(name string, value []byte) []byte {
-				if name == "sampling" && !may.Sampling || name == "elicitation" && !may.Elicitation || name == "roots" && !may.Roots {
-					return nil
-				}
-				return value
-			})
-		}
-		return value
-	})
-	return reread(wire.Splice(m.Raw, wire.Edit{At: m.P.Meta, With: meta}), m)
+	edits := wire.Without(m.Raw, m.P.Meta, func(name string) bool { return name == wire.MetaRun })
+	if !all {
+		edits = append(edits, wire.Without(m.Raw, m.P.Modern.Capabilities, func(name string) bool {
+			return name == "sampling" && !may.Sampling || name == "elicitation" && !may.Elicitation || name == "roots" && !may.Roots
+		})...)
+	}
+	return reread(spliced(m.Raw, edits), m)
 }
 
 // withoutModern is a request without what the modern era has in it: a server of
 // both eras would take it for a modern one.
 func withoutModern(m *wire.Message) []byte {
-	meta := keep(m.Bytes(m.P.Meta), func(name string, value []byte) []byte {
+	edits := wire.Without(m.Raw, m.P.Meta, func(name string) bool {
 		switch name {
 		case wire.MetaVersion, wire.MetaCapabilities, wire.MetaClientInfo, wire.MetaLogLevel, wire.MetaRun:
-			return nil
+			return true
 		}
-		return value
+		return false
 	})
-	if !m.P.InputResponses.Present() && !m.P.RequestStateAt.Present() {
-		return wire.Splice(m.Raw, wire.Edit{At: m.P.Meta, With: meta})
+	if m.P.InputResponses.Present() || m.P.RequestStateAt.Present() {
+		edits = append(edits, wire.Without(m.Raw, m.Params, func(name string) bool { return name == "inputResponses" || name == "requestState" })...)
 	}
-	params := keep(m.Bytes(m.Params), func(name string, value []byte) []byte {
-		switch name {
-		case "inputResponses", "requestState":
-			return nil
-		case "_meta":
-			return meta
-		}
-		return value
-	})
-	return wire.Splice(m.Raw, wire.Edit{At: m.Params, With: params})
+	return spliced(m.Raw, edits)
 }
 
 // withMeta is a legacy request with what a modern upstream needs to know of its

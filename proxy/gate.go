@@ -17,6 +17,9 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	if c.m.P.Task.Present() {
 		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
 	}
+	if k == policy.Tool && c.begins(name) {
+		return c.beginAgain(name)
+	}
 	c.kind, c.name, c.gated, c.listed = k, name, true, true
 	conn := c.s.link.live()
 	if conn == nil {

@@ -58,7 +58,7 @@ func (c *call) given(m *wire.Message) []byte {
 
 // annotates reports whether something is added to a result of the run's state.
 func (c *call) annotates(m *wire.Message) bool {
-	return c.gated && !c.place.shadow && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' && !pending(m) &&
+	return c.gated && !c.place.shadow && !c.place.runless && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' && !pending(m) &&
 		c.s.hello.Load().annotate != AnnotateOff
 }
 

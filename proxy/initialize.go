@@ -322,6 +322,9 @@ func (c *call) instructions(upstream string, h *hello) string {
 		return upstream
 	}
 	parts := []string{upstream, c.s.policyNow().Instructions()}
+	if c.modern() && c.s.p.handles != nil && !c.s.p.cfg.NoHint {
+		parts = append(parts, c.s.p.handles.hint)
+	}
 	if !h.static && !c.s.p.cfg.NoHint && !strings.Contains(upstream, hint) { // an upstream may be a proxy of this kind
 		parts = append(parts, hint)
 	}

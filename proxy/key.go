@@ -6,6 +6,7 @@ import (
 	"net/textproto"
 	"strings"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -87,14 +88,11 @@ func (k RunKey) renews() string {
 	case KeyProcess:
 		return "A new run begins when fsm-proxy is started again, or an operator restarts this one."
 	case KeyPrincipal, KeyHeader:
-		return "A new run begins with the tool " + ToolStartRun + "."
+		return "A new run begins with the tool " + handle.StartName + "."
 	case KeyPath:
 		return "A new run begins at a new URL, which an operator hands out."
 	case KeyHandle:
-		return "A new run begins with the tool " + ToolStartRun + "."
+		return "A new run begins with the tool " + handle.StartName + "."
 	}
 	return "A new run begins with a new session."
 }
-
-// ToolStartRun is the proxy's own tool that begins a run.
-const ToolStartRun = "fsm_start_run"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/yosida95/uritemplate/v3"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -21,6 +22,9 @@ type view struct {
 // list answers a list request from the cached bytes.
 func (c *call) list(k wire.ListKind) wire.Pending {
 	h := c.s.hello.Load()
+	if !h.lists[k] && k == wire.Tools && c.s.p.handles != nil && c.modern() {
+		return c.result(c.s.give(view{list: noTools}, k, c.dress()))
+	}
 	if !h.lists[k] {
 		return c.fail(wire.CodeMethodNotFound, "the upstream server offers no "+k.String())
 	}
@@ -30,7 +34,7 @@ func (c *call) list(k wire.ListKind) wire.Pending {
 	c.s.listed(k)
 	if conn := c.s.link.live(); conn != nil {
 		if v, ok := c.s.cached(conn, k); ok {
-			return c.result(c.s.give(v, k))
+			return c.result(c.s.give(v, k, c.dress()))
 		}
 	}
 	return c.later(func() { c.listFetched(k) })
@@ -47,7 +51,7 @@ func (c *call) listFetched(k wire.ListKind) {
 		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.endedBy(err).Error())
 		return
 	}
-	c.result(c.s.give(v, k))
+	c.result(c.s.give(v, k, c.dress()))
 }
 
 // view is fetch for the call, which waits for it.
@@ -57,11 +61,11 @@ func (c *call) view(conn Upstream, k wire.ListKind) (view, error) {
 }
 
 // give renders a view for the client, and remembers what it was given.
-func (s *session) give(v view, k wire.ListKind) []byte {
+func (s *session) give(v view, k wire.ListKind, d dress) []byte {
 	s.mu.Lock()
 	s.refreshes[k].shown = v
 	s.mu.Unlock()
-	return s.show(v, k)
+	return s.rendered(v, policyKind(k), s.run.where(), d)
 }
 
 // templates refuses what a finite automaton cannot bind.
@@ -75,15 +79,15 @@ func (c *call) templates() wire.Pending {
 
 // show renders a view as the session sees it now.
 func (s *session) show(v view, k wire.ListKind) []byte {
-	return s.rendered(v, policyKind(k), s.run.where())
+	return s.rendered(v, policyKind(k), s.run.where(), s.dress())
 }
 
 // rendered is a view as the session would see it in a place.
-func (s *session) rendered(v view, k policy.Kind, at place) []byte {
+func (s *session) rendered(v view, k policy.Kind, at place, d dress) []byte {
 	if s.era == wire.Modern {
-		return s.p.shown.result(v, k, at, s.static(), s.forEra)
+		return s.p.shown.result(v, k, at, s.static(), d, s.forEra)
 	}
-	return s.p.shown.result(v, k, at, s.static(), nil)
+	return s.p.shown.result(v, k, at, s.static(), d, nil)
 }
 
 // forEra is a result of the proxy's own that may be kept, as a client of the
@@ -206,9 +210,9 @@ func (s *session) names(at place, k policy.Kind) (names []string) {
 	if v.list == nil {
 		return at.exact(k)
 	}
-	drift := at.drift(v.list)
+	drift, misfits := at.drift(v.list), s.misfits(v.list)
 	for _, item := range v.list.Items {
-		if at.visible(k, item.Name) && drift.Of(item.Name) == nil {
+		if at.visible(k, item.Name) && drift.Of(item.Name) == nil && misfits[item.Name] == handle.Fits {
 			names = append(names, item.Name)
 		}
 	}
@@ -266,18 +270,22 @@ type rendering struct {
 	place           place
 	kind            policy.Kind
 	static, modern  bool
+	dress           dress
 }
 
-// result renders a view. era, where there is one, puts the fields of the modern era
+// result renders a view, tools in their dress. era, where there is one, puts the fields of the modern era
 // into what was rendered.
-func (r *renderings) result(v view, k policy.Kind, at place, static bool, era func([]byte) []byte) []byte {
+func (r *renderings) result(v view, k policy.Kind, at place, static bool, d dress, era func([]byte) []byte) []byte {
+	if at.shadow || k != policy.Tool {
+		d = dress{}
+	}
 	switch {
 	case at.shadow:
 		at, static = place{shadow: true}, false
 	case static:
 		at = place{policy: at.inForce(), pins: at.pins}
 	}
-	key := rendering{list: v.list.Digest, place: at, kind: k, static: static, modern: era != nil}
+	key := rendering{list: v.list.Digest, place: at, kind: k, static: static, modern: era != nil, dress: d}
 	if v.templates != nil {
 		key.templates = v.templates.Digest
 	}
@@ -288,9 +296,9 @@ func (r *renderings) result(v view, k policy.Kind, at place, static bool, era fu
 		return out
 	}
 	if static {
-		out = v.renderStatic(k, at)
+		out = v.renderStatic(k, at, d)
 	} else {
-		out = v.render(k, at)
+		out = v.render(k, at, d)
 	}
 	if era != nil {
 		out = era(out)
@@ -327,12 +335,12 @@ func (r *renderings) keep(key rendering, out []byte) {
 }
 
 // render filters a list.
-func (v view) render(k policy.Kind, at place) []byte {
-	var items [][]byte
+func (v view) render(k policy.Kind, at place, d dress) []byte {
+	items := d.own(at.at.Complete)
 	drift := at.drift(v.list)
 	for _, item := range v.list.Items {
 		if at.visible(k, item.Name) && drift.Of(item.Name) == nil {
-			items = append(items, item.Raw)
+			items = d.append(items, item)
 		}
 	}
 	v.served(at.exact(k), func(uri string, item []byte) { items = append(items, withURI(item, uri)) })
@@ -341,12 +349,14 @@ func (v view) render(k policy.Kind, at place) []byte {
 
 // renderStatic is the one list of the static surface: all that a policy binds
 // anywhere, with where it is allowed at the end of every description.
-func (v view) renderStatic(k policy.Kind, at place) []byte {
-	var items [][]byte
+func (v view) renderStatic(k policy.Kind, at place, d dress) []byte {
 	p, drift := at.policy, at.drift(v.list)
+	d.again = d.again && p.OnComplete() == policy.Stop
+	items := d.own(d.again)
 	for _, item := range v.list.Items {
 		if in := p.BoundIn(k, item.Name, true); len(in) > 0 && drift.Of(item.Name) == nil {
-			items = append(items, describe(item.Raw, whereAllowed(p, in)))
+			item.Raw = describe(item.Raw, whereAllowed(p, in))
+			items = d.append(items, item)
 		}
 	}
 	v.served(p.Exact(k), func(uri string, item []byte) {
@@ -372,6 +382,9 @@ func uriMember(uri string, more bool) []byte {
 // list that is at hand, or else by the one that the client was given last.
 func (s *session) differs(from, to place, k wire.ListKind) bool {
 	kind, static := policyKind(k), s.static()
+	if k == wire.Tools && s.dress().again && from.at.Complete != to.at.Complete && !static {
+		return true
+	}
 	if static && from.shadow == to.shadow && from.inForce() == to.inForce() && from.pins == to.pins || !static && !from.differs(to, kind) {
 		return false
 	}
@@ -379,7 +392,8 @@ func (s *session) differs(from, to place, k wire.ListKind) bool {
 	if v.list == nil || v.lacksTemplates(from, k) || v.lacksTemplates(to, k) {
 		return true
 	}
-	return !bytes.Equal(s.rendered(v, kind, from), s.rendered(v, kind, to))
+	d := s.dress()
+	return !bytes.Equal(s.rendered(v, kind, from, d), s.rendered(v, kind, to, d))
 }
 
 // lacksTemplates reports whether what is shown in a place hangs on templates that

@@ -27,6 +27,10 @@ func (p *Proxy) serve(c *call) wire.Pending {
 		refuseOut(c.out, code, wire.ErrorAnswer(c.id(), code, text, data))
 		return nil
 	}
+	if fault := c.takeHandle(p); fault != "" {
+		refuseOut(c.out, wire.CodeInvalidRequest, wire.ErrorAnswer(c.id(), wire.CodeInvalidRequest, fault, nil))
+		return nil
+	}
 	s, why := p.seatFor(c)
 	c.s = s
 	c.sighted()
@@ -39,9 +43,6 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	if p.Draining() {
 		return c.tooLate()
 	}
-	if why == nil && s.run.aside && c.steps() {
-		why = errNoHandle
-	}
 	if why != nil {
 		return c.strays(why)
 	}
@@ -51,10 +52,8 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	if c.crowdsOut() {
 		return c.later(c.whenRoom)
 	}
-	return c.sit()
+	return c.onward()
 }
-
-var errNoHandle = &stray{policy.RunNotFound, "This needs a run: call the tool " + ToolStartRun + ", and give what it returns with every call."}
 
 // strays answers a request that has no run. Whose run it is not, and whose run
 // there is none, read the same.
@@ -67,7 +66,7 @@ func (c *call) strays(why *stray) wire.Pending {
 		c.kind = policy.Prompt
 	}
 	c.s.log.Info("refused", c.s.about("code", why.code.String(), "method", clip(c.m.Method), "reason", why.text)...)
-	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Kind: c.kind.String(), Message: why.text}
+	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Kind: c.kind.String(), Message: why.text + c.s.p.handles.wayOn(why)}
 	object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if c.m.Method == "tools/call" {
 		return c.answer(wire.ResultAnswer(c.id(), c.toolRefusal(r, object)))

@@ -46,7 +46,7 @@ func (p *Proxy) notice(k wire.ListKind, v view) {
 	p.mu.Lock()
 	now, pins := p.policy, p.pins
 	p.mu.Unlock()
-	drifts, findings := p.noticed.look(now, pins, k, v)
+	drifts, findings := p.noticed.look(now, pins, k, v, p.handles)
 	for _, d := range drifts {
 		p.tellDrift(now, d)
 	}
@@ -73,7 +73,7 @@ func (p *Proxy) tellDrift(now *policy.Policy, d difference) {
 }
 
 // look returns what is new in a list.
-func (n *noticed) look(now *policy.Policy, pins *pins, k wire.ListKind, v view) ([]difference, policy.Findings) {
+func (n *noticed) look(now *policy.Policy, pins *pins, k wire.ListKind, v view, h *handles) ([]difference, policy.Findings) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.policy != now || n.pins != pins {
@@ -83,7 +83,7 @@ func (n *noticed) look(now *policy.Policy, pins *pins, k wire.ListKind, v view) 
 	if !n.firstLocked(k, v) {
 		return nil, nil
 	}
-	return n.driftsLocked(k, v), n.findingsLocked(k, v)
+	return n.driftsLocked(k, v), n.findingsLocked(k, v, h)
 }
 
 // firstLocked reports whether the content is new.
@@ -140,16 +140,20 @@ func (n *noticed) toldLocked(d difference) bool {
 // findingsLocked returns what check would say of the list, and would not have said
 // of the one before. What nothing binds is told of only where it has come up: a
 // policy often leaves out most of what a server has.
-func (n *noticed) findingsLocked(k wire.ListKind, v view) (fresh policy.Findings) {
+func (n *noticed) findingsLocked(k wire.ListKind, v view, h *handles) (fresh policy.Findings) {
 	names := make([]string, len(v.list.Items))
 	for i, item := range v.list.Items {
 		names[i] = item.Name
 	}
 	before := n.found[k]
 	n.found[k] = make(map[string]struct{})
-	for _, f := range n.policy.AgainstNames(policyKind(k), names, v.serves()) {
+	found := n.policy.AgainstNames(policyKind(k), names, v.serves())
+	if k == wire.Tools {
+		found = append(found, n.policy.AgainstHandles(h.why(v.list), policy.LevelWarning)...)
+	}
+	for _, f := range found {
 		key := f.Code + f.Message
-		if f.Code != "unbound" { // its message has the names that are listed, which are others now
+		if f.Code != "unbound" && f.Code != "no-handle" { // its message has the names that are listed, which are others now
 			key = fmt.Sprint(f.Code, " ", f.Line, ":", f.Column)
 		}
 		n.found[k][key] = struct{}{}

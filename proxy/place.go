@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
@@ -17,6 +19,9 @@ type place struct {
 	shut bool
 	// pins are what tools are held to, nil where they need not be what was locked.
 	pins *pins
+	// runless: what is asked for belongs to no run, and so may be what is allowed in
+	// every state, and moves none.
+	runless bool
 	// shadow: everything is shown, and what is decided is only noted.
 	shadow bool
 }
@@ -25,6 +30,9 @@ type place struct {
 func (w place) decide(k policy.Kind, name string, listed bool, arg func(string) (string, bool)) policy.Verdict {
 	if w.policy == nil || w.shut {
 		return policy.Verdict{Code: policy.NotAvailable, Symbol: policy.Symbol{Kind: k, Name: name}}
+	}
+	if w.runless {
+		return w.policy.Everywhere(k, name, listed, arg)
 	}
 	v := w.policy.Decide(w.at, k, name, listed, arg)
 	if v.Allowed && w.gate != nil {
@@ -39,7 +47,7 @@ func (w place) visible(k policy.Kind, name string) bool {
 	if w.shadow {
 		return true
 	}
-	if w.policy == nil || w.shut || !w.policy.Visible(w.at, k, name) {
+	if w.policy == nil || w.shut || !w.policy.Visible(w.at, k, name) || w.runless && !w.policy.Steady(k, name, true) {
 		return false
 	}
 	return w.gate == nil || w.gate.BoundAnywhere(k, name, true)
@@ -53,6 +61,9 @@ func (w place) exact(k policy.Kind) []string {
 		return nil
 	}
 	names := w.policy.ExactIn(w.at, k)
+	if w.runless {
+		names = slices.DeleteFunc(names, func(name string) bool { return !w.policy.Steady(k, name, false) })
+	}
 	if w.gate == nil {
 		return names
 	}
@@ -98,11 +109,19 @@ func (w place) differs(to place, k policy.Kind) bool {
 	return w.policy.VisibleDiffers(w.at, to.at, k)
 }
 
-// state is the name of the run's state.
-func (w place) state() string { return w.policy.StateName(w.at.State) }
+// state is the name of the run's state, empty where there is no run.
+func (w place) state() string {
+	if w.runless {
+		return ""
+	}
+	return w.policy.StateName(w.at.State)
+}
 
 // String names the state for people, with what it says of itself.
 func (w place) String() string {
+	if w.runless {
+		return "every state"
+	}
 	info := w.policy.State(w.at.State)
 	if info.Description == "" {
 		return "state '" + info.Name + "'"

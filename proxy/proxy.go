@@ -3,11 +3,13 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -81,6 +83,7 @@ type Config struct {
 
 	// Keys are how requests find their run, by their era.
 	Keys                [2]RunKey
+	HandleArgument      string        // of the key handle: what the argument is called; "": fsm_run
 	PathCreate          bool          // an unknown id in the path begins a run, if nobody can guess it
 	RunIdle             time.Duration // until a run that nobody uses expires; 0: 24h
 	RunAge              time.Duration // until a run expires; 0: 720h
@@ -106,6 +109,12 @@ func (c *Config) validate() error {
 	orDefault(&c.EndGrace, c.CancelGrace)
 	orDefault(&c.ConnectTimeout, 30*time.Second)
 	orDefault(&c.MaxStranded, 24*time.Hour)
+	if c.HandleArgument == "" {
+		c.HandleArgument = handle.DefaultArgument
+	}
+	if err := handle.ValidArgument(c.HandleArgument); err != nil {
+		return fmt.Errorf("naming the argument for handles: %w", err)
+	}
 	orDefault(&c.RunIdle, 24*time.Hour)
 	orDefault(&c.RunAge, 30*24*time.Hour)
 	orDefault(&c.MaxRuns, 10_000)
@@ -136,6 +145,7 @@ type Proxy struct {
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup
 	drain   drain
+	handles *handles // nil: clients of the modern era bring none
 	holds   holds
 	// operations is where those of sessions without a revision are measured.
 	operations Operations
@@ -160,6 +170,9 @@ func New(cfg Config) (*Proxy, error) {
 	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, pins: &pins{lock: cfg.Lock}, sessions: make(map[*session]struct{}), runs: make(map[*run]struct{})}
 	p.found, p.gone, p.owned = make(map[runID]*run), make(map[runID]wire.Principal), make(map[wire.Principal]int)
 	p.drain.init()
+	if cfg.Keys[wire.Modern].Kind == KeyHandle {
+		p.handles = newHandles(&cfg)
+	}
 	p.operations = cfg.Telemetry.operations("")
 	if p.mode == Shadow {
 		p.sayMode(p.mode)

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -55,6 +56,13 @@ const (
 // refuse answers a call that the automaton does not allow. What the text needs
 // and is not at hand is fetched in Wait.
 func (c *call) refuse(code policy.Code) wire.Pending {
+	switch {
+	case code == policy.RunNotFound:
+		return c.strays(c.s.p.handles.needsRun)
+	case c.misfit != handle.Fits && c.s.p.cfg.Refusals != RefusalsOpaque:
+		return c.refuseText(code, c.called(clip(c.name))+" is out of reach here: a call of it cannot say which run it belongs to, because "+
+			c.misfit.Text()+". An operator can choose another run key, principal or path.")
+	}
 	return c.refuseText(code, "")
 }
 
@@ -136,10 +144,10 @@ func (c *call) reason(code policy.Code, requested string, at place) string {
 
 // wayOn says what the model can do next.
 func (c *call) wayOn(code policy.Code, r *Refusal) string {
-	switch code {
-	case policy.RunComplete:
+	switch {
+	case code == policy.RunComplete:
 		return " " + c.s.run.key.renews()
-	case policy.NotAvailable:
+	case code == policy.NotAvailable && c.misfit == handle.Fits:
 		return " The policy was changed and has this run's state no more. " + c.s.run.key.renews()
 	}
 	var b strings.Builder

@@ -177,6 +177,9 @@ func (r *run) placeLocked() place {
 
 // standsLocked is placeLocked, but for the locked definitions.
 func (r *run) standsLocked() place {
+	if r.runless {
+		return place{policy: r.force, at: r.force.Initial(), runless: true, shadow: r.shadow.Load()}
+	}
 	own := place{policy: r.policy, at: r.at, shut: r.shut || r.expiredLocked(), shadow: r.shadow.Load()}
 	if r.policy == r.force {
 		return own

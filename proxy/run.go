@@ -133,7 +133,7 @@ func (r *run) decideLocked(c *call) entry {
 	switch {
 	case c.lacksList():
 		return unlisted
-	case !c.verdict.Allowed || c.drifted():
+	case !c.verdict.Allowed || c.drifted() || c.misfits():
 		return refused
 	}
 	return admitted
@@ -145,7 +145,7 @@ func (c *call) lacksList() bool {
 		return false
 	}
 	nameless := c.nameless && !c.place.shadow
-	return c.verdict.ByGlob || c.verdict.Allowed && (nameless || c.validated() || c.pinned() || c.headed() != nil) || c.hangsOnList()
+	return c.verdict.ByGlob || c.verdict.Allowed && (nameless || c.validated() || c.pinned() || c.headed() != nil || c.handled()) || c.hangsOnList()
 }
 
 // hangsOnList reports whether a refusal's code would be another one if the

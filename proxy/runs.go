@@ -14,15 +14,16 @@ import (
 // keyed is what a run is found by, and how long it lives. A run of a session has
 // none of it but the kind.
 type keyed struct {
-	key   RunKey
-	id    string         // what the key says; "" for runs that are not found by it
-	name  string         // of the run, for people; no secret
-	owner wire.Principal // whose it is
-	born  time.Duration  // as instant
-	used  atomic.Int64   // when it was found last, as instant
-	ended bool           // guarded by Proxy.mu: it is found no more
-	aside bool           // it is nobody's: where requests without a run go
-	seat  *session       // guarded by Proxy.mu: of its modern requests; nil: none yet
+	key     RunKey
+	id      string         // what the key says; "" for runs that are not found by it
+	name    string         // of the run, for people; no secret
+	owner   wire.Principal // whose it is
+	born    time.Duration  // as instant
+	used    atomic.Int64   // when it was found last, as instant
+	ended   bool           // guarded by Proxy.mu: it is found no more
+	aside   bool           // it is nobody's: where requests without a run go
+	runless bool           // and they may do what is allowed in every state; set once
+	seat    *session       // guarded by Proxy.mu: of its modern requests; nil: none yet
 }
 
 // registry holds the runs that outlive connections. Proxy.mu guards it.
@@ -186,13 +187,19 @@ func (p *Proxy) crowdedLocked(whose string) *stray {
 // StartRun begins a run that is found by an id, for the key of an era that is path
 // or handle, and returns the id. The error says why there is none.
 func (p *Proxy) StartRun(era wire.Era, owner wire.Principal) (id string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	id = NewRunID()
-	if _, why := p.beginLocked(p.cfg.Keys[era], id, owner); why != nil {
+	id, why := p.startRun(era, owner)
+	if why != nil {
 		return "", why
 	}
 	return id, nil
+}
+
+func (p *Proxy) startRun(era wire.Era, owner wire.Principal) (id string, why *stray) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id = NewRunID()
+	_, why = p.beginLocked(p.cfg.Keys[era], id, owner)
+	return id, why
 }
 
 // Error is the text.

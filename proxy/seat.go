@@ -215,10 +215,17 @@ const listTTL = 30 * time.Second
 // seatFor finds the seat of a request's run. A request that needs none, and has
 // none, goes to the catalogue; so does one that is answered with why it strays.
 func (p *Proxy) seatFor(c *call) (*session, *stray) {
-	r, why := p.find(wire.Modern, c.from, c.m.P.Modern.Run, c.steps())
+	var r *run
+	var why *stray
+	if c.own == notOwn {
+		r, why = p.find(wire.Modern, c.from, c.handle, c.steps())
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case r == nil && p.handles != nil && p.mode == Shadow:
+		c.m = c.asSent()
+		return p.catalogueLocked(), nil
 	case r == nil && why == errNotFound && !c.steps() && p.cfg.Keys[wire.Modern].begins():
 		return p.catalogueLocked(), nil
 	case r == nil:
@@ -256,7 +263,7 @@ func (p *Proxy) enterSeatLocked(r *run) *session {
 func (p *Proxy) catalogueLocked() *session {
 	if p.catalogue == nil {
 		r := p.newRunLocked()
-		r.aside = true
+		r.aside, r.runless = true, p.handles != nil
 		p.catalogue = p.enterSeatLocked(r)
 	}
 	return p.catalogue

@@ -10,6 +10,9 @@ import (
 // upstream as it came.
 func (c *call) shadowed(route func(*call) wire.Pending) wire.Pending {
 	p := &c.m.P
+	if c.s.run.runless && c.steps() {
+		return c.relay() // of no run nothing is to be noted
+	}
 	switch c.m.Method {
 	case "initialize", "logging/setLevel":
 		return route(c)

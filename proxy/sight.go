@@ -291,7 +291,10 @@ func (c *call) whenRoom() {
 
 // onward sends a call its way that can be recorded.
 func (c *call) onward() wire.Pending {
-	if c.modern() {
+	switch {
+	case c.own != notOwn:
+		return c.ownCall()
+	case c.modern():
 		return c.sit()
 	}
 	return c.routed()

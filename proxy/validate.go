@@ -14,6 +14,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -173,6 +174,9 @@ func member(l *wire.List, tool, key string) (raw []byte) {
 // hasOutputSchema reports whether a tool has one in what the upstream lists now,
 // or in what the client was given last: that is what it goes by.
 func (s *session) hasOutputSchema(tool string) bool {
+	if handle.Own(tool) {
+		return true
+	}
 	s.mu.Lock()
 	given := s.refreshes[wire.Tools].shown.list
 	s.mu.Unlock()

@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+)
+
+const everywhereSource = `version: 1
+initial: a
+everywhere:
+  tools: {status: , moves: b, excl: {exclusive: true}, "list_*": , split: {by: a, cases: {x: stay, y: b}}, unbound: , home: b}
+states:
+  a: {tools: {own: , both: }}
+  b: {tools: {both: , unbound: none, "list_secret": none, finish: done}}
+  done: {terminal: true}
+`
+
+func TestEverywhereIsWhatEveryStateAllowsAndStays(t *testing.T) {
+	p, findings := Parse("p.yaml", []byte(everywhereSource))
+	if p == nil {
+		t.Fatal(findings)
+	}
+	for _, x := range []struct {
+		name, argument string
+		listed, want   bool
+	}{
+		{"status", "", true, true}, {"status", "", false, true}, {"both", "", false, true},
+		{"list_a", "", true, true}, {"list_a", "", false, false}, {"list_secret", "", true, false},
+		{"moves", "", true, false}, {"home", "", true, false}, {"excl", "", true, false}, {"own", "", true, false},
+		{"unbound", "", true, false}, {"nothing", "", true, false},
+		{"split", "x", true, true}, {"split", "y", true, false}, {"split", "z", true, false}, {"split", "", true, false},
+	} {
+		v := p.Everywhere(Tool, x.name, x.listed, func(string) (string, bool) { return x.argument, x.argument != "" })
+		if v.Allowed != x.want || v.Turn || (v.Code == CodeNone) != x.want || !x.want && v.Code != RunNotFound {
+			t.Errorf("%+v: %+v", x, v)
+		}
+		if x.want && (v.Symbol.Name != x.name || v.Rule.Line == 0 || v.ByGlob != strings.HasPrefix(x.name, "list_")) {
+			t.Errorf("%+v: %+v", x, v)
+		}
+	}
+	if v := p.Everywhere(Kind(9), "status", true, nil); v.Allowed {
+		t.Error("a kind that is none")
+	}
+}
+
+func TestAgainstHandlesFindsWhereAToolIsBound(t *testing.T) {
+	p, _ := Parse("p.yaml", []byte(everywhereSource))
+	found := p.AgainstHandles(map[string]string{"both": "it has a fault", "list_a": "it has another", "nothing": "it is not bound"}, LevelWarning)
+	var all []string
+	for _, f := range found {
+		all = append(all, f.String())
+	}
+	text := strings.Join(all, "\n")
+	for _, want := range []string{`p.yaml:6:22: warning: "both" is out of reach`, `p.yaml:7:15: warning: "both"`, `p.yaml:4:56: warning: "list_a"`, "it has another; choose modern=principal"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if len(found) != 3 || found[0].Code != "no-handle" {
+		t.Errorf("%d findings", len(found))
+	}
+}
