@@ -44,8 +44,10 @@ type Conn struct {
 	recv  wire.Receiver
 	hello *wire.Message
 	era   atomic.Uint32 // a wire.Era
-	meta  []byte        // _meta of the connection's own requests; nil in the legacy era
-	caps  capabilities
+	// Of the modern era: _meta of the connection's own requests, and what it hears.
+	meta []byte
+	ears *ears
+	caps capabilities
 	// mirrors are of the modern era over HTTP; nil: the tools were never listed.
 	mirrors atomic.Pointer[mirrors]
 	lists   [wire.Templates + 1]lister

@@ -99,6 +99,9 @@ func (g *greeting) in(ctx context.Context, era wire.Era, patience time.Duration)
 	}
 	g.era.Store(uint32(era))
 	g.srv.learn(era, speaks)
+	if era == wire.Modern && g.caps.change() {
+		g.ears.want(nil)
+	}
 	if g.probe != nil && era == wire.Legacy {
 		g.forget(g.probe.id) // nobody waits for it any more
 	}
@@ -157,6 +160,7 @@ func (g *greeting) discover(ctx context.Context, patience time.Duration) error {
 		return &otherEra{errors.New("the upstream's answer to server/discover names no revision that fsm-proxy knows"), true}
 	}
 	g.hello, g.caps, g.meta = m, said.caps, g.with.Discover.Bytes(g.with.Discover.P.Meta)
+	g.ears = newEars(g.Conn)
 	g.link.greeted(wire.Modern, wire.ModernRevision)
 	return nil
 }

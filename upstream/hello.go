@@ -13,6 +13,11 @@ type capability struct{ offered, changes bool }
 // capabilities are those by which lists are read.
 type capabilities [wire.Templates + 1]capability
 
+// change reports whether the upstream promises to tell of a list's changes.
+func (c *capabilities) change() bool {
+	return c[wire.Tools].changes || c[wire.Resources].changes || c[wire.Prompts].changes
+}
+
 // hello is what a server says of itself.
 type hello struct {
 	version  string   // of initialize

@@ -27,14 +27,16 @@ type lister struct {
 	mu      sync.Mutex // guards what follows
 	list    *wire.List
 	read    time.Time
-	current *fetch // under way, and begun after the last change
-	last    *fetch // under way; the newest
+	hold    time.Duration // how long the upstream says that it holds; 0: nothing
+	current *fetch        // under way, and begun after the last change
+	last    *fetch        // under way; the newest
 }
 
 // fetch is one reading of all pages. list and err are set when done closes.
 type fetch struct {
 	done chan struct{}
 	list *wire.List
+	hold time.Duration
 	err  error
 }
 
@@ -46,7 +48,8 @@ type fetch struct {
 //
 // A snapshot is dropped when the upstream says that the list has changed. Where
 // it does not promise that, or has no way to say so now (Streamable HTTP
-// without a stream of its own), the list is read again after [Config.ListTTL].
+// without a stream of its own), the list is read again after [Config.ListTTL]; where
+// the upstream says how long it may be kept (ttlMs), after that time.
 func (c *Conn) List(ctx context.Context, kind wire.ListKind) (*wire.List, error) {
 	if l := c.Cached(kind); l != nil {
 		return l, nil
@@ -69,8 +72,11 @@ func (c *Conn) Cached(kind wire.ListKind) *wire.List {
 	l := &c.lists[kind]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := c.caps[kind].changes && c.link.hears()
-	if l.list == nil || !told && time.Since(l.read) >= c.srv.cfg.ListTTL {
+	hold := l.hold
+	if hold == 0 && !(c.caps[kind].changes && c.hears(kind)) {
+		hold = c.srv.cfg.ListTTL
+	}
+	if l.list == nil || hold > 0 && time.Since(l.read) >= hold {
 		return nil
 	}
 	return l.list
@@ -136,7 +142,7 @@ func (c *Conn) run(f, before *fetch, kind wire.ListKind) {
 	if before != nil {
 		<-before.done
 	}
-	f.list, f.err = c.readList(kind)
+	f.list, f.hold, f.err = c.readList(kind)
 	c.lists[kind].settle(f)
 	close(f.done)
 }
@@ -152,23 +158,23 @@ func (l *lister) settle(f *fetch) {
 	}
 	l.current = nil
 	if f.err == nil {
-		l.list, l.read = f.list, time.Now()
+		l.list, l.hold, l.read = f.list, f.hold, time.Now()
 	}
 }
 
-func (c *Conn) readList(kind wire.ListKind) (*wire.List, error) {
+func (c *Conn) readList(kind wire.ListKind) (*wire.List, time.Duration, error) {
 	pages, err := c.readPages(kind)
 	if e, ok := errors.AsType[*ListError](err); ok && kind == wire.Templates && e.Answer.ErrorCode == wire.CodeMethodNotFound {
-		return nothing[kind], nil // resources without templates need no such method
+		return nothing[kind], 0, nil // resources without templates need no such method
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	l, err := wire.NewList(kind, pages)
 	if err == nil && kind == wire.Tools && c.Era() == wire.Modern && c.link.streams() {
 		l = c.mirrored(l)
 	}
-	return l, err
+	return l, holdOf(pages), err
 }
 
 // readPages asks for one page after the other. A cursor that comes again would

@@ -71,13 +71,13 @@ func TestHeadersAreMadeAnew(t *testing.T) {
 	w := newModernWeb(t)
 	w.results("tools/list", modernTools(`{"name":"query"}`))
 	answered := w.answer["tools/call"]
-	w.answer["tools/call"] = func(rw http.ResponseWriter, r *http.Request, m *wire.Message) {
+	w.on("tools/call", func(rw http.ResponseWriter, r *http.Request, m *wire.Message) {
 		if m.P.Name == "query" && r.Header.Get("Mcp-Param-Region") == "" {
 			answerJSON(rw, 400, string(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeHeaderMismatch, "no", nil)))
 			return
 		}
 		answered(rw, r, m)
-	}
+	})
 	c := dialEra(t, newServer(t, Config{URL: w.URL}), eras(t, wire.Modern), newRecorder(), wire.Modern)
 	if _, err := c.List(t.Context(), wire.Tools); err != nil {
 		t.Fatal(err)

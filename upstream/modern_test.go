@@ -58,19 +58,28 @@ func dialEra(t testing.TB, s *Server, with Opening, r wire.Receiver, want wire.E
 // not know are unknown.
 type modernWeb struct {
 	*httptest.Server
-	answer map[string]func(http.ResponseWriter, *http.Request, *wire.Message)
 
-	mu   sync.Mutex
-	seen []string // the requests: method, headers that repeat the body, session
+	mu     sync.Mutex
+	answer map[string]answering
+	seen   []string // the requests: method, headers that repeat the body, session
+}
+
+type answering func(http.ResponseWriter, *http.Request, *wire.Message)
+
+// on has a method answered from now on.
+func (w *modernWeb) on(method string, f answering) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer[method] = f
 }
 
 func newModernWeb(t *testing.T) *modernWeb {
-	w := &modernWeb{answer: map[string]func(http.ResponseWriter, *http.Request, *wire.Message){}}
+	w := &modernWeb{answer: make(map[string]answering)}
 	w.results("server/discover", discovered)
 	w.results("tools/list", `{"resultType":"complete","tools":[{"name":"echo"}],"ttlMs":0,"cacheScope":"private"}`)
-	w.answer["tools/call"] = func(rw http.ResponseWriter, r *http.Request, m *wire.Message) {
+	w.on("tools/call", func(rw http.ResponseWriter, r *http.Request, m *wire.Message) {
 		answerJSON(rw, 200, string(wire.ResultAnswer(m.Bytes(m.ID), fmt.Appendf(nil, `{"resultType":"complete","content":[{"type":"text","text":%s}]}`, quoted(m.Raw)))))
-	}
+	})
 	w.Server = httptest.NewServer(w)
 	t.Cleanup(func() { w.CloseClientConnections(); w.Close() })
 	return w
@@ -78,9 +87,9 @@ func newModernWeb(t *testing.T) *modernWeb {
 
 // results has a method answered with a result.
 func (w *modernWeb) results(method, result string) {
-	w.answer[method] = func(rw http.ResponseWriter, _ *http.Request, m *wire.Message) {
+	w.on(method, func(rw http.ResponseWriter, _ *http.Request, m *wire.Message) {
 		answerJSON(rw, 200, string(wire.ResultAnswer(m.Bytes(m.ID), []byte(result))))
-	}
+	})
 }
 
 // fails has a method answered with an error.
@@ -89,9 +98,9 @@ func (w *modernWeb) fails(method string, status, code int, data string) {
 	if data == "" {
 		raw = nil
 	}
-	w.answer[method] = func(rw http.ResponseWriter, _ *http.Request, m *wire.Message) {
+	w.on(method, func(rw http.ResponseWriter, _ *http.Request, m *wire.Message) {
 		answerJSON(rw, status, string(wire.ErrorAnswer(m.Bytes(m.ID), code, "no", raw)))
-	}
+	})
 }
 
 func (w *modernWeb) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -114,8 +123,9 @@ func (w *modernWeb) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	w.mu.Lock()
 	w.seen = append(w.seen, strings.Join(line, " "))
+	answer := w.answer[m.Method]
 	w.mu.Unlock()
-	if answer := w.answer[m.Method]; answer != nil {
+	if answer != nil {
 		answer(rw, r, m)
 		return
 	}
@@ -174,13 +184,13 @@ func TestModernHeaders(t *testing.T) {
 func TestModernList(t *testing.T) {
 	w := newModernWeb(t)
 	pages := 0
-	w.answer["tools/list"] = func(rw http.ResponseWriter, _ *http.Request, m *wire.Message) {
+	w.on("tools/list", func(rw http.ResponseWriter, _ *http.Request, m *wire.Message) {
 		pages++
 		if m.Era() != wire.Modern || string(m.Bytes(m.P.Modern.Capabilities)) != `{"sampling":{}}` || m.P.Cursor != []string{"", "two"}[pages-1] {
 			t.Error(string(m.Raw))
 		}
 		answerJSON(rw, 200, string(wire.ResultAnswer(m.Bytes(m.ID), []byte([]string{`{"tools":[{"name":"a"}],"nextCursor":"two"}`, `{"tools":[{"name":"b"}]}`}[pages-1]))))
-	}
+	})
 	c := dialEra(t, newServer(t, Config{URL: w.URL}), eras(t, wire.Modern), newRecorder(), wire.Modern)
 	l, err := c.List(t.Context(), wire.Tools)
 	if err != nil || len(l.Items) != 2 {
@@ -193,7 +203,7 @@ func TestEraOverHTTP(t *testing.T) {
 	legacy := `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"w","version":"1"}}`
 	status := func(status int) func(*modernWeb, string) {
 		return func(w *modernWeb, method string) {
-			w.answer[method] = func(rw http.ResponseWriter, _ *http.Request, _ *wire.Message) { rw.WriteHeader(status) }
+			w.on(method, func(rw http.ResponseWriter, _ *http.Request, _ *wire.Message) { rw.WriteHeader(status) })
 		}
 	}
 	failure := func(status, code int, data string) func(*modernWeb, string) {
@@ -272,7 +282,7 @@ func TestEraIsRemembered(t *testing.T) {
 // TestDiscoverUnansweredOverHTTP is a legacy server's silence.
 func TestDiscoverUnansweredOverHTTP(t *testing.T) {
 	w := newModernWeb(t)
-	w.answer["server/discover"] = func(_ http.ResponseWriter, r *http.Request, _ *wire.Message) { <-r.Context().Done() }
+	w.on("server/discover", func(_ http.ResponseWriter, r *http.Request, _ *wire.Message) { <-r.Context().Done() })
 	w.results("initialize", `{"protocolVersion":"2025-11-25","capabilities":{}}`)
 	dialEra(t, newServer(t, Config{URL: w.URL, ProbeTimeout: 50 * time.Millisecond}), eras(t, wire.Modern), newRecorder(), wire.Legacy)
 }
@@ -285,7 +295,7 @@ func TestModernOnlyOpening(t *testing.T) {
 	if refused, ok := errors.AsType[*InitializeError](err); !ok || refused.Answer.ErrorCode != -32601 {
 		t.Error(err)
 	}
-	w.answer["server/discover"] = func(rw http.ResponseWriter, _ *http.Request, _ *wire.Message) { rw.WriteHeader(503) }
+	w.on("server/discover", func(rw http.ResponseWriter, _ *http.Request, _ *wire.Message) { rw.WriteHeader(503) })
 	_, err = newServer(t, Config{URL: w.URL}).Dial(t.Context(), Opening{Discover: read(t, discoverRaw)}, newRecorder())
 	if e := callError(t, err); e.Sent || e.Status != 503 || e.RetryAfter == 0 {
 		t.Error(e)
@@ -297,7 +307,7 @@ func TestModernCancel(t *testing.T) {
 	w := newModernWeb(t)
 	arrived, ended := make(chan struct{}, 2), make(chan string, 2)
 	release := make(chan struct{})
-	w.answer["tools/call"] = func(rw http.ResponseWriter, r *http.Request, m *wire.Message) {
+	w.on("tools/call", func(rw http.ResponseWriter, r *http.Request, m *wire.Message) {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		rw.WriteHeader(200)
 		_ = http.NewResponseController(rw).Flush()
@@ -308,7 +318,7 @@ func TestModernCancel(t *testing.T) {
 		case <-release:
 			fmt.Fprintf(rw, "data: %s\n\n", wire.ResultAnswer(m.Bytes(m.ID), []byte("{}")))
 		}
-	}
+	})
 	c := dialEra(t, newServer(t, Config{URL: w.URL}), eras(t, wire.Modern), newRecorder(), wire.Modern)
 	outcomes := make(map[string]chan error)
 	calls := make(map[string]wire.Call)
@@ -337,10 +347,10 @@ func TestModernCancel(t *testing.T) {
 // TestModernStreamIsNotResumed whatever ids its events have.
 func TestModernStreamIsNotResumed(t *testing.T) {
 	w := newModernWeb(t)
-	w.answer["tools/call"] = func(rw http.ResponseWriter, _ *http.Request, _ *wire.Message) {
+	w.on("tools/call", func(rw http.ResponseWriter, _ *http.Request, _ *wire.Message) {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(rw, "id: 7\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n")
-	}
+	})
 	r := newRecorder()
 	c := dialEra(t, newServer(t, Config{URL: w.URL}), eras(t, wire.Modern), r, wire.Modern)
 	_, err := c.Start(modernRequest(t, "tools/call", `"name":"x"`), "tag").Wait(t.Context())
@@ -391,9 +401,30 @@ func respondInEras(role string, m *wire.Message) {
 		say("%s", wire.ResultAnswer(id, []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`)))
 	case m.Method == "initialize":
 		say("%s", wire.ErrorAnswer(id, wire.CodeMethodNotFound, "no such method", nil))
+	case m.Method == "subscriptions/listen":
+		subscription = string(id)
+		tell("notifications/subscriptions/acknowledged", `,"notifications":`+string(m.Bytes(m.P.Notifications)))
+	case m.Method == "notifications/cancelled" && string(m.Bytes(m.P.RequestID)) == subscription:
+		say("%s", wire.ResultAnswer([]byte(subscription), []byte("{}")))
+	case m.P.Name == "change":
+		tell("notifications/tools/list_changed", "")
+		result(id, "")
+	case m.P.Name == "update":
+		tell("notifications/resources/updated", `,"uri":"file:///a"`)
+		result(id, "")
+	case m.P.Name == "end":
+		say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, subscription)
+		result(id, "")
 	default:
 		respond(m, 0)
 	}
+}
+
+// subscription is the id of what serveEras tells by.
+var subscription string
+
+func tell(method, params string) {
+	say(`{"jsonrpc":"2.0","method":"%s","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}%s}}`, method, subscription, params)
 }
 
 func TestEraOverStdio(t *testing.T) {

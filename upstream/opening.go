@@ -90,8 +90,3 @@ func (s *Server) Dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn
 
 // Era is the connection's, in which all messages given to [Conn.Start] must be.
 func (c *Conn) Era() wire.Era { return wire.Era(c.era.Load()) }
-
-// Listen says of which resources' updates the upstream is to tell, in place of those
-// before: all there are. It waits for nothing. In the legacy era, which has
-// resources/subscribe for that, it does nothing.
-func (c *Conn) Listen(uris []string) error { return nil }

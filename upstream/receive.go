@@ -98,6 +98,11 @@ func (c *Conn) told(m *wire.Message, own *call) {
 		c.progress(m)
 		return
 	}
+	if c.Era() == wire.Modern {
+		if m = c.ears.told(m, own); m == nil {
+			return
+		}
+	}
 	c.drop(m.Method)
 	c.recv.Receive(m, own.tagged())
 }
