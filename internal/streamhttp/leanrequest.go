@@ -21,6 +21,28 @@ type knownRequest struct {
 	req  *http.Request
 }
 
+// knownRequests are the last few of them: what a client sends differs in the call's
+// name, where its head has that.
+type knownRequests struct {
+	all  [4]knownRequest
+	next uint8 // which is forgotten next
+}
+
+// match finds the request whose head b begins with; nil: there is none.
+func (k *knownRequests) match(b []byte) (req *http.Request, size int, length int64) {
+	for i := range k.all {
+		if size, length, ok := k.all[i].head.match(b); ok {
+			return k.all[i].req, size, length
+		}
+	}
+	return nil, 0, 0
+}
+
+func (k *knownRequests) keep(head knownHead, req *http.Request) {
+	k.all[k.next] = knownRequest{head, req}
+	k.next = (k.next + 1) % uint8(len(k.all))
+}
+
 // refusal is the answer to what is no request. The zero refusal is that there
 // is nobody to answer.
 type refusal struct {
@@ -38,9 +60,9 @@ func badRequest(text string) refusal { return refusal{http.StatusBadRequest, tex
 // readRequest reads the head of a request; nil: there is none, but a refusal.
 func (c *serverConn) readRequest() (*leanRequest, refusal) {
 	buffered, _ := c.br.Peek(c.br.Buffered())
-	if size, length, ok := c.known.head.match(buffered); ok {
+	if req, size, length := c.known.match(buffered); req != nil {
 		_, _ = c.br.Discard(size)
-		return c.request(c.known.req, length), refusal{}
+		return c.request(req, length), refusal{}
 	}
 	head, r := c.readHead()
 	if head == nil {
@@ -121,7 +143,7 @@ func (c *serverConn) parse(head []byte) (*leanRequest, refusal) {
 	delete(req.Header, "Content-Length")
 	req = req.WithContext(c.ctx)
 	if k, ok := newKnownHead(head); ok && expect == "" && !req.Close {
-		c.known = knownRequest{k, req}
+		c.known.keep(k, req)
 	}
 	out := c.request(req, length)
 	out.body.continues = expect != "" && req.ProtoAtLeast(1, 1) && length != 0

@@ -24,7 +24,7 @@ type serverConn struct {
 	cancel context.CancelFunc
 	in     source
 	br     *bufio.Reader // of in; nil while nothing has come
-	known  knownRequest
+	known  knownRequests
 	req    leanRequest
 	resp   leanResponse
 

@@ -44,6 +44,9 @@ func BenchmarkPOST(b *testing.B) {
 			benchHandler(b, carrier.make(srv), "", legacy)
 		})
 		b.Run("modern on "+carrier.name, func(b *testing.B) { benchHandler(b, carrier.make(srv), modern, nil) })
+		b.Run("modern, in turn, on "+carrier.name, func(b *testing.B) {
+			benchHandler(b, carrier.make(srv), modern+headed(alone("tools/list", ""), "tools/list"), nil)
+		})
 	}
 }
 
@@ -66,12 +69,15 @@ func benchHandler(b *testing.B, srv httpServer, text string, session func(...str
 		text = session("Mcp-Session-Id: " + mustRead(b, br).Header.Get(headerSession))
 	}
 	raw := []byte(text)
+	requests := strings.Count(text, "POST ")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.Write(raw); err != nil {
 			b.Fatal(err)
 		}
-		skipResponse(b, br)
+		for range requests {
+			skipResponse(b, br)
+		}
 	}
 }
 
