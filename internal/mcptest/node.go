@@ -137,8 +137,20 @@ func everythingAt(t testing.TB, mode string) string {
 // ConformanceHTTP starts go-sdk's conformance server with sessions and returns its endpoint.
 func ConformanceHTTP(t testing.TB) string {
 	t.Helper()
+	return conformanceAt(t, "-stateless=false")
+}
+
+// ConformanceStateless starts go-sdk's conformance server without sessions, which speaks both eras, and returns its
+// endpoint.
+func ConformanceStateless(t testing.TB) string {
+	t.Helper()
+	return conformanceAt(t, "-stateless=true")
+}
+
+func conformanceAt(t testing.TB, mode string) string {
+	t.Helper()
 	address := FreeAddress(t)
-	Start(t, nil, ConformanceServer(t), "-http", address, "-stateless=false").AwaitListening(address)
+	Start(t, nil, ConformanceServer(t), "-http", address, mode).AwaitListening(address)
 	return "http://" + address + "/mcp"
 }
 

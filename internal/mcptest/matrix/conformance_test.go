@@ -3,60 +3,183 @@
 package matrix
 
 import (
+	"encoding/json"
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// verdict is one scenario's line in the suite's summary.
-var verdict = regexp.MustCompile(`(?m)^([✓✗]) ([\w-]+): (\d+) passed, (\d+) failed`)
+// revisions are the requirements that the official suite is run for: the newest of each era.
+var revisions = []string{"2025-11-25", mcptest.ModernRevision}
 
-// Every scenario of the official suite that passes directly passes through the proxy, over HTTP and over stdio
-// to the upstream. No failure is expected, so no file names one.
+// Every scenario of the official suite, and every check in it, that passes directly passes through the proxy, which
+// serves both eras at the same time. No failure is expected, so no file names one. A server over HTTP with sessions
+// is asked for the legacy era alone, since go-sdk's has no other then.
 func TestConformance(t *testing.T) {
-	direct := suite(t, mcptest.ConformanceHTTP(t))
-	if len(direct) < 30 {
-		t.Fatalf("the suite ran only %d scenarios directly", len(direct))
-	}
-	for _, u := range []upstream{
-		{name: "http", start: conformanceHTTP},
-		{name: "stdio", start: conformance},
+	for _, u := range []struct {
+		name            string
+		direct, through func(t *testing.T) target
+		revisions       []string
+	}{
+		{"http with sessions", conformanceHTTP, conformanceHTTP, revisions[:1]},
+		{"http without sessions", conformanceStateless, conformanceStateless, revisions},
+		{"stdio", conformanceStateless, conformance, revisions}, // the suite itself speaks HTTP alone
 	} {
 		t.Run(u.name, func(t *testing.T) {
-			policy := openPolicy(t, []string{"test://template/123/data"})
-			proxied := suite(t, downstreams["http"](t, policy, u.start(t)).url)
-			for _, scenario := range slices.Sorted(maps.Keys(direct)) {
-				if direct[scenario].passed && !proxied[scenario].passed {
-					t.Errorf("%s passes directly, and not through the proxy: %s", scenario, proxied[scenario].text)
+			direct := suites(t, u.direct(t).url)
+			proxied := suites(t, before(t, u.through(t)).url)
+			for _, revision := range u.revisions {
+				if len(direct[revision]) < 30 {
+					t.Fatalf("the suite of %s ran only %d scenarios directly", revision, len(direct[revision]))
 				}
+				asGood(t, revision, direct[revision], proxied[revision])
 			}
 		})
 	}
 }
 
-// outcome is what became of one scenario.
-type outcome struct {
-	passed bool
-	text   string
+// A server with sessions serves clients of the modern era as well as one of their own, but for what the suite knows of
+// that server's insides.
+func TestConformanceOfTheModernEraOnALegacyServer(t *testing.T) {
+	direct := suites(t, conformanceStateless(t).url)[mcptest.ModernRevision]
+	proxied := suites(t, before(t, conformanceHTTP(t)).url)[mcptest.ModernRevision]
+	for _, all := range []map[string]scenario{direct, proxied} {
+		maps.DeleteFunc(all, func(name string, _ scenario) bool { return slices.Contains(insideAModernServer, name) })
+		maps.DeleteFunc(all["server-stateless"], func(check string, _ []status) bool { return slices.Contains(insideAModernServer, check) })
+	}
+	asGood(t, mcptest.ModernRevision, direct, proxied)
 }
 
-// suite runs the requirements of 2025-11-25 against an endpoint and returns what became of each scenario.
-func suite(t *testing.T, url string) map[string]outcome {
+// insideAModernServer are scenarios that answer questions by the keys that the server's code has for them, and checks
+// of a tool that looks at the capabilities of a request and asks for nothing. A server of the legacy era gets a question's
+// answer by an id, and knows the capabilities of the session that the proxy has opened: all those that clients may have.
+// What it then really asks of a client without the capability is answered with -32021.
+var insideAModernServer = []string{
+	"input-required-result-basic-elicitation", "input-required-result-multi-round",
+	"input-required-result-multiple-input-requests", "input-required-result-ignore-extra-params",
+	"sep-2575-server-rejects-undeclared-capability", "sep-2575-missing-capability-http-400",
+}
+
+// before puts the proxy, with a policy that binds everything, before an upstream.
+func before(t *testing.T, u target) target {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), mcptest.Node22(t), mcptest.NodePackage(t, "@modelcontextprotocol/conformance"),
-		"server", "--url", url, "--requirements", "2025-11-25")
-	command.Dir = t.TempDir() // the suite leaves its results in the folder it is started in
-	out, err := command.CombinedOutput()
-	outcomes := map[string]outcome{}
-	for _, found := range verdict.FindAllStringSubmatch(string(out), -1) {
-		outcomes[found[2]] = outcome{passed: found[1] == "✓", text: found[0]}
+	policy := mcptest.WritePolicy(t, "version: 1\nname: open\ninitial: open\ntemplates: empty\nstates:\n  open:\n"+
+		"    tools: {\"*\": }\n    prompts: {\"*\": }\n    resources: {\"*\": , \"test://template/123/data\": }\n")
+	url, _ := mcptest.Listen(t, append([]string{"--no-hint", "--policy", policy, "--run-key", "modern=process"}, u.arguments()...)...)
+	return target{url: url}
+}
+
+// scenario is what became of each check of one scenario.
+type scenario map[string][]status
+
+// status is what became of one check: SUCCESS, FAILURE, WARNING for what a server should do, or INFO for what it may.
+type status string
+
+// passed reports whether no check failed.
+func (s scenario) passed() bool {
+	for _, all := range s {
+		if slices.Contains(all, "FAILURE") {
+			return false
+		}
 	}
-	if err != nil {
-		t.Logf("the suite: %v\n%s", err, out)
+	return true
+}
+
+// asGood fails the test for each scenario and check that passes directly alone.
+func asGood(t *testing.T, revision string, direct, proxied map[string]scenario) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(direct)) {
+		if direct[name].passed() && (proxied[name] == nil || !proxied[name].passed()) {
+			t.Errorf("%s: %s passes directly, and not through the proxy: %v", revision, name, proxied[name])
+		}
+		for check, got := range proxied[name] {
+			if want := direct[name][check]; lacking(got) > lacking(want) {
+				t.Errorf("%s: %s: the check %s is %v directly, and %v through the proxy", revision, name, check, want, got)
+			}
+		}
+	}
+}
+
+// lacking is how many of a check's results are not as good as can be.
+func lacking(all []status) (n int) {
+	for _, s := range all {
+		if s != "SUCCESS" && s != "INFO" {
+			n++
+		}
+	}
+	return n
+}
+
+// suites runs all requirements against an endpoint at the same time, and returns what became of each scenario.
+func suites(t *testing.T, url string) map[string]map[string]scenario {
+	t.Helper()
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex
+		all     = map[string]map[string]scenario{}
+	)
+	for _, revision := range revisions {
+		running.Go(func() {
+			outcomes := suite(t, url, revision)
+			mu.Lock()
+			defer mu.Unlock()
+			all[revision] = outcomes
+		})
+	}
+	running.Wait()
+	return all
+}
+
+// suite runs the requirements of one revision against an endpoint.
+func suite(t *testing.T, url, revision string) map[string]scenario {
+	folder := t.TempDir()
+	command := exec.CommandContext(t.Context(), mcptest.Node22(t), mcptest.NodePackage(t, "@modelcontextprotocol/conformance"),
+		"server", "--url", url, "--requirements", revision, "--output-dir", folder)
+	command.Dir = folder
+	out, err := command.CombinedOutput()
+	outcomes := map[string]scenario{}
+	files, _ := filepath.Glob(filepath.Join(folder, "*", "checks.json")) // the pattern is good
+	for _, file := range files {
+		outcomes[scenarioOf(file)] = readChecks(t, file)
+	}
+	if len(outcomes) == 0 {
+		t.Errorf("the suite: %v\n%s", err, out) // it ends with an error when a check fails, too
 	}
 	return outcomes
+}
+
+var resultFolder = regexp.MustCompile(`^server-(.*)-\d{4}-\d\d-\d\dT`)
+
+func scenarioOf(file string) string {
+	folder := filepath.Base(filepath.Dir(file))
+	if found := resultFolder.FindStringSubmatch(folder); found != nil {
+		return found[1]
+	}
+	return folder
+}
+
+func readChecks(t *testing.T, file string) scenario {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+	}
+	var checks []struct {
+		ID     string `json:"id"`
+		Status status `json:"status"`
+	}
+	if err := json.Unmarshal(text, &checks); err != nil {
+		t.Errorf("reading %s: %v", file, err)
+	}
+	s := scenario{}
+	for _, c := range checks {
+		s[c.ID] = append(s[c.ID], c.Status)
+	}
+	return s
 }

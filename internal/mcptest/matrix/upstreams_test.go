@@ -59,6 +59,8 @@ func conformance(t *testing.T) target { return target{argv: []string{mcptest.Con
 
 func conformanceHTTP(t *testing.T) target { return target{url: mcptest.ConformanceHTTP(t)} }
 
+func conformanceStateless(t *testing.T) target { return target{url: mcptest.ConformanceStateless(t)} }
+
 func memory(t *testing.T) target {
 	graph := filepath.Join(t.TempDir(), "graph.jsonl")
 	return target{argv: mcptest.Memory(t), env: []string{"MEMORY_FILE_PATH=" + graph}}
