@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 func cpuTime() time.Duration {
@@ -21,8 +23,7 @@ func cpuTime() time.Duration {
 
 // benchCalls runs calls from several goroutines. The CPU time is this
 // process's.
-func benchCalls(b *testing.B, c *Conn) {
-	m := request(b, "echo")
+func benchCalls(b *testing.B, c *Conn, m *wire.Message) {
 	b.ReportAllocs()
 	b.SetParallelism(16)
 	b.ResetTimer()
@@ -39,11 +40,23 @@ func benchCalls(b *testing.B, c *Conn) {
 }
 
 func BenchmarkCallProcess(b *testing.B) {
-	benchCalls(b, dial(b, newServer(b, child("server")), newRecorder()))
+	benchCalls(b, dial(b, newServer(b, child("server")), newRecorder()), request(b, "echo"))
 }
 
 // BenchmarkCallHTTP counts a server that does next to nothing in.
 func BenchmarkCallHTTP(b *testing.B) {
+	benchHTTP(b, func(s *Server) *Conn { return dial(b, s, newRecorder()) }, request(b, "echo"))
+}
+
+// BenchmarkCallModernHTTP is the same in the modern era, headers and all.
+func BenchmarkCallModernHTTP(b *testing.B) {
+	m := read(b, strings.Replace(string(request(b, "echo").Raw), `"_meta":{`, strings.TrimSuffix(modernMeta, "}")+",", 1))
+	benchHTTP(b, func(s *Server) *Conn {
+		return dialEra(b, s, Opening{Discover: read(b, discoverRaw)}, newRecorder(), wire.Modern)
+	}, m)
+}
+
+func benchHTTP(b *testing.B, dial func(*Server) *Conn, m *wire.Message) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -58,7 +71,7 @@ func BenchmarkCallHTTP(b *testing.B) {
 		}
 	}()
 	s := newServer(b, Config{URL: "http://" + ln.Addr().String() + "/mcp"})
-	benchCalls(b, dial(b, s, newRecorder()))
+	benchCalls(b, dial(s), m)
 	s.Close()
 	ln.Close()
 }
@@ -97,6 +110,6 @@ func answerOne(c net.Conn, body string) {
 	}
 	_, id, _ := strings.Cut(body, `"id":`)
 	id, _, _ = strings.Cut(id, ",")
-	out := `{"jsonrpc":"2.0","id":` + id + `,"result":{"protocolVersion":"2025-06-18","capabilities":{},"content":[{"type":"text","text":"hello"}]}}`
+	out := `{"jsonrpc":"2.0","id":` + id + `,"result":{"protocolVersion":"2025-06-18","supportedVersions":["2026-07-28"],"capabilities":{},"content":[{"type":"text","text":"hello"}]}}`
 	io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "+strconv.Itoa(len(out))+"\r\n\r\n"+out)
 }

@@ -3,6 +3,8 @@
 // HTTP+SSE transport. A [Server] is what is wrapped, a [Conn] one connection to
 // it: its calls, what it sends by itself, and snapshots of its lists.
 //
-// It knows the legacy era of the protocol (up to 2025-11-25) and nothing of
-// policies: what may be sent is decided before.
+// It speaks both eras of the protocol, and finds out which of them the server knows.
+// In the modern one (2026-07-28) requests stand alone, headers repeat what is in them,
+// and what belongs to no request comes by a subscription. It translates nothing and
+// knows nothing of policies: what may be sent is decided before.
 package upstream

@@ -15,7 +15,8 @@ import (
 type greeting struct {
 	*Conn
 	with  Opening
-	probe *call // a server/discover that has no answer yet; nil: none
+	first wire.Era // what is tried first
+	probe *call    // a server/discover that has no answer yet; nil: none
 }
 
 // otherEra is that a server does not speak an era.
@@ -38,33 +39,40 @@ var (
 // greet introduces the client in one era, and in the other one where the server does
 // not speak the first.
 func (c *Conn) greet(ctx context.Context, with Opening) error {
-	g := &greeting{Conn: c, with: with}
-	first := c.srv.first(with)
-	err := g.in(ctx, first, g.patience())
-	died := func(err error) bool {
-		return err != nil && c.Err() != nil && first == wire.Modern && with.has(wire.Legacy)
+	g := &greeting{Conn: c, with: with, first: c.srv.first(with)}
+	err := g.in(ctx, g.first, g.patience())
+	if no, wrong := errors.AsType[*otherEra](err); wrong && !g.died() && with.has(other(g.first)) {
+		err = g.fallBack(ctx, no)
 	}
-	if died(err) {
+	if err != nil && g.died() {
 		return errDiedAsked
 	}
-	no, wrong := errors.AsType[*otherEra](err)
-	if !wrong || !with.has(other(first)) {
-		return bareEra(err)
+	return bareEra(err)
+}
+
+// died reports whether the server has ended, and might not have but for what it was
+// asked first.
+func (g *greeting) died() bool {
+	return g.Err() != nil && g.first == wire.Modern && g.with.has(wire.Legacy)
+}
+
+// fallBack introduces the client in the other era. Where that fails, too, the error is
+// that of what the client has asked for.
+func (g *greeting) fallBack(ctx context.Context, no *otherEra) error {
+	err := g.in(ctx, other(g.first), 0)
+	if err == nil {
+		if no.sure {
+			g.srv.learn(g.first, speaksNot)
+		}
+		return nil
 	}
-	again := g.in(ctx, other(first), 0)
-	if died(again) {
-		return errDiedAsked
+	if _, wrong := errors.AsType[*otherEra](err); wrong && no.error == errSilent {
+		return g.in(ctx, wire.Modern, 0) // it was slow to start
 	}
-	if again == nil && no.sure {
-		c.srv.learn(first, speaksNot)
+	if g.first == wire.Legacy {
+		return no
 	}
-	if _, wrong := errors.AsType[*otherEra](again); wrong && errors.Is(err, errSilent) {
-		return bareEra(g.in(ctx, wire.Modern, 0)) // it was slow to start
-	}
-	if again != nil && first == wire.Legacy {
-		again = err // that is what the client has asked for
-	}
-	return bareEra(again)
+	return err
 }
 
 // bareEra is an error without what it says of the era.
@@ -115,7 +123,7 @@ func (g *greeting) initialize(ctx context.Context) error {
 		return g.unlessStatus(err)
 	}
 	if m.Kind == wire.Failure {
-		refused := &InitializeError{Answer: m}
+		refused := &InitializeError{Answer: m, Era: wire.Legacy}
 		switch m.ErrorCode {
 		case wire.CodeMethodNotFound, wire.CodeInvalidParams, wire.CodeInvalidRequest,
 			wire.CodeHeaderMismatch, wire.CodeMissingCapability, wire.CodeUnsupportedVersion:
@@ -228,7 +236,7 @@ func undiscovered(ctx context.Context, err error) error {
 // notModern is what it means that server/discover was refused. By some codes a
 // server shows that it is of the modern era, and that it has refused all the same.
 func notModern(m *wire.Message) error {
-	refused := &InitializeError{Answer: m}
+	refused := &InitializeError{Answer: m, Era: wire.Modern}
 	switch m.ErrorCode {
 	case wire.CodeHeaderMismatch, wire.CodeMissingCapability:
 		return refused

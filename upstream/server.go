@@ -50,16 +50,22 @@ func (s *Server) Stats() Stats {
 	return Stats{s.stats.noise.Load(), s.stats.stray.Load(), s.stats.stderr.Load()}
 }
 
-// InitializeError is an upstream that answered initialize, or server/discover where
-// that came in its place, with an error.
+// InitializeError is an upstream that answered initialize, or server/discover in its
+// place, with an error.
 type InitializeError struct {
 	// Answer is the upstream's answer: a Failure.
 	Answer *wire.Message
+	// Era tells which of the two was refused.
+	Era wire.Era
 }
 
 // Error has the code alone: the rest is the upstream's to say, in Answer.
 func (e *InitializeError) Error() string {
-	return fmt.Sprintf("the upstream refused initialize with error %d", e.Answer.ErrorCode)
+	method := "initialize"
+	if e.Era == wire.Modern {
+		method = "server/discover"
+	}
+	return fmt.Sprintf("the upstream refused %s with error %d", method, e.Answer.ErrorCode)
 }
 
 // New returns the wrapped server. Nothing is started or connected yet, but the

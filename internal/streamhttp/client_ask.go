@@ -26,7 +26,7 @@ func (c *Client) Ask(ctx context.Context, life *wire.Life, body []byte, fields [
 // MirrorFields are the fields that repeat a request's method, and its name where it
 // has one.
 func MirrorFields(m *wire.Message) []Field {
-	fields := []Field{{wire.HeaderMethod, wire.EncodeHeader(m.Method)}}
+	fields := append(make([]Field, 0, 2), Field{wire.HeaderMethod, wire.EncodeHeader(m.Method)})
 	if name, named := m.Named(); named {
 		fields = append(fields, Field{wire.HeaderName, wire.EncodeHeader(name)})
 	}
