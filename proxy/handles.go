@@ -45,25 +45,13 @@ func (h *handles) of(l *wire.List) map[string]handle.Reason {
 	if known {
 		return misfits
 	}
-	misfits = misfitsOf(l, h.argument)
+	misfits = handle.Misfits(l, h.argument)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.misfits == nil || len(h.misfits) >= maxDrifts {
 		h.misfits = make(map[[32]byte]map[string]handle.Reason)
 	}
 	h.misfits[l.Digest] = misfits
-	return misfits
-}
-
-func misfitsOf(l *wire.List, argument string) map[string]handle.Reason {
-	misfits := make(map[string]handle.Reason)
-	for _, item := range l.Items {
-		if handle.Own(item.Name) {
-			misfits[item.Name] = handle.NameTaken
-		} else if _, reason := handle.AddArgument(item.Raw, argument); reason != handle.Fits {
-			misfits[item.Name] = reason
-		}
-	}
 	return misfits
 }
 

@@ -21,6 +21,8 @@ type checkFlags struct {
 	format  string
 	against string // the policy that the one to check takes the place of
 	config  string // a configuration to check as well
+
+	byHandle handleCheck // what the configuration says of the key handle
 }
 
 func newCheck(c *console) *cobra.Command {
@@ -113,7 +115,7 @@ func (f *checkFlags) check(file string, inv *inventory) checked {
 	if p != nil {
 		r.holds = count(len(p.States()), "state")
 		if inv != nil {
-			findings = findings.Merge(p.Against(inv.offers, inv.templateServes))
+			findings = findings.Merge(append(p.Against(inv.offers, inv.templateServes), f.byHandle.findings(p, inv)...))
 			r.unbound = inv.unbound(p)
 		}
 	}

@@ -19,8 +19,12 @@ func (f *checkFlags) checkConfig() (report checked, policies []string) {
 	}
 	report.holds = count(len(said.Settings), "key")
 	file := &configFile{said: said, fixed: map[string]bool{}}
-	if found, ok := file.finding(file.tryOut()); ok {
+	tried, err := file.tryOut()
+	if found, ok := file.finding(err); ok {
 		report.findings = append(report.findings, found)
+	}
+	if err == nil {
+		f.byHandle = handlesOf(tried)
 	}
 	if s, ok := said.Find("policy"); ok {
 		policies = []string{watch.Read(s.Values[0], maxPolicySize+1).Path}
@@ -29,20 +33,21 @@ func (f *checkFlags) checkConfig() (report checked, policies []string) {
 }
 
 // tryOut is what run would say of the file by itself, before it opens anything.
-// What is not given may stand on the command line.
-func (c *configFile) tryOut() error {
+// What is not given may stand on the command line. It returns the flags as the file
+// sets them.
+func (c *configFile) tryOut() (*runFlags, error) {
 	f, flags := &runFlags{}, pflag.NewFlagSet("run", pflag.ContinueOnError)
 	f.register(flags)
 	if err := c.apply(flags, &f.target); err != nil {
-		return err
+		return nil, err
 	}
 	if err := f.target.check(); err != nil {
-		return err
+		return nil, err
 	}
 	if f.listen.address != "" {
 		if _, err := f.listen.check(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return f.consistent(flags)
+	return f, f.consistent(flags)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
@@ -18,6 +19,7 @@ import (
 type runsFlags struct {
 	keys         []string
 	trusted      []string
+	handleArg    string
 	pathCreate   bool
 	most         int
 	perPrincipal int
@@ -30,6 +32,7 @@ func (f *runsFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.keys, "run-key", nil, "how requests of an era find their run, `ERA=KEY`: process, session (legacy), principal, header:NAME, path or handle (modern)\n"+
 		"(default legacy=session,modern=handle with --listen, process without)")
 	flags.StringSliceVar(&f.trusted, "trusted-proxies", nil, "`ADDRESSES` of gateways whose header says which run it is, like 10.0.0.0/8; may be repeated")
+	flags.StringVar(&f.handleArg, "handle-arg", handle.DefaultArgument, "`NAME` of the argument in which calls carry their run's handle")
 	flags.BoolVar(&f.pathCreate, "path-create", false, "an unknown id in the path begins a run, if nobody can guess it")
 	flags.IntVar(&f.most, "max-runs", 10_000, "runs that are found by a key at a time")
 	flags.IntVar(&f.perPrincipal, "max-runs-per-principal", 1000, "such runs of one principal")
@@ -74,6 +77,9 @@ func (f *runsFlags) check(listening bool) error {
 	keys, err := f.keysOf(listening)
 	if err != nil {
 		return err
+	}
+	if err := handle.ValidArgument(f.handleArg); err != nil {
+		return usagef("--handle-arg: %w", err)
 	}
 	f.gateways = nil
 	for _, text := range f.trusted {

@@ -213,6 +213,7 @@ func (s *service) config() proxy.Config {
 		MaxStranded:         f.reload.maxStranded,
 		RestartRun:          f.onRestart == "restart",
 		Keys:                s.keys,
+		HandleArgument:      f.runs.handleArg,
 		PathCreate:          f.runs.pathCreate,
 		RunIdle:             f.runs.idle,
 		RunAge:              f.runs.age,

@@ -54,6 +54,20 @@ func AddArgument(tool []byte, name string) ([]byte, Reason) {
 	return wire.Splice(tool, edits...), Fits
 }
 
+// Misfits returns the tools of a list that cannot take the argument, and why: those
+// that AddArgument refuses, and those with the name of one of this package's own.
+func Misfits(l *wire.List, argument string) map[string]Reason {
+	misfits := make(map[string]Reason)
+	for _, item := range l.Items {
+		if Own(item.Name) {
+			misfits[item.Name] = NameTaken
+		} else if _, reason := AddArgument(item.Raw, argument); reason != Fits {
+			misfits[item.Name] = reason
+		}
+	}
+	return misfits
+}
+
 // inputSchema finds the one input schema of a tool.
 func inputSchema(tool []byte) (at wire.Span, reason Reason) {
 	found := 0
