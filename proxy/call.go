@@ -235,6 +235,13 @@ func (c *call) over(ctx context.Context) bool {
 	}
 }
 
+// isAnswered reports whether the call has its answer.
+func (c *call) isAnswered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
 // isCancelled reports whether the client has cancelled the call.
 func (c *call) isCancelled() bool {
 	c.mu.Lock()

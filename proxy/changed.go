@@ -41,6 +41,16 @@ func (s *session) differing(m shift) (bits uint8) {
 	return bits
 }
 
+// tellOwn tells the client of what changed with a shift, before what is sent to it
+// next.
+func (s *session) tellOwn(moved shift) {
+	bits := s.changed.Take() | s.differing(moved)
+	if s.own.Listening() {
+		bits = s.sendChanged(s.own, bits)
+	}
+	s.changed.Mark(bits)
+}
+
 // sendOwn sends changed lists on the session's own stream. It reports false
 // where none went out.
 func (s *session) sendOwn(bits uint8) bool {

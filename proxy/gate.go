@@ -14,7 +14,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	if !at.Present() || c.m.Raw[at.Start] != '"' {
 		return c.fail(wire.CodeInvalidParams, "params."+nameKey(k)+" must be a string")
 	}
-	if c.m.P.Task.Present() {
+	if c.m.P.Task.Present() && !c.s.tasked(c.era) {
 		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
 	}
 	if k == policy.Tool && c.begins(name) {
@@ -131,6 +131,8 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 		return c.refuse(c.verdict.Code)
 	case e == crowded:
 		return c.refuse(policy.Busy)
+	case e == tasked:
+		return c.refuse(policy.TaskRunning)
 	case e == unlisted:
 		return c.later(func() { c.listFirst(conn) })
 	}
@@ -203,6 +205,10 @@ func (c *call) landed(m *wire.Message, err error) {
 	}
 	if err == nil && c.asksTooMuch(m) {
 		m, err = nil, errAsksTooMuch
+	}
+	if err == nil && pending(m) && c.started(m) {
+		c.give(m)
+		return
 	}
 	outcome := classify(m, err)
 	c.notifyChanged(c.settle(outcome))

@@ -44,7 +44,7 @@ func TestInitializeEdits(t *testing.T) {
 					vendor = `,"vendor/x":{"z":2}`
 				}
 				equal(t, "answer", answer, `{"jsonrpc":"2.0","id":1,"result":{"zeta":1, "protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},`+
-					`"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{"x":1},"completions":{}`+vendor+
+					`"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{"x":1},"completions":{},"tasks":{"list":{}}`+vendor+
 					`},"serverInfo":{"name":"up","title":"U","version":"9","websiteUrl":"u"}`+tt.instructions+`,"_meta":{"b":1e400}}}`)
 				equal(t, "version", c.s.Version(), "2025-06-18")
 			}, with(func(c *proxy.Config) {

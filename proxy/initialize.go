@@ -32,6 +32,7 @@ type hello struct {
 	capabilities, clientInfo []byte
 	from                     *wire.Message // a seat's: what the upstream said of itself
 	lists                    [4]bool       // by wire.ListKind: what the upstream has
+	tasks                    bool          // the upstream has tasks, in the client's era
 
 	operations Operations    // where the session's are measured; nil: nowhere
 	begun      time.Duration // as instant
@@ -352,6 +353,20 @@ func (c *call) serverCapabilities(raw []byte, h *hello) []byte {
 			return listChanges(value)
 		case "logging", "completions":
 			return value
+		case "tasks":
+			h.tasks = !c.modern()
+			if h.tasks {
+				return value
+			}
+		case "extensions":
+			if h.tasks = c.modern() && has(value, tasksExtension); h.tasks {
+				return keep(value, func(name string, value []byte) []byte {
+					if name != tasksExtension {
+						return nil
+					}
+					return value
+				})
+			}
 		}
 		if p.Passthrough(name) {
 			return value

@@ -127,6 +127,9 @@ func init() {
 		"resources/read":           func(c *call) wire.Pending { return c.gate(policy.Resource, c.m.P.URI, c.m.P.URIAt) },
 		"prompts/get":              func(c *call) wire.Pending { return c.gate(policy.Prompt, c.m.P.Name, c.m.P.NameAt) },
 		"completion/complete":      (*call).complete,
+		"tasks/get":                (*call).ofTask,
+		"tasks/update":             (*call).ofTask,
+		"tasks/cancel":             (*call).ofTask,
 	}
 }
 

@@ -134,6 +134,9 @@ func (c *call) reason(code policy.Code, requested string, at place) string {
 			what, at, by, strings.Join(at.policy.Cases(at.at, c.kind, c.name), ", "))
 	case policy.Busy:
 		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)
+	case policy.TaskRunning:
+		id, tool := c.s.run.runningTask()
+		return fmt.Sprintf("%s was not sent: the task '%s' of '%s' is still running, and its end decides what comes next. Ask tasks/get about it, or wait.", what, clip(id), clip(tool))
 	case policy.DefinitionChanged:
 		return fmt.Sprintf("%s is held back: %s. An operator must look at it and run 'fsm-proxy lock'.", what, c.changes.Sentence())
 	case policy.UnknownAction:

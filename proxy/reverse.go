@@ -57,6 +57,8 @@ func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
 		if c.wantsLog(m.P.Level) && (s.p.shared == nil || s.wantsLog(m.P.Level)) {
 			s.send(m.Raw, c)
 		}
+	case "notifications/tasks/status":
+		s.taskTold(m)
 	case "notifications/progress", "notifications/elicitation/complete":
 		s.send(m.Raw, c)
 	default:
@@ -106,7 +108,7 @@ func (s *session) asking() *call {
 
 // asked carries a request of the upstream to the client.
 func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
-	if s.era == wire.Modern && (c == nil || s.run.aside && !s.p.cfg.Streams || !c.declares(m.Method)) ||
+	if s.era == wire.Modern && (c == nil || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !c.declares(m.Method)) ||
 		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
 		return

@@ -29,6 +29,8 @@ type run struct {
 	shadow   atomic.Bool // calls are decided in shadow; written under mu
 	moves    uint64      // how often a step or a restart has moved it
 	members  []*session  // that are on it
+	tasks    map[string]*task
+	running  *task // that holds the turn, with the call that began it; nil: none does
 	keyed
 }
 
@@ -82,6 +84,7 @@ const (
 	admitted              // decided; with the turn if the verdict takes it
 	queued                // waiting for the turn: c.turn closes when it is there
 	crowded               // the turn is taken, and waiting would be of no use
+	tasked                // the turn is a task's
 	unlisted              // the verdict hangs on a list that is not at hand
 )
 
@@ -102,6 +105,8 @@ func (r *run) enter(c *call, maxQueue int) entry {
 	case r.holder == nil:
 		r.holder = c
 		return admitted
+	case r.running != nil:
+		return tasked
 	case r.holder.asks.Load() > 0 || len(r.queue) >= maxQueue:
 		return crowded
 	}
@@ -251,7 +256,10 @@ func (r *run) beginLocked() {
 
 func (r *run) restartLocked() {
 	r.beginLocked()
-	if r.holder != nil {
+	switch {
+	case r.running != nil: // it belongs to the old run
+		r.running, r.holder = nil, nil
+	case r.holder != nil:
 		r.holder.orphaned = true
 	}
 }

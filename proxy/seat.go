@@ -145,6 +145,8 @@ func (h *hello) offers(capabilities []byte) {
 			h.lists[wire.Resources], h.lists[wire.Templates] = true, true
 		case "prompts":
 			h.lists[wire.Prompts] = true
+		case "extensions":
+			h.tasks = has(capabilities[at.Start:at.End], tasksExtension)
 		}
 		return nil
 	})

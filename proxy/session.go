@@ -197,6 +197,10 @@ func init() {
 		"resources/unsubscribe":    (*call).unsubscribe,
 		"completion/complete":      (*call).complete,
 		"logging/setLevel":         (*call).setLevel,
+		"tasks/get":                (*call).ofTask,
+		"tasks/result":             (*call).ofTask,
+		"tasks/cancel":             (*call).ofTask,
+		"tasks/list":               (*call).listTasks,
 	}
 }
 
@@ -321,6 +325,9 @@ func (s *session) end() {
 	}
 	if len(s.underWay()) == 0 {
 		s.alarm.stop()
+	}
+	if s.run.key.Kind == KeySession {
+		s.run.dropTasks()
 	}
 	if s.p.shared != nil {
 		s.p.shared.dismiss(s)

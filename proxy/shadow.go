@@ -47,6 +47,8 @@ func (c *call) refusesMethod() bool {
 	switch c.m.Method {
 	case "ping":
 		return false
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "tasks/update":
+		return !c.s.tasked(c.era)
 	case "resources/templates/list":
 		return now.Templates() == policy.TemplatesRefuse
 	}
@@ -59,7 +61,7 @@ func (c *call) gateShadowed(route func(*call) wire.Pending, name wire.Span) wire
 	switch {
 	case !name.Present() || c.m.Raw[name.Start] != '"':
 		c.overlook(policy.UnknownAction)
-	case c.m.P.Task.Present():
+	case c.m.P.Task.Present() && !c.s.tasked(c.era):
 		c.overlook(policy.NotAvailable)
 	default:
 		return route(c)

@@ -208,6 +208,7 @@ func (s *service) config() proxy.Config {
 		NoHint:              f.noHint,
 		TurnTimeout:         f.turnTimeout,
 		CallTimeout:         f.callTimeout,
+		TaskTimeout:         f.taskTimeout,
 		CancelGrace:         f.cancelGrace,
 		ConnectTimeout:      f.patience(),
 		MaxStranded:         f.reload.maxStranded,

@@ -258,6 +258,27 @@ func Members(object []byte, f func(name string, value Span) error) error {
 	return eachMember(object, func(name string, _, value Span) error { return f(name, value) })
 }
 
+// Elements calls f for each value of a JSON array, in order.
+func Elements(array []byte, f func(value []byte) error) error {
+	dec := decoder(array)
+	if tok, err := dec.ReadToken(); err != nil {
+		return err
+	} else if tok.Kind() != '[' {
+		return errors.New("no JSON array")
+	}
+	for dec.PeekKind() != ']' {
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		end := int(dec.InputOffset())
+		if err := f(array[end-len(raw) : end : end]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func eachMember(object []byte, f func(name string, whole, value Span) error) error {
 	dec := decoder(object)
 	if tok, err := dec.ReadToken(); err != nil {

@@ -1,0 +1,248 @@
+package proxy_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+const taskHello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}},` +
+	`"serverInfo":{"name":"up","version":"1"}}`
+
+func withTasks(_ *proxy.Config, u *server) { u.hello = taskHello }
+
+func taskState(id, status string) string {
+	return fmt.Sprintf(`{"taskId":%q,"status":%q,"ttl":60000,"pollInterval":2000}`, id, status)
+}
+
+// startTask calls a tool as a task, which the upstream begins.
+func (c *client) startTask(tool, id string) string {
+	c.t.Helper()
+	call := c.request("tools/call", fmt.Sprintf(`{"name":%q,"task":{"ttl":60000}}`, tool))
+	k := c.up.next()
+	has(c.t, string(k.m.Raw), `"task":{"ttl":60000}`)
+	k.result(`{"task":` + taskState(id, "working") + `}`)
+	answer := call.wait()
+	has(c.t, answer, `"taskId":"`+id+`"`)
+	return answer
+}
+
+// asks is what the upstream is asked next.
+func (r *rig) asks(method, id string) *upcall {
+	r.t.Helper()
+	k := r.up.next()
+	if k.m.Method != method || k.m.P.TaskID != id {
+		r.t.Fatalf("asked %s", k.m.Raw)
+	}
+	return k
+}
+
+// The proxy sees the task's end by itself, and tells the client what changed.
+func TestTaskEndsByItself(t *testing.T) {
+	for name, tt := range map[string]struct{ status, result, state string }{
+		"success":        {"completed", `{"content":[]}`, "review"},
+		"error":          {"completed", `{"content":[],"isError":true}`, "planning"},
+		"failed":         {"failed", "", "planning"},
+		"cancelled":      {"cancelled", "", "planning"},
+		"a new protocol": {"completed", `{"content":[],"isError":false}`, "review"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, review, func(r *rig) {
+				c := r.connect(ableHello)
+				c.startTask("write_plan", "t1")
+				has(t, c.ask("tools/call", `{"name":"write_plan"}`), "task_running", "t1", "write_plan")
+				c.do("status", `{"content":[]}`) // what stays is not held up
+				synctest.Wait()
+				k := r.asks("tasks/get", "t1")
+				k.result(taskState("t1", "working"))
+				k = r.asks("tasks/get", "t1")
+				k.result(taskState("t1", tt.status))
+				if tt.result != "" {
+					r.asks("tasks/result", "t1").result(tt.result)
+				}
+				synctest.Wait()
+				c.in(tt.state)
+				if changed := strings.Contains(strings.Join(c.own.messages(), ""), "tools/list_changed"); changed != (tt.state == "review") {
+					t.Errorf("told of a change: %t", changed)
+				}
+			}, withTasks)
+		})
+	}
+}
+
+// Whoever sees the end first steps the run, before the client learns of it.
+func TestClientSeesTheTasksEndFirst(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		asked := c.request("tasks/result", `{"taskId":"t1"}`)
+		r.asks("tasks/result", "t1").result(`{"content":[{"type":"text","text":"done"}]}`)
+		has(t, asked.wait(), "done")
+		has(t, strings.Join(asked.messages(), ""), "tools/list_changed")
+		c.in("review")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		equal(t, "polls after the end", r.up.count("tasks/get"), 0)
+		get := c.request("tasks/get", `{"taskId":"t1"}`)
+		r.asks("tasks/get", "t1").result(taskState("t1", "failed"))
+		get.wait()
+		c.in("review") // a second end changes nothing
+	}, withTasks)
+}
+
+func TestTaskCompletedSeenByGet(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		asked := c.request("tasks/get", `{"taskId":"t1"}`)
+		r.asks("tasks/get", "t1").result(taskState("t1", "completed"))
+		k := r.asks("tasks/result", "t1")
+		if !asked.pending() {
+			t.Error("the client learned of the end before the run was stepped")
+		}
+		k.result(`{"content":[],"isError":true}`)
+		has(t, asked.wait(), `"completed"`)
+		c.in("planning")
+	}, withTasks)
+}
+
+func TestForeignAndGuessedTasks(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		mine, other := r.connect(ableHello), r.connect(ableHello)
+		mine.startTask("status", "t1")
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
+			foreign, guessed := other.ask(method, `{"taskId":"t1"}`), other.ask(method, `{"taskId":"t2"}`)
+			has(t, foreign, "-32602", "not found")
+			_, foreign, _ = strings.Cut(foreign, `"error"`)
+			_, guessed, _ = strings.Cut(guessed, `"error"`)
+			equal(t, method, foreign, guessed)
+		}
+		equal(t, "asked upstream", r.up.count("tasks/get")+r.up.count("tasks/result")+r.up.count("tasks/cancel"), 0)
+		list := other.request("tasks/list", "")
+		r.up.next().result(`{"tasks":[` + taskState("t1", "working") + `],"nextCursor":"x"}`)
+		has(t, list.wait(), `{"tasks":[],"nextCursor":"x"}`)
+		list = mine.request("tasks/list", "")
+		r.up.next().result(`{"tasks":[` + taskState("t0", "working") + `, ` + taskState("t1", "working") + `]}`)
+		has(t, list.wait(), `{"tasks":[`+taskState("t1", "working")+`]}`)
+	}, withTasks)
+}
+
+func TestTaskThatNeverEnds(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.do("write_plan", `{"content":[]}`)
+		c.do("ask", `{"content":[]}`)
+		c.startTask("apply", "t1")
+		r.up.auto = func(*upcall) (string, bool) { return taskState("t1", "working"), true }
+		time.Sleep(61 * time.Minute)
+		synctest.Wait()
+		c.in("review") // on_unknown
+	}, withTasks)
+}
+
+func TestTaskOfALostUpstream(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.do("write_plan", `{"content":[]}`)
+		c.do("ask", `{"content":[]}`)
+		c.startTask("apply", "t1")
+		r.up.conn(0).fade()
+		synctest.Wait()
+		c.in("review")
+	}, withTasks)
+}
+
+func TestTaskThatExpired(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		r.asks("tasks/get", "t1").fail(wire.CodeInvalidParams)
+		synctest.Wait()
+		c.in("planning")
+		c.do("write_plan", `{"content":[]}`)
+		c.in("review")
+	}, withTasks)
+}
+
+func TestTaskStatusNotification(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c, other := r.connect(ableHello), r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		r.up.conn(0).says(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":`+taskState("t1", "completed")+`}`, nil)
+		r.asks("tasks/result", "t1").result(`{"content":[]}`)
+		synctest.Wait()
+		c.in("review")
+		equal(t, "order", strings.Join(c.own.journal.all()[5:], "; "), "own tools/list_changed; own tasks/status; 6 answer")
+		r.up.conn(1).says(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":`+taskState("t1", "completed")+`}`, nil)
+		synctest.Wait()
+		equal(t, "told of another's task", len(other.own.messages()), 0)
+	}, withTasks)
+}
+
+// A call that waited for the turn finds the task in it.
+func TestQueuedCallFindsATask(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		call := c.request("tools/call", `{"name":"write_plan","task":{}}`)
+		k := r.up.next()
+		queued := c.call("write_plan")
+		synctest.Wait()
+		k.result(`{"task":` + taskState("t1", "working") + `}`)
+		call.wait()
+		c.refused(queued.wait(), policy.TaskRunning)
+	}, withTasks)
+}
+
+func TestTasksWhereTheUpstreamHasNone(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		has(t, c.ask("tools/call", `{"name":"read_file","task":{}}`), "-32601")
+		has(t, c.ask("tasks/get", `{"taskId":"t"}`), "-32601")
+		has(t, c.ask("tasks/list", ""), "-32601")
+	})
+}
+
+// A run that begins anew is held up by no task of the old one.
+func TestRestartDuringATask(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connectAs(proxy.Peer{Principal: ann})
+		c.startTask("write_plan", "t1")
+		if !r.p.RestartRun(r.p.Runs()[0].Name) {
+			t.Fatal("no run")
+		}
+		c.do("write_plan", `{"content":[]}`)
+		c.in("review")
+		r.asks("tasks/get", "t1").result(taskState("t1", "failed"))
+		synctest.Wait()
+		c.in("review")
+	}, withTasks, keys(proxy.KeyPrincipal))
+}
+
+func TestModernTask(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.modern()
+		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
+		r.up.next().result(`{"resultType":"task","taskId":"t1","status":"working","pollIntervalMs":1000}`)
+		has(t, call.wait(), `"resultType":"task","taskId":"t1"`)
+		has(t, c.ask("tools/call", meta(`{"name":"write_plan"}`)), "task_running")
+		k := r.asks("tasks/get", "t1")
+		has(t, string(k.m.Raw), `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`)
+		k.result(`{"resultType":"complete","taskId":"t1","status":"completed","result":{"content":[]}}`)
+		synctest.Wait()
+		has(t, c.ask("tools/call", meta(`{"name":"write_plan"}`)), "in state 'review'")
+		has(t, c.ask("server/discover", meta("")), `"extensions":{"io.modelcontextprotocol/tasks":{}}`)
+		has(t, r.as(proxy.Peer{Principal: ann}).ask("tasks/cancel", meta(`{"taskId":"t1"}`)), "-32602")
+		update := c.request("tasks/update", meta(`{"taskId":"t1","inputResponses":{}}`))
+		r.asks("tasks/update", "t1").lose(&wire.CallError{Err: errors.New("gone")})
+		has(t, update.wait(), "-32603")
+	}, modernUpstream, func(_ *proxy.Config, u *server) {
+		u.hello = strings.Replace(u.hello, `"prompts":{}`, `"prompts":{},"extensions":{"io.modelcontextprotocol/tasks":{},"other":{}}`, 1)
+	})
+}
