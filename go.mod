@@ -3,7 +3,9 @@ module github.com/fsm-proxy/fsm-proxy
 go 1.27.4
 
 require (
+	github.com/coreos/go-oidc/v3 v3.21.0 // the access tokens that clients come with
 	github.com/fsnotify/fsnotify v1.10.1 // when a policy's folder changes
+	github.com/go-jose/go-jose/v4 v4.1.8 // their keys and signatures
 	github.com/hashicorp/go-hclog v1.6.3 // logs, leveled, as text or JSON
 	github.com/looplab/fsm v1.0.3 // the machine that takes each step along with the table
 	github.com/mark3labs/mcp-go v1.2.1 // OAuth and HTTP+SSE towards upstreams, the servers that demo and tests wrap

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,12 +36,12 @@ func bindEnvironment(cmd *cobra.Command, file *configFile) (err error) {
 // nothing to belong to.
 func meaningless(cmd *cobra.Command, file *configFile, flag string) bool {
 	command := cmd.ArgsLenAtDash() >= 0 || file.has(config.CommandKey)
-	switch flag {
-	case "env", "pass-env":
+	switch {
+	case flag == "env", flag == "pass-env":
 		return !command
-	case "bearer-file", "insecure-listen", "allowed-host", "allowed-origin", "tls-cert", "tls-key":
+	case slices.Contains(listening, flag):
 		return !given(cmd, "listen") && !file.has("listen.address")
-	case "upstream":
+	case flag == "upstream":
 		return command
 	}
 	return strings.HasPrefix(flag, "upstream-") && (command || !given(cmd, "upstream") && !file.has("upstream.url"))

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/spf13/pflag"
 )
@@ -16,6 +17,7 @@ type listenFlags struct {
 	bearerFile     string
 	insecure       bool
 	tls            tlsFlags
+	auth           authFlags
 }
 
 func (f *listenFlags) register(flags *pflag.FlagSet) {
@@ -26,25 +28,16 @@ func (f *listenFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.bearerFile, "bearer-file", "", "a `FILE` that holds the bearer token which clients must send")
 	flags.BoolVar(&f.insecure, "insecure-listen", false, "listen beyond loopback without authentication")
 	f.tls.register(flags)
+	f.auth.register(flags)
 }
 
 // stray names a flag that was given and means nothing without --listen.
-func (f *listenFlags) stray() string {
-	switch {
-	case len(f.allowedHosts) > 0:
-		return "allowed-host"
-	case len(f.allowedOrigins) > 0:
-		return "allowed-origin"
-	case f.bearerFile != "":
-		return "bearer-file"
-	case f.insecure:
-		return "insecure-listen"
-	case f.tls.cert != "":
-		return "tls-cert"
-	case f.tls.key != "":
-		return "tls-key"
+func stray(flags *pflag.FlagSet) string {
+	i := slices.IndexFunc(listening, flags.Changed)
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return listening[i]
 }
 
 // check refuses what cannot be meant, or is not safe, before anything is opened.
@@ -60,9 +53,9 @@ func (f *listenFlags) check() (loopback bool, err error) {
 	if addr.IP.IsLoopback() {
 		return true, nil
 	}
-	if f.bearerFile == "" && !f.insecure {
-		return false, fmt.Errorf("--listen %s can be reached from other machines; give --bearer-file FILE so that clients "+
-			"must authenticate, or --insecure-listen if something else sees to that", f.address)
+	if f.bearerFile == "" && !f.auth.given() && !f.insecure {
+		return false, fmt.Errorf("--listen %s can be reached from other machines; give --bearer-file FILE, --tokens, --oidc-issuer or "+
+			"--client-ca so that clients must authenticate, or --insecure-listen if something else sees to that", f.address)
 	}
 	return false, nil
 }

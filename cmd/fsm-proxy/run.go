@@ -106,8 +106,8 @@ func (f *runFlags) check(flags *pflag.FlagSet, front []string) error {
 	switch {
 	case f.policy == "":
 		return usagef("no policy to enforce; give --policy FILE, or have one written by 'fsm-proxy init'")
-	case f.listen.address == "" && f.listen.stray() != "":
-		return usagef("--%s belongs to --listen, which is missing", f.listen.stray())
+	case f.listen.address == "" && stray(flags) != "":
+		return usagef("--%s belongs to --listen, which is missing", stray(flags))
 	}
 	return f.consistent(flags)
 }
@@ -117,7 +117,7 @@ func (f *runFlags) consistent(flags *pflag.FlagSet) error {
 	if f.onRestart != "keep" && f.onRestart != "restart" {
 		return usagef("--on-upstream-restart %q is neither keep nor restart", f.onRestart)
 	}
-	return errors.Join(f.listen.tls.check(), f.limits.check(flags), f.runs.check(f.listen.address != ""))
+	return errors.Join(f.listen.tls.check(), f.listen.auth.check(flags, &f.listen.tls), f.limits.check(flags), f.runs.check(f.listen.address != ""))
 }
 
 // run loads the policy, opens what is needed, and serves until the client or ctx

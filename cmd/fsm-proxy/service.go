@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/auth"
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -34,6 +35,8 @@ type service struct {
 	locks   *locks
 	bound   atomic.Bool // clients can connect
 	closers []func()    // of what was opened, in that order
+	// clientCerts says whose certificates are accepted; nil: none is asked for.
+	clientCerts *auth.Clients
 }
 
 // open opens what both ways of serving need. Nothing is asked of the wrapped
@@ -134,7 +137,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	if err := s.open(ctx, inheritSafe, nil, f.cancelGrace); err != nil {
 		return err
 	}
-	who, err := s.authenticator()
+	gate, err := s.gate(ctx)
 	if err != nil {
 		return err
 	}
@@ -146,7 +149,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
-	front := streamhttp.NewServer(s.front(loopback, who))
+	front := streamhttp.NewServer(s.front(loopback, gate))
 	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
 	s.bound.Store(true)
 	ready(f.listen.url(l))
@@ -154,16 +157,14 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 }
 
 // front is the configuration of the HTTP side towards clients.
-func (s *service) front(loopback bool, who authenticator) streamhttp.ServerConfig {
+func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig {
 	f := s.flags
-	return s.eras(streamhttp.ServerConfig{
+	return s.eras(f.guarded(streamhttp.ServerConfig{
 		Path:           f.listen.path,
 		Runs:           byPath(s.keys),
 		Loopback:       loopback,
 		AllowedHosts:   f.listen.allowedHosts,
 		AllowedOrigins: f.listen.allowedOrigins,
-		Authenticate:   who,
-		PrincipalShare: f.sharePerPrincipal(),
 		MaxMessage:     int(f.limits.message),
 		Limits:         f.limits.wire(),
 		Queue:          int(f.limits.outbound),
@@ -178,7 +179,7 @@ func (s *service) front(loopback bool, who authenticator) streamhttp.ServerConfi
 		Listens:        f.limits.listens,
 		Refused:        s.tell.refused,
 		Log:            s.log,
-	})
+	}, gate))
 }
 
 // config is the relay's configuration.

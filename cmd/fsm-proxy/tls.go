@@ -45,9 +45,11 @@ func (f *tlsFlags) scheme() string {
 // certificate is what two files hold, kept what they say. A pair of files that do
 // not fit changes nothing: the last good one stays. It is safe for concurrent use.
 type certificate struct {
-	files  tlsFlags
-	log    hclog.Logger
-	inUse  atomic.Pointer[tls.Certificate]
+	files tlsFlags
+	log   hclog.Logger
+	inUse atomic.Pointer[tls.Certificate]
+	// secure has clients show a certificate; nil: none is asked for.
+	secure func(*tls.Config)
 	mu     sync.Mutex // guards what follows
 	digest [32]byte   // of the pair that was looked at last
 }
@@ -153,10 +155,15 @@ func (s *service) certificate(ctx context.Context) (*certificate, error) {
 		return nil, nil
 	}
 	c, err := f.listen.tls.open(s.log)
-	if err == nil {
-		s.onClose(c.follow(ctx, &f.reload))
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	if s.clientCerts != nil {
+		only := f.listen.bearerFile == "" && f.listen.auth.tokens == "" && f.listen.auth.oidc.issuer == ""
+		c.secure = func(cfg *tls.Config) { s.clientCerts.Secure(cfg, only) }
+	}
+	s.onClose(c.follow(ctx, &f.reload))
+	return c, nil
 }
 
 // config has a server speak TLS with the certificate in use; c may be nil, for plain
@@ -165,8 +172,12 @@ func (c *certificate) config() *tls.Config {
 	if c == nil {
 		return nil
 	}
-	return &tls.Config{
+	cfg := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.inUse.Load(), nil },
 	}
+	if c.secure != nil {
+		c.secure(cfg)
+	}
+	return cfg
 }

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 )
@@ -29,17 +30,28 @@ var (
 // deny answers a request that is not let in.
 func (g *Gate) deny(w http.ResponseWriter, r *http.Request, no *denial) {
 	g.cfg.Refused(no.reason, r)
-	if no.status != http.StatusServiceUnavailable {
+	switch {
+	case no.status == http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
+	case g.tokens():
 		w.Header().Set("WWW-Authenticate", g.challenge(r, no))
 	}
 	answer(w, no.status, no.text)
 }
 
 // challenge is the value of WWW-Authenticate (RFC 6750, section 3).
-func (g *Gate) challenge(_ *http.Request, no *denial) string {
-	out := "Bearer"
+func (g *Gate) challenge(r *http.Request, no *denial) string {
+	var params []string
+	param := func(name, value string) { params = append(params, name+`="`+value+`"`) }
 	if no.code != "" {
-		out += ` error="` + no.code + `", error_description="` + no.text + `"`
+		param("error", no.code)
+		param("error_description", no.text)
 	}
-	return out
+	if g.cfg.Issuer != nil {
+		if scopes := g.cfg.Issuer.cfg.Scopes; len(scopes) > 0 {
+			param("scope", strings.Join(scopes, " "))
+		}
+		param("resource_metadata", g.metadataURL(r))
+	}
+	return strings.TrimSuffix("Bearer "+strings.Join(params, ", "), " ")
 }

@@ -5,10 +5,12 @@
 package auth
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -27,6 +29,17 @@ var bearer = wire.Principal{Issuer: BearerIssuer, Subject: "bearer"}
 type Config struct {
 	// Bearer returns the token of all who have it. An empty token lets nobody in.
 	Bearer func() string
+	// Tokens are those of principals with a name; nil: there are none.
+	Tokens *Tokens
+	// Issuer issues access tokens; nil: none are accepted.
+	Issuer *Issuer
+	// Clients says whose certificates are accepted; nil: nobody's. Where a request
+	// carries a token as well, that says who is asking.
+	Clients *Clients
+	// Resource is this server's URL, as its clients have it; nil: that of the request.
+	Resource *url.URL
+	// Path is the path that is served.
+	Path string
 	// Refused is told of a request before it is refused; nil: nobody is.
 	Refused func(why streamhttp.Reason, r *http.Request)
 	Log     hclog.Logger // nil: none
@@ -58,28 +71,52 @@ func (g *Gate) Authenticate(w http.ResponseWriter, r *http.Request) (wire.Princi
 
 func (g *Gate) who(r *http.Request) (wire.Principal, *denial) {
 	given := r.Header["Authorization"]
-	if len(given) == 0 {
-		return wire.Principal{}, missing
+	switch {
+	case g.tokens() && len(given) > 0:
+		token, no := tokenOf(given)
+		if no != nil {
+			return wire.Principal{}, no
+		}
+		return g.holder(r.Context(), token)
+	case g.cfg.Clients != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
+		return g.cfg.Clients.of(r.TLS)
+	case g.cfg.Clients != nil && !g.tokens():
+		return wire.Principal{}, noCertificate
 	}
-	token, no := tokenOf(given)
-	if no != nil {
-		return wire.Principal{}, no
-	}
-	return g.holder(token)
+	return wire.Principal{}, missing
+}
+
+// tokens reports whether there is a token that would be accepted.
+func (g *Gate) tokens() bool {
+	return g.cfg.Bearer != nil || g.cfg.Tokens != nil || g.cfg.Issuer != nil
 }
 
 // holder says who has a token.
-func (g *Gate) holder(token string) (wire.Principal, *denial) {
-	sum := sha256.Sum256([]byte(token))
+func (g *Gate) holder(ctx context.Context, token string) (wire.Principal, *denial) {
+	sum := digest(token)
 	if g.cfg.Bearer != nil && same(sum, g.cfg.Bearer()) {
 		return bearer, nil
+	}
+	if g.cfg.Tokens != nil {
+		if who, ok := g.cfg.Tokens.holder(sum); ok {
+			return who, nil
+		}
+	}
+	if g.cfg.Issuer != nil {
+		return g.cfg.Issuer.holder(ctx, sum, token)
 	}
 	return wire.Principal{}, unknown
 }
 
+// digest is a token's SHA-256. What is not unusually long needs no memory.
+func digest(token string) [sha256.Size]byte {
+	var room [2048]byte
+	return sha256.Sum256(append(room[:0], token...))
+}
+
 // same compares in a time that tells nothing of either.
 func same(sum [sha256.Size]byte, token string) bool {
-	own := sha256.Sum256([]byte(token))
+	own := digest(token)
 	return subtle.ConstantTimeCompare(sum[:], own[:]) == 1 && token != ""
 }
 

@@ -139,7 +139,7 @@ func (c *serverConn) parse(head []byte) (*leanRequest, refusal) {
 		return nil, refusal{http.StatusExpectationFailed, "100-continue is all that may be expected"}
 	}
 	req.Close = req.Close || !req.ProtoAtLeast(1, 1)
-	req.RemoteAddr, req.Body = c.remote, nil
+	req.RemoteAddr, req.TLS, req.Body = c.remote, c.tls, nil
 	delete(req.Header, "Content-Length")
 	req = req.WithContext(c.ctx)
 	if k, ok := newKnownHead(head); ok && expect == "" && !req.Close {

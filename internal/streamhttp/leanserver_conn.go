@@ -3,6 +3,7 @@ package streamhttp
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -22,6 +23,7 @@ type serverConn struct {
 	remote string
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
+	tls    *tls.ConnectionState // nil: plain HTTP
 	in     source
 	br     *bufio.Reader // of in; nil while nothing has come
 	known  knownRequests

@@ -31,7 +31,8 @@ func (c *serverConn) greet() bool {
 		c.decline(err)
 		return false
 	}
-	if conn.ConnectionState().NegotiatedProtocol != "h2" {
+	if state := conn.ConnectionState(); state.NegotiatedProtocol != "h2" {
+		c.tls = &state
 		return true
 	}
 	c.srv.h2.give(conn)
