@@ -29,7 +29,7 @@ func play(role string) {
 		m, _ := wire.Read(line, wire.FromUpstream)
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such version","data":{"supported":["x"]}}}`+"\n", m.Bytes(m.ID))
 		_, _ = io.Copy(io.Discard, os.Stdin)
-	case "modern", "modern-only", "hasty", "late":
+	case "modern", "modern-only", "hasty", "late", "slow":
 		serveEras(role)
 	case "die":
 		fmt.Fprintln(os.Stderr, "cannot open the database")

@@ -86,15 +86,15 @@ func listBit(kind wire.ListKind) uint32 {
 // want sets the resources, and has the goroutine see to it.
 func (e *ears) want(uris []string) {
 	e.mu.Lock()
-	same := e.running && slices.Equal(e.uris, uris)
+	running, same := e.running, slices.Equal(e.uris, uris)
 	e.uris = slices.Clone(uris)
-	start := !e.running
-	e.running = true
+	start := !e.running && (len(uris) > 0 || e.conn.caps.change())
+	e.running = e.running || start
 	e.mu.Unlock()
 	switch {
 	case start:
 		e.conn.own(e.run)
-	case !same:
+	case running && !same:
 		select {
 		case e.wake <- struct{}{}:
 		default:

@@ -17,6 +17,7 @@ type greeting struct {
 	with  Opening
 	first wire.Era // what is tried first
 	probe *call    // a server/discover that has no answer yet; nil: none
+	late  bool     // it was answered after all, when the other era was settled on
 }
 
 // otherEra is that a server does not speak an era.
@@ -60,10 +61,14 @@ func (g *greeting) died() bool {
 // that of what the client has asked for.
 func (g *greeting) fallBack(ctx context.Context, no *otherEra) error {
 	err := g.in(ctx, other(g.first), 0)
-	if err == nil {
-		if no.sure {
-			g.srv.learn(g.first, speaksNot)
-		}
+	switch {
+	case err == nil && g.late:
+		g.srv.learn(g.first, speaks) // the next connection waits for longer
+		return nil
+	case err == nil && no.sure:
+		g.srv.learn(g.first, speaksNot)
+		return nil
+	case err == nil:
 		return nil
 	}
 	if _, wrong := errors.AsType[*otherEra](err); wrong && no.error == errSilent {
@@ -107,10 +112,12 @@ func (g *greeting) in(ctx context.Context, era wire.Era, patience time.Duration)
 	}
 	g.era.Store(uint32(era))
 	g.srv.learn(era, speaks)
-	if era == wire.Modern && g.caps.change() {
+	if era == wire.Modern {
 		g.ears.want(nil)
 	}
+	g.log().Debug("connected to the upstream", "era", era.String())
 	if g.probe != nil && era == wire.Legacy {
+		g.late = g.probe.isOver() && g.probe.result.m != nil && g.probe.result.m.Kind == wire.Result
 		g.forget(g.probe.id) // nobody waits for it any more
 	}
 	return nil

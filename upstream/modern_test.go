@@ -368,11 +368,11 @@ func TestModernStreamIsNotResumed(t *testing.T) {
 }
 
 // serveEras is a stdio server that speaks the modern era: "modern" both of them,
-// "modern-only" no other, "late" no other and only after a while, "hasty" none, and
+// "slow" after a while, "modern-only" no other, "late" no other after a while, "hasty" none, and
 // ends if the first message is not initialize.
 func serveEras(role string) {
 	lines := bufio.NewReader(os.Stdin)
-	if role == "late" {
+	if role == "late" || role == "slow" {
 		<-time.After(300 * time.Millisecond)
 	}
 	for first := true; ; first = false {
@@ -392,12 +392,21 @@ func serveEras(role string) {
 	}
 }
 
+// TestSlowServerOfBothEras is given more time when it is started anew.
+func TestSlowServerOfBothEras(t *testing.T) {
+	cfg := child("slow")
+	cfg.ProbeTimeout = 150 * time.Millisecond
+	s := newServer(t, cfg)
+	dialEra(t, s, eras(t, wire.Modern), newRecorder(), wire.Legacy)
+	dialEra(t, s, eras(t, wire.Modern), newRecorder(), wire.Modern)
+}
+
 func respondInEras(role string, m *wire.Message) {
 	id := m.Bytes(m.ID)
 	switch {
 	case m.Method == "server/discover":
 		say("%s", wire.ResultAnswer(id, []byte(discovered)))
-	case m.Method == "initialize" && (role == "modern" || role == "hasty"):
+	case m.Method == "initialize" && (role == "modern" || role == "hasty" || role == "slow"):
 		say("%s", wire.ResultAnswer(id, []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`)))
 	case m.Method == "initialize":
 		say("%s", wire.ErrorAnswer(id, wire.CodeMethodNotFound, "no such method", nil))
