@@ -95,7 +95,7 @@ const tooLate = "fsm-proxy is ending and takes no more requests: this one was no
 // can try elsewhere.
 func (c *call) tooLate() wire.Pending {
 	c.s.p.drain.late.Add(1)
-	c.s.log.Debug("refused: the proxy is ending", c.s.about("method", clip(c.m.Method))...)
+	c.s.log.Debug("refused: the proxy is ending", c.about("method", clip(c.m.Method))...)
 	c.blame(Fault{Code: policy.UpstreamUnavailable})
 	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, tooLate, nil)
 	out, ok := c.out.(wire.DecliningStream)

@@ -240,7 +240,7 @@ func (c *call) logStep(step *step, o policy.Outcome) {
 		return
 	}
 	c.stepped(step, o)
-	c.s.log.Info("transition", c.s.about("from", step.by.StateName(step.From.State), "to", step.by.StateName(step.Entered),
+	c.s.log.Info("transition", c.about("from", step.by.StateName(step.From.State), "to", step.by.StateName(step.Entered),
 		c.kind.String(), c.name, "outcome", o.String(), "complete", step.Terminal, "rule", c.verdict.Rule.String())...)
 }
 

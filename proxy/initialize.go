@@ -143,7 +143,7 @@ func (c *call) refusedHello(err error) {
 }
 
 func (c *call) failed(code int, text string) {
-	c.s.log.Warn("initialize was refused", c.s.about("reason", text)...)
+	c.s.log.Warn("initialize was refused", c.about("reason", text)...)
 	c.s.opened()
 	c.fail(code, text)
 }
@@ -246,7 +246,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 	}
 	h.operations, h.begun = c.s.p.cfg.Telemetry.operations(h.version), instant()
 	c.s.hello.Store(h)
-	said := c.s.about("client", clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
+	said := c.about("client", clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
 	if c.s.peer.Remote != "" {
 		said = append(said, "remote", c.s.peer.Remote)
 	}

@@ -65,7 +65,7 @@ func (c *call) strays(why *stray) wire.Pending {
 	} else if c.m.Method == "prompts/get" {
 		c.kind = policy.Prompt
 	}
-	c.s.log.Info("refused", c.s.about("code", why.code.String(), "method", clip(c.m.Method), "reason", why.text)...)
+	c.s.log.Info("refused", c.about("code", why.code.String(), "method", clip(c.m.Method), "reason", why.text)...)
 	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Kind: c.kind.String(), Message: why.text + c.s.p.handles.wayOn(why)}
 	object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if c.m.Method == "tools/call" {
@@ -139,6 +139,12 @@ func (c *call) who() Peer {
 		return *c.from
 	}
 	return c.s.peer
+}
+
+// about says in the log whose call it is.
+func (c *call) about(pairs ...any) []any {
+	who := c.who()
+	return who.about(pairs)
 }
 
 // newKey is the key of a request that no id tells apart from others': those of a

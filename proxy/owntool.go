@@ -57,7 +57,7 @@ func (c *call) startRun() wire.Pending {
 		return c.strays(why)
 	}
 	at := p.beginning()
-	c.s.log.Info("run started", c.s.about("run", nameOf(KeyHandle.String()+"\x00"+id), "state", at.state())...)
+	c.s.log.Info("run started", c.about("run", nameOf(KeyHandle.String()+"\x00"+id), "state", at.state())...)
 	r := handle.Run{Handle: id, State: at.state(), Expires: p.expiryOf(instant())}
 	return c.doneWith(handle.Started(p.handles.argument, r, p.handles.life, c.allowedAt(at)))
 }
@@ -81,7 +81,7 @@ func (c *call) endRun() wire.Pending {
 	if !p.EndRun(wire.Modern, c.handle, from.Principal) {
 		return c.strays(errNotFound)
 	}
-	c.s.log.Info("run ended", c.s.about("run", nameOf(KeyHandle.String()+"\x00"+c.handle))...)
+	c.s.log.Info("run ended", c.about("run", nameOf(KeyHandle.String()+"\x00"+c.handle))...)
 	return c.doneWith(handle.Ended())
 }
 
@@ -111,7 +111,7 @@ func (c *call) beginAgain(tool string) wire.Pending {
 		return c.refuseText(policy.InvalidTransition, c.called(tool)+" is not allowed: the run is not complete.")
 	}
 	at := c.s.run.where()
-	c.s.log.Info("run begun anew", c.s.about("run", c.s.run.name, "state", at.state())...)
+	c.s.log.Info("run begun anew", c.about("run", c.s.run.name, "state", at.state())...)
 	c.notifyChanged(moved)
 	return c.doneWith(handle.StartedAgain(at.state(), c.allowedAt(at)))
 }

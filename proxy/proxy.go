@@ -213,6 +213,17 @@ type Peer struct {
 	Trusted bool
 }
 
+// about puts who it is before what a line of the log says.
+func (p *Peer) about(pairs []any) []any {
+	if p.Principal.Known() {
+		pairs = append([]any{"subject", p.Principal.Subject}, pairs...)
+	}
+	if p.Session != "" {
+		pairs = append([]any{"session", p.Session}, pairs...)
+	}
+	return pairs
+}
+
 // OpenFor makes the session of a new client, one of several. The error says, to the
 // client, why it has none: what its era's key needs is missing.
 func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {

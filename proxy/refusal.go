@@ -86,7 +86,7 @@ func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	c.deny(code)
 	at := c.s.run.where()
 	requested := clip(c.name)
-	c.s.log.Info("refused", c.s.about("code", code.String(), c.kind.String(), requested,
+	c.s.log.Info("refused", c.about("code", code.String(), c.kind.String(), requested,
 		"state", at.state(), "rule", c.verdict.Rule.String())...)
 	if c.s.p.cfg.Refusals == RefusalsOpaque || c.place.shadow {
 		return c.opaque(code, requested, reason)

@@ -60,12 +60,7 @@ func (p *Proxy) newSessionLocked(own wire.Stream, r *run) *session {
 
 // about is what a line of the log says, with whose session it is where there are
 // several.
-func (s *session) about(pairs ...any) []any {
-	if s.peer.Session == "" {
-		return pairs
-	}
-	return append([]any{"session", s.peer.Session}, pairs...)
-}
+func (s *session) about(pairs ...any) []any { return s.peer.about(pairs) }
 
 // Version is the negotiated protocol revision.
 func (s *session) Version() string {

@@ -141,7 +141,7 @@ func (c *call) wouldRefuse() policy.Code {
 // overlook notes that a request would have been refused, and lets it step nothing.
 func (c *call) overlook(code policy.Code) {
 	c.overlooked = true
-	said := c.s.about("code", code.String())
+	said := c.about("code", code.String())
 	if c.name == "" {
 		said = append(said, "method", clip(c.m.Method))
 	} else {

@@ -154,7 +154,7 @@ func (t *task) end(o policy.Outcome) shift {
 	close(t.done)
 	r.mu.Unlock()
 	moved := t.c.settle(o)
-	t.c.s.log.Info("task ended", t.c.s.about("task", clip(t.id), "tool", clip(t.c.name), "outcome", o.String())...)
+	t.c.s.log.Info("task ended", t.c.about("task", clip(t.id), "tool", clip(t.c.name), "outcome", o.String())...)
 	return moved
 }
 

@@ -22,10 +22,10 @@ func (c *call) started(m *wire.Message) bool {
 	}
 	holds, ok := c.s.run.enterTask(t)
 	if !ok {
-		c.s.log.Warn("a task is not followed: the run has too many", c.s.about("tool", clip(c.name))...)
+		c.s.log.Warn("a task is not followed: the run has too many", c.about("tool", clip(c.name))...)
 		return false
 	}
-	c.s.log.Info("task begun", c.s.about("task", clip(t.id), "tool", clip(c.name), "holds the turn", holds)...)
+	c.s.log.Info("task begun", c.about("task", clip(t.id), "tool", clip(c.name), "holds the turn", holds)...)
 	if holds {
 		c.s.p.ending.Add(1)
 		go t.watch()

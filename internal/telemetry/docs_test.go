@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
@@ -108,7 +109,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 // everything records lines with every field that there is.
 func everything(t *testing.T, a *telemetry.Audit) {
 	d := refusal("x")
-	d.Peer = proxy.Peer{Session: "0123abcd", Remote: "192.0.2.1:5"}
+	d.Peer = proxy.Peer{Session: "0123abcd", Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "tokens", Subject: "ann"}}
 	d.Case, d.Rule, d.Policy = "plan", policy.Rule{File: "p.yaml", Line: 1, Column: 2}, parse(t, plan)
 	for _, arguments := range []string{"1", strings.Repeat("1", 20000)} {
 		d.Message = message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"n":` + arguments + `}}}`)

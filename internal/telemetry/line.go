@@ -96,6 +96,8 @@ func (l *line) about(m *wire.Message, named bool, k policy.Kind, name string) {
 func (l *line) client(p proxy.Peer) {
 	l.text("session", p.Session)
 	l.text("remote", p.Remote)
+	l.text("issuer", p.Principal.Issuer)
+	l.text("subject", p.Principal.Subject)
 }
 
 func (l *line) key(name string) {
