@@ -137,6 +137,20 @@ func TestPathRuns(t *testing.T) {
 	}, keys(proxy.KeyPath))
 }
 
+// A URL that an operator hands out is the first one's who comes with it.
+func TestMintedRunIsTheFirstComers(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		id, err := r.p.StartRun(wire.Modern, wire.Principal{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.modernCall(r.as(proxy.Peer{Principal: ann, Run: id}), "write_plan", `{"content":[]}`)
+		has(t, r.as(proxy.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"ask"}`)), "run_not_found")
+		has(t, r.as(proxy.Peer{Run: id}).ask("tools/call", meta(`{"name":"ask"}`)), "run_not_found")
+		equal(t, "owner", r.p.Runs()[0].Owner, ann)
+	}, keys(proxy.KeyPath))
+}
+
 func TestRunsAreBounded(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		for range 2 {

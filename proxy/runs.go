@@ -20,6 +20,7 @@ type keyed struct {
 	owner   wire.Principal // whose it is
 	born    time.Duration  // as instant
 	used    atomic.Int64   // when it was found last, as instant
+	free    bool           // guarded by Proxy.mu: it is the first principal's who comes
 	ended   bool           // guarded by Proxy.mu: it is found no more
 	aside   bool           // it is nobody's: where requests without a run go
 	runless bool           // and they may do what is allowed in every state; set once
@@ -141,6 +142,13 @@ func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool)
 	defer p.mu.Unlock()
 	at := runID{key.Kind, id}
 	r := p.found[at]
+	if r != nil && r.free && owner.Known() {
+		if p.owned[owner] >= p.cfg.MaxRunsPerPrincipal {
+			return nil, p.crowdedLocked("principal")
+		}
+		r.owner, r.free = owner, false
+		p.owned[owner]++
+	}
 	switch whose, gone := p.gone[at]; {
 	case r != nil && r.owner == owner:
 		r.used.Store(int64(instant()))
@@ -185,7 +193,8 @@ func (p *Proxy) crowdedLocked(whose string) *stray {
 }
 
 // StartRun begins a run that is found by an id, for the key of an era that is path
-// or handle, and returns the id. The error says why there is none.
+// or handle, and returns the id. One that is nobody's belongs to the first principal
+// who comes with it. The error says why there is none.
 func (p *Proxy) StartRun(era wire.Era, owner wire.Principal) (id string, err error) {
 	id, why := p.startRun(era, owner)
 	if why != nil {
@@ -198,7 +207,10 @@ func (p *Proxy) startRun(era wire.Era, owner wire.Principal) (id string, why *st
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id = NewRunID()
-	_, why = p.beginLocked(p.cfg.Keys[era], id, owner)
+	r, why := p.beginLocked(p.cfg.Keys[era], id, owner)
+	if r != nil {
+		r.free = r.key.Kind == KeyPath && !owner.Known()
+	}
 	return id, why
 }
 

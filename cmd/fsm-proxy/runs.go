@@ -73,7 +73,7 @@ func (f *runsFlags) keysOf(listening bool) (keys [2]proxy.RunKey, err error) {
 }
 
 // check refuses what cannot be meant.
-func (f *runsFlags) check(listening bool) error {
+func (f *runsFlags) check(listening, authenticated bool) error {
 	keys, err := f.keysOf(listening)
 	if err != nil {
 		return err
@@ -94,6 +94,9 @@ func (f *runsFlags) check(listening bool) error {
 		f.gateways = append(f.gateways, prefix.Masked())
 	}
 	for _, key := range keys {
+		if key.Kind == proxy.KeyPrincipal && !authenticated {
+			return usagef("--run-key %s needs to know who is asking: give --oidc-issuer, --tokens or --client-ca", key)
+		}
 		if key.Kind == proxy.KeyHeader && len(f.gateways) == 0 {
 			return usagef("--run-key %s needs --trusted-proxies: anybody can send a header", key)
 		}
