@@ -71,8 +71,8 @@ func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accep
 		decline(w, wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, "too many requests are under way: wait for some to be answered", nil))
 		return
 	}
+	defer s.solos.leave(x)
 	x.serve(m, from)
-	s.solos.leave(x)
 }
 
 // notify hands on a notification. Requests are cancelled by closing their response,

@@ -106,9 +106,12 @@ func TestModernAnswers(t *testing.T) {
 	})
 	t.Run("one after the other on a connection", func(t *testing.T) {
 		c := r.connect()
-		for i := range 5 {
-			c.send(tool(fmt.Sprint("a", i)))
+		for i := range 15 {
+			c.send(tool(fmt.Sprint("a", i%6)))
 			s := <-came
+			if name := s.out.(wire.HeadedStream).Header(wire.HeaderName); name != s.m.P.Name || name != fmt.Sprint("a", i%6) {
+				t.Errorf("the header names %s, the body %s", name, s.m.P.Name)
+			}
 			if i%2 == 0 {
 				s.out.Send(note(i))
 			}
