@@ -24,7 +24,7 @@ func TestCheckTellsWhatIsOutOfReachByHandle(t *testing.T) {
 	if n := strings.Count(r.stdout, byHandle); n != 2 || r.code != 0 {
 		t.Errorf("%d findings, exit code %d\n%s%s", n, r.code, r.stdout, r.stderr)
 	}
-	for runs, want := range map[string]int{"{handle_arg: job}": 3, "{key: [modern=handle]}": 2, "{key: [modern=principal]}": 0} {
+	for runs, want := range map[string]int{"{handle_arg: job}": 3, "{key: [modern=handle]}": 2, "{key: [modern=path]}": 0} {
 		config := configured(t, "listen: {address: '127.0.0.1:0'}\nupstream: {url: 'http://127.0.0.1:1/mcp'}\nruns: "+runs+"\n")
 		r := command(t, nil, append([]string{"check", "--config", config, d.policy}, d.server...)...)
 		if n := strings.Count(r.stdout, `warning: "`); n != want || strings.Count(r.stdout, byHandle) != want {
