@@ -83,10 +83,12 @@ func TestModernInputRequired(t *testing.T) {
 
 func TestModernCancel(t *testing.T) {
 	bothModern(t, func(t *testing.T, s *Session, u *Upstream) {
-		_, leave := s.Open("tools/call", ToolParams("late", ""))
-		u.Await(t, 1, "tools/call", "late")
-		leave()
-		u.Await(t, 1, "notifications/cancelled")
+		for n, tool := range []string{"late", "silent"} {
+			_, leave := s.Open("tools/call", ToolParams(tool, ""))
+			u.Await(t, 1, "tools/call", tool)
+			leave()
+			u.Await(t, n+1, "notifications/cancelled")
+		}
 	})
 }
 

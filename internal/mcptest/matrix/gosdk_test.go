@@ -52,15 +52,14 @@ type goStep struct {
 // playGo plays a scenario at revision 2025-11-25, the newest of the legacy era.
 func playGo(t *testing.T, scenario string, u target, answerAfter int) []line {
 	t.Helper()
-	text, err := os.ReadFile(scenario)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var steps []json.RawMessage
-	if err := json.Unmarshal(text, &steps); err != nil {
-		t.Fatal(err)
-	}
-	c := connectGo(t, u, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	return playGoAt(t, scenario, u, answerAfter, "2025-11-25")
+}
+
+// playGoAt plays a scenario at one revision.
+func playGoAt(t *testing.T, scenario string, u target, answerAfter int, revision string) []line {
+	t.Helper()
+	steps := readSteps(t, scenario)
+	c := connectGo(t, u, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	c.answerAfter = time.Duration(answerAfter) * time.Second
 	lines := []line{{Step: json.RawMessage(`{"op":"connect"}`), Result: generic(t, c.session.InitializeResult())}}
 	for _, step := range steps {
@@ -69,6 +68,18 @@ func playGo(t *testing.T, scenario string, u target, answerAfter int) []line {
 	return append(lines,
 		line{Step: json.RawMessage(`{"op":"arrived"}`), Result: generic(t, c.methods())},
 		line{Step: json.RawMessage(`{"op":"progress"}`), During: c.progress})
+}
+
+func readSteps(t *testing.T, scenario string) (steps []json.RawMessage) {
+	t.Helper()
+	text, err := os.ReadFile(scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &steps); err != nil {
+		t.Fatal(err)
+	}
+	return steps
 }
 
 func connectGo(t *testing.T, u target, options *mcp.ClientSessionOptions) *goClient {

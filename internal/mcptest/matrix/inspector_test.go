@@ -47,7 +47,17 @@ func TestInspector(t *testing.T) {
 	}
 }
 
-// inspect runs the Inspector's command line once and returns its standard output and exit code.
+// ownError is the Inspector's error among what else is on standard error; empty: none.
+func ownError(complaints string) string {
+	for text := range strings.Lines(complaints) {
+		if strings.HasPrefix(text, `{"error"`) {
+			return text
+		}
+	}
+	return ""
+}
+
+// inspect runs the Inspector's command line once and returns its standard output, or its error, and exit code.
 func inspect(t *testing.T, u target, arguments []string) (string, int) {
 	t.Helper()
 	server := map[string]any{"type": "streamable-http", "url": u.url}
@@ -68,6 +78,9 @@ func inspect(t *testing.T, u target, arguments []string) (string, int) {
 	command.Stderr = &complaints
 	out, err := command.Output()
 	if code := command.ProcessState.ExitCode(); code >= 0 {
+		if len(out) == 0 {
+			out = []byte(ownError(complaints.String()))
+		}
 		return steady(string(out), ""), code
 	}
 	t.Fatalf("the Inspector: %v\n%s", err, complaints.String())

@@ -11,7 +11,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	mcptest.Main(m, mcptest.Servers{"mangled": mcptest.Mangled(), "failing": mcptest.Failing()})
+	mcptest.Main(m, mcptest.Servers{"mangled": mcptest.Mangled(), "failing": mcptest.Failing(),
+		"walked": walked(false), "walked modern": walked(true)})
 }
 
 // target is something that a client can connect to: a command, or a URL.

@@ -1,7 +1,7 @@
 // Plays the steps of a scenario file with a client of the TypeScript SDK and prints what the client saw, one
 // JSON object a line. Both SDK lines share this file; what differs between them is in sdk1.mjs and sdk2.mjs.
 //
-//   node sdk1.mjs --steps FILE [--answer-after SECONDS] (--url URL | --stdio COMMAND ARGS…)
+//   node sdk1.mjs --steps FILE [--answer-after SECONDS] [--negotiate legacy|auto] (--url URL | --stdio COMMAND ARGS…)
 //
 // A step is {"op": …}; the ops are the keys of `ops` below. Every line repeats its step and adds `result` or
 // `error`, and `during`: what the server asked or reported while the step ran, in order.
@@ -10,7 +10,7 @@ import { setTimeout as pause } from "node:timers/promises";
 
 // parseArgs returns the options of the command line above.
 function parseArgs(argv) {
-	const options = { answerAfter: 0 };
+	const options = { answerAfter: 0, negotiate: "legacy" };
 	for (let i = 0; i < argv.length; i++) {
 		switch (argv[i]) {
 			case "--steps":
@@ -18,6 +18,9 @@ function parseArgs(argv) {
 				break;
 			case "--answer-after":
 				options.answerAfter = Number(argv[++i]);
+				break;
+			case "--negotiate":
+				options.negotiate = argv[++i];
 				break;
 			case "--url":
 				options.url = new URL(argv[++i]);

@@ -1,10 +1,10 @@
-// A client of the TypeScript SDK 2.x in its legacy mode, which is its default; see scenario.mjs.
+// A client of the TypeScript SDK 2.x, by default in its legacy mode, which is its default; see scenario.mjs.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { capabilities, clientInfo, handlers, main } from "./scenario.mjs";
 
-await main(async ({ url, command, args, answerAfter }, inbox) => {
-	const client = new Client(clientInfo, { capabilities, versionNegotiation: { mode: "legacy" } });
+await main(async ({ url, command, args, answerAfter, negotiate }, inbox) => {
+	const client = new Client(clientInfo, { capabilities, versionNegotiation: { mode: negotiate } });
 	for (const [method, handler] of Object.entries(handlers(inbox, answerAfter))) {
 		client.setRequestHandler(method, handler);
 	}
@@ -36,7 +36,7 @@ await main(async ({ url, command, args, answerAfter }, inbox) => {
 		unsubscribe: (params) => client.unsubscribeResource(params),
 		ping: () => client.ping(),
 		close: async () => {
-			if (url) await transport.terminateSession();
+			if (url && transport.sessionId) await transport.terminateSession();
 			await client.close();
 		},
 	};
