@@ -1,9 +1,12 @@
 package attack
 
 import (
+	"bufio"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -317,6 +320,8 @@ func TestClientCertificates(t *testing.T) {
 	r := webTLS.with("--client-ca", authorities).start(t)
 	r.web.Present(ours.Client("ann", nil))
 	r.Initialize()
+	r.overHTTP1(ours.Client("ann", nil), http.StatusOK)
+	r.overHTTP1(ours.Client("bob", nil), http.StatusNotFound)
 	bob := r.client("")
 	bob.web.Present(ours.Client("bob", nil, "spiffe://example.com/bob"))
 	bob.Initialize()
@@ -341,6 +346,35 @@ func TestClientCertificates(t *testing.T) {
 	}
 	r.in("start")
 	r.untouched()
+}
+
+// overHTTP1 uses the session twice on one connection of HTTP/1.1, with a certificate.
+func (r *rig) overHTTP1(certificate tls.Certificate, want int) {
+	r.t.Helper()
+	cfg := mcptest.TrustTLS(r.t)
+	cfg.Certificates = []tls.Certificate{certificate}
+	connection, err := tls.Dial("tcp", r.address(), cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer connection.Close()
+	_ = connection.SetDeadline(time.Now().Add(mcptest.Patience))
+	answers := bufio.NewReader(connection)
+	for range 2 {
+		req := request(r, http.MethodPost, call("1", `{"name":"ok","arguments":{"alive":true}}`))
+		req.Header.Set("Mcp-Session-Id", r.web.ID())
+		if err := req.Write(connection); err != nil {
+			r.t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(answers, req)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		if answer.StatusCode != want {
+			r.t.Errorf("over HTTP/1.1: %d %s, want %d", answer.StatusCode, text, want)
+		}
+	}
 }
 
 // A page of another site learns nothing at any port, whatever it asks for, nor under a name that leads here.
