@@ -18,7 +18,7 @@ func (r *rig) unknown(answer mcptest.Message, state string) {
 
 // The call is not sent again, the run goes on, and so does the server.
 func TestUpstreamDiesInMidCall(t *testing.T) {
-	each(t, []way{pipes, webPipe, web}, func(r *rig) {
+	each(t, []way{pipes, webPipe, web, pipesModern, webModern}, func(r *rig) {
 		r.unknown(r.Tool("die", ""), "after")
 		r.lives()
 		r.reached("tools/call die")
@@ -27,7 +27,7 @@ func TestUpstreamDiesInMidCall(t *testing.T) {
 
 // Half of an answer is none, however good its beginning looks.
 func TestUpstreamAnswersHalf(t *testing.T) {
-	each(t, []way{pipes, webPipe, web, pipeWeb}, func(r *rig) {
+	each(t, []way{pipes, webPipe, web, pipeWeb, pipesModern, webModern}, func(r *rig) {
 		r.unknown(r.Tool("truncate", ""), "after")
 		r.lives()
 		r.unheard("half of this")
@@ -37,12 +37,12 @@ func TestUpstreamAnswersHalf(t *testing.T) {
 
 // An answer to what was never asked is for nobody; the call beside it waits for its own.
 func TestUpstreamAnswersNobody(t *testing.T) {
-	each(t, []way{pipes, webPipe, web, pipeWeb}, func(r *rig) {
+	each(t, []way{pipes, webPipe, web, pipeWeb, pipesModern, webModern}, func(r *rig) {
 		id := r.Request("tools/call", mcptest.ToolParams("wrong_id", ""))
 		r.upstream.Await(r.t, 1, "tools/call", "wrong_id")
 		r.lives()
 		r.upstream.Open("right")
-		if answer, _ := r.Answer(id); string(answer.Result) != mcptest.Text("for you") {
+		if answer, _ := r.Answer(id); result(answer) != mcptest.Text("for you") {
 			r.t.Errorf("answered %s", answer)
 		}
 		r.unheard("for somebody else")
@@ -52,7 +52,7 @@ func TestUpstreamAnswersNobody(t *testing.T) {
 
 // All calls under way are told, not only the one that it died of.
 func TestUpstreamDiesUnderManyCalls(t *testing.T) {
-	each(t, []way{pipes, webPipe}, func(r *rig) {
+	each(t, []way{pipes, webPipe, pipesModern}, func(r *rig) {
 		const others = 10
 		for i := range others {
 			r.Request("tools/call", mcptest.ToolParams("hold_open", ""))
@@ -73,8 +73,8 @@ func TestUpstreamDiesUnderManyCalls(t *testing.T) {
 }
 
 func TestUpstreamFloodsStderr(t *testing.T) {
-	each(t, []way{pipes, webPipe}, func(r *rig) {
-		if answer := r.Tool("flood", ""); string(answer.Result) != mcptest.Text("after a flood") {
+	each(t, []way{pipes, webPipe, pipesModern}, func(r *rig) {
+		if answer := r.Tool("flood", ""); result(answer) != mcptest.Text("after a flood") {
 			r.t.Errorf("answered %s", answer)
 		}
 		r.lives()
@@ -86,8 +86,8 @@ func TestUpstreamFloodsStderr(t *testing.T) {
 }
 
 func TestUpstreamNoiseOnStdout(t *testing.T) {
-	each(t, []way{pipes, webPipe}, func(r *rig) {
-		if answer := r.Tool("noise", ""); string(answer.Result) != mcptest.Text("after noise") {
+	each(t, []way{pipes, webPipe, pipesModern}, func(r *rig) {
+		if answer := r.Tool("noise", ""); result(answer) != mcptest.Text("after noise") {
 			r.t.Errorf("answered %s", answer)
 		}
 		r.lives()
@@ -97,9 +97,12 @@ func TestUpstreamNoiseOnStdout(t *testing.T) {
 }
 
 func TestUpstreamNeverAnswers(t *testing.T) {
-	each(t, []way{pipes.with(impatient...), web.with(impatient...)}, func(r *rig) {
+	each(t, []way{
+		pipes.with(impatient...), web.with(impatient...), pipesModern.with(impatient...), webModern.with(impatient...),
+	}, func(r *rig) {
 		r.unknown(r.Tool("silent", ""), "lost")
 		r.lives()
+		r.upstream.Await(r.t, 1, "notifications/cancelled")
 		r.reached("tools/call silent", "notifications/cancelled")
 	})
 }

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	mcptest.Main(m, mcptest.Servers{"world": world(), "stubborn": {Handle: world().Handle, Stubborn: true}})
+	mcptest.Main(m, mcptest.Servers{"world": world(), "modern": {Handle: world().Handle, Modern: true}, "stubborn": {Handle: world().Handle, Stubborn: true}})
 }
 
 // plan is the policy of most tests: what is bound and what is hidden, one edge that can be taken once, and a
@@ -70,6 +70,7 @@ type way struct {
 	client, upstream string // "stdio" or "http"; the client also "https"
 	server           string // the process's name; default world
 	policy           string // default plan
+	modern           bool   // the upstream speaks revision 2026-07-28 and no other
 	flags            []string
 }
 
@@ -79,7 +80,17 @@ var (
 	webTLS  = way{client: "https", upstream: "http"}
 	webPipe = way{client: "http", upstream: "stdio"}
 	pipeWeb = way{client: "stdio", upstream: "http"}
+
+	pipesModern = way{client: "stdio", upstream: "stdio", modern: true}
+	webModern   = way{client: "http", upstream: "http", modern: true}
 )
+
+func (w way) String() string {
+	if w.modern {
+		return w.client + " to modern " + w.upstream
+	}
+	return w.client + " to " + w.upstream
+}
 
 func (w way) with(flags ...string) way { w.flags = append(slices.Clone(w.flags), flags...); return w }
 
@@ -100,7 +111,7 @@ func each(t *testing.T, ways []way, run func(r *rig)) {
 	t.Helper()
 	t.Parallel()
 	for _, w := range ways {
-		t.Run(w.client+" to "+w.upstream, func(t *testing.T) {
+		t.Run(w.String(), func(t *testing.T) {
 			t.Parallel()
 			run(w.open(t))
 		})
@@ -138,11 +149,16 @@ func (w way) start(t *testing.T) *rig {
 	args := append([]string{"--policy", mcptest.WritePolicy(t, w.policy)}, w.flags...)
 	if w.upstream == "http" {
 		var url string
-		r.upstream, url = mcptest.HTTP(t, world())
+		server := world()
+		server.Modern = w.modern
+		r.upstream, url = mcptest.HTTP(t, server)
 		args = append(args, "--upstream", url)
 	} else {
 		if w.server == "" {
 			w.server = "world"
+			if w.modern {
+				w.server = "modern"
+			}
 		}
 		r.upstream = mcptest.Stdio(t, w.server)
 		args = append(append(args, "--"), r.upstream.Command()...)
@@ -197,11 +213,16 @@ func (r *rig) say(raw string) string {
 	return string(answer.Body)
 }
 
+// result is an answer's, as a server of the legacy era gives it.
+func result(answer mcptest.Message) string {
+	return strings.Replace(string(answer.Result), `"resultType":"complete",`, "", 1)
+}
+
 // lives fails the test unless the session still answers. What was sent before has reached the upstream then,
 // if it does at all.
 func (r *rig) lives() {
 	r.t.Helper()
-	if answer := r.Tool("ok", `{"alive":true}`); string(answer.Result) != mcptest.Text("ok") {
+	if answer := r.Tool("ok", `{"alive":true}`); result(answer) != mcptest.Text("ok") {
 		r.t.Errorf("the next call is answered %s", answer)
 	}
 }
