@@ -3,6 +3,8 @@ package streamhttp
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -311,7 +313,7 @@ func TestModernPipelined(t *testing.T) {
 		cfg, came := stands(ServerConfig{}, false)
 		r := newBubbleRig(t, cfg, nil)
 		c := r.connect()
-		go c.send(tool("a", "Accept: application/json") + tool("b", "Accept: application/json"))
+		go io.WriteString(c, tool("a", "Accept: application/json")+tool("b", "Accept: application/json"))
 		for _, name := range []string{"a", "b"} {
 			s := <-came
 			time.Sleep(10 * time.Second)
@@ -415,4 +417,46 @@ func TestCloseWithModernRequests(t *testing.T) {
 	call.reply().want(t, 200, `"id":1,"error"`)
 	e.end()
 	r.do(tool("a")).want(t, 503, "")
+}
+
+// Over TLS, too, a client is watched while it waits, and its connection goes on.
+func TestModernOverTLS(t *testing.T) {
+	t.Parallel()
+	cfg, came := stands(ServerConfig{}, false)
+	srv := NewServer(cfg)
+	defer srv.Close(context.Background())
+	_, url, clients := secured(t, srv.ServeHTTP)
+	for protocol, client := range clients {
+		ask := func(ctx context.Context) (string, error) {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/mcp", strings.NewReader(alone("tools/call", `"name":"a"`)))
+			if err != nil {
+				return "", err
+			}
+			r.Header = http.Header{"Content-Type": {typeJSON}, "Accept": {typeJSON}, wire.HeaderVersion: {wire.ModernRevision},
+				wire.HeaderMethod: {"tools/call"}, wire.HeaderName: {"a"}}
+			answer, err := client.Do(r)
+			if err != nil {
+				return "", err
+			}
+			defer answer.Body.Close()
+			body, err := io.ReadAll(answer.Body)
+			return string(body), err
+		}
+		for range 2 {
+			go func() {
+				s := <-came
+				<-time.After(1300 * time.Millisecond) // the watcher has come by then
+				s.answer(`"done"`)
+			}()
+			if body, err := ask(t.Context()); err != nil || !strings.Contains(body, `"done"`) {
+				t.Errorf("%s: %q, %v", protocol, body, err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { s := <-came; cancel(); <-s.cancelled }()
+		if body, err := ask(ctx); err == nil {
+			t.Errorf("%s: %q", protocol, body)
+		}
+		eventually(t, "the request is over", func() bool { return srv.solos.count() == 0 })
+	}
 }
