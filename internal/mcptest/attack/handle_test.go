@@ -1,0 +1,232 @@
+package attack
+
+import (
+	"crypto/sha256"
+	"encoding/json/v2"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// handles is a proxy that finds the runs of modern clients by handle, and tells ann
+// and bob apart by their tokens.
+func handles(t *testing.T, flags ...string) *rig {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	text := "version: 1\ntokens:\n"
+	for _, name := range []string{"ann", "bob"} {
+		text += fmt.Sprintf("  %s: sha256:%x\n", name, sha256.Sum256([]byte(tokenOf(name))))
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return web.with(append(flags, "--tokens", path)...).start(t)
+}
+
+func tokenOf(name string) string { return name + "-token-1234567890" }
+
+// as is a client of the modern era with a principal's token.
+func (r *rig) as(name string) *rig {
+	r.t.Helper()
+	other := &rig{t: r.t, upstream: r.upstream, process: r.process, url: r.url}
+	other.Session, other.web = mcptest.DialWeb(r.t, r.url)
+	other.web.Header["Authorization"] = []string{"Bearer " + tokenOf(name)}
+	other.Modern(mcptest.Modern{})
+	return other
+}
+
+// begin has a client begin a run, and returns its handle.
+func (r *rig) begin() string {
+	r.t.Helper()
+	var result struct {
+		StructuredContent struct {
+			Run string `json:"fsm_run"`
+		} `json:"structuredContent"`
+	}
+	answer := r.Tool("fsm_start_run", "{}")
+	if err := json.Unmarshal(answer.Result, &result); err != nil || len(result.StructuredContent.Run) < 22 {
+		r.t.Fatalf("a run of fewer than 128 bits, or none: %s", answer)
+	}
+	return result.StructuredContent.Run
+}
+
+// of are the arguments of a call of a run.
+func of(run string) string { return `{"fsm_run":"` + run + `"}` }
+
+// says is how a fresh client is answered, so that two answers can be compared.
+func (r *rig) says(name, tool, arguments string) string {
+	r.t.Helper()
+	return r.as(name).Tool(tool, arguments).String()
+}
+
+// Another's handle is answered as one that there is not, whatever is done with it, and
+// opens nothing.
+func TestHandleStolenAndGuessed(t *testing.T) {
+	t.Parallel()
+	r := handles(t)
+	ann := r.as("ann")
+	run := ann.begin()
+	for _, tool := range []string{"ok", "once", "hidden", "nowhere", "fsm_end_run"} {
+		unknown := r.says("bob", tool, of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+		if !strings.Contains(unknown, `"error":"run_not_found"`) || !denied(unknown) {
+			t.Errorf("%s with a handle that is none is answered %s", tool, unknown)
+		}
+		if stolen := r.says("bob", tool, of(run)); stolen != unknown {
+			t.Errorf("%s with a stolen handle is answered %s, with a made-up one %s", tool, stolen, unknown)
+		}
+		for _, guess := range []string{strings.ToLower(run), run[:len(run)-1], run + "A", run + " ", `\u0000` + run} {
+			if answer := r.says("ann", tool, of(guess)); answer != unknown {
+				t.Errorf("%s with the handle %q is answered %s", tool, guess, answer)
+			}
+		}
+	}
+	read := func(name, run string) string {
+		return r.as(name).Call("resources/read", `{"uri":"w://shown","_meta":{"fsm-proxy/run":"`+run+`"}}`).String()
+	}
+	if stolen, unknown := read("bob", run), read("bob", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"); stolen != unknown || !strings.Contains(stolen, "run_not_found") {
+		t.Errorf("a read with a stolen handle is answered %s, with a made-up one %s", stolen, unknown)
+	}
+	if list := r.says("bob", "fsm_list_runs", "{}"); strings.Contains(list, run) {
+		t.Errorf("bob is shown %s", list)
+	}
+	r.reached()
+	if answer := ann.Tool("once", of(run)); denied(answer.String()) {
+		t.Errorf("the owner is answered %s", answer)
+	}
+	r.reached("tools/call once")
+}
+
+// That a run has expired its owner learns, and nobody else.
+func TestHandleExpired(t *testing.T) {
+	t.Parallel()
+	r := handles(t, "--run-idle", "1s")
+	run := r.as("ann").begin()
+	unknown := r.says("bob", "ok", of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+	r.process.Log().Await(t, "runs have expired")
+	if answer := r.says("ann", "ok", of(run)); !strings.Contains(answer, `"error":"run_expired"`) {
+		t.Errorf("the owner is answered %s", answer)
+	}
+	if answer := r.says("bob", "ok", of(run)); answer != unknown {
+		t.Errorf("another is answered %s", answer)
+	}
+	r.reached()
+}
+
+// A handle that readers could find in two places, or that is none to some, is decided
+// on by nobody; one in a place of its own choosing is none.
+func TestHandleInAnothersPlace(t *testing.T) {
+	t.Parallel()
+	r := handles(t)
+	ann := r.as("ann")
+	run, other := ann.begin(), ann.begin()
+	for _, arguments := range []string{
+		`{"FSM_RUN":"` + run + `"}`, `{"fſm_run":"` + other + `","fsm_run":"` + run + `"}`, `{"fsm_run\u0000":"` + other + `","fsm_run":"` + run + `"}`,
+		`{"fsm_run":"` + other + `","fsm\u005frun":"` + run + `"}`, `{"fsm_run":["` + run + `"]}`, `{"fsm_run":null}`, `{"fsm_run":{"fsm_run":"` + run + `"}}`,
+	} {
+		if answer := ann.Tool("once", arguments).String(); !strings.Contains(answer, "-32600") {
+			t.Errorf("%s is answered %s", arguments, answer)
+		}
+	}
+	for _, params := range []string{
+		`{"name":"once","arguments":{"fsm_run":"` + run + `"},"_meta":{"fsm-proxy/run":"` + other + `"}}`,
+		`{"name":"once","_meta":{"fsm-proxy/RUN":"` + run + `"}}`,
+	} {
+		if answer := ann.Call("tools/call", params).String(); !strings.Contains(answer, "-32600") {
+			t.Errorf("%s is answered %s", params, answer)
+		}
+	}
+	for _, params := range []string{
+		`{"name":"once","fsm_run":"` + run + `"}`, `{"name":"once","arguments":{"a":` + of(run) + `}}`, `{"name":"once","arguments":["fsm_run","` + run + `"]}`,
+		`{"name":"once","arguments":{"run":"` + run + `"}}`, `{"name":"once","_meta":{"fsm_run":"` + run + `"}}`, `{"name":"once","arguments":{"fsm_run":""}}`,
+	} {
+		if answer := ann.Call("tools/call", params).String(); !strings.Contains(answer, `"error":"run_not_found"`) {
+			t.Errorf("%s is answered %s", params, answer)
+		}
+	}
+	r.reached()
+}
+
+// Leaving the handle out neither resets the run nor opens what it has behind it.
+func TestHandleDropped(t *testing.T) {
+	t.Parallel()
+	r := handles(t)
+	ann := r.as("ann")
+	run := ann.begin()
+	ann.Tool("once", of(run))
+	for _, tool := range []string{"once", "read_a", "swap", "hidden"} {
+		if answer := ann.Tool(tool, "{}").String(); !strings.Contains(answer, `"error":"run_not_found"`) {
+			t.Errorf("%s without a handle is answered %s", tool, answer)
+		}
+	}
+	if answer := ann.Tool("once", of(run)).String(); !strings.Contains(answer, `"state":"after"`) {
+		t.Errorf("the run is answered %s", answer)
+	}
+	r.reached("tools/call once")
+}
+
+// What the upstream sees of a call is the call without the proxy: neither it nor the
+// log has the handle.
+func TestHandleIsToldNobody(t *testing.T) {
+	t.Parallel()
+	r := handles(t, "--log-level", "trace")
+	ann := r.as("ann")
+	run := ann.begin()
+	for _, params := range []string{
+		`{"name":"ok","arguments":{"fsm_run":"` + run + `"}}`, `{"name":"ok","arguments":{"a":1,"fsm_run":"` + run + `"},"_meta":{"fsm-proxy/run":"` + run + `"}}`,
+		`{"name":"ok","_meta":{"fsm-proxy/run":"` + run + `"}}`,
+	} {
+		if answer := ann.Call("tools/call", params).String(); denied(answer) || strings.Contains(answer, run) {
+			t.Errorf("%s is answered %s", params, answer)
+		}
+	}
+	ann.Tool("hidden", of(run))
+	ann.Tool("fsm_end_run", of(run))
+	ann.Tool("ok", of(run))
+	for _, m := range r.upstream.Received() {
+		if strings.Contains(m.String(), run) || strings.Contains(m.String(), "fsm") && m.Method == "tools/call" {
+			t.Errorf("the upstream got %s", m)
+		}
+	}
+	r.nowhereIn(r.process.Log().String(), run)
+}
+
+// A flood of runs is refused, and harms nobody else's.
+func TestFloodOfStartRun(t *testing.T) {
+	t.Parallel()
+	r := handles(t, "--max-runs", "40", "--max-runs-per-principal", "20")
+	bob, ann := r.as("bob"), r.as("ann")
+	run := bob.begin()
+	var mu sync.Mutex
+	var began, refused int
+	var flood sync.WaitGroup
+	for range 8 {
+		flood.Go(func() {
+			for id := range 50 {
+				answer := ann.web.Post(t.Context(), mcptest.Request(id+1, "tools/call", mcptest.Modern{}.Params(mcptest.ToolParams("fsm_start_run", "{}"))))
+				mu.Lock()
+				switch {
+				case strings.Contains(string(answer.Body), "There are too many runs"):
+					refused++
+				case answer.Status == http.StatusOK && !denied(string(answer.Body)):
+					began++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	flood.Wait()
+	if began != 20 || refused != 380 {
+		t.Errorf("%d runs began, %d were refused", began, refused)
+	}
+	if answer := bob.Tool("once", of(run)).String(); denied(answer) {
+		t.Errorf("another's run is answered %s", answer)
+	}
+	bob.begin()
+	r.reached("tools/call once")
+}
