@@ -31,16 +31,6 @@ func handles(t *testing.T, flags ...string) *rig {
 
 func tokenOf(name string) string { return name + "-token-1234567890" }
 
-// as is a client of the modern era with a principal's token.
-func (r *rig) as(name string) *rig {
-	r.t.Helper()
-	other := &rig{t: r.t, upstream: r.upstream, process: r.process, url: r.url}
-	other.Session, other.web = mcptest.DialWeb(r.t, r.url)
-	other.web.Header["Authorization"] = []string{"Bearer " + tokenOf(name)}
-	other.Modern(mcptest.Modern{})
-	return other
-}
-
 // begin has a client begin a run, and returns its handle.
 func (r *rig) begin() string {
 	r.t.Helper()
@@ -62,7 +52,7 @@ func of(run string) string { return `{"fsm_run":"` + run + `"}` }
 // says is how a fresh client is answered, so that two answers can be compared.
 func (r *rig) says(name, tool, arguments string) string {
 	r.t.Helper()
-	return r.as(name).Tool(tool, arguments).String()
+	return r.modernClient(tokenOf(name)).Tool(tool, arguments).String()
 }
 
 // Another's handle is answered as one that there is not, whatever is done with it, and
@@ -70,7 +60,7 @@ func (r *rig) says(name, tool, arguments string) string {
 func TestHandleStolenAndGuessed(t *testing.T) {
 	t.Parallel()
 	r := handles(t)
-	ann := r.as("ann")
+	ann := r.modernClient(tokenOf("ann"))
 	run := ann.begin()
 	for _, tool := range []string{"ok", "once", "hidden", "nowhere", "fsm_end_run"} {
 		unknown := r.says("bob", tool, of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
@@ -87,7 +77,7 @@ func TestHandleStolenAndGuessed(t *testing.T) {
 		}
 	}
 	read := func(name, run string) string {
-		return r.as(name).Call("resources/read", `{"uri":"w://shown","_meta":{"fsm-proxy/run":"`+run+`"}}`).String()
+		return r.modernClient(tokenOf(name)).Call("resources/read", `{"uri":"w://shown","_meta":{"fsm-proxy/run":"`+run+`"}}`).String()
 	}
 	if stolen, unknown := read("bob", run), read("bob", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"); stolen != unknown || !strings.Contains(stolen, "run_not_found") {
 		t.Errorf("a read with a stolen handle is answered %s, with a made-up one %s", stolen, unknown)
@@ -106,7 +96,7 @@ func TestHandleStolenAndGuessed(t *testing.T) {
 func TestHandleExpired(t *testing.T) {
 	t.Parallel()
 	r := handles(t, "--run-idle", "1s")
-	run := r.as("ann").begin()
+	run := r.modernClient(tokenOf("ann")).begin()
 	unknown := r.says("bob", "ok", of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 	r.process.Log().Await(t, "runs have expired")
 	if answer := r.says("ann", "ok", of(run)); !strings.Contains(answer, `"error":"run_expired"`) {
@@ -123,7 +113,7 @@ func TestHandleExpired(t *testing.T) {
 func TestHandleInAnothersPlace(t *testing.T) {
 	t.Parallel()
 	r := handles(t)
-	ann := r.as("ann")
+	ann := r.modernClient(tokenOf("ann"))
 	run, other := ann.begin(), ann.begin()
 	for _, arguments := range []string{
 		`{"FSM_RUN":"` + run + `"}`, `{"fſm_run":"` + other + `","fsm_run":"` + run + `"}`, `{"fsm_run\u0000":"` + other + `","fsm_run":"` + run + `"}`,
@@ -156,7 +146,7 @@ func TestHandleInAnothersPlace(t *testing.T) {
 func TestHandleDropped(t *testing.T) {
 	t.Parallel()
 	r := handles(t)
-	ann := r.as("ann")
+	ann := r.modernClient(tokenOf("ann"))
 	run := ann.begin()
 	ann.Tool("once", of(run))
 	for _, tool := range []string{"once", "read_a", "swap", "hidden"} {
@@ -175,7 +165,7 @@ func TestHandleDropped(t *testing.T) {
 func TestHandleIsToldNobody(t *testing.T) {
 	t.Parallel()
 	r := handles(t, "--log-level", "trace")
-	ann := r.as("ann")
+	ann := r.modernClient(tokenOf("ann"))
 	run := ann.begin()
 	for _, params := range []string{
 		`{"name":"ok","arguments":{"fsm_run":"` + run + `"}}`, `{"name":"ok","arguments":{"a":1,"fsm_run":"` + run + `"},"_meta":{"fsm-proxy/run":"` + run + `"}}`,
@@ -200,7 +190,7 @@ func TestHandleIsToldNobody(t *testing.T) {
 func TestFloodOfStartRun(t *testing.T) {
 	t.Parallel()
 	r := handles(t, "--max-runs", "40", "--max-runs-per-principal", "20")
-	bob, ann := r.as("bob"), r.as("ann")
+	bob, ann := r.modernClient(tokenOf("bob")), r.modernClient(tokenOf("ann"))
 	run := bob.begin()
 	var mu sync.Mutex
 	var began, refused int
