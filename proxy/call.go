@@ -20,61 +20,72 @@ type call struct {
 	m   *wire.Message
 	key string // of the request's id
 	out wire.Stream
+	*alone
 
 	// What was decided. Written under the run's lock.
-	kind     policy.Kind
-	name     string
-	listed   bool       // the upstream lists the name
-	known    bool       // listed is known
-	nameless bool       // no list is there for the names in an annotation
-	asked    bool       // one was asked for
-	blind    bool       // none could be had; in shadow that stops nothing
-	offer    *wire.List // from which it is known
-	unclear  bool       // the splitting argument reads differently to others
-	place    place
-	verdict  policy.Verdict
-	changes  lock.Changes // since the tool was locked; where that refuses it
-	turn     chan struct{}
-	orphaned bool   // the run was begun anew meanwhile
-	moves    uint64 // of the run, when it was decided
+	name    string
+	offer   *wire.List // from which listed is known
+	place   place
+	verdict policy.Verdict
+	changes lock.Changes // since the tool was locked; where that refuses it
+	turn    chan struct{}
+	moves   uint64 // of the run, when it was decided
+	kind    policy.Kind
+	misfit  handle.Reason // why the tool's calls cannot carry a handle
+	own     ownTool       // of the proxy's that is called
+
+	listed   bool // the upstream lists the name
+	known    bool // listed is known
+	nameless bool // no list is there for the names in an annotation
+	asked    bool // one was asked for
+	blind    bool // none could be had; in shadow that stops nothing
+	unclear  bool // the splitting argument reads differently to others
+	orphaned bool // the run was begun anew meanwhile
 
 	overlooked bool // the policy would have refused it, but for the shadow
 	restarted  bool // its outcome completed the run, which began anew
-
-	misfit     handle.Reason // why the tool's calls cannot carry a handle
-	handle     string        // of the call's run; it is in its bytes no more
-	sent       *wire.Message // the call with it; nil: it had none
-	own        ownTool       // of the proxy's that is called
-	era        wire.Era      // the client's
-	via        wire.Era      // of the connection that it was sent on
-	origin     *call         // whose answer it waits for; nil: its own
-	from       *Peer         // whose call it is, where the session is not one client's
-	pipe       *pipe         // on which it came; nil: on a stream of its own, or in a session
-	rounds     atomic.Int32  // how often its client was asked for a modern upstream
 	gated      bool
-	subscribes bool                       // it has entered a subscription; written under the session's lock
-	next       func()                     // the rest of the way, for Wait; nil: land
-	land       func(*wire.Message, error) // what becomes of the upstream's answer
-	after      func()                     // to be called when the answer was given
-	clock      clock
-	seen       *sight       // what observers are told; nil: there are none
-	asks       atomic.Int32 // requests to the client open for this call
-	wait       wire.Life    // ends when the upstream's answer is given up
+	subscribes bool     // it has entered a subscription; written under the session's lock
+	era        wire.Era // the client's
+	via        wire.Era // of the connection that it was sent on
+
+	asks  atomic.Int32               // requests to the client open for this call
+	next  func()                     // the rest of the way, for Wait; nil: land
+	land  func(*wire.Message, error) // what becomes of the upstream's answer
+	after func()                     // to be called when the answer was given
+	clock clock
+	seen  *sight    // what observers are told; nil: there are none
+	wait  wire.Life // ends when the upstream's answer is given up
 
 	mu        sync.Mutex // guards what follows
+	canceled  bool
+	ended     bool // out of those under way
+	answered  bool // and its answer was given
 	up        wire.Call
 	stop      func()        // gives up an answer that nobody waits for
 	gaveUp    error         // why it is given up; nil: it is not
 	cancelled chan struct{} // closed by cancel; made on demand
-	held      *held         // its client's end, where that may come back; nil: it may not
-	again     *gather       // what it is sent again with; nil: it is not
-	gather    *gather       // what its client is asked for the upstream; nil: nothing
 	done      chan struct{} // closed when over; made on demand
-	canceled  bool
-	ended     bool // out of those under way
-	answered  bool // and its answer was given
+	asking    *asking       // what its client is asked in the middle of it; nil: nothing
 	grace     *time.Timer
 	params    []byte // of the cancellation
+}
+
+// alone is what belongs to a request of the modern era, which stands alone.
+type alone struct {
+	from   Peer          // whose it is
+	handle string        // of the run; it is in the request's bytes no more
+	sent   *wire.Message // the request with it; nil: it had none
+	pipe   *pipe         // on which it came; nil: on a stream of its own
+	origin *call         // whose answer it waits for; nil: its own
+}
+
+// asking is how a call asks its client across the eras. The call's lock guards it.
+type asking struct {
+	held   *held   // the client's end, where that may come back; nil: it may not
+	gather *gather // what the client is asked now, for a modern upstream; nil: nothing
+	again  *gather // what the call is sent again with; nil: nothing yet
+	rounds int     // how often it has asked so
 }
 
 var errGivenUp = errors.New("no answer in time")
@@ -87,7 +98,7 @@ func (c *call) Wait() {
 		return
 	}
 	c.rest()
-	if c.rounds.Load() > 0 { // it goes on elsewhere
+	if c.hasAsked() { // it goes on elsewhere
 		c.over(context.Background())
 	}
 }
@@ -190,7 +201,7 @@ func (c *call) id() []byte { return c.m.Bytes(c.m.ID) }
 // finish takes the call out of those under way.
 func (c *call) finish() {
 	c.s.forget(c)
-	if c.pipe != nil {
+	if c.alone != nil && c.pipe != nil {
 		c.pipe.forget(c)
 	}
 	if c.s.run.born != 0 {
@@ -278,7 +289,7 @@ func (c *call) cancel(params []byte) {
 		return
 	}
 	c.canceled, c.params = true, params
-	gather := c.gather
+	gather := c.gatheringLocked()
 	if c.cancelled != nil {
 		close(c.cancelled)
 	}
@@ -292,7 +303,7 @@ func (c *call) cancel(params []byte) {
 		go gather.abort()
 	case up != nil:
 		up.Cancel(params)
-	case c.origin != nil:
+	case c.alone != nil && c.origin != nil:
 		c.origin.cancel(params)
 	}
 }
@@ -307,7 +318,7 @@ func (c *call) giveUp(why error) {
 	if c.gaveUp == nil {
 		c.gaveUp = why
 	}
-	stop, gather := c.stop, c.gather
+	stop, gather := c.stop, c.gatheringLocked()
 	c.mu.Unlock()
 	if gather != nil {
 		go gather.abort()
@@ -349,8 +360,8 @@ func (c *call) start(conn Upstream) bool {
 		return false
 	}
 	m := c.translated(conn.Era(), c.sending())
-	if c.again != nil {
-		m = c.again.answered(m)
+	if again := c.sentAgain(); again != nil {
+		m = again.answered(m)
 	}
 	up := conn.Start(m, c)
 	c.mu.Lock()

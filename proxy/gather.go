@@ -37,9 +37,45 @@ func (c *call) asksFor(m *wire.Message, err error) bool {
 	return err == nil && !c.modern() && c.via == wire.Modern && m.Kind == wire.Result && m.R.ResultType == wire.ResultInputRequired
 }
 
+// gatheringLocked is what the client is asked now, nil: nothing.
+func (c *call) gatheringLocked() *gather {
+	if c.asking == nil {
+		return nil
+	}
+	return c.asking.gather
+}
+
+// round counts another time that the call asks its client.
+func (c *call) round() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking == nil {
+		c.asking = &asking{}
+	}
+	c.asking.rounds++
+	return c.asking.rounds
+}
+
+// hasAsked reports whether the call has asked its client for a modern upstream.
+func (c *call) hasAsked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asking != nil && c.asking.rounds > 0
+}
+
+// sentAgain is what the call is sent again with, nil: it is not.
+func (c *call) sentAgain() *gather {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking == nil {
+		return nil
+	}
+	return c.asking.again
+}
+
 // gatherFrom asks the client what the upstream's answer asks for.
 func (c *call) gatherFrom(m *wire.Message) {
-	if c.rounds.Add(1) > maxRounds {
+	if c.round() > maxRounds {
 		c.dropped(errRounds)
 		return
 	}
@@ -51,7 +87,7 @@ func (c *call) gatherFrom(m *wire.Message) {
 	c.mu.Lock()
 	canceled, gaveUp := c.canceled, c.gaveUp
 	if !canceled && gaveUp == nil {
-		c.gather = g
+		c.asking.gather = g
 	}
 	c.mu.Unlock()
 	if canceled || gaveUp != nil {
@@ -191,8 +227,8 @@ func (g *gather) finish() {
 func (g *gather) again() {
 	c := g.c
 	c.mu.Lock()
-	c.gather, c.next = nil, nil
-	c.again = g
+	c.asking.gather, c.next = nil, nil
+	c.asking.again = g
 	c.mu.Unlock()
 	if !c.start(g.conn) {
 		c.dropped(errEnding)
@@ -235,7 +271,7 @@ func (g *gather) abort() { g.fail(errGivenUp) }
 // dropped answers a call that is not sent again.
 func (c *call) dropped(why error) {
 	c.mu.Lock()
-	c.gather = nil
+	c.asking.gather = nil
 	c.mu.Unlock()
 	c.notifyChanged(c.settle(noOutcome))
 	if c.isCancelled() {

@@ -125,7 +125,7 @@ func (c *call) takeHandle(p *Proxy) string {
 
 // asSent is the request as the client has sent it.
 func (c *call) asSent() *wire.Message {
-	if c.sent != nil {
+	if c.alone != nil && c.sent != nil {
 		return c.sent
 	}
 	return c.m

@@ -90,17 +90,23 @@ func (c *call) waitHeld() {
 func (c *call) holding() *held {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held == nil {
-		c.held = &held{c: c, call: digestOf(c.m), owner: c.from.Principal, asks: make(map[string]*ask), raw: make(map[string][]byte), release: make(chan struct{})}
+	if c.asking == nil {
+		c.asking = &asking{}
 	}
-	return c.held
+	if c.asking.held == nil {
+		c.asking.held = &held{c: c, call: digestOf(c.m), owner: c.from.Principal, asks: make(map[string]*ask), raw: make(map[string][]byte), release: make(chan struct{})}
+	}
+	return c.asking.held
 }
 
 // heldEnd is the call's held end, nil if it has none.
 func (c *call) heldEnd() *held {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.held
+	if c.asking == nil {
+		return nil
+	}
+	return c.asking.held
 }
 
 // question has the client asked what the upstream asks: at once, or when it has

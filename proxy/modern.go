@@ -17,7 +17,7 @@ func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from Peer) wire.Pending 
 	if m.Kind != wire.Request {
 		return nil // no notification or answer of a client means anything here
 	}
-	c := &call{m: m, out: out, era: wire.Modern, from: &from}
+	c := &call{m: m, out: out, era: wire.Modern, alone: &alone{from: from}}
 	return p.serve(c)
 }
 
@@ -135,8 +135,8 @@ func init() {
 
 // who is whose call it is.
 func (c *call) who() Peer {
-	if c.from != nil {
-		return *c.from
+	if c.alone != nil {
+		return c.from
 	}
 	return c.s.peer
 }
@@ -181,7 +181,7 @@ func (d *pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 }
 
 func (d *pipe) serve(m *wire.Message, out wire.Stream) wire.Pending {
-	c := &call{m: m, out: out, era: wire.Modern, pipe: d, from: &d.peer}
+	c := &call{m: m, out: out, era: wire.Modern, alone: &alone{from: d.peer, pipe: d}}
 	if !d.enter(c) {
 		out.Answer(wire.ErrorAnswer(c.id(), wire.CodeInvalidRequest, "a request with this id is still under way", nil))
 		return nil

@@ -74,6 +74,12 @@ type Params struct {
 	ProgressToken          Span   // progressToken of notifications/progress
 	RequestID              Span   // requestId of notifications/cancelled
 	Level, ProtocolVersion string // logging/setLevel; initialize
+	*RareParams
+}
+
+// RareParams are the routed members of params that few messages have. They are
+// apart so that all others are no larger for them.
+type RareParams struct {
 	// Modern is what _meta says of the modern era; nil where it says nothing.
 	Modern *ModernParams
 	// InputResponses and RequestState come with a call that is sent again with what
@@ -81,7 +87,12 @@ type Params struct {
 	// tasks/*.
 	InputResponses, Notifications, RequestStateAt, TaskIDAt Span
 	RequestState, TaskID                                    string
+
+	modern ModernParams
 }
+
+// noRare is what messages have that have none of them. It is never changed.
+var noRare RareParams
 
 // Ref is what completion/complete completes an argument of.
 type Ref struct{ Type, Name, URI string }
@@ -96,10 +107,19 @@ type ResultFields struct {
 	NextCursor string
 	// NextCursorAt is the raw nextCursor, absent where there is none.
 	NextCursorAt Span
-	// Of the modern era: what an "input_required" result asks for, and how long a
-	// result may be kept by whom.
-	ResultTypeAt, InputRequests, RequestState, TTL, CacheScope Span
+	// ResultTypeAt is the raw resultType.
+	ResultTypeAt Span
+	*RareFields
 }
+
+// RareFields are the routed members of a result that few have: what an
+// "input_required" one asks for, and how long one may be kept by whom.
+type RareFields struct {
+	InputRequests, RequestState, TTL, CacheScope Span
+}
+
+// noFields is what results have that have none of them. It is never changed.
+var noFields RareFields
 
 // Bytes returns the raw bytes of a span of m, nil where it is absent. They are
 // a part of m.Raw and must not be changed.

@@ -65,7 +65,7 @@ func Read(raw []byte, from Side) (*Message, error) { return Limits{}.Read(raw, f
 // that they are JSON. What it cannot be sure of, or finds at fault, jsontext
 // judges, before the same walk over bytes that are known to be JSON.
 func (l Limits) Read(raw []byte, from Side) (*Message, error) {
-	m := &Message{Raw: raw}
+	m := newMessage(raw)
 	r := reader{raw: raw, from: from, m: m}
 	if len(raw) <= maxRaw && l.depth() >= plainReach && r.message() == nil {
 		return m, nil
@@ -73,9 +73,13 @@ func (l Limits) Read(raw []byte, from Side) (*Message, error) {
 	return l.readChecked(raw, from)
 }
 
+func newMessage(raw []byte) *Message {
+	return &Message{Raw: raw, P: Params{RareParams: &noRare}, R: ResultFields{RareFields: &noFields}}
+}
+
 // readChecked reads a message that jsontext has looked at first.
 func (l Limits) readChecked(raw []byte, from Side) (*Message, error) {
-	m := &Message{Raw: raw}
+	m := newMessage(raw)
 	err := l.check(raw, from)
 	if err == nil {
 		err = (&reader{raw: raw, from: from, m: m, checked: true}).message()

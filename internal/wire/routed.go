@@ -182,17 +182,35 @@ func (r *reader) params(key int) (err error) {
 	case keyProtocolVersion:
 		_, err = r.string(&p.ProtocolVersion)
 	case keyInputResponses:
-		p.InputResponses, err = r.value()
+		r.rare().InputResponses, err = r.value()
 	case keyRequestState:
+		p := r.rare()
 		p.RequestStateAt, err = r.string(&p.RequestState)
 	case keyNotifications:
-		p.Notifications, err = r.value()
+		r.rare().Notifications, err = r.value()
 	case keyTaskID:
+		p := r.rare()
 		p.TaskIDAt, err = r.string(&p.TaskID)
 	default:
 		_, err = r.value()
 	}
 	return err
+}
+
+// rare are the message's own rare members of params.
+func (r *reader) rare() *RareParams {
+	if r.m.P.RareParams == &noRare {
+		r.m.P.RareParams = new(RareParams)
+	}
+	return r.m.P.RareParams
+}
+
+// rareFields are the message's own rare members of its result.
+func (r *reader) rareFields() *RareFields {
+	if r.m.R.RareFields == &noFields {
+		r.m.R.RareFields = new(RareFields)
+	}
+	return r.m.R.RareFields
 }
 
 // meta reads a routed member of _meta. What is the modern era's is kept apart, so
@@ -202,10 +220,9 @@ func (r *reader) meta(key int) (err error) {
 		r.m.P.MetaToken, err = r.value()
 		return err
 	}
-	if r.m.P.Modern == nil {
-		r.m.P.Modern = new(ModernParams)
-	}
-	p := r.m.P.Modern
+	rare := r.rare()
+	rare.Modern = &rare.modern
+	p := rare.Modern
 	switch key {
 	case keyMetaVersion:
 		p.VersionAt, err = r.string(&p.Version)
@@ -247,13 +264,13 @@ func (r *reader) result(key int) (err error) {
 	case keyNextCursor:
 		f.NextCursorAt, err = r.string(&f.NextCursor)
 	case keyInputRequests:
-		f.InputRequests, err = r.value()
+		r.rareFields().InputRequests, err = r.value()
 	case keyResultState:
-		f.RequestState, err = r.value()
+		r.rareFields().RequestState, err = r.value()
 	case keyTTL:
-		f.TTL, err = r.value()
+		r.rareFields().TTL, err = r.value()
 	case keyCacheScope:
-		f.CacheScope, err = r.value()
+		r.rareFields().CacheScope, err = r.value()
 	}
 	return err
 }
