@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,7 +15,7 @@ import (
 
 const (
 	// minRelisten and maxRelisten bound the wait before a stream that was lost is
-	// opened again; it doubles while that fails.
+	// opened again; it doubles while that fails, or the stream does not last.
 	minRelisten = time.Second
 	maxRelisten = 30 * time.Second
 	// ackTime is how long a stream may go without its acknowledgement until it
@@ -109,15 +110,16 @@ func (e *ears) run() {
 	missed := false // there was a time in which nothing could be heard
 	for {
 		now = e.replace(now, missed)
-		if now != nil && isClosed(now.acked) {
-			wait = 0
-		}
+		began := time.Now()
 		select {
 		case <-e.conn.ctx.Done():
 			return
 		case <-e.wake:
 			missed = false
 		case <-now.ended():
+			if time.Since(began) > maxRelisten {
+				wait = 0
+			}
 			if !e.again(now, &wait) {
 				return
 			}
@@ -131,7 +133,7 @@ func (e *ears) run() {
 func (e *ears) again(r *ear, wait *time.Duration) bool {
 	e.part(r)
 	if e.final(r) {
-		e.conn.log().Info("the upstream tells of no changes by itself", "reason", r.end.reason())
+		e.conn.log().Debug("the upstream tells of no changes by itself", "reason", r.end.reason())
 		return e.rest()
 	}
 	e.conn.log().Debug("the upstream's subscription ended, and is made again", "reason", r.end.reason())
@@ -185,13 +187,15 @@ func (o outcome) reason() string {
 	return "it ended the subscription"
 }
 
-// pause waits before the next attempt. It reports false where there is to be none.
+// pause waits before the next attempt, or until something else is wanted. It reports false where there is to be none.
 func (e *ears) pause(wait *time.Duration) bool {
 	*wait = min(max(2*(*wait), minRelisten), maxRelisten)
-	timer := time.NewTimer(*wait)
+	timer := time.NewTimer(*wait - rand.N(*wait/4+1))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-e.wake:
 		return true
 	case <-e.conn.ctx.Done():
 		return false
