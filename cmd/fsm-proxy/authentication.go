@@ -121,7 +121,7 @@ func (f *oidcFlags) config(log hclog.Logger) auth.IssuerConfig {
 // gate opens what clients are let in by; nil: everybody is, and nobody told apart.
 func (s *service) gate(ctx context.Context) (*auth.Gate, error) {
 	f := &s.flags.listen
-	if f.bearerFile == "" && !f.auth.given() {
+	if !f.authenticates() {
 		return nil, nil
 	}
 	resource, err := f.auth.oidc.resourceURL()

@@ -40,6 +40,9 @@ func stray(flags *pflag.FlagSet) string {
 	return listening[i]
 }
 
+// authenticates reports whether clients are let in by something.
+func (f *listenFlags) authenticates() bool { return f.bearerFile != "" || f.auth.given() }
+
 // check refuses what cannot be meant, or is not safe, before anything is opened.
 // It reports whether the address is a loopback one.
 func (f *listenFlags) check() (loopback bool, err error) {
@@ -53,7 +56,7 @@ func (f *listenFlags) check() (loopback bool, err error) {
 	if addr.IP.IsLoopback() {
 		return true, nil
 	}
-	if f.bearerFile == "" && !f.auth.given() && !f.insecure {
+	if !f.authenticates() && !f.insecure {
 		return false, fmt.Errorf("--listen %s can be reached from other machines; give --bearer-file FILE, --tokens, --oidc-issuer or "+
 			"--client-ca so that clients must authenticate, or --insecure-listen if something else sees to that", f.address)
 	}

@@ -75,7 +75,7 @@ func (c *claims) fault(cfg *IssuerConfig, now time.Time) *denial {
 	switch {
 	case c.Issuer != cfg.URL:
 		return otherIssuer
-	case !slices.ContainsFunc(cfg.Audiences, func(own string) bool { return slices.Contains(c.Audience, own) }):
+	case !slices.ContainsFunc(cfg.Audiences, c.isFor):
 		return otherReach
 	case c.Expires == nil:
 		return endless
@@ -89,6 +89,13 @@ func (c *claims) fault(cfg *IssuerConfig, now time.Time) *denial {
 		return oddSubject
 	}
 	return nil
+}
+
+// isFor reports whether the token is for an audience, or for one run of it.
+func (c *claims) isFor(own string) bool {
+	return slices.ContainsFunc(c.Audience, func(whom string) bool {
+		return whom == own || strings.HasPrefix(whom, own+runs)
+	})
 }
 
 // instant is a NumericDate (RFC 7519, section 2), of this side of the year 9999.

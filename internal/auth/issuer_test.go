@@ -66,6 +66,7 @@ func TestTokens(t *testing.T) {
 		"early within the skew":     {issuer.Token("ann", says{"nbf": now + 30, "iat": now + 30}), ""},
 		"fractions of a second":     {issuer.Token("ann", says{"exp": float64(now) + 3600.5}), ""},
 		"for ever":                  {issuer.Token("ann", says{"exp": 1e300}), ""},
+		"audience, one run of it":   {issuer.Token("ann", says{"aud": mcptest.Audience + "/runs/x"}), ""},
 		"audience":                  {issuer.Token("ann", says{"aud": "https://other.example"}), "audience"},
 		"audience, a beginning":     {issuer.Token("ann", says{"aud": mcptest.Audience + "/"}), "audience"},
 		"no audience":               {issuer.Token("ann", says{"aud": nil}), "audience"},
@@ -504,7 +505,7 @@ func TestMetadata(t *testing.T) {
 		return w
 	}
 	const place = "http://127.0.0.1:8080/.well-known/oauth-protected-resource"
-	for _, at := range []string{place, place + "/mcp", place + "/mcp/runs/x", "https://127.0.0.1:8080/.well-known/oauth-protected-resource"} {
+	for _, at := range []string{place, place + "/mcp", "https://127.0.0.1:8080/.well-known/oauth-protected-resource"} {
 		w := get(g, "GET", at)
 		scheme, _, _ := strings.Cut(at, ":")
 		want := `{"resource":"` + scheme + `://127.0.0.1:8080/mcp","authorization_servers":["` + issuer.URL + `"],"scopes_supported":["mcp:use"],"bearer_methods_supported":["header"]}`
@@ -512,10 +513,13 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", at, w.Code, got, want)
 		}
 	}
-	for _, at := range []string{"http://h/mcp", place + "x", place + "/other", "http://h/", place + "/mcpx"} {
+	for _, at := range []string{"http://h/mcp", place + "x", place + "/other", "http://h/", place + "/mcpx", place + "/mcp/runs/", place + "/mcp/runs/x/y", place + "/runs/x"} {
 		if w := get(g, "GET", at); w.Code != 0 {
 			t.Errorf("%s: %d", at, w.Code)
 		}
+	}
+	if w := get(g, "GET", place+"/mcp/runs/x"); !strings.Contains(w.Body.String(), `"resource":"http://127.0.0.1:8080/mcp/runs/x"`) {
+		t.Errorf("of a run: %d %s", w.Code, w.Body)
 	}
 	if w := get(g, "POST", place); w.Code != 405 {
 		t.Errorf("POST: %d", w.Code)
@@ -529,6 +533,9 @@ func TestMetadata(t *testing.T) {
 		if w := get(g, "GET", at); !strings.Contains(w.Body.String(), `"resource":"https://mcp.example.com/team/mcp"`) {
 			t.Errorf("%s: %d %s", at, w.Code, w.Body)
 		}
+	}
+	if w := get(g, "GET", place+"/mcp/runs/x"); !strings.Contains(w.Body.String(), `"resource":"https://mcp.example.com/team/mcp/runs/x"`) {
+		t.Errorf("of a run: %d %s", w.Code, w.Body)
 	}
 	_, w := ask(g)
 	if got := w.Header().Get("WWW-Authenticate"); !strings.Contains(got, `resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/team/mcp"`) {

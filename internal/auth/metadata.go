@@ -4,6 +4,7 @@ import (
 	"encoding/json/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -49,32 +50,51 @@ func (g *Gate) Public(w http.ResponseWriter, r *http.Request) bool {
 // that is served here, or that is so named outside.
 func (g *Gate) isMetadata(path string) bool {
 	of, ok := strings.CutPrefix(path, wellKnownResource)
-	if !ok {
-		return false
-	}
-	outside := g.cfg.Path
-	if g.cfg.Resource != nil {
-		outside = g.cfg.Resource.Path
-	}
-	return of == "" || of == g.cfg.Path || of == outside || strings.HasPrefix(of, g.cfg.Path+"/")
+	return ok && (of == "" || slices.Contains(g.paths(), of) || g.run(of) != "")
 }
 
-// resource is the URL of this server as its clients have it: what it was told, or
-// else what the request is for.
-func (g *Gate) resource(r *http.Request) *url.URL {
+// paths are the path that is served, and what it is called outside.
+func (g *Gate) paths() []string {
 	if g.cfg.Resource != nil {
-		return g.cfg.Resource
+		return []string{g.cfg.Path, g.cfg.Resource.Path}
 	}
+	return []string{g.cfg.Path}
+}
+
+// runs is what stands between the path served and the id of a run that has a URL of
+// its own: to its client that is a resource of its own.
+const runs = "/runs/"
+
+// run is what a path, or that of its metadata, has behind the path served: "/runs/ID",
+// "" for none.
+func (g *Gate) run(path string) string {
+	path = strings.TrimPrefix(path, wellKnownResource)
+	for _, served := range g.paths() {
+		rest, ok := strings.CutPrefix(path, served)
+		if id, of := strings.CutPrefix(rest, runs); ok && of && id != "" && !strings.Contains(id, "/") {
+			return rest
+		}
+	}
+	return ""
+}
+
+// resource is the URL that a request is for, or whose metadata it is for, as its
+// client has it: as it was told, or else as the request says.
+func (g *Gate) resource(r *http.Request) *url.URL {
 	u := &url.URL{Scheme: "http", Host: r.Host, Path: g.cfg.Path}
 	if r.TLS != nil {
 		u.Scheme = "https"
 	}
+	if g.cfg.Resource != nil {
+		*u = *g.cfg.Resource
+	}
+	u.Path += g.run(r.URL.Path)
 	return u
 }
 
 // metadataURL is where a request's client finds the metadata (RFC 9728, section 3.1).
 func (g *Gate) metadataURL(r *http.Request) string {
-	u := *g.resource(r)
+	u := g.resource(r)
 	u.Path = wellKnownResource + strings.TrimSuffix(u.Path, "/")
 	return u.String()
 }

@@ -88,19 +88,33 @@ func (i *Issuer) Fetched() int {
 }
 
 func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == "/token" {
+		i.grant(w, r)
+		return
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {
 	case i.down:
 		w.WriteHeader(http.StatusInternalServerError)
 	case r.URL.Path == "/.well-known/openid-configuration":
-		_ = json.NewEncoder(w).Encode(Claims{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+		_ = json.NewEncoder(w).Encode(Claims{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
+			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+		})
 	case r.URL.Path == "/keys":
 		i.fetched++
 		_, _ = w.Write(i.jwksLocked())
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
+}
+
+// grant gives a token for a code, which is the name of who has agreed, to the resource that is asked for.
+func (i *Issuer) grant(w http.ResponseWriter, r *http.Request) {
+	token := i.Token(r.PostFormValue("code"), Claims{"aud": r.PostFormValue("resource")})
+	_ = json.NewEncoder(w).Encode(Claims{"access_token": token, "token_type": "Bearer", "expires_in": 3600})
 }
 
 // JWKS are the keys, as a file has them.

@@ -1,0 +1,83 @@
+package matrix
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// asked is what a client asks a person to agree to.
+type asked struct{ resources, scopes []string }
+
+// flow is a client's way to a token, by what the proxy says when there is none; ann agrees to all of it.
+func flow(t *testing.T, seen *asked) auth.OAuthHandler {
+	t.Helper()
+	handler, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
+		PreregisteredClient: &oauthex.ClientCredentials{ClientID: "agent", ClientSecretAuth: &oauthex.ClientSecretAuth{ClientSecret: "x"}},
+		RedirectURL:         "http://127.0.0.1:1/back",
+		AuthorizationCodeFetcher: func(_ context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+			u, err := url.Parse(args.URL)
+			if err != nil {
+				return nil, err
+			}
+			seen.resources = append(seen.resources, u.Query().Get("resource"))
+			seen.scopes = append(seen.scopes, u.Query().Get("scope"))
+			return &auth.AuthorizationResult{Code: "ann", State: u.Query().Get("state")}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
+}
+
+// The official client finds its way from the proxy's refusal to its metadata, from there to the authorization server,
+// and back with a token, at the endpoint and at a run's own URL, in both eras.
+func TestAuthorizationOfTheOfficialClient(t *testing.T) {
+	t.Parallel()
+	issuer := mcptest.NewIssuer(t)
+	u, upstream := mcptest.HTTP(t, mcptest.Failing())
+	const plan = "version: 1\nname: plain\ninitial: open\nstates:\n  open:\n    tools: [ok]\n"
+	for _, c := range []struct{ path, flags string }{
+		{"", "legacy=session,modern=principal"}, {"/runs/3f1a7c5e9b2d48c6a0e1f2d3c4b5a697", "legacy=path,modern=path"},
+	} {
+		address := mcptest.FreeAddress(t)
+		resource := "http://" + address + "/mcp"
+		_, p := mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, plan), "--upstream", upstream, "--listen", address,
+			"--oidc-issuer", issuer.URL, "--oidc-audience", resource, "--required-scope", mcptest.Scope, "--run-key", c.flags, "--path-create")
+		p.AwaitListening(address)
+		for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+			var seen asked
+			client := mcp.NewClient(&mcp.Implementation{Name: "official", Version: "1"}, nil)
+			session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: resource + c.path, OAuthHandler: flow(t, &seen)},
+				&mcp.ClientSessionOptions{ProtocolVersion: revision})
+			if err != nil {
+				t.Errorf("%s at %q: %v", revision, c.path, err)
+				continue
+			}
+			answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ok"})
+			if err != nil || answer.IsError {
+				t.Errorf("%s at %q: %v, %v", revision, c.path, answer, err)
+			}
+			if !slices.Equal(seen.resources, []string{resource + c.path}) || !slices.Equal(seen.scopes, []string{mcptest.Scope}) {
+				t.Errorf("%s at %q: a person was asked for %+v", revision, c.path, seen)
+			}
+			if err := session.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, m := range u.Received() {
+		if strings.Contains(m.Header.Get("Authorization"), "Bearer") {
+			t.Errorf("%s came upstream with the client's token", m.Method)
+		}
+	}
+}
