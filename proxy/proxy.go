@@ -191,11 +191,10 @@ func New(cfg Config) (*Proxy, error) {
 func (p *Proxy) Open(own wire.Stream) wire.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.runOfSessionLocked()
 	if p.cfg.Keys[wire.Legacy].Kind == KeyProcess {
-		r = p.processRunLocked()
+		return &pipe{session: p.openLockedOn(p.processRunLocked(), Peer{}, own)}
 	}
-	return &pipe{session: p.openLockedOn(r, Peer{}, own)}
+	return &pipe{session: p.openLockedOn(p.runOfSessionLocked(), Peer{}, own)}
 }
 
 // Peer tells the log which of several clients a session belongs to.

@@ -139,8 +139,8 @@ func TestTaskThatNeverEnds(t *testing.T) {
 		c := r.connect(ableHello)
 		c.do("write_plan", `{"content":[]}`)
 		c.do("ask", `{"content":[]}`)
+		r.up.auto = func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" }
 		c.startTask("apply", "t1")
-		r.up.auto = func(*upcall) (string, bool) { return taskState("t1", "working"), true }
 		time.Sleep(61 * time.Minute)
 		synctest.Wait()
 		c.in("review") // on_unknown
