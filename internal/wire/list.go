@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -280,7 +281,12 @@ func Elements(array []byte, f func(value []byte) error) error {
 }
 
 func eachMember(object []byte, f func(name string, whole, value Span) error) error {
-	dec := decoder(object)
+	j := judges.Get().(*judge)
+	defer judges.Put(j)
+	j.buf = *bytes.NewBuffer(object)
+	defer func() { j.buf = bytes.Buffer{} }()
+	j.dec.Reset(&j.buf, lenient...)
+	dec := &j.dec
 	if tok, err := dec.ReadToken(); err != nil {
 		return err
 	} else if tok.Kind() != '{' {
