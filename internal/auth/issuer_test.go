@@ -260,17 +260,23 @@ func TestRotation(t *testing.T) {
 
 // rotating is a source of keys that a test changes.
 type rotating struct {
-	set     *keySet // nil: an error
-	fetches int
+	set     atomic.Pointer[keySet] // nil: an error
+	fetches atomic.Int32
 }
 
 func (x *rotating) fetch(context.Context) (*keySet, error) {
-	x.fetches++
+	x.fetches.Add(1)
 	time.Sleep(100 * time.Millisecond) // of the bubble
-	if x.set == nil {
-		return nil, errors.New("nobody is there")
+	if set := x.set.Load(); set != nil {
+		return set, nil
 	}
-	return x.set, nil
+	return nil, errors.New("nobody is there")
+}
+
+func rotatingOf(ids ...string) *rotating {
+	x := &rotating{}
+	x.set.Store(setOf(ids...))
+	return x
 }
 
 func setOf(ids ...string) *keySet {
@@ -297,7 +303,7 @@ func bubble(t *testing.T, from *rotating, test func(t *testing.T, f *fetched)) {
 // Tokens with keys that nobody knows cannot have the issuer asked more often than
 // every so often.
 func TestUnknownKeysAreAskedForNowAndThen(t *testing.T) {
-	from := &rotating{set: setOf("a")}
+	from := rotatingOf("a")
 	bubble(t, from, func(t *testing.T, f *fetched) {
 		if set := f.find(t.Context(), "a"); !set.has("a") {
 			t.Error("the first request does not wait for the first keys")
@@ -305,41 +311,41 @@ func TestUnknownKeysAreAskedForNowAndThen(t *testing.T) {
 		for range 100 {
 			f.find(t.Context(), "b")
 		}
-		if from.fetches != 1 {
-			t.Errorf("fetched %d times right after the first", from.fetches)
+		if from.fetches.Load() != 1 {
+			t.Errorf("fetched %d times right after the first", from.fetches.Load())
 		}
-		from.set = setOf("a", "b")
+		from.set.Store(setOf("a", "b"))
 		time.Sleep(askedAtMost)
 		if set := f.find(t.Context(), "b"); !set.has("b") {
 			t.Error("a key that is new is not asked for")
 		}
-		begun := from.fetches
+		begun := from.fetches.Load()
 		for range 60 {
 			time.Sleep(time.Second)
 			f.find(t.Context(), "c")
 		}
-		if n := from.fetches - begun; n < 5 || n > 7 {
+		if n := from.fetches.Load() - begun; n < 5 || n > 7 {
 			t.Errorf("fetched %d times in a minute", n)
 		}
 	})
 }
 
 func TestKeysAreRefreshed(t *testing.T) {
-	from := &rotating{set: setOf("a")}
+	from := rotatingOf("a")
 	bubble(t, from, func(t *testing.T, f *fetched) {
 		before := f.find(t.Context(), "a")
 		time.Sleep(refreshEvery + time.Second)
 		synctest.Wait()
-		if f.current() != before || from.fetches != 2 {
-			t.Errorf("the same keys are others after %d fetches", from.fetches)
+		if f.current() != before || from.fetches.Load() != 2 {
+			t.Errorf("the same keys are others after %d fetches", from.fetches.Load())
 		}
-		from.set = setOf("b")
+		from.set.Store(setOf("b"))
 		time.Sleep(refreshEvery + time.Second)
 		synctest.Wait()
 		if f.current().has("a") {
 			t.Error("a withdrawn key stays")
 		}
-		from.set = nil
+		from.set.Store(nil)
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		if !f.current().has("b") {
@@ -355,10 +361,10 @@ func TestOutageAtTheStart(t *testing.T) {
 			t.Error("there are keys")
 		}
 		time.Sleep(5 * time.Minute)
-		if n := from.fetches; n < 10 || n > 20 {
+		if n := from.fetches.Load(); n < 10 || n > 20 {
 			t.Errorf("tried %d times in 5 minutes", n)
 		}
-		from.set = setOf("a")
+		from.set.Store(setOf("a"))
 		time.Sleep(retryMost + time.Second)
 		synctest.Wait()
 		if !f.current().has("a") {

@@ -109,7 +109,7 @@ func (m *Metrics) registerDecisions() {
 	m.shadow = m.counters("fsm_proxy_shadow_refusals_total", "Requests that would have been refused, but for the shadow mode.", "reason")
 	m.definitions = m.counters("fsm_proxy_definition_changes_total", "What was found to differ from the lock file, once for each difference of a tool.", "kind")
 	m.restarts = m.counters("fsm_proxy_upstream_restarts_total", "Lost connections to the upstream that were made anew.").WithLabelValues()
-	m.authentication = m.counters("fsm_proxy_authentication_failures_total", "HTTP requests refused for their bearer token, Host or Origin.").WithLabelValues()
+	m.authentication = m.counters("fsm_proxy_authentication_failures_total", "HTTP requests refused for their token, certificate, Host or Origin, or since the issuer's keys are not known.").WithLabelValues()
 	m.runsExpired = m.counters("fsm_proxy_runs_expired_total", "Runs that ended since nobody used them for too long, or that were too old.").WithLabelValues()
 	m.runsRefused = m.counters("fsm_proxy_runs_refused_total", "Runs that were not begun since there are too many.", "reason")
 	for _, reason := range []string{"all", "principal"} {
