@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
@@ -138,7 +139,7 @@ func TestModernUpstreamAsksLegacyClient(t *testing.T) {
 		has(t, string(k.m.Raw), `"inputResponses":{"a":{"action":"accept"}}`, `"requestState":"s1"`, `"name":"write_plan"`)
 		k.result(`{"resultType":"complete","content":[]}`)
 		call.wait()
-		equal(t, "tools", c.listed(1-1), "status ask")
+		equal(t, "tools", c.listed(wire.Tools), "status ask")
 	}, modernUpstream)
 }
 
@@ -159,7 +160,7 @@ func TestLegacyClientDeclinesOrCancels(t *testing.T) {
 		equal(t, "answer", call.wait(), "")
 		has(t, strings.Join(call.messages(), ""), "notifications/cancelled")
 		c.do("write_plan", `{"content":[]}`)
-		equal(t, "tools", c.listed(0), "status ask")
+		equal(t, "tools", c.listed(wire.Tools), "status ask")
 	}, modernUpstream)
 }
 
