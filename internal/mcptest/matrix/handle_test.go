@@ -83,7 +83,9 @@ func TestClientsByHandle(t *testing.T) {
 				if found == nil || !strings.Contains(begun, `fsm_end_run`) {
 					t.Fatalf("no run was begun: %s", begun)
 				}
-				of := func(tool string) string { return `{"op":"call","name":"` + tool + `","args":{"fsm_run":"` + found[1] + `"}}` }
+				of := func(tool string) string {
+					return `{"op":"call","name":"` + tool + `","args":{"fsm_run":"` + found[1] + `"}}`
+				}
 				for _, x := range []struct{ tool, want string }{
 					{"step", "State is now 'moved'"}, {"step", "invalid_transition"}, {"look", "State is now 'moved'"}, {"fsm_end_run", "The run has ended."}, {"look", "run_not_found"},
 				} {
