@@ -371,7 +371,7 @@ func (c *call) start(conn Upstream) bool {
 		c.graceLocked()
 	}
 	c.mu.Unlock()
-	c.clock.begin(c.s.p.cfg.CallTimeout, &c.s.alarm)
+	c.clock.begin(c.patience(), &c.s.alarm)
 	if canceled {
 		up.Cancel(params)
 	}

@@ -354,12 +354,13 @@ func (c *call) serverCapabilities(raw []byte, h *hello) []byte {
 		case "logging", "completions":
 			return value
 		case "tasks":
-			h.tasks = !c.modern()
-			if h.tasks {
+			if !c.modern() {
+				h.tasks = true
 				return value
 			}
 		case "extensions":
-			if h.tasks = c.modern() && has(value, tasksExtension); h.tasks {
+			if c.modern() && has(value, tasksExtension) {
+				h.tasks = true
 				return keep(value, func(name string, value []byte) []byte {
 					if name != tasksExtension {
 						return nil

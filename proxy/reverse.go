@@ -92,13 +92,16 @@ func (s *session) updated(m *wire.Message, c *call) {
 // that holds the turn, else the only or the oldest one that it works on.
 func (s *session) asking() *call {
 	s.run.mu.Lock()
-	holder := s.run.holder
+	holder, running := s.run.holder, s.run.running
 	s.run.mu.Unlock()
-	if holder != nil && holder.s == s {
+	if holder != nil && holder.s == s && running == nil {
 		return holder
 	}
 	var oldest *call
 	for _, c := range s.underWay() {
+		if running != nil && c.m.P.TaskID == running.id && c.m.Method == "tasks/result" {
+			return c // on which it is asked for a task
+		}
 		if c.gated && c.clock.runs() && (oldest == nil || c.clock.started().Before(oldest.clock.started())) {
 			oldest = c
 		}

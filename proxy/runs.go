@@ -359,14 +359,14 @@ func (p *Proxy) expireRuns(now time.Duration) {
 }
 
 // expired reports whether a run's time has run out. One that a client's session is
-// on, or that a request is under way for, is in use.
+// on, or that a request or a task is under way for, is in use.
 func (r *run) expired(now time.Duration, cfg *Config) bool {
 	idle := now-time.Duration(r.used.Load()) > cfg.RunIdle
 	if !idle && now-r.born <= cfg.RunAge {
 		return false
 	}
 	for _, s := range r.on() {
-		if s.era == wire.Legacy || s.busy() {
+		if id, _ := r.runningTask(); s.era == wire.Legacy || id != "" || s.busy() {
 			if idle {
 				r.used.Store(int64(now))
 			}

@@ -321,7 +321,7 @@ func (s *session) end() {
 	if len(s.underWay()) == 0 {
 		s.alarm.stop()
 	}
-	if s.run.key.Kind == KeySession {
+	if s.run.key.Kind == KeySession || s.era == wire.Modern { // a seat ends with its run
 		s.run.dropTasks()
 	}
 	if s.p.shared != nil {

@@ -149,13 +149,12 @@ func (c *call) landing(m *wire.Message, err error) {
 
 // stepped tells of a step that changed the run's configuration.
 func (c *call) stepped(s *step, o policy.Outcome) {
-	if c.seen == nil {
-		return
+	from, to := s.by.StateName(s.From.State), s.by.StateName(s.Entered)
+	if c.seen != nil { // the call of a task is over
+		c.seen.op.From, c.seen.op.To = from, to
 	}
-	op := &c.seen.op
-	op.From, op.To = s.by.StateName(s.From.State), s.by.StateName(s.Entered)
 	if m := c.s.p.cfg.Telemetry.Meter; m != nil {
-		m.Stepped(op.From, op.To, o)
+		m.Stepped(from, to, o)
 	}
 }
 

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"strconv"
 	"time"
 
@@ -16,12 +18,13 @@ import (
 // the proxy's own polling or a client's request, has stepped the run.
 type task struct {
 	id    string
-	c     *call // that began it
+	c     *call // what is left of the call that began it
 	conn  Upstream
 	owner wire.Principal
+	meta  []byte        // of what the proxy asks about it; nil: none
 	every time.Duration // between polls
-	done  chan struct{} // closed when its outcome was taken; guarded by the run's lock
-	over  bool          // guarded by the run's lock
+	done  chan struct{} // closed when its outcome has stepped the run
+	over  bool          // it has an outcome, or none is wanted; guarded by the run's lock
 }
 
 // Bounds of polling: as often as the server says, but for what would be no polling
@@ -31,6 +34,9 @@ const (
 	maxPoll     = time.Minute
 	defaultPoll = 5 * time.Second
 )
+
+// maxMissed is how many polls in a row may come to nothing.
+const maxMissed = 5
 
 // maxTasks is how many tasks of a run are remembered; beyond it those that are over
 // are forgotten, and no new one is let in while none is.
@@ -63,58 +69,89 @@ func (c *call) taskIn(m *wire.Message) *task {
 	if m == nil || m.Kind != wire.Result {
 		return nil
 	}
-	var object []byte
+	var state []byte
 	switch {
 	case m.R.ResultType == wire.ResultTask:
-		object = m.Bytes(m.Result)
+		state = m.Bytes(m.Result)
 	case m.R.Task.Present() && !m.R.Content.Present():
-		object = m.Bytes(m.R.Task)
+		state = m.Bytes(m.R.Task)
 	}
-	id, ok := wire.Text(memberOf(object, "taskId"))
+	id, ok := wire.Text(memberOf(state, "taskId"))
 	if !ok || id == "" {
 		return nil
 	}
-	return &task{id: id, c: c, conn: c.s.link.live(), owner: c.who().Principal, every: pollInterval(object), done: make(chan struct{})}
+	t := &task{id: id, c: c.remains(), conn: c.s.link.live(), owner: c.who().Principal, every: pollInterval(state), done: make(chan struct{})}
+	if t.conn != nil && t.conn.Era() == wire.Modern {
+		names, values := c.meta()
+		t.meta = object(names, values)
+	}
+	return t
 }
 
-// pollInterval is how often the server wants to be asked about a task.
+// remains is what is left of an answered call whose outcome is still to come: all
+// that steps the run, and nothing of its message, which may be large.
+func (c *call) remains() *call {
+	left := &call{s: c.s, era: c.era, kind: c.kind, name: c.name, place: c.place, verdict: c.verdict, moves: c.moves}
+	if c.alone != nil {
+		left.alone = &alone{from: c.from}
+	}
+	return left
+}
+
+// pollInterval is how often the server wants to be asked about a task. One that
+// forgets it sooner is asked before.
 func pollInterval(object []byte) time.Duration {
-	for _, name := range []string{"pollInterval", "pollIntervalMs"} {
+	every := defaultPoll
+	if asked, ok := milliseconds(object, "pollInterval", "pollIntervalMs"); ok {
+		every = asked
+	}
+	if lives, ok := milliseconds(object, "ttl", "ttlMs"); ok {
+		every = min(every, lives/2)
+	}
+	return min(max(every, minPoll), maxPoll)
+}
+
+// milliseconds reads a duration that has one of the names.
+func milliseconds(object []byte, names ...string) (time.Duration, bool) {
+	for _, name := range names {
 		if ms, err := strconv.ParseFloat(string(memberOf(object, name)), 64); err == nil {
-			return min(max(time.Duration(ms)*time.Millisecond, minPoll), maxPoll)
+			return time.Duration(min(max(ms, 0), maxMilliseconds)) * time.Millisecond, true
 		}
 	}
-	return defaultPoll
+	return 0, false
 }
 
-// enterTask makes a task one of the run's, and reports whether it holds the turn.
-// ok is false where there are too many.
-func (r *run) enterTask(t *task) (holds, ok bool) {
+// maxMilliseconds is more than anybody waits for.
+const maxMilliseconds = 1e12
+
+// enterTask makes a task one of the run's, and reports whether it holds the turn
+// that the call had which began it. One that took the id of the task that holds
+// it would hide that: it is none.
+func (r *run) enterTask(t *task, began *call) (holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.running != nil && r.running.id == t.id {
+		return false
+	}
 	if r.tasks == nil {
 		r.tasks = make(map[string]*task)
 	}
 	if len(r.tasks) >= maxTasks {
-		for id, old := range r.tasks {
-			if old.over || r.holder != old.c {
-				delete(r.tasks, id)
-			}
-		}
-	}
-	if len(r.tasks) >= maxTasks {
-		return false, false
+		maps.DeleteFunc(r.tasks, func(_ string, old *task) bool { return old != r.running })
 	}
 	r.tasks[t.id] = t
-	if r.holder != t.c {
-		return false, true
+	if r.holder != began {
+		t.over = true
+		close(t.done)
+		return false
 	}
-	r.running = t
+	r.holder, r.running = t.c, t
+	t.c.orphaned = began.orphaned
 	for _, c := range r.queue { // they are decided anew, and find the task
 		close(c.turn)
 	}
 	r.queue = nil
-	return true, true
+	return true
 }
 
 // task is the run's task of an id, nil for one that is not the principal's, or not
@@ -138,24 +175,32 @@ func (r *run) runningTask() (id, tool string) {
 	return r.running.id, r.running.c.name
 }
 
-// end takes the outcome of a task, once, and steps the run by it. Of a task without
-// the turn it changes nothing.
-func (t *task) end(o policy.Outcome) shift {
+// end takes the outcome of a task, once: it steps the run and has tell told what
+// that changed. Whoever comes second waits until that is done, so that no client
+// learns of an end that has not stepped the run.
+func (t *task) end(o policy.Outcome, tell func(shift)) {
+	if !t.takes() {
+		<-t.done
+		tell(shift{})
+		return
+	}
+	moved := t.c.settle(o)
+	t.c.s.log.Info("task ended", t.c.about("task", clip(t.id), "tool", clip(t.c.name), "outcome", o.String())...)
+	tell(moved)
+	close(t.done)
+}
+
+// takes reports whether it is the first to take the task's outcome.
+func (t *task) takes() bool {
 	r := t.c.s.run
 	r.mu.Lock()
-	if t.over {
-		r.mu.Unlock()
-		return shift{}
-	}
+	defer r.mu.Unlock()
+	first := !t.over
 	t.over = true
 	if r.running == t {
 		r.running = nil
 	}
-	close(t.done)
-	r.mu.Unlock()
-	moved := t.c.settle(o)
-	t.c.s.log.Info("task ended", t.c.about("task", clip(t.id), "tool", clip(t.c.name), "outcome", o.String())...)
-	return moved
+	return first
 }
 
 // dropTasks ends the tasks of a run that is over.
@@ -165,16 +210,18 @@ func (r *run) dropTasks() {
 	r.tasks = nil
 	r.mu.Unlock()
 	for _, t := range tasks {
-		t.end(policy.Unknown)
+		t.end(policy.Unknown, func(moved shift) { r.tell(moved, nil) })
 	}
 }
 
-// isOver reports whether the task's outcome was taken.
+// isOver reports whether the task's outcome has stepped the run.
 func (t *task) isOver() bool {
-	r := t.c.s.run
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return t.over
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // watch polls a task that holds the turn until its end. It belongs to the Proxy,
@@ -184,7 +231,7 @@ func (t *task) watch() {
 	defer p.ending.Done()
 	ctx, stop := context.WithTimeout(p.drain.lasting, p.cfg.TaskTimeout)
 	defer stop()
-	for {
+	for missed := 0; missed < maxMissed; {
 		timer := time.NewTimer(t.every)
 		select {
 		case <-timer.C:
@@ -200,59 +247,66 @@ func (t *task) watch() {
 			t.conclude(policy.Unknown)
 			return
 		}
-		if o := t.ask(ctx); o != noOutcome {
+		o, err := t.ask(ctx)
+		if missed++; err == nil {
+			missed = 0
+		}
+		if o != noOutcome {
 			t.conclude(o)
 			return
 		}
 	}
+	t.conclude(policy.Unknown)
 }
 
 // conclude ends the task without a request of a client that could be told first.
-func (t *task) conclude(o policy.Outcome) { t.c.s.run.tell(t.end(o), nil) }
-
-// ask asks the server about the task: its outcome, if it has ended.
-func (t *task) ask(ctx context.Context) policy.Outcome {
-	m, err := t.send(ctx, "tasks/get")
-	if err != nil {
-		if ctx.Err() != nil {
-			return noOutcome // which is seen there
-		}
-		return policy.Unknown
-	}
-	if m.Kind == wire.Failure { // it has expired, or was never there
-		return policy.Unknown
-	}
-	return t.outcome(ctx, m.Bytes(m.Result))
+func (t *task) conclude(o policy.Outcome) {
+	r := t.c.s.run
+	t.end(o, func(moved shift) { r.tell(moved, nil) })
 }
+
+// ask asks the server about the task: its outcome, if it has ended. An error is one
+// of asking, and says nothing of the task.
+func (t *task) ask(ctx context.Context) (policy.Outcome, error) {
+	m, err := t.send(ctx, "tasks/get")
+	switch {
+	case err != nil:
+		return noOutcome, err
+	case m.Kind == wire.Result:
+		return t.outcome(ctx, m.Bytes(m.Result))
+	case m.ErrorCode == wire.CodeInvalidParams: // it has expired, or was never there
+		return policy.Unknown, nil
+	}
+	return noOutcome, errNoState
+}
+
+var errNoState = errors.New("the server does not say where the task stands")
 
 // outcome is what a task's state says became of it. The legacy era tells of an
 // error by the result alone, which is asked for.
-func (t *task) outcome(ctx context.Context, state []byte) policy.Outcome {
+func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error) {
 	status, _ := wire.Text(memberOf(state, "status"))
 	switch readStatus(status) {
 	case taskFailed:
-		return policy.Error
+		return policy.Error, nil
 	case taskCancelled:
-		return policy.Unknown
+		return policy.Unknown, nil
 	case taskCompleted:
 		if t.conn.Era() == wire.Modern {
-			return outcomeOf(memberOf(state, "result"))
+			return outcomeOf(memberOf(state, "result")), nil
 		}
 		m, err := t.send(ctx, "tasks/result")
-		if err != nil {
-			return policy.Unknown
+		switch {
+		case err != nil:
+			return noOutcome, err
+		case m.Kind == wire.Result:
+			return outcomeOf(m.Bytes(m.Result)), nil
+		case m.ErrorCode == wire.CodeInvalidParams: // it has expired
+			return policy.Unknown, nil
 		}
-		return resultOutcome(m)
+		return policy.Error, nil
 	}
-	return noOutcome
-}
-
-// resultOutcome is what an answer to tasks/result says became of a task.
-func resultOutcome(m *wire.Message) policy.Outcome {
-	if m.Kind == wire.Failure {
-		return policy.Error
-	}
-	return outcomeOf(m.Bytes(m.Result))
+	return noOutcome, nil
 }
 
 func outcomeOf(result []byte) policy.Outcome {
@@ -267,9 +321,8 @@ func (t *task) send(ctx context.Context, method string) (*wire.Message, error) {
 	ctx, stop := context.WithTimeout(ctx, t.c.s.p.cfg.CallTimeout)
 	defer stop()
 	params := wire.AppendString([]byte(`{"taskId":`), t.id)
-	if t.conn.Era() == wire.Modern {
-		names, values := t.c.meta()
-		params = append(append(params, `,"_meta":`...), object(names, values)...)
+	if t.meta != nil {
+		params = append(append(params, `,"_meta":`...), t.meta...)
 	}
 	m := made(wire.RequestMessage(0, method, append(params, '}')))
 	if m == nil {

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -20,11 +22,7 @@ func (c *call) started(m *wire.Message) bool {
 	if t == nil || t.conn == nil {
 		return false
 	}
-	holds, ok := c.s.run.enterTask(t)
-	if !ok {
-		c.s.log.Warn("a task is not followed: the run has too many", c.about("tool", clip(c.name))...)
-		return false
-	}
+	holds := c.s.run.enterTask(t, c)
 	c.s.log.Info("task begun", c.about("task", clip(t.id), "tool", clip(c.name), "holds the turn", holds)...)
 	if holds {
 		c.s.p.ending.Add(1)
@@ -67,11 +65,7 @@ func (c *call) askTask(t *task) {
 	m, err := c.await()
 	c.landing(m, err)
 	if err == nil && !t.isOver() {
-		ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
-		if o := c.endOf(ctx, t, m); o != noOutcome {
-			c.notifyChanged(t.end(o))
-		}
-		stop()
+		c.sees(t, m)
 	}
 	switch {
 	case err == nil:
@@ -83,28 +77,52 @@ func (c *call) askTask(t *task) {
 	}
 }
 
-// endOf is the outcome of a task that an answer about it tells of; none if it has
-// not ended.
-func (c *call) endOf(ctx context.Context, t *task, m *wire.Message) policy.Outcome {
-	switch {
-	case c.m.Method == "tasks/result":
-		if m.Kind == wire.Failure && m.ErrorCode == wire.CodeInvalidParams {
-			return policy.Unknown // it has expired
-		}
-		return resultOutcome(m)
-	case m.Kind == wire.Failure:
-		if c.m.Method == "tasks/get" {
-			return policy.Unknown
-		}
-		return noOutcome
+// sees has an end of which an answer tells step the run.
+func (c *call) sees(t *task, m *wire.Message) {
+	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
+	defer stop()
+	if o := c.endOf(ctx, t, m); o != noOutcome {
+		t.end(o, c.notifyChanged)
 	}
-	return t.outcome(ctx, m.Bytes(m.Result))
 }
 
-// listTasks carries tasks/list, of whose answer the run's own tasks are left.
+// endOf is the outcome of a task that an answer about it tells of; none if it has
+// not ended. What is wrong may be the request, which is the client's: after an error
+// the proxy asks by itself.
+func (c *call) endOf(ctx context.Context, t *task, m *wire.Message) (o policy.Outcome) {
+	switch asks := c.m.Method == "tasks/get" || c.m.Method == "tasks/result"; {
+	case m.Kind == wire.Failure && !asks:
+		return noOutcome
+	case m.Kind == wire.Failure:
+		o, _ = t.ask(ctx)
+	case c.m.Method == "tasks/result":
+		return outcomeOf(m.Bytes(m.Result))
+	default:
+		o, _ = t.outcome(ctx, m.Bytes(m.Result))
+	}
+	return o
+}
+
+// patience is how long an answer may take. That to tasks/result comes when the task
+// has ended.
+func (c *call) patience() time.Duration {
+	if c.m.Method == "tasks/result" {
+		return max(c.s.p.cfg.CallTimeout, c.s.p.cfg.TaskTimeout)
+	}
+	return c.s.p.cfg.CallTimeout
+}
+
+// maxTaskPages is how many pages of an upstream's tasks are read.
+const maxTaskPages = 1000
+
+// listTasks answers tasks/list with the run's own: those of all the upstream's
+// pages, in one. A cursor may tell of others' tasks, too.
 func (c *call) listTasks() wire.Pending {
-	if !c.s.tasked(c.era) {
+	switch {
+	case !c.s.tasked(c.era):
 		return c.noTask()
+	case c.m.P.Cursor != "":
+		return c.fail(wire.CodeInvalidParams, "unknown cursor: the whole list comes in one page")
 	}
 	return c.later(func() {
 		conn, err := c.connect()
@@ -112,53 +130,56 @@ func (c *call) listTasks() wire.Pending {
 			c.unavailable(err)
 			return
 		}
-		if !c.start(conn) {
-			c.unsent()
-			return
-		}
-		m, err := c.await()
-		c.landing(m, err)
+		own, failure, err := c.ownTasks(conn)
 		switch {
-		case err == nil && m.Kind == wire.Result:
-			c.answer(c.withID(reread(c.ownTasks(m), m)))
-		case err == nil:
-			c.give(m)
 		case c.isCancelled():
 			c.answer(nil)
-		default:
+		case err != nil:
 			c.unavailable(err)
+		case failure != nil:
+			c.give(failure)
+		default:
+			c.result(own)
 		}
 	})
 }
 
-// ownTasks is an answer to tasks/list without the tasks of others.
-func (c *call) ownTasks(m *wire.Message) []byte {
-	var edits []wire.Edit
-	result := m.Bytes(m.Result)
-	_ = wire.Members(result, func(name string, at wire.Span) error {
-		if name == "tasks" {
-			span := wire.Span{Start: at.Start + m.Result.Start, End: at.End + m.Result.Start}
-			edits = append(edits, wire.Edit{At: span, With: c.keepTasks(result[at.Start:at.End])})
+// ownTasks reads the upstream's tasks, of which the run's own are left.
+func (c *call) ownTasks(conn Upstream) (result []byte, failure *wire.Message, err error) {
+	defer c.waiting()()
+	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
+	defer stop()
+	own := []byte(`{"tasks":[`)
+	var params, cursor []byte
+	for range maxTaskPages {
+		m, err := conn.Start(made(wire.RequestMessage(0, "tasks/list", params)), nil).Wait(ctx)
+		if err != nil || m.Kind == wire.Failure {
+			return nil, m, err
 		}
-		return nil
-	})
-	return wire.Splice(m.Raw, edits...)
+		own = c.keepTasks(own, memberOf(m.Bytes(m.Result), "tasks"))
+		next := memberOf(m.Bytes(m.Result), "nextCursor")
+		if len(next) == 0 || next[0] != '"' || bytes.Equal(next, cursor) || c.isCancelled() {
+			break
+		}
+		cursor, params = next, append(append([]byte(`{"cursor":`), next...), '}')
+	}
+	return append(own, "]}"...), nil, nil
 }
 
-func (c *call) keepTasks(list []byte) []byte {
-	out := []byte{'['}
+// keepTasks appends the run's own of a list to those that were found already.
+func (c *call) keepTasks(own, list []byte) []byte {
 	_ = wire.Elements(list, func(item []byte) error {
 		id, _ := wire.Text(memberOf(item, "taskId"))
 		if c.s.run.task(id, c.who().Principal) == nil {
 			return nil
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
+		if own[len(own)-1] != '[' {
+			own = append(own, ',')
 		}
-		out = append(out, item...)
+		own = append(own, item...)
 		return nil
 	})
-	return append(out, ']')
+	return own
 }
 
 // taskTold takes the upstream's notification of where a task stands: one of the
@@ -180,10 +201,11 @@ func (s *session) taskTold(m *wire.Message) {
 		defer s.p.ending.Done()
 		ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CallTimeout)
 		defer stop()
-		if o := t.outcome(ctx, m.Bytes(m.Params)); o != noOutcome {
-			moved := t.end(o)
-			s.tellOwn(moved)
-			s.run.tell(moved, s)
+		if o, _ := t.outcome(ctx, m.Bytes(m.Params)); o != noOutcome {
+			t.end(o, func(moved shift) {
+				s.tellOwn(moved)
+				s.run.tell(moved, s)
+			})
 		}
 		s.send(m.Raw, nil)
 	}()

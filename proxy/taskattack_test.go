@@ -1,0 +1,200 @@
+package proxy_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// A client cannot end a task by a request that the upstream finds wrong.
+func TestBadRequestEndsNoTask(t *testing.T) {
+	for _, code := range []int{wire.CodeInvalidParams, wire.CodeInternal} {
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
+			bubble(t, review, func(r *rig) {
+				c := r.connect(ableHello)
+				c.startTask("write_plan", "t1")
+				asked := c.request(method, `{"taskId":"t1","task":"?"}`)
+				r.asks(method, "t1").fail(code)
+				if method != "tasks/cancel" {
+					k := r.asks("tasks/get", "t1")
+					if strings.Contains(string(k.m.Raw), "?") || !asked.pending() {
+						t.Errorf("asked %s", k.m.Raw)
+					}
+					k.result(taskState("t1", "working"))
+				}
+				has(t, asked.wait(), `"error"`)
+				c.refused(c.call("write_plan").wait(), policy.TaskRunning)
+			}, withTasks)
+		}
+	}
+}
+
+// An error as the task's result is its end where the task has one.
+func TestTaskWhoseResultIsAnError(t *testing.T) {
+	for status, state := range map[string]string{"failed": "planning", "cancelled": "planning", "completed": "review"} {
+		bubble(t, review, func(r *rig) {
+			c := r.connect(ableHello)
+			c.startTask("write_plan", "t1")
+			asked := c.request("tasks/result", `{"taskId":"t1"}`)
+			r.asks("tasks/result", "t1").fail(wire.CodeInternal)
+			r.asks("tasks/get", "t1").result(taskState("t1", status))
+			if status == "completed" {
+				r.asks("tasks/result", "t1").result(ok)
+			}
+			asked.wait()
+			c.in(state)
+			c.up.auto = func(*upcall) (string, bool) { return ok, true }
+			has(t, c.call("status").wait(), `"ok"`)
+		}, withTasks)
+	}
+}
+
+// Who sees the end second waits until the first has stepped the run: no client
+// learns of an end before, and the second changes nothing.
+func TestTaskSeenToEndTwice(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		entered, release := make(chan struct{}), make(chan struct{})
+		c.own.set(func(s *stream) {
+			s.hook = func(raw string) {
+				if strings.Contains(raw, "tools/list_changed") {
+					close(entered)
+					<-release
+				}
+			}
+		})
+		r.up.conn(0).says(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":`+taskState("t1", "completed")+`}`, nil)
+		r.asks("tasks/result", "t1").result(ok)
+		<-entered
+		asked := c.request("tasks/get", `{"taskId":"t1"}`)
+		r.asks("tasks/get", "t1").result(taskState("t1", "failed"))
+		if !asked.pending() {
+			t.Error("the client learned of the end before it was told what changed")
+		}
+		close(release)
+		asked.wait()
+		c.in("review")
+	}, withTasks)
+}
+
+// What a task asks the client goes where the client waits for it.
+func TestTaskAsksItsClient(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		c.own.set(func(s *stream) { s.absent = true })
+		asked := c.request("tasks/result", `{"taskId":"t1"}`)
+		k := r.asks("tasks/result", "t1")
+		r.up.conn(0).says(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{},`+
+			`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, nil)
+		synctest.Wait()
+		has(t, strings.Join(asked.messages(), ""), "elicitation/create", `"taskId":"t1"`)
+		k.result(ok)
+		asked.wait()
+		c.in("review")
+	}, withTasks)
+}
+
+// One poll that comes to nothing is no end; several in a row are.
+func TestPollsThatComeToNothing(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		for _, lost := range []func(k *upcall){
+			func(k *upcall) { k.lose(&wire.CallError{Sent: true, Err: errors.New("cut off")}) },
+			func(k *upcall) { k.fail(wire.CodeInternal) },
+			func(k *upcall) { k.result(taskState("t1", "working")) },
+		} {
+			lost(r.asks("tasks/get", "t1"))
+		}
+		for range 5 {
+			c.refused(c.call("write_plan").wait(), policy.TaskRunning)
+			r.asks("tasks/get", "t1").fail(wire.CodeInternal)
+		}
+		synctest.Wait()
+		c.do("write_plan", ok)
+		c.in("review")
+	}, withTasks)
+}
+
+// The answer to tasks/result comes when the task has ended, however long that takes.
+func TestTasksResultMayTakeLong(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		asked := c.request("tasks/result", `{"taskId":"t1"}`)
+		k := r.asks("tasks/result", "t1")
+		r.up.auto = func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" }
+		time.Sleep(30 * time.Minute)
+		if !asked.pending() {
+			t.Fatal(asked.wait())
+		}
+		k.result(ok)
+		has(t, asked.wait(), `"ok"`)
+		c.in("review")
+	}, withTasks)
+}
+
+// A task that the upstream forgets soon is asked about before it does.
+func TestTaskIsAskedAboutBeforeItIsForgotten(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		call := c.request("tools/call", `{"name":"write_plan","task":{}}`)
+		r.up.next().result(`{"task":{"taskId":"t1","status":"working","ttl":4000,"pollInterval":60000}}`)
+		call.wait()
+		begun := time.Now()
+		r.asks("tasks/get", "t1").result(taskState("t1", "cancelled"))
+		equal(t, "asked after", time.Since(begun), 2*time.Second)
+	}, withTasks)
+}
+
+// A task of a call that stays can take no id from one that moves the run, nor end it.
+func TestTaskThatTakesAnothersID(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		c.startTask("status", "t1")
+		asked := c.request("tasks/result", `{"taskId":"t1"}`)
+		r.asks("tasks/result", "t1").result(ok)
+		asked.wait()
+		c.in("review")
+	}, withTasks)
+}
+
+// A server of both eras keeps its tasks for the clients of each.
+func TestTasksBesideExtensions(t *testing.T) {
+	before := strings.Replace(taskHello, `"tasks":{`, `"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{`, 1)
+	after := strings.Replace(taskHello, `"call":{}}}}`, `"call":{}}}},"extensions":{"a/b":{}}`, 1)
+	for _, hello := range []string{before, after} {
+		bubble(t, review, func(r *rig) {
+			c := r.connect(ableHello)
+			c.startTask("write_plan", "t1")
+		}, func(_ *proxy.Config, u *server) { u.hello = hello })
+	}
+}
+
+// A run is not idle while a task goes on.
+func TestRunDoesNotExpireUnderATask(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.as(proxy.Peer{Principal: ann})
+		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
+		r.up.next().result(`{"resultType":"task","taskId":"t1","status":"working","pollIntervalMs":1000}`)
+		call.wait()
+		r.up.auto = func(*upcall) (string, bool) { return taskState("t1", "working"), true }
+		time.Sleep(30 * time.Minute)
+		equal(t, "runs", len(r.p.Runs()), 1)
+		time.Sleep(time.Hour)
+		equal(t, "runs", len(r.p.Runs()), 0)
+	}, modernUpstream, keys(proxy.KeyPrincipal), with(func(c *proxy.Config) { c.RunIdle = 10 * time.Minute }), modernTasks)
+}
+
+func modernTasks(_ *proxy.Config, u *server) {
+	u.hello = strings.Replace(u.hello, `"prompts":{}`, `"prompts":{},"extensions":{"io.modelcontextprotocol/tasks":{},"other":{}}`, 1)
+}
