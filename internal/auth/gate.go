@@ -13,8 +13,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -42,7 +40,6 @@ type Config struct {
 	Path string
 	// Refused is told of a request before it is refused; nil: nobody is.
 	Refused func(why streamhttp.Reason, r *http.Request)
-	Log     hclog.Logger // nil: none
 }
 
 // Gate authenticates requests. It is safe for concurrent use.
@@ -52,9 +49,6 @@ type Gate struct{ cfg Config }
 func New(cfg Config) *Gate {
 	if cfg.Refused == nil {
 		cfg.Refused = func(streamhttp.Reason, *http.Request) {}
-	}
-	if cfg.Log == nil {
-		cfg.Log = hclog.NewNullLogger()
 	}
 	return &Gate{cfg: cfg}
 }

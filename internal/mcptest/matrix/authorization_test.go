@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -39,45 +38,64 @@ func flow(t *testing.T, seen *asked) auth.OAuthHandler {
 	return handler
 }
 
+// authorized is a place that wants a token, behind the endpoint.
+type authorized struct{ path, keys string }
+
+var (
+	plainEndpoint = authorized{"", "legacy=session,modern=principal"}
+	ownURL        = authorized{"/runs/3f1a7c5e9b2d48c6a0e1f2d3c4b5a697", "legacy=path,modern=path"}
+)
+
+// serve starts a proxy that accepts the issuer's tokens for its endpoint, whose URL it returns.
+func (a authorized) serve(t *testing.T, issuer *mcptest.Issuer) (endpoint string, u *mcptest.Upstream) {
+	t.Helper()
+	u, upstream := mcptest.HTTP(t, mcptest.Failing())
+	address := mcptest.FreeAddress(t)
+	endpoint = "http://" + address + "/mcp"
+	const plan = "version: 1\nname: plain\ninitial: open\nstates:\n  open:\n    tools: [ok]\n"
+	_, p := mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, plan), "--upstream", upstream, "--listen", address,
+		"--oidc-issuer", issuer.URL, "--oidc-audience", endpoint, "--required-scope", mcptest.Scope, "--run-key", a.keys, "--path-create")
+	p.AwaitListening(address)
+	return endpoint, u
+}
+
 // The official client finds its way from the proxy's refusal to its metadata, from there to the authorization server,
 // and back with a token, at the endpoint and at a run's own URL, in both eras.
 func TestAuthorizationOfTheOfficialClient(t *testing.T) {
 	t.Parallel()
-	issuer := mcptest.NewIssuer(t)
-	u, upstream := mcptest.HTTP(t, mcptest.Failing())
-	const plan = "version: 1\nname: plain\ninitial: open\nstates:\n  open:\n    tools: [ok]\n"
-	for _, c := range []struct{ path, flags string }{
-		{"", "legacy=session,modern=principal"}, {"/runs/3f1a7c5e9b2d48c6a0e1f2d3c4b5a697", "legacy=path,modern=path"},
-	} {
-		address := mcptest.FreeAddress(t)
-		resource := "http://" + address + "/mcp"
-		_, p := mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, plan), "--upstream", upstream, "--listen", address,
-			"--oidc-issuer", issuer.URL, "--oidc-audience", resource, "--required-scope", mcptest.Scope, "--run-key", c.flags, "--path-create")
-		p.AwaitListening(address)
+	for _, at := range []authorized{plainEndpoint, ownURL} {
+		issuer := mcptest.NewIssuer(t)
+		endpoint, u := at.serve(t, issuer)
 		for _, revision := range []string{"2025-11-25", "2026-07-28"} {
-			var seen asked
-			client := mcp.NewClient(&mcp.Implementation{Name: "official", Version: "1"}, nil)
-			session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: resource + c.path, OAuthHandler: flow(t, &seen)},
-				&mcp.ClientSessionOptions{ProtocolVersion: revision})
-			if err != nil {
-				t.Errorf("%s at %q: %v", revision, c.path, err)
-				continue
-			}
-			answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ok"})
-			if err != nil || answer.IsError {
-				t.Errorf("%s at %q: %v, %v", revision, c.path, answer, err)
-			}
-			if !slices.Equal(seen.resources, []string{resource + c.path}) || !slices.Equal(seen.scopes, []string{mcptest.Scope}) {
-				t.Errorf("%s at %q: a person was asked for %+v", revision, c.path, seen)
-			}
-			if err := session.Close(); err != nil {
-				t.Error(err)
+			at.comeIn(t, endpoint+at.path, revision)
+		}
+		for _, m := range u.Received() {
+			if m.Header.Get("Authorization") != "" {
+				t.Errorf("%s came upstream with the client's token", m.Method)
 			}
 		}
 	}
-	for _, m := range u.Received() {
-		if strings.Contains(m.Header.Get("Authorization"), "Bearer") {
-			t.Errorf("%s came upstream with the client's token", m.Method)
-		}
+}
+
+// comeIn has the official client begin without a token, and call a tool.
+func (a authorized) comeIn(t *testing.T, url, revision string) {
+	t.Helper()
+	var seen asked
+	client := mcp.NewClient(&mcp.Implementation{Name: "official", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, OAuthHandler: flow(t, &seen)},
+		&mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Errorf("%s at %q: %v", revision, a.path, err)
+		return
+	}
+	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ok"})
+	if err != nil || answer.IsError {
+		t.Errorf("%s at %q: %v, %v", revision, a.path, answer, err)
+	}
+	if !slices.Equal(seen.resources, []string{url}) || !slices.Equal(seen.scopes, []string{mcptest.Scope}) {
+		t.Errorf("%s at %q: a person was asked for %+v", revision, a.path, seen)
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
 	}
 }
