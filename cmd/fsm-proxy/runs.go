@@ -34,10 +34,32 @@ func (f *runsFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.trusted, "trusted-proxies", nil, "`ADDRESSES` of gateways whose header says which run it is, like 10.0.0.0/8; may be repeated")
 	flags.StringVar(&f.handleArg, "handle-arg", handle.DefaultArgument, "`NAME` of the argument in which calls carry their run's handle")
 	flags.BoolVar(&f.pathCreate, "path-create", false, "an unknown id in the path begins a run, if nobody can guess it")
-	flags.IntVar(&f.most, "max-runs", 10_000, "runs that are found by a key at a time")
-	flags.IntVar(&f.perPrincipal, "max-runs-per-principal", 1000, "such runs of one principal")
-	flags.DurationVar(&f.idle, "run-idle", 24*time.Hour, "after how long without a request such a run expires")
+	flags.IntVar(&f.most, "max-runs", 0, "runs that are found by a key at a time (default 10000, or one fewer than --max-upstreams where each has a process)")
+	flags.IntVar(&f.perPrincipal, "max-runs-per-principal", 0, "such runs of one principal (default 1000, or half of --max-runs where each has a process)")
+	flags.DurationVar(&f.idle, "run-idle", 0, "after how long without a request such a run expires (default 24h, or 1h where each has a process)")
 	flags.DurationVar(&f.age, "run-age", 30*24*time.Hour, "after how long such a run expires that nobody uses just then")
+}
+
+// runLimits are how many runs there may be, in all and of one principal, and for how
+// long nobody may use one; 0 is the relay's own default. Where each run has a process
+// there are no more than processes, with one left for requests without a run, and one
+// principal does not get them all.
+func (f *runFlags) runLimits() (most, perPrincipal int, idle time.Duration) {
+	r := &f.runs
+	most, perPrincipal, idle = r.most, r.perPrincipal, r.idle
+	if len(f.command) == 0 || f.share {
+		return most, perPrincipal, idle
+	}
+	if most == 0 {
+		most = max(f.limits.processes-1, 1)
+	}
+	if perPrincipal == 0 {
+		perPrincipal = (most + 1) / 2
+	}
+	if idle == 0 {
+		idle = time.Hour
+	}
+	return most, perPrincipal, idle
 }
 
 // keysOf are the keys of both eras; listening tells that there may be several

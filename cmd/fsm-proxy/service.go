@@ -185,6 +185,7 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 // config is the relay's configuration.
 func (s *service) config() proxy.Config {
 	f := s.flags
+	most, perPrincipal, idle := f.runLimits()
 	return proxy.Config{
 		Policy: s.policy,
 		Dial: func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
@@ -217,10 +218,10 @@ func (s *service) config() proxy.Config {
 		Keys:                s.keys,
 		HandleArgument:      f.runs.handleArg,
 		PathCreate:          f.runs.pathCreate,
-		RunIdle:             f.runs.idle,
+		RunIdle:             idle,
 		RunAge:              f.runs.age,
-		MaxRuns:             f.runs.most,
-		MaxRunsPerPrincipal: f.runs.perPrincipal,
+		MaxRuns:             most,
+		MaxRunsPerPrincipal: perPrincipal,
 		MaxInFlight:         f.limits.inFlight,
 		MaxQueue:            f.limits.queue,
 		MaxSubscriptions:    f.limits.subscriptions,

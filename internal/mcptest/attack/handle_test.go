@@ -18,6 +18,11 @@ import (
 // and bob apart by their tokens.
 func handles(t *testing.T, flags ...string) *rig {
 	t.Helper()
+	return handlesOver(t, web, flags...)
+}
+
+func handlesOver(t *testing.T, w way, flags ...string) *rig {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
 	text := "version: 1\ntokens:\n"
 	for _, name := range []string{"ann", "bob"} {
@@ -26,7 +31,7 @@ func handles(t *testing.T, flags ...string) *rig {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return web.with(append(flags, "--tokens", path)...).start(t)
+	return w.with(append(flags, "--tokens", path)...).start(t)
 }
 
 func tokenOf(name string) string { return name + "-token-1234567890" }
@@ -219,4 +224,29 @@ func TestFloodOfStartRun(t *testing.T) {
 	}
 	bob.begin()
 	r.reached("tools/call once")
+}
+
+// Where each run has a process, who begins as many as they may, and calls a tool in each,
+// locks nobody out: there are processes left for others, and for their lists.
+func TestFloodOfRunsWithProcesses(t *testing.T) {
+	t.Parallel()
+	r := handlesOver(t, webPipe, "--max-upstreams", "5")
+	ann, bob := r.modernClient(tokenOf("ann")), r.modernClient(tokenOf("bob"))
+	for range 2 {
+		if answer := ann.Tool("ok", of(ann.begin())).String(); denied(answer) {
+			t.Errorf("the run is answered %s", answer)
+		}
+	}
+	if answer := ann.Tool("fsm_start_run", "{}").String(); !strings.Contains(answer, "There are too many runs") {
+		t.Errorf("one run more is answered %s", answer)
+	}
+	if answer := bob.Call("tools/list", "{}").String(); !strings.Contains(answer, "fsm_start_run") {
+		t.Errorf("another's list is answered %s", answer)
+	}
+	for range 2 {
+		if answer := bob.Tool("ok", of(bob.begin())).String(); denied(answer) {
+			t.Errorf("another's run is answered %s", answer)
+		}
+	}
+	r.reached("tools/call ok", "tools/call ok", "tools/call ok", "tools/call ok")
 }
