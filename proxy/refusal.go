@@ -136,6 +136,9 @@ func (c *call) reason(code policy.Code, requested string, at place) string {
 		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)
 	case policy.TaskRunning:
 		id, tool := c.s.run.runningTask()
+		if id == "" {
+			return fmt.Sprintf("%s was not sent: a task was still running. It has ended now: look again at what is allowed.", what)
+		}
 		return fmt.Sprintf("%s was not sent: the task '%s' of '%s' is still running, and its end decides what comes next. Ask tasks/get about it, or wait.", what, clip(id), clip(tool))
 	case policy.DefinitionChanged:
 		return fmt.Sprintf("%s is held back: %s. An operator must look at it and run 'fsm-proxy lock'.", what, c.changes.Sentence())
@@ -204,10 +207,10 @@ func (c *call) refusalAnswer(r *Refusal) []byte {
 	if err != nil {
 		object = []byte(`{}`)
 	}
-	switch c.kind {
-	case policy.Resource:
+	switch {
+	case c.kind == policy.Resource:
 		return wire.ErrorAnswer(c.id(), c.inEra(wire.CodeResourceNotFound), r.Message, object)
-	case policy.Prompt:
+	case c.kind == policy.Prompt || c.wantsTask():
 		return wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, object)
 	}
 	return wire.ResultAnswer(c.id(), c.toolRefusal(r, object))
@@ -281,7 +284,7 @@ func (c *call) interrupted(code policy.Code, text string) {
 	}
 	r := c.refusal(code, text)
 	raw := c.refusalAnswer(r)
-	if c.kind != policy.Tool {
+	if c.kind != policy.Tool || c.wantsTask() {
 		object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 		raw = wire.ErrorAnswer(c.id(), wire.CodeInternal, r.Message, object)
 	}

@@ -102,6 +102,19 @@ func TestTaskAsksItsClient(t *testing.T) {
 	}, withTasks)
 }
 
+// A client that asks for a task reads nothing but a task: a refusal is an error.
+func TestRefusalOfATask(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		answer := c.ask("tools/call", `{"name":"apply","task":{}}`)
+		has(t, answer, `"error":{"code":-32602`, "not allowed in state 'planning'")
+		c.refused(answer, policy.InvalidTransition)
+		call := c.request("tools/call", `{"name":"write_plan","task":{}}`)
+		r.up.next().lose(&wire.CallError{Sent: true, Err: errors.New("cut off")})
+		has(t, call.wait(), `"error":{"code":-32603`, "outcome_unknown")
+	}, withTasks)
+}
+
 // One poll that comes to nothing is no end; several in a row are.
 func TestPollsThatComeToNothing(t *testing.T) {
 	bubble(t, review, func(r *rig) {

@@ -103,6 +103,10 @@ func (c *call) endOf(ctx context.Context, t *task, m *wire.Message) (o policy.Ou
 	return o
 }
 
+// wantsTask reports whether a call asks for a task in place of its result. Clients
+// read no other result of it then, so that a refusal is told as an error.
+func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.modern() }
+
 // patience is how long an answer may take. That to tasks/result comes when the task
 // has ended.
 func (c *call) patience() time.Duration {

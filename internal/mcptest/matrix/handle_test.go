@@ -4,8 +4,6 @@ package matrix
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -30,15 +28,6 @@ var byHandle = map[string]func(t *testing.T, steps string, u target) string{
 		}
 		return out.String()
 	},
-}
-
-func stepsFile(t *testing.T, steps string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "steps.json")
-	if err := os.WriteFile(path, []byte(steps), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func text(t *testing.T, lines []line) string {

@@ -50,6 +50,16 @@ func scenarioFile(t *testing.T, name string, u target) string {
 	return path
 }
 
+// stepsFile writes steps of the test's own, and returns their path.
+func stepsFile(t *testing.T, steps string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "steps.json")
+	if err := os.WriteFile(path, []byte(steps), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // playNode plays a scenario with one of the TypeScript clients and returns what it saw.
 func playNode(t *testing.T, script, scenario string, u target, options ...string) []line {
 	t.Helper()
@@ -91,6 +101,7 @@ var volatile = []struct {
 	pattern *regexp.Regexp
 	stands  string
 }{
+	{regexp.MustCompile(`"taskId":"[0-9a-f]{32}"`), `"taskId":"TASK"`},
 	{regexp.MustCompile(`\b\d{1,2}:\d\d:\d\d.[AP]M\b`), "TIME"},
 	{regexp.MustCompile(`session (undefined|[0-9a-f]{8}-[0-9a-f-]{27})`), "session S"},
 	{regexp.MustCompile(`"UmVzb3VyY2Ug[^"]*"`), `"BLOB"`},                                                                       // base64 of "Resource …" with the time

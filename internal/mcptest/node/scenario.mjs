@@ -107,6 +107,8 @@ const ops = {
 	subscribe: (client, step) => client.subscribe({ uri: step.uri }),
 	unsubscribe: (client, step) => client.unsubscribe({ uri: step.uri }),
 	ping: (client) => client.ping(),
+	task: (client, step, options, inbox) => client.task({ name: step.name, arguments: step.args ?? {} }, inbox),
+	tasks: (client) => client.tasks(),
 	wait: (client, step, options, inbox) => inbox.seen(step.method).then(() => ({})),
 };
 
