@@ -146,7 +146,13 @@ var insufficient = &denial{streamhttp.ReasonScope, http.StatusForbidden, "insuff
 
 // kinds are the types of tokens that give access (RFC 9068, section 2.1), in lower
 // case; most issuers say "JWT", or nothing.
-var kinds = []string{"", "jwt", "at+jwt", "application/at+jwt"}
+var kinds = []string{"jwt", "at+jwt", "application/at+jwt"}
+
+func givesAccess(header jose.Header) bool {
+	kind, given := header.ExtraHeaders[jose.HeaderType]
+	text, _ := kind.(string)
+	return !given || slices.Contains(kinds, strings.ToLower(text))
+}
 
 // verify checks who has signed a token, and returns what it says with the keys that
 // were used.
@@ -155,8 +161,7 @@ func (i *Issuer) verify(ctx context.Context, token string) (*claims, *keySet, *d
 	if err != nil {
 		return nil, nil, unparsed(err)
 	}
-	kind, _ := jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType].(string)
-	if !slices.Contains(kinds, strings.ToLower(kind)) {
+	if !givesAccess(jws.Signatures[0].Protected) {
 		return nil, nil, noAccess
 	}
 	set := i.keys.find(ctx, jws.Signatures[0].Protected.KeyID)

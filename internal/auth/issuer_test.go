@@ -107,6 +107,8 @@ func TestTokens(t *testing.T) {
 		"its own key":               {other.Signed(says{"jwk": ownKey(t, other)}, issuer.Says("ann", nil)), "signed"},
 		"critical header":           {issuer.Signed(says{"crit": []string{"exp"}, "exp": 1}, issuer.Says("ann", nil)), "signed"},
 		"a logout token":            {issuer.Signed(says{"typ": "logout+jwt"}, issuer.Says("ann", nil)), "kind"},
+		"a type that is no text":    {issuer.Signed(says{"typ": 7}, issuer.Says("ann", nil)), "kind"},
+		"an empty type":             {issuer.Signed(says{"typ": ""}, issuer.Says("ann", nil)), "kind"},
 		"a proof of possession":     {issuer.Signed(says{"typ": "dpop+jwt"}, issuer.Says("ann", nil)), "kind"},
 		"claims changed":            {parts[0] + "." + encoded(`{"sub":"bob"}`) + "." + parts[2], "signed"},
 		"signature cut":             {good[:len(good)-8], "signed"},
