@@ -21,6 +21,8 @@ type handles struct {
 	own      [][]byte
 	mine     [][]byte // own for those who are told apart
 
+	tasks handleTasks
+
 	mu      sync.RWMutex // guards what follows
 	misfits map[[32]byte]map[string]handle.Reason
 }

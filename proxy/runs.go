@@ -248,6 +248,9 @@ func (p *Proxy) endLocked(r *run, remember bool) *session {
 			delete(p.owned, r.owner)
 		}
 	}
+	if p.handles != nil {
+		p.handles.tasks.drop(r)
+	}
 	if remember {
 		p.rememberLocked(at, r.owner)
 	}

@@ -219,7 +219,7 @@ const listTTL = 30 * time.Second
 func (p *Proxy) seatFor(c *call) (*session, *stray) {
 	var r *run
 	var why *stray
-	if c.own == notOwn {
+	if r = c.byTask(p); r == nil && c.own == notOwn {
 		r, why = p.find(wire.Modern, &c.from, c.handle, c.steps())
 	}
 	p.mu.Lock()

@@ -23,6 +23,9 @@ func (c *call) started(m *wire.Message) bool {
 		return false
 	}
 	holds := c.s.run.enterTask(t, c)
+	if h := c.s.p.handles; h != nil {
+		h.tasks.keep(t, c.s.run)
+	}
 	c.s.log.Info("task begun", c.about("task", clip(t.id), "tool", clip(c.name), "holds the turn", holds)...)
 	if holds {
 		c.s.p.ending.Add(1)

@@ -1,0 +1,70 @@
+package proxy_test
+
+import (
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// begins has a run's call answered by a task.
+func (c *client) begins(run, id string) {
+	c.t.Helper()
+	call := c.request("tools/call", of(run, "write_plan"))
+	c.up.next().result(`{"resultType":"task","taskId":"` + id + `","status":"working","pollIntervalMs":60000}`)
+	has(c.t, call.wait(), `"taskId":"`+id+`"`)
+}
+
+const workingTask = `{"resultType":"complete","status":"working"}`
+
+// A library asks about its task without a handle, which it does not know. It gets to the
+// run that the task is of, and nobody else does.
+func TestTasksAreFoundWithoutAHandle(t *testing.T) {
+	const long = "786512e2-9e0d-44bd-8f29-789f320fe840"
+	bubble(t, review, func(r *rig) {
+		mine, other, nobody := r.as(proxy.Peer{Principal: ann}), r.as(proxy.Peer{Principal: bob}), r.modern()
+		asked := func(c *client, id string) string { return c.ask("tasks/get", meta(`{"taskId":"`+id+`"}`)) }
+		found := func(c *client, id string) {
+			t.Helper()
+			call := c.request("tasks/get", meta(`{"taskId":"`+id+`"}`))
+			r.asks("tasks/get", id).result(workingTask)
+			has(t, call.wait(), `"status":"working"`)
+		}
+		one := mine.begin()
+		mine.begins(one, "t1")
+		found(mine, "t1")
+		for _, c := range []*client{other, nobody} {
+			has(t, asked(c, "t1"), "-32602", "Task not found")
+		}
+		has(t, asked(mine, "t2"), "Task not found")
+
+		free := nobody.begin()
+		nobody.begins(free, "t3")
+		has(t, asked(nobody, "t3"), "Task not found") // anybody could guess it
+		free = nobody.begin()
+		nobody.begins(free, long)
+		found(nobody, long)
+		has(t, asked(mine, long), "Task not found")
+
+		two := mine.begin()
+		mine.begins(two, "t1") // another process's, under the same id
+		has(t, asked(mine, "t1"), "Task not found")
+		call := mine.request("tasks/get", meta(`{"taskId":"t1"}`, `"fsm-proxy/run":"`+two+`"`))
+		r.asks("tasks/get", "t1").result(workingTask)
+		call.wait()
+
+		nobody.ask("tools/call", of(free, "fsm_end_run"))
+		has(t, asked(nobody, long), "Task not found")
+	}, byHandle(nil), modernUpstream, modernTasks)
+}
+
+func TestTasksOfOtherKeysAreNotFoundByID(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		id, _ := r.p.StartRun(wire.Modern, ann)
+		c := r.as(proxy.Peer{Principal: ann, Run: id})
+		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
+		r.up.next().result(`{"resultType":"task","taskId":"t1","status":"working","pollIntervalMs":60000}`)
+		call.wait()
+		has(t, r.as(proxy.Peer{Principal: ann}).ask("tasks/get", meta(`{"taskId":"t1"}`)), "run_not_found")
+	}, keys(proxy.KeyPath), modernUpstream, modernTasks)
+}
