@@ -108,7 +108,8 @@ func (m Message) IsModern() bool {
 // modernHeader sets the headers that say again what a message's body says.
 func modernHeader(h http.Header, m Message) {
 	var read struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
+		Meta   map[string]json.RawMessage `json:"_meta"`
+		TaskID string                     `json:"taskId"`
 	}
 	var version string
 	if json.Unmarshal(m.Params, &read) == nil {
@@ -119,6 +120,8 @@ func modernHeader(h http.Header, m Message) {
 	switch m.Method {
 	case "tools/call", "prompts/get", "resources/read":
 		h.Set("Mcp-Name", HeaderValue(m.Name))
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		h.Set("Mcp-Name", HeaderValue(read.TaskID))
 	}
 }
 
