@@ -22,7 +22,7 @@ const (
 	maxHops   = 3
 )
 
-// issuer fetches what an authorization server says of itself.
+// fetcher fetches what an issuer says of itself.
 type fetcher struct {
 	issuer string
 	client http.Client
