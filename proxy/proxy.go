@@ -237,8 +237,11 @@ func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 	peer.Header = nil // it is the first request's, and read
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r == nil {
+	switch {
+	case r == nil:
 		r = p.runOfSessionLocked()
+	case r.ended: // just now
+		return nil, errNotFound
 	}
 	return p.openLockedOn(r, peer, own), nil
 }

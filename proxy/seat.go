@@ -220,7 +220,7 @@ func (p *Proxy) seatFor(c *call) (*session, *stray) {
 	var r *run
 	var why *stray
 	if r = c.byTask(p); r == nil && c.own == notOwn {
-		r, why = p.find(wire.Modern, &c.from, c.handle, c.steps())
+		r, why = p.find(wire.Modern, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

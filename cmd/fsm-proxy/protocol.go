@@ -12,6 +12,7 @@ func (s *service) eras(cfg streamhttp.ServerConfig) streamhttp.ServerConfig {
 		cfg.Open = func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
 			return s.relay.OpenFor(s.peer(from), own)
 		}
+		cfg.Key = s.sessionKey()
 	}
 	if s.flags.protocol != proxy.ProtocolLegacy {
 		cfg.Modern = func(m *wire.Message, out wire.Stream, from streamhttp.PeerInfo) wire.Pending {

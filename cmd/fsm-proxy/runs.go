@@ -158,6 +158,21 @@ func (s *service) peer(from streamhttp.PeerInfo) proxy.Peer {
 	return p
 }
 
+// sessionKey is what a gateway says of each request of a session: all must be of
+// one run. Nil: that is not asked of it.
+func (s *service) sessionKey() func(from streamhttp.PeerInfo) string {
+	key := s.keys[wire.Legacy]
+	if key.Kind != proxy.KeyHeader {
+		return nil
+	}
+	return func(from streamhttp.PeerInfo) string {
+		if given := from.Header[key.Header]; len(given) == 1 && s.flags.runs.trusts(from.RemoteAddr) {
+			return given[0]
+		}
+		return ""
+	}
+}
+
 var errNoPaths = errors.New("no run has a URL of its own here: give --run-key modern=path or legacy=path")
 
 // startRun begins a run that has a URL of its own, for an operator to hand out. It

@@ -45,6 +45,10 @@ type ServerConfig struct {
 	Path string
 	// Runs says that PATH/runs/ID is served as well, for each ID: see PeerInfo.Run.
 	Runs bool
+	// Key is what else a session goes by than its id, its URL and its principal: a
+	// request that has not the one that its session was begun with finds no session.
+	// Nil: nothing.
+	Key func(from PeerInfo) string
 	// Loopback says that the server listens on a loopback address: then Host
 	// must be a loopback name or address, or one of AllowedHosts, and an
 	// Origin must be one of this machine or of AllowedOrigins. Otherwise

@@ -50,6 +50,9 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 func (s *Server) open(p *post, m *wire.Message, r *http.Request, from PeerInfo) {
 	ses := p.s
 	from.Session, ses.run = ses.tag, from.Run
+	if s.cfg.Key != nil {
+		ses.key = s.cfg.Key(from)
+	}
 	upper, err := s.cfg.Open(ownStream{ses}, from)
 	if err != nil {
 		s.table.release(ses.party)

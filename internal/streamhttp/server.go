@@ -163,7 +163,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 		return nil
 	}
 	ses := s.table.find(ids[0])
-	if ses == nil || ses.party.who != from.Principal || ses.run != from.Run || !ses.enter() {
+	if ses == nil || ses.party.who != from.Principal || ses.run != from.Run || !s.fits(ses, from) || !ses.enter() {
 		s.cfg.tell(ReasonSession, r)
 		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
 		return nil
@@ -174,6 +174,11 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 		return nil
 	}
 	return ses
+}
+
+// fits reports whether a request brings what its session was begun with.
+func (s *Server) fits(ses *session, from PeerInfo) bool {
+	return s.cfg.Key == nil || ses.key == s.cfg.Key(from)
 }
 
 const noSession = "exactly one Mcp-Session-Id is needed: begin with initialize, " +

@@ -13,6 +13,7 @@ type session struct {
 	id, tag string
 	party   party        // whose it is
 	run     string       // that its URL names
+	key     string       // as ServerConfig.Key has it
 	upper   wire.Session // set before anybody else can find the session
 	version string       // likewise: the negotiated revision
 

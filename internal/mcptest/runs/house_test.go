@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,7 +83,9 @@ func open(t *testing.T, k key, policy string, more ...string) *house {
 	case "principal":
 		args = append(args, "--tokens", tokens(t))
 	case byHeader:
-		args = append(args, "--trusted-proxies", "127.0.0.1")
+		if !slices.Contains(more, "--trusted-proxies") {
+			args = append(args, "--trusted-proxies", "127.0.0.1")
+		}
 	}
 	h.url, _ = mcptest.Listen(t, append(args, more...)...)
 	return h
@@ -279,4 +282,14 @@ func read(answer mcptest.Message, before []mcptest.Message) reply {
 		r.verdict = "error"
 	}
 	return r
+}
+
+// body is that of an answer.
+func body(t *testing.T, answer *http.Response) string {
+	t.Helper()
+	all, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all)
 }
