@@ -56,7 +56,17 @@ func (e *Exchange) Announce(line string) { e.carrier.announce(line) }
 func (e *Exchange) Ask(method, params string) Message {
 	id, answered := e.world.ask()
 	e.carrier.send(Request(id, method, params))
-	return <-answered
+	ended := make(chan struct{})
+	go func() {
+		e.world.gate(endGate)
+		close(ended)
+	}()
+	select {
+	case m := <-answered:
+		return m
+	case <-ended:
+		return Message{Error: []byte(`"the test has ended"`)}
+	}
 }
 
 // Require returns what the client has answered to a question, if this is the retry that brings the answer along.
