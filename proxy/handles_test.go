@@ -407,3 +407,26 @@ func TestHandlesWithoutTools(t *testing.T) {
 		up.hello = strings.Replace(up.hello, `"tools":`, `"experimental":`, 1)
 	})
 }
+
+// Who calls, or listens, without a run keeps nobody from listing and starting one.
+func TestFloodWithoutAHandle(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.modern()
+		for range 5 {
+			c.request("subscriptions/listen", meta(`{"notifications":{"toolsListChanged":true}}`))
+		}
+		calls := []*reply{c.request("tools/call", meta(`{"name":"status"}`)), c.request("tools/call", meta(`{"name":"status"}`))}
+		upcalls := []*upcall{r.up.next(), r.up.next()}
+		has(t, c.ask("tools/call", meta(`{"name":"status"}`)), "too many requests under way")
+		has(t, c.ask("tools/list", meta("")), "fsm_start_run")
+		run := c.begin()
+		call := c.request("tools/call", of(run, "write_plan"))
+		r.up.next().result(`{"content":[]}`)
+		has(t, call.wait(), "State is now 'review'")
+		for i, k := range upcalls {
+			k.result(`{"content":[]}`)
+			calls[i].wait()
+		}
+		r.modernCall(c, "status", `{"content":[]}`)
+	}, byHandle(nil), with(func(c *proxy.Config) { c.MaxInFlight = 2 }))
+}

@@ -33,6 +33,7 @@ type session struct {
 	mu            sync.Mutex // guards what follows
 	calls         map[string]*call
 	asks          map[string]*ask // requests of the upstream open at the client
+	stepping      int             // of calls: those that are runless
 	lastAsk       int64
 	lastKey       int64 // of a seat: the key given out last
 	subscriptions map[string]struct{}
@@ -206,7 +207,7 @@ func (s *session) admit(c *call) string {
 	if s.calls[c.key] != nil {
 		return "a request with this id is still under way"
 	}
-	if len(s.calls) >= s.p.cfg.MaxInFlight {
+	if s.crowdedLocked(c) {
 		return "too many requests under way in this session: wait for answers"
 	}
 	if s.closed {
@@ -216,14 +217,36 @@ func (s *session) admit(c *call) string {
 		s.calls = make(map[string]*call)
 	}
 	s.calls[c.key] = c
+	if c.runless() {
+		s.stepping++
+	}
 	return ""
 }
+
+// crowdedLocked reports whether there are too many requests under way for one more.
+// Where requests without a run go, whose number the framing bounds, their calls are
+// counted alone: they keep nobody from listing, listening and starting a run.
+func (s *session) crowdedLocked(c *call) bool {
+	if s.run.aside {
+		return c.runless() && s.stepping >= s.p.cfg.MaxInFlight
+	}
+	return len(s.calls) >= s.p.cfg.MaxInFlight
+}
+
+// runless reports whether the call goes upstream for no run.
+func (c *call) runless() bool { return c.s.run.aside && c.steps() && c.own == notOwn }
 
 // forget takes an answered request out of those under way.
 func (s *session) forget(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.calls[c.key] != c {
+		return
+	}
 	delete(s.calls, c.key)
+	if c.runless() {
+		s.stepping--
+	}
 }
 
 // underWay returns the requests under way.
