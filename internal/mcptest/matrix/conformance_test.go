@@ -60,7 +60,7 @@ func TestConformanceOfTheModernEraOnALegacyServer(t *testing.T) {
 // insideAModernServer are scenarios that answer questions by the keys that the server's code has for them, and checks
 // of a tool that looks at the capabilities of a request and asks for nothing. A server of the legacy era gets a question's
 // answer by an id, and knows the capabilities of the session that the proxy has opened: all those that clients may have.
-// What it then really asks of a client without the capability is answered with -32021.
+// What it then asks of a client that cannot is declined, and the call is answered as the server sees fit.
 var insideAModernServer = []string{
 	"input-required-result-basic-elicitation", "input-required-result-multi-round",
 	"input-required-result-multiple-input-requests", "input-required-result-ignore-extra-params",
