@@ -200,12 +200,13 @@ func TestRunDoesNotExpireUnderATask(t *testing.T) {
 		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
 		r.up.next().result(`{"resultType":"task","taskId":"t1","status":"working","pollIntervalMs":1000}`)
 		call.wait()
-		r.up.auto = func(*upcall) (string, bool) { return taskState("t1", "working"), true }
 		time.Sleep(30 * time.Minute)
 		equal(t, "runs", len(r.p.Runs()), 1)
 		time.Sleep(time.Hour)
 		equal(t, "runs", len(r.p.Runs()), 0)
-	}, modernUpstream, keys(proxy.KeyPrincipal), with(func(c *proxy.Config) { c.RunIdle = 10 * time.Minute }), modernTasks)
+	}, modernUpstream, keys(proxy.KeyPrincipal), with(func(c *proxy.Config) { c.RunIdle = 10 * time.Minute }), modernTasks, func(_ *proxy.Config, u *server) {
+		u.auto = func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" }
+	})
 }
 
 func modernTasks(_ *proxy.Config, u *server) {
