@@ -143,7 +143,7 @@ func TestTaskThatNeverEnds(t *testing.T) {
 		c := r.connect(ableHello)
 		c.do("write_plan", `{"content":[]}`)
 		c.do("ask", `{"content":[]}`)
-		r.up.auto = func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" }
+		r.up.answers(func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" })
 		c.startTask("apply", "t1")
 		time.Sleep(61 * time.Minute)
 		synctest.Wait()

@@ -49,7 +49,7 @@ func TestTaskWhoseResultIsAnError(t *testing.T) {
 			}
 			asked.wait()
 			c.in(state)
-			c.up.auto = func(*upcall) (string, bool) { return ok, true }
+			c.up.answers(func(*upcall) (string, bool) { return ok, true })
 			has(t, c.call("status").wait(), `"ok"`)
 		}, withTasks)
 	}
@@ -144,7 +144,7 @@ func TestTasksResultMayTakeLong(t *testing.T) {
 		c.startTask("write_plan", "t1")
 		asked := c.request("tasks/result", `{"taskId":"t1"}`)
 		k := r.asks("tasks/result", "t1")
-		r.up.auto = func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" }
+		r.up.answers(func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" })
 		time.Sleep(30 * time.Minute)
 		if !asked.pending() {
 			t.Fatal(asked.wait())

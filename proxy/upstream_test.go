@@ -111,6 +111,13 @@ func (u *server) reached() []string {
 	return append([]string(nil), u.sent...)
 }
 
+// answers sets auto while requests may be under way.
+func (u *server) answers(auto func(k *upcall) (result string, ok bool)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.auto = auto
+}
+
 // count returns how often a request reached the upstream.
 func (u *server) count(what string) (n int) {
 	for _, s := range u.reached() {
@@ -200,8 +207,11 @@ func (c *conn) Start(m *wire.Message, tag any) wire.Call {
 		return k
 	}
 	c.record(k.what())
-	if c.auto != nil {
-		if result, ok := c.auto(k); ok {
+	c.server.mu.Lock()
+	auto := c.auto
+	c.server.mu.Unlock()
+	if auto != nil {
+		if result, ok := auto(k); ok {
 			k.result(result)
 			return k
 		}
