@@ -17,6 +17,8 @@ const (
 	idleSection  = "idle"
 	// reloadSection is measured in this process: the tree's proxy, not a binary.
 	reloadSection = "reload"
+	// runsSection is likewise, in the modern era: many runs that live at a time.
+	runsSection = "runs"
 )
 
 // listPaths are where tools/list is measured against ping.
@@ -41,7 +43,7 @@ type config struct {
 
 // sections are all values of -paths, in the order of the report.
 func sections() []string {
-	return append(callSections(), listsSection, idleSection, reloadSection)
+	return append(callSections(), listsSection, idleSection, reloadSection, runsSection)
 }
 
 // callSections are those that there are in both eras: the others ask by sessions, or
@@ -73,7 +75,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	era := flags.String("era", "legacy", "the era of the protocol that load and upstream speak: legacy or modern")
 	flags.IntVar(&c.procs, "procs", 1, "processors (GOMAXPROCS) of the load and of the upstream; more make both dearer")
 	flags.IntVar(&c.sessions, "sessions", 2000, "idle sessions")
-	flags.IntVar(&c.runs, "runs", 100_000, "live runs under a reload")
+	flags.IntVar(&c.runs, "runs", 100_000, "live runs, under a reload and under calls")
 	flags.StringVar(&c.binary, "fsm-proxy", "", "measure this binary instead of building one")
 	flags.Func("with", "NAME=BINARY: measure another build of fsm-proxy besides (again for more)", c.addBuild)
 	extra := flags.String("proxy-flags", "", "further flags of `fsm-proxy run`, separated by spaces")

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -97,6 +98,7 @@ func (b *bench) measureAll(ctx context.Context) error {
 		b.report.cells = append(b.report.cells, c)
 	}
 	b.measureReload(ctx)
+	b.measureRuns(ctx)
 	if !slices.Contains(b.report.config.paths, idleSection) {
 		return ctx.Err()
 	}
@@ -116,6 +118,16 @@ func (b *bench) measureReload(ctx context.Context) {
 	}
 	fmt.Fprintf(b.progress, "reload, %d runs …\n", c.runs)
 	b.report.reloads, b.report.runBytes = measureReload(ctx, c.runs)
+}
+
+func (b *bench) measureRuns(ctx context.Context) {
+	c := &b.report.config
+	if !slices.Contains(c.paths, runsSection) || !c.takes(fsmProxy) {
+		return
+	}
+	fmt.Fprintf(b.progress, "calls in %d runs …\n", c.runs)
+	f := measureRuns(ctx, c.runs, time.Duration(c.plan.rounds)*c.plan.window.measure)
+	b.report.crowd = &f
 }
 
 // cells are what there is to measure, in order.

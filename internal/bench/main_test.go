@@ -138,6 +138,19 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestRuns measures in this process, and every run is called in.
+func TestRuns(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if err := run(context.Background(), []string{"-paths", "runs", "-runs", "200", "-rounds", "1", "-window", "50ms", "-fsm-proxy", os.Args[0]}, &stdout, &stderr); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stdout.String(), stderr.String())
+	}
+	for _, row := range []string{"| bytes an idle run (200) ", "| µs of a call, in any of 200 (p99 "} {
+		if !strings.Contains(stdout.String(), row) {
+			t.Errorf("no %q in\n%s", row, stdout.String())
+		}
+	}
+}
+
 // TestMissingProxy says so, and measures the rest.
 func TestMissingProxy(t *testing.T) {
 	var stdout, stderr strings.Builder

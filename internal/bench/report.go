@@ -17,6 +17,7 @@ type report struct {
 	cells  []*cell
 	idle   []idleFigure
 
+	crowd    *runsFigure // nil: not measured
 	reloads  []reloadFigure
 	runBytes float64  // what a session with its run holds, in those
 	notes    []string // what could not be measured, and why
@@ -82,6 +83,7 @@ func (r *report) goals() *table {
 		r.addIdle(t, f)
 	}
 	r.addReloads(t)
+	r.addRuns(t)
 	return t
 }
 
@@ -175,6 +177,9 @@ func (r *report) allNotes() []string {
 		if f.err != nil {
 			notes = append(notes, fmt.Sprintf("reload, %s: %v", f.what, f.err))
 		}
+	}
+	if r.crowd != nil && r.crowd.failed != nil {
+		notes = append(notes, fmt.Sprintf("%d runs: %v", r.crowd.runs, r.crowd.failed))
 	}
 	for _, f := range r.idle {
 		if f.err != nil {
