@@ -52,15 +52,15 @@ type call struct {
 	asks  atomic.Int32               // requests to the client open for this call
 	next  func()                     // the rest of the way, for Wait; nil: land
 	land  func(*wire.Message, error) // what becomes of the upstream's answer
-	after func()                     // to be called when the answer was given
 	clock clock
 	seen  *sight    // what observers are told; nil: there are none
 	wait  wire.Life // ends when the upstream's answer is given up
 
 	mu        sync.Mutex // guards what follows
 	canceled  bool
-	ended     bool // out of those under way
-	answered  bool // and its answer was given
+	ended     bool   // out of those under way
+	answered  bool   // and its answer was given
+	after     func() // to be called when the answer was given
 	up        wire.Call
 	stop      func()        // gives up an answer that nobody waits for
 	gaveUp    error         // why it is given up; nil: it is not
@@ -77,7 +77,7 @@ type alone struct {
 	handle string        // of the run; it is in the request's bytes no more
 	sent   *wire.Message // the request with it; nil: it had none
 	pipe   *pipe         // on which it came; nil: on a stream of its own
-	origin *call         // whose answer it waits for; nil: its own
+	origin *call         // whose answer it waits for; nil: its own; guarded by the call's lock
 }
 
 // asking is how a call asks its client across the eras. The call's lock guards it.
@@ -129,14 +129,40 @@ func (c *call) Detach(done func()) bool {
 	if c.land == nil {
 		return false
 	}
-	c.after = done
+	c.afterwards(done)
 	giveUp, ok := c.up.Then(func(m *wire.Message, err error) { c.land(m, c.why(err)) })
 	if !ok {
-		c.after = nil
-		return false
+		return c.afterwards(nil) == nil && c.restAlone()
 	}
 	c.stopBy(giveUp)
+	if h := c.heldEnd(); h != nil && h.left() { // its client was asked before there was anything to call
+		c.released()
+	}
 	return true
+}
+
+// restAlone lets the rest of the way of a call go on alone whose client was asked
+// meanwhile.
+func (c *call) restAlone() bool {
+	go c.rest()
+	return true
+}
+
+// afterwards sets what is to be called when the answer was given, and returns what
+// was to be.
+func (c *call) afterwards(f func()) func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.after
+	c.after = f
+	return before
+}
+
+// released calls it, once.
+func (c *call) released() {
+	if after := c.afterwards(nil); after != nil {
+		after()
+	}
 }
 
 // answer gives the client the answer and ends the call.
@@ -166,9 +192,6 @@ func (c *call) answerBy(give func()) wire.Pending {
 	c.observed()
 	give()
 	c.settled()
-	if c.after != nil {
-		c.after()
-	}
 	return nil
 }
 
@@ -219,10 +242,15 @@ func (c *call) finish() {
 // settled lets go on what waits for the call's answer to be given.
 func (c *call) settled() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.answered = true
 	if c.done != nil {
 		close(c.done)
+	}
+	after := c.after
+	c.after = nil
+	c.mu.Unlock()
+	if after != nil {
+		after()
 	}
 }
 
@@ -293,6 +321,10 @@ func (c *call) cancel(params []byte) {
 	if c.cancelled != nil {
 		close(c.cancelled)
 	}
+	var origin *call
+	if c.alone != nil {
+		origin = c.origin
+	}
 	up := c.up
 	if up != nil {
 		c.graceLocked()
@@ -303,8 +335,8 @@ func (c *call) cancel(params []byte) {
 		go gather.abort()
 	case up != nil:
 		up.Cancel(params)
-	case c.alone != nil && c.origin != nil:
-		c.origin.cancel(params)
+	case origin != nil:
+		origin.cancel(params)
 	}
 }
 
@@ -406,6 +438,9 @@ func (c *call) connect() (Upstream, error) {
 // relay sends a request upstream that steps nothing, and gives back its answer.
 func (c *call) relay() wire.Pending {
 	conn := c.s.link.live()
+	if c.modern() && c.steps() && !c.s.run.shadow.Load() { // the shadow has gone meanwhile
+		return c.routed()
+	}
 	if conn != nil && c.absorbed(conn) {
 		return c.result([]byte("{}"))
 	}
@@ -419,12 +454,14 @@ func (c *call) relay() wire.Pending {
 		case err != nil:
 			c.unsubscribed()
 			c.unavailable(err)
+		case c.modern() && c.steps() && !c.s.run.shadow.Load():
+			wait(c.anew())
 		case c.s.run.where() != decided && c.m.Method != "resources/unsubscribe":
 			wait(c.anew())
 		case c.absorbed(conn):
 			c.result([]byte("{}"))
 		case c.start(conn):
-			c.relayed(c.await())
+			wait(c.flight(c.relayed))
 		default:
 			c.unsent()
 		}

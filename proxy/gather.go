@@ -166,15 +166,28 @@ func (g *gather) request(name string, input []byte) (raw []byte, method string) 
 	if method == "" || !g.c.s.enterAsk(a) {
 		return nil, ""
 	}
-	g.mu.Lock()
-	g.open[name] = a
-	g.mu.Unlock()
+	if !g.opens(name, a) {
+		g.c.s.takeAsk(string(a.mine))
+		return nil, ""
+	}
 	out := append([]byte(`{"jsonrpc":"2.0","id":`), a.mine...)
 	out = wire.AppendString(append(out, `,"method":`...), method)
 	if params != nil {
 		out = append(append(out, `,"params":`...), params...)
 	}
 	return append(out, '}'), method
+}
+
+// opens enters one of the requests, and reports false where the gathering has ended:
+// the call may be cancelled while its client is yet to be asked.
+func (g *gather) opens(name string, a *ask) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return false
+	}
+	g.open[name] = a
+	return true
 }
 
 // take takes the client's answer to one of its requests.

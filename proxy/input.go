@@ -50,7 +50,7 @@ func digestOf(m *wire.Message) [sha256.Size]byte {
 // canBeAsked reports whether the client of a modern request can be asked for
 // anything, so that its answer may come before the call's end.
 func (c *call) canBeAsked() bool {
-	if !c.modern() || !c.gated || c.via == wire.Modern {
+	if !c.modern() || !c.steps() || c.via == wire.Modern {
 		return false
 	}
 	capabilities := c.m.Bytes(c.m.P.Modern.Capabilities)
@@ -120,9 +120,23 @@ func (h *held) question(a *ask, m *wire.Message) {
 	defer h.mu.Unlock()
 	key := string(a.mine)
 	h.asks[key], h.raw[key] = a, object(names, values)
-	if !h.given && !h.over {
+	switch {
+	case h.over:
+		h.dropLocked("the call has ended")
+	case !h.given:
 		h.giveLocked()
 	}
+}
+
+// dropLocked answers in the client's place what is open.
+func (h *held) dropLocked(why string) {
+	for key, a := range h.asks {
+		if h.c.s.takeAsk(key) != nil {
+			h.c.s.reject(a.conn, a.id, wire.CodeInternal, why)
+		}
+	}
+	clear(h.asks)
+	clear(h.raw)
 }
 
 // giveLocked answers the request that waits with all that is open.
@@ -155,10 +169,10 @@ func (h *held) replyLocked(give func(c *call)) {
 	case <-h.release:
 	default:
 		close(h.release)
-		if h.c.after != nil {
-			h.c.after()
-			h.c.after = nil
+		if h.c.pipe != nil { // its id is answered
+			h.c.pipe.forget(h.c)
 		}
+		h.c.released()
 	}
 }
 
@@ -173,7 +187,9 @@ func (h *held) back(by *call) bool {
 	defer h.mu.Unlock()
 	h.timer.Stop()
 	h.by, h.given = by, false
-	by.origin = h.c
+	if by.waitsFor(h.c) {
+		go h.c.cancel(nil)
+	}
 	h.deliverLocked(by.m.Bytes(by.m.P.InputResponses))
 	switch {
 	case h.over:
@@ -182,6 +198,15 @@ func (h *held) back(by *call) bool {
 		h.giveLocked()
 	}
 	return true
+}
+
+// waitsFor has the call wait for another's answer, and reports whether it was
+// cancelled before.
+func (c *call) waitsFor(origin *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.origin = origin
+	return c.canceled
 }
 
 // withIDOf is an answer under another request's id; nil stays nil.
@@ -246,6 +271,7 @@ func (h *held) settle(give func(c *call), answer []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over, h.answer = true, answer
+	h.dropLocked("the call has ended")
 	if !h.given {
 		h.replyLocked(give)
 	}
@@ -258,14 +284,8 @@ func (h *held) expire(state string) {
 		return
 	}
 	h.mu.Lock()
-	asks := h.asks
-	h.asks, h.raw = make(map[string]*ask), make(map[string][]byte)
+	h.dropLocked("the client did not answer in time")
 	h.mu.Unlock()
-	for key, a := range asks {
-		if h.c.s.takeAsk(key) != nil {
-			h.c.s.reject(a.conn, a.id, wire.CodeInternal, "the client did not answer in time")
-		}
-	}
 	h.c.cancel(nil)
 }
 

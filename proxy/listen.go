@@ -179,7 +179,6 @@ func (s *session) subscribe() {
 	for _, uri := range uris {
 		s.subscriptions[uri] = struct{}{}
 	}
-	now := s.subscriptions
 	s.mu.Unlock()
 	conn := s.link.live()
 	if conn == nil {
@@ -189,13 +188,13 @@ func (s *session) subscribe() {
 		s.listenTo(conn)
 		return
 	}
-	for uri := range now {
+	for _, uri := range uris {
 		if _, there := before[uri]; !there {
 			s.resubscribe(conn, "resources/subscribe", uri)
 		}
 	}
 	for uri := range before {
-		if _, there := now[uri]; !there && (s.p.shared == nil || !s.p.shared.anySubscribed(uri)) {
+		if _, there := slices.BinarySearch(uris, uri); !there && (s.p.shared == nil || !s.p.shared.anySubscribed(uri)) {
 			s.resubscribe(conn, "resources/unsubscribe", uri)
 		}
 	}

@@ -40,14 +40,14 @@ func (p *Proxy) serve(c *call) wire.Pending {
 		refuseOut(c.out, wire.CodeInvalidRequest, wire.ErrorAnswer(c.id(), wire.CodeInvalidRequest, refusal, nil))
 		return nil
 	}
+	if why == nil && c.ours() { // an answer to what the upstream asks, which passes while a drain lasts
+		return c.comeBack()
+	}
 	if p.Draining() {
 		return c.tooLate()
 	}
 	if why != nil {
 		return c.strays(why)
-	}
-	if c.ours() {
-		return c.comeBack()
 	}
 	if c.crowdsOut() {
 		return c.later(c.whenRoom)

@@ -94,6 +94,9 @@ func (s *session) asking() *call {
 	s.run.mu.Lock()
 	holder, running := s.run.holder, s.run.running
 	s.run.mu.Unlock()
+	if s.era == wire.Modern && s.mixed() {
+		return nil
+	}
 	if holder != nil && holder.s == s && running == nil {
 		return holder
 	}
@@ -102,16 +105,32 @@ func (s *session) asking() *call {
 		if running != nil && c.m.P.TaskID == running.id && c.m.Method == "tasks/result" {
 			return c // on which it is asked for a task
 		}
-		if c.gated && c.clock.runs() && (oldest == nil || c.clock.started().Before(oldest.clock.started())) {
+		if c.clock.runs() && c.gated && (oldest == nil || c.clock.started().Before(oldest.clock.started())) {
 			oldest = c
 		}
 	}
 	return oldest
 }
 
+// mixed reports whether calls of several principals are under way: then what the
+// upstream asks, without saying for which, is nobody's to answer.
+func (s *session) mixed() bool {
+	var first *call
+	for _, c := range s.underWay() {
+		switch {
+		case !c.clock.runs() || !c.gated: // the one orders the other
+		case first == nil:
+			first = c
+		case c.who().Principal != first.who().Principal:
+			return true
+		}
+	}
+	return false
+}
+
 // asked carries a request of the upstream to the client.
 func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
-	if s.era == wire.Modern && (c == nil || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !c.declares(m.Method)) ||
+	if s.era == wire.Modern && (c == nil || !c.steps() || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !c.declares(m.Method)) ||
 		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
 		return

@@ -225,12 +225,23 @@ func (s *session) admit(c *call) string {
 
 // crowdedLocked reports whether there are too many requests under way for one more.
 // Where requests without a run go, whose number the framing bounds, their calls are
-// counted alone: they keep nobody from listing, listening and starting a run.
+// counted alone: they keep nobody from listing, listening and starting a run. In the
+// seat of a run each principal has its own room, and what only listens takes none
+// from what does not.
 func (s *session) crowdedLocked(c *call) bool {
 	if s.run.aside {
 		return c.runless() && s.stepping >= s.p.cfg.MaxInFlight
 	}
-	return len(s.calls) >= s.p.cfg.MaxInFlight
+	if len(s.calls) < s.p.cfg.MaxInFlight || s.era == wire.Legacy {
+		return len(s.calls) >= s.p.cfg.MaxInFlight
+	}
+	n, listens := 0, c.m.Method == "subscriptions/listen"
+	for _, other := range s.calls {
+		if other.from.Principal == c.from.Principal && (other.m.Method == "subscriptions/listen") == listens {
+			n++
+		}
+	}
+	return n >= s.p.cfg.MaxInFlight
 }
 
 // runless reports whether the call goes upstream for no run.

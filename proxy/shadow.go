@@ -14,8 +14,10 @@ func (c *call) shadowed(route func(*call) wire.Pending) wire.Pending {
 		return c.relay() // of no run nothing is to be noted
 	}
 	switch c.m.Method {
-	case "initialize", "logging/setLevel":
-		return route(c)
+	case "initialize", "logging/setLevel", "server/discover", "subscriptions/listen":
+		if route != nil { // the era has it, and the proxy answers it by itself
+			return route(c)
+		}
 	case "tools/call", "prompts/get":
 		return c.gateShadowed(route, p.NameAt)
 	case "resources/read":
@@ -162,6 +164,8 @@ func (s *session) unfiltered(m *wire.Message, c *call) bool {
 		return false
 	case s.p.shared != nil && m.Method == "notifications/message":
 		return false
+	case s.era == wire.Modern && (listChanged(m.Method) || m.Method == "notifications/resources/updated"):
+		s.own.Send(m.Raw) // who listens has said for what
 	case s.p.shared == nil || m.Method != "notifications/resources/updated" || s.subscribed(m.P.URI):
 		s.send(m.Raw, c)
 	}
