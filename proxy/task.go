@@ -95,7 +95,24 @@ func (c *call) remains() *call {
 	if c.alone != nil {
 		left.alone = &alone{from: c.from}
 	}
+	if c.seen != nil && c.seen.number != 0 {
+		left.m = &wire.Message{Method: c.m.Method}
+		left.seen = &sight{begun: c.seen.begun, number: c.seen.number}
+	}
 	return left
+}
+
+// recordEnd records what became of the task, as another outcome of the decision
+// that let its call go.
+func (c *call) recordEnd() {
+	if c.seen == nil {
+		return
+	}
+	op := &c.seen.op
+	op.Message, op.Named, op.Kind, op.Name, op.Sent = c.m, true, c.kind, c.name, true
+	op.Total = instant() - c.seen.begun
+	op.Upstream = op.Total
+	c.s.p.cfg.Telemetry.Auditor.Ended(c.seen.number, c.who(), op)
 }
 
 // pollInterval is how often the server wants to be asked about a task. One that
@@ -185,6 +202,7 @@ func (t *task) end(o policy.Outcome, tell func(shift)) {
 		return
 	}
 	moved := t.c.settle(o)
+	t.c.recordEnd()
 	t.c.s.log.Info("task ended", t.c.about("task", clip(t.id), "tool", clip(t.c.name), "outcome", o.String())...)
 	tell(moved)
 	close(t.done)

@@ -1,8 +1,10 @@
 package proxy_test
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +209,47 @@ func TestRunDoesNotExpireUnderATask(t *testing.T) {
 	}, modernUpstream, keys(proxy.KeyPrincipal), with(func(c *proxy.Config) { c.RunIdle = 10 * time.Minute }), modernTasks, func(_ *proxy.Config, u *server) {
 		u.auto = func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" }
 	})
+}
+
+// ledger is an Auditor that remembers outcomes.
+type ledger struct {
+	mu    sync.Mutex // guards lines
+	lines []string
+	n     uint64
+}
+
+func (l *ledger) Room() bool            { return true }
+func (l *ledger) Await(context.Context) {}
+
+func (l *ledger) Decided(proxy.Decision) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n++
+	return l.n
+}
+
+func (l *ledger) Ended(_ uint64, _ proxy.Peer, op *proxy.Operation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if op.Name == "write_plan" {
+		l.lines = append(l.lines, op.Message.Method+" "+op.Outcome.String()+" "+op.From+" "+op.To)
+	}
+}
+
+// The step that a task's end takes is on record, under its call's decision.
+func TestTaskIsRecorded(t *testing.T) {
+	l := &ledger{}
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		r.asks("tasks/get", "t1").result(taskState("t1", "completed"))
+		r.asks("tasks/result", "t1").result(ok)
+		synctest.Wait()
+		c.in("review")
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		equal(t, "records", strings.Join(l.lines, "; "), "tools/call "+policy.Outcome(0).String()+"  ; tools/call success planning review")
+	}, withTasks, with(func(c *proxy.Config) { c.Telemetry.Auditor = l }))
 }
 
 func modernTasks(_ *proxy.Config, u *server) {
