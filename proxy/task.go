@@ -203,7 +203,7 @@ func (t *task) end(o policy.Outcome, tell func(shift)) {
 	}
 	moved := t.c.settle(o)
 	t.c.recordEnd()
-	t.c.s.log.Info("task ended", t.c.about("task", clip(t.id), "tool", clip(t.c.name), "outcome", o.String())...)
+	t.c.s.log.Info("task ended", t.c.about("task", nameOf(t.id), "tool", clip(t.c.name), "outcome", o.String())...)
 	tell(moved)
 	close(t.done)
 }

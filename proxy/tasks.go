@@ -26,7 +26,7 @@ func (c *call) started(m *wire.Message) bool {
 	if h := c.s.p.handles; h != nil {
 		h.tasks.keep(t, c.s.run)
 	}
-	c.s.log.Info("task begun", c.about("task", clip(t.id), "tool", clip(c.name), "holds the turn", holds)...)
+	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", clip(c.name), "holds the turn", holds)...)
 	if holds {
 		c.s.p.ending.Add(1)
 		go t.watch()
