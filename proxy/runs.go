@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -337,11 +339,12 @@ func (p *Proxy) sweep(stop <-chan struct{}) {
 
 // expireRuns ends the runs that nobody has used for too long, or that are too old.
 func (p *Proxy) expireRuns(now time.Duration) {
+	over := p.overdue(now)
 	var seats []*session
 	n := 0
 	p.mu.Lock()
-	for _, r := range p.found {
-		if !r.expired(now, &p.cfg) {
+	for _, r := range over {
+		if r.ended || !r.expired(now, &p.cfg) { // it has been found since
 			continue
 		}
 		n++
@@ -359,6 +362,15 @@ func (p *Proxy) expireRuns(now time.Duration) {
 			m.RunsExpired(n)
 		}
 	}
+}
+
+// overdue are the runs whose time seems to have run out. They are looked at without
+// the lock: no call waits for that.
+func (p *Proxy) overdue(now time.Duration) []*run {
+	p.mu.Lock()
+	all := slices.AppendSeq(make([]*run, 0, len(p.found)), maps.Values(p.found))
+	p.mu.Unlock()
+	return slices.DeleteFunc(all, func(r *run) bool { return !r.expired(now, &p.cfg) })
 }
 
 // expired reports whether a run's time has run out. One that a client's session is
