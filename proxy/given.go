@@ -14,6 +14,9 @@ func (c *call) give(m *wire.Message) wire.Pending {
 	if asked := c.visits(m); asked != nil {
 		return c.answer(asked)
 	}
+	if told := c.outOfReach(m); told != nil {
+		return c.answer(told)
+	}
 	raw := c.given(m)
 	if m.Kind == wire.Failure {
 		return c.answerFailure(c.inEra(m.ErrorCode), raw)

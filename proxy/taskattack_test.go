@@ -117,6 +117,22 @@ func TestRefusalOfATask(t *testing.T) {
 	}, withTasks)
 }
 
+// A server's task that a client of the other era did not ask for is followed all the
+// same, and the client is told in words.
+func TestTaskOutOfReach(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		call := c.request("tools/call", `{"name":"write_plan"}`)
+		r.up.next().result(`{"resultType":"task","taskId":"t1","status":"working","pollIntervalMs":1000}`)
+		has(t, call.wait(), `"result":{"content":[{"type":"text","text":"Tool 'write_plan' was begun, and goes on`)
+		c.refused(c.call("write_plan").wait(), policy.TaskRunning)
+		has(t, c.ask("tasks/get", `{"taskId":"t1"}`), "-32601")
+		r.asks("tasks/get", "t1").result(`{"resultType":"complete","taskId":"t1","status":"completed","result":{"content":[]}}`)
+		synctest.Wait()
+		c.in("review")
+	}, modernUpstream, modernTasks)
+}
+
 // One poll that comes to nothing is no end; several in a row are.
 func TestPollsThatComeToNothing(t *testing.T) {
 	bubble(t, review, func(r *rig) {

@@ -110,6 +110,17 @@ func (c *call) endOf(ctx context.Context, t *task, m *wire.Message) (o policy.Ou
 // read no other result of it then, so that a refusal is told as an error.
 func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.modern() }
 
+// outOfReach is what a legacy client reads of a modern upstream's task, which it did
+// not ask for and cannot ask about; nil where there is none.
+func (c *call) outOfReach(m *wire.Message) []byte {
+	if c.modern() || c.via != wire.Modern || m.Kind != wire.Result || m.R.ResultType != wire.ResultTask {
+		return nil
+	}
+	text := c.called(clip(c.name)) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
+		"Its result will not be told; what is allowed may change when it ends."
+	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
+}
+
 // patience is how long an answer may take. That to tasks/result comes when the task
 // has ended.
 func (c *call) patience() time.Duration {
