@@ -33,6 +33,7 @@ type hello struct {
 	from                     *wire.Message // a seat's: what the upstream said of itself
 	lists                    [4]bool       // by wire.ListKind: what the upstream has
 	tasks                    bool          // the upstream has tasks, in the client's era
+	logs                     bool          // a seat's: the upstream has log messages
 
 	operations Operations    // where the session's are measured; nil: nowhere
 	begun      time.Duration // as instant

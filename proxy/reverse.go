@@ -54,9 +54,7 @@ func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
 	case "notifications/cancelled":
 		s.withdraw(conn, m)
 	case "notifications/message":
-		if c.wantsLog(m.P.Level) && (s.p.shared == nil || s.wantsLog(m.P.Level)) {
-			s.send(m.Raw, c)
-		}
+		s.logged(m, c)
 	case "notifications/tasks/status":
 		s.taskTold(m)
 	case "notifications/progress", "notifications/elicitation/complete":

@@ -31,7 +31,7 @@ func (p *Proxy) newSeatLocked(r *run) *session {
 // sit has a request go its way once the seat knows what the upstream offers.
 func (c *call) sit() wire.Pending {
 	if c.s.hello.Load() != nil {
-		return c.routed()
+		return c.levelled()
 	}
 	return c.later(c.takeSeat)
 }
@@ -50,7 +50,7 @@ func (c *call) takeSeat() {
 		return
 	}
 	c.s.seated(conn.Hello())
-	wait(c.routed())
+	wait(c.levelled())
 }
 
 // openSeat opens the seat's connection, with the introduction of the client whose
@@ -145,6 +145,8 @@ func (h *hello) offers(capabilities []byte) {
 			h.lists[wire.Resources], h.lists[wire.Templates] = true, true
 		case "prompts":
 			h.lists[wire.Prompts] = true
+		case "logging":
+			h.logs = true
 		case "extensions":
 			h.tasks = has(capabilities[at.Start:at.End], tasksExtension)
 		}
