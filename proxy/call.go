@@ -175,11 +175,11 @@ func (c *call) answer(raw []byte) wire.Pending {
 
 // answerWith is answerBy for a call whose client may be another request by now.
 func (c *call) answerWith(give func(to *call), raw []byte) wire.Pending {
+	c.finish() // from here on nothing is asked that was not before
 	h := c.heldEnd()
 	if h == nil {
-		return c.answerBy(func() { give(c) })
+		return c.finished(func() { give(c) })
 	}
-	c.finish()
 	c.observed()
 	h.settle(func(to *call) { to.out.Answer(withIDOf(to, raw)) }, raw)
 	c.settled()
@@ -189,6 +189,11 @@ func (c *call) answerWith(give func(to *call), raw []byte) wire.Pending {
 // answerBy is answer with another way to give it.
 func (c *call) answerBy(give func()) wire.Pending {
 	c.finish()
+	return c.finished(give)
+}
+
+// finished gives the answer of a call that is under way no more.
+func (c *call) finished(give func()) wire.Pending {
 	c.observed()
 	give()
 	c.settled()

@@ -138,10 +138,7 @@ func (c *call) visits(m *wire.Message) []byte {
 // client's era says so.
 func (c *call) answerFailure(code int, raw []byte) wire.Pending {
 	if out, ok := c.out.(wire.FailingStream); ok && c.modern() {
-		if c.heldEnd() != nil {
-			return c.answer(raw)
-		}
-		return c.answerBy(func() { out.Fail(code, raw) })
+		return c.answerWith(func(*call) { out.Fail(code, raw) }, raw)
 	}
 	return c.answer(raw)
 }

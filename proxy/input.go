@@ -82,18 +82,23 @@ func (c *call) declares(method string) bool {
 // the call is.
 func (c *call) waitHeld() {
 	h := c.holding()
+	if h == nil {
+		c.rest()
+		return
+	}
 	go c.rest()
 	<-h.release
 }
 
-// holding is the call's held end; it is made on demand.
+// holding is the call's held end; it is made on demand, while the call lasts. Nil: it
+// has ended without one.
 func (c *call) holding() *held {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.asking == nil {
 		c.asking = &asking{}
 	}
-	if c.asking.held == nil {
+	if c.asking.held == nil && !c.ended {
 		c.asking.held = &held{c: c, call: digestOf(c.m), owner: c.from.Principal, asks: make(map[string]*ask), raw: make(map[string][]byte), release: make(chan struct{})}
 	}
 	return c.asking.held
@@ -222,9 +227,13 @@ func withIDOf(c *call, answer []byte) []byte {
 func (h *held) deliverLocked(responses []byte) {
 	s := h.c.s
 	_ = wire.Members(responses, func(key string, at wire.Span) error {
-		if a := h.asks[key]; a != nil && responses[at.Start] == '{' && s.takeAsk(key) != nil {
-			delete(h.asks, key)
-			delete(h.raw, key)
+		a := h.asks[key]
+		if a == nil || responses[at.Start] != '{' {
+			return nil
+		}
+		delete(h.asks, key)
+		delete(h.raw, key)
+		if s.takeAsk(key) != nil { // else it was withdrawn
 			if err := a.conn.Notify(wire.ResultAnswer(a.id, responses[at.Start:at.End])); err != nil {
 				s.log.Debug("answering a request of the upstream", "error", err)
 			}

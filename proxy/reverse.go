@@ -139,7 +139,11 @@ func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
 		return
 	}
 	if s.era == wire.Modern {
-		c.holding().question(a, m)
+		if h := c.holding(); h != nil {
+			h.question(a, m)
+		} else if s.takeAsk(string(a.mine)) != nil {
+			s.reject(conn, a.id, wire.CodeInternal, "the call has ended")
+		}
 		return
 	}
 	raw := wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.mine})
@@ -235,7 +239,9 @@ func (s *session) withdraw(conn Upstream, m *wire.Message) {
 			continue
 		}
 		if s.era == wire.Modern {
-			a.call.holding().withdrawn(id)
+			if h := a.call.heldEnd(); h != nil {
+				h.withdrawn(id)
+			}
 			continue
 		}
 		s.send(wire.Splice(m.Raw, wire.Edit{At: m.P.RequestID, With: a.mine}), a.call)
