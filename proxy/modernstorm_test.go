@@ -49,7 +49,7 @@ func modernStorm(r *rig) {
 
 // weather is the upstream.
 func (r *rig) weather(stop chan struct{}) {
-	for n := 0; ; n++ {
+	for {
 		select {
 		case <-stop:
 			return
@@ -91,7 +91,7 @@ func (r *rig) wander(n int) {
 			s := c.stream("listen")
 			raw := `{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":` + meta(`{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///plan"]}}`) + "}"
 			rest := c.s.Handle(read(c.t, raw, wire.FromClient), s)
-			go cancelSoon(rest)
+			cancelSoon(rest)
 			if rest != nil {
 				go rest.Wait()
 			}
@@ -99,7 +99,7 @@ func (r *rig) wander(n int) {
 		case 2:
 			s := c.stream("cancelled")
 			rest := c.s.Handle(read(c.t, `{"jsonrpc":"2.0","id":10,"method":"tools/call","params":`+meta(params)+"}", wire.FromClient), s)
-			go cancelSoon(rest)
+			cancelSoon(rest)
 			if rest != nil && !rest.Detach(func() {}) {
 				go rest.Wait()
 			}
@@ -131,9 +131,8 @@ func (r *rig) wander(n int) {
 }
 
 func cancelSoon(rest wire.Pending) {
-	time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 	if c, ok := rest.(wire.Cancellable); ok {
-		c.Cancel()
+		time.AfterFunc(time.Duration(rand.IntN(2000))*time.Microsecond, c.Cancel)
 	}
 }
 
