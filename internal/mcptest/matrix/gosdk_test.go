@@ -298,13 +298,18 @@ func generic(t *testing.T, v any) any {
 	return out
 }
 
-// The Go SDK opens with server/discover of the modern era; against a proxy of the legacy era it must find its
-// way back to initialize by itself.
+// The Go SDK opens with server/discover of the modern era; against a proxy that speaks the legacy one alone it must find
+// its way back to initialize by itself.
 func TestGoSDKFallsBackToInitialize(t *testing.T) {
-	for downstream, before := range downstreams {
+	for _, downstream := range []string{"stdio", "http"} {
 		t.Run(downstream, func(t *testing.T) {
-			server := everything(t)
-			c := connectGo(t, before(t, openPolicy(t, nil), server), nil)
+			args := append([]string{"--protocol", "legacy", "--policy", openPolicy(t, nil)}, everything(t).arguments()...)
+			proxied := target{argv: append([]string{mcptest.Proxy(t), "run"}, args...)}
+			if downstream == "http" {
+				url, _ := mcptest.Listen(t, args...)
+				proxied = target{url: url}
+			}
+			c := connectGo(t, proxied, nil)
 			result, err := c.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "hello"}})
 			if err != nil || result.IsError {
 				t.Errorf("got %v, %v", result, err)
