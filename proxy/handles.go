@@ -97,11 +97,15 @@ func (c *call) misfits() bool {
 }
 
 // wayOn is what a request that strays is told further.
-func (h *handles) wayOn(why *stray) string {
-	if h == nil || why == h.needsRun || why.code != policy.RunNotFound && why.code != policy.RunExpired {
+func (p *Proxy) wayOn(why *stray) string {
+	h := p.handles
+	switch {
+	case h == nil && why != errNotFound && why != errExpired:
+		return "" // it says so itself
+	case h != nil && (why == h.needsRun || why.code != policy.RunNotFound && why.code != policy.RunExpired):
 		return ""
 	}
-	return " " + RunKey{Kind: KeyHandle}.renews()
+	return " " + p.cfg.Keys[wire.Modern].renews()
 }
 
 // takeHandle reads which run a request belongs to, and takes that out of it, and

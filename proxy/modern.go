@@ -66,7 +66,7 @@ func (c *call) strays(why *stray) wire.Pending {
 		c.kind = policy.Prompt
 	}
 	c.s.log.Info("refused", c.about("code", why.code.String(), "method", clip(c.m.Method), "reason", why.text)...)
-	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Kind: c.kind.String(), Message: why.text + c.s.p.handles.wayOn(why)}
+	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Kind: c.kind.String(), Message: why.text + c.s.p.wayOn(why)}
 	object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if c.m.Method == "tools/call" {
 		return c.answer(wire.ResultAnswer(c.id(), c.toolRefusal(r, object)))
