@@ -260,7 +260,8 @@ func (h *held) left() bool {
 	}
 }
 
-// client is the stream of the request that waits for a call's answer.
+// client is the stream of the request that waits for a call's answer; nil: its client
+// is away.
 func (c *call) client() wire.Stream {
 	h := c.heldEnd()
 	if h == nil {
@@ -268,8 +269,11 @@ func (c *call) client() wire.Stream {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.by != nil {
+	switch {
+	case h.by != nil:
 		return h.by.out
+	case h.given:
+		return nil
 	}
 	return c.out
 }

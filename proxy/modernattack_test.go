@@ -138,3 +138,19 @@ func TestCancelledWhileItsClientIsAsked(t *testing.T) {
 		r.p.Close()
 	}
 }
+
+// What comes while the client is away goes not to a request that was answered.
+func TestProgressWhileTheClientIsAway(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.modern()
+		call := c.request("tools/call", meta(`{"name":"status"}`))
+		k := r.up.next()
+		progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`
+		k.conn.says(progress, k)
+		k.conn.says(elicit, k)
+		call.wait()
+		k.conn.says(progress, k)
+		equal(t, "progress", len(call.messages()), 1)
+		k.result(ok)
+	})
+}

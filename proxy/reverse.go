@@ -72,7 +72,11 @@ func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
 // else on the session's own.
 func (s *session) send(raw []byte, c *call) bool {
 	if s.era == wire.Modern {
-		return c != nil && c.client().Send(raw)
+		if c == nil {
+			return false
+		}
+		out := c.client()
+		return out != nil && out.Send(raw)
 	}
 	return c != nil && c.out.Send(raw) || s.own.Send(raw)
 }
