@@ -272,16 +272,17 @@ func (p *Proxy) rememberLocked(at runID, owner wire.Principal) {
 }
 
 // RestartRun begins a run anew by its name, as [RunInfo] has it, and reports
-// whether it was there. A call under way that holds its turn comes to its end, and
+// where it stood, and whether it was there. A call under way that holds its turn comes to its end, and
 // steps nothing.
-func (p *Proxy) RestartRun(name string) bool {
+func (p *Proxy) RestartRun(name string) (state string, ok bool) {
 	for _, r := range p.allRuns() {
 		if r.name == name {
-			r.tell(r.restart(), nil)
-			return true
+			moved := r.restart()
+			r.tell(moved, nil)
+			return moved.from.state(), true
 		}
 	}
-	return false
+	return "", false
 }
 
 // processRun is the one run of the process.

@@ -218,7 +218,7 @@ func TestRestartDuringATask(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connectAs(proxy.Peer{Principal: ann})
 		c.startTask("write_plan", "t1")
-		if !r.p.RestartRun(r.p.Runs()[0].Name) {
+		if _, ok := r.p.RestartRun(r.p.Runs()[0].Name); !ok {
 			t.Fatal("no run")
 		}
 		c.do("write_plan", `{"content":[]}`)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"strings"
@@ -194,8 +195,14 @@ func (s *service) startRun() (admin.Started, error) {
 
 // restartRun begins a run anew by its name, and reports whether there is one.
 func (s *service) restartRun(name string) bool {
-	if !s.relay.RestartRun(name) {
+	state, ok := s.relay.RestartRun(name)
+	if !ok {
 		return false
+	}
+	if s.tell.audit != nil {
+		ctx, stop := context.WithTimeout(context.Background(), time.Second)
+		defer stop()
+		s.tell.audit.Restarted(ctx, name, state)
 	}
 	s.log.Info("a run was begun anew, as an operator asked", "run", name)
 	return true

@@ -121,6 +121,16 @@ func (a *Audit) Denied(ctx context.Context, d Denial) {
 	a.push(l)
 }
 
+// Restarted records that an operator has had a run begin anew, which stood in a
+// state. It waits for room as long as ctx lasts.
+func (a *Audit) Restarted(ctx context.Context, run, state string) {
+	a.Await(ctx)
+	l := newLine("restart")
+	l.text("run", run)
+	l.text("from", state)
+	a.push(l)
+}
+
 // push gives a line the next number and queues it.
 func (a *Audit) push(l *line) (number uint64) {
 	defer l.free()

@@ -94,7 +94,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 	documented := map[string]bool{}
 	for _, row := range fieldRow.FindAllStringSubmatch(page(t, "Audit"), -1) {
-		events := strings.Split(strings.Replace(row[2], "all", "decision, outcome, denial", 1), ", ")
+		events := strings.Split(strings.Replace(row[2], "all", "decision, outcome, denial, restart", 1), ", ")
 		for _, field := range codeWord.FindAllStringSubmatch(row[1], -1) {
 			for _, event := range events {
 				documented[event+" "+field[1]] = true
@@ -108,6 +108,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 
 // everything records lines with every field that there is.
 func everything(t *testing.T, a *telemetry.Audit) {
+	a.Restarted(t.Context(), "5c1f0e9b2a7d4486", "review")
 	d := refusal("x")
 	d.Peer = proxy.Peer{Session: "0123abcd", Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "tokens", Subject: "ann"}}
 	d.Case, d.Rule, d.Policy = "plan", policy.Rule{File: "p.yaml", Line: 1, Column: 2}, parse(t, plan)
