@@ -400,6 +400,7 @@ func (c *call) start(conn Upstream) bool {
 	if again := c.sentAgain(); again != nil {
 		m = again.answered(m)
 	}
+	c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
 	up := conn.Start(m, c)
 	c.mu.Lock()
 	c.up = up
@@ -408,7 +409,6 @@ func (c *call) start(conn Upstream) bool {
 		c.graceLocked()
 	}
 	c.mu.Unlock()
-	c.clock.begin(c.patience(), &c.s.alarm)
 	if canceled {
 		up.Cancel(params)
 	}

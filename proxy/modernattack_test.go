@@ -154,3 +154,17 @@ func TestProgressWhileTheClientIsAway(t *testing.T) {
 		k.result(ok)
 	})
 }
+
+// An upstream is quick: what it asks can come before the call that it is for has been
+// handed over.
+func TestAskBeforeTheCallIsUnderWay(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		r.up.begun = func(k *upcall, _ outcome) {
+			if k.m.Method == "tools/call" {
+				k.conn.says(elicit, nil)
+			}
+		}
+		c := r.modern()
+		has(t, c.ask("tools/call", meta(`{"name":"status"}`)), "input_required")
+	})
+}
