@@ -39,6 +39,8 @@ var metrics = []metric{
 	{"fsm_proxy_policy_last_reload_success_timestamp_seconds", nil},
 	{"fsm_proxy_policy_info", []string{"name", "digest"}},
 	{"fsm_proxy_overhead_seconds", nil},
+	{"fsm_proxy_runs_expired_total", nil},
+	{"fsm_proxy_runs_refused_total", []string{"reason"}},
 	{"fsm_proxy_upstream_restarts_total", nil},
 	{"fsm_proxy_upstream_noise_lines_total", nil},
 	{"fsm_proxy_definition_changes_total", []string{"kind"}},
