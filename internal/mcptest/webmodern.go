@@ -27,7 +27,11 @@ func (w *web) postModern(out http.ResponseWriter, r *http.Request) {
 	}
 	post := &webPost{web: w, request: r, out: out, isRequest: m.IsRequest()}
 	stop := context.AfterFunc(r.Context(), func() { post.left(m) })
-	defer stop()
+	defer func() {
+		if stop() && r.Context().Err() != nil { // the end of the stream was seen here before it was seen there
+			post.left(m)
+		}
+	}()
 	if m.Method == "subscriptions/listen" {
 		w.subscribe(post, m)
 		return
