@@ -112,6 +112,8 @@ func (l *Lean) exchange(conn *leanConn, out *outgoing) (*http.Response, error) {
 
 // converse sends the request and reads the answer's head.
 func (c *leanConn) converse(out *outgoing) (*http.Response, error) {
+	c.head = maxHead
+	defer func() { c.head = -1 }()
 	err := c.send(out)
 	switch {
 	case err == nil:
@@ -136,13 +138,14 @@ func ended(ctx context.Context, err error) error {
 	return cause
 }
 
-// conn takes an idle connection that is still alive, or makes one.
+// conn takes an idle connection, or makes one. Whether it is still alive is seen
+// when the request is written.
 func (l *Lean) conn(ctx context.Context, addr string) (*leanConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	for c := l.take(addr); c != nil; c = l.take(addr) {
-		if c.usable() {
+		if time.Since(c.since) < c.idle {
 			c.reused = true
 			return c, nil
 		}
@@ -155,11 +158,6 @@ func (l *Lean) conn(ctx context.Context, addr string) (*leanConn, error) {
 	}
 	return newLeanConn(raw, addr), nil
 }
-
-// usable reports whether an idle connection can carry a request. It always
-// looks: a server that has just closed it would make a request's outcome
-// unknown, which is worth more than a system call.
-func (c *leanConn) usable() bool { return time.Since(c.since) < c.idle && c.alive() }
 
 func (l *Lean) take(addr string) *leanConn {
 	l.mu.Lock()
@@ -232,8 +230,8 @@ func (l *Lean) CloseIdleConnections() {
 
 // newLeanConn wraps a connection.
 func newLeanConn(raw net.Conn, addr string) *leanConn {
-	c := &leanConn{Conn: raw, addr: addr, head: -1, idle: maxIdle}
+	c := &leanConn{Conn: raw, addr: addr, fd: -1, head: -1, idle: maxIdle}
 	c.br = bufio.NewReaderSize(c, 8<<10)
-	c.alive = aliveFunc(raw)
+	c.turn.init(c)
 	return c
 }

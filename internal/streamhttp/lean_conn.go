@@ -56,13 +56,14 @@ type leanConn struct {
 	net.Conn
 	addr   string
 	br     *bufio.Reader // reads through leanConn.Read
+	turn   turn
+	fd     int           // that Read reads from without waiting; -1: it waits
 	head   int           // what the head being read may still take; -1: no head
 	idle   time.Duration // how long it may be idle
 	since  time.Time     // when it became idle
 	known  knownAnswer
-	reused bool        // it has carried a request before
-	keep   bool        // it can carry another one
-	alive  func() bool // nothing has come while it was idle, neither bytes nor the end
+	reused bool // it has carried a request before
+	keep   bool // it can carry another one
 }
 
 // End ends what reads or writes now. It implements wire.Ender.
@@ -77,14 +78,21 @@ var errAnswerHead = errors.New("reading an answer: its header is too long")
 // being read.
 func (c *leanConn) Read(p []byte) (int, error) {
 	if c.head < 0 {
-		return c.Conn.Read(p)
+		return c.read(p)
 	}
 	if c.head == 0 {
 		return 0, errAnswerHead
 	}
-	n, err := c.Conn.Read(p[:min(len(p), c.head)])
+	n, err := c.read(p[:min(len(p), c.head)])
 	c.head -= n
 	return n, err
+}
+
+func (c *leanConn) read(p []byte) (int, error) {
+	if c.fd >= 0 {
+		return readNow(c.fd, p)
+	}
+	return c.Conn.Read(p)
 }
 
 // oneWrite is up to what length of a body head and body are joined, so that
@@ -93,7 +101,10 @@ const oneWrite = 64 << 10
 
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// send writes the request. The error is a notSent where no byte was written.
+// send writes the request. The error is a notSent where no byte was written. It
+// always looks whether an idle connection is alive: a server that has just closed
+// it would make a request's outcome unknown, which is worth more than a system
+// call.
 func (c *leanConn) send(out *outgoing) error {
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
@@ -104,8 +115,10 @@ func (c *leanConn) send(out *outgoing) error {
 	if len(body) <= oneWrite {
 		head = append(head, body...)
 		var written int
-		written, err = c.Write(head)
+		written, err = c.turn.ask(head)
 		n = int64(written)
+	} else if c.reused && !c.turn.alive() {
+		err = errGone
 	} else {
 		parts := net.Buffers{head, body}
 		n, err = parts.WriteTo(c.Conn)
@@ -148,8 +161,6 @@ func appendLength(b []byte, method string, length int) []byte {
 
 // receive reads the head of the answer; interim ones (1xx) are skipped.
 func (c *leanConn) receive(out *outgoing) (*http.Response, error) {
-	c.head = maxHead
-	defer func() { c.head = -1 }()
 	for range 8 {
 		resp, err := c.readHead(out)
 		if err != nil {

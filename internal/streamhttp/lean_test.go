@@ -217,7 +217,7 @@ func waitIdle(t *testing.T, l *Lean, s *rawServer) {
 		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
 		return err != syscall.EAGAIN
 	})
-	if c.alive() {
+	if c.turn.alive() {
 		t.Error("the connection passes for alive")
 	}
 	l.put(c)
