@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -93,19 +94,22 @@ func (k *clock) halt() {
 type alarm struct {
 	ring func() // looks at the clocks, and sets the alarm for those that run on
 
-	mu    sync.Mutex // guards what follows
+	at    atomic.Int64 // when it rings, an instant; 0: not. Written under the lock
+	mu    sync.Mutex   // guards what follows
 	timer *time.Timer
-	at    time.Time // when it rings; zero: not
 }
 
 // set has the alarm ring at the time given, if not before.
 func (a *alarm) set(at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.at.IsZero() && !at.Before(a.at) {
+	if a.rangBy(at) {
 		return
 	}
-	a.at = at
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.rangBy(at) {
+		return
+	}
+	a.at.Store(int64(at.Sub(epoch)))
 	if a.timer == nil {
 		a.timer = time.AfterFunc(time.Until(at), a.rings)
 	} else {
@@ -113,11 +117,17 @@ func (a *alarm) set(at time.Time) {
 	}
 }
 
+// rangBy reports whether the alarm is set for the time given or before.
+func (a *alarm) rangBy(at time.Time) bool {
+	set := a.at.Load()
+	return set != 0 && set <= int64(at.Sub(epoch))
+}
+
 // rings forgets the time before the clocks are looked at: one that begins
 // meanwhile sets it again.
 func (a *alarm) rings() {
 	a.mu.Lock()
-	a.at = time.Time{}
+	a.at.Store(0)
 	a.mu.Unlock()
 	a.ring()
 }

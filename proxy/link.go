@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -18,8 +19,8 @@ type link struct {
 	ctx      context.Context      // ends with the link
 	stop     context.CancelFunc
 
-	mu      sync.Mutex // guards what follows
-	conn    Upstream
+	conn    atomic.Pointer[Upstream] // nil: there is none; each call reads it, and it is written under the lock
+	mu      sync.Mutex               // guards what follows
 	dialing chan struct{}    // closed when the dial under way has ended
 	opening *Opening         // nil before open
 	ready   []byte           // the client's notifications/initialized
@@ -38,21 +39,35 @@ func newLink(p *Proxy, r wire.Receiver, replay func(Upstream, bool)) *link {
 
 // live returns the connection if there is one, and never blocks.
 func (l *link) live() Upstream {
+	if conn := l.conn.Load(); conn != nil && !ended(*conn) {
+		return *conn
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.liveLocked()
 }
 
 func (l *link) liveLocked() Upstream {
-	if l.conn == nil {
+	conn := l.conn.Load()
+	switch {
+	case conn == nil:
+		return nil
+	case ended(*conn):
+		l.conn.Store(nil)
+		l.lost = true
 		return nil
 	}
+	return *conn
+}
+
+// ended reports whether a connection has ended.
+func ended(conn Upstream) bool {
 	select {
-	case <-l.conn.Done():
-		l.conn, l.lost = nil, true
+	case <-conn.Done():
+		return true
 	default:
+		return false
 	}
-	return l.conn
 }
 
 // maxEarly bounds what waits for a connection that has not come up yet.
@@ -189,7 +204,7 @@ func (l *link) settle(conn Upstream, dialing chan struct{}, ready bool) {
 	l.mu.Lock()
 	closed := l.closed
 	if conn != nil && !closed {
-		l.conn = conn
+		l.conn.Store(&conn)
 	}
 	early, greeting := l.early, l.ready
 	l.dialing, l.early = nil, nil
@@ -228,11 +243,11 @@ func (l *link) dial(ctx context.Context, opening *Opening, ready []byte, again b
 func (l *link) close() {
 	l.stop()
 	l.mu.Lock()
-	conn := l.conn
-	l.conn, l.closed = nil, true
+	conn := l.conn.Swap(nil)
+	l.closed = true
 	l.mu.Unlock()
 	if conn != nil {
-		conn.Close()
+		(*conn).Close()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -17,13 +18,15 @@ type call struct {
 	token []byte // the client's progress token, raw; nil for none
 	alone *alone // of the modern era over HTTP; else nil
 	// Who takes the call out of the connection's table gives it its outcome, or
-	// gives that to then.
-	over   bool                       // guarded by conn.mu: there is one
-	result outcome                    // not written any more once it is over
-	ready  chan struct{}              // guarded by conn.mu: closed when it is over; made on demand
-	then   func(*wire.Message, error) // guarded by conn.mu
-	posted bool                       // guarded by conn.mu: it is being sent by Wait
-	unsent bool                       // guarded by conn.mu: it was cancelled before that
+	// gives that to then, which conn.mu guards.
+	then func(*wire.Message, error)
+
+	mu     sync.Mutex    // guards what follows; calls of a connection share no lock but for the table
+	over   bool          // there is an outcome
+	result outcome       // not written any more once it is over
+	ready  chan struct{} // closed when it is over; made on demand
+	posted bool          // it is being sent by Wait
+	unsent bool          // it was cancelled before that
 }
 
 // outcome is a call's end: one of the two is set.
@@ -109,15 +112,15 @@ func (k *call) outcome() outcome {
 }
 
 func (k *call) isOver() bool {
-	k.conn.mu.Lock()
-	defer k.conn.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	return k.over
 }
 
 // end returns a channel that closes when the call has its outcome.
 func (k *call) end() <-chan struct{} {
-	k.conn.mu.Lock()
-	defer k.conn.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.ready == nil {
 		k.ready = make(chan struct{})
 		if k.over {
@@ -142,17 +145,34 @@ func (k *call) settle(o outcome) {
 		k.then(o.split())
 		return
 	}
-	k.conn.mu.Lock()
-	defer k.conn.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.over, k.result = true, o
 	if k.ready != nil {
 		close(k.ready)
 	}
 }
 
+// withhold keeps a cancelled call from being posted, and reports whether it was
+// in time.
+func (k *call) withhold() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unsent = k.unsent || !k.posted
+	return k.unsent
+}
+
+// post reports whether the call may be posted: it was not cancelled before.
+func (k *call) post() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.posted = !k.unsent
+	return k.posted
+}
+
 // Cancel implements wire.Call.
 func (k *call) Cancel(params []byte) {
-	if k.conn.link.streams() && k.conn.withhold(k) {
+	if k.conn.link.streams() && k.withhold() {
 		return
 	}
 	if k.alone != nil {

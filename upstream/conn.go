@@ -129,23 +129,6 @@ func (c *Conn) forget(id int64) *call {
 	return k
 }
 
-// withhold keeps a cancelled call from being posted, and reports whether it was
-// in time.
-func (c *Conn) withhold(k *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k.unsent = k.unsent || !k.posted
-	return k.unsent
-}
-
-// post reports whether a call may be posted: it was not cancelled before.
-func (c *Conn) post(k *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k.posted = !k.unsent
-	return k.posted
-}
-
 // arrange has a call's outcome given to then. It reports false where the call
 // has one already.
 func (c *Conn) arrange(k *call, then func(*wire.Message, error)) bool {

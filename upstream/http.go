@@ -41,7 +41,7 @@ var errCancelled = errors.New("cancelled before it was sent")
 
 // wait posts the request and reads its stream.
 func (l *httpLink) wait(ctx context.Context, k *call) outcome {
-	if !l.conn.post(k) {
+	if !k.post() {
 		return k.giveUp(&wire.CallError{Err: errCancelled})
 	}
 	err := l.post(ctx, k)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -24,12 +25,17 @@ func (e *ListError) Error() string {
 
 // lister keeps the snapshot of one kind of list.
 type lister struct {
-	mu      sync.Mutex // guards what follows
-	list    *wire.List
-	read    time.Time
-	hold    time.Duration // how long the upstream says that it holds; 0: nothing
-	current *fetch        // under way, and begun after the last change
-	last    *fetch        // under way; the newest
+	kept    atomic.Pointer[snapshot] // nil: there is none; each call reads it, and waits for nobody
+	mu      sync.Mutex               // guards what follows, and is held to change what is kept
+	current *fetch                   // under way, and begun after the last change
+	last    *fetch                   // under way; the newest
+}
+
+// snapshot is a list as it was read. It is never changed.
+type snapshot struct {
+	list *wire.List
+	read time.Time
+	hold time.Duration // how long the upstream says that it holds; 0: nothing
 }
 
 // fetch is one reading of all pages. list and err are set when done closes.
@@ -69,17 +75,18 @@ func (c *Conn) Cached(kind wire.ListKind) *wire.List {
 	if !c.caps[kind].offered {
 		return nothing[kind]
 	}
-	l := &c.lists[kind]
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	hold := l.hold
+	kept := c.lists[kind].kept.Load()
+	if kept == nil {
+		return nil
+	}
+	hold := kept.hold
 	if hold == 0 && !(c.caps[kind].changes && c.hears(kind)) {
 		hold = c.srv.cfg.ListTTL
 	}
-	if l.list == nil || hold > 0 && time.Since(l.read) >= hold {
+	if hold > 0 && time.Since(kept.read) >= hold {
 		return nil
 	}
-	return l.list
+	return kept.list
 }
 
 // nothing are the empty lists.
@@ -116,7 +123,8 @@ func (c *Conn) dropAll() {
 func (l *lister) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.list, l.current = nil, nil
+	l.kept.Store(nil)
+	l.current = nil
 }
 
 // fetch joins the fetch under way, or begins one, which waits for the end of an
@@ -158,7 +166,7 @@ func (l *lister) settle(f *fetch) {
 	}
 	l.current = nil
 	if f.err == nil {
-		l.list, l.hold, l.read = f.list, f.hold, time.Now()
+		l.kept.Store(&snapshot{f.list, time.Now(), f.hold})
 	}
 }
 

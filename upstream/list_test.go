@@ -282,9 +282,9 @@ func TestListTTL(t *testing.T) {
 		if r.Cached(wire.Tools) == nil {
 			t.Error("not cached")
 		}
-		r.lists[wire.Tools].mu.Lock()
-		r.lists[wire.Tools].read = time.Now().Add(-2 * time.Hour)
-		r.lists[wire.Tools].mu.Unlock()
+		aged := *r.lists[wire.Tools].kept.Load()
+		aged.read = time.Now().Add(-2 * time.Hour)
+		r.lists[wire.Tools].kept.Store(&aged)
 		if r.Cached(wire.Tools) != nil {
 			t.Error("too old")
 		}

@@ -57,21 +57,23 @@ type Client struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // listener, notifier, lingering streams
 	ears   atomic.Bool    // the session's own stream is open
+	// Read by each request without the lock, under which they are written:
+	prepared [2]atomic.Pointer[prepared]   // by era; nil: to be made
+	gate     atomic.Pointer[chan struct{}] // requests wait until it closes; nil: for nothing
 
-	mu       sync.Mutex             // guards what follows
-	posts    map[*exchange]struct{} // requests under way
-	aborted  bool                   // there are to be no more
-	session  string
-	version  string
-	prepared [2]*prepared // by era; nil: to be made
-	era      wire.Era     // of notifications
-	gone     bool
-	closed   bool
-	gate     chan struct{} // requests wait until it closes; nil before initialized
-	queue    [][]byte
-	queued   int
-	posting  bool
-	idle     chan struct{} // closes when the queue is empty; nil when nobody waits
+	mu      sync.Mutex             // guards what follows
+	posts   map[*exchange]struct{} // requests under way
+	aborted bool                   // there are to be no more
+	session string
+	version string
+	era     wire.Era // of notifications
+	gone    bool
+	closed  bool
+	greeted bool // notifications/initialized was posted
+	queue   [][]byte
+	queued  int
+	posting bool
+	idle    chan struct{} // closes when the queue is empty; nil when nobody waits
 }
 
 // NewClient returns a client that has sent nothing yet.
@@ -93,7 +95,8 @@ func (c *Client) Listening() bool { return c.ears.Load() }
 func (c *Client) SetVersion(version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.version, c.prepared[wire.Legacy] = version, nil
+	c.version = version
+	c.prepared[wire.Legacy].Store(nil)
 }
 
 // closing bounds what Close waits for: what is queued, and then the DELETE.
@@ -163,7 +166,8 @@ func (c *Client) learn(h http.Header) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == "" {
-		c.session, c.prepared[wire.Legacy] = id, nil
+		c.session = id
+		c.prepared[wire.Legacy].Store(nil)
 	}
 	return nil
 }

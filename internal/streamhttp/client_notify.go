@@ -32,8 +32,9 @@ func (c *Client) Notify(raw []byte) error {
 	if c.queued+len(raw) > c.cfg.MaxQueue {
 		return errQueueFull
 	}
-	if c.gate == nil && isInitialized(raw) {
-		c.gate = make(chan struct{})
+	if c.gate.Load() == nil && !c.greeted && isInitialized(raw) {
+		gate := make(chan struct{})
+		c.gate.Store(&gate)
 	}
 	c.queue, c.queued = append(c.queue, raw), c.queued+len(raw)
 	if !c.posting {
@@ -54,19 +55,12 @@ func isInitialized(raw []byte) bool {
 // pass waits while notifications/initialized is on its way: a request must not
 // overtake it.
 func (c *Client) pass(ctx context.Context) error {
-	c.mu.Lock()
-	gate := c.gate
-	c.mu.Unlock()
+	gate := c.gate.Load()
 	if gate == nil {
 		return nil
 	}
 	select {
-	case <-gate: // without the context's channel, which would have to be made
-		return nil
-	default:
-	}
-	select {
-	case <-gate:
+	case <-*gate:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -144,18 +138,14 @@ func (c *Client) postOne(raw []byte) {
 func (c *Client) open(raw []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gate == nil || c.closed {
+	gate := c.gate.Load()
+	if gate == nil || c.closed || !isInitialized(raw) {
 		return
 	}
-	select {
-	case <-c.gate:
-		return
-	default:
-	}
-	if isInitialized(raw) {
-		close(c.gate)
-		c.wg.Go(c.listen)
-	}
+	c.greeted = true
+	c.gate.Store(nil)
+	close(*gate)
+	c.wg.Go(c.listen)
 }
 
 // flush waits until what is queued was posted, for a bounded time.

@@ -76,14 +76,14 @@ type prepared struct {
 
 // prepare returns what POSTs of an era have in common.
 func (c *Client) prepare(era wire.Era, auth string) *prepared {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p := c.prepared[era]; p != nil && p.auth == auth {
+	if p := c.prepared[era].Load(); p != nil && p.auth == auth {
 		return p
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	p := &prepared{auth: auth, header: c.makeHeader(era, auth), addr: hostPort(c.cfg.URL)}
 	p.head = appendHead(nil, p.request(context.Background(), c.cfg.URL, sending{method: http.MethodPost}))
-	c.prepared[era] = p
+	c.prepared[era].Store(p)
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -20,6 +21,8 @@ type post struct {
 	takes accepts
 	since int64 // when it began, in ticks
 	whole bool  // it must not become an event stream before its answer
+
+	plain atomic.Bool // it has its answer, as one body: nothing changes any more
 
 	// Guarded by the session's mutex:
 	newer, older *post // in the session's list of those waiting
@@ -179,6 +182,7 @@ func (p *post) Answer(msg []byte) {
 	switch {
 	case p.box == nil:
 		p.answer = msg
+		p.plain.Store(true)
 	case msg == nil:
 		p.box.finish()
 	default:
@@ -202,6 +206,7 @@ func (p *post) answerParts(id, result []byte) bool {
 	p.answered = true
 	p.unlistLocked()
 	p.inParts, p.id, p.result = true, id, result
+	p.plain.Store(true)
 	return true
 }
 
@@ -249,6 +254,9 @@ func (p *post) end(asked bool, id []byte) {
 // settle closes the POST as a stream, and returns what is to be written or
 // who writes it.
 func (p *post) settle() (answer []byte, out *outlet) {
+	if p.plain.Load() {
+		return p.answer, nil
+	}
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.unlistLocked()
