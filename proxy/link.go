@@ -21,11 +21,11 @@ type link struct {
 
 	conn    atomic.Pointer[Upstream] // nil: there is none; each call reads it, and it is written under the lock
 	mu      sync.Mutex               // guards what follows
-	dialing chan struct{}    // closed when the dial under way has ended
-	opening *Opening         // nil before open
-	ready   []byte           // the client's notifications/initialized
-	lost    bool             // there was a connection before
-	early   []func(Upstream) // what came from a connection not yet here
+	dialing chan struct{}            // closed when the dial under way has ended
+	opening *Opening                 // nil before open
+	ready   []byte                   // the client's notifications/initialized
+	lost    bool                     // there was a connection before
+	early   []func(Upstream)         // what came from a connection not yet here
 	closed  bool
 }
 

@@ -15,6 +15,10 @@ import (
 //
 // A reload moves it to the policy in force, or leaves it behind: see reload.go.
 type run struct {
+	keyed
+	shadow atomic.Bool // calls are decided in shadow; written under mu
+
+	_        apart
 	mu       sync.Mutex // guards what follows
 	policy   *policy.Policy
 	at       policy.Configuration
@@ -24,14 +28,12 @@ type run struct {
 	shut     bool             // refused until it moves
 	patience time.Duration    // how long it may be stranded; set once
 	holder   *call
-	queue    []*call     // waiting for the turn, in order
-	pins     *pins       // what tools are held to
-	shadow   atomic.Bool // calls are decided in shadow; written under mu
-	moves    uint64      // how often a step or a restart has moved it
-	members  []*session  // that are on it
+	queue    []*call    // waiting for the turn, in order
+	pins     *pins      // what tools are held to
+	moves    uint64     // how often a step or a restart has moved it
+	members  []*session // that are on it
 	tasks    map[string]*task
 	running  *task // that holds the turn, with the call that began it; nil: none does
-	keyed
 }
 
 // newRunLocked returns a run at its beginning, of what is in force.
@@ -188,6 +190,9 @@ type step struct {
 // step moves the run along the outcome of a call and gives the turn on. For a
 // call without the turn it changes nothing, and there is no step.
 func (r *run) step(c *call, o policy.Outcome) (taken step, err error) {
+	if !c.verdict.Turn && !c.place.shadow {
+		return step{}, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

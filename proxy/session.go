@@ -30,6 +30,7 @@ type session struct {
 	began     time.Time
 	hello     atomic.Pointer[hello]
 
+	_             apart
 	mu            sync.Mutex // guards what follows
 	calls         map[string]*call
 	asks          map[string]*ask // requests of the upstream open at the client
@@ -44,6 +45,10 @@ type session struct {
 	relist        relist
 	refreshes     [3]refresh // by wire.ListKind
 }
+
+// apart keeps what every call writes from what every call only reads: what lies on
+// one cache line with it would have to be fetched again each time.
+type apart [64]byte
 
 // newSessionLocked makes a session on a run.
 func (p *Proxy) newSessionLocked(own wire.Stream, r *run) *session {

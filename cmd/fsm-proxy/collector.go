@@ -11,7 +11,7 @@ import (
 // again after every 4 MiB, as the runtime would, costs a quarter of the time.
 const (
 	garbage    = 24 << 20 // bytes, as long as live memory is less than that
-	maxPercent = 400
+	maxPercent = 1000
 )
 
 // easeCollector makes garbage collections rarer while the heap is small. Where

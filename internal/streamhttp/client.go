@@ -61,6 +61,7 @@ type Client struct {
 	prepared [2]atomic.Pointer[prepared]   // by era; nil: to be made
 	gate     atomic.Pointer[chan struct{}] // requests wait until it closes; nil: for nothing
 
+	_       apart
 	mu      sync.Mutex             // guards what follows
 	posts   map[*exchange]struct{} // requests under way
 	aborted bool                   // there are to be no more

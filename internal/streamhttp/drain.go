@@ -34,7 +34,7 @@ func (m *member) Decline(msg []byte) { m.Answer(msg) }
 // until all requests are answered or ctx ends; then the error is ctx's. What
 // is kept for clients that have gone away is lost, and the log says how much.
 func (s *Server) Close(ctx context.Context) error {
-	if !s.refuseAll() {
+	if !s.requests.close() {
 		return nil
 	}
 	close(s.stop)
@@ -44,11 +44,9 @@ func (s *Server) Close(ctx context.Context) error {
 		s.end(ses, "server closed")
 	}
 	s.solos.close()
-	done := make(chan struct{})
-	go func() { s.requests.Wait(); close(done) }()
 	var err error
 	select {
-	case <-done:
+	case <-s.requests.empty:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

@@ -71,7 +71,7 @@ func (s *Server) open(p *post, m *wire.Message, r *http.Request, from PeerInfo) 
 	}
 	p.end(true, m.Bytes(m.ID))
 	ses.leave()
-	if s.isClosed() {
+	if s.requests.closed() {
 		s.end(ses, "server closed")
 	}
 }
@@ -82,10 +82,4 @@ func (s *Server) drop(ses *session) {
 	if ses.end() {
 		ses.upper.Close()
 	}
-}
-
-func (s *Server) isClosed() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.closed
 }

@@ -31,9 +31,11 @@ var errTLS = errors.New("the lean transport speaks plain http only")
 // not one byte of it was written. When the request's context ends, its
 // connection is closed. It is safe for concurrent use; its zero value is ready.
 type Lean struct {
+	_     apart
 	mu    sync.Mutex // guards idle and timer
 	idle  map[string][]*leanConn
 	timer *time.Timer
+	_     apart
 }
 
 // notSent marks an error before which no byte of the request was written.

@@ -3,7 +3,6 @@ package streamhttp
 import (
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -24,9 +23,7 @@ type Server struct {
 
 	solos solos
 
-	mu       sync.RWMutex
-	closed   bool           // guarded by mu
-	requests sync.WaitGroup // added to under mu
+	requests underway
 
 	stop    chan struct{} // ends the sweeper
 	stopped chan struct{}
@@ -51,6 +48,7 @@ func NewServer(cfg ServerConfig) *Server {
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	s.requests.init()
 	s.table.init(&s.cfg)
 	s.solos.init(&s.cfg)
 	go s.sweep()
@@ -60,32 +58,14 @@ func NewServer(cfg ServerConfig) *Server {
 // Sessions is how many sessions there are.
 func (s *Server) Sessions() int { return s.table.len() }
 
-// refuseAll reports whether it is the first to close the server.
-func (s *Server) refuseAll() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := !s.closed
-	s.closed = true
-	return first
-}
-
-func (s *Server) enter() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if !s.closed {
-		s.requests.Add(1)
-	}
-	return !s.closed
-}
-
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !s.enter() {
+	if !s.requests.enter() {
 		w.Header()["Retry-After"] = []string{retryAfter}
 		refuse(w, http.StatusServiceUnavailable, "shutting down")
 		return
 	}
-	defer s.requests.Done()
+	defer s.requests.leave()
 	who, ok := s.guard.pass(w, r)
 	if !ok {
 		return

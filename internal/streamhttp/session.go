@@ -17,7 +17,8 @@ type session struct {
 	upper   wire.Session // set before anybody else can find the session
 	version string       // likewise: the negotiated revision
 
-	mu      sync.Mutex
+	_       apart
+	mu      sync.Mutex // guards what follows
 	ended   bool
 	used    bool  // there was a request after initialize
 	busy    int   // requests under way
@@ -55,8 +56,8 @@ func (s *session) enter() bool {
 // leave marks a request's end.
 func (s *session) leave() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.leaveLocked()
-	s.mu.Unlock()
 }
 
 func (s *session) leaveLocked() {

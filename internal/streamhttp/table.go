@@ -9,9 +9,11 @@ import (
 
 // table holds the sessions of a server and decides how many there may be.
 type table struct {
+	_        apart
 	mu       sync.RWMutex        // guards what follows
 	sessions map[string]*session // by id
 	quota    quota               // of sessions and those about to be
+	_        apart
 }
 
 func (t *table) init(cfg *ServerConfig) {
