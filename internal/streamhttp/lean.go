@@ -16,7 +16,7 @@ import (
 // written into a closing connection has an unknown outcome, so ours go first.
 const maxIdle = 2 * time.Second
 
-// maxIdleConns is how many idle connections are kept for each host.
+// maxIdleConns is how many idle connections are kept.
 const maxIdleConns = 256
 
 // dialTimeout bounds the making of a connection.
@@ -32,8 +32,8 @@ var errTLS = errors.New("the lean transport speaks plain http only")
 // connection is closed. It is safe for concurrent use; its zero value is ready.
 type Lean struct {
 	_     apart
-	mu    sync.Mutex // guards idle and timer
-	idle  map[string][]*leanConn
+	mu    sync.Mutex  // guards idle and timer
+	idle  []*leanConn // the last used last; of one server, mostly
 	timer *time.Timer
 	_     apart
 }
@@ -164,14 +164,13 @@ func (l *Lean) conn(ctx context.Context, addr string) (*leanConn, error) {
 func (l *Lean) take(addr string) *leanConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	idle := l.idle[addr]
-	if len(idle) == 0 {
-		return nil
+	for i, c := range slices.Backward(l.idle) {
+		if c.addr == addr {
+			l.idle = slices.Delete(l.idle, i, i+1)
+			return c
+		}
 	}
-	c := idle[len(idle)-1]
-	idle[len(idle)-1] = nil
-	l.idle[addr] = idle[:len(idle)-1]
-	return c
+	return nil
 }
 
 // put keeps a connection for the next request, and sees to its end.
@@ -179,14 +178,11 @@ func (l *Lean) put(c *leanConn) {
 	c.since = time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.idle[c.addr]) >= maxIdleConns {
+	if len(l.idle) >= maxIdleConns {
 		c.Close()
 		return
 	}
-	if l.idle == nil {
-		l.idle = make(map[string][]*leanConn)
-	}
-	l.idle[c.addr] = append(l.idle[c.addr], c)
+	l.idle = append(l.idle, c)
 	if l.timer == nil {
 		l.timer = time.AfterFunc(maxIdle/4, l.sweep)
 	}
@@ -197,18 +193,13 @@ func (l *Lean) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = nil
-	for addr, idle := range l.idle {
-		l.idle[addr] = slices.DeleteFunc(idle, func(c *leanConn) bool {
-			old := time.Since(c.since) >= c.idle
-			if old {
-				c.Close()
-			}
-			return old
-		})
-		if len(l.idle[addr]) == 0 {
-			delete(l.idle, addr)
+	l.idle = slices.DeleteFunc(l.idle, func(c *leanConn) bool {
+		old := time.Since(c.since) >= c.idle
+		if old {
+			c.Close()
 		}
-	}
+		return old
+	})
 	if len(l.idle) > 0 {
 		l.timer = time.AfterFunc(maxIdle/4, l.sweep)
 	}
@@ -222,10 +213,8 @@ func (l *Lean) CloseIdleConnections() {
 		l.timer.Stop()
 		l.timer = nil
 	}
-	for _, idle := range l.idle {
-		for _, c := range idle {
-			c.Close()
-		}
+	for _, c := range l.idle {
+		c.Close()
 	}
 	l.idle = nil
 }

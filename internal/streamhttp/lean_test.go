@@ -465,7 +465,7 @@ func TestLeanPoolIsBounded(t *testing.T) {
 		defer b.Close()
 		l.put(newLeanConn(a, "x:1"))
 	}
-	if n := len(l.idle["x:1"]); n != maxIdleConns {
+	if n := len(l.idle); n != maxIdleConns {
 		t.Error(n)
 	}
 }

@@ -41,8 +41,10 @@ func (r *leanResponse) init(c *serverConn) {
 }
 
 func (r *leanResponse) begin(req *leanRequest) {
-	clear(r.header)
-	*r = leanResponse{conn: r.conn, req: req, header: r.header, declared: -1, close: req.Close}
+	conn, header := r.conn, r.header
+	clear(header)
+	*r = leanResponse{}
+	r.conn, r.req, r.header, r.declared, r.close = conn, req, header, -1, req.Close
 }
 
 // Header implements http.ResponseWriter.
@@ -182,7 +184,9 @@ func (r *leanResponse) appendFields(b []byte) []byte {
 	for name := range r.header {
 		names = append(names, name)
 	}
-	slices.Sort(names)
+	if len(names) > 1 {
+		slices.Sort(names)
+	}
 	for _, name := range names {
 		switch name {
 		case "Content-Length", "Transfer-Encoding", "Connection":

@@ -73,8 +73,11 @@ func (l Limits) Read(raw []byte, from Side) (*Message, error) {
 	return l.readChecked(raw, from)
 }
 
+// newMessage sets fields one by one: a literal would be made on the stack and copied.
 func newMessage(raw []byte) *Message {
-	return &Message{Raw: raw, P: Params{RareParams: &noRare}, R: ResultFields{RareFields: &noFields}}
+	m := new(Message)
+	m.Raw, m.P.RareParams, m.R.RareFields = raw, &noRare, &noFields
+	return m
 }
 
 // readChecked reads a message that jsontext has looked at first.
