@@ -31,7 +31,7 @@ func (c *call) given(m *wire.Message) []byte {
 		return spliced(m.Raw, c.failureEdits(m))
 	}
 	annotate := c.annotates(m)
-	if !annotate && !c.modern() || m.Raw[m.Result.Start] != '{' {
+	if !annotate && !c.translates() || m.Raw[m.Result.Start] != '{' {
 		return c.withID(m)
 	}
 	a := amend(m.Raw, m.Result)
@@ -57,6 +57,12 @@ func (c *call) given(m *wire.Message) []byte {
 	}
 	a.inMeta(m.Raw, m.R.Meta, names, values)
 	return spliced(m.Raw, a.all())
+}
+
+// translates reports whether the result wants more for its client's era than the
+// request's id.
+func (c *call) translates() bool {
+	return c.modern() && (c.via != wire.Modern || c.kind == policy.Resource && c.gated)
 }
 
 // annotates reports whether something is added to a result of the run's state.

@@ -3,7 +3,6 @@ package proxy
 import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
-	"strconv"
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -34,7 +33,6 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	s, why := p.seatFor(c)
 	c.s = s
 	c.sighted()
-	c.key = s.newKey()
 	if refusal := s.admit(c); refusal != "" {
 		c.turnedAway()
 		refuseOut(c.out, wire.CodeInvalidRequest, wire.ErrorAnswer(c.id(), wire.CodeInvalidRequest, refusal, nil))
@@ -145,15 +143,6 @@ func (c *call) who() Peer {
 func (c *call) about(pairs ...any) []any {
 	who := c.who()
 	return who.about(pairs)
-}
-
-// newKey is the key of a request that no id tells apart from others': those of a
-// seat come from any number of clients.
-func (s *session) newKey() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lastKey++
-	return strconv.FormatInt(s.lastKey, 36)
 }
 
 // pipe is the one client on a stdio connection: a session of the legacy era and

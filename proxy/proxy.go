@@ -240,7 +240,7 @@ func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 	switch {
 	case r == nil:
 		r = p.runOfSessionLocked()
-	case r.ended: // just now
+	case r.ended.Load(): // just now
 		return nil, errNotFound
 	}
 	return p.openLockedOn(r, peer, own), nil
@@ -305,7 +305,7 @@ func (p *Proxy) remove(s *session) {
 	defer p.mu.Unlock()
 	delete(p.sessions, s)
 	s.run.part(s)
-	if s.run.key.Kind == KeySession || s.run.ended && len(s.run.on()) == 0 {
+	if s.run.key.Kind == KeySession || s.run.ended.Load() && len(s.run.on()) == 0 {
 		delete(p.runs, s.run)
 	}
 }

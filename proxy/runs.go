@@ -23,10 +23,11 @@ type keyed struct {
 	born    time.Duration  // as instant
 	used    atomic.Int64   // when it was found last, as instant
 	free    bool           // guarded by Proxy.mu: it is the first principal's who comes
-	ended   bool           // guarded by Proxy.mu: it is found no more
 	aside   bool           // it is nobody's: where requests without a run go
 	runless bool           // and they may do what is allowed in every state; set once
-	seat    *session       // guarded by Proxy.mu: of its modern requests; nil: none yet
+	// Written under Proxy.mu:
+	ended atomic.Bool             // it is found no more
+	seat  atomic.Pointer[session] // of its modern requests; nil: none yet
 }
 
 // registry holds the runs that outlive connections. Proxy.mu guards it.
@@ -35,8 +36,8 @@ type registry struct {
 	gone      map[runID]wire.Principal // whose run it was that has expired
 	order     []runID                  // of gone, oldest first
 	owned     map[wire.Principal]int
-	process   *run     // nil: not begun yet
-	catalogue *session // where requests without a run go; nil: none came yet
+	process   atomic.Pointer[run] // nil: not begun yet; written under the lock
+	catalogue *session            // where requests without a run go; nil: none came yet
 	stop      chan struct{}
 	stopped   chan struct{} // nil: the sweeper does not run
 }
@@ -240,10 +241,10 @@ func (p *Proxy) EndRun(era wire.Era, id string, owner wire.Principal) bool {
 // is to be closed. remember has its owner told that it expired.
 func (p *Proxy) endLocked(r *run, remember bool) *session {
 	at := runID{r.key.Kind, r.id}
-	if r.ended || p.found[at] != r {
+	if r.ended.Load() || p.found[at] != r {
 		return nil
 	}
-	r.ended = true
+	r.ended.Store(true)
 	delete(p.found, at)
 	if r.owner.Known() {
 		if p.owned[r.owner]--; p.owned[r.owner] == 0 {
@@ -259,7 +260,7 @@ func (p *Proxy) endLocked(r *run, remember bool) *session {
 	if len(r.on()) == 0 {
 		delete(p.runs, r)
 	}
-	return r.seat
+	return r.seat.Load()
 }
 
 func (p *Proxy) rememberLocked(at runID, owner wire.Principal) {
@@ -287,17 +288,22 @@ func (p *Proxy) RestartRun(name string) (state string, ok bool) {
 
 // processRun is the one run of the process.
 func (p *Proxy) processRun() *run {
+	if r := p.process.Load(); r != nil {
+		return r
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.processRunLocked()
 }
 
 func (p *Proxy) processRunLocked() *run {
-	if p.process == nil {
-		p.process = p.newRunLocked()
-		p.process.key, p.process.name = RunKey{Kind: KeyProcess}, "process"
+	r := p.process.Load()
+	if r == nil {
+		r = p.newRunLocked()
+		r.key, r.name = RunKey{Kind: KeyProcess}, "process"
+		p.process.Store(r)
 	}
-	return p.process
+	return r
 }
 
 // sweeping has the sweeper run. It is called with the lock held.
@@ -345,7 +351,7 @@ func (p *Proxy) expireRuns(now time.Duration) {
 	n := 0
 	p.mu.Lock()
 	for _, r := range over {
-		if r.ended || !r.expired(now, &p.cfg) { // it has been found since
+		if r.ended.Load() || !r.expired(now, &p.cfg) { // it has been found since
 			continue
 		}
 		n++

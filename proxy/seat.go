@@ -224,6 +224,11 @@ func (p *Proxy) seatFor(c *call) (*session, *stray) {
 	if r = c.byTask(p); r == nil && c.own == notOwn {
 		r, why = p.find(wire.Modern, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
 	}
+	if r != nil && !r.ended.Load() {
+		if s := r.seat.Load(); s != nil {
+			return s, nil
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -234,12 +239,12 @@ func (p *Proxy) seatFor(c *call) (*session, *stray) {
 		return p.catalogueLocked(), nil
 	case r == nil:
 		return p.catalogueLocked(), why
-	case r.ended:
+	case r.ended.Load():
 		return p.catalogueLocked(), errNotFound
-	case r.seat == nil:
-		r.seat = p.enterSeatLocked(r)
+	case r.seat.Load() == nil:
+		r.seat.Store(p.enterSeatLocked(r))
 	}
-	return r.seat, nil
+	return r.seat.Load(), nil
 }
 
 // steps reports whether a request is one that can move a run.

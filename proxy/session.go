@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -209,6 +210,10 @@ func init() {
 func (s *session) admit(c *call) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c.key == "" { // no id tells the requests of a seat apart: they come from any number of clients
+		s.lastKey++
+		c.key = strconv.FormatInt(s.lastKey, 36)
+	}
 	if s.calls[c.key] != nil {
 		return "a request with this id is still under way"
 	}

@@ -4,11 +4,13 @@ import "sync"
 
 // solos are the POSTs of the modern era under way.
 type solos struct {
+	_        apart
 	mu       sync.Mutex // guards what follows
 	all      []*solo
 	requests quota
 	listens  quota // those of them that are subscriptions/listen streams
 	closed   bool
+	_        apart
 }
 
 func (e *solos) init(cfg *ServerConfig) {
