@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // A body larger than quickBody may take bodyTime: less than the write timeout,
@@ -41,6 +43,23 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 		return raw, true
 	}
 	return nil, false
+}
+
+// message reads the one message of a body that belongs to no session; nil: it
+// cannot be read, and the request is answered.
+func (s *Server) message(w http.ResponseWriter, r *http.Request, raw []byte) *wire.Message {
+	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
+	if err != nil {
+		s.unread(w, r, err)
+		return nil
+	}
+	return m
+}
+
+// unread answers a request without a session that holds no message.
+func (s *Server) unread(w http.ResponseWriter, r *http.Request, err error) {
+	s.cfg.tell(ReasonMessage, r)
+	reject(w, err)
 }
 
 func (s *Server) tooLarge(w http.ResponseWriter) {

@@ -129,8 +129,8 @@ func refuse(w http.ResponseWriter, status int, text string) {
 }
 
 // reject answers a POST that holds no readable message.
-func reject(w http.ResponseWriter, answer []byte) {
+func reject(w http.ResponseWriter, err error) {
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(answer)
+	_, _ = w.Write(faultAnswer(err))
 }

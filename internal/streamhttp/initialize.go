@@ -17,10 +17,8 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 		refuse(w, http.StatusBadRequest, noSession)
 		return
 	}
-	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
-	if err != nil {
-		s.cfg.tell(ReasonMessage, r)
-		reject(w, faultAnswer(err))
+	m := s.message(w, r, raw)
+	if m == nil {
 		return
 	}
 	if s.takesModern(m) {

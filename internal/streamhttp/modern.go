@@ -35,17 +35,12 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accept
 		return
 	}
 	if wire.IsBatch(raw) {
-		s.cfg.tell(ReasonMessage, r)
-		reject(w, faultAnswer(&wire.Error{Code: wire.CodeInvalidRequest, Message: "revision " + wire.ModernRevision + " has no batches: send the messages one by one"}))
+		s.unread(w, r, &wire.Error{Code: wire.CodeInvalidRequest, Message: "revision " + wire.ModernRevision + " has no batches: send the messages one by one"})
 		return
 	}
-	m, err := s.cfg.Limits.Read(raw, wire.FromClient)
-	if err != nil {
-		s.cfg.tell(ReasonMessage, r)
-		reject(w, faultAnswer(err))
-		return
+	if m := s.message(w, r, raw); m != nil {
+		s.serveModern(w, r, takes, m, from)
 	}
-	s.serveModern(w, r, takes, m, from)
 }
 
 // serveModern serves a message of the modern era.

@@ -94,7 +94,7 @@ func (p *post) serve(raw []byte) {
 // reject answers a POST whose message, or batch, cannot be read.
 func (p *post) reject(err error) {
 	wire.Unread(p.s.upper, err)
-	reject(p.w, faultAnswer(err))
+	reject(p.w, err)
 }
 
 // wait waits for what Handle left to be waited for.
