@@ -109,28 +109,6 @@ func refuseOut(out wire.Stream, code int, raw []byte) {
 	out.Answer(raw)
 }
 
-// modernRoutes is what becomes of each request of the modern era. What is not
-// here, and no passthrough names, is not found.
-var modernRoutes map[string]func(*call) wire.Pending
-
-func init() {
-	modernRoutes = map[string]func(*call) wire.Pending{
-		"server/discover":          (*call).discover,
-		"subscriptions/listen":     (*call).listen,
-		"tools/list":               func(c *call) wire.Pending { return c.list(wire.Tools) },
-		"resources/list":           func(c *call) wire.Pending { return c.list(wire.Resources) },
-		"prompts/list":             func(c *call) wire.Pending { return c.list(wire.Prompts) },
-		"resources/templates/list": (*call).templates,
-		"tools/call":               func(c *call) wire.Pending { return c.gate(policy.Tool, c.m.P.Name, c.m.P.NameAt) },
-		"resources/read":           func(c *call) wire.Pending { return c.gate(policy.Resource, c.m.P.URI, c.m.P.URIAt) },
-		"prompts/get":              func(c *call) wire.Pending { return c.gate(policy.Prompt, c.m.P.Name, c.m.P.NameAt) },
-		"completion/complete":      (*call).complete,
-		"tasks/get":                (*call).ofTask,
-		"tasks/update":             (*call).ofTask,
-		"tasks/cancel":             (*call).ofTask,
-	}
-}
-
 // who is whose call it is.
 func (c *call) who() Peer {
 	if c.alone != nil {

@@ -152,10 +152,7 @@ func (s *session) opened() {
 
 // routed sends a request its way.
 func (c *call) routed() wire.Pending {
-	route, ok := routes[c.m.Method]
-	if c.modern() {
-		route, ok = modernRoutes[c.m.Method]
-	}
+	route, ok := routes[c.era][c.m.Method]
 	switch {
 	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
 		return c.before()
@@ -174,36 +171,10 @@ func (c *call) routed() wire.Pending {
 // with a newer protocol's discovery is told that there is no such method, and
 // falls back to initialize.
 func (c *call) before() wire.Pending {
-	if _, known := routes[c.m.Method]; known {
+	if _, known := routes[wire.Legacy][c.m.Method]; known {
 		return c.fail(wire.CodeInvalidRequest, "the session is not initialized: send initialize first")
 	}
 	return c.fail(wire.CodeMethodNotFound, unknownMethod(c.m.Method))
-}
-
-// routes is what becomes of each request that is known. A function returns the
-// rest of the request's way, nil if it is answered.
-var routes map[string]func(*call) wire.Pending
-
-func init() {
-	routes = map[string]func(*call) wire.Pending{
-		"initialize":               (*call).initialize,
-		"ping":                     (*call).pong,
-		"tools/list":               func(c *call) wire.Pending { return c.list(wire.Tools) },
-		"resources/list":           func(c *call) wire.Pending { return c.list(wire.Resources) },
-		"prompts/list":             func(c *call) wire.Pending { return c.list(wire.Prompts) },
-		"resources/templates/list": (*call).templates,
-		"tools/call":               func(c *call) wire.Pending { return c.gate(policy.Tool, c.m.P.Name, c.m.P.NameAt) },
-		"resources/read":           func(c *call) wire.Pending { return c.gate(policy.Resource, c.m.P.URI, c.m.P.URIAt) },
-		"prompts/get":              func(c *call) wire.Pending { return c.gate(policy.Prompt, c.m.P.Name, c.m.P.NameAt) },
-		"resources/subscribe":      (*call).subscribe,
-		"resources/unsubscribe":    (*call).unsubscribe,
-		"completion/complete":      (*call).complete,
-		"logging/setLevel":         (*call).setLevel,
-		"tasks/get":                (*call).ofTask,
-		"tasks/result":             (*call).ofTask,
-		"tasks/cancel":             (*call).ofTask,
-		"tasks/list":               (*call).listTasks,
-	}
 }
 
 // admit enters a request among those under way; else it says why not.
@@ -311,7 +282,7 @@ func (s *session) notification(m *wire.Message) {
 		}
 	default:
 		// What is a request goes its own way, whatever passthrough names: a server may run one without an id.
-		if _, request := routes[m.Method]; s.run.shadow.Load() || !request && s.policyNow().Passthrough(m.Method) {
+		if _, request := routes[wire.Legacy][m.Method]; s.run.shadow.Load() || !request && s.policyNow().Passthrough(m.Method) {
 			s.forward(m.Raw)
 		}
 	}

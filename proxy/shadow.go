@@ -8,7 +8,7 @@ import (
 // shadowed takes a request its way where nothing is refused: route is the one that
 // it would take else, nil for none. What is no call through the automaton goes
 // upstream as it came.
-func (c *call) shadowed(route func(*call) wire.Pending) wire.Pending {
+func (c *call) shadowed(route route) wire.Pending {
 	p := &c.m.P
 	if c.s.run.runless && c.steps() {
 		return c.relay() // of no run nothing is to be noted
@@ -59,7 +59,7 @@ func (c *call) refusesMethod() bool {
 
 // gateShadowed gates a call that the automaton can decide, and relays one that it
 // would refuse unread.
-func (c *call) gateShadowed(route func(*call) wire.Pending, name wire.Span) wire.Pending {
+func (c *call) gateShadowed(route route, name wire.Span) wire.Pending {
 	switch {
 	case !name.Present() || c.m.Raw[name.Start] != '"':
 		c.overlook(policy.UnknownAction)

@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"maps"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// route takes a request its way, and returns the rest of that, nil if it is
+// answered.
+type route = func(*call) wire.Pending
+
+// routes is what becomes of each request that is known, by the era of who asks.
+// What is not here, and no passthrough names, is not found.
+var routes [2]map[string]route
+
+func init() {
+	routes[wire.Legacy] = map[string]route{
+		"initialize":            (*call).initialize,
+		"ping":                  (*call).pong,
+		"resources/subscribe":   (*call).subscribe,
+		"resources/unsubscribe": (*call).unsubscribe,
+		"logging/setLevel":      (*call).setLevel,
+		"tasks/result":          (*call).ofTask,
+		"tasks/list":            (*call).listTasks,
+	}
+	routes[wire.Modern] = map[string]route{
+		"server/discover":      (*call).discover,
+		"subscriptions/listen": (*call).listen,
+		"tasks/update":         (*call).ofTask,
+	}
+	for _, era := range routes {
+		maps.Copy(era, map[string]route{
+			"tools/list":               func(c *call) wire.Pending { return c.list(wire.Tools) },
+			"resources/list":           func(c *call) wire.Pending { return c.list(wire.Resources) },
+			"prompts/list":             func(c *call) wire.Pending { return c.list(wire.Prompts) },
+			"resources/templates/list": (*call).templates,
+			"tools/call":               func(c *call) wire.Pending { return c.gate(policy.Tool, c.m.P.Name, c.m.P.NameAt) },
+			"resources/read":           func(c *call) wire.Pending { return c.gate(policy.Resource, c.m.P.URI, c.m.P.URIAt) },
+			"prompts/get":              func(c *call) wire.Pending { return c.gate(policy.Prompt, c.m.P.Name, c.m.P.NameAt) },
+			"completion/complete":      (*call).complete,
+			"tasks/get":                (*call).ofTask,
+			"tasks/cancel":             (*call).ofTask,
+		})
+	}
+}
