@@ -34,6 +34,7 @@ type held struct {
 	by      *call  // the request that waits for the answer; nil: the first
 	answer  []byte // the call's, where the client has not come back yet
 	over    bool   // the call has its answer
+	late    bool   // its client has not come back in time
 	release chan struct{}
 }
 
@@ -144,9 +145,18 @@ func (h *held) dropLocked(why string) {
 	clear(h.raw)
 }
 
-// giveLocked answers the request that waits with all that is open.
+// giveLocked answers the request that waits with all that is open. Where there is no
+// room for one more client that is away, the upstream is told so in its place, and the
+// request waits on for the call's answer: nothing of that is lost.
 func (h *held) giveLocked() {
-	h.given, h.state = true, "fsm1."+rand.Text()
+	state := "fsm1." + rand.Text()
+	if !h.c.s.p.holds.add(state, h) {
+		h.c.s.log.Warn("a client is not asked: too many are to come back already; --max-in-flight bounds them in one run",
+			h.c.about("method", clip(h.c.m.Method), h.c.kind.String(), clip(h.c.name))...)
+		h.dropLocked("the client cannot be asked now: too many of its questions are open")
+		return
+	}
+	h.given, h.state = true, state
 	var names []string
 	var values [][]byte
 	for key, raw := range h.raw {
@@ -154,9 +164,6 @@ func (h *held) giveLocked() {
 	}
 	result := object([]string{"resultType", "inputRequests", "requestState"},
 		[][]byte{[]byte(`"` + wire.ResultInputRequired + `"`), object(names, values), wire.AppendString(nil, h.state)})
-	p := h.c.s.p
-	p.holds.add(h.state, h)
-	state := h.state
 	h.timer = time.AfterFunc(inputTime, func() { h.expire(state) })
 	h.replyLocked(func(c *call) { c.out.Answer(wire.ResultAnswer(c.id(), result)) })
 }
@@ -285,9 +292,27 @@ func (h *held) settle(give func(c *call), answer []byte) {
 	defer h.mu.Unlock()
 	h.over, h.answer = true, answer
 	h.dropLocked("the call has ended")
-	if !h.given {
+	switch {
+	case !h.given:
 		h.replyLocked(give)
+	case h.late:
+		h.lostLocked("its client did not come back in time")
+	case !h.c.s.p.holds.keep(h.state, h, len(answer)):
+		h.lostLocked("there is no room to keep it until its client comes back")
+		h.answer = wire.ErrorAnswer(h.c.id(), wire.CodeInternal, unkept, nil)
 	}
+}
+
+// unkept is what a client hears that comes back for an answer which was not kept.
+const unkept = "The server has answered this request, and there was no room to keep the answer until you came back. It may have happened: " +
+	"look at what has become of it before you send it again."
+
+// lostLocked tells the log of an answer that its client will not get.
+func (h *held) lostLocked(why string) {
+	if h.answer != nil {
+		h.c.s.log.Warn("an answer was dropped: "+why, h.c.about("method", clip(h.c.m.Method), h.c.kind.String(), clip(h.c.name), "bytes", len(h.answer))...)
+	}
+	h.answer = nil
 }
 
 // expire gives up a call whose client does not come back: it is cancelled upstream,
@@ -297,42 +322,13 @@ func (h *held) expire(state string) {
 		return
 	}
 	h.mu.Lock()
+	h.late = true
 	h.dropLocked("the client did not answer in time")
+	if h.over {
+		h.lostLocked("its client did not come back in time")
+	}
 	h.mu.Unlock()
 	h.c.cancel(nil)
-}
-
-// holds are the calls whose clients are to come back, by what they bring along:
-// 130 random bits, which are good once.
-type holds struct {
-	mu  sync.Mutex // guards what follows
-	all map[string]*held
-}
-
-func (hs *holds) add(state string, h *held) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if hs.all == nil {
-		hs.all = make(map[string]*held)
-	}
-	hs.all[state] = h
-}
-
-func (hs *holds) find(state string) *held {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return hs.all[state]
-}
-
-// take takes a state out, and reports whether it was there, for this call.
-func (hs *holds) take(state string, h *held) bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if hs.all[state] != h {
-		return false
-	}
-	delete(hs.all, state)
-	return true
 }
 
 // ours reports whether a request's state is one that the proxy has given out, or is
