@@ -7,17 +7,9 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// supported are the revisions that clients can speak, newest first.
-func (p *Proxy) supported() []string {
-	var all []string
-	if p.cfg.Protocol != ProtocolModern {
-		all = wire.LegacyRevisions()
-		slices.Reverse(all)
-	}
-	if p.cfg.Protocol != ProtocolLegacy {
-		all = append([]string{wire.ModernRevision}, all...)
-	}
-	return all
+// spoken are the eras that clients may speak.
+func (p *Proxy) spoken() wire.Spoken {
+	return wire.Spoken{Legacy: p.cfg.Protocol != ProtocolModern, Modern: p.cfg.Protocol != ProtocolLegacy}
 }
 
 // discover answers server/discover with what the upstream said of itself, less
@@ -40,7 +32,7 @@ func (c *call) discover() wire.Pending {
 	if c.s.p.handles != nil && !h.lists[wire.Tools] && !c.place.shadow {
 		capabilities = withTools(capabilities)
 	}
-	versions, _ := json.Marshal(c.s.p.supported())
+	versions, _ := json.Marshal(c.s.p.spoken().Revisions())
 	names := []string{"supportedVersions", "capabilities"}
 	values := [][]byte{versions, capabilities}
 	if text := c.instructions(instructions, h); text != "" {

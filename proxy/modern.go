@@ -22,8 +22,8 @@ func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from Peer) wire.Pending 
 
 // serve finds the seat of a request, and sends it its way.
 func (p *Proxy) serve(c *call) wire.Pending {
-	if code, text, data := metaFault(p, c.m); code != 0 {
-		refuseOut(c.out, code, wire.ErrorAnswer(c.id(), code, text, data))
+	if f := p.spoken().MetaFault(c.m); f != nil {
+		refuseOut(c.out, f.Code, wire.ErrorAnswer(c.id(), f.Code, f.Text, f.Data))
 		return nil
 	}
 	if fault := c.takeHandle(p); fault != "" {
@@ -78,26 +78,6 @@ func (c *call) Cancel() {
 	if h := c.heldEnd(); h == nil || !h.left() {
 		c.cancel(nil)
 	}
-}
-
-// metaFault says what is wrong with what a request says of itself (2026-07-28,
-// basic/index, "Per-request protocol fields"); the zero code: nothing.
-func metaFault(p *Proxy, m *wire.Message) (code int, text string, data []byte) {
-	meta := m.P.Modern
-	capabilities := m.Bytes(meta.Capabilities)
-	switch {
-	case m.Raw[meta.VersionAt.Start] != '"':
-		return wire.CodeInvalidParams, "_meta." + wire.MetaVersion + " must be a string", nil
-	case meta.Version != wire.ModernRevision || p.cfg.Protocol == ProtocolLegacy:
-		data, _ := json.Marshal(struct {
-			Supported []string `json:"supported"`
-			Requested string   `json:"requested"`
-		}{p.supported(), clip(meta.Version)})
-		return wire.CodeUnsupportedVersion, "Unsupported protocol version", data
-	case len(capabilities) == 0 || capabilities[0] != '{':
-		return wire.CodeInvalidParams, "_meta." + wire.MetaCapabilities + " must be an object: a request says what its client can do", nil
-	}
-	return 0, "", nil
 }
 
 // refuseOut answers with an error before there is a call.

@@ -46,10 +46,10 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accept
 // serveModern serves a message of the modern era.
 func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accepts, m *wire.Message, from PeerInfo) {
 	if fault := s.modernFault(r.Header, m); fault != nil {
-		if fault.code == wire.CodeHeaderMismatch {
+		if fault.Code == wire.CodeHeaderMismatch {
 			s.cfg.tell(ReasonHeader, r)
 		}
-		fault.answer(w, m, s.cfg.WriteTimeout)
+		answerFault(w, m, fault, s.cfg.WriteTimeout)
 		return
 	}
 	if m.Kind == wire.Notification {
