@@ -2,18 +2,11 @@ package proxy_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
-
-// begins has a run's call answered by a task.
-func (c *client) begins(run, id string) {
-	c.t.Helper()
-	call := c.request("tools/call", of(run, "write_plan"))
-	c.up.next().result(`{"resultType":"task","taskId":"` + id + `","status":"working","pollIntervalMs":60000}`)
-	has(c.t, call.wait(), `"taskId":"`+id+`"`)
-}
 
 const workingTask = `{"resultType":"complete","status":"working"}`
 
@@ -31,7 +24,7 @@ func TestTasksAreFoundWithoutAHandle(t *testing.T) {
 			has(t, call.wait(), `"status":"working"`)
 		}
 		one := mine.begin()
-		mine.begins(one, "t1")
+		mine.begins(of(one, "write_plan"), "t1", time.Minute)
 		found(mine, "t1")
 		for _, c := range []*client{other, nobody} {
 			has(t, asked(c, "t1"), "-32602", "Task not found")
@@ -39,15 +32,15 @@ func TestTasksAreFoundWithoutAHandle(t *testing.T) {
 		has(t, asked(mine, "t2"), "Task not found")
 
 		free := nobody.begin()
-		nobody.begins(free, "t3")
+		nobody.begins(of(free, "write_plan"), "t3", time.Minute)
 		has(t, asked(nobody, "t3"), "Task not found") // anybody could guess it
 		free = nobody.begin()
-		nobody.begins(free, long)
+		nobody.begins(of(free, "write_plan"), long, time.Minute)
 		found(nobody, long)
 		has(t, asked(mine, long), "Task not found")
 
 		two := mine.begin()
-		mine.begins(two, "t1") // another process's, under the same id
+		mine.begins(of(two, "write_plan"), "t1", time.Minute) // another process's, under the same id
 		has(t, asked(mine, "t1"), "Task not found")
 		call := mine.request("tasks/get", meta(`{"taskId":"t1"}`, `"fsm-proxy/run":"`+two+`"`))
 		r.asks("tasks/get", "t1").result(workingTask)
@@ -62,9 +55,7 @@ func TestTasksOfOtherKeysAreNotFoundByID(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		id, _ := r.p.StartRun(wire.Modern, ann)
 		c := r.as(proxy.Peer{Principal: ann, Run: id})
-		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
-		r.up.next().result(`{"resultType":"task","taskId":"t1","status":"working","pollIntervalMs":60000}`)
-		call.wait()
+		c.begins(meta(`{"name":"write_plan"}`), "t1", time.Minute)
 		has(t, r.as(proxy.Peer{Principal: ann}).ask("tasks/get", meta(`{"taskId":"t1"}`)), "run_not_found")
 	}, keys(proxy.KeyPath), modernUpstream, modernTasks)
 }

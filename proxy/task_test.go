@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,8 +19,17 @@ const taskHello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"lis
 
 func withTasks(_ *proxy.Config, u *server) { u.hello = taskHello }
 
+func modernTasks(_ *proxy.Config, u *server) {
+	u.hello = strings.Replace(u.hello, `"prompts":{}`, `"prompts":{},"extensions":{"io.modelcontextprotocol/tasks":{},"other":{}}`, 1)
+}
+
 func taskState(id, status string) string {
 	return fmt.Sprintf(`{"taskId":%q,"status":%q,"ttl":60000,"pollInterval":2000}`, id, status)
+}
+
+// modernTask is a task of the modern era that has just begun.
+func modernTask(id string, poll time.Duration) string {
+	return fmt.Sprintf(`{"resultType":"task","taskId":%q,"status":"working","pollIntervalMs":%d}`, id, poll.Milliseconds())
 }
 
 // startTask calls a tool as a task, which the upstream begins.
@@ -32,6 +42,38 @@ func (c *client) startTask(tool, id string) string {
 	answer := call.wait()
 	has(c.t, answer, `"taskId":"`+id+`"`)
 	return answer
+}
+
+// begins has a call answered by a task of the modern era.
+func (c *client) begins(params, id string, poll time.Duration) string {
+	c.t.Helper()
+	call := c.request("tools/call", params)
+	c.up.next().result(modernTask(id, poll))
+	answer := call.wait()
+	has(c.t, answer, `"taskId":"`+id+`"`)
+	return answer
+}
+
+// underTask runs a test while a task goes on that a client began, and that moves the run.
+func underTask(t *testing.T, f func(r *rig, c *client), options ...func(*proxy.Config, *server)) {
+	t.Helper()
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("write_plan", "t1")
+		f(r, c)
+	}, slices.Concat([]func(*proxy.Config, *server){withTasks}, options)...)
+}
+
+// of asks about a task, up to the upstream.
+func (c *client) of(method, id string) (asked *reply, k *upcall) {
+	c.t.Helper()
+	asked = c.request(method, `{"taskId":"`+id+`"}`)
+	return asked, c.asks(method, id)
+}
+
+// saysTask is a notification of a task's state.
+func (c *conn) saysTask(id, status string) {
+	c.says(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":`+taskState(id, status)+`}`, nil)
 }
 
 // asks is what the upstream is asked next.
@@ -54,9 +96,7 @@ func TestTaskEndsByItself(t *testing.T) {
 		"a new protocol": {"completed", `{"content":[],"isError":false}`, "review"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, review, func(r *rig) {
-				c := r.connect(ableHello)
-				c.startTask("write_plan", "t1")
+			underTask(t, func(r *rig, c *client) {
 				has(t, c.ask("tools/call", `{"name":"write_plan"}`), "task_running", "t1", "write_plan")
 				c.do("status", `{"content":[]}`) // what stays is not held up
 				synctest.Wait()
@@ -72,45 +112,41 @@ func TestTaskEndsByItself(t *testing.T) {
 				if changed := strings.Contains(strings.Join(c.own.messages(), ""), "tools/list_changed"); changed != (tt.state == "review") {
 					t.Errorf("told of a change: %t", changed)
 				}
-			}, withTasks)
+			})
 		})
 	}
 }
 
 // Whoever sees the end first steps the run, before the client learns of it.
 func TestClientSeesTheTasksEndFirst(t *testing.T) {
-	bubble(t, review, func(r *rig) {
-		c := r.connect(ableHello)
-		c.startTask("write_plan", "t1")
-		asked := c.request("tasks/result", `{"taskId":"t1"}`)
-		r.asks("tasks/result", "t1").result(`{"content":[{"type":"text","text":"done"}]}`)
+	underTask(t, func(r *rig, c *client) {
+		asked, k := c.of("tasks/result", "t1")
+		k.result(`{"content":[{"type":"text","text":"done"}]}`)
 		has(t, asked.wait(), "done")
 		has(t, strings.Join(asked.messages(), ""), "tools/list_changed")
 		c.in("review")
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		equal(t, "polls after the end", r.up.count("tasks/get"), 0)
-		get := c.request("tasks/get", `{"taskId":"t1"}`)
-		r.asks("tasks/get", "t1").result(taskState("t1", "failed"))
+		get, k := c.of("tasks/get", "t1")
+		k.result(taskState("t1", "failed"))
 		get.wait()
 		c.in("review") // a second end changes nothing
-	}, withTasks)
+	})
 }
 
 func TestTaskCompletedSeenByGet(t *testing.T) {
-	bubble(t, review, func(r *rig) {
-		c := r.connect(ableHello)
-		c.startTask("write_plan", "t1")
-		asked := c.request("tasks/get", `{"taskId":"t1"}`)
-		r.asks("tasks/get", "t1").result(taskState("t1", "completed"))
-		k := r.asks("tasks/result", "t1")
+	underTask(t, func(r *rig, c *client) {
+		asked, k := c.of("tasks/get", "t1")
+		k.result(taskState("t1", "completed"))
+		k = r.asks("tasks/result", "t1")
 		if !asked.pending() {
 			t.Error("the client learned of the end before the run was stepped")
 		}
 		k.result(`{"content":[],"isError":true}`)
 		has(t, asked.wait(), `"completed"`)
 		c.in("planning")
-	}, withTasks)
+	})
 }
 
 func TestForeignAndGuessedTasks(t *testing.T) {
@@ -164,27 +200,25 @@ func TestTaskOfALostUpstream(t *testing.T) {
 }
 
 func TestTaskThatExpired(t *testing.T) {
-	bubble(t, review, func(r *rig) {
-		c := r.connect(ableHello)
-		c.startTask("write_plan", "t1")
+	underTask(t, func(r *rig, c *client) {
 		r.asks("tasks/get", "t1").fail(wire.CodeInvalidParams)
 		synctest.Wait()
 		c.in("planning")
 		c.do("write_plan", `{"content":[]}`)
 		c.in("review")
-	}, withTasks)
+	})
 }
 
 func TestTaskStatusNotification(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c, other := r.connect(ableHello), r.connect(ableHello)
 		c.startTask("write_plan", "t1")
-		r.up.conn(0).says(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":`+taskState("t1", "completed")+`}`, nil)
+		r.up.conn(0).saysTask("t1", "completed")
 		r.asks("tasks/result", "t1").result(`{"content":[]}`)
 		synctest.Wait()
 		c.in("review")
 		equal(t, "order", strings.Join(c.own.journal.all()[5:], "; "), "own tools/list_changed; own tasks/status; 6 answer")
-		r.up.conn(1).says(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":`+taskState("t1", "completed")+`}`, nil)
+		r.up.conn(1).saysTask("t1", "completed")
 		synctest.Wait()
 		equal(t, "told of another's task", len(other.own.messages()), 0)
 	}, withTasks)
@@ -232,9 +266,7 @@ func TestRestartDuringATask(t *testing.T) {
 func TestModernTask(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.modern()
-		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
-		r.up.next().result(`{"resultType":"task","taskId":"t1","status":"working","pollIntervalMs":1000}`)
-		has(t, call.wait(), `"resultType":"task","taskId":"t1"`)
+		has(t, c.begins(meta(`{"name":"write_plan"}`), "t1", time.Second), `"resultType":"task","taskId":"t1"`)
 		has(t, c.ask("tools/call", meta(`{"name":"write_plan"}`)), "task_running")
 		k := r.asks("tasks/get", "t1")
 		has(t, string(k.m.Raw), `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`)
@@ -246,7 +278,5 @@ func TestModernTask(t *testing.T) {
 		update := c.request("tasks/update", meta(`{"taskId":"t1","inputResponses":{}}`))
 		r.asks("tasks/update", "t1").lose(&wire.CallError{Err: errors.New("gone")})
 		has(t, update.wait(), "-32603")
-	}, modernUpstream, func(_ *proxy.Config, u *server) {
-		u.hello = strings.Replace(u.hello, `"prompts":{}`, `"prompts":{},"extensions":{"io.modelcontextprotocol/tasks":{},"other":{}}`, 1)
-	})
+	}, modernUpstream, modernTasks)
 }

@@ -18,9 +18,7 @@ import (
 func TestBadRequestEndsNoTask(t *testing.T) {
 	for _, code := range []int{wire.CodeInvalidParams, wire.CodeInternal} {
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
-			bubble(t, review, func(r *rig) {
-				c := r.connect(ableHello)
-				c.startTask("write_plan", "t1")
+			underTask(t, func(r *rig, c *client) {
 				asked := c.request(method, `{"taskId":"t1","task":"?"}`)
 				r.asks(method, "t1").fail(code)
 				if method != "tasks/cancel" {
@@ -32,7 +30,7 @@ func TestBadRequestEndsNoTask(t *testing.T) {
 				}
 				has(t, asked.wait(), `"error"`)
 				c.refused(c.call("write_plan").wait(), policy.TaskRunning)
-			}, withTasks)
+			})
 		}
 	}
 }
@@ -40,11 +38,9 @@ func TestBadRequestEndsNoTask(t *testing.T) {
 // An error as the task's result is its end where the task has one.
 func TestTaskWhoseResultIsAnError(t *testing.T) {
 	for status, state := range map[string]string{"failed": "planning", "cancelled": "planning", "completed": "review"} {
-		bubble(t, review, func(r *rig) {
-			c := r.connect(ableHello)
-			c.startTask("write_plan", "t1")
-			asked := c.request("tasks/result", `{"taskId":"t1"}`)
-			r.asks("tasks/result", "t1").fail(wire.CodeInternal)
+		underTask(t, func(r *rig, c *client) {
+			asked, k := c.of("tasks/result", "t1")
+			k.fail(wire.CodeInternal)
 			r.asks("tasks/get", "t1").result(taskState("t1", status))
 			if status == "completed" {
 				r.asks("tasks/result", "t1").result(ok)
@@ -53,16 +49,14 @@ func TestTaskWhoseResultIsAnError(t *testing.T) {
 			c.in(state)
 			c.up.answers(func(*upcall) (string, bool) { return ok, true })
 			has(t, c.call("status").wait(), `"ok"`)
-		}, withTasks)
+		})
 	}
 }
 
 // Who sees the end second waits until the first has stepped the run: no client
 // learns of an end before, and the second changes nothing.
 func TestTaskSeenToEndTwice(t *testing.T) {
-	bubble(t, review, func(r *rig) {
-		c := r.connect(ableHello)
-		c.startTask("write_plan", "t1")
+	underTask(t, func(r *rig, c *client) {
 		entered, release := make(chan struct{}), make(chan struct{})
 		c.own.set(func(s *stream) {
 			s.hook = func(raw string) {
@@ -72,28 +66,25 @@ func TestTaskSeenToEndTwice(t *testing.T) {
 				}
 			}
 		})
-		r.up.conn(0).says(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":`+taskState("t1", "completed")+`}`, nil)
+		r.up.conn(0).saysTask("t1", "completed")
 		r.asks("tasks/result", "t1").result(ok)
 		<-entered
-		asked := c.request("tasks/get", `{"taskId":"t1"}`)
-		r.asks("tasks/get", "t1").result(taskState("t1", "failed"))
+		asked, k := c.of("tasks/get", "t1")
+		k.result(taskState("t1", "failed"))
 		if !asked.pending() {
 			t.Error("the client learned of the end before it was told what changed")
 		}
 		close(release)
 		asked.wait()
 		c.in("review")
-	}, withTasks)
+	})
 }
 
 // What a task asks the client goes where the client waits for it.
 func TestTaskAsksItsClient(t *testing.T) {
-	bubble(t, review, func(r *rig) {
-		c := r.connect(ableHello)
-		c.startTask("write_plan", "t1")
+	underTask(t, func(r *rig, c *client) {
 		c.own.set(func(s *stream) { s.absent = true })
-		asked := c.request("tasks/result", `{"taskId":"t1"}`)
-		k := r.asks("tasks/result", "t1")
+		asked, k := c.of("tasks/result", "t1")
 		r.up.conn(0).says(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{},`+
 			`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, nil)
 		synctest.Wait()
@@ -101,7 +92,7 @@ func TestTaskAsksItsClient(t *testing.T) {
 		k.result(ok)
 		asked.wait()
 		c.in("review")
-	}, withTasks)
+	})
 }
 
 // A client that asks for a task reads nothing but a task: a refusal is an error.
@@ -122,8 +113,8 @@ func TestRefusalOfATask(t *testing.T) {
 func TestTaskOutOfReach(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connect(ableHello)
-		call := c.request("tools/call", `{"name":"write_plan"}`)
-		r.up.next().result(`{"resultType":"task","taskId":"t1","status":"working","pollIntervalMs":1000}`)
+		call := c.call("write_plan")
+		r.up.next().result(modernTask("t1", time.Second))
 		has(t, call.wait(), `"result":{"content":[{"type":"text","text":"Tool 'write_plan' was begun, and goes on`)
 		c.refused(c.call("write_plan").wait(), policy.TaskRunning)
 		has(t, c.ask("tasks/get", `{"taskId":"t1"}`), "-32601")
@@ -135,9 +126,7 @@ func TestTaskOutOfReach(t *testing.T) {
 
 // One poll that comes to nothing is no end; several in a row are.
 func TestPollsThatComeToNothing(t *testing.T) {
-	bubble(t, review, func(r *rig) {
-		c := r.connect(ableHello)
-		c.startTask("write_plan", "t1")
+	underTask(t, func(r *rig, c *client) {
 		for _, lost := range []func(k *upcall){
 			func(k *upcall) { k.lose(&wire.CallError{Sent: true, Err: errors.New("cut off")}) },
 			func(k *upcall) { k.fail(wire.CodeInternal) },
@@ -152,16 +141,13 @@ func TestPollsThatComeToNothing(t *testing.T) {
 		synctest.Wait()
 		c.do("write_plan", ok)
 		c.in("review")
-	}, withTasks)
+	})
 }
 
 // The answer to tasks/result comes when the task has ended, however long that takes.
 func TestTasksResultMayTakeLong(t *testing.T) {
-	bubble(t, review, func(r *rig) {
-		c := r.connect(ableHello)
-		c.startTask("write_plan", "t1")
-		asked := c.request("tasks/result", `{"taskId":"t1"}`)
-		k := r.asks("tasks/result", "t1")
+	underTask(t, func(r *rig, c *client) {
+		asked, k := c.of("tasks/result", "t1")
 		r.up.answers(func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" })
 		time.Sleep(30 * time.Minute)
 		if !asked.pending() {
@@ -170,7 +156,7 @@ func TestTasksResultMayTakeLong(t *testing.T) {
 		k.result(ok)
 		has(t, asked.wait(), `"ok"`)
 		c.in("review")
-	}, withTasks)
+	})
 }
 
 // A task that the upstream forgets soon is asked about before it does.
@@ -188,15 +174,13 @@ func TestTaskIsAskedAboutBeforeItIsForgotten(t *testing.T) {
 
 // A task of a call that stays can take no id from one that moves the run, nor end it.
 func TestTaskThatTakesAnothersID(t *testing.T) {
-	bubble(t, review, func(r *rig) {
-		c := r.connect(ableHello)
-		c.startTask("write_plan", "t1")
+	underTask(t, func(r *rig, c *client) {
 		c.startTask("status", "t1")
-		asked := c.request("tasks/result", `{"taskId":"t1"}`)
-		r.asks("tasks/result", "t1").result(ok)
+		asked, k := c.of("tasks/result", "t1")
+		k.result(ok)
 		asked.wait()
 		c.in("review")
-	}, withTasks)
+	})
 }
 
 // A server of both eras keeps its tasks for the clients of each.
@@ -204,10 +188,7 @@ func TestTasksBesideExtensions(t *testing.T) {
 	before := strings.Replace(taskHello, `"tasks":{`, `"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{`, 1)
 	after := strings.Replace(taskHello, `"call":{}}}}`, `"call":{}}}},"extensions":{"a/b":{}}`, 1)
 	for _, hello := range []string{before, after} {
-		bubble(t, review, func(r *rig) {
-			c := r.connect(ableHello)
-			c.startTask("write_plan", "t1")
-		}, func(_ *proxy.Config, u *server) { u.hello = hello })
+		underTask(t, func(*rig, *client) {}, func(_ *proxy.Config, u *server) { u.hello = hello })
 	}
 }
 
@@ -215,9 +196,7 @@ func TestTasksBesideExtensions(t *testing.T) {
 func TestRunDoesNotExpireUnderATask(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.as(proxy.Peer{Principal: ann})
-		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
-		r.up.next().result(`{"resultType":"task","taskId":"t1","status":"working","pollIntervalMs":1000}`)
-		call.wait()
+		c.begins(meta(`{"name":"write_plan"}`), "t1", time.Second)
 		time.Sleep(30 * time.Minute)
 		equal(t, "runs", len(r.p.Runs()), 1)
 		time.Sleep(time.Hour)
@@ -255,9 +234,7 @@ func (l *ledger) Ended(_ uint64, _ proxy.Peer, op *proxy.Operation) {
 // The step that a task's end takes is on record, under its call's decision.
 func TestTaskIsRecorded(t *testing.T) {
 	l := &ledger{}
-	bubble(t, review, func(r *rig) {
-		c := r.connect(ableHello)
-		c.startTask("write_plan", "t1")
+	underTask(t, func(r *rig, c *client) {
 		r.asks("tasks/get", "t1").result(taskState("t1", "completed"))
 		r.asks("tasks/result", "t1").result(ok)
 		synctest.Wait()
@@ -265,9 +242,5 @@ func TestTaskIsRecorded(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		equal(t, "records", strings.Join(l.lines, "; "), "tools/call "+policy.Outcome(0).String()+"  ; tools/call success planning review")
-	}, withTasks, with(func(c *proxy.Config) { c.Telemetry.Auditor = l }))
-}
-
-func modernTasks(_ *proxy.Config, u *server) {
-	u.hello = strings.Replace(u.hello, `"prompts":{}`, `"prompts":{},"extensions":{"io.modelcontextprotocol/tasks":{},"other":{}}`, 1)
+	}, with(func(c *proxy.Config) { c.Telemetry.Auditor = l }))
 }
