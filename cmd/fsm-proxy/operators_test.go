@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -202,15 +201,14 @@ func TestProbesOfAnEndingProxy(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for status := http.StatusOK; status != http.StatusServiceUnavailable; <-again.C {
-		var said string
-		if status, said = fetch(t, "GET", health+"/readyz", "x", ""); status == http.StatusServiceUnavailable {
-			contains(t, said, "[-] not ending")
-			contains(t, said, "[+] upstream")
-		}
-	}
+	var said string
+	mcptest.Await(t, "it is unready", func() bool {
+		var status int
+		status, said = fetch(t, "GET", health+"/readyz", "x", "")
+		return status == http.StatusServiceUnavailable
+	})
+	contains(t, said, "[-] not ending")
+	contains(t, said, "[+] upstream")
 	for _, probe := range []string{"/livez", "/startupz", "/metrics"} {
 		if status, said := fetch(t, "GET", health+probe, "x", ""); status != http.StatusOK {
 			t.Errorf("%s: %d %s", probe, status, said)
@@ -279,11 +277,7 @@ func TestAdminBearer(t *testing.T) {
 		t.Errorf("a web page that has the token: %d", got)
 	}
 	replace(t, token, "second\n")
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for ask("Authorization", "Bearer second") != http.StatusOK {
-		<-again.C
-	}
+	mcptest.Await(t, "the new token is read", func() bool { return ask("Authorization", "Bearer second") == http.StatusOK })
 	if got := ask("Authorization", "Bearer first"); got != http.StatusUnauthorized {
 		t.Errorf("the old token: %d", got)
 	}
@@ -318,12 +312,10 @@ func TestReadyWhenTheServerIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for again := time.NewTicker(20 * time.Millisecond); ; <-again.C {
-		if status, _ := fetch(t, "GET", health+"/readyz", "x", ""); status == http.StatusOK {
-			again.Stop()
-			return
-		}
-	}
+	mcptest.Await(t, "it is ready", func() bool {
+		status, _ := fetch(t, "GET", health+"/readyz", "x", "")
+		return status == http.StatusOK
+	})
 }
 
 // Operators of a stdio proxy are answered as well.

@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// Patience is how long a wait for a condition lasts before the test fails. It is never slept through.
-const Patience = 30 * time.Second
-
 // Server is a raw upstream: a function that answers messages with bytes of its own making.
 type Server struct {
 	// Handle is called with every message, in the order of arrival on stdio. What must wait for something

@@ -101,14 +101,7 @@ func TestWhatThereIsNow(t *testing.T) {
 		`mcp_server_session_duration_seconds_count{mcp_protocol_version="2025-11-25",network_transport="tcp"} 2`)
 	// Connections end on goroutines of their own, which nobody waits for.
 	ended := `mcp_client_session_duration_seconds_count{network_transport="pipe"} 2`
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for begun := time.Now(); !slices.Contains(scrape(t, m.Handler(), "mcp_client_session"), ended); {
-		if time.Since(begun) > mcptest.Patience {
-			t.Fatal("the connections did not end")
-		}
-		<-again.C
-	}
+	mcptest.Await(t, "the connections end", func() bool { return slices.Contains(scrape(t, m.Handler(), "mcp_client_session"), ended) })
 }
 
 func TestReloads(t *testing.T) {

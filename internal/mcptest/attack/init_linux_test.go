@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
@@ -44,22 +43,6 @@ func initRig(t *testing.T, server string) (r *rig, left func() int) {
 	}
 }
 
-// await waits for a condition about processes.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	timeout := time.NewTimer(mcptest.Patience)
-	defer timeout.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for !condition() {
-		select {
-		case <-again.C:
-		case <-timeout.C:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 // What a server leaves behind is reaped by process 1, and nothing is taken from what that is to learn of its own
 // children.
 func TestProcessOneReaps(t *testing.T) {
@@ -72,9 +55,9 @@ func TestProcessOneReaps(t *testing.T) {
 		}
 		r.lives()
 	}
-	await(t, "the last orphans end", func() bool { return left() >= orphans }) // of those before, some died with their group
-	await(t, "nobody but the server is left", func() bool {
-		return len(processes(t, func(s stat) bool { return s.parent == r.process.Process.Pid })) == 1
+	mcptest.Await(t, "the last orphans end", func() bool { return left() >= orphans }) // of those before, some died with their group
+	mcptest.Await(t, "nobody but the server is left", func() bool {
+		return len(mcptest.Processes(t, func(s mcptest.Stat) bool { return s.Parent == r.process.Process.Pid })) == 1
 	})
 	r.Close()
 	r.ended()

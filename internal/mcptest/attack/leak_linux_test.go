@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
@@ -87,20 +86,9 @@ func TestSignalInMidHandshake(t *testing.T) {
 // awaitChild waits until the proxy has a child.
 func (r *rig) awaitChild() {
 	r.t.Helper()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	timeout := time.NewTimer(mcptest.Patience)
-	defer timeout.Stop()
-	for {
-		if len(processes(r.t, func(s stat) bool { return s.parent == r.process.Process.Pid && s.group == s.pid })) > 0 {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-timeout.C:
-			r.t.Fatal("the proxy has started nothing")
-		}
-	}
+	mcptest.Await(r.t, "the proxy starts a child", func() bool {
+		return len(mcptest.Processes(r.t, func(s mcptest.Stat) bool { return s.Parent == r.process.Process.Pid && s.Group == s.PID })) > 0
+	})
 }
 
 // A server that was stopped answers nothing and hears no polite signal: its calls are unknown, and it is ended.

@@ -1,10 +1,6 @@
 package attack
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,53 +9,17 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// stat is what /proc says of a process.
-type stat struct {
-	pid, parent, group int
-	state              string
-}
-
-// readStat reads /proc/PID/stat; ok is false where there is no such process.
-func readStat(path string) (s stat, ok bool) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return s, false
-	}
-	before, after, _ := strings.Cut(string(text), " (")
-	after = after[strings.LastIndexByte(after, ')')+1:]
-	if _, err := fmt.Sscan(after, &s.state, &s.parent, &s.group); err != nil {
-		return s, false
-	}
-	s.pid, err = strconv.Atoi(before)
-	return s, err == nil
-}
-
-// processes are those that the condition holds for.
-func processes(t *testing.T, condition func(stat) bool) (found []stat) {
-	t.Helper()
-	paths, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		if s, ok := readStat(path); ok && condition(s) {
-			found = append(found, s)
-		}
-	}
-	return found
-}
-
 // group is the process group of the proxy's only child.
 func (r *rig) group() int {
 	r.t.Helper()
-	children := processes(r.t, func(s stat) bool { return s.parent == r.process.Process.Pid })
+	children := mcptest.Processes(r.t, func(s mcptest.Stat) bool { return s.Parent == r.process.Process.Pid })
 	if len(children) != 1 {
 		r.t.Fatalf("the proxy has the children %v", children)
 	}
-	if own := children[0]; own.group != own.pid {
+	if own := children[0]; own.Group != own.PID {
 		r.t.Errorf("the child is in a group that is not its own: %v", own)
 	}
-	return children[0].group
+	return children[0].Group
 }
 
 // awaitEmpty waits until a process group has no member left, zombies included.
@@ -70,7 +30,7 @@ func awaitEmpty(t *testing.T, group int) {
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for {
-		left := processes(t, func(s stat) bool { return s.group == group })
+		left := mcptest.Processes(t, func(s mcptest.Stat) bool { return s.Group == group })
 		if len(left) == 0 {
 			return
 		}

@@ -71,7 +71,7 @@ func TestBadPolicy(t *testing.T) {
 	}
 	first := k.sidecar.running()
 	k.kill(k.sidecar)
-	await(t, "the next process refuses to start", func() bool {
+	mcptest.Await(t, "the next process refuses to start", func() bool {
 		now := k.sidecar.running()
 		return now != first && strings.Contains(now.Log().String(), place)
 	})

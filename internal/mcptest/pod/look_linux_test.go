@@ -8,31 +8,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
-
-// await waits for a condition that no channel tells of.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	timeout := time.NewTimer(mcptest.Patience)
-	defer timeout.Stop()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for !condition() {
-		select {
-		case <-again.C:
-		case <-timeout.C:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
 
 // get asks the health port, under a Host, and returns the status and the body.
 func (k *kubelet) get(host, path string) (int, string) {
@@ -113,29 +95,14 @@ func status(pid int) map[string]string {
 	return lines
 }
 
-// processes are those for which the condition holds.
-func processes(t *testing.T, is func(pid int) bool) (all []int) {
-	t.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, folder := range folders {
-		if pid, err := strconv.Atoi(filepath.Base(folder)); err == nil && is(pid) {
-			all = append(all, pid)
-		}
-	}
-	return all
-}
-
 // children are a process's, zombies too.
-func children(t *testing.T, pid int) []int {
+func children(t *testing.T, pid int) []mcptest.Stat {
 	t.Helper()
-	return processes(t, func(p int) bool { return status(p)["PPid"] == strconv.Itoa(pid) })
+	return mcptest.Processes(t, func(s mcptest.Stat) bool { return s.Parent == pid })
 }
 
 // inPod are the processes in the pod's network, but for the one that holds it.
-func (p *pod) inPod() []int {
+func (p *pod) inPod() []mcptest.Stat {
 	p.t.Helper()
 	network := func(pid int) string {
 		link, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
@@ -143,7 +110,7 @@ func (p *pod) inPod() []int {
 	}
 	sandbox := p.sandbox.Process.Pid
 	own := network(sandbox)
-	return processes(p.t, func(pid int) bool { return pid != sandbox && network(pid) == own })
+	return mcptest.Processes(p.t, func(s mcptest.Stat) bool { return s.PID != sandbox && network(s.PID) == own })
 }
 
 // listening are the addresses in the pod at which something listens, as the kernel writes them: address:port.

@@ -59,7 +59,7 @@ func TestSidecarIsKilled(t *testing.T) {
 	holds(t, client.Tool("look", ""), "done")
 	first := k.sidecar.running()
 	k.kill(k.sidecar)
-	await(t, "another sidecar serves", func() bool {
+	mcptest.Await(t, "another sidecar serves", func() bool {
 		return k.sidecar.running() != first && strings.Contains(k.sidecar.running().Log().String(), `"serving"`)
 	})
 	if answer := web.Post(t.Context(), mcptest.Request("late", "tools/call", mcptest.ToolParams("look", ""))); answer.Status != 404 {

@@ -110,17 +110,7 @@ func roll(t *testing.T, u *mcptest.Upstream, clients, holders, rounds int, upstr
 func more(t *testing.T, l *ledger, calls int) {
 	t.Helper()
 	until := l.count() + 5*calls
-	timeout := time.NewTimer(mcptest.Patience)
-	defer timeout.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for l.count() < until {
-		select {
-		case <-again.C:
-		case <-timeout.C:
-			t.Fatal("the load has come to rest")
-		}
-	}
+	mcptest.Await(t, "the load has not come to rest", func() bool { return l.count() >= until })
 }
 
 // hold has calls in flight, half of which are in the way of either process. release lets the upstream answer them, wait
