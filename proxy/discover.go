@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/json/v2"
-	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -44,8 +43,8 @@ func (c *call) discover() wire.Pending {
 // asInitialize is a modern upstream's answer to server/discover as the answer to
 // a client's initialize.
 func (c *call) asInitialize(m *wire.Message) *wire.Message {
-	version := latest
-	if asked := c.m.P.ProtocolVersion; slices.Contains(revisions, asked) {
+	version := wire.LatestLegacy
+	if asked := c.m.P.ProtocolVersion; wire.IsLegacyRevision(asked) {
 		version = asked
 	}
 	names := []string{"protocolVersion"}

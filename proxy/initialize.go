@@ -11,11 +11,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// latest is the newest revision of the legacy era.
-const latest = "2025-11-25"
-
-var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", latest}
-
 // hint is the sentence on the dynamic surface that is added to the upstream's
 // instructions.
 const hint = "Tools appear and disappear as the work goes on; a refusal says what is allowed now."
@@ -95,7 +90,7 @@ func (c *call) open() {
 // the modern era with what that says of it.
 func (c *call) opening(request *wire.Message, may policy.UpstreamMay) Opening {
 	capabilities, info := c.introduced(may)
-	opening := openingOf(latest, capabilities, info, wire.Legacy)
+	opening := openingOf(wire.LatestLegacy, capabilities, info, wire.Legacy)
 	opening.Initialize = request
 	return opening
 }
@@ -188,8 +183,8 @@ func (c *call) initializeUpstream(may policy.UpstreamMay) []byte {
 		case "capabilities":
 			edits = append(edits, wire.Edit{At: at, With: c.clientCapabilities(params[at.Start:at.End], may)})
 		case "protocolVersion":
-			if v, _ := wire.Text(params[at.Start:at.End]); !slices.Contains(revisions, v) {
-				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, latest)})
+			if v, _ := wire.Text(params[at.Start:at.End]); !wire.IsLegacyRevision(v) {
+				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, wire.LatestLegacy)})
 			}
 		}
 		return nil
@@ -241,7 +236,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 	h.static = c.static(h.client)
 	h.annotate = annotateOn(c.s.p.cfg.Annotate, h.static)
 	result := c.helloResult(m.Bytes(m.Result), h)
-	if !slices.Contains(revisions, h.version) {
+	if !wire.IsLegacyRevision(h.version) {
 		c.failed(wire.CodeInternal, "the upstream speaks revision "+clip(h.version)+" of the protocol, which fsm-proxy does not know")
 		return
 	}
@@ -294,7 +289,7 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 		switch key {
 		case "protocolVersion":
 			h.version, _ = wire.Text(value)
-			if shared := c.m.P.ProtocolVersion; c.s.p.shared != nil && slices.Contains(revisions, shared) {
+			if shared := c.m.P.ProtocolVersion; c.s.p.shared != nil && wire.IsLegacyRevision(shared) {
 				h.version = shared
 				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, shared)})
 			}

@@ -75,7 +75,7 @@ func (p *Proxy) seatOpening(m *wire.Message) Opening {
 		info = given
 	}
 	capabilities := askable(p.beginning().upstreamMay())
-	return openingOf(latest, capabilities, info, wire.Modern)
+	return openingOf(wire.LatestLegacy, capabilities, info, wire.Modern)
 }
 
 // openingOf makes the requests by which a client is introduced, in both eras.

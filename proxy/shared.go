@@ -45,7 +45,7 @@ func (sh *shared) hello() *wire.Message {
 		ProtocolVersion string              `json:"protocolVersion"`
 		Capabilities    map[string]struct{} `json:"capabilities"`
 		ClientInfo      clientInfo          `json:"clientInfo"`
-	}{latest, capabilities, clientInfo{"fsm-proxy", sh.p.cfg.Version}}, json.Deterministic(true))
+	}{wire.LatestLegacy, capabilities, clientInfo{"fsm-proxy", sh.p.cfg.Version}}, json.Deterministic(true))
 	m, _ := wire.Read(wire.RequestMessage(0, "initialize", params), wire.FromClient)
 	return m
 }
@@ -65,7 +65,7 @@ func (sh *shared) opening() Opening {
 		}
 		return nil
 	})
-	opening := openingOf(latest, capabilities, info, wire.Legacy)
+	opening := openingOf(wire.LatestLegacy, capabilities, info, wire.Legacy)
 	opening.Initialize = m
 	return opening
 }

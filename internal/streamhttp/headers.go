@@ -4,7 +4,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -40,8 +39,6 @@ const (
 	revisionBatches = "2025-03-26" // the one that has JSON-RPC batches
 	revisionPriming = "2025-11-25" // from here on clients understand events without data
 )
-
-var revisions = []string{"2024-11-05", revisionBatches, "2025-06-18", revisionPriming}
 
 // accepts is what a client takes as an answer.
 type accepts struct{ json, sse bool }
@@ -111,7 +108,7 @@ func versionFault(h http.Header, negotiated string) string {
 		return ""
 	case len(values) > 1:
 		return "more than one MCP-Protocol-Version"
-	case !slices.Contains(revisions, values[0]):
+	case !wire.IsLegacyRevision(values[0]):
 		return "this MCP-Protocol-Version is not spoken here: the session's is " + negotiated
 	}
 	return "this MCP-Protocol-Version is not the session's, which is " + negotiated

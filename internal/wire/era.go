@@ -21,10 +21,14 @@ func (e Era) String() string {
 	return "legacy"
 }
 
-// ModernRevision is the revision of the modern era.
-const ModernRevision = "2026-07-28"
+// ModernRevision is the revision of the modern era, LatestLegacy the newest of the
+// legacy era.
+const (
+	ModernRevision = "2026-07-28"
+	LatestLegacy   = "2025-11-25"
+)
 
-var legacyRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
+var legacyRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", LatestLegacy}
 
 // LegacyRevisions are those of the legacy era, oldest first.
 func LegacyRevisions() []string { return slices.Clone(legacyRevisions) }
