@@ -49,6 +49,8 @@ func TestBadInput(t *testing.T) {
 		{"bearer without listen", []string{"run", "--policy", good, "--bearer-file", good, "--", "cat"}, 2, []string{"--bearer-file", "--listen"}},
 		{"no address", []string{"run", "--policy", good, "--listen", "8080", "--", "cat"}, 2, []string{"127.0.0.1:8080"}},
 		{"no path", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--path", "mcp", "--", "cat"}, 2, []string{"--path", "/"}},
+		{"runs by URL without the key", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--path-create", "--", "cat"}, 2, []string{"--path-create", "modern=path or legacy=path to --run-key"}},
+		{"runs by URL under another key", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "modern=process", "--path-create", "--", "cat"}, 2, []string{"--path-create", "--run-key"}},
 
 		{"missing policy", []string{"run", "--policy", "no.yaml", "--", "cat"}, 1, []string{string(filepath.Separator), "no.yaml", "no such file", "fsm-proxy init"}},
 		{"policy is a folder", []string{"run", "--policy", folder, "--", "cat"}, 1, []string{folder, "folder"}},

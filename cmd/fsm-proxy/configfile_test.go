@@ -173,6 +173,7 @@ func TestConfigErrors(t *testing.T) {
 		{"no URL", "upstream: {url: 'localhost:1'}\n", nil, 1, []string{":3:17: error: upstream.url", "http://"}},
 		{"missing bearer file", server + "listen: {address: '127.0.0.1:0', bearer_file: no.token}\n", nil, 1, []string{":4:47: error: ", "listen.bearer_file", "no.token"}},
 		{"a limit of no time", server + "limits: {session_idle: 0s}\n", nil, 1, []string{":4:24: error: limits.session_idle 0s must be more than 0"}},
+		{"runs by URL without the key", server + "runs: {path_create: true}\n", nil, 1, []string{":4:21: error: runs.path_create", "modern=path or legacy=path to runs.key"}},
 		{"the flag's own error", server, []string{"--max-in-flight", "0"}, 2, []string{"fsm-proxy: --max-in-flight 0"}},
 		{"missing policy", server, []string{"--policy", "no.yaml"}, 1, []string{"reading policy ", "no.yaml"}},
 	} {
@@ -242,5 +243,22 @@ func TestSchemaOfWhat(t *testing.T) {
 	oneLine(t, r.stderr, "schema config")
 	if r.code != 2 {
 		t.Errorf("exit code %d", r.code)
+	}
+}
+
+// --path-create, which belongs to a key, is refused without it from wherever it comes.
+func TestPathCreateNeedsItsKey(t *testing.T) {
+	file := configured(t, "upstream: {command: [cat]}\nlisten: {address: '127.0.0.1:0'}\n")
+	env := map[string]string{"FSM_PROXY_PATH_CREATE": "true"}
+	if _, _, err := bound(t, env, "--config", file); err == nil || !strings.Contains(err.Error(), "--path-create begins runs by their URL") {
+		t.Errorf("without the key: %v", err)
+	}
+	for _, keys := range []string{"modern=path", "legacy=path", "legacy=path,modern=path"} {
+		if _, _, err := bound(t, env, "--config", file, "--run-key", keys); err != nil {
+			t.Errorf("with %s: %v", keys, err)
+		}
+	}
+	if _, _, err := bound(t, nil, "--config", file, "--path-create=false"); err != nil {
+		t.Errorf("where it is off: %v", err)
 	}
 }

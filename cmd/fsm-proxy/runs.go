@@ -34,7 +34,7 @@ func (f *runsFlags) register(flags *pflag.FlagSet) {
 		"(default legacy=session,modern=handle with --listen, process without)")
 	flags.StringSliceVar(&f.trusted, "trusted-proxies", nil, "`ADDRESSES` of gateways whose header says which run it is, like 10.0.0.0/8; may be repeated")
 	flags.StringVar(&f.handleArg, "handle-arg", handle.DefaultArgument, "`NAME` of the argument in which calls carry their run's handle")
-	flags.BoolVar(&f.pathCreate, "path-create", false, "an unknown id in the path begins a run, if nobody can guess it")
+	flags.BoolVar(&f.pathCreate, "path-create", false, "with --run-key path: an unknown id in the path begins a run, if nobody can guess it")
 	flags.IntVar(&f.most, "max-runs", 0, "runs that are found by a key at a time (default 10000, or one fewer than --max-upstreams where each has a process)")
 	flags.IntVar(&f.perPrincipal, "max-runs-per-principal", 0, "such runs of one principal (default 1000, or half of --max-runs where each has a process)")
 	flags.DurationVar(&f.idle, "run-idle", 0, "after how long without a request such a run expires (default 24h, or 1h where each has a process)")
@@ -103,6 +103,9 @@ func (f *runsFlags) check(listening, authenticated bool) error {
 	}
 	if err := handle.ValidArgument(f.handleArg); err != nil {
 		return usagef("--handle-arg: %w", err)
+	}
+	if f.pathCreate && !byPath(keys) {
+		return usagef("--path-create begins runs by their URL, and no --run-key is path: add modern=path or legacy=path to --run-key, or leave --path-create out")
 	}
 	f.gateways = nil
 	for _, text := range f.trusted {

@@ -68,7 +68,7 @@ var keys = []key{
 	{"runs.key", "run-key", list, "How requests of an era find their run: legacy=KEY, modern=KEY."},
 	{"runs.trusted_proxies", "trusted-proxies", list, "Addresses, or networks, of gateways whose header says which run it is."},
 	{"runs.handle_arg", "handle-arg", text, "Name of the argument in which calls carry their run's handle."},
-	{"runs.path_create", "path-create", boolean, "An unknown id in the path begins a run, if nobody can guess it."},
+	{"runs.path_create", "path-create", boolean, "With the key path: an unknown id begins a run, if nobody can guess it."},
 	{"runs.max", "max-runs", number, "Runs that are found by a key at a time."},
 	{"runs.max_per_principal", "max-runs-per-principal", number, "Such runs of one principal."},
 	{"runs.idle", "run-idle", duration, "After how long without a request such a run expires."},

@@ -39,11 +39,14 @@ func flow(t *testing.T, seen *asked) auth.OAuthHandler {
 }
 
 // authorized is a place that wants a token, behind the endpoint.
-type authorized struct{ path, keys string }
+type authorized struct {
+	path string
+	keys []string // flags
+}
 
 var (
-	plainEndpoint = authorized{"", "legacy=session,modern=principal"}
-	ownURL        = authorized{"/runs/3f1a7c5e9b2d48c6a0e1f2d3c4b5a697", "legacy=path,modern=path"}
+	plainEndpoint = authorized{"", []string{"--run-key", "legacy=session,modern=principal"}}
+	ownURL        = authorized{"/runs/3f1a7c5e9b2d48c6a0e1f2d3c4b5a697", []string{"--run-key", "legacy=path,modern=path", "--path-create"}}
 )
 
 // serve starts a proxy that accepts the issuer's tokens for its endpoint, whose URL it returns.
@@ -53,8 +56,9 @@ func (a authorized) serve(t *testing.T, issuer *mcptest.Issuer) (endpoint string
 	address := mcptest.FreeAddress(t)
 	endpoint = "http://" + address + "/mcp"
 	const plan = "version: 1\nname: plain\ninitial: open\nstates:\n  open:\n    tools: [ok]\n"
-	_, p := mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, plan), "--upstream", upstream, "--listen", address,
-		"--oidc-issuer", issuer.URL, "--oidc-audience", endpoint, "--required-scope", mcptest.Scope, "--run-key", a.keys, "--path-create")
+	flags := append([]string{mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, plan), "--upstream", upstream, "--listen", address,
+		"--oidc-issuer", issuer.URL, "--oidc-audience", endpoint, "--required-scope", mcptest.Scope}, a.keys...)
+	_, p := mcptest.Dial(t, flags...)
 	p.AwaitListening(address)
 	return endpoint, u
 }

@@ -130,7 +130,11 @@ func (h *house) gone(k key) {
 // An expired run is gone: its owner is told so, everybody else that there is none.
 func TestExpired(t *testing.T) {
 	each(t, []key{{"modern", "handle"}, {"modern", "path"}, {"legacy", "path"}}, func(t *testing.T, k key) {
-		h := owned(t, k, "--run-idle", "1s", "--path-create")
+		flags := []string{"--run-idle", "1s"}
+		if k.kind == "path" {
+			flags = append(flags, "--path-create")
+		}
+		h := owned(t, k, flags...)
 		ann, bob := h.who(k, "ann"), h.who(k, "bob")
 		if k.kind == "path" {
 			ann.web.URL = h.url + "/runs/a-long-word-Nobody-guesses-42"
