@@ -2,7 +2,6 @@ package policies_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
 )
 
 // A transcript is testdata/NAME.transcript. A line is something that a client
@@ -38,20 +38,14 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := perform(t, s, string(script), dir, chatty[name])
-			if updating() {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+			if golden.Updating() {
+				golden.Write(t, file, []byte(got))
 				return
 			}
 			compare(t, string(script), got)
 		})
 	}
 }
-
-// updating reports whether mcptest's -update is given: then what the servers
-// answer is written into the transcripts.
-func updating() bool { return flag.Lookup("update").Value.String() == "true" }
 
 // play connects a client to the proxy with the policy in front of the server,
 // which is given as the last arguments of run.

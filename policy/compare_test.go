@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
 	"golang.org/x/tools/txtar"
 	"pgregory.net/rapid"
 )
@@ -32,7 +33,7 @@ func TestCompareText(t *testing.T) {
 			out.Files = append(out.Files, f, txtar.File{Name: folder + "want", Data: []byte(text)})
 		}
 	}
-	golden(t, file, txtar.Format(out))
+	golden.Compare(t, file, txtar.Format(out))
 }
 
 // TestCompareJSON is the form that machines read.

@@ -3,36 +3,16 @@ package policy
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 	"golang.org/x/tools/txtar"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares got with a file, or rewrites the file with -update.
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (run with -update and review the diff); got:\n%s", file, got)
-	}
-}
 
 // TestFindings reads every policy of findings.txtar and compares what is found
 // with the file that follows it. Each message is to be read as its user would:
@@ -57,7 +37,7 @@ func TestFindings(t *testing.T) {
 			Data: []byte(found.String() + "\n"),
 		})
 	}
-	golden(t, file, txtar.Format(out))
+	golden.Compare(t, file, txtar.Format(out))
 }
 
 func validFiles(t testing.TB) []string {
@@ -98,11 +78,11 @@ func TestRenderings(t *testing.T) {
 			{Name: "json", Data: p.JSON()},
 		}}
 		name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-		golden(t, filepath.Join("testdata/rendered", name+".txtar"), txtar.Format(all))
+		golden.Compare(t, filepath.Join("testdata/rendered", name+".txtar"), txtar.Format(all))
 	}
 }
 
-func TestSchemaIsCheckedIn(t *testing.T) { golden(t, "policy.schema.json", Schema()) }
+func TestSchemaIsCheckedIn(t *testing.T) { golden.Compare(t, "policy.schema.json", Schema()) }
 
 func compiledSchema(t testing.TB) *jsonschema.Schema {
 	t.Helper()

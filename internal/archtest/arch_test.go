@@ -194,6 +194,11 @@ var forbidden = []struct {
 		why:     "test helpers stay in tests",
 	},
 	{
+		imports: module + "/internal/mcptest/golden",
+		except:  []string{"internal/mcptest"},
+		why:     "test helpers stay in tests",
+	},
+	{
 		imports: "testing",
 		except:  []string{"internal/mcptest"},
 		why:     "the binary carries no test framework",

@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,30 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 	"golang.org/x/tools/txtar"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares got with a file, or rewrites the file with -update.
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (run with -update and review the diff); got:\n%s", file, got)
-	}
-}
 
 // Each message is to be read as its user would: it says what is wrong, where, and
 // what to do, and never a secret.
@@ -59,7 +39,7 @@ func TestFindings(t *testing.T) {
 		want := strings.TrimSuffix(f.Name, ".yaml") + ".want"
 		out.Files = append(out.Files, f, txtar.File{Name: want, Data: []byte(found.String() + "\n")})
 	}
-	golden(t, file, txtar.Format(out))
+	golden.Compare(t, file, txtar.Format(out))
 }
 
 func valid(t *testing.T) map[string][]byte {
@@ -88,11 +68,11 @@ func TestSettings(t *testing.T) {
 		for _, s := range c.Settings {
 			fmt.Fprintf(&b, "%d:%d %s --%s %q\n", s.Line, s.Column, s.Key, s.Flag, s.Values)
 		}
-		golden(t, strings.TrimSuffix(file, ".yaml")+".want", []byte(b.String()))
+		golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".want", []byte(b.String()))
 	}
 }
 
-func TestSchemaIsCheckedIn(t *testing.T) { golden(t, "config.schema.json", Schema()) }
+func TestSchemaIsCheckedIn(t *testing.T) { golden.Compare(t, "config.schema.json", Schema()) }
 
 func compiledSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()

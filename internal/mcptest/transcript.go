@@ -2,18 +2,15 @@ package mcptest
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
 	"golang.org/x/tools/txtar"
 )
-
-// update makes Transcripts rewrite what it should have seen. Review the diff before you commit it.
-var update = flag.Bool("update", false, "rewrite the transcripts with what was seen")
 
 // A Transcript is a txtar archive:
 //
@@ -65,11 +62,9 @@ func (r Transcript) Run(t *testing.T, path string) {
 	if played == want {
 		return
 	}
-	if *update {
+	if golden.Updating() {
 		replace(archive, "session", played)
-		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-			t.Fatalf("updating the transcript: %v", err)
-		}
+		golden.Write(t, path, txtar.Format(archive))
 		return
 	}
 	t.Errorf("%s: the session differs (-update rewrites it):\n%s", filepath.Base(path), difference(want, played))
