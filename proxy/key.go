@@ -61,21 +61,11 @@ func ParseRunKey(era wire.Era, text string) (RunKey, error) {
 		return k, errors.New("there are no sessions in the modern era: choose process, principal, header:NAME, path or handle")
 	case k.Kind == KeyHandle && era == wire.Legacy:
 		return k, errors.New("handles are for the modern era: choose process, session, principal, header:NAME or path")
-	case headed != (k.Kind == KeyHeader) || headed && !isToken(header):
+	case headed != (k.Kind == KeyHeader) || headed && !wire.IsToken(header):
 		return k, errors.New("a header is named behind a colon: header:X-Run-Id")
 	}
 	k.Header = textproto.CanonicalMIMEHeaderKey(header)
 	return k, nil
-}
-
-// isToken reports whether a name can be that of a header (RFC 9110, 5.6.2).
-func isToken(name string) bool {
-	for _, c := range []byte(name) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return name != ""
 }
 
 // stops reports whether a run under the key stays complete where the policy does

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 var (
@@ -103,7 +105,7 @@ func (b *incoming) trailer() error {
 // isField reports whether a line of a trailer is one.
 func isField(line []byte) bool {
 	name, _, ok := bytes.Cut(line, []byte{':'})
-	return ok && isToken(name) && bytes.HasSuffix(line, []byte("\r\n")) && printable(line)
+	return ok && wire.IsToken(name) && bytes.HasSuffix(line, []byte("\r\n")) && printable(line)
 }
 
 // read reports whether all of the body was read.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // leanRequest is a request that a [LeanServer] has read the head of, with its
@@ -189,7 +191,7 @@ func inspect(head []byte) (f headFacts, r refusal) {
 // add checks a header line.
 func (f *headFacts) add(line []byte) refusal {
 	name, value, ok := bytes.Cut(line, []byte{':'})
-	if !ok || !isToken(name) {
+	if !ok || !wire.IsToken(name) {
 		return badRequest("a header line needs a name, a colon and a value, in one line")
 	}
 	value = bytes.Trim(value, " \t")
@@ -226,25 +228,6 @@ func printable(head []byte) bool {
 	return true
 }
 
-// The characters of a token (RFC 9110) and of a Host, besides letters and
-// digits.
-const (
-	tokenMarks = "!#$%&'*+-.^_`|~"
-	hostMarks  = "!$%&'()*+,-.:;=[]_~"
-)
-
-func isToken(name []byte) bool { return len(name) > 0 && madeOf(name, tokenMarks) }
-
 // isHost allows an empty one, as a URL may have none; whom that suits is the
 // handler's to say.
-func isHost(value []byte) bool { return madeOf(value, hostMarks) }
-
-func madeOf(text []byte, marks string) bool {
-	for _, b := range text {
-		letter := b|0x20 >= 'a' && b|0x20 <= 'z'
-		if !letter && (b < '0' || b > '9') && strings.IndexByte(marks, b) < 0 {
-			return false
-		}
-	}
-	return true
-}
+func isHost(value []byte) bool { return wire.MadeOf(value, "!$%&'()*+,-.:;=[]_~") }

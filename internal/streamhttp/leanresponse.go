@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // leanResponse is the answer to a request of a [LeanServer]'s connection. What is
@@ -205,7 +207,7 @@ func (r *leanResponse) appendFields(b []byte) []byte {
 // appendField appends a header line, of which line ends become spaces. A name
 // that is none is left out.
 func appendField(b []byte, name, value string) []byte {
-	if !isToken([]byte(name)) {
+	if !wire.IsToken(name) {
 		return b
 	}
 	b = append(append(b, name...), ": "...)

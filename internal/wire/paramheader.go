@@ -123,7 +123,7 @@ func (s *headerSearch) add(header, kind []byte, path []string, reachable bool) e
 	switch {
 	case !reachable || len(path) == 0:
 		return fmt.Errorf("it may stand in a property that properties alone lead to, and not at %q", where)
-	case !ok || !isToken(name):
+	case !ok || !IsToken(name):
 		return fmt.Errorf("%s of %q is no header's name", header, where)
 	case s.taken[strings.ToLower(name)]:
 		return fmt.Errorf("%q, of %q, is another property's, too", name, where)
@@ -136,18 +136,6 @@ func (s *headerSearch) add(header, kind []byte, path []string, reachable bool) e
 	s.taken[strings.ToLower(name)] = true
 	s.found = append(s.found, ParamHeader{Name: textproto.CanonicalMIMEHeaderKey(HeaderParam + name), Path: path})
 	return nil
-}
-
-// isToken reports whether a text can be a part of a header's name (RFC 9110, 5.6.2).
-func isToken(text string) bool {
-	for i := range len(text) {
-		c := text[i]
-		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
-		if !letter && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return text != ""
 }
 
 // Value returns the header's value for a call with these arguments; ok is false
