@@ -430,3 +430,28 @@ func TestFloodWithoutAHandle(t *testing.T) {
 		r.modernCall(c, "status", `{"content":[]}`)
 	}, byHandle(nil), with(func(c *proxy.Config) { c.MaxInFlight = 2 }))
 }
+
+// A refusal says the kind of what was asked for, and none of what has no kind.
+func TestKindOfAStray(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.modern()
+		for _, q := range []struct{ method, params, kind, requested string }{
+			{"tools/list", `{"name":"status"}`, "", ""},
+			{"resources/list", `{}`, "", ""},
+			{"subscriptions/listen", `{"notifications":{}}`, "", ""},
+			{"tasks/get", `{"taskId":"t"}`, "", ""},
+			{"tools/call", `{"name":"status"}`, "tool", "status"},
+			{"prompts/get", `{"name":"plan"}`, "prompt", "plan"},
+			{"resources/read", `{"uri":"file:///plan"}`, "resource", "file:///plan"},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"plan"},"argument":{"name":"a","value":""}}`, "prompt", "plan"},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"file:///plan"},"argument":{"name":"a","value":""}}`, "resource", "file:///plan"},
+		} {
+			answer := c.ask(q.method, meta(q.params, `"fsm-proxy/run":"ABCDEFGHIJKLMNOPQRSTUVWXYZ"`))
+			refusal := c.refused(answer, policy.RunNotFound)
+			equal(t, q.method, refusal.Kind+" "+refusal.Requested, q.kind+" "+q.requested)
+			if q.kind == "" && strings.Contains(answer, `"kind"`) {
+				t.Errorf("%s has a kind: %s", q.method, answer)
+			}
+		}
+	}, byHandle(nil))
+}

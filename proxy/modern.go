@@ -57,19 +57,38 @@ func (p *Proxy) serve(c *call) wire.Pending {
 // there is none, read the same.
 func (c *call) strays(why *stray) wire.Pending {
 	c.deny(why.code)
-	c.name = c.m.P.Name
-	if c.m.Method == "resources/read" {
-		c.kind, c.name = policy.Resource, c.m.P.URI
-	} else if c.m.Method == "prompts/get" {
-		c.kind = policy.Prompt
-	}
+	named := c.names()
 	c.s.log.Info("refused", c.about("code", why.code.String(), "method", clip(c.m.Method), "reason", why.text)...)
-	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Kind: c.kind.String(), Message: why.text + c.s.p.wayOn(why)}
+	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Message: why.text + c.s.p.wayOn(why)}
+	if named {
+		r.Kind = c.kind.String()
+	}
 	object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if c.m.Method == "tools/call" {
 		return c.answer(wire.ResultAnswer(c.id(), c.toolRefusal(r, object)))
 	}
 	return c.answerFailure(wire.CodeInvalidParams, wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, object))
+}
+
+// names notes of what kind, and which, the request asks for, and reports whether it
+// asks for anything that has a kind: a list has none.
+func (c *call) names() bool {
+	p := &c.m.P
+	switch {
+	case c.m.Method == "tools/call":
+		c.kind, c.name = policy.Tool, p.Name
+	case c.m.Method == "resources/read":
+		c.kind, c.name = policy.Resource, p.URI
+	case c.m.Method == "prompts/get":
+		c.kind, c.name = policy.Prompt, p.Name
+	case c.m.Method == "completion/complete" && p.Ref != nil && p.Ref.Type == "ref/resource":
+		c.kind, c.name = policy.Resource, p.Ref.URI
+	case c.m.Method == "completion/complete" && p.Ref != nil:
+		c.kind, c.name = policy.Prompt, p.Ref.Name
+	default:
+		return false
+	}
+	return true
 }
 
 // Cancel implements wire.Cancellable: the client has closed the response stream.

@@ -18,9 +18,9 @@ import (
 // Refusal is the object that says why something was refused: in
 // _meta["fsm-proxy/refusal"] of a result, in data of an error.
 type Refusal struct {
-	Error            string   `json:"error"`     // the code, of a closed set
-	Requested        string   `json:"requested"` // the name the client sent
-	Kind             string   `json:"kind"`
+	Error            string   `json:"error"`         // the code, of a closed set
+	Requested        string   `json:"requested"`     // the name the client sent
+	Kind             string   `json:"kind,omitzero"` // of that name; "": the request is of none, as a list is
 	State            string   `json:"state,omitzero"`
 	ValidNextActions []string `json:"valid_next_actions,omitzero"`
 	ValidNext        *Allowed `json:"valid_next,omitzero"`
