@@ -1,10 +1,13 @@
 package proxy_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
@@ -206,5 +209,24 @@ func TestParseRunKey(t *testing.T) {
 				t.Errorf("%q is %q again", text, k)
 			}
 		}
+	}
+}
+
+// The log tells an operator of a request without a run what its client is told, and
+// no handle.
+func TestLogOfStrays(t *testing.T) {
+	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for kind, advice := range map[proxy.KeyKind]string{
+		proxy.KeyPath:   "There is no such run. A new run begins at a new URL, which an operator hands out.",
+		proxy.KeyHandle: "There is no such run. A new run begins with the tool fsm_start_run.",
+	} {
+		var log bytes.Buffer
+		bubble(t, review, func(r *rig) {
+			has(t, r.as(proxy.Peer{Run: id}).ask("tools/call", of(id, "status")), advice)
+			has(t, log.String(), "refused: ", "code=run_not_found", "method=tools/call", `reason="`+advice+`"`)
+			if strings.Contains(log.String(), id) {
+				t.Errorf("the log has the run's id: %s", &log)
+			}
+		}, keys(kind), with(func(c *proxy.Config) { c.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) }))
 	}
 }

@@ -58,8 +58,8 @@ func (p *Proxy) serve(c *call) wire.Pending {
 func (c *call) strays(why *stray) wire.Pending {
 	c.deny(why.code)
 	named := c.names()
-	c.s.log.Info("refused", c.about("code", why.code.String(), "method", clip(c.m.Method), "reason", why.text)...)
 	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Message: why.text + c.s.p.wayOn(why)}
+	c.s.log.Info("refused", c.about("code", r.Error, "method", clip(c.m.Method), "reason", r.Message)...)
 	if named {
 		r.Kind = c.kind.String()
 	}
