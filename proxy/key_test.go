@@ -230,3 +230,25 @@ func TestLogOfStrays(t *testing.T) {
 		}, keys(kind), with(func(c *proxy.Config) { c.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) }))
 	}
 }
+
+// Whoever comes back to an expired run begins at the initial state where the key begins
+// runs by itself, and hears of the end where it does not.
+func TestExpiryIsAReset(t *testing.T) {
+	from := proxy.Peer{Principal: ann, Run: "a-long-word-Nobody-guesses-42", Trusted: true, Header: func(string) []string { return []string{"one"} }}
+	after := func(key proxy.KeyKind, create bool, life time.Duration) (answer string) {
+		bubble(t, review, func(r *rig) {
+			c := r.as(from)
+			r.modernCall(c, "write_plan", `{"content":[]}`)
+			time.Sleep(32 * 24 * time.Hour)
+			synctest.Wait()
+			answer = c.ask("tools/call", meta(`{"name":"apply"}`))
+		}, keys(key), with(func(c *proxy.Config) { c.PathCreate, c.RunIdle, c.RunAge = create, life, life }))
+		return answer
+	}
+	const year = 8760 * time.Hour
+	for _, key := range []proxy.KeyKind{proxy.KeyPrincipal, proxy.KeyHeader} {
+		has(t, after(key, false, 0), "invalid_transition", "in state 'planning'")
+		has(t, after(key, false, year), "invalid_transition", "in state 'review'")
+	}
+	has(t, after(proxy.KeyPath, true, 0), "invalid_transition", "in state 'planning'")
+}
