@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
@@ -21,11 +20,12 @@ type handles struct {
 	own      [][]byte
 	mine     [][]byte // own for those who are told apart
 
-	tasks handleTasks
-
-	mu      sync.RWMutex // guards what follows
-	misfits map[[32]byte]map[string]handle.Reason
+	tasks   handleTasks
+	misfits perList[misfits] // in each list
 }
+
+// misfits is why tools cannot take the argument, by name.
+type misfits = map[string]handle.Reason
 
 func newHandles(cfg *Config) *handles {
 	argument := cfg.HandleArgument
@@ -33,37 +33,19 @@ func newHandles(cfg *Config) *handles {
 	h.hint = "Call " + handle.StartName + " first, and give the " + argument + " that it returns with every call."
 	h.needsRun = &stray{policy.RunNotFound, "This needs a run. Call the tool " + handle.StartName + ", and give the " + argument +
 		" that it returns with every call: as an argument of tools, as _meta[\"" + wire.MetaRun + "\"] of anything else."}
+	h.misfits = perList[misfits]{most: 256, read: func(l *wire.List) misfits { return handle.Misfits(l, argument) }}
 	h.own = [][]byte{handle.Start(argument, h.life), handle.End(argument)}
 	h.mine = append(slices.Clone(h.own), handle.List(argument))
 	return h
 }
 
-// of returns the tools of a list that cannot take the argument, and why. Each
-// content is looked at once.
-func (h *handles) of(l *wire.List) map[string]handle.Reason {
-	h.mu.RLock()
-	misfits, known := h.misfits[l.Digest]
-	h.mu.RUnlock()
-	if known {
-		return misfits
-	}
-	misfits = handle.Misfits(l, h.argument)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.misfits == nil || len(h.misfits) >= maxDrifts {
-		h.misfits = make(map[[32]byte]map[string]handle.Reason)
-	}
-	h.misfits[l.Digest] = misfits
-	return misfits
-}
-
-// why is of as sentences.
+// why says of a list which tools cannot take the argument, and why, in sentences.
 func (h *handles) why(l *wire.List) map[string]string {
 	if h == nil {
 		return nil
 	}
 	why := make(map[string]string)
-	for tool, reason := range h.of(l) {
+	for tool, reason := range h.misfits.of(l) {
 		why[tool] = reason.Text()
 	}
 	return why
@@ -71,11 +53,11 @@ func (h *handles) why(l *wire.List) map[string]string {
 
 // misfits are the tools that the session's clients cannot call, since the calls
 // could not carry a handle. Nil is none.
-func (s *session) misfits(l *wire.List) map[string]handle.Reason {
+func (s *session) misfits(l *wire.List) misfits {
 	if s.p.handles == nil || s.era == wire.Legacy || l.Kind != wire.Tools || s.run.shadow.Load() {
 		return nil
 	}
-	return s.p.handles.of(l)
+	return s.p.handles.misfits.of(l)
 }
 
 // handled reports whether the call has to be of a tool that can take the argument.
@@ -89,7 +71,7 @@ func (c *call) misfits() bool {
 	if !c.handled() || c.offer == nil {
 		return false
 	}
-	if c.misfit = c.s.p.handles.of(c.offer)[c.name]; c.misfit == handle.Fits {
+	if c.misfit = c.s.p.handles.misfits.of(c.offer)[c.name]; c.misfit == handle.Fits {
 		return false
 	}
 	c.verdict.Allowed, c.verdict.Turn, c.verdict.Code = false, false, policy.NotAvailable

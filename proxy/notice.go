@@ -108,7 +108,7 @@ func (n *noticed) driftsLocked(k wire.ListKind, v view) (all []difference) {
 	if pin := n.policy.Pin(); k != wire.Tools || pin == policy.PinOff || pin == policy.PinWarn && n.pins.lock == nil {
 		return nil
 	}
-	drift := n.pins.of(v.list)
+	drift := n.pins.drifts.of(v.list)
 	for _, tool := range slices.Sorted(maps.Keys(drift.Changed())) {
 		if !n.policy.BoundAnywhere(policy.Tool, tool, true) {
 			continue

@@ -1,42 +1,20 @@
 package proxy
 
 import (
-	"sync"
-
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// pins are the locked definitions, and what was found of the lists that were
-// compared with them, each content once. They are safe for concurrent use.
+// pins are the locked definitions, and what is no longer as it was locked in lists
+// of tools. They are safe for concurrent use.
 type pins struct {
-	lock *lock.Lock // nil: there is none, and so no tool is what was locked
-
-	mu     sync.RWMutex // guards what follows
-	drifts map[[32]byte]*lock.Drift
+	lock   *lock.Lock // nil: there is none, and so no tool is what was locked
+	drifts perList[*lock.Drift]
 }
 
-// maxDrifts bounds the lists that are remembered; beyond it they are compared
-// anew. Servers show different lists to different clients, but not many.
-const maxDrifts = 256
-
-// of returns what is no longer as it was locked in a list of tools.
-func (p *pins) of(l *wire.List) *lock.Drift {
-	p.mu.RLock()
-	drift := p.drifts[l.Digest]
-	p.mu.RUnlock()
-	if drift != nil {
-		return drift
-	}
-	drift = p.lock.Compare(l)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.drifts == nil || len(p.drifts) >= maxDrifts {
-		p.drifts = make(map[[32]byte]*lock.Drift)
-	}
-	p.drifts[l.Digest] = drift
-	return drift
+func newPins(l *lock.Lock) *pins {
+	return &pins{lock: l, drifts: perList[*lock.Drift]{most: 256, read: l.Compare}}
 }
 
 // drift is what is hidden of a list here since it is not as it was locked, nil for
@@ -45,7 +23,7 @@ func (w place) drift(l *wire.List) *lock.Drift {
 	if w.pins == nil || w.shadow || l.Kind != wire.Tools {
 		return nil
 	}
-	return w.pins.of(l)
+	return w.pins.drifts.of(l)
 }
 
 // pinned reports whether the definition of what a call asks for has to be what was
@@ -61,7 +39,7 @@ func (c *call) drifted() bool {
 	case !c.listed:
 		c.changes = lock.Changes{lock.Unlisted}
 	default:
-		c.changes = c.place.pins.of(c.offer).Of(c.name)
+		c.changes = c.place.pins.drifts.of(c.offer).Of(c.name)
 	}
 	if c.changes == nil {
 		return false
@@ -98,7 +76,7 @@ func (p *Proxy) pin(l *lock.Lock) ([]*run, *pins) {
 	if l.Same(p.pins.lock) {
 		return nil, nil
 	}
-	p.pins = &pins{lock: l}
+	p.pins = newPins(l)
 	return p.runsLocked(), p.pins
 }
 

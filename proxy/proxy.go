@@ -142,7 +142,7 @@ type Proxy struct {
 	cfg     Config
 	shown   renderings
 	schemas schemas
-	params  paramHeaders
+	params  perList[paramHeaders]
 	noticed noticed
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup
@@ -169,8 +169,9 @@ func New(cfg Config) (*Proxy, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, pins: &pins{lock: cfg.Lock}, sessions: make(map[*session]struct{}), runs: make(map[*run]struct{})}
+	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, pins: newPins(cfg.Lock), sessions: make(map[*session]struct{}), runs: make(map[*run]struct{})}
 	p.found, p.gone, p.owned = make(map[runID]*run), make(map[runID]wire.Principal), make(map[wire.Principal]int)
+	p.params = perList[paramHeaders]{most: 64, read: paramHeadersIn}
 	p.drain.init()
 	if cfg.Keys[wire.Modern].Kind == KeyHandle {
 		p.handles = newHandles(&cfg)
