@@ -455,3 +455,36 @@ func TestKindOfAStray(t *testing.T) {
 		}
 	}, byHandle(nil))
 }
+
+// A stream of notifications ends with its run, and says so; others go on.
+func TestListenEndsWithItsRun(t *testing.T) {
+	for name, end := range map[string]func(c *client, run string){
+		"ended":   func(c *client, run string) { c.ask("tools/call", of(run, "fsm_end_run")) },
+		"expired": func(*client, string) { time.Sleep(25 * time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, review, func(r *rig) {
+				c := r.modern()
+				listen := meta(`{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///plan"]}}`, `"fsm-proxy/run":"%s"`)
+				run := c.begin()
+				r.up.answers(func(k *upcall) (string, bool) { return "{}", strings.HasPrefix(k.m.Method, "resources/") })
+				l := c.request("subscriptions/listen", fmt.Sprintf(listen, run))
+				other := c.request("subscriptions/listen", meta(`{"notifications":{"toolsListChanged":true}}`))
+				leaves := &reply{stream: c.stream("leaves")}
+				raw := `{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":` + fmt.Sprintf(listen, run) + "}"
+				rest := c.s.Handle(read(t, raw, wire.FromClient), leaves.stream)
+				go rest.Wait()
+				synctest.Wait()
+				has(t, strings.Join(l.messages(), ""), "acknowledged")
+				rest.(wire.Cancellable).Cancel()
+				equal(t, "after the client has left", leaves.wait(), "")
+				end(c, run)
+				id := fmt.Sprint(l.id)
+				equal(t, "the end", l.wait(), `{"jsonrpc":"2.0","id":`+id+`,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`+id+`}}}`)
+				if !other.pending() {
+					t.Error("another stream has ended, too")
+				}
+			}, byHandle(nil))
+		})
+	}
+}

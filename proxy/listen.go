@@ -34,8 +34,8 @@ type filter struct {
 	URIs      []string `json:"resourceSubscriptions,omitzero"`
 }
 
-// listen opens a stream of notifications, which ends when the client or the proxy
-// says so.
+// listen opens a stream of notifications, which ends when the client says so, or with
+// the run or the proxy.
 func (c *call) listen() wire.Pending {
 	var want filter
 	if err := json.Unmarshal(c.m.Bytes(c.m.P.Notifications), &want, json.MatchCaseInsensitiveNames(false)); err != nil || !c.m.P.Notifications.Present() {
@@ -72,7 +72,8 @@ func (c *call) heard(want *filter) *listener {
 	return l
 }
 
-// listening waits for the stream's end.
+// listening waits for the stream's end. Where the run or the proxy ends it the client
+// gets the result, which says that nothing was lost (schema, SubscriptionsListenResult).
 func (c *call) listening(l *listener) {
 	c.s.subscribe()
 	select {
@@ -81,7 +82,7 @@ func (c *call) listening(l *listener) {
 	}
 	c.s.listeners.remove(l)
 	c.s.subscribe()
-	if c.isCancelled() {
+	if c.isCancelled() && !c.s.hasEnded() {
 		c.answer(nil)
 		return
 	}

@@ -321,6 +321,13 @@ func (s *session) Close() {
 	go s.end()
 }
 
+// hasEnded reports whether Close was called.
+func (s *session) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
 // end is owned by the Proxy, which waits for it in Close.
 func (s *session) end() {
 	defer s.p.ending.Done()
