@@ -137,7 +137,7 @@ func (c *call) asksTooMuch(m *wire.Message) bool {
 	}
 	inputs := m.Bytes(m.R.InputRequests)
 	return wire.Members(inputs, func(_ string, at wire.Span) error {
-		if method, _ := wire.Text(memberOf(inputs[at.Start:at.End], "method")); !c.s.mayAsk(method) && !c.s.overlooksAsk(method) {
+		if method, _ := wire.Text(wire.Member(inputs[at.Start:at.End], "method")); !c.s.mayAsk(method) && !c.s.overlooksAsk(method) {
 			return errUnasked
 		}
 		return nil
@@ -147,21 +147,10 @@ func (c *call) asksTooMuch(m *wire.Message) bool {
 // errAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
 var errAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the client for what the policy does not let it")}
 
-// memberOf is the value of a member of an object, nil where there is none.
-func memberOf(object []byte, name string) (value []byte) {
-	_ = wire.Members(object, func(key string, at wire.Span) error {
-		if key == name {
-			value = object[at.Start:at.End]
-		}
-		return nil
-	})
-	return value
-}
-
 // request makes the client's request of an input request, and opens its ask.
 func (g *gather) request(name string, input []byte) (raw []byte, method string) {
-	method, _ = wire.Text(memberOf(input, "method"))
-	params := memberOf(input, "params")
+	method, _ = wire.Text(wire.Member(input, "method"))
+	params := wire.Member(input, "params")
 	a := &ask{call: g.c, gather: g, name: name}
 	if method == "" || !g.c.s.enterAsk(a) {
 		return nil, ""

@@ -123,11 +123,11 @@ func (c *call) inEra(code int) int {
 // was done yet, and the client's next request is decided anew.
 func (c *call) visits(m *wire.Message) []byte {
 	if !c.modern() || m.Kind != wire.Failure || m.ErrorCode != wire.CodeURLElicitation ||
-		!has(memberOf(c.m.Bytes(c.m.P.Modern.Capabilities), "elicitation"), "url") {
+		!has(wire.Member(c.m.Bytes(c.m.P.Modern.Capabilities), "elicitation"), "url") {
 		return nil
 	}
 	var asked []jsontext.Value
-	if err := json.Unmarshal(memberOf(memberOf(m.Bytes(m.Error), "data"), "elicitations"), &asked); err != nil || len(asked) == 0 {
+	if err := json.Unmarshal(wire.Member(wire.Member(m.Bytes(m.Error), "data"), "elicitations"), &asked); err != nil || len(asked) == 0 {
 		return nil
 	}
 	var names []string

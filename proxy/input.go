@@ -60,7 +60,7 @@ func (c *call) canBeAsked() bool {
 
 // has reports whether an object has a member that is not null.
 func has(object []byte, name string) bool {
-	value := memberOf(object, name)
+	value := wire.Member(object, name)
 	return value != nil && string(value) != "null"
 }
 

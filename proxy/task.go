@@ -76,7 +76,7 @@ func (c *call) taskIn(m *wire.Message) *task {
 	case m.R.Task.Present() && !m.R.Content.Present():
 		state = m.Bytes(m.R.Task)
 	}
-	id, ok := wire.Text(memberOf(state, "taskId"))
+	id, ok := wire.Text(wire.Member(state, "taskId"))
 	if !ok || id == "" {
 		return nil
 	}
@@ -131,7 +131,7 @@ func pollInterval(object []byte) time.Duration {
 // milliseconds reads a duration that has one of the names.
 func milliseconds(object []byte, names ...string) (time.Duration, bool) {
 	for _, name := range names {
-		if ms, err := strconv.ParseFloat(string(memberOf(object, name)), 64); err == nil {
+		if ms, err := strconv.ParseFloat(string(wire.Member(object, name)), 64); err == nil {
 			return time.Duration(min(max(ms, 0), maxMilliseconds)) * time.Millisecond, true
 		}
 	}
@@ -303,7 +303,7 @@ var errNoState = errors.New("the server does not say where the task stands")
 // outcome is what a task's state says became of it. The legacy era tells of an
 // error by the result alone, which is asked for.
 func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error) {
-	status, _ := wire.Text(memberOf(state, "status"))
+	status, _ := wire.Text(wire.Member(state, "status"))
 	switch readStatus(status) {
 	case taskFailed:
 		return policy.Error, nil
@@ -311,7 +311,7 @@ func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error
 		return policy.Unknown, nil
 	case taskCompleted:
 		if t.conn.Era() == wire.Modern {
-			return outcomeOf(memberOf(state, "result")), nil
+			return outcomeOf(wire.Member(state, "result")), nil
 		}
 		m, err := t.send(ctx, "tasks/result")
 		switch {
@@ -328,7 +328,7 @@ func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error
 }
 
 func outcomeOf(result []byte) policy.Outcome {
-	if string(memberOf(result, "isError")) == "true" {
+	if string(wire.Member(result, "isError")) == "true" {
 		return policy.Error
 	}
 	return policy.Success

@@ -174,8 +174,8 @@ func (c *call) ownTasks(conn Upstream) (result []byte, failure *wire.Message, er
 		if err != nil || m.Kind == wire.Failure {
 			return nil, m, err
 		}
-		own = c.keepTasks(own, memberOf(m.Bytes(m.Result), "tasks"))
-		next := memberOf(m.Bytes(m.Result), "nextCursor")
+		own = c.keepTasks(own, wire.Member(m.Bytes(m.Result), "tasks"))
+		next := wire.Member(m.Bytes(m.Result), "nextCursor")
 		if len(next) == 0 || next[0] != '"' || bytes.Equal(next, cursor) || c.isCancelled() {
 			break
 		}
@@ -187,7 +187,7 @@ func (c *call) ownTasks(conn Upstream) (result []byte, failure *wire.Message, er
 // keepTasks appends the run's own of a list to those that were found already.
 func (c *call) keepTasks(own, list []byte) []byte {
 	_ = wire.Elements(list, func(item []byte) error {
-		id, _ := wire.Text(memberOf(item, "taskId"))
+		id, _ := wire.Text(wire.Member(item, "taskId"))
 		if c.s.run.task(id, c.who().Principal) == nil {
 			return nil
 		}
@@ -209,7 +209,7 @@ func (s *session) taskTold(m *wire.Message) {
 	if t == nil || t.c.s != s {
 		return
 	}
-	status, _ := wire.Text(memberOf(m.Bytes(m.Params), "status"))
+	status, _ := wire.Text(wire.Member(m.Bytes(m.Params), "status"))
 	if readStatus(status) == taskWorking || t.isOver() {
 		s.send(m.Raw, nil)
 		return

@@ -154,7 +154,7 @@ func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 }
 
 // member returns a member of a listed tool's definition, nil if it has none.
-func member(l *wire.List, tool, key string) (raw []byte) {
+func member(l *wire.List, tool, key string) []byte {
 	if l == nil {
 		return nil
 	}
@@ -162,13 +162,7 @@ func member(l *wire.List, tool, key string) (raw []byte) {
 	if !ok {
 		return nil
 	}
-	_ = wire.Members(item.Raw, func(name string, at wire.Span) error {
-		if name == key {
-			raw = item.Raw[at.Start:at.End]
-		}
-		return nil
-	})
-	return raw
+	return wire.Member(item.Raw, key)
 }
 
 // hasOutputSchema reports whether a tool has one in what the upstream lists now,

@@ -87,19 +87,8 @@ func (p Principal) Known() bool { return p != Principal{} }
 // ServerInfo is how a server introduces itself in a result: in its answer to
 // initialize, or in _meta in the modern era. Nil where it does not.
 func (m *Message) ServerInfo() (info []byte) {
-	result := m.Bytes(m.Result)
-	_ = Members(result, func(name string, at Span) error {
-		if name == "serverInfo" {
-			info = result[at.Start:at.End:at.End]
-		}
-		return nil
-	})
-	meta := m.Bytes(m.R.Meta)
-	_ = Members(meta, func(name string, at Span) error {
-		if name == MetaServerInfo {
-			info = meta[at.Start:at.End:at.End]
-		}
-		return nil
-	})
+	if info = Member(m.Bytes(m.R.Meta), MetaServerInfo); info == nil {
+		info = Member(m.Bytes(m.Result), "serverInfo")
+	}
 	return info
 }

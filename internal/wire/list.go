@@ -259,6 +259,18 @@ func Members(object []byte, f func(name string, value Span) error) error {
 	return eachMember(object, func(name string, _, value Span) error { return f(name, value) })
 }
 
+// Member returns the value of a member of a JSON object, the last where there are
+// several; nil: there is none, or no object.
+func Member(object []byte, name string) (value []byte) {
+	_ = Members(object, func(key string, at Span) error {
+		if key == name {
+			value = object[at.Start:at.End:at.End]
+		}
+		return nil
+	})
+	return value
+}
+
 // Elements calls f for each value of a JSON array, in order.
 func Elements(array []byte, f func(value []byte) error) error {
 	dec := decoder(array)

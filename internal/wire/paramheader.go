@@ -154,14 +154,7 @@ func (h *ParamHeader) argument(raw []byte) []byte {
 		if len(raw) == 0 || raw[0] != '{' {
 			return nil
 		}
-		var found []byte
-		_ = Members(raw, func(name string, at Span) error {
-			if name == part {
-				found = raw[at.Start:at.End]
-			}
-			return nil
-		})
-		raw = found
+		raw = Member(raw, part)
 	}
 	if string(raw) == "null" {
 		return nil
