@@ -22,7 +22,7 @@ func (c *call) discover() wire.Pending {
 		value := result[at.Start:at.End]
 		switch key {
 		case "capabilities":
-			capabilities = c.serverCapabilities(value, new(hello))
+			capabilities = carried(value, c.era, c.s.policyNow())
 		case "instructions":
 			instructions, _ = wire.Text(value)
 		}

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"encoding/json/jsontext"
 	"errors"
 	"slices"
 	"strings"
@@ -26,9 +25,8 @@ type hello struct {
 	// As a legacy client has introduced itself, raw; nil: it has not.
 	capabilities, clientInfo []byte
 	from                     *wire.Message // a seat's: what the upstream said of itself
-	lists                    [4]bool       // by wire.ListKind: what the upstream has
-	tasks                    bool          // the upstream has tasks, in the client's era
-	logs                     bool          // a seat's: the upstream has log messages
+	server                   []byte        // a seat's: how the upstream introduces itself; nil: it does not
+	offered
 
 	operations Operations    // where the session's are measured; nil: nowhere
 	begun      time.Duration // as instant
@@ -294,8 +292,9 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, shared)})
 			}
 		case "capabilities":
-			if offered := c.serverCapabilities(value, h); !c.place.shadow {
-				edits = append(edits, wire.Edit{At: at, With: offered})
+			h.offered = offeredIn(value, c.era)
+			if !c.place.shadow {
+				edits = append(edits, wire.Edit{At: at, With: carried(value, c.era, c.s.policyNow())})
 			}
 		case "instructions":
 			instructed = true
@@ -327,64 +326,4 @@ func (c *call) instructions(upstream string, h *hello) string {
 	}
 	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
 	return strings.Join(parts, "\n\n")
-}
-
-// serverCapabilities keeps what the proxy carries, and promises list_changed
-// for all that it lists.
-func (c *call) serverCapabilities(raw []byte, h *hello) []byte {
-	p := c.s.policyNow()
-	return keep(raw, func(name string, value []byte) []byte {
-		if string(value) == "null" { // offers nothing
-			return nil
-		}
-		switch name {
-		case "tools":
-			h.lists[wire.Tools] = true
-			return listChanges(value)
-		case "resources":
-			h.lists[wire.Resources], h.lists[wire.Templates] = true, true
-			return listChanges(value)
-		case "prompts":
-			h.lists[wire.Prompts] = true
-			return listChanges(value)
-		case "logging", "completions":
-			return value
-		case "tasks":
-			if !c.modern() {
-				h.tasks = true
-				return value
-			}
-		case "extensions":
-			if c.modern() && has(value, tasksExtension) {
-				h.tasks = true
-				return keep(value, func(name string, value []byte) []byte {
-					if name != tasksExtension {
-						return nil
-					}
-					return value
-				})
-			}
-		}
-		if p.Passthrough(name) {
-			return value
-		}
-		return nil
-	})
-}
-
-func listChanges(capability []byte) []byte {
-	if jsontext.Value(capability).Kind() != '{' {
-		return []byte(`{"listChanged":true}`)
-	}
-	out := keep(capability, func(name string, value []byte) []byte {
-		if name == "listChanged" {
-			return nil
-		}
-		return value
-	})
-	out = out[:len(out)-1]
-	if len(out) > 1 {
-		out = append(out, ',')
-	}
-	return append(out, `"listChanged":true}`...)
 }

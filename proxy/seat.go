@@ -121,37 +121,10 @@ func (s *session) seated(m *wire.Message) {
 	h := &hello{version: wire.ModernRevision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},
 		static: s.p.cfg.Surface != SurfaceDynamic}
 	h.annotate = annotateOn(s.p.cfg.Annotate, h.static)
-	result := m.Bytes(m.Result)
-	_ = wire.Members(result, func(key string, at wire.Span) error {
-		if key == "capabilities" {
-			h.offers(result[at.Start:at.End])
-		}
-		return nil
-	})
+	h.server = m.ServerInfo()
+	h.offered = offeredIn(wire.Member(m.Bytes(m.Result), "capabilities"), wire.Modern)
 	h.operations, h.begun = s.p.cfg.Telemetry.operations(h.version), instant()
 	s.hello.CompareAndSwap(nil, h)
-}
-
-// offers notes which lists the upstream's capabilities promise.
-func (h *hello) offers(capabilities []byte) {
-	_ = wire.Members(capabilities, func(name string, at wire.Span) error {
-		if string(capabilities[at.Start:at.End]) == "null" {
-			return nil
-		}
-		switch name {
-		case "tools":
-			h.lists[wire.Tools] = true
-		case "resources":
-			h.lists[wire.Resources], h.lists[wire.Templates] = true, true
-		case "prompts":
-			h.lists[wire.Prompts] = true
-		case "logging":
-			h.logs = true
-		case "extensions":
-			h.tasks = has(capabilities[at.Start:at.End], tasksExtension)
-		}
-		return nil
-	})
 }
 
 // annotateOn is what is added to results, on a surface.
@@ -167,11 +140,10 @@ func annotateOn(a Annotate, static bool) Annotate {
 
 // serverInfo is how the upstream introduces itself, nil if it does not.
 func (s *session) serverInfo() []byte {
-	h := s.hello.Load()
-	if h == nil || h.from == nil {
-		return nil
+	if h := s.hello.Load(); h != nil {
+		return h.server
 	}
-	return h.from.ServerInfo()
+	return nil
 }
 
 // modernResult is a result of the proxy's own with the fields that the modern era
