@@ -66,29 +66,29 @@ type Message struct {
 // they are empty where the member is absent or not a string, and the Span says
 // which.
 type Params struct {
-	Name, URI, Cursor      string // tools/call, prompts/get; resources/*; */list
-	Ref                    *Ref   // completion/complete; nil where there is no object
-	NameAt, URIAt          Span
-	Arguments, Meta, Task  Span
-	MetaToken              Span   // _meta.progressToken of a request
-	ProgressToken          Span   // progressToken of notifications/progress
-	RequestID              Span   // requestId of notifications/cancelled
-	Level, ProtocolVersion string // logging/setLevel; initialize
+	Name, URI       string // tools/call, prompts/get; resources/*
+	NameAt, URIAt   Span
+	Arguments, Meta Span
+	MetaToken       Span // _meta.progressToken of a request
+	ProgressToken   Span // progressToken of notifications/progress
+	// Modern is what _meta says of the modern era; nil where it says nothing.
+	Modern *ModernParams
 	*RareParams
 }
 
 // RareParams are the routed members of params that few messages have. They are
 // apart so that all others are no larger for them.
 type RareParams struct {
-	// Modern is what _meta says of the modern era; nil where it says nothing.
-	Modern *ModernParams
+	Cursor                 string // */list
+	Ref                    *Ref   // completion/complete; nil where there is no object
+	Task                   Span   // of a call
+	RequestID              Span   // requestId of notifications/cancelled
+	Level, ProtocolVersion string // logging/setLevel; initialize
 	// InputResponses and RequestState come with a call that is sent again with what
 	// its server asked for, Notifications with subscriptions/listen, TaskID with
 	// tasks/*.
 	InputResponses, Notifications, RequestStateAt, TaskIDAt Span
 	RequestState, TaskID                                    string
-
-	modern ModernParams
 }
 
 // noRare is what messages have that have none of them. It is never changed.
@@ -100,21 +100,21 @@ type Ref struct{ Type, Name, URI string }
 // ResultFields are the routed members of a result.
 type ResultFields struct {
 	IsError    bool   // isError is the literal true
-	Task       Span   // a task handle stands in for the result
 	ResultType string // resultType of the modern era; empty: "complete"
 	Meta       Span
 	Content    Span
-	NextCursor string
-	// NextCursorAt is the raw nextCursor, absent where there is none.
-	NextCursorAt Span
 	// ResultTypeAt is the raw resultType.
 	ResultTypeAt Span
 	*RareFields
 }
 
-// RareFields are the routed members of a result that few have: what an
-// "input_required" one asks for, and how long one may be kept by whom.
+// RareFields are the routed members of a result that few have: of a page of a list,
+// what an "input_required" one asks for, and how long one may be kept by whom.
 type RareFields struct {
+	Task       Span // a task handle stands in for the result
+	NextCursor string
+	// NextCursorAt is the raw nextCursor, absent where there is none.
+	NextCursorAt Span
 	InputRequests, RequestState, TTL, CacheScope Span
 }
 

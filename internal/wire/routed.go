@@ -161,26 +161,26 @@ func (r *reader) params(key int) (err error) {
 	case keyURI:
 		p.URIAt, err = r.string(&p.URI)
 	case keyCursor:
-		_, err = r.string(&p.Cursor)
+		_, err = r.string(&r.rare().Cursor)
 	case keyArguments:
 		p.Arguments, err = r.value()
 	case keyMeta:
 		p.Meta, err = r.nested(metaLevel)
 	case keyTask:
-		p.Task, err = r.value()
+		r.rare().Task, err = r.value()
 	case keyRef:
 		if r.peek() == '{' {
-			p.Ref = new(Ref)
+			r.rare().Ref = new(Ref)
 		}
 		_, err = r.nested(refLevel)
 	case keyToken:
 		p.ProgressToken, err = r.value()
 	case keyRequestID:
-		p.RequestID, err = r.value()
+		r.rare().RequestID, err = r.value()
 	case keyLevel:
-		_, err = r.string(&p.Level)
+		_, err = r.string(&r.rare().Level)
 	case keyProtocolVersion:
-		_, err = r.string(&p.ProtocolVersion)
+		_, err = r.string(&r.rare().ProtocolVersion)
 	case keyInputResponses:
 		r.rare().InputResponses, err = r.value()
 	case keyRequestState:
@@ -220,9 +220,11 @@ func (r *reader) meta(key int) (err error) {
 		r.m.P.MetaToken, err = r.value()
 		return err
 	}
-	rare := r.rare()
-	rare.Modern = &rare.modern
-	p := rare.Modern
+	p := r.m.P.Modern
+	if p == nil {
+		p = new(ModernParams)
+		r.m.P.Modern = p
+	}
 	switch key {
 	case keyMetaVersion:
 		p.VersionAt, err = r.string(&p.Version)
@@ -256,12 +258,13 @@ func (r *reader) result(key int) (err error) {
 	case keyResultType:
 		f.ResultTypeAt, err = r.string(&f.ResultType)
 	case keyResultTask:
-		f.Task, err = r.value()
+		r.rareFields().Task, err = r.value()
 	case keyResultMeta:
 		f.Meta, err = r.value()
 	case keyContent:
 		f.Content, err = r.value()
 	case keyNextCursor:
+		f := r.rareFields()
 		f.NextCursorAt, err = r.string(&f.NextCursor)
 	case keyInputRequests:
 		r.rareFields().InputRequests, err = r.value()
