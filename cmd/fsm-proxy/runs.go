@@ -155,7 +155,8 @@ func (s *service) peer(from streamhttp.PeerInfo) proxy.Peer {
 	p := proxy.Peer{Session: from.Session, Remote: from.RemoteAddr, Run: from.Run, Principal: from.Principal}
 	for _, key := range s.keys {
 		if key.Kind == proxy.KeyHeader {
-			p.Header = func(name string) []string { return from.Header[name] }
+			header := from.Header // and not from, which would be copied for every request
+			p.Header = func(name string) []string { return header[name] }
 			p.Trusted = s.flags.runs.trusts(from.RemoteAddr)
 		}
 	}

@@ -17,10 +17,7 @@ type Field struct{ Name, Value string }
 // Besides the end of ctx, that of life closes the request's stream, by which the
 // server is told that it is cancelled.
 func (c *Client) Ask(ctx context.Context, life *wire.Life, body []byte, fields []Field, sink Sink) error {
-	x := &exchange{Client: c, sink: sink, era: wire.Modern, fields: fields}
-	ending := holdBy(life, &x.ctx)
-	defer ending.drop()
-	return c.exchange(ctx, x, body, false)
+	return c.exchange(ctx, &exchange{Client: c, sink: sink, life: life, era: wire.Modern, fields: fields}, body, false)
 }
 
 // MirrorFields are the fields that repeat a request's method, and its name where it

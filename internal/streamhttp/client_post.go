@@ -43,7 +43,8 @@ func (c *Client) Initialize(ctx context.Context, body []byte, sink Sink) error {
 // exchange is one POST of a request and what becomes of it.
 type exchange struct {
 	*Client
-	ctx    wire.Life
+	life   *wire.Life // its stream ends with it
+	own    wire.Life  // where none was given
 	sink   Sink
 	era    wire.Era
 	fields []Field
@@ -56,7 +57,10 @@ func (c *Client) exchange(ctx context.Context, x *exchange, body []byte, opens b
 	if !c.enter(x) {
 		return unsent(errClosed)
 	}
-	ending := holdBy(ctx, &x.ctx)
+	if x.life == nil {
+		x.life = &x.own
+	}
+	ending := holdBy(ctx, x.life)
 	err := x.run(body, opens)
 	ending.drop()
 	if !x.kept {
@@ -83,12 +87,13 @@ func (c *Client) enter(x *exchange) bool {
 	return !c.aborted
 }
 
-// over takes a POST out of them, and ends it.
+// over takes a POST out of them, and ends it. A life that was given is its
+// owner's.
 func (x *exchange) over() {
 	x.mu.Lock()
 	delete(x.posts, x)
 	x.mu.Unlock()
-	x.ctx.End()
+	x.own.End()
 }
 
 // abort ends all POSTs under way, and lets no more begin.
@@ -98,7 +103,7 @@ func (c *Client) abort() {
 	c.posts, c.aborted = nil, true
 	c.mu.Unlock()
 	for x := range posts {
-		x.ctx.End()
+		x.life.End()
 	}
 }
 
@@ -109,7 +114,7 @@ func (c *Client) isAborted() bool {
 }
 
 func (x *exchange) run(body []byte, opens bool) *wire.CallError {
-	resp, err := x.send(&x.ctx, sending{method: http.MethodPost, body: body, era: x.era, fields: x.fields})
+	resp, err := x.send(x.life, sending{method: http.MethodPost, body: body, era: x.era, fields: x.fields})
 	if err != nil {
 		return err
 	}

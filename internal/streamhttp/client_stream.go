@@ -57,13 +57,13 @@ func (x *exchange) follow(resp *http.Response) *wire.CallError {
 			return nil
 		}
 		_ = resp.Body.Close()
-		if x.ctx.Err() != nil {
-			return lost(0, x.ctx.Err())
+		if x.life.Err() != nil {
+			return lost(0, x.life.Err())
 		}
 		if errors.Is(err, ErrEventTooLong) || x.era == wire.Modern || f.lastID == "" || f.empty > maxEmpty {
 			return lost(0, streamEnd(err))
 		}
-		if resp, err = x.resume(&x.ctx, &f); err != nil {
+		if resp, err = x.resume(x.life, &f); err != nil {
 			return lost(0, err)
 		}
 	}
@@ -184,7 +184,7 @@ func (x *exchange) linger(resp *http.Response, events *EventReader) {
 	x.wg.Go(func() {
 		defer x.over()
 		defer resp.Body.Close()
-		timer := time.AfterFunc(maxLinger, x.ctx.End)
+		timer := time.AfterFunc(maxLinger, x.life.End)
 		defer timer.Stop()
 		x.readOn(events)
 	})

@@ -6,7 +6,8 @@ import "sync"
 type solos struct {
 	_        apart
 	mu       sync.Mutex // guards what follows
-	all      []*solo
+	all      []*solo // nil where there is none
+	free     []int   // where
 	requests quota
 	listens  quota // those of them that are subscriptions/listen streams
 	closed   bool
@@ -32,8 +33,14 @@ func (e *solos) enter(x *solo) bool {
 	if e.closed || !e.quotaLocked(x).take(x.party) {
 		return false
 	}
-	x.at = len(e.all)
-	e.all = append(e.all, x)
+	if n := len(e.free); n > 0 {
+		x.at = e.free[n-1]
+		e.free = e.free[:n-1]
+		e.all[x.at] = x
+	} else {
+		x.at = len(e.all)
+		e.all = append(e.all, x)
+	}
 	return true
 }
 
@@ -41,18 +48,20 @@ func (e *solos) leave(x *solo) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.quotaLocked(x).give(x.party)
-	last := len(e.all) - 1
-	e.all[x.at] = e.all[last]
-	e.all[x.at].at = x.at
-	e.all[last] = nil
-	e.all = e.all[:last]
+	e.all[x.at] = nil
+	e.free = append(e.free, x.at)
 }
 
 // append appends all of them to list.
 func (e *solos) append(list []*solo) []*solo {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append(list, e.all...)
+	for _, x := range e.all {
+		if x != nil {
+			list = append(list, x)
+		}
+	}
+	return list
 }
 
 // takeRefused returns how many were refused since the last call.
