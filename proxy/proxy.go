@@ -154,7 +154,7 @@ type Proxy struct {
 
 	reloading sync.Mutex // held through a Reload, so that all runs go through them in one order
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.RWMutex // guards what follows
 	policy   *policy.Policy
 	mode     Mode
 	pins     *pins

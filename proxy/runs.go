@@ -141,9 +141,12 @@ func (p *Proxy) fromHeader(name string, from *Peer) (string, *stray) {
 // lookup finds a run by what its key says, or begins it. Another's run is not
 // there; that one has expired only its owner learns.
 func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool) (*run, *stray) {
+	at := runID{key.Kind, id}
+	if r := p.known(at, owner); r != nil {
+		return r, nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := runID{key.Kind, id}
 	r := p.found[at]
 	if r != nil && r.free && owner.Known() {
 		if p.owned[owner] >= p.cfg.MaxRunsPerPrincipal {
@@ -162,6 +165,18 @@ func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool)
 		return nil, errExpired
 	}
 	return nil, errNotFound
+}
+
+// known returns a run that was found by its owner before, nil where there is none.
+func (p *Proxy) known(at runID, owner wire.Principal) *run {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	r := p.found[at]
+	if r == nil || r.free || r.owner != owner {
+		return nil
+	}
+	r.used.Store(int64(instant()))
+	return r
 }
 
 // beginLocked begins a run that is found by a key.

@@ -66,13 +66,17 @@ func (b proxyBuild) start(ctx context.Context, s site, env []string, flags ...st
 	return awaitRunning(ctx, p, addr)
 }
 
-// eraFlags have all modern requests share one run, and nothing added to results: the
-// same job as in the legacy era.
+// eraFlags have nothing added to modern results, and callers have a run each, as each
+// has its session in the legacy era; over a stdio upstream, where that would cost a
+// process each, they share one.
 func (s site) eraFlags() []string {
-	if !s.modern {
+	switch {
+	case !s.modern:
 		return nil
+	case s.path.stdioUpstream():
+		return []string{"--run-key", "modern=process", "--annotate", "off"}
 	}
-	return []string{"--run-key", "modern=process", "--annotate", "off"}
+	return []string{"--run-key", "modern=header:" + runHeader, "--trusted-proxies", "127.0.0.1", "--annotate", "off"}
 }
 
 // buildProxy builds fsm-proxy from the module that the working directory is

@@ -143,14 +143,17 @@ func (c *httpCaller) run(p *phase, q question, limit time.Time) error {
 func (c *httpCaller) request(q question) (request []byte, idAt int) {
 	head := c.head("POST", len(q.body))
 	if c.modern {
-		head = append(head[:len(head)-len("\r\n")], modernHeaders(q)...)
+		head = append(head[:len(head)-len("\r\n")], c.modernHeaders(q)...)
 	}
 	return append(head, q.body...), len(head) + q.idAt
 }
 
-// modernHeaders are those that repeat what a question says.
-func modernHeaders(q question) string {
-	text := "MCP-Protocol-Version: " + modernRevision + "\r\nMcp-Method: " + q.kind.String() + "\r\n"
+// runHeader says in the modern era which caller's run a request belongs to.
+const runHeader = "X-Run"
+
+// modernHeaders are those that repeat what a question says, and the caller's run.
+func (c *httpCaller) modernHeaders(q question) string {
+	text := runHeader + ": " + strconv.Itoa(c.firstID) + "\r\nMCP-Protocol-Version: " + modernRevision + "\r\nMcp-Method: " + q.kind.String() + "\r\n"
 	if q.kind == askCall {
 		text += "Mcp-Name: echo\r\n"
 	}
