@@ -33,6 +33,7 @@ type config struct {
 	payload  int
 	modern   bool // the era of the protocol
 	procs    int  // of the load, and of the upstream
+	bare     bool // the HTTP upstream is
 	sessions int
 	runs     int
 	binary   string       // "": build it
@@ -74,6 +75,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	flags.IntVar(&c.payload, "payload", 32, "bytes of text in a call and its answer")
 	era := flags.String("era", "legacy", "the era of the protocol that load and upstream speak: legacy or modern")
 	flags.IntVar(&c.procs, "procs", 1, "processors (GOMAXPROCS) of the load and of the upstream; more make both dearer")
+	upstream := flags.String("upstream", standardUpstream, "what the HTTP upstream is made of: "+standardUpstream+", or "+bareUpstream+" connections")
 	flags.IntVar(&c.sessions, "sessions", 2000, "idle sessions")
 	flags.IntVar(&c.runs, "runs", 100_000, "live runs, under a reload and under calls")
 	flags.StringVar(&c.binary, "fsm-proxy", "", "measure this binary instead of building one")
@@ -88,6 +90,9 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	}
 	if *era != "legacy" && *era != "modern" {
 		return c, fmt.Errorf("reading -era: %q is neither legacy nor modern", *era)
+	}
+	if c.bare = *upstream == bareUpstream; !c.bare && *upstream != standardUpstream {
+		return c, fmt.Errorf("reading -upstream: %q is neither %s nor %s", *upstream, standardUpstream, bareUpstream)
 	}
 	if c.modern = *era == "modern"; c.modern && !given(flags, "paths") {
 		*paths = strings.Join(callSections(), ",")

@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("finding this command: %w", err)
 	}
-	b := &bench{report: &report{config: c}, site: site{self: self, dir: dir, payload: c.payload, modern: c.modern, procs: c.procs}, progress: stderr}
+	b := &bench{report: &report{config: c}, site: site{self: self, dir: dir, payload: c.payload, modern: c.modern, procs: c.procs, bare: c.bare}, progress: stderr}
 	b.findBuilds(ctx)
 	runtime.GOMAXPROCS(c.procs) // the load's share
 	if err := b.measureAll(ctx); err != nil {

@@ -62,6 +62,8 @@ func TestUpstreamSpeaksMCP(t *testing.T) {
 		},
 		"http json": func(t *testing.T) mcp.Transport { return http(t) },
 		"http sse":  func(t *testing.T) mcp.Transport { return http(t, "-sse") },
+		"bare json": func(t *testing.T) mcp.Transport { return http(t, "-bare") },
+		"bare sse":  func(t *testing.T) mcp.Transport { return http(t, "-bare", "-sse") },
 	} {
 		t.Run(name, func(t *testing.T) { speakMCP(t, transport(t)) })
 	}
@@ -103,6 +105,23 @@ func TestRun(t *testing.T) {
 	for _, row := range []string{"stdio-stdio    |       2 | pipe", "http-stdio     |       2 | mcp-go", "http-http-sse  |       2 | ReverseProxy", "mcp-go tools/list"} {
 		if !strings.Contains(stdout.String(), row) {
 			t.Errorf("no row %q in\n%s", row, stdout.String())
+		}
+	}
+}
+
+// TestRunOnBareUpstream measures with the lightest upstream, in both eras.
+func TestRunOnBareUpstream(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		var stdout, stderr strings.Builder
+		err := run(context.Background(), strings.Fields(
+			"-upstream bare -paths http-http-json,http-http-sse -callers 2 -rounds 1 -window 50ms -subjects direct,ReverseProxy -era "+era), &stdout, &stderr)
+		if err != nil {
+			t.Fatalf("%v\n%s\n%s", err, stdout.String(), stderr.String())
+		}
+		for _, text := range []string{"over HTTP: bare connections", "| http-http-json |       2 | ReverseProxy", "| http-http-sse  |       2 | direct"} {
+			if !strings.Contains(stdout.String(), text) {
+				t.Errorf("no %q in\n%s", text, stdout.String())
+			}
 		}
 	}
 }
@@ -169,7 +188,7 @@ func TestParseFlags(t *testing.T) {
 	if err != nil || c.plan.rounds != 2 || len(c.callers) != 2 || len(c.others) != 2 || c.others[1].binary != "/b" || len(c.flags) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	for _, wrong := range []string{"-paths nowhere", "-callers 0", "-callers x", "-rounds 0", "-with old", "more"} {
+	for _, wrong := range []string{"-paths nowhere", "-callers 0", "-callers x", "-rounds 0", "-upstream other", "-with old", "more"} {
 		var stderr strings.Builder
 		if _, err := parseFlags(strings.Fields(wrong), &stderr); err == nil {
 			t.Errorf("%s: no error", wrong)

@@ -48,9 +48,17 @@ func (r *report) head(b *strings.Builder) {
 	}
 	p := r.config.plan
 	fmt.Fprintf(b, "%s. %d interleaved rounds of %s windows, medians; %d bytes of text a call. "+
-		"Load and upstream run on the same machine, with GOMAXPROCS=%d each. "+
+		"Load and upstream (over HTTP: %s) run on the same machine, with GOMAXPROCS=%d each. "+
 		"CPU is the proxy process' own; for %q, which has none, the upstream's.\n\n",
-		strings.Join(parts, ", "), p.rounds, p.window.measure, r.config.payload, r.config.procs, direct)
+		strings.Join(parts, ", "), p.rounds, p.window.measure, r.config.payload, r.config.upstream(), r.config.procs, direct)
+}
+
+// upstream is what the HTTP upstream is made of.
+func (c *config) upstream() string {
+	if c.bare {
+		return bareUpstream + " connections"
+	}
+	return standardUpstream
 }
 
 func (r *report) measures() *table {

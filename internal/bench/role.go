@@ -34,6 +34,7 @@ type roleArgs struct {
 	procs    int      // processors that an upstream uses
 	modern   bool     // the modern era of the protocol
 	sse      bool     // an HTTP upstream answers as a stream
+	bare     bool     // and is made of bare connections
 	listen   bool     // HTTP downstream instead of stdio
 	upstream string   // URL of the wrapped server, or
 	command  []string // its command line
@@ -50,6 +51,7 @@ func playRole(args []string) error {
 	flags.IntVar(&a.procs, "procs", 1, "processors of an upstream")
 	flags.BoolVar(&a.modern, "modern", false, "speak the modern era")
 	flags.BoolVar(&a.sse, "sse", false, "answer as a stream")
+	flags.BoolVar(&a.bare, "bare", false, "serve on bare connections")
 	flags.BoolVar(&a.listen, "listen", false, "serve HTTP instead of stdio")
 	flags.StringVar(&a.upstream, "upstream", "", "URL of the wrapped server")
 	if err := flags.Parse(args[1:]); err != nil {
@@ -67,7 +69,10 @@ func playUpstreamStdio(a roleArgs) error {
 func playUpstreamHTTP(a roleArgs) error {
 	runtime.GOMAXPROCS(a.procs)
 	upstream := &httpUpstream{canned: newCanned(cannedText(a.payload), a.modern), sse: a.sse}
-	return listenUntilStdinEnds(upstream.serve)
+	if a.bare {
+		return listenUntilStdinEnds(upstream.serve)
+	}
+	return serveHTTP(upstream)
 }
 
 // listenUntilStdinEnds gives serve a loopback listener, tells its address, and

@@ -42,6 +42,7 @@ type site struct {
 	payload  int    // bytes of text in a call's answer
 	modern   bool   // the era of the protocol, of load and upstream
 	procs    int    // processors that the upstream uses
+	bare     bool   // the HTTP upstream is
 	upstream *running
 }
 
@@ -114,6 +115,9 @@ func startUpstream(s site) (*running, error) {
 	argv := s.upstreamCommand("upstream-http")
 	if s.path == httpToSSE {
 		argv = append(argv, "-sse")
+	}
+	if s.bare {
+		argv = append(argv, "-bare")
 	}
 	return startListening(argv)
 }
