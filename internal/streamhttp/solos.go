@@ -6,8 +6,8 @@ import "sync"
 type solos struct {
 	_        apart
 	mu       sync.Mutex // guards what follows
-	all      []*solo // nil where there is none
-	free     []int   // where
+	all      []*solo    // nil where there is none
+	free     []int      // where
 	requests quota
 	listens  quota // those of them that are subscriptions/listen streams
 	closed   bool

@@ -114,7 +114,7 @@ type RareFields struct {
 	Task       Span // a task handle stands in for the result
 	NextCursor string
 	// NextCursorAt is the raw nextCursor, absent where there is none.
-	NextCursorAt Span
+	NextCursorAt                                 Span
 	InputRequests, RequestState, TTL, CacheScope Span
 }
 
