@@ -255,17 +255,10 @@ func (p *Proxy) runOfSessionLocked() *run {
 
 // openLockedOn makes a session on a run.
 func (p *Proxy) openLockedOn(r *run, peer Peer, own wire.Stream) *session {
-	s := p.newSessionLocked(own, r)
-	s.peer = peer
 	if r.name == "" {
 		r.name = peer.Session
 	}
-	if p.closed {
-		s.closed = true
-	} else {
-		p.sessions[s] = struct{}{}
-	}
-	return s
+	return p.newSessionLocked(&session{own: own, run: r, peer: peer})
 }
 
 // Close ends all sessions and waits until what they had under way is over,

@@ -14,18 +14,8 @@ import (
 
 // newSeatLocked makes the seat of a run.
 func (p *Proxy) newSeatLocked(r *run) *session {
-	s := &session{p: p, run: r, era: wire.Modern, log: p.cfg.Log, began: time.Now(), listeners: &listeners{}}
-	s.own = s.listeners
-	s.changed = p.cfg.Notifier(s.sendOwn)
-	s.alarm.ring = s.expire
-	if p.shared != nil {
-		s.link = p.shared.link
-	} else {
-		s.link = newLink(p, s, s.replay)
-		s.link.ready = wire.NotificationMessage("notifications/initialized", nil)
-	}
-	r.join(s)
-	return s
+	all := &listeners{}
+	return p.newSessionLocked(&session{own: all, listeners: all, run: r, era: wire.Modern})
 }
 
 // sit has a request go its way once the seat knows what the upstream offers.
@@ -214,7 +204,7 @@ func (p *Proxy) seatFor(c *call) (*session, *stray) {
 	case r.ended.Load():
 		return p.catalogueLocked(), errNotFound
 	case r.seat.Load() == nil:
-		r.seat.Store(p.enterSeatLocked(r))
+		r.seat.Store(p.newSeatLocked(r))
 	}
 	return r.seat.Load(), nil
 }
@@ -231,21 +221,12 @@ func (c *call) steps() bool {
 // begins reports whether a run begins with the first call under the key.
 func (k RunKey) begins() bool { return k.Kind == KeyPrincipal || k.Kind == KeyHeader }
 
-func (p *Proxy) enterSeatLocked(r *run) *session {
-	s := p.newSeatLocked(r)
-	s.closed = p.closed
-	if !p.closed {
-		p.sessions[s] = struct{}{}
-	}
-	return s
-}
-
 // catalogueLocked is the seat of requests without a run.
 func (p *Proxy) catalogueLocked() *session {
 	if p.catalogue == nil {
 		r := p.newRunLocked()
 		r.aside, r.runless = true, p.handles != nil
-		p.catalogue = p.enterSeatLocked(r)
+		p.catalogue = p.newSeatLocked(r)
 	}
 	return p.catalogue
 }

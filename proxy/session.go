@@ -51,9 +51,10 @@ type session struct {
 // one cache line with it would have to be fetched again each time.
 type apart [64]byte
 
-// newSessionLocked makes a session on a run.
-func (p *Proxy) newSessionLocked(own wire.Stream, r *run) *session {
-	s := &session{p: p, own: own, run: r, log: p.cfg.Log, began: time.Now()}
+// newSessionLocked makes a session, or a seat, whose run, stream, era and peer are
+// given, and has it join its run.
+func (p *Proxy) newSessionLocked(s *session) *session {
+	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
 	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.alarm.ring = s.expire
 	if p.shared != nil {
@@ -61,7 +62,13 @@ func (p *Proxy) newSessionLocked(own wire.Stream, r *run) *session {
 	} else {
 		s.link = newLink(p, s, s.replay)
 	}
-	r.join(s)
+	if p.shared == nil && s.era == wire.Modern { // whose clients do not say it
+		s.link.ready = wire.NotificationMessage("notifications/initialized", nil)
+	}
+	s.run.join(s)
+	if !p.closed {
+		p.sessions[s] = struct{}{}
+	}
 	return s
 }
 
