@@ -9,8 +9,8 @@
 // drift of the machine meets all of them alike; figures are medians over the
 // rounds, ratios are medians of each round's ratio.
 //
-//	go run ./internal/bench                       the whole table, about six minutes
-//	go run ./internal/bench -short                half a minute, rough
+//	go run ./internal/bench                       the whole table, about seven minutes
+//	go run ./internal/bench -short                two minutes, rough
 //	go run ./internal/bench -paths http-http-json -callers 32 \
 //	    -subjects nginx,fsm-proxy -rounds 3       one question, quickly
 //	go run ./internal/bench -upstream bare        with the lightest upstream that there can be
