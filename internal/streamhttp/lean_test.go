@@ -39,7 +39,7 @@ func newRawServer(t *testing.T, answer func(c net.Conn, n int, req *http.Request
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &rawServer{T: t, ln: ln, answer: answer, closed: make(chan struct{}, 100)}
+	s := &rawServer{T: t, ln: ln, answer: answer, closed: make(chan struct{}, 1000)}
 	s.wg.Go(s.accept)
 	t.Cleanup(s.stop)
 	return s

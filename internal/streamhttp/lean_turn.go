@@ -74,10 +74,16 @@ func (t *turn) ask(request []byte) (written int, err error) {
 	return t.written + rest, err
 }
 
-// stepped writes when it is called first, and reads from then on.
+// stepped writes when it is called first, and reads from then on. What came on a
+// new connection before that wakes nobody any more: nothing has looked for it.
 func (t *turn) stepped(fd uintptr) bool {
 	if t.written == 0 {
-		return !t.wrote(fd)
+		if !t.wrote(fd) {
+			return true
+		}
+		if t.conn.reused {
+			return false
+		}
 	}
 	t.conn.fd = int(fd)
 	_, err := t.conn.br.Peek(1)
