@@ -177,9 +177,12 @@ func (c *leanConn) receive(out *outgoing) (*http.Response, error) {
 }
 
 // early reads an answer that came before the request was written to its end, as
-// one that refuses a long body does.
+// one that refuses a long body does; nil: there is none.
 func (c *leanConn) early(out *outgoing) *http.Response {
 	_ = c.SetReadDeadline(time.Now().Add(earlyTime))
+	if out.ctx.Err() != nil { // the deadline that End has set is lost
+		return nil
+	}
 	resp, err := c.receive(out)
 	if err != nil {
 		return nil

@@ -100,6 +100,27 @@ func TestTurnWritesInPieces(t *testing.T) {
 	}
 }
 
+// A peer that does not read holds up a request until its end: then it was sent, in part.
+func TestTurnEndsWhileThePeerDoesNotRead(t *testing.T) {
+	for _, reused := range []bool{false, true} {
+		c, theirs := narrow(t)
+		c.reused = reused
+		var life wire.Life
+		go func() {
+			arrived(t, theirs, nil)
+			life.End()
+		}()
+		begun := time.Now()
+		_, err := new(Lean).exchange(c, posting(&life, c, strings.Repeat("x", 60<<10)))
+		if !errors.Is(err, context.Canceled) || NotSent(err) {
+			t.Errorf("reused %t: %v", reused, err)
+		}
+		if took := time.Since(begun); took > earlyTime*3/4 {
+			t.Errorf("reused %t: it went on for %v after its end", reused, took)
+		}
+	}
+}
+
 // A request that ends while its answer is waited for was sent, and its connection is of no
 // further use.
 func TestTurnEndsWhileItWaits(t *testing.T) {
