@@ -503,14 +503,7 @@ func (c *call) relayed(m *wire.Message, err error) {
 	if err != nil || m.Kind == wire.Failure {
 		c.unsubscribed()
 	}
-	switch {
-	case err == nil:
-		c.give(m)
-	case c.isCancelled():
-		c.answer(nil)
-	default:
-		c.unavailable(err)
-	}
+	c.reply(m, err, noOutcome)
 }
 
 // withID is the upstream's answer under the client's id.

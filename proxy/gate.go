@@ -244,7 +244,8 @@ func (c *call) logStep(step *step, o policy.Outcome) {
 		c.kind.String(), c.name, "outcome", o.String(), "complete", step.Terminal, "rule", c.verdict.Rule.String())...)
 }
 
-// reply gives the client the upstream's answer, or says why there is none.
+// reply gives the client the upstream's answer, or says why there is none: o is
+// what that means for a call that steps.
 func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
 	switch {
 	case err == nil:

@@ -276,9 +276,5 @@ func (c *call) dropped(why error) {
 	c.asking.gather = nil
 	c.mu.Unlock()
 	c.notifyChanged(c.settle(noOutcome))
-	if c.isCancelled() {
-		c.answer(nil)
-		return
-	}
-	c.unavailable(why)
+	c.reply(nil, why, noOutcome)
 }

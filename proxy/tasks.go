@@ -70,14 +70,7 @@ func (c *call) askTask(t *task) {
 	if err == nil && !t.isOver() {
 		c.sees(t, m)
 	}
-	switch {
-	case err == nil:
-		c.give(m)
-	case c.isCancelled():
-		c.answer(nil)
-	default:
-		c.unavailable(err)
-	}
+	c.reply(m, err, noOutcome)
 }
 
 // sees has an end of which an answer tells step the run.
