@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -42,7 +44,7 @@ func (c *call) limited(m *wire.Message) *wire.Message {
 	edits := wire.Without(m.Raw, m.P.Meta, func(name string) bool { return name == wire.MetaRun })
 	if !all {
 		edits = append(edits, wire.Without(m.Raw, m.P.Modern.Capabilities, func(name string) bool {
-			return name == "sampling" && !may.Sampling || name == "elicitation" && !may.Elicitation || name == "roots" && !may.Roots
+			return slices.Contains(askables[:], name) && !permits(may, name)
 		})...)
 	}
 	return reread(spliced(m.Raw, edits), m)

@@ -196,10 +196,7 @@ func (c *call) clientCapabilities(raw []byte, may policy.UpstreamMay) []byte {
 	}
 	p := c.s.policyNow()
 	return keep(raw, func(name string, value []byte) []byte {
-		switch {
-		case name == "sampling" && may.Sampling, name == "elicitation" && may.Elicitation, name == "roots" && may.Roots:
-			return value
-		case p.Passthrough(name):
+		if permits(may, name) || p.Passthrough(name) {
 			return value
 		}
 		return nil

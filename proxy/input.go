@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,7 +56,7 @@ func (c *call) canBeAsked() bool {
 		return false
 	}
 	capabilities := c.m.Bytes(c.m.P.Modern.Capabilities)
-	return has(capabilities, "sampling") || has(capabilities, "elicitation") || has(capabilities, "roots")
+	return slices.ContainsFunc(askables[:], func(name string) bool { return has(capabilities, name) })
 }
 
 // has reports whether an object has a member that is not null.
@@ -67,16 +68,8 @@ func has(object []byte, name string) bool {
 // declares reports whether a client says in its request that it can be asked for
 // this.
 func (c *call) declares(method string) bool {
-	capabilities := c.m.Bytes(c.m.P.Modern.Capabilities)
-	switch method {
-	case "sampling/createMessage":
-		return has(capabilities, "sampling")
-	case "elicitation/create":
-		return has(capabilities, "elicitation")
-	case "roots/list":
-		return has(capabilities, "roots")
-	}
-	return false
+	name := askableBy(method)
+	return name != "" && has(c.m.Bytes(c.m.P.Modern.Capabilities), name)
 }
 
 // waitHeld waits until the client's request is answered, which may be long before

@@ -169,16 +169,11 @@ func (s *session) mayAsk(method string) bool {
 		return false
 	}
 	p := s.policyNow()
-	now := p.UpstreamMay()
-	switch method {
-	case "sampling/createMessage":
-		return h.may.Sampling && now.Sampling
-	case "elicitation/create":
-		return h.may.Elicitation && now.Elicitation
-	case "roots/list":
-		return h.may.Roots && now.Roots
+	name := askableBy(method)
+	if name == "" {
+		return p.Passthrough(method)
 	}
-	return p.Passthrough(method)
+	return permits(h.may, name) && permits(p.UpstreamMay(), name)
 }
 
 // enterAsk opens an ask under a new id. While it is open the call's clock
