@@ -78,16 +78,13 @@ func (c *call) misfits() bool {
 	return true
 }
 
-// wayOn is what a request that strays is told further.
-func (p *Proxy) wayOn(why *stray) string {
-	h := p.handles
-	switch {
-	case h == nil && why != errNotFound && why != errExpired:
-		return "" // it says so itself
-	case h != nil && (why == h.needsRun || why.code != policy.RunNotFound && why.code != policy.RunExpired):
+// wayOn is what a request of an era that strays is told further; other strays say so
+// themselves.
+func (p *Proxy) wayOn(why *stray, era wire.Era) string {
+	if why != errNotFound && why != errExpired {
 		return ""
 	}
-	return " " + p.cfg.Keys[wire.Modern].renews()
+	return " " + p.cfg.Keys[era].renews()
 }
 
 // takeHandle reads which run a request belongs to, and takes that out of it, and

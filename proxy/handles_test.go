@@ -449,6 +449,9 @@ func TestKindOfAStray(t *testing.T) {
 			answer := c.ask(q.method, meta(q.params, `"fsm-proxy/run":"ABCDEFGHIJKLMNOPQRSTUVWXYZ"`))
 			refusal := c.refused(answer, policy.RunNotFound)
 			equal(t, q.method, refusal.Kind+" "+refusal.Requested, q.kind+" "+q.requested)
+			if (refusal.URI != "") != (q.kind == "resource") {
+				t.Errorf("%s has the uri %q", q.method, refusal.URI)
+			}
 			if q.kind == "" && strings.Contains(answer, `"kind"`) {
 				t.Errorf("%s has a kind: %s", q.method, answer)
 			}

@@ -252,3 +252,34 @@ func TestExpiryIsAReset(t *testing.T) {
 	}
 	has(t, after(proxy.KeyPath, true, 0), "invalid_transition", "in state 'planning'")
 }
+
+// Whoever gets no run is told what to do next, in both eras, and so is the log.
+func TestStraysAreToldTheWayOn(t *testing.T) {
+	header := func(values ...string) proxy.Peer {
+		return proxy.Peer{Header: func(string) []string { return values }}
+	}
+	for _, c := range []struct {
+		key    proxy.KeyKind
+		create bool
+		from   proxy.Peer
+		advice string
+	}{
+		{proxy.KeyPath, false, proxy.Peer{Run: "gone"}, "There is no such run. A new run begins at a new URL, which an operator hands out."},
+		{proxy.KeyPath, false, proxy.Peer{}, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."},
+		{proxy.KeyPath, true, proxy.Peer{Run: "short"}, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."},
+		{proxy.KeyHeader, false, header(), "The header X-Run says which run this is, and it is missing: the gateway in front has to set it."},
+		{proxy.KeyHeader, false, header("one"), "The header X-Run is taken from a trusted gateway only, which --trusted-proxies names."},
+	} {
+		var log bytes.Buffer
+		bubble(t, review, func(r *rig) {
+			has(t, r.as(c.from).ask("tools/call", meta(`{"name":"status"}`)), c.advice)
+			if _, err := r.p.OpenFor(c.from, r.open0().own); err == nil || err.Error() != c.advice {
+				t.Errorf("a session's client is told %v, want %s", err, c.advice)
+			}
+			has(t, log.String(), "method=tools/call", "method=initialize")
+			equal(t, "lines that say it", strings.Count(log.String(), c.advice), 2)
+		}, keys(c.key), with(func(cfg *proxy.Config) {
+			cfg.PathCreate, cfg.Log = c.create, hclog.New(&hclog.LoggerOptions{Output: &log})
+		}))
+	}
+}

@@ -58,10 +58,13 @@ func (p *Proxy) serve(c *call) wire.Pending {
 func (c *call) strays(why *stray) wire.Pending {
 	c.deny(why.code)
 	named := c.names()
-	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Message: why.text + c.s.p.wayOn(why)}
+	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Message: why.text + c.s.p.wayOn(why, wire.Modern)}
 	c.s.log.Info("refused", c.about("code", r.Error, "method", clip(c.m.Method), "reason", r.Message)...)
 	if named {
 		r.Kind = c.kind.String()
+	}
+	if c.kind == policy.Resource {
+		r.URI = r.Requested
 	}
 	object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if c.m.Method == "tools/call" {

@@ -88,7 +88,7 @@ func (c *call) endRun() wire.Pending {
 func (c *call) listRuns() wire.Pending {
 	p, owner := c.s.p, c.who().Principal
 	if !owner.Known() {
-		return c.strays(&stray{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: nobody has said who is asking."})
+		return c.strays(&stray{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that authenticate. Keep the handles that " + handle.StartName + " returns."})
 	}
 	return c.doneWith(handle.Listed(p.handles.argument, p.runsOf(owner)))
 }

@@ -232,7 +232,7 @@ func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 	if key.Kind != KeyDefault && key.Kind != KeySession {
 		var why *stray
 		if r, why = p.find(wire.Legacy, &peer, "", true); why != nil {
-			return nil, why
+			return nil, p.noSession(why, &peer)
 		}
 	}
 	peer.Header = nil // it is the first request's, and read
@@ -242,9 +242,16 @@ func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 	case r == nil:
 		r = p.runOfSessionLocked()
 	case r.ended.Load(): // just now
-		return nil, errNotFound
+		return nil, p.noSession(errNotFound, &peer)
 	}
 	return p.openLockedOn(r, peer, own), nil
+}
+
+// noSession is why a client has no session, with what it can do.
+func (p *Proxy) noSession(why *stray, peer *Peer) error {
+	told := &stray{why.code, why.text + p.wayOn(why, wire.Legacy)}
+	p.cfg.Log.Info("refused", peer.about([]any{"code", why.code.String(), "method", "initialize", "reason", told.text})...)
+	return told
 }
 
 func (p *Proxy) runOfSessionLocked() *run {

@@ -61,7 +61,9 @@ type stray struct {
 var (
 	errNotFound = &stray{policy.RunNotFound, "There is no such run."}
 	errExpired  = &stray{policy.RunExpired, "This run has ended: it was not used for too long, or has reached its maximum age."}
-	errTooMany  = &stray{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised."}
+	// errGuessable is for an id that no run has, since none begins with it.
+	errGuessable = &stray{policy.RunNotFound, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
+	errTooMany   = &stray{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised."}
 )
 
 // NewRunID returns an id that cannot be guessed: 130 random bits in 26 letters and
@@ -110,7 +112,12 @@ func (p *Proxy) find(era wire.Era, from *Peer, handle string, create bool) (*run
 		if from.Run == "" {
 			return nil, &stray{policy.RunNotFound, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
 		}
-		return p.lookup(key, from.Run, from.Principal, p.cfg.PathCreate && unguessable(from.Run))
+		begins := p.cfg.PathCreate && unguessable(from.Run)
+		r, why := p.lookup(key, from.Run, from.Principal, begins)
+		if why == errNotFound && p.cfg.PathCreate && !begins {
+			why = errGuessable
+		}
+		return r, why
 	case KeyHandle:
 		if handle == "" {
 			return nil, nil
@@ -129,9 +136,9 @@ func (p *Proxy) fromHeader(name string, from *Peer) (string, *stray) {
 	}
 	switch {
 	case len(given) == 0 || len(given) == 1 && given[0] == "":
-		return "", &stray{policy.RunNotFound, "The header " + name + " says which run this is, and it is missing."}
+		return "", &stray{policy.RunNotFound, "The header " + name + " says which run this is, and it is missing: the gateway in front has to set it."}
 	case !from.Trusted:
-		return "", &stray{policy.RunNotFound, "The header " + name + " is taken from a trusted gateway only."}
+		return "", &stray{policy.RunNotFound, "The header " + name + " is taken from a trusted gateway only, which --trusted-proxies names."}
 	case len(given) > 1 || len(given[0]) > 256:
 		return "", &stray{policy.RunNotFound, "The header " + name + " must be there once, with at most 256 bytes."}
 	}
@@ -206,7 +213,7 @@ func (p *Proxy) crowdedLocked(whose string) *stray {
 	if m := p.cfg.Telemetry.Meter; m != nil {
 		m.RunRefused(whose)
 	}
-	p.cfg.Log.Warn("a run was refused: there are too many", "of", whose, "runs", len(p.found))
+	p.cfg.Log.Warn("a run was refused: there are too many; end some, or raise --max-runs or --max-runs-per-principal", "of", whose, "runs", len(p.found))
 	return errTooMany
 }
 

@@ -124,7 +124,7 @@ func (f *runsFlags) check(listening, authenticated bool) error {
 			return usagef("--run-key %s needs to know who is asking: give --oidc-issuer, --tokens or --client-ca", key)
 		}
 		if key.Kind == proxy.KeyHeader && len(f.gateways) == 0 {
-			return usagef("--run-key %s needs --trusted-proxies: anybody can send a header", key)
+			return usagef("--run-key %s needs --trusted-proxies with the gateway's address: anybody can send a header", key)
 		}
 	}
 	return nil

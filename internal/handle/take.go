@@ -44,7 +44,7 @@ func (t *Taken) argument(m *wire.Message, argument string) (fault Fault) {
 		switch {
 		case fault != "": // the first one is told
 		case wire.Lookalike(name, argument):
-			fault = Fault("the argument " + strconv.QuoteToASCII(name) + " looks like " + strconv.Quote(argument))
+			fault = Fault("the argument " + strconv.QuoteToASCII(name) + " looks like " + strconv.Quote(argument) + ", which says what run a call belongs to: leave it out, or write that")
 		case name != argument:
 		case t.Given:
 			fault = Fault("the argument " + strconv.Quote(argument) + " is given twice")
@@ -61,7 +61,7 @@ func (t *Taken) argument(m *wire.Message, argument string) (fault Fault) {
 
 func (t *Taken) take(value []byte, what string) Fault {
 	if t.Handle, t.Given = wire.Text(value); !t.Given {
-		return Fault(what + " must be a string: the run's handle")
+		return Fault(what + " must be a string: the run's handle, as " + StartName + " returned it")
 	}
 	return ""
 }

@@ -59,10 +59,10 @@ func TestNothingIsTakenOfACallWithoutOne(t *testing.T) {
 
 func TestHandlesThatReadersDisagreeOnAreRefused(t *testing.T) {
 	for _, x := range []struct{ params, want string }{
-		{`{"name":"t","arguments":{"fsm_run":1}}`, "must be a string"},
+		{`{"name":"t","arguments":{"fsm_run":1}}`, "must be a string: the run's handle, as fsm_start_run returned it"},
 		{`{"name":"t","arguments":{"fsm_run":null}}`, "must be a string"},
 		{`{"name":"t","arguments":{"fsm_run":{"a":"r1"}}}`, "must be a string"},
-		{`{"name":"t","arguments":{"FSM_RUN":"r1"}}`, "looks like"},
+		{`{"name":"t","arguments":{"FSM_RUN":"r1"}}`, "looks like \"fsm_run\", which says what run a call belongs to: leave it out, or write that"},
 		{`{"name":"t","arguments":{"f\u017fm_run":"r2","fsm_run":"r1"}}`, "looks like"},
 		{`{"name":"t","arguments":{"fsm_run":"r1","fsm_run\u0000":"r2"}}`, "looks like"},
 		{`{"name":"t","_meta":{"fsm-proxy/run":1}}`, "must be a string"},
