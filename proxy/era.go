@@ -84,21 +84,28 @@ func (s *session) withMeta(m *wire.Message) []byte {
 	return spliced(m.Raw, a.all())
 }
 
-// introduction are the members of _meta by which a legacy client is introduced to
-// a modern upstream.
+// introducing are the members of _meta by which a client is introduced to a modern
+// upstream; info is nil for one that does not say its name.
+func introducing(capabilities, info []byte) (names []string, values [][]byte) {
+	names = append(make([]string, 0, 4), wire.MetaVersion, wire.MetaCapabilities)
+	values = append(make([][]byte, 0, 4), []byte(`"`+wire.ModernRevision+`"`), capabilities)
+	if info != nil {
+		names, values = append(names, wire.MetaClientInfo), append(values, info)
+	}
+	return names, values
+}
+
+// introduction introduces a legacy client so.
 func (s *session) introduction() (names []string, values [][]byte) {
-	names = []string{wire.MetaVersion, wire.MetaCapabilities}
-	values = [][]byte{[]byte(`"` + wire.ModernRevision + `"`), []byte("{}")}
 	h := s.hello.Load()
 	if h == nil {
-		return names, values
+		return introducing([]byte("{}"), nil)
 	}
-	if h.capabilities != nil {
-		values[1] = h.capabilities
+	capabilities := h.capabilities
+	if capabilities == nil {
+		capabilities = []byte("{}")
 	}
-	if h.clientInfo != nil {
-		names, values = append(names, wire.MetaClientInfo), append(values, h.clientInfo)
-	}
+	names, values = introducing(capabilities, h.clientInfo)
 	s.mu.Lock()
 	level := s.level
 	s.mu.Unlock()

@@ -88,7 +88,7 @@ func (c *call) open() {
 // the modern era with what that says of it.
 func (c *call) opening(request *wire.Message, may policy.UpstreamMay) Opening {
 	capabilities, info := c.introduced(may)
-	opening := openingOf(wire.LatestLegacy, capabilities, info, wire.Legacy)
+	opening := openingOf(capabilities, info, wire.Legacy)
 	opening.Initialize = request
 	return opening
 }

@@ -65,16 +65,14 @@ func (p *Proxy) seatOpening(m *wire.Message) Opening {
 		info = given
 	}
 	capabilities := askable(p.beginning().upstreamMay())
-	return openingOf(wire.LatestLegacy, capabilities, info, wire.Modern)
+	return openingOf(capabilities, info, wire.Modern)
 }
 
 // openingOf makes the requests by which a client is introduced, in both eras.
-func openingOf(revision string, capabilities, info []byte, prefer wire.Era) Opening {
+func openingOf(capabilities, info []byte, prefer wire.Era) Opening {
 	initialize := object([]string{"protocolVersion", "capabilities", "clientInfo"},
-		[][]byte{wire.AppendString(nil, revision), capabilities, info})
-	meta := object([]string{wire.MetaVersion, wire.MetaCapabilities, wire.MetaClientInfo},
-		[][]byte{wire.AppendString(nil, wire.ModernRevision), capabilities, info})
-	discover := append(append([]byte(`{"_meta":`), meta...), '}')
+		[][]byte{wire.AppendString(nil, wire.LatestLegacy), capabilities, info})
+	discover := append(append([]byte(`{"_meta":`), object(introducing(capabilities, info))...), '}')
 	return Opening{
 		Initialize: made(wire.RequestMessage(0, "initialize", initialize)),
 		Discover:   made(wire.RequestMessage(0, "server/discover", discover)),

@@ -65,7 +65,7 @@ func (sh *shared) opening() Opening {
 		}
 		return nil
 	})
-	opening := openingOf(wire.LatestLegacy, capabilities, info, wire.Legacy)
+	opening := openingOf(capabilities, info, wire.Legacy)
 	opening.Initialize = m
 	return opening
 }

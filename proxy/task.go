@@ -355,10 +355,5 @@ func (c *call) meta() (names []string, values [][]byte) {
 	if !c.modern() {
 		return c.s.introduction()
 	}
-	names = []string{wire.MetaVersion, wire.MetaCapabilities}
-	values = [][]byte{[]byte(`"` + wire.ModernRevision + `"`), c.m.Bytes(c.m.P.Modern.Capabilities)}
-	if info := c.m.Bytes(c.m.P.Modern.ClientInfo); info != nil {
-		names, values = append(names, wire.MetaClientInfo), append(values, info)
-	}
-	return names, values
+	return introducing(c.m.Bytes(c.m.P.Modern.Capabilities), c.m.Bytes(c.m.P.Modern.ClientInfo))
 }
