@@ -57,7 +57,7 @@ func (c *call) startRun() wire.Pending {
 		return c.strays(why)
 	}
 	at := p.beginning()
-	c.s.log.Info("run started", c.about("run", nameOf(KeyHandle.String()+"\x00"+id), "state", at.state())...)
+	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.state())...)
 	r := handle.Run{Handle: id, State: at.state(), Expires: p.expiryOf(instant())}
 	return c.doneWith(handle.Started(p.handles.argument, r, p.handles.life, c.allowedAt(at)))
 }
@@ -81,7 +81,7 @@ func (c *call) endRun() wire.Pending {
 	if !p.EndRun(wire.Modern, c.handle, from.Principal) {
 		return c.strays(errNotFound)
 	}
-	c.s.log.Info("run ended", c.about("run", nameOf(KeyHandle.String()+"\x00"+c.handle))...)
+	c.s.log.Info("run ended", c.about("run", runID{KeyHandle, c.handle}.name())...)
 	return c.doneWith(handle.Ended())
 }
 

@@ -86,7 +86,10 @@ func unguessable(id string) bool {
 	return len(seen) >= 8
 }
 
-// nameOf is what a run is called where its id must not be told.
+// name is what a run is called where its id must not be told.
+func (at runID) name() string { return nameOf(at.kind.String() + "\x00" + at.id) }
+
+// nameOf is what something is called whose id must not be told.
 func nameOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])
@@ -196,10 +199,9 @@ func (p *Proxy) beginLocked(key RunKey, id string, owner wire.Principal) (*run, 
 	case owner.Known() && p.owned[owner] >= p.cfg.MaxRunsPerPrincipal:
 		return nil, p.crowdedLocked("principal")
 	}
-	r := p.newRunLocked()
-	r.key, r.id, r.name, r.owner, r.born = key, id, nameOf(key.Kind.String()+"\x00"+id), owner, instant()
+	r, at := p.newRunLocked(), runID{key.Kind, id}
+	r.key, r.id, r.name, r.owner, r.born = key, id, at.name(), owner, instant()
 	r.used.Store(int64(r.born))
-	at := runID{key.Kind, id}
 	delete(p.gone, at)
 	p.found[at] = r
 	if owner.Known() {
