@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -142,7 +143,7 @@ func (h *held) dropLocked(why string) {
 // room for one more client that is away, the upstream is told so in its place, and the
 // request waits on for the call's answer: nothing of that is lost.
 func (h *held) giveLocked() {
-	state := "fsm1." + rand.Text()
+	state := stateMark + rand.Text()
 	if !h.c.s.p.holds.add(state, h) {
 		h.c.s.log.Warn("a client is not asked: too many are to come back already; --max-in-flight bounds them in one run",
 			h.c.about("method", clip(h.c.m.Method), h.c.kind.String(), clip(h.c.name))...)
@@ -324,12 +325,14 @@ func (h *held) expire(state string) {
 	h.c.cancel(nil)
 }
 
+// stateMark is what a requestState of the proxy's begins with.
+const stateMark = "fsm1."
+
 // ours reports whether a request's state is one that the proxy has given out, or is
 // made to look like it.
 func (c *call) ours() bool {
-	const mark = "fsm1."
 	state := c.m.P.RequestState
-	return len(state) > len(mark) && state[:len(mark)] == mark
+	return len(state) > len(stateMark) && strings.HasPrefix(state, stateMark)
 }
 
 // comeBack takes a request with a state of the proxy's.
