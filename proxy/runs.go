@@ -411,15 +411,22 @@ func (r *run) expired(now time.Duration, cfg *Config) bool {
 	if !idle && now-r.born <= cfg.RunAge {
 		return false
 	}
-	for _, s := range r.on() {
-		if id, _ := r.runningTask(); s.era == wire.Legacy || id != "" || s.busy() {
-			if idle {
-				r.used.Store(int64(now))
-			}
-			return false
-		}
+	if !r.inUse() {
+		return true
 	}
-	return true
+	if idle {
+		r.used.Store(int64(now))
+	}
+	return false
+}
+
+// inUse reports whether anybody is on a run who keeps it.
+func (r *run) inUse() bool {
+	members := r.on()
+	if id, _ := r.runningTask(); id != "" && len(members) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(members, func(s *session) bool { return s.era == wire.Legacy || s.busy() })
 }
 
 // busy reports whether requests are under way in a seat. Those that only listen are
