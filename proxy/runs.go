@@ -296,9 +296,9 @@ func (p *Proxy) rememberLocked(at runID, owner wire.Principal) {
 	p.order = append(p.order, at)
 }
 
-// RestartRun begins a run anew by its name, as [RunInfo] has it, and reports
-// where it stood, and whether it was there. A call under way that holds its turn comes to its end, and
-// steps nothing.
+// RestartRun begins a run anew by its name, as [RunInfo] has it, and reports where it
+// stood, and whether it was there. A call under way that holds its turn comes to its
+// end, and steps nothing.
 func (p *Proxy) RestartRun(name string) (state string, ok bool) {
 	for _, r := range p.allRuns() {
 		if r.name == name {
