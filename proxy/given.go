@@ -143,8 +143,17 @@ func (c *call) visits(m *wire.Message) []byte {
 // answerFailure answers with an error, whose code decides the status where the
 // client's era says so.
 func (c *call) answerFailure(code int, raw []byte) wire.Pending {
-	if out, ok := c.out.(wire.FailingStream); ok && c.modern() {
+	if out := c.failing(); out != nil {
 		return c.answerWith(func(*call) { out.Fail(code, raw) }, raw)
 	}
 	return c.answer(raw)
+}
+
+// failing is the stream of a call on which an error's code decides the status, nil
+// for one on which it does not.
+func (c *call) failing() wire.FailingStream {
+	if out, ok := c.out.(wire.FailingStream); ok && c.modern() {
+		return out
+	}
+	return nil
 }

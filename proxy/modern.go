@@ -23,20 +23,17 @@ func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from Peer) wire.Pending 
 // serve finds the seat of a request, and sends it its way.
 func (p *Proxy) serve(c *call) wire.Pending {
 	if f := p.spoken().MetaFault(c.m); f != nil {
-		refuseOut(c.out, f.Code, wire.ErrorAnswer(c.id(), f.Code, f.Text, f.Data))
-		return nil
+		return c.refuseOut(f.Code, f.Text, f.Data)
 	}
 	if fault := c.takeHandle(p); fault != "" {
-		refuseOut(c.out, wire.CodeInvalidRequest, wire.ErrorAnswer(c.id(), wire.CodeInvalidRequest, fault, nil))
-		return nil
+		return c.refuseOut(wire.CodeInvalidRequest, fault, nil)
 	}
 	s, why := p.seatFor(c)
 	c.s = s
 	c.sighted()
 	if refusal := s.admit(c); refusal != "" {
 		c.turnedAway()
-		refuseOut(c.out, wire.CodeInvalidRequest, wire.ErrorAnswer(c.id(), wire.CodeInvalidRequest, refusal, nil))
-		return nil
+		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
 	}
 	if why == nil && c.ours() { // an answer to what the upstream asks, which passes while a drain lasts
 		return c.comeBack()
@@ -102,13 +99,15 @@ func (c *call) Cancel() {
 	}
 }
 
-// refuseOut answers with an error before there is a call.
-func refuseOut(out wire.Stream, code int, raw []byte) {
-	if failing, ok := out.(wire.FailingStream); ok {
-		failing.Fail(code, raw)
-		return
+// refuseOut answers a call with an error that is not, or not yet, under way.
+func (c *call) refuseOut(code int, text string, data []byte) wire.Pending {
+	raw := wire.ErrorAnswer(c.id(), code, text, data)
+	if out := c.failing(); out != nil {
+		out.Fail(code, raw)
+	} else {
+		c.out.Answer(raw)
 	}
-	out.Answer(raw)
+	return nil
 }
 
 // who is whose call it is.
@@ -152,8 +151,7 @@ func (d *pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 func (d *pipe) serve(m *wire.Message, out wire.Stream) wire.Pending {
 	c := &call{m: m, out: out, era: wire.Modern, alone: &alone{from: d.peer, pipe: d}}
 	if !d.enter(c) {
-		out.Answer(wire.ErrorAnswer(c.id(), wire.CodeInvalidRequest, "a request with this id is still under way", nil))
-		return nil
+		return c.refuseOut(wire.CodeInvalidRequest, "a request with this id is still under way", nil)
 	}
 	rest := d.p.serve(c)
 	if rest == nil {

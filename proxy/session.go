@@ -105,8 +105,7 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	c.sighted()
 	if refusal := s.admit(c); refusal != "" {
 		c.turnedAway()
-		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInvalidRequest, refusal, nil))
-		return nil
+		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
 	}
 	if s.p.Draining() && m.Method != "ping" {
 		return c.tooLate()
