@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -59,8 +60,9 @@ const breakTime = time.Second
 // that the outcome is unknown. Cancellations, and answers to what the upstream
 // asks, pass all the while. Sessions stay open: [Proxy.Close] ends them.
 func (p *Proxy) Drain(ctx context.Context) Drained {
+	before := p.underWay() // what was not sent yet may be over by the time that the drain has begun
 	p.drain.begin()
-	calls := p.underWay()
+	calls := either(before, p.underWay())
 	left := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.over(ctx) })
 	p.drain.stopLasting()
 	for _, c := range left {
@@ -72,6 +74,15 @@ func (p *Proxy) Drain(ctx context.Context) Drained {
 		c.over(last)
 	}
 	return Drained{Finished: len(calls) - len(left), BrokenOff: len(left), Refused: p.drain.late.Load()}
+}
+
+// either are the calls that are in one list or the other, each once.
+func either(a, b []*call) []*call {
+	all := make(map[*call]struct{}, len(a)+len(b))
+	for _, c := range slices.Concat(a, b) {
+		all[c] = struct{}{}
+	}
+	return slices.Collect(maps.Keys(all))
 }
 
 // underWay returns the requests under way in all sessions.
