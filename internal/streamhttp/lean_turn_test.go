@@ -100,7 +100,8 @@ func TestTurnWritesInPieces(t *testing.T) {
 	}
 }
 
-// A peer that does not read holds up a request until its end: then it was sent, in part.
+// A peer that does not read holds up a request until its end: then it was sent, in part, and
+// what the peer says later is no answer.
 func TestTurnEndsWhileThePeerDoesNotRead(t *testing.T) {
 	for _, reused := range []bool{false, true} {
 		c, theirs := narrow(t)
@@ -109,14 +110,11 @@ func TestTurnEndsWhileThePeerDoesNotRead(t *testing.T) {
 		go func() {
 			arrived(t, theirs, nil)
 			life.End()
+			sendReply(theirs, "", "late")
 		}()
-		begun := time.Now()
 		_, err := new(Lean).exchange(c, posting(&life, c, strings.Repeat("x", 60<<10)))
 		if !errors.Is(err, context.Canceled) || NotSent(err) {
 			t.Errorf("reused %t: %v", reused, err)
-		}
-		if took := time.Since(begun); took > earlyTime*3/4 {
-			t.Errorf("reused %t: it went on for %v after its end", reused, took)
 		}
 	}
 }
