@@ -433,13 +433,13 @@ func TestHTTPOAuth(t *testing.T) {
 	var tokens atomic.Int32
 	as := authServer(t, &tokens, 3600)
 	w := newWeb(t)
-	revoked := false
+	var revoked atomic.Bool
 	w.guard = func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/.well-known/oauth-protected-resource" {
 			answerJSON(rw, 200, fmt.Sprintf(`{"resource":%q,"authorization_servers":[%q]}`, w.URL, as.URL))
 			return false
 		}
-		if auth := r.Header.Get("Authorization"); auth == "" || auth == "Bearer t1" && revoked {
+		if auth := r.Header.Get("Authorization"); auth == "" || auth == "Bearer t1" && revoked.Load() {
 			http.Error(rw, "no", http.StatusUnauthorized)
 			return false
 		}
@@ -453,7 +453,7 @@ func TestHTTPOAuth(t *testing.T) {
 	if n := tokens.Load(); n != 1 {
 		t.Errorf("%d tokens for one session", n)
 	}
-	revoked = true
+	revoked.Store(true)
 	if _, err := callTool(t, c, "echo"); callError(t, err).Status != 401 {
 		t.Error(err)
 	}

@@ -35,6 +35,7 @@ func (c *serverConn) greet() bool {
 		c.tls = &state
 		return true
 	}
+	c.srv.leave(c) // before it is one of the other server's: no connection counts twice
 	c.srv.h2.give(conn)
 	return false
 }

@@ -58,7 +58,7 @@ func TestZombiesAfterExit(t *testing.T) {
 				if w.client == "http" && name == "end of input" {
 					continue // it reads none
 				}
-				w := w.with("--cancel-grace", "100ms")
+				w := w.with("--cancel-grace", "100ms", "--drain", "5s")
 				w.server = server
 				t.Run(name+" "+server+" "+w.client, func(t *testing.T) { t.Parallel(); zombies(t, w, end) })
 			}
