@@ -120,6 +120,7 @@ func TestTLSRetires(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", protocol, err)
 		}
+		_, _ = io.Copy(io.Discard, answer.Body) // else the next request may go out on another connection
 		answer.Body.Close()
 	}
 	if n := server.Connections(); n != 2 {
