@@ -68,7 +68,7 @@ type call struct {
 	done      chan struct{} // closed when over; made on demand
 	asking    *asking       // what its client is asked in the middle of it; nil: nothing
 	grace     *time.Timer
-	params    []byte // of the cancellation
+	params    []byte // of the cancellation, by the client or by the proxy
 }
 
 // alone is what belongs to a request of the modern era, which stands alone.
@@ -379,16 +379,25 @@ func (c *call) stopBy(stop func()) {
 	}
 }
 
-// expire gives up a call whose time has run out, and tells the upstream.
-func (c *call) expire() {
+// abandon gives up a call and tells the upstream, unless it was told: now, or
+// when the request has been sent.
+func (c *call) abandon(params string, why error) {
 	c.mu.Lock()
 	up := c.up
+	if c.canceled || c.params != nil {
+		up = nil
+	} else {
+		c.params = []byte(params)
+	}
 	c.mu.Unlock()
 	if up != nil {
-		up.Cancel([]byte(`{"requestId":0,"reason":"no answer in time"}`))
+		up.Cancel([]byte(params))
 	}
-	c.giveUp(errGivenUp)
+	c.giveUp(why)
 }
+
+// expire gives up a call whose time has run out.
+func (c *call) expire() { c.abandon(`{"requestId":0,"reason":"no answer in time"}`, errGivenUp) }
 
 // start sends the request upstream. It reports false, and sends nothing, if the
 // call was cancelled before, or the proxy is ending: then unsent is the rest.
@@ -404,12 +413,12 @@ func (c *call) start(conn Upstream) bool {
 	up := conn.Start(m, c)
 	c.mu.Lock()
 	c.up = up
-	canceled, params := c.canceled, c.params
-	if canceled {
+	told, params := c.canceled || c.params != nil, c.params
+	if c.canceled {
 		c.graceLocked()
 	}
 	c.mu.Unlock()
-	if canceled {
+	if told {
 		up.Cancel(params)
 	}
 	return true

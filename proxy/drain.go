@@ -125,20 +125,8 @@ func (c *call) unsent() wire.Pending {
 	return nil
 }
 
-// breakOff gives up a call that has no answer at the drain's end, and tells the
-// upstream.
-func (c *call) breakOff() {
-	c.mu.Lock()
-	up := c.up
-	if c.canceled { // it was told
-		up = nil
-	}
-	c.mu.Unlock()
-	if up != nil {
-		up.Cancel([]byte(`{"requestId":0,"reason":"the proxy is ending"}`))
-	}
-	c.giveUp(errBrokenOff)
-}
+// breakOff gives up a call that has no answer at the drain's end.
+func (c *call) breakOff() { c.abandon(`{"requestId":0,"reason":"the proxy is ending"}`, errBrokenOff) }
 
 // endedBy is the drain's end in place of an error that it has caused.
 func (p *Proxy) endedBy(err error) error {

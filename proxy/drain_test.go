@@ -99,6 +99,27 @@ func TestDrainBreaksOffWhatHasNoAnswer(t *testing.T) {
 	})
 }
 
+// A call that is given up just as it is sent is cancelled upstream like any other.
+func TestDrainBreaksOffWhatIsBeingSent(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		r.up.answers(func(*upcall) (string, bool) {
+			time.Sleep(1500 * time.Millisecond) // the drain's end lies in the midst of it
+			return "", false
+		})
+		var tool *reply
+		go func() { tool = c.call("write_plan") }()
+		synctest.Wait()
+		d := r.drain(time.Second)
+		d.want(t, proxy.Drained{BrokenOff: 1}, 1500*time.Millisecond)
+		synctest.Wait()
+		has(t, tool.wait(), `"outcome_unknown"`)
+		if told := r.up.next().cancelled(); len(told) != 1 || !strings.Contains(told[0], "ending") {
+			t.Errorf("the upstream was told %q", told)
+		}
+	})
+}
+
 func TestDrainBreaksOffReads(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connect(plainHello)

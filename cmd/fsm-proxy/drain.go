@@ -59,23 +59,10 @@ const (
 	flushTime = 2 * time.Second
 )
 
-// httpServer is what net/http's server and the lean one have in common.
-type httpServer interface {
-	Serve(net.Listener) error
-	Shutdown(context.Context) error
-	Close() error
-}
-
-// retiring is a server that closes connections with their next answer.
-type retiring interface {
-	Retire()
-	Connections() int
-}
-
 // serveHTTP serves until ctx ends, and for as long as the drain after it lasts.
 // The listener is closed last: whoever sends requests here may hear late that
 // there is nobody any more.
-func (s *service) serveHTTP(ctx context.Context, server httpServer, l net.Listener, front *streamhttp.Server) error {
+func (s *service) serveHTTP(ctx context.Context, server *streamhttp.LeanServer, l net.Listener, front *streamhttp.Server) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	var err error
@@ -85,12 +72,9 @@ func (s *service) serveHTTP(ctx context.Context, server httpServer, l net.Listen
 	case <-ctx.Done():
 	}
 	until := time.Now().Add(s.flags.drain.time)
-	r, retires := server.(retiring)
-	if retires {
-		r.Retire()
-	}
+	server.Retire()
 	s.drain()
-	if retires && r.Connections() > 0 {
+	if server.Connections() > 0 {
 		rest(min(farewellTime, s.flags.drain.time))
 	}
 	last, cancel := context.WithTimeout(context.Background(), max(flushTime, time.Until(until)))

@@ -153,7 +153,7 @@ func (f *runFlags) sessions() int {
 }
 
 // httpServer is what carries the HTTP side; certificate is nil for plain HTTP.
-func (f *runFlags) httpServer(handler http.Handler, certificate *certificate, log hclog.Logger) httpServer {
+func (f *runFlags) httpServer(handler http.Handler, certificate *certificate, log hclog.Logger) *streamhttp.LeanServer {
 	return &streamhttp.LeanServer{
 		Handler:        handler,
 		HeaderTimeout:  f.limits.headerTimeout,

@@ -56,8 +56,9 @@ type LeanServer struct {
 	listeners map[net.Listener]struct{}
 	conns     map[*serverConn]struct{}
 	sweeping  bool
+	ended     bool          // no connection is taken any more
 	h2        *handover     // to the server for HTTP/2; nil without TLS
-	empty     chan struct{} // closes when the server is closing and has no connection left
+	empty     chan struct{} // closes when the server is closing and has no listener and no connection left
 }
 
 // start fills the defaults and enters a listener. It reports false if the
@@ -150,13 +151,14 @@ func (s *LeanServer) forget(l net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, l)
+	s.emptyLocked()
 }
 
-// enter enters a connection unless the server is closing.
+// enter enters a connection unless the server was closed.
 func (s *LeanServer) enter(c *serverConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing.Load() {
+	if s.ended {
 		return false
 	}
 	s.conns[c] = struct{}{}
@@ -171,7 +173,7 @@ func (s *LeanServer) leave(c *serverConn) {
 }
 
 func (s *LeanServer) emptyLocked() {
-	if !s.closing.Load() || len(s.conns) > 0 {
+	if !s.closing.Load() || len(s.listeners) > 0 || len(s.conns) > 0 {
 		return
 	}
 	select {
@@ -181,12 +183,27 @@ func (s *LeanServer) emptyLocked() {
 	}
 }
 
+const (
+	// queueTime is how long what has connected before may still take to be
+	// accepted at the end: what a closed listener has not accepted is reset.
+	queueTime = 20 * time.Millisecond
+	// firstTime is how long a new connection may still take to come with its
+	// request: who has just connected is about to.
+	firstTime = 500 * time.Millisecond
+)
+
 // Shutdown accepts no more connections, closes idle ones, and waits for the
 // others to answer the request they carry, or for ctx to end: that is the error.
+// A connection that has not carried a request yet has half a second to come with
+// one.
 func (s *LeanServer) Shutdown(ctx context.Context) error {
-	for _, c := range s.close() {
-		c.closeIfIdle()
+	for _, c := range s.close(false) {
+		if !c.fresh.Load() {
+			c.closeIfIdle()
+		}
 	}
+	timer := time.AfterFunc(firstTime, s.closeIdle)
+	defer timer.Stop()
 	select {
 	case <-s.empty:
 		return s.h2.shutdown(ctx)
@@ -195,16 +212,34 @@ func (s *LeanServer) Shutdown(ctx context.Context) error {
 	}
 }
 
+// hangUp ends a listener when it has given out what has connected.
+func hangUp(l net.Listener) {
+	d, ok := l.(interface{ SetDeadline(time.Time) error })
+	if !ok || d.SetDeadline(time.Now().Add(queueTime)) != nil {
+		l.Close()
+	}
+}
+
+func (s *LeanServer) closeIdle() {
+	s.mu.Lock()
+	all := s.connsLocked(nil)
+	s.mu.Unlock()
+	for _, c := range all {
+		c.closeIfIdle()
+	}
+}
+
 // Close closes all listeners and connections. It does not wait for handlers.
 func (s *LeanServer) Close() error {
-	for _, c := range s.close() {
+	for _, c := range s.close(true) {
 		c.cut()
 	}
 	return s.h2.close()
 }
 
-// close ends accepting and returns the connections there are.
-func (s *LeanServer) close() []*serverConn {
+// close ends the listeners, at once or when they have given out what has
+// connected, and returns the connections there are.
+func (s *LeanServer) close(now bool) []*serverConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conns == nil {
@@ -212,8 +247,13 @@ func (s *LeanServer) close() []*serverConn {
 	}
 	s.closing.Store(true)
 	s.retiring.Store(true)
+	s.ended = s.ended || now
 	for l := range s.listeners {
-		l.Close()
+		if now {
+			l.Close()
+		} else {
+			hangUp(l)
+		}
 	}
 	s.emptyLocked()
 	return s.connsLocked(nil)

@@ -31,8 +31,9 @@ type serverConn struct {
 	resp   leanResponse
 
 	// Shared:
-	idle atomic.Bool  // waits for a request, and may be closed
-	due  atomic.Int64 // the tick in which it is closed; 0: never
+	idle  atomic.Bool  // waits for a request, and may be closed
+	fresh atomic.Bool  // no request has come yet
+	due   atomic.Int64 // the tick in which it is closed; 0: never
 	// Whether a deadline of the handler's holds:
 	readLimit, writeLimit atomic.Bool
 
@@ -48,6 +49,7 @@ func newServerConn(s *LeanServer, raw net.Conn) *serverConn {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.limit(s.HeaderTimeout)
 	c.idle.Store(true)
+	c.fresh.Store(true)
 	return c
 }
 
@@ -80,6 +82,9 @@ func (c *serverConn) serve() {
 			return
 		}
 		c.limit(c.srv.IdleTimeout)
+		if c.fresh.Load() {
+			c.fresh.Store(false)
+		}
 		c.idle.Store(true)
 		if c.srv.closing.Load() {
 			return

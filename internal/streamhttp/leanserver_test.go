@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -492,7 +494,7 @@ func TestLeanShutdown(t *testing.T) {
 		}
 		echo(w, r)
 	})
-	idle, fresh, busy := r.connect(), r.connect(), r.connect()
+	idle, fresh, silent, busy := r.connect(), r.connect(), r.connect(), r.connect()
 	idle.send(okPost).reply().want(t, 200, "hi")
 	busy.send("GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-asked
@@ -502,7 +504,9 @@ func TestLeanShutdown(t *testing.T) {
 		t.Errorf("with a request under way: %v", err)
 	}
 	idle.ended()
-	fresh.ended()
+	if p := fresh.send(okPost).reply().want(t, 200, "hi"); !p.Close {
+		t.Error("the answer to who had just connected does not say that it is the last one")
+	}
 	if c, err := r.dial(); err == nil {
 		if _, err := c.Read(make([]byte, 1)); err == nil {
 			t.Error("still accepting")
@@ -516,9 +520,56 @@ func TestLeanShutdown(t *testing.T) {
 	if err := srv.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
+	silent.ended()
 	if err := srv.Serve(&pipes{conns: make(chan net.Conn), done: make(chan struct{})}); err != http.ErrServerClosed {
 		t.Errorf("serving after the end: %v", err)
 	}
+}
+
+// unready is a listener that accepts nothing until gate is closed, and then has all the time that it needs.
+type unready struct {
+	*net.TCPListener
+	gate chan struct{}
+	once sync.Once
+}
+
+func (l *unready) dial() (net.Conn, error) { return tcp{l}.dial() }
+
+func (l *unready) Accept() (net.Conn, error) {
+	<-l.gate
+	return l.TCPListener.Accept()
+}
+
+func (l *unready) Close() error {
+	l.once.Do(func() { close(l.gate) })
+	return l.TCPListener.Close()
+}
+
+func (l *unready) SetDeadline(t time.Time) error {
+	defer l.once.Do(func() { close(l.gate) })
+	return l.TCPListener.SetDeadline(t.Add(time.Second))
+}
+
+// TestShutdownAnswersWhatHasConnected: who has connected before the end, and waits to be accepted, is answered.
+func TestShutdownAnswersWhatHasConnected(t *testing.T) {
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &LeanServer{}
+	r := startLeanRig(t, srv, echo, &unready{TCPListener: l, gate: make(chan struct{})})
+	waits := r.connect()
+	waits.send(okPost)
+	for serving := false; !serving; runtime.Gosched() {
+		srv.mu.Lock()
+		serving = len(srv.listeners) > 0
+		srv.mu.Unlock()
+	}
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	waits.reply().want(t, 200, "hi")
+	waits.ended()
 }
 
 // failing is a listener whose first accepts fail.
