@@ -25,7 +25,7 @@ require (
 	go.opentelemetry.io/proto/otlp v1.11.0 // tests: the collector
 	go.uber.org/goleak v1.3.0 // tests: no goroutine stays behind
 	go.yaml.in/yaml/v4 v4.0.0 // policies, with positions that are right
-	golang.org/x/sys v0.49.0 // CPU clocks of processes, in the benchmark
+	golang.org/x/sys v0.49.0 // poll, which syscall lacks; CPU clocks, in the benchmark
 	golang.org/x/text v0.43.0 // the language of the schema validator's messages
 	golang.org/x/tools v0.52.0 // tests: txtar transcripts
 	google.golang.org/grpc v1.83.2 // tests: the collector over gRPC

@@ -114,7 +114,7 @@ func (s *LeanServer) Serve(l net.Listener) error {
 		return http.ErrServerClosed
 	}
 	defer s.forget(l)
-	wait := time.Duration(0)
+	wait, rounds := time.Duration(0), 0
 	for {
 		raw, err := l.Accept()
 		switch {
@@ -127,6 +127,9 @@ func (s *LeanServer) Serve(l net.Listener) error {
 			raw.Close()
 			return http.ErrServerClosed
 		case s.closing.Load():
+			if rounds++; rounds < queueRounds && waiting(l) && extend(l) {
+				continue
+			}
 			return http.ErrServerClosed
 		case !temporary(err):
 			return err
@@ -183,14 +186,9 @@ func (s *LeanServer) emptyLocked() {
 	}
 }
 
-const (
-	// queueTime is how long what has connected before may still take to be
-	// accepted at the end: what a closed listener has not accepted is reset.
-	queueTime = 20 * time.Millisecond
-	// firstTime is how long a new connection may still take to come with its
-	// request: who has just connected is about to.
-	firstTime = 500 * time.Millisecond
-)
+// firstTime is how long a new connection may still take at the end to come with
+// its request: who has just connected is about to.
+const firstTime = 500 * time.Millisecond
 
 // Shutdown accepts no more connections, closes idle ones, and waits for the
 // others to answer the request they carry, or for ctx to end: that is the error.
@@ -209,14 +207,6 @@ func (s *LeanServer) Shutdown(ctx context.Context) error {
 		return s.h2.shutdown(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// hangUp ends a listener when it has given out what has connected.
-func hangUp(l net.Listener) {
-	d, ok := l.(interface{ SetDeadline(time.Time) error })
-	if !ok || d.SetDeadline(time.Now().Add(queueTime)) != nil {
-		l.Close()
 	}
 }
 

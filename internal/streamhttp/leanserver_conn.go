@@ -166,9 +166,10 @@ func (c *serverConn) linger() {
 	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 }
 
-// closeIfIdle closes a connection that carries no request.
+// closeIfIdle closes a connection that carries no request. One that has come, and
+// was not read yet, is served.
 func (c *serverConn) closeIfIdle() {
-	if c.idle.CompareAndSwap(true, false) {
+	if !waiting(c.Conn) && c.idle.CompareAndSwap(true, false) {
 		c.cut()
 	}
 }
