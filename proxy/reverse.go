@@ -272,7 +272,9 @@ func (s *session) forgetAsks(conn Upstream) {
 	for id, a := range s.openAsks() {
 		if a.conn == conn && s.takeAsk(id) != nil {
 			if s.era == wire.Modern {
-				a.call.holding().withdrawn(id)
+				if h := a.call.heldEnd(); h != nil { // else its client is yet to be asked
+					h.withdrawn(id)
+				}
 				continue
 			}
 			params := append(append([]byte(`{"requestId":`), a.mine...), `,"reason":"the upstream server has gone"}`...)

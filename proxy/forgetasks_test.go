@@ -1,0 +1,21 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// TestConnectionIsLostAsItAsks: an ask is open, its call has ended, and nothing is
+// held for its client yet.
+func TestConnectionIsLostAsItAsks(t *testing.T) {
+	s := &session{p: &Proxy{cfg: Config{MaxInFlight: 1}}, era: wire.Modern}
+	a := &ask{call: &call{s: s, era: wire.Modern, ended: true}, id: []byte("7")}
+	if !s.enterAsk(a) {
+		t.Fatal("the ask is not entered")
+	}
+	s.forgetAsks(a.conn)
+	if open := s.openAsks(); len(open) != 0 {
+		t.Errorf("open: %v", open)
+	}
+}
