@@ -197,6 +197,21 @@ func TestDrainWhileConnecting(t *testing.T) {
 	})
 }
 
+// What waits for an initialize that is refused is refused with it.
+func TestDrainRefusesWhatWaitsForInitialize(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.open()
+		initializing := c.request("initialize", plainHello)
+		synctest.Wait()
+		early := []*reply{c.request("tools/list", ""), c.call("read_file")}
+		synctest.Wait()
+		r.drain(time.Minute).want(t, proxy.Drained{Finished: 3, Refused: 3}, 0)
+		for _, one := range append(early, initializing) {
+			has(t, one.wait(), "-32603", "is ending", "was not sent")
+		}
+	}, func(c *proxy.Config, _ *server) { c.Dial = slowly(c.Dial, time.Hour) })
+}
+
 // declining is a stream that can say that a request is to be made elsewhere.
 type declining struct {
 	*stream

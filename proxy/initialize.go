@@ -123,6 +123,7 @@ func (e *HelloError) Error() string {
 // own error if it sent one.
 func (c *call) refusedHello(err error) {
 	if err == errEnding {
+		c.s.opened()
 		c.tooLate()
 		return
 	}

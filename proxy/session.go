@@ -175,8 +175,11 @@ func (c *call) routed() wire.Pending {
 
 // before answers a request that comes before initialize. A client that opens
 // with a newer protocol's discovery is told that there is no such method, and
-// falls back to initialize.
+// falls back to initialize. One whose initialize a drain has refused is too late as well.
 func (c *call) before() wire.Pending {
+	if c.s.p.Draining() {
+		return c.tooLate()
+	}
 	if _, known := routes[wire.Legacy][c.m.Method]; known {
 		return c.fail(wire.CodeInvalidRequest, "the session is not initialized: send initialize first")
 	}
