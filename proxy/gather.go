@@ -231,7 +231,12 @@ func (g *gather) again() {
 	c.mu.Lock()
 	c.asking.gather, c.next = nil, nil
 	c.asking.again = g
+	gaveUp := c.gaveUp // whoever gives it up later ends the wait
 	c.mu.Unlock()
+	if gaveUp != nil {
+		c.dropped(gaveUp)
+		return
+	}
 	if !c.start(g.conn) {
 		c.dropped(errEnding)
 		return

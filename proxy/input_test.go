@@ -143,6 +143,25 @@ func TestModernUpstreamAsksLegacyClient(t *testing.T) {
 	}, modernUpstream)
 }
 
+// A call whose time runs out between its client's last answer and its being sent again
+// is not sent again.
+func TestTimeRunsOutBeforeACallIsSentAgain(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		call := c.call("write_plan")
+		r.up.next().result(`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"Sure?"}}}}`)
+		synctest.Wait()
+		r.p.GiveUpBehind(func() {
+			c.handle(`{"jsonrpc":"2.0","id":`+idOf(call.messages()[0])+`,"result":{"action":"accept"}}`, c.own)
+		})
+		synctest.Wait()
+		equal(t, "calls that reached the upstream", r.up.count("tools/call write_plan"), 1)
+		has(t, c.refused(call.wait(), policy.UpstreamUnavailable).Message, "no answer in time", "Nothing was done")
+		c.do("write_plan", `{"content":[]}`) // the turn is free
+		equal(t, "tools", c.listed(wire.Tools), "status ask")
+	}, modernUpstream)
+}
+
 func TestLegacyClientDeclinesOrCancels(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connect(ableHello)
