@@ -13,8 +13,6 @@ import (
 // are its own: a message goes to each of those that asked for its kind. What
 // nobody asked for is not kept: who listens later reads the lists first.
 type listeners struct {
-	subscribing sync.Mutex // held while the upstream is told what they want
-
 	mu  sync.Mutex // guards what follows
 	all []*listener
 }
@@ -169,33 +167,50 @@ func (ls *listeners) Answer([]byte) {}
 func (ls *listeners) Listening() bool { return true }
 
 // subscribe has the upstream tell of updates of the resources that the listeners
-// want, and of no others.
+// want, and of no others. A connection that is coming up may have been brought to
+// where the last one was before; it is told when it is there.
 func (s *session) subscribe() {
-	s.listeners.subscribing.Lock()
-	defer s.listeners.subscribing.Unlock()
-	uris := s.listeners.uris()
+	if changed := s.rewanted(); len(changed) > 0 {
+		s.link.with(func(conn Upstream) { s.tellOf(conn, changed) })
+	}
+}
+
+// rewanted makes what the listeners want the session's subscriptions, and returns
+// the resources that were added or are gone.
+func (s *session) rewanted() []string {
 	s.mu.Lock()
-	before := s.subscriptions
+	defer s.mu.Unlock()
+	var changed []string
+	uris, before := s.listeners.uris(), s.subscriptions
 	s.subscriptions = make(map[string]struct{}, len(uris))
 	for _, uri := range uris {
 		s.subscriptions[uri] = struct{}{}
+		if _, there := before[uri]; !there {
+			changed = append(changed, uri)
+		}
 	}
-	s.mu.Unlock()
-	conn := s.link.live()
-	if conn == nil {
-		return
+	for uri := range before {
+		if _, there := s.subscriptions[uri]; !there {
+			changed = append(changed, uri)
+		}
 	}
+	return changed
+}
+
+// tellOf tells the upstream whether resources are subscribed to, as it is now:
+// whichever of two changes is told last tells of both.
+func (s *session) tellOf(conn Upstream, uris []string) {
 	if conn.Era() == wire.Modern {
 		s.listenTo(conn)
 		return
 	}
+	s.link.subscribing.Lock()
+	defer s.link.subscribing.Unlock()
 	for _, uri := range uris {
-		if _, there := before[uri]; !there {
+		switch {
+		case s.subscribed(uri):
 			s.resubscribe(conn, "resources/subscribe", uri)
-		}
-	}
-	for uri := range before {
-		if _, there := slices.BinarySearch(uris, uri); !there && (s.p.shared == nil || !s.p.shared.anySubscribed(uri)) {
+		case s.p.shared == nil || !s.p.shared.anySubscribed(uri):
 			s.resubscribe(conn, "resources/unsubscribe", uri)
 		}
 	}

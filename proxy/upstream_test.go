@@ -27,6 +27,7 @@ type server struct {
 	arrived chan *upcall
 	// begun and ended are told of each request before the proxy can learn of it.
 	begun, ended func(k *upcall, o outcome)
+	listens      func() // called before what is to be listened to takes effect
 
 	mu    sync.Mutex // guards what follows
 	lists map[wire.ListKind]*wire.List
@@ -155,6 +156,9 @@ type conn struct {
 func (c *conn) Era() wire.Era        { return c.server.era }
 func (c *conn) Hello() *wire.Message { return c.hello }
 func (c *conn) Listen(uris []string) error {
+	if c.listens != nil {
+		c.listens()
+	}
 	c.server.record("listen " + strings.Join(uris, " "))
 	return nil
 }

@@ -1,0 +1,56 @@
+package proxy_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// both is a policy in whose only state two resources may be read.
+const both = "version: 1\ninitial: a\nstates:\n  a: {tools: {status: }, resources: {\"file:///plan\": , \"file:///diff\": }}\n"
+
+func streamOf(uri string) string {
+	return meta(`{"notifications":{"resourceSubscriptions":["` + uri + `"]}}`)
+}
+
+// A stream that begins while a connection is brought to where the lost one was is
+// heard too: what it wants was not yet wanted when that began.
+func TestListenWhileAConnectionIsRestored(t *testing.T) {
+	for _, last := range []string{"resources/subscribe file:///diff", "listen file:///diff file:///plan"} {
+		bubble(t, both, func(r *rig) {
+			if strings.HasPrefix(last, "listen") {
+				modernUpstream(nil, r.up)
+			}
+			c := r.modern()
+			slow := false
+			restoring := func() {
+				if slow {
+					slow = false
+					<-time.After(time.Second) // of the bubble's own time
+				}
+			}
+			r.up.listens = restoring
+			r.up.answers(func(k *upcall) (string, bool) {
+				if k.m.Method == "resources/subscribe" {
+					restoring()
+				}
+				return ok, true
+			})
+			c.request("subscriptions/listen", streamOf("file:///plan"))
+			synctest.Wait()
+			r.up.conn(0).end()
+			slow = true
+			call := c.request("tools/call", meta(`{"name":"status"}`))
+			if !call.pending() {
+				t.Fatal("the connection is there already")
+			}
+			l := c.request("subscriptions/listen", streamOf("file:///diff"))
+			synctest.Wait()
+			has(t, strings.Join(l.messages(), ""), "file:///diff")
+			call.wait()
+			synctest.Wait()
+			equal(t, "asked for", r.up.count(last), 1)
+		})
+	}
+}
