@@ -48,6 +48,7 @@ type call struct {
 	subscribes bool     // it has entered a subscription; written under the session's lock
 	era        wire.Era // the client's
 	via        wire.Era // of the connection that it was sent on
+	conn       Upstream // that connection
 
 	asks  atomic.Int32               // requests to the client open for this call
 	next  func()                     // the rest of the way, for Wait; nil: land
@@ -410,6 +411,7 @@ func (c *call) start(conn Upstream) bool {
 		m = again.answered(m)
 	}
 	c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
+	c.conn = conn
 	up := conn.Start(m, c)
 	c.mu.Lock()
 	c.up = up

@@ -80,8 +80,8 @@ func (c *call) taskIn(m *wire.Message) *task {
 	if !ok || id == "" {
 		return nil
 	}
-	t := &task{id: id, c: c.remains(), conn: c.s.link.live(), owner: c.who().Principal, every: pollInterval(state), done: make(chan struct{})}
-	if t.conn != nil && t.conn.Era() == wire.Modern {
+	t := &task{id: id, c: c.remains(), conn: c.conn, owner: c.who().Principal, every: pollInterval(state), done: make(chan struct{})}
+	if t.conn.Era() == wire.Modern {
 		names, values := c.meta()
 		t.meta = object(names, values)
 	}

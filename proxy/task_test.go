@@ -199,6 +199,22 @@ func TestTaskOfALostUpstream(t *testing.T) {
 	}, withTasks)
 }
 
+// The same where the connection ends as soon as the task has begun.
+func TestTaskOfAnUpstreamJustLost(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.do("write_plan", `{"content":[]}`)
+		c.do("ask", `{"content":[]}`)
+		call := c.request("tools/call", `{"name":"apply","task":{"ttl":60000}}`)
+		k := r.up.next()
+		r.up.conn(0).fade()
+		k.result(`{"task":` + taskState("t1", "working") + `}`)
+		has(t, call.wait(), `"taskId":"t1"`)
+		synctest.Wait()
+		c.in("review") // on_unknown
+	}, withTasks)
+}
+
 func TestTaskThatExpired(t *testing.T) {
 	underTask(t, func(r *rig, c *client) {
 		r.asks("tasks/get", "t1").fail(wire.CodeInvalidParams)

@@ -19,7 +19,7 @@ func (c *call) started(m *wire.Message) bool {
 		return false
 	}
 	t := c.taskIn(m)
-	if t == nil || t.conn == nil {
+	if t == nil {
 		return false
 	}
 	holds := c.s.run.enterTask(t, c)
@@ -27,7 +27,11 @@ func (c *call) started(m *wire.Message) bool {
 		h.tasks.keep(t, c.s.run)
 	}
 	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", clip(c.name), "holds the turn", holds)...)
-	if holds {
+	switch {
+	case !holds:
+	case ended(t.conn): // and nothing new may be waited for any more
+		t.conclude(policy.Unknown)
+	default:
 		c.s.p.ending.Add(1)
 		go t.watch()
 	}
