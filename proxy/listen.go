@@ -219,6 +219,8 @@ func (s *session) tellOf(conn Upstream, uris []string) {
 // listenTo has a modern upstream tell of the resources that its clients subscribe
 // to.
 func (s *session) listenTo(conn Upstream) {
+	s.link.subscribing.Lock()
+	defer s.link.subscribing.Unlock()
 	members := []*session{s}
 	if s.p.shared != nil {
 		members = s.p.shared.members()

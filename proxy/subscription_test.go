@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,4 +54,28 @@ func TestListenWhileAConnectionIsRestored(t *testing.T) {
 			equal(t, "asked for", r.up.count(last), 1)
 		})
 	}
+}
+
+// Of two that subscribe at once neither takes the other's subscription away.
+func TestTwoSubscribeAtOnce(t *testing.T) {
+	bubble(t, both, func(r *rig) {
+		a, b := r.connect(plainHello), r.connect(plainHello)
+		first, ended := true, make(chan string, 1)
+		r.up.listens = func() { // of the first, which has looked at what is subscribed to
+			if !first {
+				return
+			}
+			first = false
+			go func() { ended <- b.ask("resources/subscribe", `{"uri":"file:///diff"}`) }()
+			for range 10000 {
+				if runtime.Gosched(); len(r.up.reached()) > 0 {
+					return
+				}
+			}
+		}
+		has(t, a.ask("resources/subscribe", `{"uri":"file:///plan"}`), `"result"`)
+		has(t, <-ended, `"result"`)
+		told := r.up.reached()
+		equal(t, "told last", told[len(told)-1], "listen file:///diff file:///plan")
+	}, sharing(false), modernUpstream)
 }
