@@ -432,7 +432,8 @@ func (c *call) await() (*wire.Message, error) {
 	return m, c.why(err)
 }
 
-// why is the reason of a lost answer: that it was given up, if it was.
+// why is the reason of a lost answer: that it was given up, if it was, and then
+// whether the request had been sent by then.
 func (c *call) why(err error) error {
 	if err == nil {
 		return nil
@@ -440,7 +441,8 @@ func (c *call) why(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gaveUp != nil {
-		return &wire.CallError{Sent: true, Err: c.gaveUp}
+		lost, known := errorAs(err)
+		return &wire.CallError{Sent: !known || lost.Sent, Err: c.gaveUp}
 	}
 	return err
 }

@@ -246,6 +246,25 @@ func TestClockStandsStillWhileAPersonIsAsked(t *testing.T) {
 	}
 }
 
+// TestGivenUpBeforeItWasSent: what certainly has not happened is not unknown.
+func TestGivenUpBeforeItWasSent(t *testing.T) {
+	bubble(t, fork, func(r *rig) {
+		c := r.connect(plainHello)
+		r.up.detach, r.up.unsent = false, true
+		answer := c.call("act").wait() // in five minutes
+		has(t, c.refused(answer, policy.UpstreamUnavailable).Message, "no answer in time", "Nothing was done")
+		c.in("start")
+		cancelled := c.call("act")
+		r.up.next()
+		c.cancel(cancelled)
+		equal(t, "answer", cancelled.wait(), "")
+		c.in("start")
+		brokenOff := c.call("act")
+		r.drain(time.Second).want(t, proxy.Drained{BrokenOff: 1}, time.Second)
+		has(t, c.refused(brokenOff.wait(), policy.UpstreamUnavailable).Message, "had to end", "Nothing was done")
+	})
+}
+
 // TestGraceBeforeAnybodyWaits: a call that is given up before its framing waits
 // for it is given up all the same.
 func TestGraceBeforeAnybodyWaits(t *testing.T) {

@@ -21,6 +21,7 @@ type server struct {
 	// stands in arrived until the test answers it.
 	auto    func(k *upcall) (result string, ok bool)
 	detach  bool   // answers come on a read loop, as from a pipe
+	unsent  bool   // what is given up has not been sent yet, as over HTTP while the connection is made
 	hello   string // the result of initialize, or of server/discover
 	era     wire.Era
 	refuse  error // what Dial returns
@@ -390,7 +391,7 @@ func (k *upcall) Wait(ctx context.Context) (*wire.Message, error) {
 	case o := <-k.answer:
 		return o.m, o.err
 	case <-ctx.Done():
-		k.lose(&wire.CallError{Sent: true, Err: ctx.Err()})
+		k.lose(&wire.CallError{Sent: !k.conn.unsent, Err: ctx.Err()})
 		o := <-k.answer
 		return o.m, o.err
 	}
