@@ -459,11 +459,10 @@ func (c *call) relay() wire.Pending {
 	if c.modern() && c.steps() && !c.s.run.shadow.Load() { // the shadow has gone meanwhile
 		return c.routed()
 	}
-	if conn != nil && c.absorbed(conn) {
-		return c.result([]byte("{}"))
-	}
-	if conn != nil && c.start(conn) {
-		return c.flight(c.relayed)
+	if conn != nil {
+		if rest, ok := c.relayOver(conn); ok {
+			return rest
+		}
 	}
 	decided := c.s.run.where()
 	return c.later(func() {
@@ -476,12 +475,12 @@ func (c *call) relay() wire.Pending {
 			wait(c.anew())
 		case c.s.run.where() != decided && c.m.Method != "resources/unsubscribe":
 			wait(c.anew())
-		case c.absorbed(conn):
-			c.result([]byte("{}"))
-		case c.start(conn):
-			wait(c.flight(c.relayed))
 		default:
-			c.unsent()
+			rest, ok := c.relayOver(conn)
+			if !ok {
+				rest = c.unsent()
+			}
+			wait(rest)
 		}
 	})
 }
@@ -515,6 +514,9 @@ func (c *call) relayed(m *wire.Message, err error) {
 	c.landing(m, err)
 	if err != nil || m.Kind == wire.Failure {
 		c.unsubscribed()
+	}
+	if c.m.Method == "resources/unsubscribe" {
+		c.s.rejoin(c.m.P.URI)
 	}
 	c.reply(m, err, noOutcome)
 }

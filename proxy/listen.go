@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json/v2"
 	"slices"
 	"sync"
@@ -209,9 +210,9 @@ func (s *session) tellOf(conn Upstream, uris []string) {
 	for _, uri := range uris {
 		switch {
 		case s.subscribed(uri):
-			s.resubscribe(conn, "resources/subscribe", uri)
-		case s.p.shared == nil || !s.p.shared.anySubscribed(uri):
-			s.resubscribe(conn, "resources/unsubscribe", uri)
+			s.resubscribe(conn, uri)
+		case !s.wanted(uri):
+			s.part(conn, uri)
 		}
 	}
 }
@@ -221,6 +222,14 @@ func (s *session) tellOf(conn Upstream, uris []string) {
 func (s *session) listenTo(conn Upstream) {
 	s.link.subscribing.Lock()
 	defer s.link.subscribing.Unlock()
+	if err := conn.Listen(s.allSubscribed()); err != nil {
+		s.log.Warn("subscribing to resources of the upstream", "error", err)
+	}
+}
+
+// allSubscribed are the subscriptions over the session's connection, but for those
+// whose call has not been sent yet.
+func (s *session) allSubscribed() []string {
 	members := []*session{s}
 	if s.p.shared != nil {
 		members = s.p.shared.members()
@@ -232,14 +241,44 @@ func (s *session) listenTo(conn Upstream) {
 		member.mu.Unlock()
 	}
 	slices.Sort(uris)
-	if err := conn.Listen(slices.Compact(uris)); err != nil {
-		s.log.Warn("subscribing to resources of the upstream", "error", err)
+	return slices.Compact(uris)
+}
+
+func (s *session) resubscribe(conn Upstream, uri string) {
+	if m := ofResource("resources/subscribe", uri); m != nil {
+		redo(conn, m)
 	}
 }
 
-func (s *session) resubscribe(conn Upstream, method, uri string) {
-	params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
-	if m := made(wire.RequestMessage(0, method, params)); m != nil {
-		redo(conn, m)
+// part ends a subscription upstream. The goroutine ends with the connection at the
+// latest.
+func (s *session) part(conn Upstream, uri string) {
+	m := ofResource("resources/unsubscribe", uri)
+	if m == nil {
+		return
 	}
+	call := conn.Start(m, nil)
+	go func() {
+		_, _ = call.Wait(context.Background())
+		s.rejoin(uri)
+	}()
+}
+
+// rejoin has the upstream tell of a resource again whose subscription was ended, if
+// it is wanted by now: over HTTP one request overtakes another. One that has yet to be
+// asked for comes later by itself.
+func (s *session) rejoin(uri string) {
+	s.link.with(func(conn Upstream) {
+		s.link.subscribing.Lock()
+		defer s.link.subscribing.Unlock()
+		if conn.Era() == wire.Legacy && s.wanted(uri) && slices.Contains(s.allSubscribed(), uri) {
+			s.resubscribe(conn, uri)
+		}
+	})
+}
+
+// ofResource is a request about a resource.
+func ofResource(method, uri string) *wire.Message {
+	params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
+	return made(wire.RequestMessage(0, method, params))
 }

@@ -44,10 +44,40 @@ func (c *call) unsubscribe() wire.Pending {
 // relayUnlessWanted relays the end of a subscription, but of one that another
 // session has over the same upstream.
 func (c *call) relayUnlessWanted() wire.Pending {
-	if c.s.p.shared != nil && c.s.p.shared.anySubscribed(c.m.P.URI) {
+	if c.s.p.shared != nil && c.s.wanted(c.m.P.URI) {
 		return c.result([]byte("{}"))
 	}
 	return c.relay()
+}
+
+// relayOver relays a request over a connection, and reports false where it was not
+// sent. Whether a subscription is to end is looked at here again: the request may
+// have waited for the connection.
+func (c *call) relayOver(conn Upstream) (rest wire.Pending, ok bool) {
+	if c.absorbed(conn) {
+		return c.result([]byte("{}")), true
+	}
+	switch wanted, sent := c.startUnlessWanted(conn); {
+	case wanted:
+		return c.doneWith([]byte("{}")), true
+	case sent:
+		return c.flight(c.relayed), true
+	}
+	return nil, false
+}
+
+// startUnlessWanted is start, but for the end of a subscription that another session
+// has over the same upstream. One that comes to want it from now on asks after that.
+func (c *call) startUnlessWanted(conn Upstream) (wanted, sent bool) {
+	if c.s.p.shared == nil || c.m.Method != "resources/unsubscribe" {
+		return false, c.start(conn)
+	}
+	c.s.link.subscribing.Lock()
+	defer c.s.link.subscribing.Unlock()
+	if c.s.wanted(c.m.P.URI) {
+		return true, false
+	}
+	return false, c.start(conn)
 }
 
 // relayBound relays a request about a name that is bound now.
@@ -137,6 +167,8 @@ func (s *session) wantsLog(level string) bool {
 // enterSubscription enters the subscription that a call asks for, and reports
 // whether there is room for it.
 func (s *session) enterSubscription(c *call, uri string) bool {
+	s.link.subscribing.Lock()
+	defer s.link.subscribing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, there := s.subscriptions[uri]; there {
@@ -192,6 +224,15 @@ func (s *session) subscribed(uri string) bool {
 	return ok
 }
 
+// wanted reports whether anybody over the session's connection subscribes to a
+// resource.
+func (s *session) wanted(uri string) bool {
+	if s.p.shared != nil {
+		return s.p.shared.anySubscribed(uri)
+	}
+	return s.subscribed(uri)
+}
+
 // replay brings a new connection to where the last one was. again tells that
 // there was one.
 func (s *session) replay(conn Upstream, again bool) {
@@ -222,7 +263,7 @@ func (s *session) restore(conn Upstream) {
 		redo(conn, level)
 	}
 	for _, uri := range uris {
-		s.resubscribe(conn, "resources/subscribe", uri)
+		s.resubscribe(conn, uri)
 	}
 	for _, k := range gatedLists {
 		if shown[k] {

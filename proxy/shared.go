@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json/v2"
+	"maps"
 	"slices"
 	"sync"
 
@@ -80,17 +81,14 @@ func (sh *shared) welcome(s *session) {
 
 func (sh *shared) dismiss(s *session) {
 	s.mu.Lock()
-	uris := s.subscriptions
+	uris := slices.Collect(maps.Keys(s.subscriptions))
 	s.subscriptions = nil
 	s.mu.Unlock()
 	sh.mu.Lock()
 	delete(sh.sessions, s)
 	sh.mu.Unlock()
-	conn := sh.link.live()
-	for uri := range uris {
-		if conn != nil && !sh.anySubscribed(uri) {
-			s.resubscribe(conn, "resources/unsubscribe", uri)
-		}
+	if len(uris) > 0 {
+		sh.link.with(func(conn Upstream) { s.tellOf(conn, uris) })
 	}
 }
 

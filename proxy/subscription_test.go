@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // both is a policy in whose only state two resources may be read.
@@ -78,4 +80,82 @@ func TestTwoSubscribeAtOnce(t *testing.T) {
 		told := r.up.reached()
 		equal(t, "told last", told[len(told)-1], "listen file:///diff file:///plan")
 	}, sharing(false), modernUpstream)
+}
+
+// A subscription that was to end is kept if another session wants it by the time
+// there is a connection to end it on.
+func TestUnsubscribeThatWaitsForAConnection(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		a, b := r.connect(plainHello), r.connect(plainHello)
+		r.up.answers(func(*upcall) (string, bool) { return "{}", true })
+		a.ask("resources/subscribe", `{"uri":"file:///plan"}`)
+		r.up.conn(0).end()
+		end := a.request("resources/unsubscribe", `{"uri":"file:///plan"}`)
+		if !end.pending() {
+			t.Fatal("it does not wait")
+		}
+		has(t, b.ask("resources/subscribe", `{"uri":"file:///plan"}`), `"result"`)
+		has(t, end.wait(), `"result"`)
+		equal(t, "ended", r.up.count("resources/unsubscribe file:///plan"), 0)
+	}, sharing(false), delayed)
+}
+
+// Over HTTP the upstream may do last what was sent first: a subscription that came
+// before the answer to the end of another's is made again.
+func TestSubscribeWhileASubscriptionEnds(t *testing.T) {
+	const subscribe, unsubscribe = "resources/subscribe", "resources/unsubscribe"
+	ends := func(f func(r *rig, a *client) (end func())) {
+		bubble(t, review, func(r *rig) {
+			a, b := r.connect(plainHello), r.connect(plainHello)
+			r.up.answers(func(k *upcall) (string, bool) { return "{}", k.m.Method == subscribe })
+			a.ask(subscribe, `{"uri":"file:///plan"}`)
+			end := f(r, a)
+			k := r.up.next()
+			equal(t, "ends", k.what(), unsubscribe+" file:///plan")
+			b.ask(subscribe, `{"uri":"file:///plan"}`)
+			equal(t, "before the end", r.up.count(subscribe+" file:///plan"), 2)
+			k.result("{}")
+			end()
+			synctest.Wait()
+			equal(t, "made again", r.up.count(subscribe+" file:///plan"), 3)
+		}, sharing(true))
+	}
+	ends(func(r *rig, a *client) func() {
+		reply := a.request(unsubscribe, `{"uri":"file:///plan"}`)
+		return func() { reply.wait() }
+	})
+	ends(func(r *rig, a *client) func() {
+		a.s.Close()
+		return func() {}
+	})
+}
+
+// A session that ends takes its subscriptions along, in the upstream's own era.
+func TestSubscriptionsOfASessionThatEnds(t *testing.T) {
+	bubble(t, both, func(r *rig) {
+		a, b := r.connect(plainHello), r.connect(plainHello)
+		a.ask("resources/subscribe", `{"uri":"file:///plan"}`)
+		b.ask("resources/subscribe", `{"uri":"file:///diff"}`)
+		a.s.Close()
+		synctest.Wait()
+		equal(t, "told", r.up.reached(), []string{"listen file:///plan", "listen file:///diff file:///plan", "listen file:///diff"})
+	}, sharing(false), modernUpstream)
+}
+
+// A subscription that is about to be refused is not made again with those that are.
+func TestAttackSubscribeWhileASubscriptionEnds(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c, hidden := r.connect(plainHello), `{"uri":"file:///other"}`
+		r.up.conn(0).drop(wire.Resources)
+		r.up.conn(0).slow = time.Minute
+		first := c.request("resources/subscribe", hidden)
+		end := c.request("resources/unsubscribe", hidden)
+		k := r.up.next()
+		second := c.request("resources/subscribe", hidden)
+		k.result("{}")
+		end.wait()
+		has(t, first.wait(), `"error"`)
+		has(t, second.wait(), `"error"`)
+		equal(t, "reached the server", r.up.count("resources/subscribe file:///other"), 0)
+	})
 }
