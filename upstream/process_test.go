@@ -327,6 +327,33 @@ func TestCloseEndsTheGroup(t *testing.T) {
 	}
 }
 
+// unopened is a connection to a child that is not started yet.
+func unopened(t *testing.T, s *Server) (*Conn, *process) {
+	t.Helper()
+	c := newConn(s, newRecorder())
+	p := newProcess(c)
+	c.link = p
+	if err := s.admit(c); err != nil {
+		t.Fatal(err)
+	}
+	return c, p
+}
+
+// Kill ends a child as well that is only being started, which nobody knows of yet.
+func TestKillDuringAStart(t *testing.T) {
+	cfg := child("stubborn")
+	cfg.Grace = 100 * time.Millisecond
+	s := newServer(t, cfg)
+	c, p := unopened(t, s)
+	s.Kill()
+	if err := p.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(c.dialled)
+	eventually(t, func() bool { return c.Err() != nil })
+	contains(t, c.Err().Error(), "killed")
+}
+
 // A child that dies takes its children with it.
 func TestDeathEndsTheGroup(t *testing.T) {
 	c := dial(t, newServer(t, child("server")), newRecorder())

@@ -263,11 +263,15 @@ func (s *Server) Kill() {
 	}
 }
 
-// begun and over keep track of the children that run.
+// begun and over keep track of the children that run. One that begins after the
+// end is killed: whoever ended the others could not see it.
 func (s *Server) begun(child *os.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.children[child] = struct{}{}
+	if s.closed {
+		kill(child)
+	}
 }
 
 func (s *Server) over(child *os.Process) {
