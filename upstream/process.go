@@ -36,7 +36,8 @@ type process struct {
 }
 
 func newProcess(c *Conn) *process {
-	return &process{conn: c, read: make(chan struct{}), exited: make(chan struct{})}
+	stderr := &stderrLog{log: c.log().Named("upstream"), dropped: &c.srv.stats.stderr, done: make(chan struct{})}
+	return &process{conn: c, stderr: stderr, read: make(chan struct{}), exited: make(chan struct{})}
 }
 
 // open starts the child.
@@ -49,7 +50,6 @@ func (p *process) open(context.Context) error {
 		return fmt.Errorf("starting %s: %w", cfg.String(), err)
 	}
 	started := make(chan error)
-	p.stderr = &stderrLog{log: cfg.Log.Named("upstream"), dropped: &p.conn.srv.stats.stderr, done: make(chan struct{})}
 	go p.supervise(started)
 	err = <-started
 	closeAll(theirs[:])
@@ -57,11 +57,16 @@ func (p *process) open(context.Context) error {
 		closeAll(p.pipes[:])
 		return fmt.Errorf("starting the process: %w", err)
 	}
+	p.attach()
+	return nil
+}
+
+// attach reads and writes the pipes.
+func (p *process) attach() {
 	p.out = stdio.NewWriter(p.pipes[0], maxInput)
-	p.out.Join(cfg.Cork)
+	p.out.Join(p.conn.srv.cfg.Cork)
 	go p.readOutput()
 	go p.stderr.run(p.pipes[2])
-	return nil
 }
 
 // plumb makes the child's standard files. They are plain files, so that nothing
@@ -235,6 +240,7 @@ func (p *process) endChild() {
 	kill(p.cmd.Process)
 	if !p.gone(reapTime) {
 		p.conn.log().Error("the upstream process cannot be killed", "pid", p.cmd.Process.Pid)
+		closeAll(p.pipes[1:]) // who reads them would go on, and close waits for that
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -352,6 +353,30 @@ func TestKillDuringAStart(t *testing.T) {
 	close(c.dialled)
 	eventually(t, func() bool { return c.Err() != nil })
 	contains(t, c.Err().Error(), "killed")
+}
+
+// Close does not wait for ever for a child that the kernel does not let go of.
+// Here nobody reaps it, and its pipes stay open.
+func TestCloseOfAnUnkillableChild(t *testing.T) {
+	t.Parallel() // it takes reapTime
+	cfg := child("sleep")
+	cfg.Grace = time.Millisecond
+	s := newServer(t, cfg)
+	c, p := unopened(t, s)
+	p.cmd = &exec.Cmd{Path: cfg.Command[0], Env: cfg.Env, SysProcAttr: groupAttr()}
+	theirs, err := p.plumb()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeAll(theirs[:]) })
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Wait() })
+	p.attach()
+	p.out.Write(make([]byte, 1<<20)) // more than the pipe holds
+	close(c.dialled)
+	s.Close()
 }
 
 // A child that dies takes its children with it.
