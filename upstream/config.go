@@ -66,7 +66,8 @@ type Config struct {
 	// MaxProcesses bounds the children that run at the same time. 0: 64.
 	MaxProcesses int
 	// DialTimeout bounds a connection's making, the answer to initialize
-	// included. 0: 2 min, since a command may first have to fetch itself.
+	// included, and the wait for each page of a list. 0: 2 min, since a command
+	// may first have to fetch itself.
 	DialTimeout time.Duration
 	// ProbeTimeout is how long a server/discover may go unanswered until the server
 	// counts as one of the legacy era. 0: 3 s.

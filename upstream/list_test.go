@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -18,6 +19,7 @@ import (
 type scripted struct {
 	conn  *Conn
 	asked chan *wire.Message
+	told  chan string
 	deaf  bool
 }
 
@@ -30,7 +32,7 @@ func (l *scripted) start(k *call) {
 	l.asked <- m
 }
 func (l *scripted) wait(ctx context.Context, k *call) outcome { return k.await(ctx) }
-func (l *scripted) notify([]byte) error                       { return nil }
+func (l *scripted) notify(raw []byte) error                   { l.told <- string(raw); return nil }
 func (l *scripted) greeted(wire.Era, string)                  {}
 func (l *scripted) close()                                    {}
 func (l *scripted) hears() bool                               { return !l.deaf }
@@ -53,7 +55,7 @@ func newListRig(t *testing.T, capabilities string, cfg Config) *listRig {
 		t.Fatal(err)
 	}
 	close(rig.dialled)
-	rig.link = &scripted{conn: rig.Conn, asked: make(chan *wire.Message, 10)}
+	rig.link = &scripted{conn: rig.Conn, asked: make(chan *wire.Message, 10), told: make(chan string, 10)}
 	rig.Conn.link = rig.link
 	said, err := readHello([]byte(`{"protocolVersion":"2025-06-18","capabilities":` + capabilities + `}`))
 	if err != nil {
@@ -207,6 +209,24 @@ func TestListSingleFlight(t *testing.T) {
 	if len(r.link.asked) != 0 {
 		t.Error("asked twice")
 	}
+}
+
+// A list that is never answered fails, also for those who wait for it because the
+// list has changed since, and is asked for again.
+func TestListUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newListRig(t, changing, Config{DialTimeout: 10 * time.Second})
+		before := r.names(wire.Tools)
+		<-r.link.asked
+		r.receive([]byte(toolsChanged), nil)
+		after := r.names(wire.Tools)
+		r.expect(t, before, "error: no answer to tools/list in 10s")
+		if told := <-r.link.told; !strings.Contains(told, "notifications/cancelled") {
+			t.Error("told", told)
+		}
+		r.page(t, "", `{"tools":[{"name":"a"}]}`)
+		r.expect(t, after, "a")
+	})
 }
 
 const toolsChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
