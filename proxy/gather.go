@@ -214,15 +214,9 @@ func (g *gather) end() bool {
 
 // finish sends the call again, with what the client has said.
 func (g *gather) finish() {
-	if !g.end() {
-		return
+	if g.end() && !g.c.s.p.lasts(g.again) {
+		g.c.dropped(errEnding)
 	}
-	p := g.c.s.p
-	p.ending.Add(1)
-	go func() {
-		defer p.ending.Done()
-		g.again()
-	}()
 }
 
 // again is the call's way from being sent again on.

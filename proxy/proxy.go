@@ -286,6 +286,17 @@ func (p *Proxy) Close() {
 	}
 }
 
+// lasts runs f on a goroutine that Close waits for. It reports false where Close
+// was called: that may be waiting for the last one already.
+func (p *Proxy) lasts(f func()) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if !p.closed {
+		p.ending.Go(f)
+	}
+	return !p.closed
+}
+
 // open returns the sessions there are.
 func (p *Proxy) open() []*session {
 	p.mu.Lock()

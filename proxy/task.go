@@ -246,7 +246,6 @@ func (t *task) isOver() bool {
 // which waits for it.
 func (t *task) watch() {
 	p := t.c.s.p
-	defer p.ending.Done()
 	ctx, stop := context.WithTimeout(p.drain.lasting, p.cfg.TaskTimeout)
 	defer stop()
 	for missed := 0; missed < maxMissed; {

@@ -296,3 +296,21 @@ func TestModernTask(t *testing.T) {
 		has(t, update.wait(), "-32603")
 	}, modernUpstream, modernTasks)
 }
+
+// For a task that begins at the very end nothing is begun: nobody would wait for that.
+func TestTaskBegunAtTheEnd(t *testing.T) {
+	for range 100 {
+		bubble(t, review, func(r *rig) {
+			for range 4 {
+				c := r.connect(ableHello)
+				c.request("tools/call", `{"name":"write_plan","task":{"ttl":60000}}`)
+				k := r.up.next()
+				go func() {
+					time.Sleep(time.Second)
+					k.result(`{"task":` + taskState("t1", "working") + `}`)
+				}()
+			}
+			r.p.Close()
+		}, withTasks, sharing(true), with(func(c *proxy.Config) { c.EndGrace = time.Second }))
+	}
+}

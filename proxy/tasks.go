@@ -27,13 +27,8 @@ func (c *call) started(m *wire.Message) bool {
 		h.tasks.keep(t, c.s.run)
 	}
 	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", clip(c.name), "holds the turn", holds)...)
-	switch {
-	case !holds:
-	case ended(t.conn): // and nothing new may be waited for any more
+	if holds && (ended(t.conn) || !c.s.p.lasts(t.watch)) {
 		t.conclude(policy.Unknown)
-	default:
-		c.s.p.ending.Add(1)
-		go t.watch()
 	}
 	return holds
 }
@@ -211,9 +206,7 @@ func (s *session) taskTold(m *wire.Message) {
 		s.send(m.Raw, nil)
 		return
 	}
-	s.p.ending.Add(1)
-	go func() {
-		defer s.p.ending.Done()
+	s.p.lasts(func() {
 		ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CallTimeout)
 		defer stop()
 		if o, _ := t.outcome(ctx, m.Bytes(m.Params)); o != noOutcome {
@@ -223,5 +216,5 @@ func (s *session) taskTold(m *wire.Message) {
 			})
 		}
 		s.send(m.Raw, nil)
-	}()
+	})
 }
