@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,20 +118,20 @@ func (s *LeanServer) Serve(l net.Listener) error {
 	wait, rounds := time.Duration(0), 0
 	for {
 		raw, err := l.Accept()
-		switch {
+		switch ending := s.closing.Load(); {
 		case err == nil:
 			wait = 0
-			if c := newServerConn(s, s.encrypt(raw)); s.enter(c) {
-				go c.serve()
+			if !s.take(raw, ending) {
+				return http.ErrServerClosed
+			}
+			continue
+		case ending:
+			if rounds++; rounds == queueRounds || !waiting(l) || !extend(l) {
+				return http.ErrServerClosed
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
 				continue
 			}
-			raw.Close()
-			return http.ErrServerClosed
-		case s.closing.Load():
-			if rounds++; rounds < queueRounds && waiting(l) && extend(l) {
-				continue
-			}
-			return http.ErrServerClosed
 		case !temporary(err):
 			return err
 		}
@@ -138,6 +139,20 @@ func (s *LeanServer) Serve(l net.Listener) error {
 		s.Log.Warn("accepting a connection: trying again", "error", err, "after", wait)
 		time.Sleep(wait)
 	}
+}
+
+// take serves a connection. It reports false if the server was closed.
+func (s *LeanServer) take(raw net.Conn, ending bool) bool {
+	c := newServerConn(s, s.encrypt(raw))
+	if !s.enter(c) {
+		raw.Close()
+		return false
+	}
+	go c.serve()
+	if ending {
+		time.AfterFunc(firstTime, c.closeIfIdle)
+	}
+	return true
 }
 
 // temporary reports whether accepting may succeed later: file descriptors may
@@ -196,26 +211,17 @@ const firstTime = 500 * time.Millisecond
 // one.
 func (s *LeanServer) Shutdown(ctx context.Context) error {
 	for _, c := range s.close(false) {
-		if !c.fresh.Load() {
+		if c.fresh.Load() {
+			time.AfterFunc(firstTime, c.closeIfIdle)
+		} else {
 			c.closeIfIdle()
 		}
 	}
-	timer := time.AfterFunc(firstTime, s.closeIdle)
-	defer timer.Stop()
 	select {
 	case <-s.empty:
 		return s.h2.shutdown(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-func (s *LeanServer) closeIdle() {
-	s.mu.Lock()
-	all := s.connsLocked(nil)
-	s.mu.Unlock()
-	for _, c := range all {
-		c.closeIfIdle()
 	}
 }
 

@@ -169,7 +169,7 @@ func (c *serverConn) linger() {
 // closeIfIdle closes a connection that carries no request. One that has come, and
 // was not read yet, is served.
 func (c *serverConn) closeIfIdle() {
-	if !waiting(c.Conn) && c.idle.CompareAndSwap(true, false) {
+	if !waiting(c.plain()) && c.idle.CompareAndSwap(true, false) {
 		c.cut()
 	}
 }

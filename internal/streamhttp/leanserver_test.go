@@ -526,17 +526,20 @@ func TestLeanShutdown(t *testing.T) {
 	}
 }
 
-// unready is a listener that accepts nothing until it is told to end.
+// unready is a listener that accepts nothing until it was told to end, for some time.
 type unready struct {
 	*net.TCPListener
-	told chan struct{}
-	once sync.Once
+	told  chan struct{}
+	after time.Duration
+	once  sync.Once
 }
 
 func (l *unready) dial() (net.Conn, error) { return tcp{l}.dial() }
 
 func (l *unready) Accept() (net.Conn, error) {
 	<-l.told
+	<-time.After(l.after)
+	l.after = 0
 	return l.TCPListener.Accept()
 }
 
@@ -556,27 +559,47 @@ func (l *unready) SetDeadline(t time.Time) error {
 	return l.TCPListener.SetDeadline(time.Unix(1, 0))
 }
 
-// TestShutdownAnswersWhatHasConnected: who has connected before the end, and waits to be accepted, is answered, however
-// busy the machine is.
-func TestShutdownAnswersWhatHasConnected(t *testing.T) {
+// newUnreadyRig returns a rig whose server serves, and accepts nothing until it is told to end and then for some time.
+func newUnreadyRig(t *testing.T, after time.Duration) *leanRig {
+	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := &LeanServer{}
-	r := startLeanRig(t, srv, echo, &unready{TCPListener: l, told: make(chan struct{})})
-	waits := r.connect()
-	waits.send(okPost)
+	r := startLeanRig(t, srv, echo, &unready{TCPListener: l, told: make(chan struct{}), after: after})
 	for serving := false; !serving; runtime.Gosched() {
 		srv.mu.Lock()
 		serving = len(srv.listeners) > 0
 		srv.mu.Unlock()
 	}
-	if err := srv.Shutdown(t.Context()); err != nil {
+	return r
+}
+
+// TestShutdownAnswersWhatHasConnected: who has connected before the end, and waits to be accepted, is answered, however
+// busy the machine is.
+func TestShutdownAnswersWhatHasConnected(t *testing.T) {
+	r := newUnreadyRig(t, 0)
+	waits := r.connect()
+	waits.send(okPost)
+	if err := r.srv.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
 	waits.reply().want(t, 200, "hi")
 	waits.ended()
+}
+
+// TestShutdownWithoutARequest: who is accepted late at the end, and then says nothing, holds up nobody for long.
+func TestShutdownWithoutARequest(t *testing.T) {
+	t.Parallel()
+	r := newUnreadyRig(t, firstTime+firstTime/2)
+	silent := r.connect()
+	ctx, stop := context.WithTimeout(t.Context(), 8*time.Second)
+	defer stop()
+	if err := r.srv.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	silent.ended()
 }
 
 // failing is a listener whose first accepts fail.

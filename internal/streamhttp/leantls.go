@@ -55,12 +55,14 @@ func isHTTP(head [5]byte) bool {
 
 // cut closes a connection at once: a farewell in TLS could keep the caller waiting
 // for a client that reads nothing.
-func (c *serverConn) cut() {
+func (c *serverConn) cut() { c.plain().Close() }
+
+// plain is the connection without its encryption.
+func (c *serverConn) plain() net.Conn {
 	if conn, ok := c.Conn.(*tls.Conn); ok {
-		conn.NetConn().Close()
-		return
+		return conn.NetConn()
 	}
-	c.Close()
+	return c.Conn
 }
 
 // handover gives connections that speak HTTP/2 to net/http's server. It is that
@@ -114,12 +116,18 @@ func (h *handover) Close() error { h.end(); return nil }
 // Addr implements net.Listener.
 func (h *handover) Addr() net.Addr { return &net.TCPAddr{} }
 
-// shutdown waits for what was handed over; nil has nothing.
+// shutdown waits for what was handed over; nil has nothing. A connection that
+// net/http has not entered yet misses its farewell (GOAWAY), so it is given again.
 func (h *handover) shutdown(ctx context.Context) error {
 	if h == nil {
 		return nil
 	}
-	err := h.server.Shutdown(ctx)
+	err := context.DeadlineExceeded
+	for err != nil && ctx.Err() == nil {
+		part, stop := context.WithTimeout(ctx, firstTime)
+		err = h.server.Shutdown(part)
+		stop()
+	}
 	<-h.ended
 	return err
 }

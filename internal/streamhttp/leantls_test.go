@@ -1,12 +1,15 @@
 package streamhttp
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -172,5 +175,64 @@ func TestTLSHeaders(t *testing.T) {
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
 		t.Error("a connection without a handshake is not closed")
+	}
+}
+
+// lateConn is a connection that net/http takes its time to enter.
+type lateConn struct {
+	net.Conn
+	ready chan struct{}
+}
+
+func (c lateConn) RemoteAddr() net.Addr { <-c.ready; return c.Conn.RemoteAddr() }
+
+// A connection is handed over to the server for HTTP/2 as that ends, and is entered when the others were sent away. It
+// is sent away too.
+func TestTLSHandedOverAtTheEnd(t *testing.T) {
+	t.Parallel()
+	lender := httptest.NewTLSServer(nil)
+	defer lender.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	gone := make(chan error, 1)
+	go func() {
+		client, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		if err == nil {
+			defer client.Close()
+			_, _ = io.WriteString(client, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+			_, err = io.Copy(io.Discard, client)
+		}
+		gone <- err
+	}()
+	raw, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &LeanServer{Handler: http.HandlerFunc(echo), TLSConfig: &tls.Config{Certificates: lender.TLS.Certificates}}
+	srv.fill()
+	late := lateConn{raw, make(chan struct{})}
+	conn := tls.Server(late, srv.h2.config)
+	if err := conn.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	srv.h2.give(conn)
+	for srv.h2.server.Connections() == 0 {
+		runtime.Gosched()
+	}
+	srv.h2.server.RegisterOnShutdown(sync.OnceFunc(func() {
+		<-time.After(100 * time.Millisecond) // beside it runs what sends the others away
+		close(late.ready)
+	}))
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	if err := srv.Shutdown(ctx); err != nil {
+		t.Error(err)
+		srv.Close()
+	}
+	if err := <-gone; err != nil {
+		t.Error(err)
 	}
 }
