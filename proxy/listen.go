@@ -23,6 +23,7 @@ type listener struct {
 	c     *call
 	lists [3]bool // by wire.ListKind
 	uris  []string
+	begun chan struct{} // closed when its acknowledgement is out, which comes first
 }
 
 // filter is params.notifications of subscriptions/listen.
@@ -45,7 +46,9 @@ func (c *call) listen() wire.Pending {
 		return c.fail(wire.CodeInvalidParams, "too many subscriptions in one stream")
 	}
 	c.s.listeners.add(l)
-	if !c.out.Send(l.tagged(acknowledgement(l))) {
+	acknowledged := c.out.Send(l.tagged(acknowledgement(l)))
+	close(l.begun)
+	if !acknowledged {
 		c.s.listeners.remove(l)
 		return c.fail(wire.CodeInvalidRequest, "subscriptions/listen is answered by an event stream: accept text/event-stream")
 	}
@@ -56,7 +59,7 @@ func (c *call) listen() wire.Pending {
 // are bound now.
 func (c *call) heard(want *filter) *listener {
 	h := c.s.hello.Load()
-	l := &listener{c: c}
+	l := &listener{c: c, begun: make(chan struct{})}
 	l.lists[wire.Tools] = want.Tools && h.lists[wire.Tools]
 	l.lists[wire.Prompts] = want.Prompts && h.lists[wire.Prompts]
 	l.lists[wire.Resources] = want.Resources && h.lists[wire.Resources]
@@ -155,6 +158,7 @@ func (ls *listeners) Send(raw []byte) bool {
 	}
 	for _, l := range ls.each() {
 		if l.wants(m) {
+			<-l.begun
 			l.c.out.Send(l.tagged(raw))
 		}
 	}

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,5 +158,38 @@ func TestAttackSubscribeWhileASubscriptionEnds(t *testing.T) {
 		has(t, first.wait(), `"error"`)
 		has(t, second.wait(), `"error"`)
 		equal(t, "reached the server", r.up.count("resources/subscribe file:///other"), 0)
+	})
+}
+
+// slowStream takes its time for the first message.
+type slowStream struct {
+	*stream
+	begun atomic.Bool
+}
+
+func (s *slowStream) Send(msg []byte) bool {
+	if !s.begun.Swap(true) {
+		<-time.After(time.Second) // of the bubble's own time
+	}
+	return s.stream.Send(msg)
+}
+
+// The acknowledgement is the first message of a stream, and what comes to pass while
+// it is on its way comes after it (2026-07-28, basic/patterns/subscriptions).
+func TestAcknowledgementComesFirst(t *testing.T) {
+	bubble(t, both, func(r *rig) {
+		c := r.modern()
+		r.up.answers(func(*upcall) (string, bool) { return "{}", true })
+		c.request("subscriptions/listen", streamOf("file:///plan")) // so that the upstream tells
+		synctest.Wait()
+		s := &slowStream{stream: c.stream("listen")}
+		m := read(t, `{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":`+streamOf("file:///plan")+"}", wire.FromClient)
+		go func() { c.s.Handle(m, s).Wait() }()
+		synctest.Wait()
+		r.up.conn(0).says(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///plan"}}`, nil)
+		<-time.After(2 * time.Second)
+		if sent := s.messages(); len(sent) != 2 || !strings.Contains(sent[0], "acknowledged") {
+			t.Errorf("got %q", sent)
+		}
 	})
 }
