@@ -116,11 +116,13 @@ func (c *control) close() {
 type remote struct {
 	line net.Conn
 
+	sending sync.Mutex // held over a write, so that messages are numbered as they are confirmed
+	sent    int        // guarded by sending
+
 	mu        sync.Mutex // guards all below
 	changed   chan struct{}
 	gates     map[string]bool
 	confirmed int
-	sent      int
 	gone      bool
 }
 
@@ -171,14 +173,19 @@ func (r *remote) left()    {}
 
 // report tells the test of a message and returns when it has been counted, so that no answer overtakes it.
 func (r *remote) report(raw []byte) {
-	r.mu.Lock()
-	r.sent++
-	number := r.sent
-	r.mu.Unlock()
-	if _, err := r.line.Write([]byte("message " + string(raw) + "\n")); err != nil {
+	number, err := r.send(raw)
+	if err != nil {
 		os.Exit(1)
 	}
 	r.wait(func() bool { return r.confirmed >= number })
+}
+
+func (r *remote) send(raw []byte) (number int, err error) {
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	r.sent++
+	_, err = r.line.Write([]byte("message " + string(raw) + "\n"))
+	return r.sent, err
 }
 
 func (r *remote) gate(name string) {
