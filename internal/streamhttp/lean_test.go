@@ -115,6 +115,16 @@ func leanText(t *testing.T, resp *http.Response) string {
 	return string(raw)
 }
 
+// post returns what the server answers to a POST.
+func (s *rawServer) post(l *Lean, body string) string {
+	s.Helper()
+	resp, err := l.RoundTrip(s.request(s.Context(), body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return leanText(s.T, resp)
+}
+
 func TestLeanReusesConnections(t *testing.T) {
 	s := newRawServer(t, func(c net.Conn, n int, req *http.Request, body string) {
 		if req.Host != c.LocalAddr().String() || req.Header.Get("X-A") != "1" || req.URL.Path != "/mcp" {
@@ -124,11 +134,7 @@ func TestLeanReusesConnections(t *testing.T) {
 	})
 	l := newLean(t)
 	for i := range 5 {
-		resp, err := l.RoundTrip(s.request(t.Context(), "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := leanText(t, resp); got != fmt.Sprint(i+1, "x") {
+		if got := s.post(l, "x"); got != fmt.Sprint(i+1, "x") {
 			t.Error(got)
 		}
 	}
@@ -142,11 +148,7 @@ func TestLeanLargeBodies(t *testing.T) {
 	l := newLean(t)
 	big := strings.Repeat("0123456789", 100_000)
 	for range 2 {
-		resp, err := l.RoundTrip(s.request(t.Context(), big))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if leanText(t, resp) != big {
+		if s.post(l, big) != big {
 			t.Error("the body changed")
 		}
 	}
@@ -162,11 +164,7 @@ func TestLeanChunkedAndEmpty(t *testing.T) {
 	})
 	l := newLean(t)
 	for _, want := range []string{"abc", "", ""} {
-		resp, err := l.RoundTrip(s.request(t.Context(), ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := leanText(t, resp); got != want {
+		if got := s.post(l, ""); got != want {
 			t.Errorf("%q", got)
 		}
 	}
@@ -186,11 +184,7 @@ func TestLeanStaleConnection(t *testing.T) {
 	})
 	l := newLean(t)
 	for range 2 {
-		resp, err := l.RoundTrip(s.request(t.Context(), "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		leanText(t, resp)
+		s.post(l, "x")
 		waitIdle(t, l, s)
 	}
 	if s.requests.Load() != 2 || s.conns.Load() != 2 {
@@ -234,11 +228,7 @@ func TestLeanUnaskedBytes(t *testing.T) {
 	})
 	l := newLean(t)
 	for range 2 {
-		resp, err := l.RoundTrip(s.request(t.Context(), "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := leanText(t, resp); got != "ok" {
+		if got := s.post(l, "x"); got != "ok" {
 			t.Error(got)
 		}
 		waitIdle(t, l, s)
@@ -255,11 +245,7 @@ func TestLeanKeepAliveHint(t *testing.T) {
 	} {
 		s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { sendReply(c, hint, "ok") })
 		l := newLean(t)
-		resp, err := l.RoundTrip(s.request(t.Context(), "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		leanText(t, resp)
+		s.post(l, "x")
 		c := l.take(s.url().Host)
 		if kept == 0 {
 			if c != nil {
@@ -280,11 +266,7 @@ func TestLeanClosesIdleConnections(t *testing.T) {
 		sendReply(c, "Keep-Alive: timeout=1\r\n", "ok")
 	})
 	l := newLean(t)
-	resp, err := l.RoundTrip(s.request(t.Context(), "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	leanText(t, resp)
+	s.post(l, "x")
 	begun := time.Now()
 	<-s.closed
 	if d := time.Since(begun); d > 3*time.Second {
@@ -318,11 +300,7 @@ func TestLeanNeverTwice(t *testing.T) {
 			c.Close()
 		})
 		l := newLean(t)
-		resp, err := l.RoundTrip(s.request(t.Context(), "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		leanText(t, resp)
+		s.post(l, "x")
 		if _, err := l.RoundTrip(s.request(t.Context(), "x")); err == nil || NotSent(err) {
 			t.Errorf("after %q: %v", first, err)
 		}

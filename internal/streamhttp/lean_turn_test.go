@@ -131,11 +131,7 @@ func TestTurnEndsWhileItWaits(t *testing.T) {
 		got <- struct{}{}
 	})
 	l := newLean(t)
-	resp, err := l.RoundTrip(s.request(t.Context(), "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	leanText(t, resp)
+	s.post(l, "x")
 	var life wire.Life
 	go func() { <-got; life.End() }()
 	if _, err := l.RoundTrip(s.request(&life, "x")); !errors.Is(err, context.Canceled) || NotSent(err) {
@@ -197,11 +193,7 @@ func TestTurnOfHTTP10(t *testing.T) {
 	})
 	l := newLean(t)
 	for _, want := range []string{"one", "more", "more"} {
-		resp, err := l.RoundTrip(s.request(t.Context(), "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := leanText(t, resp); got != want {
+		if got := s.post(l, "x"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -8,13 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
 // leanRig is a LeanServer reached by raw bytes.
@@ -568,11 +569,11 @@ func newUnreadyRig(t *testing.T, after time.Duration) *leanRig {
 	}
 	srv := &LeanServer{}
 	r := startLeanRig(t, srv, echo, &unready{TCPListener: l, told: make(chan struct{}), after: after})
-	for serving := false; !serving; runtime.Gosched() {
+	mcptest.Await(t, "serving", func() bool {
 		srv.mu.Lock()
-		serving = len(srv.listeners) > 0
-		srv.mu.Unlock()
-	}
+		defer srv.mu.Unlock()
+		return len(srv.listeners) > 0
+	})
 	return r
 }
 

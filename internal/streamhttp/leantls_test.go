@@ -7,11 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
 // secured serves a handler over TLS, under a write limit of a tenth of a second,
@@ -219,9 +220,7 @@ func TestTLSHandedOverAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv.h2.give(conn)
-	for srv.h2.server.Connections() == 0 {
-		runtime.Gosched()
-	}
+	mcptest.Await(t, "the connection is taken over", func() bool { return srv.h2.server.Connections() == 1 })
 	srv.h2.server.RegisterOnShutdown(sync.OnceFunc(func() {
 		<-time.After(100 * time.Millisecond) // beside it runs what sends the others away
 		close(late.ready)

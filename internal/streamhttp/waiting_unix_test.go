@@ -5,8 +5,9 @@ package streamhttp
 import (
 	"net"
 	"net/http"
-	"runtime"
 	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
 // TestIdleButAsked: a connection is not closed for being idle when a request has come that was only not read yet.
@@ -25,9 +26,7 @@ func TestIdleButAsked(t *testing.T) {
 	}
 	ours := newServerConn(srv, raw)
 	theirs.send(okPost)
-	for !waiting(raw) {
-		runtime.Gosched()
-	}
+	mcptest.Await(t, "the request has come", func() bool { return waiting(raw) })
 	ours.closeIfIdle()
 	srv.retiring.Store(true)
 	go ours.serve()
