@@ -51,6 +51,8 @@ func TestBadInput(t *testing.T) {
 		{"no path", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--path", "mcp", "--", "cat"}, 2, []string{"--path", "/"}},
 		{"runs by URL without the key", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--path-create", "--", "cat"}, 2, []string{"--path-create", "modern=path or legacy=path to --run-key"}},
 		{"runs by URL under another key", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "modern=process", "--path-create", "--", "cat"}, 2, []string{"--path-create", "--run-key"}},
+		{"runs that the other era begins anew", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "legacy=path,modern=handle", "--", "cat"}, 2, []string{"'--run-key legacy=path'", "both eras", "--protocol modern"}},
+		{"runs that a URL begins anew", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "legacy=path,modern=process", "--path-create", "--", "cat"}, 2, []string{"'--run-key modern=process'", "both eras"}},
 
 		{"missing policy", []string{"run", "--policy", "no.yaml", "--", "cat"}, 1, []string{string(filepath.Separator), "no.yaml", "no such file", "fsm-proxy init"}},
 		{"policy is a folder", []string{"run", "--policy", folder, "--", "cat"}, 1, []string{folder, "folder"}},

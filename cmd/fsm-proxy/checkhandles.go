@@ -17,7 +17,7 @@ type handleCheck struct {
 
 // handlesOf is what run's flags say of the key handle.
 func handlesOf(f *runFlags) handleCheck {
-	keys, err := f.runs.keysOf(f.listen.address != "")
+	keys, err := f.runs.keysOf(f.listen.address != "", f.protocol)
 	return handleCheck{known: err == nil, used: keys[wire.Modern].Kind == proxy.KeyHandle, argument: f.runs.handleArg}
 }
 

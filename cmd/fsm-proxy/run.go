@@ -117,7 +117,7 @@ func (f *runFlags) consistent(flags *pflag.FlagSet) error {
 	if f.onRestart != "keep" && f.onRestart != "restart" {
 		return usagef("--on-upstream-restart %q is neither keep nor restart", f.onRestart)
 	}
-	return errors.Join(f.listen.tls.check(), f.listen.auth.check(flags, &f.listen.tls), f.limits.check(flags), f.runs.check(f.listen.address != "", f.listen.authenticates()))
+	return errors.Join(f.listen.tls.check(), f.listen.auth.check(flags, &f.listen.tls), f.limits.check(flags), f.runs.check(f.listen.address != "", f.listen.authenticates(), f.protocol))
 }
 
 // run loads the policy, opens what is needed, and serves until the client or ctx

@@ -30,8 +30,8 @@ type runsFlags struct {
 }
 
 func (f *runsFlags) register(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.keys, "run-key", nil, "how requests of an era find their run, `ERA=KEY`: process, session (legacy), principal, header:NAME, path or handle (modern)\n"+
-		"(default legacy=session,modern=handle with --listen, process without)")
+	flags.StringSliceVar(&f.keys, "run-key", nil, "how requests of an era find their run, `ERA=KEY`: process, session (legacy), principal, header:NAME, path or handle (modern);\n"+
+		"process, principal, header and path hold for both eras where one is named (default legacy=session,modern=handle with --listen, process without)")
 	flags.StringSliceVar(&f.trusted, "trusted-proxies", nil, "`ADDRESSES` of gateways whose header says which run it is, like 10.0.0.0/8; may be repeated")
 	flags.StringVar(&f.handleArg, "handle-arg", handle.DefaultArgument, "`NAME` of the argument in which calls carry their run's handle")
 	flags.BoolVar(&f.pathCreate, "path-create", false, "with --run-key path: an unknown id in the path begins a run, if nobody can guess it")
@@ -64,13 +64,14 @@ func (f *runFlags) runLimits() (most, perPrincipal int, idle time.Duration) {
 }
 
 // keysOf are the keys of both eras; listening tells that there may be several
-// clients.
-func (f *runsFlags) keysOf(listening bool) (keys [2]proxy.RunKey, err error) {
+// clients. A key that no client gets rid of by itself must not be got rid of by
+// speaking the other era: named for one era it holds for both.
+func (f *runsFlags) keysOf(listening bool, protocol proxy.Protocol) (keys [2]proxy.RunKey, err error) {
 	keys = [2]proxy.RunKey{{Kind: proxy.KeyProcess}, {Kind: proxy.KeyProcess}}
 	if listening {
 		keys = [2]proxy.RunKey{wire.Legacy: {Kind: proxy.KeySession}, wire.Modern: {Kind: proxy.KeyHandle}}
 	}
-	given := [2]bool{}
+	named := [2]bool{}
 	for _, text := range f.keys {
 		name, key, _ := strings.Cut(text, "=")
 		era := wire.Legacy
@@ -81,10 +82,10 @@ func (f *runsFlags) keysOf(listening bool) (keys [2]proxy.RunKey, err error) {
 		default:
 			return keys, usagef("--run-key %q: write legacy=KEY or modern=KEY", text)
 		}
-		if given[era] {
+		if named[era] {
 			return keys, usagef("--run-key names two keys for the %s era: there is one for each", era)
 		}
-		given[era] = true
+		named[era] = true
 		if keys[era], err = proxy.ParseRunKey(era, key); err != nil {
 			return keys, usagef("--run-key %s=%s: %w", era, key, err)
 		}
@@ -92,12 +93,44 @@ func (f *runsFlags) keysOf(listening bool) (keys [2]proxy.RunKey, err error) {
 			return keys, usagef("--run-key %s=%s needs --listen: over standard input and output there is one client, and one run", era, key)
 		}
 	}
+	if !listening { // the only session is the process's
+		return [2]proxy.RunKey{{Kind: proxy.KeyProcess}, {Kind: proxy.KeyProcess}}, nil
+	}
+	return f.acrossEras(keys, named, protocol)
+}
+
+// acrossEras has a key that is named for one era hold for the other, unless it is of
+// one era only, and refuses two of which the one lets a client begin anew where the
+// other does not.
+func (f *runsFlags) acrossEras(keys [2]proxy.RunKey, named [2]bool, protocol proxy.Protocol) ([2]proxy.RunKey, error) {
+	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
+		other := wire.Modern - era
+		if kind := keys[era].Kind; named[era] && !named[other] && kind != proxy.KeySession && kind != proxy.KeyHandle {
+			keys[other] = keys[era]
+		}
+		if protocol == proxy.ProtocolAuto && !f.resettable(keys[era]) && f.resettable(keys[other]) {
+			return keys, usagef("--run-key %[1]s=%[2]s,%[3]s=%[4]s: a client whose run %[2]s keeps begins anew by speaking the %[3]s era, under %[4]s; "+
+				"write '--run-key %[1]s=%[2]s', which holds for both eras, or leave one of them with '--protocol legacy' or '--protocol modern'", era, keys[era], other, keys[other])
+		}
+	}
 	return keys, nil
 }
 
+// resettable reports whether a client can leave its run under the key, and begin
+// another, by itself.
+func (f *runsFlags) resettable(key proxy.RunKey) bool {
+	switch key.Kind {
+	case proxy.KeySession, proxy.KeyHandle:
+		return true
+	case proxy.KeyPath:
+		return f.pathCreate
+	}
+	return false
+}
+
 // check refuses what cannot be meant.
-func (f *runsFlags) check(listening, authenticated bool) error {
-	keys, err := f.keysOf(listening)
+func (f *runsFlags) check(listening, authenticated bool, protocol proxy.Protocol) error {
+	keys, err := f.keysOf(listening, protocol)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cor
 	}
 	inEmergency(ctx, s.server.Kill)
 	s.onClose(s.server.Close)
-	if s.keys, err = f.runs.keysOf(f.listen.address != ""); err != nil {
+	if s.keys, err = f.runs.keysOf(f.listen.address != "", f.protocol); err != nil {
 		return err
 	}
 	cfg := s.config()

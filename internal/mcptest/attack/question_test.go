@@ -159,7 +159,7 @@ func TestRequestStateOfAnotherPrincipal(t *testing.T) {
 	for _, key := range []string{"process", "principal"} {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
-			r := web.under(asking).with("--tokens", tokensOf(t, "ann", "bob"), "--run-key", "legacy="+key, "--run-key", "modern="+key).start(t)
+			r := web.under(asking).with("--tokens", tokensOf(t, "ann", "bob"), "--run-key", "modern="+key).start(t)
 			ann, bob := r.modernClient("the token of ann"), r.modernClient("the token of bob")
 			q := ann.asked("elicit", `{}`)
 			if answer := bob.reply(q, "forged"); !denied(answer.String()) {
@@ -184,7 +184,7 @@ func TestForeignAnswerAcrossEras(t *testing.T) {
 	for _, front := range []way{web, webPipe, web.with("--share-upstream")} {
 		t.Run(front.client+" to "+front.upstream, func(t *testing.T) {
 			t.Parallel()
-			r := front.under(asking).with("--run-key", "legacy=process", "--run-key", "modern=process").open(t)
+			r := front.under(asking).with("--run-key", "modern=process").open(t)
 			modern := r.beside()
 			q := modern.asked("elicit", `{}`)
 			for _, id := range []string{"0", "1", "2", "3", `"raw-1"`, `"` + q.key + `"`, `"` + q.state + `"`} {

@@ -264,7 +264,7 @@ func TestTasksListLeak(t *testing.T) {
 // run; what stays goes on. The end is seen many times, and moves the run once.
 func TestCallBesideATask(t *testing.T) {
 	inBothEras(t, func(t *testing.T, modern bool) {
-		r := tasked(t, modern, "--run-key", "legacy=principal,modern=principal")
+		r := tasked(t, modern, "--run-key", "modern=principal")
 		r.starts("apply", "task-0")
 		clients := []*rig{r, r.diner(modern, "token of ann"), r.diner(modern, "token of ann")}
 		var calls sync.WaitGroup
@@ -352,7 +352,7 @@ func TestReconnectDuringATask(t *testing.T) {
 // Two tasks are begun at once by calls of one edge: one reaches the upstream.
 func TestTasksBegunAtOnce(t *testing.T) {
 	inBothEras(t, func(t *testing.T, modern bool) {
-		r := tasked(t, modern, "--run-key", "legacy=principal,modern=principal")
+		r := tasked(t, modern, "--run-key", "modern=principal")
 		r.in("start")
 		var calls sync.WaitGroup
 		for i := range 16 {

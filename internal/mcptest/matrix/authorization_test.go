@@ -45,8 +45,8 @@ type authorized struct {
 }
 
 var (
-	plainEndpoint = authorized{"", []string{"--run-key", "legacy=session,modern=principal"}}
-	ownURL        = authorized{"/runs/3f1a7c5e9b2d48c6a0e1f2d3c4b5a697", []string{"--run-key", "legacy=path,modern=path", "--path-create"}}
+	plainEndpoint = authorized{"", []string{"--run-key", "modern=principal"}}
+	ownURL        = authorized{"/runs/3f1a7c5e9b2d48c6a0e1f2d3c4b5a697", []string{"--run-key", "legacy=path", "--path-create"}}
 )
 
 // serve starts a proxy that accepts the issuer's tokens for its endpoint, whose URL it returns.

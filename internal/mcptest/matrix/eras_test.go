@@ -121,7 +121,7 @@ func TestMatrixOfEras(t *testing.T) {
 // fill plays the scenario, and fails the test for every feature that neither works nor has a reason not to.
 func (r *row) fill(t *testing.T, c eraClient) {
 	u, server := r.start(t)
-	flags := []string{"--no-hint", "--cancel-grace", "200ms", "--policy", mcptest.WritePolicy(t, walk), "--run-key", "legacy=process", "--run-key", "modern=process"}
+	flags := []string{"--no-hint", "--cancel-grace", "200ms", "--policy", mcptest.WritePolicy(t, walk), "--run-key", "legacy=process"}
 	args := append(flags, server.arguments()...)
 	proxied := target{argv: append([]string{mcptest.Proxy(t), "run"}, args...)}
 	if r.downstream == "http" {

@@ -68,17 +68,12 @@ type house struct {
 	upstream   *mcptest.Upstream // nil: it does not count
 }
 
-// open starts a proxy whose clients of both eras, where they can, find their runs
-// by the key. more are further flags and what is wrapped.
+// open starts a proxy whose clients find their runs by the key. It is named for its
+// era alone: those of the other find them by it, too, where they can. more are further flags and what is wrapped.
 func open(t *testing.T, k key, policy string, more ...string) *house {
 	t.Helper()
 	h := &house{t: t, admin: mcptest.FreeAddress(t)}
 	args := []string{"--policy", mcptest.WritePolicy(t, policy), "--admin", h.admin, "--run-key", k.era + "=" + k.kind}
-	if other := (key{"legacy", k.kind}); k.modern() && k.kind != "handle" {
-		args = append(args, "--run-key", other.era+"="+other.kind)
-	} else if k.kind != "session" && k.kind != "handle" {
-		args = append(args, "--run-key", "modern="+k.kind)
-	}
 	switch k.kind {
 	case "principal":
 		args = append(args, "--tokens", tokens(t))

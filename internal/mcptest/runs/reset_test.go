@@ -44,9 +44,9 @@ func TestResetByReconnect(t *testing.T) {
 	})
 }
 
-// The other era finds the same run where the same key leads to it.
+// The other era finds the same run, though the key is named for one era alone.
 func TestResetByOtherEra(t *testing.T) {
-	each(t, lasting, func(t *testing.T, k key) {
+	each(t, append(those("process"), lasting...), func(t *testing.T, k key) {
 		h := counted(t, k, steps)
 		c := h.taken(h.enter(k, ""))
 		other := key{"modern", k.kind}
