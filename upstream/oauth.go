@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 )
 
 // OAuth gets tokens by the client credentials grant. mcp-go finds the
@@ -176,6 +178,9 @@ func readToken(resp *http.Response) (*transport.Token, error) {
 	}
 	if token.AccessToken == "" {
 		return nil, errors.New("reading the token: there is none in the answer")
+	}
+	if err := streamhttp.CheckField("Authorization", token.TokenType+" "+token.AccessToken); err != nil {
+		return nil, fmt.Errorf("reading the token: %w", err)
 	}
 	token.RefreshToken = "" // it is asked for anew instead
 	if life := time.Duration(token.ExpiresIn) * time.Second; life > 0 {

@@ -45,6 +45,8 @@ func TestBadInput(t *testing.T) {
 		{"two servers", []string{"run", "--policy", good, "--upstream", "http://127.0.0.1:1/mcp", "--", "cat"}, 2, []string{"one of them"}},
 		{"no URL", []string{"run", "--policy", good, "--upstream", "localhost:8080"}, 2, []string{`"localhost:8080"`, "http://"}},
 		{"bad header", []string{"run", "--policy", good, "--upstream", "http://127.0.0.1:1/mcp", "--upstream-header", "secret"}, 2, []string{"'Name: value'"}},
+		{"header of two lines", []string{"run", "--policy", good, "--upstream", "http://127.0.0.1:1/mcp", "--upstream-header", "A: b\r\nC: secret"}, 2, []string{"number 1", "line break"}},
+		{"header with an odd name", []string{"run", "--policy", good, "--upstream", "http://127.0.0.1:1/mcp", "--upstream-header", "A(b): secret"}, 2, []string{"number 1", "the header's name"}},
 		{"header without URL", []string{"run", "--policy", good, "--upstream-header", "A: b", "--", "cat"}, 2, []string{"--upstream URL"}},
 		{"bearer without listen", []string{"run", "--policy", good, "--bearer-file", good, "--", "cat"}, 2, []string{"--bearer-file", "--listen"}},
 		{"no address", []string{"run", "--policy", good, "--listen", "8080", "--", "cat"}, 2, []string{"127.0.0.1:8080"}},

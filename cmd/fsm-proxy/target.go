@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -126,10 +127,14 @@ func (t *target) header() (http.Header, error) {
 	header := make(http.Header)
 	for i, line := range t.headers {
 		name, value, ok := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(line, "\r\n") || strings.ContainsAny(name, " \t") {
+		if name = strings.TrimSpace(name); !ok || name == "" {
 			return nil, usagef("--upstream-header number %d is not 'Name: value'", i+1)
 		}
-		header.Add(name, strings.TrimSpace(value))
+		value = strings.TrimSpace(value)
+		if err := streamhttp.CheckField(name, value); err != nil {
+			return nil, usagef("--upstream-header number %d is not 'Name: value': %v", i+1, err)
+		}
+		header.Add(name, value)
 	}
 	return header, nil
 }

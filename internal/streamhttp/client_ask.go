@@ -7,8 +7,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// Field is one line of a request's header. Name is in its canonical form; Value
-// has no line break in it.
+// Field is one line of a request's header. Name is in its canonical form.
 type Field struct{ Name, Value string }
 
 // Ask is [Client.Post] in the modern era (2026-07-28): the request stands alone,
@@ -40,15 +39,4 @@ func withFields(h http.Header, fields []Field) http.Header {
 		h[f.Name] = []string{f.Value}
 	}
 	return h
-}
-
-// appendFields appends the lines of a header.
-func appendFields(b []byte, fields []Field) []byte {
-	for _, f := range fields {
-		b = append(b, f.Name...)
-		b = append(b, ": "...)
-		b = append(b, f.Value...)
-		b = append(b, "\r\n"...)
-	}
-	return b
 }

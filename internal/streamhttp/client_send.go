@@ -50,8 +50,11 @@ func (c *Client) sendTo(ctx context.Context, target *url.URL, s sending) (*http.
 	if err != nil {
 		return nil, unsent(err)
 	}
+	post, err := c.prepare(s.era, auth)
+	if err != nil {
+		return nil, unsent(err)
+	}
 	var resp *http.Response
-	post := c.prepare(s.era, auth)
 	if lean, ok := c.cfg.Transport.(*Lean); ok && s.method == http.MethodPost && target == c.cfg.URL {
 		resp, err = lean.do(&outgoing{ctx: ctx, addr: post.addr, method: s.method, head: post.head, fields: s.fields, body: s.body})
 	} else {
@@ -75,16 +78,22 @@ type prepared struct {
 }
 
 // prepare returns what POSTs of an era have in common.
-func (c *Client) prepare(era wire.Era, auth string) *prepared {
+func (c *Client) prepare(era wire.Era, auth string) (*prepared, error) {
 	if p := c.prepared[era].Load(); p != nil && p.auth == auth {
-		return p
+		return p, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := &prepared{auth: auth, header: c.makeHeader(era, auth), addr: hostPort(c.cfg.URL)}
-	p.head = appendHead(nil, p.request(context.Background(), c.cfg.URL, sending{method: http.MethodPost}))
+	p := &prepared{auth: auth, header: c.makeHeader(era, auth)}
+	if _, ok := c.cfg.Transport.(*Lean); ok {
+		var err error
+		p.addr = hostPort(c.cfg.URL)
+		if p.head, err = requestHead(p.request(context.Background(), c.cfg.URL, sending{method: http.MethodPost})); err != nil {
+			return nil, err
+		}
+	}
 	c.prepared[era].Store(p)
-	return p
+	return p, nil
 }
 
 // request makes a request. The header of a POST is shared: a transport does not

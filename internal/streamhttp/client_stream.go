@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -74,7 +76,7 @@ func (f *follower) read(events *EventReader, sink Sink) (over bool, err error) {
 	f.empty++
 	for {
 		e, err := events.Next()
-		if id := events.LastID(); id != "" && validHeader(id) {
+		if id := events.LastID(); id != "" && httpguts.ValidHeaderFieldValue(id) {
 			f.lastID = id
 		}
 		if events.Retry() > 0 {
@@ -97,15 +99,6 @@ func (f *follower) read(events *EventReader, sink Sink) (over bool, err error) {
 // another name.
 func isMessage(e Event) bool {
 	return len(e.Data) > 0 && (e.Name == "" || e.Name == "message")
-}
-
-func validHeader(value string) bool {
-	for i := range len(value) {
-		if c := value[i]; c < 0x20 && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
 }
 
 func streamEnd(err error) error {

@@ -62,9 +62,13 @@ func (l *Lean) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, notSent{err}
 	}
+	head, err := requestHead(req)
+	if err != nil {
+		return nil, notSent{err}
+	}
 	return l.do(&outgoing{
 		ctx: req.Context(), addr: hostPort(req.URL), method: req.Method,
-		head: appendHead(nil, req), body: body, req: req,
+		head: head, body: body, req: req,
 	})
 }
 
@@ -73,7 +77,7 @@ type outgoing struct {
 	ctx    context.Context
 	addr   string // of the server
 	method string
-	head   []byte  // the request's head, up to the length
+	head   []byte  // the request's head, up to the length: see requestHead
 	fields []Field // more of the head
 	body   []byte
 	req    *http.Request // what the answer belongs to; nil: nobody asks for that
@@ -81,6 +85,11 @@ type outgoing struct {
 
 // do is RoundTrip for a request whose head is made.
 func (l *Lean) do(out *outgoing) (*http.Response, error) {
+	for _, f := range out.fields {
+		if err := CheckField(f.Name, f.Value); err != nil {
+			return nil, notSent{err}
+		}
+	}
 	for {
 		conn, err := l.conn(out.ctx, out.addr)
 		if err != nil {

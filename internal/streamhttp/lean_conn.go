@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -109,7 +110,8 @@ func (c *leanConn) send(out *outgoing) error {
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
 	body := out.body
-	head := appendLength(appendFields(append((*buf)[:0], out.head...), out.fields), out.method, len(body))
+	head := appendFields(append((*buf)[:0], out.head...), out.fields)
+	head = appendLength(head, out.method, len(body))
 	var n int64
 	var err error
 	if len(body) <= oneWrite {
@@ -132,33 +134,6 @@ func (c *leanConn) send(out *outgoing) error {
 	return err
 }
 
-// appendHead appends the request line and the header, up to the length.
-func appendHead(b []byte, req *http.Request) []byte {
-	b = append(b, req.Method...)
-	b = append(b, ' ')
-	b = append(b, req.URL.RequestURI()...)
-	b = append(b, " HTTP/1.1\r\nHost: "...)
-	b = append(b, req.URL.Host...)
-	b = append(b, "\r\n"...)
-	for name, values := range req.Header {
-		for _, value := range values {
-			b = append(b, name...)
-			b = append(b, ": "...)
-			b = append(b, value...)
-			b = append(b, "\r\n"...)
-		}
-	}
-	return b
-}
-
-// appendLength appends the rest of the header: how long the body is.
-func appendLength(b []byte, method string, length int) []byte {
-	if length > 0 || method == http.MethodPost {
-		b = appendNumber(b, "Content-Length", int64(length))
-	}
-	return append(b, "\r\n"...)
-}
-
 // receive reads the head of the answer; interim ones (1xx) are skipped.
 func (c *leanConn) receive(out *outgoing) (*http.Response, error) {
 	for range 8 {
@@ -166,7 +141,10 @@ func (c *leanConn) receive(out *outgoing) (*http.Response, error) {
 		if err != nil {
 			return nil, lostConn(err)
 		}
-		if resp.StatusCode >= 200 {
+		switch {
+		case resp.StatusCode < 100: // "099" and "+99" pass http.ReadResponse
+			return nil, fmt.Errorf("reading an answer: malformed HTTP status code %q", resp.Status)
+		case resp.StatusCode >= 200:
 			return resp, nil
 		}
 		if resp.StatusCode == http.StatusSwitchingProtocols {
