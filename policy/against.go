@@ -20,8 +20,8 @@ type Offer struct {
 
 // Against checks the policy against what a live upstream lists. templateServes
 // says whether one of the upstream's resource templates may serve a URI; nil is
-// none. The findings do not repeat those of Parse but for notes that the
-// upstream makes graver: see Findings.Merge.
+// none. The findings do not repeat those of Parse but where the upstream makes one
+// graver or lighter: see Findings.Merge.
 func (p *Policy) Against(offers []Offer, templateServes func(uri string) bool) Findings {
 	m := &matcher{r: newReader(p.file), p: p, serves: templateServes}
 	for _, o := range offers {
@@ -33,7 +33,7 @@ func (p *Policy) Against(offers []Offer, templateServes func(uri string) bool) F
 		m.checkBindings(k)
 		m.noteUnbound(k)
 	}
-	m.warnUnknown()
+	m.judgeUnknown()
 	return m.r.Findings()
 }
 
@@ -146,25 +146,32 @@ func (m *matcher) noteUnbound(k Kind) {
 	}
 }
 
-// warnUnknown warns of bindings that lead on without on_unknown and hold for a
-// tool that does more when it is called twice.
-func (m *matcher) warnUnknown() {
+// judgeUnknown says of each tool that leads on without on_unknown whether it does
+// more when it is called twice: a warning then, else a note.
+func (m *matcher) judgeUnknown() {
 	risky := map[*binding][]string{}
+	held := map[*binding]bool{}
 	for _, o := range m.offers[Tool] {
-		if o.Idempotent || o.ReadOnly {
-			continue
-		}
 		for _, b := range m.p.holding(Tool, o.Name) {
-			if b.lacksUnknown() {
+			held[b] = true
+			if !o.Idempotent && !o.ReadOnly {
 				risky[b] = append(risky[b], o.Name)
 			}
 		}
 	}
 	for _, b := range m.p.bindings(Tool) {
-		if names := risky[b]; len(names) > 0 {
-			m.r.Add(LevelWarning, at{Line: b.rule.Line, Column: b.rule.Column}, "no-on-unknown",
-				"%s leads on and has no \"on_unknown\", and the upstream does not call %s idempotent: a call that was sent and never answered may have happened; say where that leads",
-				strictyaml.Quote(b.rule.Pattern), strictyaml.And(names))
+		if !b.lacksUnknown() {
+			continue
+		}
+		place, pattern := at{Line: b.rule.Line, Column: b.rule.Column}, strictyaml.Quote(b.rule.Pattern)
+		switch names := risky[b]; {
+		case len(names) > 0:
+			m.r.Add(LevelWarning, place, "no-on-unknown",
+				"%s leads on and has no \"on_unknown\", and the upstream does not call %s idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads",
+				pattern, strictyaml.And(names))
+		case held[b] || b.glob: // a glob binds nothing but what is listed
+			m.r.Add(LevelNote, place, "no-on-unknown",
+				"%s leads on and has no \"on_unknown\"; the upstream lists no tool under it that does more when it is called twice", pattern)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,15 +48,17 @@ func TestAgainst(t *testing.T) {
 	p := parse(t, "p.yaml", []byte(againstSource))
 	found := p.Against(againstOffers(), func(uri string) bool { return strings.HasPrefix(uri, "file:///t/") })
 	want := `p.yaml:8:7: error: the upstream lists no tool "read_fil"; did you mean "read_file"?
-p.yaml:9:7: warning: "write_*" leads on and has no "on_unknown", and the upstream does not call "write_a" and "write_b" idempotent: a call that was sent and never answered may have happened; say where that leads
+p.yaml:9:7: warning: "write_*" leads on and has no "on_unknown", and the upstream does not call "write_a" and "write_b" idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads
 p.yaml:10:7: warning: "drop_*" matches no tool that the upstream lists; it lists "look", "safe", "status", "read_file", "write_a", "write_b", "deploy", "go", "said", "set", "back" and "extra"
 p.yaml:11:7: note: "purge_*": the upstream lists no such tool, so there is nothing to unbind
 p.yaml:13:7: note: "delploy": the upstream lists no such tool, so there is nothing to unbind; did you mean "deploy"?
-p.yaml:14:7: warning: "go" leads on and has no "on_unknown", and the upstream does not call "go" idempotent: a call that was sent and never answered may have happened; say where that leads
-p.yaml:18:7: warning: "set" leads on and has no "on_unknown", and the upstream does not call "set" idempotent: a call that was sent and never answered may have happened; say where that leads
+p.yaml:14:7: warning: "go" leads on and has no "on_unknown", and the upstream does not call "go" idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads
+p.yaml:15:7: note: "look" leads on and has no "on_unknown"; the upstream lists no tool under it that does more when it is called twice
+p.yaml:16:7: note: "safe" leads on and has no "on_unknown"; the upstream lists no tool under it that does more when it is called twice
+p.yaml:18:7: warning: "set" leads on and has no "on_unknown", and the upstream does not call "set" idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads
 p.yaml:19:45: warning: "file:///x*" matches no resource that the upstream lists; it lists "file:///a"
 p.yaml:20:15: error: the upstream lists no prompt "greet"; did you mean "great"?
-p.yaml:22:29: warning: "back" leads on and has no "on_unknown", and the upstream does not call "back" idempotent: a call that was sent and never answered may have happened; say where that leads
+p.yaml:22:29: warning: "back" leads on and has no "on_unknown", and the upstream does not call "back" idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads
 p.yaml: note: the upstream's tool "read_file" is bound in no state, so it does not exist
 p.yaml: note: the upstream's tool "deploy" is bound in no state, so it does not exist
 p.yaml: note: the upstream's tool "extra" is bound in no state, so it does not exist
@@ -72,17 +76,24 @@ func TestAgainstNothing(t *testing.T) {
 	}
 }
 
-func TestMergeKeepsTheGraver(t *testing.T) {
+// A server makes the warnings on edges without on_unknown notes for tools that it calls
+// read-only or idempotent, and names those that it does not.
+func TestMergeTakesTheUpstreamsWord(t *testing.T) {
 	p, parsed := Parse("p.yaml", []byte(againstSource))
-	both := parsed.Merge(p.Against(againstOffers(), nil))
-	levels := map[string]int{}
-	for _, f := range both {
-		if f.Line == 14 && f.Code == "no-on-unknown" {
-			levels[f.Level.String()]++
+	levels := func(fs Findings) (out []string) {
+		for _, f := range fs {
+			if f.Code == "no-on-unknown" {
+				out = append(out, fmt.Sprintf("%d %v", f.Line, f.Level))
+			}
 		}
+		return out
 	}
-	if len(levels) != 1 || levels["warning"] != 1 {
-		t.Errorf("line 14: %v", levels)
+	if got, want := levels(parsed), []string{"9 warning", "14 warning", "15 warning", "16 warning", "18 warning", "22 warning"}; !slices.Equal(got, want) {
+		t.Errorf("without a server: %v, want %v", got, want)
+	}
+	both := parsed.Merge(p.Against(againstOffers(), nil))
+	if got, want := levels(both), []string{"9 warning", "14 warning", "15 note", "16 note", "18 warning", "22 warning"}; !slices.Equal(got, want) {
+		t.Errorf("with one: %v, want %v", got, want)
 	}
 	if notes := both.Notes(); notes[len(notes)-1].Line != 0 || len(notes) < 6 {
 		t.Errorf("notes: %v", notes)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
@@ -22,8 +23,10 @@ func (c *checker) check() {
 		c.checkState(State(s))
 	}
 	c.checkShadowed()
+	c.checkUnbinding()
+	c.noteCycle()
 	c.noteStays()
-	c.noteUnknown()
+	c.checkUnknown()
 }
 
 func (c *checker) at(r Rule) at { return at{Line: r.Line, Column: r.Column} }
@@ -127,6 +130,49 @@ func (g *graph) hope() {
 	}
 }
 
+// cycle returns states that runs can go round through, in order, nil if there are
+// none. To stay in a state is no cycle.
+func (g *graph) cycle() []State {
+	leads := make([]int, len(g.next)) // how many reached states it leads to that may be on a cycle
+	before := make([][]State, len(g.next))
+	var walk []State
+	for s := range g.next {
+		for _, t := range g.next[s] {
+			if g.reached[s] && t != State(s) {
+				leads[s]++
+				before[t] = append(before[t], State(s))
+			}
+		}
+		if leads[s] == 0 {
+			walk = append(walk, State(s))
+		}
+	}
+	for len(walk) > 0 { // take away what leads nowhere
+		s := walk[len(walk)-1]
+		walk = walk[:len(walk)-1]
+		for _, t := range before[s] {
+			if leads[t]--; leads[t] == 0 {
+				walk = append(walk, t)
+			}
+		}
+	}
+	from := slices.IndexFunc(leads, func(n int) bool { return n > 0 })
+	if from < 0 {
+		return nil
+	}
+	var path []State
+	at := make(map[State]int)
+	for s := State(from); ; {
+		if i, met := at[s]; met {
+			return path[i:]
+		}
+		at[s] = len(path)
+		path = append(path, s)
+		others := g.next[s]
+		s = others[slices.IndexFunc(others, func(t State) bool { return t != s && leads[t] > 0 })]
+	}
+}
+
 // checkTerminals reports terminals that no run gets to.
 func (c *checker) checkTerminals() {
 	if c.graph.hopeful[c.p.initial] {
@@ -216,6 +262,52 @@ func (p *Policy) takes(s State, k Kind, b *binding) bool {
 	return st.inherits && st.own[k].find(b.rule.Pattern) == nil
 }
 
+// checkUnbinding warns of a state's "*": none that names of everywhere survive,
+// since they are the more specific.
+func (c *checker) checkUnbinding() {
+	for s := range c.p.states {
+		st := &c.p.states[s]
+		for k := range Kinds {
+			if all := st.own[k].byGlob["*"]; all != nil && all.none && st.inherits {
+				c.warnSurvivors(State(s), Kind(k), all)
+			}
+		}
+	}
+}
+
+func (c *checker) warnSurvivors(s State, k Kind, all *binding) {
+	var names []string
+	for _, b := range c.p.everywhere[k].order {
+		if !b.none && c.p.takes(s, k, b) {
+			names = append(names, b.rule.Pattern)
+		}
+	}
+	if len(names) > 0 {
+		c.r.Add(LevelWarning, c.at(all.rule), "survives-none", "\"*\": none does not unbind %s: names of everywhere are more specific than \"*\"; write \"everywhere: false\" in state %s to take nothing of everywhere, or give each name a value in the state",
+			strictyaml.And(names), strictyaml.Quote(c.p.StateName(s)))
+	}
+}
+
+// noteCycle notes that runs of a policy go round and never end.
+func (c *checker) noteCycle() {
+	if c.graph.hopeful[c.p.initial] {
+		return
+	}
+	if _, what := c.terminal(); what != "" {
+		return // an error says so
+	}
+	cycle := c.graph.cycle()
+	if len(cycle) == 0 {
+		return
+	}
+	names := make([]string, len(cycle))
+	for i, s := range cycle {
+		names[i] = c.p.StateName(s)
+	}
+	c.r.Add(LevelNote, c.at(c.p.states[cycle[0]].place), "cycle", "runs go round through %s and never complete, as no edge is terminal: what may be called once in a round may be called again in the next; make an edge terminal if the work has an end",
+		strictyaml.And(names))
+}
+
 // noteStays notes the outcomes that stay because nothing is said of them.
 func (c *checker) noteStays() {
 	c.eachLayer(func(l *layer) {
@@ -257,14 +349,21 @@ func inCase(what, text string, b *binding) string {
 	return what + " in case " + strictyaml.Quote(text)
 }
 
-// noteUnknown notes the bindings that lead on without saying what follows an
-// unknown outcome.
-func (c *checker) noteUnknown() {
+// checkUnknown warns of tools that lead on without saying what follows an unknown
+// outcome: a client that cancels such a call may have had its effect, and can call
+// it again. To read a resource or a prompt twice does no harm, so those are notes.
+func (c *checker) checkUnknown() {
 	c.eachLayer(func(l *layer) {
 		for _, b := range l.order {
-			if b.lacksUnknown() {
-				c.r.Add(LevelNote, c.at(b.rule), "no-on-unknown", "%s leads on and has no \"on_unknown\": a call that was sent and never answered may have happened, and is taken %s", strictyaml.Quote(b.rule.Pattern), c.unknownLeads(b))
+			if !b.lacksUnknown() {
+				continue
 			}
+			level := LevelNote
+			if b.kind == Tool {
+				level = LevelWarning
+			}
+			c.r.Add(level, c.at(b.rule), "no-on-unknown", "%s leads on and has no \"on_unknown\": a call that was sent and then cancelled, or never answered, may have happened, and is taken %s; say where it leads (stay: it may be called again)",
+				strictyaml.Quote(b.rule.Pattern), c.unknownLeads(b))
 		}
 	})
 }

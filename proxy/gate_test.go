@@ -218,10 +218,10 @@ func TestCases(t *testing.T) {
 
 // TestValidate checks arguments before the first list too, and after a change.
 func TestValidate(t *testing.T) {
-	const source = "version: 1\ninitial: a\nvalidate: true\nstates:\n  a: {tools: {act: b, free: , broken: , far: }}\n  b: {tools: {act: }}\n"
+	const source = "version: 1\ninitial: a\nvalidate: true\nstates:\n  a: {tools: {act: b, free: , bare: , broken: , far: }}\n  b: {tools: {act: }}\n"
 	bubble(t, source, func(r *rig) {
 		r.up.offer(wire.Tools, `{"tools":[{"name":"act","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}},`+
-			`{"name":"broken","inputSchema":{"type":7}},{"name":"far","inputSchema":{"$ref":"file:///etc/passwd"}}]}`)
+			`{"name":"bare"},{"name":"broken","inputSchema":{"type":7}},{"name":"far","inputSchema":{"$ref":"file:///etc/passwd"}}]}`)
 		c := r.open()
 		c.ask("initialize", plainHello)
 		for _, arguments := range []string{`{}`, `{"n":"1"}`, `{"n":1.5}`, `[]`, `null`} {
@@ -233,9 +233,10 @@ func TestValidate(t *testing.T) {
 		c.refused(c.call("act").wait(), policy.ValidationFailed)
 		c.refused(c.call("broken").wait(), policy.ValidationFailed)
 		c.refused(c.call("far").wait(), policy.ValidationFailed)
+		c.refused(c.call("free").wait(), policy.ValidationFailed) // not listed
+		c.refused(c.call("bare").wait(), policy.ValidationFailed) // without a schema
 		equal(t, "reached", len(r.up.reached()), 0)
 		c.in("a")
-		c.do("free", ok) // not listed, nothing to check by
 		reply := c.request("tools/call", `{"name":"act","arguments":{"n":1e2}}`)
 		r.up.next().result(ok)
 		reply.wait()

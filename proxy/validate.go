@@ -32,15 +32,19 @@ var english = message.NewPrinter(language.English)
 const maxSchemas = 4096
 
 // invalid checks a call's arguments against the listed inputSchema where the
-// policy asks for that. It returns why they do not fit, empty if they do. A
-// schema that cannot be used denies.
+// policy asks for that. It returns why they do not fit, empty if they do. A tool
+// that is not listed, or listed without a schema, and a schema that cannot be
+// used are refused: there is nothing to check by.
 func (c *call) invalid() string {
-	if !c.validated() {
+	if !c.validated() || !c.known { // in shadow the list may not be at hand
 		return ""
 	}
 	raw := member(c.offer, c.name, "inputSchema")
-	if raw == nil {
-		return ""
+	switch {
+	case raw == nil && c.listed:
+		return fmt.Sprintf("%s cannot be checked: the server lists it without an input schema.", c.called(clip(c.name)))
+	case raw == nil:
+		return fmt.Sprintf("%s cannot be checked: the server does not list it, so there is no input schema.", c.called(clip(c.name)))
 	}
 	schema, err := c.s.p.schemas.get(raw)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -22,4 +23,53 @@ func TestCheckTellsTogetherWhatIsUnbound(t *testing.T) {
 	if n := strings.Count(r.stdout, `"code": "unbound"`); n != 5 {
 		t.Errorf("%d findings, want 5:\n%s", n, r.stdout)
 	}
+}
+
+// weak is a policy that is weaker than it looks in each way that check knows, but for its graph.
+const weak = `version: 1
+initial: a
+everywhere:
+  tools: [look]
+states:
+  a:
+    tools: {go: b, jump: b, sure: {on_success: b, on_unknown: stay}}
+  b:
+    tools: {"*": none, back: {on_any: a}}
+`
+
+// What makes a policy weaker than it looks is said without a server: warnings that --strict counts as errors, and a note
+// that it does not. A server exempts tools that it calls read-only or idempotent.
+func TestCheckSaysWhatIsWeakerThanItLooks(t *testing.T) {
+	p := write(t, "weak.yaml", weak)
+	want := strings.ReplaceAll(`P:6:3: note: runs go round through "a" and "b" and never complete, as no edge is terminal: what may be called once in a round may be called again in the next; make an edge terminal if the work has an end
+P:7:13: warning: "go" leads on and has no "on_unknown": a call that was sent and then cancelled, or never answered, may have happened, and is taken as stay; say where it leads (stay: it may be called again)
+P:7:20: warning: "jump" leads on and has no "on_unknown": a call that was sent and then cancelled, or never answered, may have happened, and is taken as stay; say where it leads (stay: it may be called again)
+P:9:13: warning: "*": none does not unbind "look": names of everywhere are more specific than "*"; write "everywhere: false" in state "b" to take nothing of everywhere, or give each name a value in the state
+P: note: 3 implicit stays: nothing is said of some outcome, so the state stays; --format json has each
+P: ok, 2 states, 3 warnings
+`, "P:", p+":")
+	if r := command(t, nil, "check", p); r.code != 0 || r.stdout != want {
+		t.Errorf("exit code %d\n%s\nwant\n%s", r.code, r.stdout, want)
+	}
+	if r := command(t, nil, "check", "--strict", p); r.code != 1 {
+		t.Errorf("--strict: exit code %d\n%s", r.code, r.stdout)
+	}
+
+	cyclic := write(t, "cyclic.yaml", "version: 1\ninitial: a\nstates:\n  a: {tools: {go: {on_any: b}}}\n  b: {tools: {back: {on_any: a}}}\n")
+	r := command(t, nil, "check", "--strict", "--format", "json", cyclic)
+	var reports []struct {
+		OK       bool
+		Findings []struct{ Level, Code string }
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &reports); err != nil {
+		t.Fatal(err)
+	}
+	if r.code != 0 || !reports[0].OK || len(reports[0].Findings) != 1 || reports[0].Findings[0].Level != "note" || reports[0].Findings[0].Code != "cycle" {
+		t.Errorf("a note and --strict: exit code %d\n%s", r.code, r.stdout)
+	}
+
+	tools := write(t, "tools.json", `{"name":"look"},{"name":"sure"},{"name":"back"},{"name":"go"},{"name":"jump","annotations":{"readOnlyHint":true}}`)
+	r = command(t, nil, append(append([]string{"check", p, "--"}, mcptest.Stdio(t, "drifting").Command()...), tools)...)
+	contains(t, r.stdout, `:7:13: warning: "go" leads on and has no "on_unknown", and the upstream does not call "go" idempotent`)
+	contains(t, r.stdout, `:7:20: note: "jump" leads on and has no "on_unknown"; the upstream lists no tool under it that does more`)
 }

@@ -261,7 +261,7 @@ func TestRender(t *testing.T) {
 // check goes on with the other files, and says of each how it stands.
 func TestCheckSeveralFiles(t *testing.T) {
 	good := write(t, "good.yaml", plainPolicy)
-	trap := write(t, "trap.yaml", "version: 1\ninitial: a\nstates:\n  a: {tools: {x: b}}\n  b:\n")
+	trap := write(t, "trap.yaml", "version: 1\ninitial: a\nstates:\n  a: {tools: {x: {on_any: b}}}\n  b:\n")
 	r := command(t, nil, "check", good, "no.yaml", trap)
 	if r.code != 1 {
 		t.Errorf("exit code %d", r.code)

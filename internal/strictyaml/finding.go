@@ -92,25 +92,22 @@ func (f Findings) Strict() Findings {
 	return out
 }
 
-// Merge returns f and more together, in the file's order. Of two findings of
-// the same code at the same place only the graver one is kept: a live upstream
-// can turn a note of a policy's into a warning.
+// Merge returns f and more together, in the file's order. What more says at a
+// place, under a code, takes the place of what f says there under it: a live
+// upstream makes a finding about a policy graver or lighter.
 func (f Findings) Merge(more Findings) Findings {
 	type key struct {
 		file, code   string
 		line, column int
 	}
-	var out Findings
-	seen := map[key]int{}
-	for _, x := range slices.Concat(f, more) {
-		k := key{x.File, x.Code, x.Line, x.Column}
-		i, dup := seen[k]
-		switch {
-		case !dup || x.Line == 0 || out[i].Level == x.Level:
-			seen[k] = len(out)
+	said := map[key]bool{}
+	for _, x := range more {
+		said[key{x.File, x.Code, x.Line, x.Column}] = x.Line != 0
+	}
+	out := slices.Clone(more)
+	for _, x := range f {
+		if !said[key{x.File, x.Code, x.Line, x.Column}] {
 			out = append(out, x)
-		case x.Level < out[i].Level:
-			out[i] = x
 		}
 	}
 	out.sort()

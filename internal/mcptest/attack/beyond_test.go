@@ -30,6 +30,21 @@ func TestNumberBeyondTheValidator(t *testing.T) {
 	})
 }
 
+// A tool that the server does not list has no schema to check its arguments by: with `validate` it is refused, although
+// the policy names it, and whatever its arguments are.
+func TestUnlistedToolIsNotValidated(t *testing.T) {
+	policy := strings.Replace(strings.Replace(plan, "states:", "validate: true\nstates:", 1), "      ok:\n", "      ok:\n      unlisted: after\n", 1)
+	each(t, []way{pipes.under(policy), web.under(policy)}, func(r *rig) {
+		for _, arguments := range []string{"", `{}`, `{"n":"'; DROP"}`} {
+			if answer := r.Tool("unlisted", arguments); !strings.Contains(answer.String(), `"validation_failed"`) {
+				r.t.Errorf("with %q it is answered %.300s", arguments, answer)
+			}
+		}
+		r.untouched()
+		r.in("start")
+	})
+}
+
 // A question that the client never answers holds the turn only as long as its call: others are told at once, and
 // cancelling it frees the run.
 func TestWedgeByOpenQuestion(t *testing.T) {
