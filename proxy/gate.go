@@ -203,14 +203,17 @@ func (c *call) landed(m *wire.Message, err error) {
 		c.gatherFrom(m)
 		return
 	}
-	if err == nil && c.asksTooMuch(m) {
+	switch {
+	case err != nil:
+	case c.asksTooMuch(m):
 		m, err = nil, errAsksTooMuch
-	}
-	if err == nil && pending(m) && c.started(m) {
+	case c.unfitting(m) && !c.place.shadow:
+		m, err = nil, errUnfitting
+	case c.started(m):
 		c.give(m)
 		return
 	}
-	outcome := classify(m, err)
+	outcome := c.classify(m, err)
 	c.notifyChanged(c.settle(outcome))
 	c.reply(m, err, outcome)
 }

@@ -34,7 +34,7 @@ var (
 
 // asksFor reports whether an answer asks a client for what the proxy has to ask it.
 func (c *call) asksFor(m *wire.Message, err error) bool {
-	return err == nil && !c.modern() && c.via == wire.Modern && m.Kind == wire.Result && m.R.ResultType == wire.ResultInputRequired
+	return err == nil && !c.modern() && c.wantsInput(m)
 }
 
 // gatheringLocked is what the client is asked now, nil: nothing.
@@ -132,7 +132,7 @@ func (g *gather) ask(m *wire.Message) {
 // asksTooMuch reports whether an answer asks a modern client for what the policy does
 // not let the upstream ask.
 func (c *call) asksTooMuch(m *wire.Message) bool {
-	if !c.modern() || m.R.ResultType != wire.ResultInputRequired {
+	if !c.modern() || !c.wantsInput(m) {
 		return false
 	}
 	inputs := m.Bytes(m.R.InputRequests)

@@ -67,14 +67,8 @@ func (c *call) translates() bool {
 
 // annotates reports whether something is added to a result of the run's state.
 func (c *call) annotates(m *wire.Message) bool {
-	return c.gated && !c.place.shadow && !c.place.runless && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' && !pending(m) &&
+	return c.gated && !c.place.shadow && !c.place.runless && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' && !c.unfinished(m) &&
 		c.s.hello.Load().annotate != AnnotateOff
-}
-
-// pending reports whether a result is none yet: it asks for input, or a task stands
-// for it.
-func pending(m *wire.Message) bool {
-	return m.R.ResultType == wire.ResultInputRequired || m.R.ResultType == wire.ResultTask || m.R.Task.Present() && !m.R.Content.Present()
 }
 
 // freshness says how long what was read may be kept: not at all where reading it

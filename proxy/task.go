@@ -64,22 +64,30 @@ func readStatus(text string) taskStatus {
 	return taskWorking
 }
 
-// taskIn reads the task that an answer to a call stands for; nil: it is none.
-func (c *call) taskIn(m *wire.Message) *task {
-	if m == nil || m.Kind != wire.Result {
-		return nil
-	}
-	var state []byte
+// taskState is the state of the task that stands for a call's result; nil: none does.
+// In the modern era a server may begin one unasked, in the legacy era it may not.
+func (c *call) taskState(m *wire.Message) (state []byte) {
 	switch {
-	case m.R.ResultType == wire.ResultTask:
+	case m.Kind != wire.Result:
+		return nil
+	case c.via == wire.Modern && m.R.ResultType == wire.ResultTask:
 		state = m.Bytes(m.Result)
-	case m.R.Task.Present() && !m.R.Content.Present():
+	case c.via == wire.Legacy && c.m.P.Task.Present():
 		state = m.Bytes(m.R.Task)
 	}
-	id, ok := wire.Text(wire.Member(state, "taskId"))
-	if !ok || id == "" {
+	if id, _ := wire.Text(wire.Member(state, "taskId")); id == "" {
 		return nil
 	}
+	return state
+}
+
+// taskIn reads the task that an answer to a call stands for; nil: it is none.
+func (c *call) taskIn(m *wire.Message) *task {
+	state := c.taskState(m)
+	if state == nil {
+		return nil
+	}
+	id, _ := wire.Text(wire.Member(state, "taskId"))
 	t := &task{id: id, c: c.remains(), conn: c.conn, owner: c.who().Principal, every: pollInterval(state), done: make(chan struct{})}
 	if t.conn.Era() == wire.Modern {
 		names, values := c.meta()
@@ -326,11 +334,24 @@ func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error
 	return noOutcome, nil
 }
 
+// outcomeOf is the outcome that a task's result tells of. One that is no object, or
+// that two readers could read differently, tells nothing.
 func outcomeOf(result []byte) policy.Outcome {
-	if string(wire.Member(result, "isError")) == "true" {
-		return policy.Error
+	said, outcome := false, policy.Success
+	err := wire.Members(result, func(name string, at wire.Span) error {
+		switch {
+		case wire.Lookalike(name, "isError") || name == "isError" && said:
+			return errNoObject
+		case name == "isError" && wire.IsTrue(result[at.Start:at.End]):
+			outcome = policy.Error
+		}
+		said = said || name == "isError"
+		return nil
+	})
+	if err != nil {
+		return policy.Unknown
 	}
-	return policy.Success
+	return outcome
 }
 
 // send asks the server something about the task.

@@ -105,7 +105,7 @@ func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.modern() }
 // outOfReach is what a legacy client reads of a modern upstream's task, which it did
 // not ask for and cannot ask about; nil where there is none.
 func (c *call) outOfReach(m *wire.Message) []byte {
-	if c.modern() || c.via != wire.Modern || m.Kind != wire.Result || m.R.ResultType != wire.ResultTask {
+	if c.modern() || c.via != wire.Modern || c.taskState(m) == nil {
 		return nil
 	}
 	text := c.called(clip(c.name)) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +

@@ -99,7 +99,7 @@ type Ref struct{ Type, Name, URI string }
 
 // ResultFields are the routed members of a result.
 type ResultFields struct {
-	IsError    bool   // isError is the literal true
+	IsError    bool   // isError is anything but false and null
 	ResultType string // resultType of the modern era; empty: "complete"
 	Meta       Span
 	Content    Span
@@ -151,6 +151,12 @@ func Key(raw []byte) string {
 		return string(raw)
 	}
 	return string(text)
+}
+
+// IsTrue reads isError, which is raw: only its absence, false and null say that
+// nothing went wrong, whatever else a server writes for it.
+func IsTrue(raw []byte) bool {
+	return len(raw) > 0 && string(raw) != "false" && string(raw) != "null"
 }
 
 // Text decodes a JSON string; ok is false where raw is none.

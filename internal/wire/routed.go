@@ -254,7 +254,7 @@ func (r *reader) result(key int) (err error) {
 	switch key {
 	case keyIsError:
 		at, err = r.value()
-		f.IsError = string(r.raw[at.Start:at.End]) == "true"
+		f.IsError = IsTrue(r.raw[at.Start:at.End])
 	case keyResultType:
 		f.ResultTypeAt, err = r.string(&f.ResultType)
 	case keyResultTask:
