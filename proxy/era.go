@@ -33,17 +33,29 @@ func reread(raw []byte, m *wire.Message) *wire.Message {
 	return again
 }
 
-// limited is a modern request without the proxy's own handle, and without what the
-// policy does not let the upstream ask of the client.
+// limited is a modern request without the proxy's own handle, without what the
+// policy does not let the upstream ask of the client, and, where it has no run, without
+// the extension of tasks: one of them would be anybody's who has its id.
 func (c *call) limited(m *wire.Message) *wire.Message {
 	may := c.s.run.where().upstreamMay()
 	all := may.Sampling && may.Elicitation && may.Roots
-	if all && !m.P.Modern.RunAt.Present() {
+	capabilities := m.P.Modern.Capabilities
+	tasks := c.runless() && !c.s.run.shadow.Load() && wire.Member(wire.Member(m.Bytes(capabilities), "extensions"), tasksExtension) != nil
+	if all && !tasks && !m.P.Modern.RunAt.Present() {
 		return m
 	}
 	edits := wire.Without(m.Raw, m.P.Meta, func(name string) bool { return name == wire.MetaRun })
+	if tasks {
+		_ = wire.Members(m.Bytes(capabilities), func(name string, at wire.Span) error {
+			if name == "extensions" {
+				extensions := wire.Span{Start: capabilities.Start + at.Start, End: capabilities.Start + at.End}
+				edits = append(edits, wire.Without(m.Raw, extensions, func(name string) bool { return name == tasksExtension })...)
+			}
+			return nil
+		})
+	}
 	if !all {
-		edits = append(edits, wire.Without(m.Raw, m.P.Modern.Capabilities, func(name string) bool {
+		edits = append(edits, wire.Without(m.Raw, capabilities, func(name string) bool {
 			return slices.Contains(askables[:], name) && !permits(may, name)
 		})...)
 	}

@@ -209,6 +209,8 @@ func (c *call) landed(m *wire.Message, err error) {
 		m, err = nil, errAsksTooMuch
 	case c.unfitting(m) && !c.place.shadow:
 		m, err = nil, errUnfitting
+	case c.runless() && !c.place.shadow && c.taskState(m) != nil:
+		m, err = nil, errTaskOfNoRun
 	case c.started(m):
 		c.give(m)
 		return

@@ -138,7 +138,7 @@ func (s *session) dress() dress {
 // dress is the session's for who asks.
 func (c *call) dress() dress {
 	d := c.s.dress()
-	d.mine = d.handles != nil && c.who().Principal.Known()
+	d.mine = d.handles != nil && listsRunsOf(c.who().Principal)
 	return d
 }
 

@@ -10,10 +10,10 @@ import (
 
 // handleTasks are the tasks of runs that are found by handle. A client's library asks
 // about a task by its id alone, and knows of no handle: whoever brings the id of a task
-// that they began, under which no other run of theirs has one, is taken to its run. Of
-// those who are not told apart only ids that nobody guesses are (2025-11-25,
-// basic/utilities/tasks, "Task Isolation and Access Control"). It is safe for concurrent
-// use.
+// that they began, under which no other run of theirs has one, is taken to its run. Where
+// nobody authenticates only ids that nobody guesses are (2025-11-25,
+// basic/utilities/tasks, "Task Isolation and Access Control"), and of a principal that
+// several share none: they bring the handle. It is safe for concurrent use.
 type handleTasks struct {
 	mu   sync.Mutex       // guards what follows
 	runs map[taskKey]*run // nil: several have a task of this id
@@ -29,7 +29,7 @@ const maxTaskKeys = 100_000
 
 // keep remembers whose task it is.
 func (h *handleTasks) keep(t *task, r *run) {
-	if r.key.Kind != KeyHandle || !t.owner.Known() && !unguessable(t.id) {
+	if r.key.Kind != KeyHandle || t.owner.Shared() || !t.owner.Known() && !unguessable(t.id) {
 		return
 	}
 	h.mu.Lock()

@@ -18,6 +18,10 @@ var errNoObject = &wire.CallError{Sent: true, Err: errors.New("its result is no 
 // era and its request let stand for it.
 var errUnfitting = &wire.CallError{Sent: true, Err: errors.New("it looks like a task, or like a request for input, and is none that can be followed")}
 
+// errTaskOfNoRun is a task that a call without a run was answered by: it would be
+// anybody's who has its id.
+var errTaskOfNoRun = &wire.CallError{Sent: true, Err: errors.New("it goes on as a task, and without a run nobody can follow one: give the call a run")}
+
 // classify says what became of a call from its answer, or from why there is none.
 func (c *call) classify(m *wire.Message, err error) policy.Outcome {
 	switch {

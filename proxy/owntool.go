@@ -85,10 +85,14 @@ func (c *call) endRun() wire.Pending {
 	return c.doneWith(handle.Ended())
 }
 
+// listsRunsOf reports whether a principal is told its runs: whoever has the list has
+// their handles.
+func listsRunsOf(owner wire.Principal) bool { return owner.Known() && !owner.Shared() }
+
 func (c *call) listRuns() wire.Pending {
 	p, owner := c.s.p, c.who().Principal
-	if !owner.Known() {
-		return c.strays(&stray{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that authenticate. Keep the handles that " + handle.StartName + " returns."})
+	if !listsRunsOf(owner) {
+		return c.strays(&stray{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that are told apart. Keep the handles that " + handle.StartName + " returns."})
 	}
 	return c.doneWith(handle.Listed(p.handles.argument, p.runsOf(owner)))
 }

@@ -17,11 +17,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// BearerIssuer is the issuer of all who have the one token of a bearer file: they
-// are one principal, whose subject is "bearer".
-const BearerIssuer = "bearer-file"
-
-var bearer = wire.Principal{Issuer: BearerIssuer, Subject: "bearer"}
+// bearer is who has the one token of a bearer file.
+var bearer = wire.Principal{Issuer: wire.BearerIssuer, Subject: "bearer"}
 
 // Config is by what clients are let in: any of it does. With nothing of it nobody is.
 type Config struct {

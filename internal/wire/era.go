@@ -81,8 +81,15 @@ type Principal struct {
 	Subject string // who it is to the issuer
 }
 
+// BearerIssuer is the issuer of all who have the one token of a bearer file: they
+// are one principal.
+const BearerIssuer = "bearer-file"
+
 // Known reports whether it is anybody.
 func (p Principal) Known() bool { return p != Principal{} }
+
+// Shared reports whether several clients may be it, who know no secret of each other.
+func (p Principal) Shared() bool { return p.Issuer == BearerIssuer }
 
 // ServerInfo is how a server introduces itself in a result: in its answer to
 // initialize, or in _meta in the modern era. Nil where it does not.

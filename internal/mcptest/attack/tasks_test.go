@@ -145,6 +145,21 @@ func (k *kitchen) end(e *mcptest.Exchange) {
 // bob".
 func tasked(t *testing.T, modern bool, flags ...string) *rig {
 	t.Helper()
+	return before(t, modern, append(flags, "--tokens", namedTokens(t))...).diner(modern, "token of ann")
+}
+
+// before starts a proxy before a kitchen.
+func before(t *testing.T, modern bool, flags ...string) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	var url string
+	r.upstream, url = mcptest.HTTP(t, new(kitchen).server(modern))
+	r.url, r.process = mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, taskPlan), "--upstream", url}, flags...)...)
+	return r
+}
+
+func namedTokens(t *testing.T) string {
+	t.Helper()
 	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
 	text := "version: 1\ntokens:\n"
 	for _, name := range []string{"ann", "bob"} {
@@ -153,12 +168,7 @@ func tasked(t *testing.T, modern bool, flags ...string) *rig {
 	if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t}
-	var url string
-	r.upstream, url = mcptest.HTTP(t, new(kitchen).server(modern))
-	args := []string{"--policy", mcptest.WritePolicy(t, taskPlan), "--upstream", url, "--tokens", tokens}
-	r.url, r.process = mcptest.Listen(t, append(args, flags...)...)
-	return r.diner(modern, "token of ann")
+	return tokens
 }
 
 // diner is another client, of the era.
@@ -369,4 +379,68 @@ func TestTasksBegunAtOnce(t *testing.T) {
 			t.Errorf("apply was called %d times", n)
 		}
 	})
+}
+
+// able is a client that says that it knows tasks.
+func (r *rig) able(token string) *rig {
+	r.t.Helper()
+	other := r.client(token)
+	other.Modern(mcptest.Modern{Capabilities: `{"extensions":{"a":{},"io.modelcontextprotocol/tasks":{},"b":{}},"roots":{}}`})
+	return other
+}
+
+// A call without a run is offered no task. One that comes all the same is nobody's: its id serves neither who made the
+// call nor who guesses it, and whether the call has happened is unknown.
+func TestTaskOfACallWithoutARun(t *testing.T) {
+	t.Parallel()
+	ann := before(t, true).able("")
+	if answer := ann.Tool("brew", "").String(); !strings.Contains(answer, "outcome_unknown") || strings.Contains(answer, "task-0") {
+		t.Errorf("a task without a run is answered %s", answer)
+	}
+	for _, m := range ann.upstream.Received() {
+		if m.Method == "tools/call" && (strings.Contains(string(m.Params), "modelcontextprotocol/tasks") || !strings.Contains(string(m.Params), `"extensions":{"a":{},"b":{}},"roots":{}`)) {
+			t.Errorf("the upstream is told %s", m.Params)
+		}
+	}
+	for _, who := range []*rig{ann, ann.able("")} {
+		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+			if answer := who.of(method, "task-0"); !strings.Contains(answer, "-32602") {
+				t.Errorf("%s is answered %s", method, answer)
+			}
+		}
+	}
+	run := ann.begin()
+	if answer := ann.Tool("brew", of(run)).String(); !strings.Contains(answer, "task-1") {
+		t.Errorf("with a run the call is answered %s", answer)
+	}
+	for id, want := range map[string]string{"task-0": "-32602", "task-1": "working"} {
+		if answer := ann.Call("tasks/get", `{"taskId":"`+id+`","_meta":{"fsm-proxy/run":"`+run+`"}}`).String(); !strings.Contains(answer, want) {
+			t.Errorf("with a handle %s is answered %s", id, answer)
+		}
+	}
+}
+
+// Of those who share the one token nobody learns another's handles, and another's task is not found by its id.
+func TestSharedBearer(t *testing.T) {
+	t.Parallel()
+	r := before(t, true, "--bearer-file", secretFile(t, "the-one"))
+	ann, bob := r.able("the-one"), r.able("the-one")
+	run := ann.begin()
+	if answer := ann.Tool("brew", of(run)).String(); !strings.Contains(answer, "task-0") {
+		t.Errorf("with a run the call is answered %s", answer)
+	}
+	if list := bob.Call("tools/list", "").String(); strings.Contains(list, "fsm_list_runs") || !strings.Contains(list, "fsm_start_run") {
+		t.Errorf("listed as %s", list)
+	}
+	if answer := bob.Tool("fsm_list_runs", "").String(); strings.Contains(answer, run) || !strings.Contains(answer, "unknown_action") {
+		t.Errorf("fsm_list_runs is answered %s", answer)
+	}
+	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+		if answer := bob.of(method, "task-0"); !strings.Contains(answer, "-32602") {
+			t.Errorf("%s is answered %s", method, answer)
+		}
+	}
+	if answer := ann.Call("tasks/get", `{"taskId":"task-0","_meta":{"fsm-proxy/run":"`+run+`"}}`).String(); !strings.Contains(answer, "working") {
+		t.Errorf("with the handle the task is answered %s", answer)
+	}
 }
