@@ -1,6 +1,12 @@
 package proxy
 
-import "github.com/fsm-proxy/fsm-proxy/policy"
+import (
+	"errors"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
 
 // askables are the capabilities of a client by which an upstream may ask it.
 var askables = [...]string{"sampling", "elicitation", "roots"}
@@ -30,4 +36,64 @@ func permits(may policy.UpstreamMay, capability string) bool {
 		return may.Roots
 	}
 	return false
+}
+
+// errAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
+var errAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the client for what the policy does not let it")}
+
+// asksTooMuch reports whether an answer asks the client for what the policy does not let
+// the upstream ask: by an "input required" result, in the state of a task, or by the
+// error that sends the user to a URL.
+func (c *call) asksTooMuch(m *wire.Message) bool {
+	method, excess := "", false
+	switch {
+	case m.Kind == wire.Failure:
+		method = "elicitation/create"
+		excess = m.ErrorCode == wire.CodeURLElicitation && !permits(c.s.policyNow().UpstreamMay(), "elicitation")
+	case c.wantsInput(m), c.taskState(m) != nil, strings.HasPrefix(c.m.Method, "tasks/"):
+		if method, excess = c.s.excess(m.Bytes(m.R.InputRequests)); !excess {
+			method, excess = c.s.excess(wire.Member(m.Bytes(m.R.Task), "inputRequests"))
+		}
+	}
+	return excess && !c.s.overlooksAsk(method)
+}
+
+// excess finds the first of some input requests that the upstream may not make. A member
+// that some reader takes for the method counts as one.
+func (s *session) excess(requests []byte) (method string, found bool) {
+	if requests == nil || string(requests) == "null" {
+		return "", false
+	}
+	err := wire.Members(requests, func(_ string, at wire.Span) error {
+		request, named := requests[at.Start:at.End], false
+		err := wire.Members(request, func(name string, at wire.Span) error {
+			if name != "method" && !wire.Lookalike(name, "method") {
+				return nil
+			}
+			named = true
+			if method, _ = wire.Text(request[at.Start:at.End]); !s.mayAsk(method) {
+				return errUnasked
+			}
+			return nil
+		})
+		if err == nil && !named {
+			method, err = "", errUnasked
+		}
+		return err
+	})
+	return method, err != nil
+}
+
+// denyAsk answers a call in place of an answer that asks its client too much.
+func (c *call) denyAsk(m *wire.Message) wire.Pending {
+	switch {
+	case m.Kind == wire.Failure:
+		return c.fail(wire.CodeInternal, "The server asks the user to visit a URL, which the policy does not let it. Nothing was done.")
+	case c.gated && c.taskState(m) != nil:
+		c.interrupted(policy.OutcomeUnknown, c.called(clip(c.name))+" was begun as a task that "+
+			"asks the client for what the policy does not let it; it may still happen, or wait for ever.")
+	default:
+		c.unavailable(errAsksTooMuch)
+	}
+	return nil
 }

@@ -205,8 +205,6 @@ func (c *call) landed(m *wire.Message, err error) {
 	}
 	switch {
 	case err != nil:
-	case c.asksTooMuch(m):
-		m, err = nil, errAsksTooMuch
 	case c.unfitting(m) && !c.place.shadow:
 		m, err = nil, errUnfitting
 	case c.runless() && !c.place.shadow && c.taskState(m) != nil:

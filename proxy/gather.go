@@ -129,24 +129,6 @@ func (g *gather) ask(m *wire.Message) {
 	}
 }
 
-// asksTooMuch reports whether an answer asks a modern client for what the policy does
-// not let the upstream ask.
-func (c *call) asksTooMuch(m *wire.Message) bool {
-	if !c.modern() || !c.wantsInput(m) {
-		return false
-	}
-	inputs := m.Bytes(m.R.InputRequests)
-	return wire.Members(inputs, func(_ string, at wire.Span) error {
-		if method, _ := wire.Text(wire.Member(inputs[at.Start:at.End], "method")); !c.s.mayAsk(method) && !c.s.overlooksAsk(method) {
-			return errUnasked
-		}
-		return nil
-	}) != nil
-}
-
-// errAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
-var errAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the client for what the policy does not let it")}
-
 // request makes the client's request of an input request, and opens its ask.
 func (g *gather) request(name string, input []byte) (raw []byte, method string) {
 	method, _ = wire.Text(wire.Member(input, "method"))

@@ -11,6 +11,9 @@ import (
 
 // give answers with the upstream's answer.
 func (c *call) give(m *wire.Message) wire.Pending {
+	if c.asksTooMuch(m) {
+		return c.denyAsk(m)
+	}
 	if asked := c.visits(m); asked != nil {
 		return c.answer(asked)
 	}

@@ -128,6 +128,10 @@ func (c *call) refusedHello(err error) {
 		return
 	}
 	if said, ok := errors.AsType[*HelloError](err); ok {
+		if said.Answer.ErrorCode == wire.CodeURLElicitation && !permits(c.place.upstreamMay(), "elicitation") {
+			c.failed(wire.CodeInternal, "the server asks the user to visit a URL first, which the policy does not let it")
+			return
+		}
 		c.s.opened() // before the answer, since the client may try again at once
 		c.blame(Fault{RPC: said.Answer.ErrorCode})
 		c.answer(c.withID(said.Answer))

@@ -162,6 +162,22 @@ func (h *held) giveLocked() {
 	h.replyLocked(func(c *call) { c.out.Answer(wire.ResultAnswer(c.id(), result)) })
 }
 
+// limitLocked answers in the client's place what the policy has come to forbid since the
+// upstream asked it.
+func (h *held) limitLocked() {
+	s := h.c.s
+	for key, a := range h.asks {
+		if s.mayAsk(a.asks) || s.run.shadow.Load() {
+			continue
+		}
+		delete(h.asks, key)
+		delete(h.raw, key)
+		if s.takeAsk(key) != nil {
+			s.reject(a.conn, a.id, wire.CodeMethodNotFound, "Method not found: "+clip(a.asks))
+		}
+	}
+}
+
 // replyLocked answers the request that waits.
 func (h *held) replyLocked(give func(c *call)) {
 	by := h.by
@@ -197,6 +213,7 @@ func (h *held) back(by *call) bool {
 		go h.c.cancel(nil)
 	}
 	h.deliverLocked(by.m.Bytes(by.m.P.InputResponses))
+	h.limitLocked()
 	switch {
 	case h.over:
 		h.replyLocked(func(c *call) { c.out.Answer(withIDOf(c, h.answer)) })

@@ -240,3 +240,20 @@ func TestURLElicitationInTheModernEra(t *testing.T) {
 		has(t, call.wait(), "-32603")
 	})
 }
+
+// What the policy has come to forbid while its client was away is not asked any more.
+func TestInputIsForbiddenWhileTheClientIsAway(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.modern()
+		k, answer := r.elicited(c, "status")
+		keys, state := required(t, answer)
+		k.conn.says(strings.Replace(elicit, `"id":7`, `"id":8`, 1), k)
+		synctest.Wait()
+		r.p.Reload(parse(t, review+"upstream_may: []\n"))
+		back := c.comeBack("status", keys[0], state, `{"action":"accept"}`)
+		synctest.Wait()
+		has(t, strings.Join(k.conn.notified(), ""), `"id":8,"error":{"code":-32601`)
+		k.result(`{"content":[]}`)
+		has(t, back.wait(), `"complete"`)
+	})
+}

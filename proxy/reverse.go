@@ -11,6 +11,7 @@ import (
 type ask struct {
 	conn  Upstream
 	id    []byte // the upstream's own id
+	asks  string // the method
 	call  *call  // for which it asks; nil: none is known
 	token string // the key of its progress token, empty: none
 	mine  []byte // the id that the client sees
@@ -137,7 +138,7 @@ func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
 		return
 	}
-	a := &ask{conn: conn, id: m.Bytes(m.ID), call: c, token: wire.Key(m.Bytes(m.P.MetaToken))}
+	a := &ask{conn: conn, id: m.Bytes(m.ID), asks: m.Method, call: c, token: wire.Key(m.Bytes(m.P.MetaToken))}
 	if !s.enterAsk(a) {
 		s.reject(conn, a.id, wire.CodeInternal, "the client's session has ended, or too many requests are open")
 		return

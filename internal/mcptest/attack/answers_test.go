@@ -3,6 +3,7 @@ package attack
 import (
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -21,17 +22,24 @@ states:
   lost: {tools: {again: start}}
 `
 
-// sayer is an upstream whose tool say answers with the result that its argument has.
+// sayer is an upstream whose tool say answers with the result, or the error, that its argument has. So are all requests
+// about tasks answered from then on, if there is an argument later.
 func sayer(modern bool) mcptest.Server {
+	later := atomic.Pointer[string]{}
+	say := func(e *mcptest.Exchange) {
+		if text := e.Argument("later"); text != "" {
+			later.Store(&text)
+		}
+		e.Answer(`{"jsonrpc":"2.0","id":` + string(e.ID) + `,` + e.Argument("answer") + `}`)
+	}
+	ofTask := func(e *mcptest.Exchange) {
+		e.Answer(`{"jsonrpc":"2.0","id":` + string(e.ID) + `,` + *later.Load() + `}`)
+	}
 	server := mcptest.Script{
 		Capabilities: taskCapabilities,
-		Tools: map[string]func(*mcptest.Exchange){
-			"say":   func(e *mcptest.Exchange) { e.Answer(mcptest.Result(e.ID, e.Argument("result"))) },
-			"again": nil,
-		},
+		Tools:        map[string]func(*mcptest.Exchange){"say": say, "again": nil},
 		Methods: map[string]func(*mcptest.Exchange){
-			"tasks/get":    func(e *mcptest.Exchange) { e.Result(`{"resultType":"complete","taskId":"t","status":"working"}`) },
-			"tasks/cancel": func(e *mcptest.Exchange) { e.Fail(-32602, "no") },
+			"tasks/get": ofTask, "tasks/result": ofTask, "tasks/update": ofTask, "tasks/cancel": ofTask, "completion/complete": say,
 		},
 	}.Server()
 	server.Modern = modern
@@ -48,17 +56,18 @@ func says(t *testing.T, client, upstream bool, policy string, flags ...string) *
 	r.url, r.process = mcptest.Listen(t, append(args, flags...)...)
 	r.Session, r.web = mcptest.DialWeb(t, r.url)
 	if client {
-		r.Modern(mcptest.Modern{})
+		r.Modern(mcptest.Modern{Capabilities: `{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}`})
 	} else {
 		r.Initialize()
 	}
 	return r
 }
 
-// saying are the params of a call that is answered with a result. more are further members.
-func saying(result, more string) string {
-	text, _ := json.Marshal(result)
-	return `{"name":"say","arguments":{"result":` + string(text) + `}` + more + `}`
+// saying are the params of a call that is answered with members of an answer, "result" or "error", as requests about tasks
+// are later. more are further members of the params.
+func saying(answer, later, more string) string {
+	arguments, _ := json.Marshal(map[string]string{"answer": answer, "later": later})
+	return `{"name":"say","arguments":` + string(arguments) + more + `}`
 }
 
 // What merely looks like a task, or like a question, or like a result without an error, is none: by no such answer can a
@@ -107,7 +116,7 @@ func TestAnswersThatOnlyLookHarmless(t *testing.T) {
 			t.Parallel()
 			r := says(t, eras.client, eras.upstream, answerPlan)
 			for _, x := range cases {
-				answer := r.Call("tools/call", saying(x.result, x.more)).String()
+				answer := r.Call("tools/call", saying(`"result":`+x.result, `"result":{}`, x.more)).String()
 				if x.state == "lost" && strings.Contains(answer, "taskId") {
 					t.Errorf("%s %s: the client was given %s", x.result, x.more, answer)
 				}
@@ -117,5 +126,73 @@ func TestAnswersThatOnlyLookHarmless(t *testing.T) {
 				r.Tool("again", "")
 			}
 		})
+	}
+}
+
+// What upstream_may does not name reaches no client, whatever the upstream says it by: an error that sends the user to a
+// URL, a result that asks for input, or the state of a task. Where it is named it does, and in shadow as well.
+func TestUpstreamAsksByItsAnswers(t *testing.T) {
+	t.Parallel()
+	const (
+		visit  = `"error":{"code":-32042,"message":"visit","data":{"elicitations":[{"mode":"url","url":"https://bait/","elicitationId":"e","message":"m"}]}}`
+		inputs = `"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"bait"}}}`
+		odd    = `"inputRequests":{"a":{"method":"roots/list","m\u0065thod":"elicitation/create","params":{"message":"bait"}}}`
+		like   = `"inputRequests":{"a":{"Method":"elicitation/create","params":{"message":"bait"}}}`
+		begun  = `"result":{"resultType":"task","taskId":"t","status":"working","ttl":600000}`
+	)
+	const legacy, modern = false, true
+	type exchange struct {
+		name, answer, more string
+		method, later      string // what is asked of the task that the answer begins
+		want               string // of the last answer, where the bait is taken out of it
+	}
+	both := []exchange{{name: "-32042", answer: visit, want: `"code":-32603`}}
+	all := append([]exchange{
+		{name: "input required", answer: `"result":{"resultType":"input_required",` + inputs + `}`, want: "upstream_unavailable"},
+		{name: "two methods", answer: `"result":{"resultType":"input_required",` + odd + `}`, want: "upstream_unavailable"},
+		{name: "a lookalike", answer: `"result":{"resultType":"input_required",` + like + `}`, want: "upstream_unavailable"},
+		{name: "a new task", answer: `"result":{"resultType":"task","taskId":"t","status":"input_required",` + inputs + `}`, want: "outcome_unknown"},
+		{name: "tasks/get", answer: begun, method: "tasks/get", later: `"result":{"taskId":"t","status":"input_required",` + inputs + `}`, want: "-32603"},
+		{name: "tasks/update", answer: begun, method: "tasks/update", later: `"result":{` + inputs + `}`, want: "-32603"},
+		{name: "tasks/cancel", answer: begun, method: "tasks/cancel", later: `"result":{` + inputs + `}`, want: "-32603"},
+		{name: "tasks/get, -32042", answer: begun, method: "tasks/get", later: visit, want: `"code":-32603`},
+	}, both...)
+	old := `"result":{"task":{"taskId":"t","status":"working","ttl":600000}}`
+	older := append([]exchange{
+		{name: "tasks/get", answer: old, more: `,"task":{}`, method: "tasks/get", later: `"result":{"taskId":"t","status":"input_required",` + inputs + `}`, want: "-32603"},
+		{name: "tasks/result", answer: old, more: `,"task":{}`, method: "tasks/result", later: visit, want: `"code":-32603`},
+		{name: "a new task", answer: `"result":{"task":{"taskId":"t","status":"input_required",` + inputs + `}}`, more: `,"task":{}`, want: "outcome_unknown"},
+	}, both...)
+	policies := map[string]string{
+		"may ask":    "version: 1\ninitial: start\nstates: {start: {tools: [say]}}\n",
+		"may not":    "version: 1\nupstream_may: []\ninitial: start\nstates: {start: {tools: [say]}}\n",
+		"may others": "version: 1\nupstream_may: [roots, sampling]\ninitial: start\nstates: {start: {tools: [say]}}\n",
+	}
+	name := map[bool]string{legacy: "legacy", modern: "modern"}
+	for _, eras := range []struct {
+		client, upstream bool
+		exchanges        []exchange
+	}{{modern, modern, all}, {legacy, legacy, older}, {modern, legacy, both}, {legacy, modern, both}} {
+		for may, policy := range policies {
+			for _, mode := range []string{"enforce", "shadow"} {
+				t.Run(name[eras.client]+" to "+name[eras.upstream]+" "+may+" in "+mode, func(t *testing.T) {
+					t.Parallel()
+					r := says(t, eras.client, eras.upstream, policy, "--mode", mode)
+					for _, x := range eras.exchanges {
+						answer := r.Call("tools/call", saying(x.answer, x.later, x.more)).String()
+						if x.method != "" {
+							answer = r.Call(x.method, `{"taskId":"t"}`).String()
+						}
+						free := may == "may ask" || mode == "shadow"
+						switch {
+						case free && !strings.Contains(answer, "bait"):
+							t.Errorf("%s: what is allowed does not arrive: %s", x.name, answer)
+						case !free && (strings.Contains(answer, "bait") || !strings.Contains(answer, x.want)):
+							t.Errorf("%s: answered %s", x.name, answer)
+						}
+					}
+				})
+			}
+		}
 	}
 }
