@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -68,11 +67,33 @@ func readUpstreamMay(r reader, e entry, into *source) {
 	}
 }
 
-// decided are the methods that the automaton, or what it binds, decides on.
-var decided = []string{
-	"tools/call", "tools/list", "resources/read", "resources/list", "resources/templates/list", "resources/subscribe",
-	"resources/unsubscribe", "prompts/get", "prompts/list", "completion/complete", "initialize",
+// carried are the methods, notifications and capabilities of MCP, of both eras, of which
+// the proxy knows what becomes of them, by what decides that.
+var carried = map[string]string{
+	"tools/call": byStates, "tools/list": byStates, "resources/read": byStates, "resources/list": byStates, "resources/templates/list": byStates,
+	"resources/subscribe": byStates, "resources/unsubscribe": byStates, "prompts/get": byStates, "prompts/list": byStates,
+	"completion/complete": byStates, "initialize": byStates, "server/discover": byStates, "subscriptions/listen": byStates,
+	"tools": byStates, "resources": byStates, "prompts": byStates,
+	"notifications/tools/list_changed": byStates, "notifications/resources/list_changed": byStates, "notifications/prompts/list_changed": byStates,
+	"notifications/resources/updated": byStates,
+
+	"sampling/createMessage": byUpstreamMay, "elicitation/create": byUpstreamMay, "roots/list": byUpstreamMay,
+	"notifications/roots/list_changed": byUpstreamMay, "notifications/elicitation/complete": byUpstreamMay,
+	"sampling": byUpstreamMay, "elicitation": byUpstreamMay, "roots": byUpstreamMay,
+
+	"tasks/get": byProxy, "tasks/result": byProxy, "tasks/list": byProxy, "tasks/cancel": byProxy, "tasks/update": byProxy,
+	"notifications/tasks": byProxy, "notifications/tasks/status": byProxy, "tasks": byProxy, "io.modelcontextprotocol/tasks": byProxy,
+	"ping": byProxy, "logging/setLevel": byProxy, "logging": byProxy, "completions": byProxy,
+	"notifications/initialized": byProxy, "notifications/cancelled": byProxy, "notifications/progress": byProxy, "notifications/message": byProxy,
+	"notifications/subscriptions/acknowledged": byProxy,
 }
+
+// What decides on what the proxy carries.
+const (
+	byStates      = "the states"
+	byUpstreamMay = "upstream_may"
+	byProxy       = "the proxy"
+)
 
 func readPassthrough(r reader, e entry, into *source) {
 	for _, t := range r.Items(e, "a list of methods") {
@@ -80,8 +101,12 @@ func readPassthrough(r reader, e entry, into *source) {
 			r.Errorf(t.Place, "value", "%s: %s is no method; name each method whole", e.Name(), strictyaml.Quote(t.Value))
 			continue
 		}
-		if slices.Contains(decided, t.Value) {
-			r.Errorf(t.Place, "value", "%s: %s is decided by the states and cannot be let past them; remove it", e.Name(), strictyaml.Quote(t.Value))
+		if by, ok := carried[t.Value]; ok {
+			past := "it"
+			if by == byStates {
+				past = "them"
+			}
+			r.Errorf(t.Place, "value", "%s: %s is decided by %s and cannot be let past %s; remove it", e.Name(), strictyaml.Quote(t.Value), by, past)
 			continue
 		}
 		into.passthrough = append(into.passthrough, t.Value)

@@ -290,8 +290,8 @@ func (s *session) notification(m *wire.Message) {
 			s.forward(m.Raw)
 		}
 	default:
-		// What is a request goes its own way, whatever passthrough names: a server may run one without an id.
-		if _, request := routes[wire.Legacy][m.Method]; s.run.shadow.Load() || !request && s.policyNow().Passthrough(m.Method) {
+		// A server may run a request that has no id: passthrough names none that the proxy routes.
+		if s.run.shadow.Load() || s.policyNow().Passthrough(m.Method) {
 			s.forward(m.Raw)
 		}
 	}

@@ -73,3 +73,28 @@ P: ok, 2 states, 3 warnings
 	contains(t, r.stdout, `:7:13: warning: "go" leads on and has no "on_unknown", and the upstream does not call "go" idempotent`)
 	contains(t, r.stdout, `:7:20: note: "jump" leads on and has no "on_unknown"; the upstream lists no tool under it that does more`)
 }
+
+// What the proxy carries by itself in either era is refused in passthrough: methods, notifications and capabilities.
+func TestPassthroughOfWhatIsCarried(t *testing.T) {
+	names := []string{
+		"tools/call", "tools/list", "resources/read", "prompts/get", "resources/subscribe", "completion/complete", "initialize", "ping",
+		"logging/setLevel", "server/discover", "subscriptions/listen", "tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update",
+		"sampling/createMessage", "elicitation/create", "roots/list",
+		"notifications/cancelled", "notifications/progress", "notifications/message", "notifications/initialized", "notifications/tasks",
+		"notifications/tasks/status", "notifications/resources/updated", "notifications/tools/list_changed",
+		"tools", "resources", "prompts", "logging", "completions", "tasks", "sampling", "elicitation", "roots",
+	}
+	file := write(t, "p.yaml", plainPolicy+"passthrough:\n  - acme/search\n  - notifications/acme\n  - experimental\n  - "+strings.Join(names, "\n  - ")+"\n")
+	r := command(t, nil, "run", "--policy", file, "--", "cat")
+	if r.code != 1 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	for _, name := range names {
+		if !strings.Contains(r.stderr, `passthrough: "`+name+`" is decided by `) {
+			t.Errorf("nothing of %s", name)
+		}
+	}
+	if n := strings.Count(r.stderr, "passthrough:"); n != len(names) {
+		t.Errorf("%d findings for %d names: %s", n, len(names), r.stderr)
+	}
+}

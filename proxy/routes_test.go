@@ -1,0 +1,25 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// What an era routes, and what an upstream may ask, no policy lets pass by.
+func TestNoPolicyPassesRoutedMethods(t *testing.T) {
+	const text = "version: 1\ninitial: a\nstates: {a: {tools: [x]}}\npassthrough: [%q]\n"
+	all := []string{"sampling/createMessage", "elicitation/create", "roots/list"}
+	for _, era := range routes {
+		for method := range era {
+			all = append(all, method)
+		}
+	}
+	for _, method := range all {
+		if _, findings := policy.Parse("policy.yaml", fmt.Appendf(nil, text, method)); !strings.Contains(fmt.Sprint(findings), "cannot be let past") {
+			t.Errorf("%s: %v", method, findings)
+		}
+	}
+}
