@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -39,9 +41,12 @@ func terminal(t *testing.T) *os.File {
 // The terminal that it was started in has gone: that ends it in order, with all
 // that it started.
 func TestHangUpOfTheTerminal(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "stubborn")
 	args := mcptest.RunStdio(t, mcptest.WritePolicy(t, plainPolicy), u.Command()...)
-	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	ctx, cancel := context.WithTimeout(t.Context(), mcptest.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -65,4 +70,16 @@ func TestHangUpOfTheTerminal(t *testing.T) {
 		t.Error(err)
 	}
 	u.AwaitLive(t, 0)
+}
+
+// Tests that are started with signals ignored, as nohup and a shell's "&" do, don't pass that on to what they start.
+func TestHangUpReachesWhatTestsUnderNohupStart(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*mcptest.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", `trap "" HUP INT; exec "$0" -test.run '^TestHangUpOfTheTerminal$' -test.v`, os.Args[0])
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestHangUpOfTheTerminal") {
+		t.Errorf("with SIGHUP ignored: %v\n%s", err, out)
+	}
 }

@@ -1,6 +1,10 @@
 package mcptest
 
-import "os"
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
 
 // The words that turn a test binary into a raw upstream, or into such an upstream's child.
 const (
@@ -33,7 +37,19 @@ func Main(m Tests, servers Servers) {
 	if os.Getenv("GORACE") == "" {
 		os.Setenv("GORACE", "atexit_sleep_ms=50")
 	}
+	takeSignals()
 	code := m.Run()
 	removeBinaries()
 	os.Exit(code)
+}
+
+// takeSignals has the processes that tests start be reached by the signals that end a program by default, although
+// nohup, or a shell's "&", has started the tests with some of them ignored: a child inherits what is ignored, but not
+// what is caught.
+func takeSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s) // read by nobody: to the tests it stays without effect
+		}
+	}
 }
