@@ -45,6 +45,12 @@ var hostile = map[string]func() []byte{
 	"a chain of states": func() []byte {
 		return padded(hostileStates, func(i int) string { return fmt.Sprintf("  s%d: {tools: {t: s%d}}\n", i, i+1) }, "  z: {terminal: true}\n")
 	},
+	"a ring of states": func() []byte {
+		return padded(hostileStates, func(i int) string { return fmt.Sprintf("  s%d: {tools: {t: {on_any: s%d}}}\n", i+1, i) }, "  s0: {tools: {t: {on_any: s9999}}}\n")
+	},
+	"names that survive none": func() []byte {
+		return padded(hostileAll+lines(8, "    g#:\n")+"states:\n", numbered("  s#: {tools: {'*': none}}\n"), "")
+	},
 	"unknown targets": func() []byte { return padded(hostileStates, numbered("  s#: {tools: {t: x#}}\n"), "") },
 	"unknown keys":    func() []byte { return padded("version: 1\ninitial: s0\nstates: {s0: }\n", numbered("k#:\n"), "") },
 	"one key":         func() []byte { return padded(hostileStates, numbered("  s:\n"), "") },

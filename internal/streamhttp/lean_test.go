@@ -267,10 +267,10 @@ func TestLeanClosesIdleConnections(t *testing.T) {
 	})
 	l := newLean(t)
 	s.post(l, "x")
-	begun := time.Now()
-	<-s.closed
-	if d := time.Since(begun); d > 3*time.Second {
-		t.Error("closed after", d)
+	select {
+	case <-s.closed:
+	case <-time.After(20 * time.Second):
+		t.Error("not closed")
 	}
 }
 

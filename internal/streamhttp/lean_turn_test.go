@@ -169,7 +169,7 @@ func TestTurnFindsAnAnswerThatIsThere(t *testing.T) {
 		fmt.Fprint(theirs, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 	}()
 	arrived(t, c.Conn, begin) // and the poller has told of it
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	resp, err := new(Lean).exchange(c, posting(ctx, c, "x"))
 	if err != nil {
