@@ -11,6 +11,7 @@ import (
 // limitFlags bound what clients and servers can take.
 type limitFlags struct {
 	message         size
+	bodies          size
 	upstreamMessage size
 	listBytes       size
 	listPages       int
@@ -42,6 +43,7 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 		def         size
 	}{
 		{&l.message, "max-message", "the size of a message from a client", 4 << 20},
+		{&l.bodies, "max-body-memory", "what the bodies of requests may take, all together", 64 << 20},
 		{&l.upstreamMessage, "max-upstream-message", "the size of a message from the server", 64 << 20},
 		{&l.listBytes, "max-list-size", "the size of a list, all pages together", 32 << 20},
 		{&l.outbound, "max-outbound", "what may wait for a client on one stream before the stream closes", 4 << 20},

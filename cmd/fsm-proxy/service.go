@@ -166,6 +166,7 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 		AllowedHosts:   f.listen.allowedHosts,
 		AllowedOrigins: f.listen.allowedOrigins,
 		MaxMessage:     int(f.limits.message),
+		Bodies:         streamhttp.NewBodyBudget(int(f.limits.bodies)),
 		Limits:         f.limits.wire(),
 		Queue:          int(f.limits.outbound),
 		Store:          int(f.limits.store),

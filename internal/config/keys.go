@@ -100,6 +100,7 @@ var keys = []key{
 	{"log.format", "log-format", word(logForms), "The form of the log."},
 
 	{"limits.message", "max-message", size, "The size of a message from a client."},
+	{"limits.body_memory", "max-body-memory", size, "What the bodies of requests may take, all together."},
 	{"limits.upstream_message", "max-upstream-message", size, "The size of a message from the server."},
 	{"limits.list_size", "max-list-size", size, "The size of a list, all pages together."},
 	{"limits.list_pages", "max-list-pages", number, "The pages of a list."},

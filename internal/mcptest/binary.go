@@ -13,13 +13,15 @@ import (
 	"time"
 )
 
-// binaries are what this test process has built, in a folder that Main removes.
-var binaries struct {
+// binary is fsm-proxy as this test process has built it, in a folder that Main removes.
+type binary struct {
 	once   sync.Once
 	folder string
-	proxy  string
+	path   string
 	failed string
 }
+
+var tested, plain binary
 
 // givenProxy names the environment variable with the path of a binary to test instead of the tree's own: a
 // released one, say.
@@ -29,32 +31,46 @@ const givenProxy = "MCPTEST_PROXY"
 // detector when the tests have it. What it reports fails the test that ran the process.
 func Proxy(t testing.TB) string {
 	t.Helper()
+	return tested.build(t, raceEnabled)
+}
+
+// PlainProxy is Proxy without the race detector, whose memory is no measure of the binary's own.
+func PlainProxy(t testing.TB) string {
+	t.Helper()
+	if !raceEnabled {
+		return Proxy(t)
+	}
+	return plain.build(t, false)
+}
+
+func (b *binary) build(t testing.TB, race bool) string {
+	t.Helper()
 	if given := os.Getenv(givenProxy); given != "" {
 		return given
 	}
-	binaries.once.Do(buildProxy)
-	if binaries.failed != "" {
-		t.Fatalf("building fsm-proxy: %s", binaries.failed)
+	b.once.Do(func() { b.make(race) })
+	if b.failed != "" {
+		t.Fatalf("building fsm-proxy: %s", b.failed)
 	}
-	return binaries.proxy
+	return b.path
 }
 
-func buildProxy() {
+func (b *binary) make(race bool) {
 	folder, err := os.MkdirTemp("", "fsm-proxy-test-")
 	if err != nil {
-		binaries.failed = err.Error()
+		b.failed = err.Error()
 		return
 	}
-	binaries.folder = folder
-	binaries.proxy = filepath.Join(folder, "fsm-proxy"+executableSuffix())
-	args := []string{"build", "-o", binaries.proxy}
-	if raceEnabled {
+	b.folder = folder
+	b.path = filepath.Join(folder, "fsm-proxy"+executableSuffix())
+	args := []string{"build", "-o", b.path}
+	if race {
 		args = append(args, "-race")
 	}
 	build := exec.Command("go", append(args, "./cmd/fsm-proxy")...)
 	build.Dir = Root()
 	if out, err := build.CombinedOutput(); err != nil {
-		binaries.failed = err.Error() + "\n" + string(out)
+		b.failed = err.Error() + "\n" + string(out)
 	}
 	touchSources()
 }
@@ -76,8 +92,10 @@ func touchSources() {
 }
 
 func removeBinaries() {
-	if binaries.folder != "" {
-		os.RemoveAll(binaries.folder)
+	for _, b := range []*binary{&tested, &plain} {
+		if b.folder != "" {
+			os.RemoveAll(b.folder)
+		}
 	}
 }
 
@@ -148,8 +166,19 @@ func RunStdio(t testing.TB, policy string, upstream ...string) []string {
 // `fsm-proxy run` beyond --listen.
 func Listen(t testing.TB, args ...string) (url string, p *Process) {
 	t.Helper()
+	return listen(t, Proxy(t), args)
+}
+
+// ListenPlain is Listen with the binary of PlainProxy.
+func ListenPlain(t testing.TB, args ...string) (url string, p *Process) {
+	t.Helper()
+	return listen(t, PlainProxy(t), args)
+}
+
+func listen(t testing.TB, binary string, args []string) (url string, p *Process) {
+	t.Helper()
 	address := FreeAddress(t)
-	p = Start(t, nil, append([]string{Proxy(t), "run", "--listen", address}, args...)...)
+	p = Start(t, nil, append([]string{binary, "run", "--listen", address}, args...)...)
 	p.AwaitListening(address)
 	return "http://" + address + "/mcp", p
 }

@@ -44,3 +44,18 @@ func Processes(t testing.TB, condition func(Stat) bool) (found []Stat) {
 	}
 	return found
 }
+
+// PeakMemory is how many bytes of memory a process has had at the most, those of its files included.
+func PeakMemory(t testing.TB, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kib int
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatalf("the peak of process %d: %v", pid, err)
+	}
+	return kib << 10
+}

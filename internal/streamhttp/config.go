@@ -73,6 +73,10 @@ type ServerConfig struct {
 
 	// MaxMessage is how many bytes a request body may have; 0: 4 MiB.
 	MaxMessage int
+	// Bodies bounds what the bodies of requests take, of all servers that have it; nil:
+	// 64 MiB for this one. Who may have all sessions (Share, PrincipalShare) may have
+	// all of it, others half.
+	Bodies *BodyBudget
 	// Limits bound what a message may hold; zero values are wire's.
 	Limits wire.Limits
 	// Queue is how many bytes may wait for a client on one stream, beyond
@@ -141,6 +145,9 @@ func (c *ServerConfig) fill() {
 	orElse(&c.WriteTimeout, 30*time.Second)
 	orElse(&c.Patience, 2*time.Second)
 	orElse(&c.KeepAlive, 25*time.Second)
+	if c.Bodies == nil {
+		c.Bodies = NewBodyBudget(0)
+	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}

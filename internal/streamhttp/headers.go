@@ -24,14 +24,15 @@ const (
 
 // Shared header values: they are never changed.
 var (
-	valueJSON    = []string{typeJSON}
-	valueEvents  = []string{typeSSE}
-	valueText    = []string{"text/plain; charset=utf-8"}
-	valueNoCache = []string{"no-cache, no-transform"}
-	valueNo      = []string{"no"}
-	valueAllow   = []string{"GET, POST, DELETE"}
-	valuePost    = []string{"POST"}
-	valueNoSniff = []string{"nosniff"}
+	valueJSON     = []string{typeJSON}
+	valueEvents   = []string{typeSSE}
+	valueText     = []string{"text/plain; charset=utf-8"}
+	valueNoCache  = []string{"no-cache, no-transform"}
+	valueNo       = []string{"no"}
+	valueAllow    = []string{"GET, POST, DELETE"}
+	valuePost     = []string{"POST"}
+	valueIdentity = []string{"identity"}
+	valueNoSniff  = []string{"nosniff"}
 )
 
 // Protocol revisions with sessions.
@@ -87,16 +88,29 @@ func refused(params string) bool {
 	return false
 }
 
-func isJSON(h http.Header) bool {
-	values := h["Content-Type"]
-	if len(values) != 1 {
-		return false
+// bodyFault says what a request's header has its body be that is not read here; "":
+// nothing.
+func bodyFault(h http.Header) string {
+	for _, value := range h["Content-Encoding"] {
+		if !strings.EqualFold(strings.TrimSpace(value), "identity") {
+			return "bodies are read as they are: send this one without a Content-Encoding"
+		}
 	}
-	if values[0] == typeJSON {
-		return true
+	given := ""
+	if values := h["Content-Type"]; len(values) == 1 {
+		given = values[0]
 	}
-	name, _, err := mime.ParseMediaType(values[0])
-	return err == nil && name == typeJSON
+	if given == typeJSON {
+		return ""
+	}
+	name, params, err := mime.ParseMediaType(given)
+	switch charset, ok := params["charset"]; {
+	case err != nil || name != typeJSON:
+		return "the Content-Type must be application/json: send JSON under it"
+	case ok && !strings.EqualFold(charset, "utf-8"):
+		return "JSON is UTF-8 here: send it so, with the Content-Type application/json"
+	}
+	return ""
 }
 
 // versionFault says what is wrong with a request's MCP-Protocol-Version, given

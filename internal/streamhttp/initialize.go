@@ -8,10 +8,11 @@ import (
 
 // initialize serves a POST without a session: the one request that begins one.
 func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accepts, from PeerInfo) {
-	raw, ok := s.body(w, r)
+	raw, claim, ok := s.body(w, r, from, nil)
 	if !ok {
 		return
 	}
+	defer claim.release()
 	if wire.IsBatch(raw) {
 		s.cfg.tell(ReasonSession, r)
 		refuse(w, http.StatusBadRequest, noSession)

@@ -30,10 +30,11 @@ func (s *Server) takesModern(m *wire.Message) bool {
 
 // postModern serves a POST whose header is of the modern era.
 func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accepts, from PeerInfo) {
-	raw, ok := s.body(w, r)
+	raw, claim, ok := s.body(w, r, from, nil)
 	if !ok {
 		return
 	}
+	defer claim.release()
 	if wire.IsBatch(raw) {
 		s.unread(w, r, &wire.Error{Code: wire.CodeInvalidRequest, Message: "revision " + wire.ModernRevision + " has no batches: send the messages one by one"})
 		return

@@ -39,9 +39,11 @@ type post struct {
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	takes := accept(r.Header)
+	fault := bodyFault(r.Header)
 	switch {
-	case !isJSON(r.Header):
-		refuse(w, http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
+	case fault != "":
+		w.Header()["Accept-Encoding"] = valueIdentity
+		refuse(w, http.StatusUnsupportedMediaType, fault)
 		return
 	case !takes.json && !takes.sse:
 		refuse(w, http.StatusNotAcceptable, "answers are application/json or text/event-stream: accept both")
@@ -59,11 +61,14 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	if ses == nil {
 		return
 	}
-	if raw, ok := s.body(w, r); ok {
-		p := &post{s: ses, w: w, ctx: r.Context(), head: r.Header, takes: takes, since: s.clock.now.Load()}
-		p.serve(raw)
+	defer ses.leave()
+	raw, claim, ok := s.body(w, r, from, ses)
+	if !ok {
+		return
 	}
-	ses.leave()
+	defer claim.release()
+	p := &post{s: ses, w: w, ctx: r.Context(), head: r.Header, takes: takes, since: s.clock.now.Load()}
+	p.serve(raw)
 }
 
 // serve hands on what the body holds and gives its answer.

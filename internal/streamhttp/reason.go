@@ -15,7 +15,7 @@ const (
 	ReasonCertificate                 // its certificate is not accepted
 	ReasonUnverified                  // it has one that cannot be looked at: the issuer's keys are not known yet
 	ReasonSession                     // it names no session that there is, or none at all
-	ReasonCrowded                     // there are too many sessions, or requests under way, for another one
+	ReasonCrowded                     // there are too many sessions, requests under way, or bytes of bodies, for another one
 	ReasonMessage                     // it belongs to no session, and cannot be read
 	ReasonHeader                      // of the modern era: its header does not repeat its body
 )

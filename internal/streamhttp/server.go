@@ -223,4 +223,7 @@ func (s *Server) complain() {
 	if n := s.solos.takeRefused(); n > 0 {
 		s.cfg.Log.Warn("requests refused: too many are under way", "refused", n)
 	}
+	if n := s.cfg.Bodies.takeRefused(); n > 0 {
+		s.cfg.Log.Warn("requests refused: the bodies of others take the memory that there is for them", "refused", n)
+	}
 }

@@ -1,0 +1,77 @@
+//go:build long
+
+package attack
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// container is the memory that the container of the shipped deployments has.
+const container = 256 << 20
+
+// openPlain is web.open with a proxy whose memory is measured: it fails the test, at its end, if the proxy ever took more
+// than its container has.
+func openPlain(t *testing.T, flags ...string) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	upstream, url := mcptest.HTTP(t, world())
+	r.upstream = upstream
+	r.url, r.process = mcptest.ListenPlain(t, append([]string{"--policy", mcptest.WritePolicy(t, plan), "--upstream", url}, flags...)...)
+	t.Cleanup(func() {
+		peak := mcptest.PeakMemory(t, r.process.Process.Pid)
+		t.Logf("the proxy had %d MiB at most", peak>>20)
+		if peak > container {
+			t.Errorf("the proxy had %d MiB, its container has %d", peak>>20, container>>20)
+		}
+	})
+	r.Session, r.web = mcptest.DialWeb(t, r.url)
+	return r
+}
+
+// promptly fails the test if a call takes longer than a second.
+func (r *rig) promptly(call func()) {
+	r.t.Helper()
+	began := time.Now()
+	call()
+	if took := time.Since(began); took > time.Second {
+		r.t.Errorf("a client that is known is served after %v", took)
+	}
+}
+
+// servedMeanwhile has a known client make calls until so many answers have come.
+func (r *rig) servedMeanwhile(answers <-chan *http.Response, want int) {
+	r.t.Helper()
+	timeout := time.After(mcptest.Patience)
+	for n := 0; n < want; {
+		r.promptly(r.lives)
+		r.promptly(r.large)
+		select {
+		case <-answers:
+			n++
+		case <-timeout:
+			r.t.Fatalf("%d half bodies are answered, want %d at least", n, want)
+		default:
+		}
+	}
+}
+
+// A hundred bodies of 4 MiB, of which half comes and the rest never does, neither kill the proxy nor keep it from serving a
+// client with a session.
+func TestMemoryUnderHalfSentBodies(t *testing.T) {
+	r := openPlain(t)
+	r.Initialize()
+	r.servedMeanwhile(r.sendHalves(100, ""), 80)
+	r.promptly(func() { r.join().large() })
+}
+
+// So it is where clients are told apart: one principal has half of the memory for bodies, whoever is nobody none.
+func TestMemoryUnderHalfSentBodiesOfAnother(t *testing.T) {
+	r := openPlain(t, tokensFor(t, "ann", "bob")...)
+	r.as("token-of-ann").Initialize()
+	r.servedMeanwhile(r.sendHalves(100, ""), 100)
+	r.servedMeanwhile(r.sendHalves(100, "Authorization: Bearer token-of-bob\r\n"), 80)
+}
