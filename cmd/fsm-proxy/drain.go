@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 )
 
@@ -62,7 +63,7 @@ const (
 // serveHTTP serves until ctx ends, and for as long as the drain after it lasts.
 // The listener is closed last: whoever sends requests here may hear late that
 // there is nobody any more.
-func (s *service) serveHTTP(ctx context.Context, server *streamhttp.LeanServer, l net.Listener, front *streamhttp.Server) error {
+func (s *service) serveHTTP(ctx context.Context, server *httpserver.Server, l net.Listener, front *streamhttp.Server) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	var err error

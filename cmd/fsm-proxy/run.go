@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
@@ -153,10 +153,11 @@ func (f *runFlags) sessions() int {
 }
 
 // httpServer is what carries the HTTP side; certificate is nil for plain HTTP.
-func (f *runFlags) httpServer(handler http.Handler, certificate *certificate, log hclog.Logger) *streamhttp.LeanServer {
-	return &streamhttp.LeanServer{
+func (f *runFlags) httpServer(handler http.Handler, certificate *certificate, log hclog.Logger) *httpserver.Server {
+	return &httpserver.Server{
 		Handler:        handler,
 		HeaderTimeout:  f.limits.headerTimeout,
+		WriteTimeout:   f.limits.writeTimeout,
 		MaxHeaderBytes: int(f.limits.header),
 		TLSConfig:      certificate.config(),
 		Log:            log,

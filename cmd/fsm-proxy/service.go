@@ -175,7 +175,6 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 		Share:          f.limits.share,
 		Idle:           f.limits.idle,
 		Unused:         f.limits.unused,
-		WriteTimeout:   f.limits.writeTimeout,
 		Requests:       f.limits.requests,
 		Listens:        f.limits.listens,
 		Refused:        s.tell.refused,

@@ -116,6 +116,11 @@ var rules = []rule{
 		why:   "how a call carries its run's handle is bytes; the proxy knows which run it is",
 	},
 	{
+		pkg:   "internal/httpserver",
+		allow: []string{"github.com/hashicorp/go-hclog", "golang.org/x/sys/unix"},
+		why:   "a listener's connections and deadlines are HTTP's: it knows nothing of MCP",
+	},
+	{
 		pkg:   "internal/lock",
 		allow: []string{module + "/policy", module + "/internal/wire", module + "/internal/strictyaml", "go.yaml.in/yaml/v4"},
 		why:   "locked definitions are content, compared in a check and in a proxy alike; cmd reads and writes the file",

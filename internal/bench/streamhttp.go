@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -29,7 +30,7 @@ func serveCanned(l net.Listener, payload int, modern bool) error {
 			return (&cannedSession{canned: answers}).Handle(m, s)
 		},
 	})
-	err := (&streamhttp.LeanServer{Handler: server}).Serve(l)
+	err := (&httpserver.Server{Handler: server}).Serve(l)
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

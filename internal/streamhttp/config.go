@@ -107,9 +107,6 @@ type ServerConfig struct {
 	// Unused is how long a session may take from initialize to the next
 	// request; 0: 60 s.
 	Unused time.Duration
-	// WriteTimeout is how long a client may take to accept what is written;
-	// 0: 30 s.
-	WriteTimeout time.Duration
 	// Patience is after how long without an answer a POST becomes an event
 	// stream, where the client takes one, so that nothing on the way times
 	// out and the client can resume it; 0: 2 s.
@@ -142,7 +139,6 @@ func (c *ServerConfig) fill() {
 	orElse(&c.Listens, 10_000)
 	orElse(&c.Idle, time.Hour)
 	orElse(&c.Unused, time.Minute)
-	orElse(&c.WriteTimeout, 30*time.Second)
 	orElse(&c.Patience, 2*time.Second)
 	orElse(&c.KeepAlive, 25*time.Second)
 	if c.Bodies == nil {

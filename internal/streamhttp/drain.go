@@ -69,25 +69,3 @@ func unfetched(all []*session) (n int) {
 	}
 	return n
 }
-
-// Retire has every connection closed behind its next answer, which tells the
-// client so. New ones are still accepted, for a balancer that has not yet heard:
-// [LeanServer.Shutdown] ends that.
-func (s *LeanServer) Retire() {
-	s.retiring.Store(true)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.h2 != nil {
-		s.h2.server.Retire()
-	}
-}
-
-// Connections is how many connections there are.
-func (s *LeanServer) Connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.h2 != nil {
-		return len(s.conns) + s.h2.server.Connections()
-	}
-	return len(s.conns)
-}

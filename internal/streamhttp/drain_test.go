@@ -3,8 +3,6 @@ package streamhttp
 import (
 	"bytes"
 	"context"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -70,55 +68,4 @@ func TestAnswersLostAtTheEnd(t *testing.T) {
 		t.Errorf("the log says %q", text)
 	}
 	r.do(post1(call(1, "a"), c.id)).want(t, 503, "shutting down").wantHeader(t, "Retry-After", "1")
-}
-
-// A server that retires takes all that comes, and ends each connection behind
-// its next answer.
-func TestRetire(t *testing.T) {
-	srv := &LeanServer{}
-	r := newLeanRig(t, srv, func(w http.ResponseWriter, r *http.Request) { echo(w, r) })
-	idle := r.connect()
-	if p := idle.send(okPost).reply().want(t, 200, "hi"); p.Close {
-		t.Error("it ends connections before it retires")
-	}
-	srv.Retire()
-	for _, c := range []*conn{idle, r.connect()} {
-		if p := c.send(okPost).reply().want(t, 200, "hi"); !p.Close {
-			t.Error("the last answer does not say that it is")
-		}
-		c.ended()
-	}
-	eventually(t, "no connections", func() bool { return srv.Connections() == 0 })
-}
-
-// A stream whose client was watched ends with its connection.
-func TestWatchedStreamEndsWithItsConnection(t *testing.T) {
-	var lines bytes.Buffer
-	release := make(chan struct{})
-	srv := &LeanServer{Log: hclog.New(&hclog.LoggerOptions{Output: &lines})}
-	r := newLeanRig(t, srv, func(w http.ResponseWriter, _ *http.Request) {
-		w.(http.Flusher).Flush()
-		<-release
-	})
-	c := r.connect()
-	answer := c.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").response()
-	eventually(t, "it is watched", func() bool {
-		srv.mu.Lock()
-		defer srv.mu.Unlock()
-		for c := range srv.conns {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.watched != nil
-		}
-		return false
-	})
-	close(release)
-	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
-		t.Error(err)
-	}
-	c.ended()
-	eventually(t, "no connections", func() bool { return srv.Connections() == 0 })
-	if lines.Len() > 0 {
-		t.Errorf("the log says %s", lines.String())
-	}
 }

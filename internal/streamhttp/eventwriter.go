@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"time"
 )
 
 // eventSource is what is written on a connection as an event stream.
@@ -21,13 +20,12 @@ type eventSource interface {
 
 // eventWriter writes an event stream.
 type eventWriter struct {
-	w       http.ResponseWriter
-	wake    chan struct{} // there may be something to write
-	timeout time.Duration // for the client to take what is written
+	w    http.ResponseWriter
+	wake chan struct{} // there may be something to write
 }
 
-func newEventWriter(w http.ResponseWriter, timeout time.Duration) eventWriter {
-	return eventWriter{w: w, wake: make(chan struct{}, 1), timeout: timeout}
+func newEventWriter(w http.ResponseWriter) eventWriter {
+	return eventWriter{w: w, wake: make(chan struct{}, 1)}
 }
 
 func (e *eventWriter) signal() {
@@ -50,7 +48,6 @@ func (e *eventWriter) write(ctx context.Context, src eventSource) {
 	h["Content-Type"] = valueEvents
 	h["Cache-Control"] = valueNoCache
 	h["X-Accel-Buffering"] = valueNo
-	defer e.allow(ctx, rc)
 	for {
 		more, err := e.pass(rc, src)
 		if !more || err != nil {
@@ -63,16 +60,6 @@ func (e *eventWriter) write(ctx context.Context, src eventSource) {
 			return
 		}
 	}
-}
-
-// allow gives the end of the response its time. The next request of the
-// connection sets a deadline of its own, where the server sets any.
-func (e *eventWriter) allow(ctx context.Context, rc *http.ResponseController) {
-	var until time.Time
-	if srv, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && srv.WriteTimeout > 0 {
-		until = time.Now().Add(e.timeout)
-	}
-	_ = rc.SetWriteDeadline(until)
 }
 
 // pass writes all there is.
@@ -88,7 +75,6 @@ func (e *eventWriter) pass(rc *http.ResponseController, src eventSource) (more b
 		if len(*buf) == 0 {
 			return !src.finished(), nil
 		}
-		_ = rc.SetWriteDeadline(time.Now().Add(e.timeout))
 		if _, err = e.w.Write(*buf); err == nil {
 			err = rc.Flush()
 		}

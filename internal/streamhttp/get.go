@@ -2,7 +2,6 @@ package streamhttp
 
 import (
 	"net/http"
-	"time"
 )
 
 // maxGets is how many GET streams a session may have open. Only the newest is
@@ -21,9 +20,6 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 		return
 	}
 	defer ses.leave()
-	if d, ok := w.(interface{ SetReadDeadline(time.Time) error }); ok {
-		_ = d.SetReadDeadline(time.Time{})
-	}
 	out, fault := ses.listen(w, r.Header[headerLastEvent])
 	if out == nil {
 		fault(w)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -45,10 +46,13 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) (who wire.Principal
 	if !g.fromHere(w, r) || g.public != nil && g.public(w, r) {
 		return wire.Principal{}, false
 	}
-	if g.identify == nil {
-		return wire.Principal{}, true
+	if g.identify != nil {
+		if who, ok = g.identify(w, r); !ok {
+			return who, false
+		}
 	}
-	return g.identify(w, r)
+	httpserver.Admit(w)
+	return who, true
 }
 
 // fromHere reports whether Host and Origin are served; else the request is

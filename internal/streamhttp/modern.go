@@ -50,7 +50,7 @@ func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accep
 		if fault.Code == wire.CodeHeaderMismatch {
 			s.cfg.tell(ReasonHeader, r)
 		}
-		answerFault(w, m, fault, s.cfg.WriteTimeout)
+		answerFault(w, m, fault)
 		return
 	}
 	if m.Kind == wire.Notification {

@@ -4,18 +4,17 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // answerFault answers what nobody else sees: whatever its code, it is a bad request.
-func answerFault(w http.ResponseWriter, m *wire.Message, f *wire.Fault, timeout time.Duration) {
+func answerFault(w http.ResponseWriter, m *wire.Message, f *wire.Fault) {
 	status := statusOf(f.Code)
 	if status == http.StatusOK {
 		status = http.StatusBadRequest
 	}
-	writeAnswer(w, status, wire.ErrorAnswer(m.Bytes(m.ID), f.Code, f.Text, f.Data), timeout)
+	writeAnswer(w, status, wire.ErrorAnswer(m.Bytes(m.ID), f.Code, f.Text, f.Data))
 }
 
 // statusOf is the HTTP status of an answer with an error's code (2026-07-28,

@@ -25,7 +25,7 @@ type outlet struct {
 
 func newOutlet(b *outbox, w http.ResponseWriter) *outlet {
 	return &outlet{
-		eventWriter: newEventWriter(w, b.s.srv.cfg.WriteTimeout),
+		eventWriter: newEventWriter(w),
 		box:         b, prime: b.s.primes(), wrote: b.s.srv.clock.now.Load(), done: make(chan struct{}),
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -234,16 +233,15 @@ func (p *post) Headers(name string) []string { return p.head[name] }
 // end completes the response once nothing is left to wait for.
 func (p *post) end(asked bool, id []byte) {
 	answer, out := p.settle()
-	p.s.srv.extend(p.w, p.since)
 	switch {
 	case out != nil:
 		<-out.done
 	case p.declined:
 		decline(p.w, answer)
 	case p.inParts:
-		writeResult(p.w, p.id, p.result, p.s.srv.cfg.WriteTimeout)
+		writeResult(p.w, p.id, p.result)
 	case answer != nil && p.takes.json:
-		writeJSON(p.w, answer, p.s.srv.cfg.WriteTimeout)
+		writeJSON(p.w, answer)
 	case answer != nil:
 		p.stream(answer)
 	case !asked:
@@ -252,7 +250,7 @@ func (p *post) end(asked bool, id []byte) {
 		p.w.Header()["Content-Type"] = valueEvents
 		p.w.WriteHeader(http.StatusOK)
 	default:
-		writeJSON(p.w, wire.ErrorAnswer(id, wire.CodeInternal, "the request was cancelled", nil), p.s.srv.cfg.WriteTimeout)
+		writeJSON(p.w, wire.ErrorAnswer(id, wire.CodeInternal, "the request was cancelled", nil))
 	}
 }
 
@@ -282,32 +280,25 @@ func (p *post) stream(answer []byte) {
 	p.out.run(p.ctx)
 }
 
-// bigAnswer is from where on an answer gets a deadline of its own: what is
-// smaller is in the system's hands at once.
-const bigAnswer = 32 << 10
-
-func writeJSON(w http.ResponseWriter, answer []byte, timeout time.Duration) {
-	announceJSON(w, len(answer), timeout)
+func writeJSON(w http.ResponseWriter, answer []byte) {
+	announceJSON(w, len(answer))
 	_, _ = w.Write(answer)
 }
 
 // writeResult writes what wire.ResultAnswer makes of id and result.
-func writeResult(w http.ResponseWriter, id, result []byte, timeout time.Duration) {
+func writeResult(w http.ResponseWriter, id, result []byte) {
 	head, tail := wire.ResultFrame(id)
-	announceJSON(w, len(head)+len(result)+len(tail), timeout)
+	announceJSON(w, len(head)+len(result)+len(tail))
 	_, _ = w.Write(head)
 	_, _ = w.Write(result)
 	_, _ = w.Write(tail)
 }
 
-func announceJSON(w http.ResponseWriter, length int, timeout time.Duration) {
+func announceJSON(w http.ResponseWriter, length int) {
 	h := w.Header()
 	h["Content-Type"] = valueJSON
 	if length > 1<<10 { // net/http counts what is shorter by itself
 		h["Content-Length"] = []string{strconv.Itoa(length)}
-	}
-	if length > bigAnswer {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
 	}
 }
 

@@ -3,6 +3,7 @@ package streamhttp
 import (
 	"net/netip"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -72,18 +73,11 @@ func (q *quota) takeRefused() int {
 	return n
 }
 
-// network is whom something counts for: the remote address, of IPv6 the /64.
-// It is invalid for loopback addresses, whose share is not bounded.
+// network is what a request's remote address counts as.
 func network(remote string) netip.Prefix {
-	ap, err := netip.ParseAddrPort(remote)
-	addr := ap.Addr().Unmap()
-	if err != nil || addr.IsLoopback() {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
 		return netip.Prefix{}
 	}
-	bits := 64
-	if addr.Is4() {
-		bits = 32
-	}
-	prefix, _ := addr.WithZone("").Prefix(bits)
-	return prefix
+	return httpserver.Network(at.Addr())
 }

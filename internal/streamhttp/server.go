@@ -8,9 +8,8 @@ import (
 )
 
 // Server is the server end of Streamable HTTP: an [http.Handler] for one path.
-// Make it with [NewServer], serve it with a [LeanServer], end it with
-// [Server.Close]. An [http.Server] does as well: for requests of its own that
-// take long the handler lifts the read and the write timeout.
+// Make it with [NewServer], serve it with an [httpserver.Server], which gives each
+// write its deadline, end it with [Server.Close].
 //
 // An answer is JSON as long as nothing else belongs to its request and it does
 // not take long (see [ServerConfig.Patience]); else the POST becomes an event
@@ -123,13 +122,6 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, h http.Header) {
 	}
 	w.Header()["Allow"] = valueAllow
 	refuse(w, http.StatusMethodNotAllowed, "use POST, GET or DELETE")
-}
-
-// extend renews the time for writing where waiting since a tick has used it up.
-func (s *Server) extend(w http.ResponseWriter, since int64) {
-	if s.clock.now.Load()-since > ticks(s.cfg.WriteTimeout)/2 {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
-	}
 }
 
 // session finds the session of a request and marks it busy; the caller must

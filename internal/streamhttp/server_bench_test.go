@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -29,7 +30,7 @@ func BenchmarkPOST(b *testing.B) {
 		return post1(fmt.Sprintf(echo, ""), append(headers, "Mcp-Protocol-Version: 2025-11-25")...)
 	}
 	modern := headed(fmt.Sprintf(echo, ","+modernMeta), "tools/call", "Mcp-Name: echo")
-	b.Run("net/http", func(b *testing.B) { benchHandler(b, (&LeanServer{Handler: bare}).Standard(), legacy(), nil) })
+	b.Run("net/http", func(b *testing.B) { benchHandler(b, bare, legacy(), nil) })
 	srv := NewServer(ServerConfig{Loopback: true, Open: func(own wire.Stream, _ PeerInfo) (wire.Session, error) {
 		return &script{own: own, closed: make(chan struct{}), on: func(s *script, _ *wire.Message, to wire.Stream) wire.Pending {
 			s.seen = s.seen[:0]
@@ -39,23 +40,17 @@ func BenchmarkPOST(b *testing.B) {
 		return pending(func() { to.Answer(answer) })
 	}})
 	defer srv.Close(context.Background())
-	for _, carrier := range carriers {
-		b.Run("legacy on "+carrier.name, func(b *testing.B) {
-			benchHandler(b, carrier.make(srv), "", legacy)
-		})
-		b.Run("modern on "+carrier.name, func(b *testing.B) { benchHandler(b, carrier.make(srv), modern, nil) })
-		b.Run("modern, in turn, on "+carrier.name, func(b *testing.B) {
-			benchHandler(b, carrier.make(srv), modern+headed(alone("tools/list", ""), "tools/list"), nil)
-		})
-	}
+	b.Run("legacy", func(b *testing.B) { benchHandler(b, srv, "", legacy) })
+	b.Run("modern", func(b *testing.B) { benchHandler(b, srv, modern, nil) })
 }
 
 // benchHandler measures a request. session makes it of a session's id.
-func benchHandler(b *testing.B, srv httpServer, text string, session func(...string) string) {
+func benchHandler(b *testing.B, h http.Handler, text string, session func(...string) string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
+	srv := &httpserver.Server{Handler: h}
 	go srv.Serve(l)
 	defer srv.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
@@ -132,7 +127,7 @@ func BenchmarkIdle(b *testing.B) {
 		b.Fatal(err)
 	}
 	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return quiet{}, nil }})
-	hs := (&LeanServer{Handler: srv}).Standard()
+	hs := &httpserver.Server{Handler: srv}
 	go hs.Serve(l)
 	defer hs.Close()
 	defer srv.Close(context.Background())

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -81,11 +82,12 @@ func (pending) Detach(func()) bool { return false }
 
 // rig is a server under test, reached by raw bytes.
 type rig struct {
-	t        *testing.T
-	srv      *Server
-	http     httpServer
-	dial     func() (net.Conn, error)
-	sessions chan *script // those begun
+	t            *testing.T
+	srv          *Server
+	http         *httpserver.Server
+	writeTimeout time.Duration // of http; 0: its default
+	dial         func() (net.Conn, error)
+	sessions     chan *script // those begun
 }
 
 type listener interface {
@@ -158,17 +160,23 @@ func startRig(t *testing.T, l listener, cfg ServerConfig, on behaviour) *rig {
 // startRigWith serves a server as it is.
 func startRigWith(t *testing.T, srv *Server) *rig {
 	t.Helper()
+	return startHurriedRig(t, srv, 0)
+}
+
+// startHurriedRig is startRigWith for clients that read within a time.
+func startHurriedRig(t *testing.T, srv *Server, writeTimeout time.Duration) *rig {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dial: tcp{l}.dial}
+	r := &rig{t: t, dial: tcp{l}.dial, writeTimeout: writeTimeout}
 	r.serve(srv, l)
 	return r
 }
 
 func (r *rig) serve(srv *Server, l net.Listener) {
-	r.srv, r.http = srv, newHTTP(srv)
+	r.srv, r.http = srv, &httpserver.Server{Handler: srv, WriteTimeout: r.writeTimeout}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = r.http.Serve(l) }()
 	r.t.Cleanup(func() {

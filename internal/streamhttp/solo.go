@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -44,15 +43,8 @@ func (x *solo) serve(m *wire.Message, from PeerInfo) {
 	x.end(m.Bytes(m.ID))
 }
 
-// watched is a [http.ResponseWriter] that notices only when asked to that its
-// client has gone while nothing is written.
-type watched interface{ Watch() }
-
 // wait waits for what was left to be waited for.
 func (x *solo) wait(pending wire.Pending) {
-	if w, ok := x.w.(watched); ok {
-		w.Watch()
-	}
 	x.attach(pending)
 	if !x.listens {
 		pending.Wait()
@@ -214,8 +206,6 @@ func (x *solo) Headers(name string) []string { return x.head[name] }
 // end completes the response once nothing is left to wait for.
 func (x *solo) end(id []byte) {
 	events := x.settle()
-	x.s.extend(x.w, x.since)
-	timeout := x.s.cfg.WriteTimeout
 	switch {
 	case events != nil && x.listens: // written by now, unless all of it came before
 		events.run(x.ctx)
@@ -224,11 +214,11 @@ func (x *solo) end(id []byte) {
 	case x.status == http.StatusServiceUnavailable:
 		decline(x.w, x.answer)
 	case x.inParts:
-		writeResult(x.w, x.id, x.result, timeout)
+		writeResult(x.w, x.id, x.result)
 	case x.answer == nil: // cancelled: whoever is still there has no other answer
-		writeJSON(x.w, wire.ErrorAnswer(id, wire.CodeInternal, "the request was cancelled", nil), timeout)
+		writeJSON(x.w, wire.ErrorAnswer(id, wire.CodeInternal, "the request was cancelled", nil))
 	case x.takes.json || x.status != http.StatusOK:
-		writeAnswer(x.w, x.status, x.answer, timeout)
+		writeAnswer(x.w, x.status, x.answer)
 	default:
 		x.stream()
 	}
@@ -261,8 +251,8 @@ func (x *solo) stream() {
 }
 
 // writeAnswer is writeJSON with a status.
-func writeAnswer(w http.ResponseWriter, status int, answer []byte, timeout time.Duration) {
-	announceJSON(w, len(answer), timeout)
+func writeAnswer(w http.ResponseWriter, status int, answer []byte) {
+	announceJSON(w, len(answer))
 	w.WriteHeader(status)
 	_, _ = w.Write(answer)
 }

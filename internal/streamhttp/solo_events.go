@@ -26,7 +26,7 @@ type soloEvents struct {
 
 func newSoloEvents(x *solo) *soloEvents {
 	return &soloEvents{
-		eventWriter: newEventWriter(x.w, x.s.cfg.WriteTimeout),
+		eventWriter: newEventWriter(x.w),
 		x:           x, wrote: x.s.clock.now.Load(), done: make(chan struct{}),
 	}
 }

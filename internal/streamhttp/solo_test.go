@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -250,8 +253,8 @@ func TestModernSlowReader(t *testing.T) {
 
 // A client that does not read within the time for it is given up.
 func TestModernWriteTimeout(t *testing.T) {
-	cfg, came := stands(ServerConfig{WriteTimeout: 50 * time.Millisecond, Queue: 64 << 20}, false)
-	r := newRig(t, cfg, nil)
+	cfg, came := stands(ServerConfig{Queue: 64 << 20}, false)
+	r := startHurriedRig(t, NewServer(cfg), 50*time.Millisecond)
 	r.connect().send(tool("a"))
 	s := <-came
 	long := wire.NotificationMessage("notifications/message", []byte(`{"data":"`+strings.Repeat("x", 8<<20)+`"}`))
@@ -426,7 +429,16 @@ func TestModernOverTLS(t *testing.T) {
 	cfg, came := stands(ServerConfig{}, false)
 	srv := NewServer(cfg)
 	defer srv.Close(context.Background())
-	_, url, clients := secured(t, srv.ServeHTTP)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfgTLS, clients := mcptest.TLS(t)
+	server := &httpserver.Server{Handler: srv, TLSConfig: cfgTLS}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() { server.Close(); <-served })
+	url := "https://" + l.Addr().String()
 	for protocol, client := range clients {
 		ask := func(ctx context.Context) (string, error) {
 			r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/mcp", strings.NewReader(alone("tools/call", `"name":"a"`)))

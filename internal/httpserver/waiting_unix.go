@@ -1,6 +1,6 @@
 //go:build unix
 
-package streamhttp
+package httpserver
 
 import (
 	"syscall"

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package streamhttp
+package httpserver
 
 // waiting reports whether something waits to be read from a connection, or to be
 // accepted from a listener, which cannot be seen here.

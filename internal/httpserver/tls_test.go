@@ -1,48 +1,15 @@
-package streamhttp
+package httpserver
 
 import (
-	"context"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
-
-// secured serves a handler over TLS, under a write limit of a tenth of a second,
-// and returns clients for both protocols.
-func secured(t *testing.T, h http.HandlerFunc) (server *LeanServer, url string, clients map[string]*http.Client) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lender := httptest.NewTLSServer(nil) // of a certificate, and a client that trusts it
-	t.Cleanup(lender.Close)
-	server = &LeanServer{
-		Handler: h, WriteTimeout: 100 * time.Millisecond, HeaderTimeout: 200 * time.Millisecond,
-		TLSConfig: &tls.Config{Certificates: lender.TLS.Certificates},
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	t.Cleanup(func() { server.Close(); <-served })
-	clients = map[string]*http.Client{}
-	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: lender.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}}
-		transport.Protocols = new(http.Protocols)
-		transport.Protocols.SetHTTP1(protocol == "HTTP/1.1")
-		transport.Protocols.SetHTTP2(protocol == "HTTP/2.0")
-		t.Cleanup(transport.CloseIdleConnections)
-		clients[protocol] = &http.Client{Transport: transport}
-	}
-	return server, "https://" + l.Addr().String(), clients
-}
 
 // An answer may come long after the write timeout, and so may a stream's next
 // event: only a write that lasts is cut off.
@@ -149,7 +116,7 @@ func TestTLSRetires(t *testing.T) {
 	}
 }
 
-// Headers beyond the limit are refused, as a LeanServer does; so is a connection
+// Headers beyond the limit are refused, and so is a connection
 // that does not even begin.
 func TestTLSHeaders(t *testing.T) {
 	t.Parallel()
@@ -179,59 +146,41 @@ func TestTLSHeaders(t *testing.T) {
 	}
 }
 
-// lateConn is a connection that net/http takes its time to enter.
-type lateConn struct {
-	net.Conn
-	ready chan struct{}
+// secured serves a handler over TLS, under a write limit of a tenth of a second, for clients of both protocols.
+func secured(t *testing.T, h http.HandlerFunc) (server *Server, url string, clients map[string]*http.Client) {
+	t.Helper()
+	cfg, clients := mcptest.TLS(t)
+	server = &Server{WriteTimeout: 100 * time.Millisecond, HeaderTimeout: 200 * time.Millisecond, TLSConfig: cfg}
+	l := tcp{listenTCP(t)}
+	servingAt(t, server, h, l)
+	return server, "https://" + l.Addr().String(), clients
 }
 
-func (c lateConn) RemoteAddr() net.Addr { <-c.ready; return c.Conn.RemoteAddr() }
-
-// A connection is handed over to the server for HTTP/2 as that ends, and is entered when the others were sent away. It
-// is sent away too.
-func TestTLSHandedOverAtTheEnd(t *testing.T) {
+// TestTLSShutdown: idle connections of both protocols end with the server, and so does one that has not begun.
+func TestTLSShutdown(t *testing.T) {
 	t.Parallel()
-	lender := httptest.NewTLSServer(nil)
-	defer lender.Close()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	gone := make(chan error, 1)
-	go func() {
-		client, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-		if err == nil {
-			defer client.Close()
-			_, _ = io.WriteString(client, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-			_, err = io.Copy(io.Discard, client)
+	cfg, clients := mcptest.TLS(t)
+	server, l := &Server{TLSConfig: cfg}, tcp{listenTCP(t)}
+	servingAt(t, server, echo, l)
+	url := "https://" + l.Addr().String()
+	for protocol, client := range clients {
+		answer, err := client.Get(url)
+		if err != nil {
+			t.Fatalf("%s: %v", protocol, err)
 		}
-		gone <- err
-	}()
-	raw, err := l.Accept()
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+	}
+	silent, err := net.Dial("tcp", strings.TrimPrefix(url, "https://"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &LeanServer{Handler: http.HandlerFunc(echo), TLSConfig: &tls.Config{Certificates: lender.TLS.Certificates}}
-	srv.fill()
-	late := lateConn{raw, make(chan struct{})}
-	conn := tls.Server(late, srv.h2.config)
-	if err := conn.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	srv.h2.give(conn)
-	mcptest.Await(t, "the connection is taken over", func() bool { return srv.h2.server.Connections() == 1 })
-	srv.h2.server.RegisterOnShutdown(sync.OnceFunc(func() {
-		<-time.After(100 * time.Millisecond) // beside it runs what sends the others away
-		close(late.ready)
-	}))
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
-	defer stop()
-	if err := srv.Shutdown(ctx); err != nil {
+	defer silent.Close()
+	begun := time.Now()
+	if err := server.Shutdown(t.Context()); err != nil {
 		t.Error(err)
-		srv.Close()
 	}
-	if err := <-gone; err != nil {
-		t.Error(err)
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }

@@ -1,0 +1,228 @@
+package httpserver
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// table holds the connections of a server, and decides which of them there may be. It is safe for concurrent use.
+type table struct {
+	limit, share int
+
+	mu  sync.Mutex // guards what follows
+	all map[*conn]struct{}
+	// unknown are the *conn that carried no admitted request; the one that has been idle for longest is first.
+	unknown  list.List
+	networks map[netip.Prefix]int // of unknown; not of those that have no share
+	left     chan struct{}        // a connection has ended; nil: nobody waits for that
+	closed   int                  // for want of room, and not said yet
+	said     time.Time            // when that was said last
+}
+
+func (t *table) init(limit, share int) {
+	t.limit, t.share = limit, share
+	t.all = make(map[*conn]struct{})
+	t.networks = make(map[netip.Prefix]int)
+}
+
+func (t *table) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.all)
+}
+
+// add enters a connection. It reports false where there is no room; victim, if it is not nil, has made room and is to
+// be cut off.
+func (t *table) add(c *conn) (victim *conn, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case c.network.IsValid() && t.networks[c.network] >= t.share:
+		victim = t.idleLocked(c.network)
+	case len(t.all) >= t.limit:
+		if victim = t.idleLocked(netip.Prefix{}); victim == nil {
+			return nil, false
+		}
+	}
+	if victim != nil {
+		t.removeLocked(victim)
+	}
+	t.all[c] = struct{}{}
+	c.place = t.unknown.PushBack(c)
+	if c.network.IsValid() {
+		t.networks[c.network]++
+	}
+	return victim, true
+}
+
+// idleLocked is the connection without an admitted request that has been idle for longest; of one network, if that is
+// valid. Nil: there is none.
+func (t *table) idleLocked(network netip.Prefix) *conn {
+	for e := t.unknown.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*conn); !network.IsValid() || c.network == network {
+			return c
+		}
+	}
+	return nil
+}
+
+// oldest takes out the connection without an admitted request that has been idle for longest; nil: there is none.
+func (t *table) oldest() *conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.idleLocked(netip.Prefix{})
+	if c != nil {
+		t.removeLocked(c)
+	}
+	return c
+}
+
+// remove takes out a connection, if it is there.
+func (t *table) remove(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.removeLocked(c)
+}
+
+func (t *table) removeLocked(c *conn) {
+	if _, there := t.all[c]; !there {
+		return
+	}
+	delete(t.all, c)
+	t.knownLocked(c)
+	if t.left != nil {
+		select {
+		case t.left <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// known keeps a connection from being closed for another one.
+func (t *table) known(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.knownLocked(c)
+}
+
+func (t *table) knownLocked(c *conn) {
+	if c.place == nil {
+		return
+	}
+	t.unknown.Remove(c.place)
+	c.place = nil
+	if c.network.IsValid() {
+		if t.networks[c.network]--; t.networks[c.network] == 0 {
+			delete(t.networks, c.network)
+		}
+	}
+}
+
+// touch notes that a connection has become idle just now.
+func (t *table) touch(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.place != nil {
+		t.unknown.MoveToBack(c.place)
+	}
+}
+
+// each calls f for each connection there is, without holding the table.
+func (t *table) each(f func(*conn)) {
+	t.mu.Lock()
+	all := make([]*conn, 0, len(t.all))
+	for c := range t.all {
+		all = append(all, c)
+	}
+	t.mu.Unlock()
+	for _, c := range all {
+		f(c)
+	}
+}
+
+// drained waits until there are no connections but those of HTTP/2, or for ctx to end: that is the error.
+func (t *table) drained(ctx context.Context) error {
+	left := make(chan struct{}, 1)
+	t.mu.Lock()
+	t.left = left
+	t.mu.Unlock()
+	for t.firsts() > 0 {
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// firsts is how many connections speak HTTP/1.1, or nothing yet.
+func (t *table) firsts() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range t.all {
+		if !c.second.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// wake has drained look again.
+func (t *table) wake() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.left != nil {
+		select {
+		case t.left <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// crowdedEach is how often it is said that connections were closed for want of room.
+const crowdedEach = 10 * time.Second
+
+// crowded counts a connection that was closed for want of room. It returns how many that were since it was last said,
+// 0 where it was said just now.
+func (t *table) crowded() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed++
+	if now := time.Now(); now.Sub(t.said) >= crowdedEach {
+		n, t.closed, t.said = t.closed, 0, now
+	}
+	return n
+}
+
+// Network is what a remote address counts as: itself, of IPv6 its /64. It is invalid for loopback addresses, behind
+// which many clients or a whole proxy may stand.
+func Network(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	if !addr.IsValid() || addr.IsLoopback() {
+		return netip.Prefix{}
+	}
+	bits := 64
+	if addr.Is4() {
+		bits = 32
+	}
+	prefix, _ := addr.Prefix(bits)
+	return prefix
+}
+
+// network is what a connection counts for.
+func (s *Server) network(raw net.Conn) netip.Prefix {
+	at, ok := raw.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	addr := at.AddrPort().Addr().Unmap()
+	if s.Gateway != nil && s.Gateway(addr) {
+		return netip.Prefix{}
+	}
+	return Network(addr)
+}
