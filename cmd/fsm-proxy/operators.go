@@ -124,7 +124,7 @@ func listenAt(flag, address string) (net.Listener, error) {
 // serve begins to answer.
 func (o *operators) serve(s *service) {
 	if o.health != nil {
-		o.start(o.health, s.health().Handler(), 10*time.Second, s.log)
+		o.start(o.health, s.health(local(o.health)).Handler(), 10*time.Second, s.log)
 		s.log.Info("answering probes", "url", "http://"+o.health.Addr().String())
 	}
 	if o.admin != nil {
@@ -159,9 +159,10 @@ func (o *operators) close() {
 	}
 }
 
-// health is what the service says to probes.
-func (s *service) health() *admin.Health {
+// health is what the service says to probes, at a loopback listener or another.
+func (s *service) health(loopback bool) *admin.Health {
 	return &admin.Health{
+		Local:   loopback,
 		Metrics: s.tell.metrics.Handler(),
 		Ready: []admin.Check{
 			{Name: "policy", Run: s.policyLoaded},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -58,6 +59,35 @@ func TestProbes(t *testing.T) {
 	}
 	if w := ask(h, "GET", "/v1/policy", ""); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "/readyz") {
 		t.Errorf("health answers what it should not: %d %s", w.Code, w.Body)
+	}
+}
+
+// Who names JSON gets it, with the part that is not ready; probes and browsers, which take anything, get lines.
+func TestProbesInJSON(t *testing.T) {
+	h := (&Health{Ready: []Check{{"policy", func() error { return nil }}, {"upstream", func() error { return errors.New("gone") }}}}).Handler()
+	for _, accept := range []string{"application/json", "text/html, application/json;q=0.5"} {
+		w := ask(h, "GET", "/readyz", "", "Accept", accept)
+		var got Probe
+		err := json.Unmarshal(w.Body.Bytes(), &got)
+		want := Probe{Checks: []Checked{{Name: "policy", OK: true}, {Name: "upstream", Error: "gone"}}}
+		if err != nil || w.Code != http.StatusServiceUnavailable || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is answered %d %s", accept, w.Code, w.Body)
+		}
+	}
+	for _, accept := range []string{"*/*", "text/plain", "application/json;q=0"} {
+		if w := ask(h, "GET", "/readyz", "", "Accept", accept); w.Body.String() != "[+] policy\n[-] upstream: gone\n" {
+			t.Errorf("%s is answered %s", accept, w.Body)
+		}
+	}
+}
+
+// On a loopback address only its own names are a Host.
+func TestProbesOnLoopback(t *testing.T) {
+	h := (&Health{Local: true}).Handler()
+	for host, status := range map[string]int{"localhost:9090": 200, "127.0.0.1": 200, "[::1]:9090": 200, "10.1.2.3:9090": 403, "evil.example": 403} {
+		if w := ask(h, "GET", "/livez", "", "Host", host); w.Code != status {
+			t.Errorf("%s is answered %d %s", host, w.Code, w.Body)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ func TestDocumentedAnswers(t *testing.T) {
 	}
 	answers := map[string]any{
 		"policy": new(Policy), "sessions": new(list[Session]), "runs": new(list[Run]), "migrated": new(Migrated), "started": new(Started), "restarted": new(Restarted),
-		"level": new(logLevel), "error": new(refusal),
+		"level": new(logLevel), "probe": new(Probe), "error": new(refusal),
 	}
 	for _, found := range example.FindAllStringSubmatch(string(page), -1) {
 		name, text := found[1], found[2]

@@ -8,11 +8,13 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 )
 
+const otherHost = "this Host is not served here: use localhost, or 127.0.0.1"
+
 // pass reports whether a request may go on; else it is answered.
 func (a *Admin) pass(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case a.Local && !streamhttp.LoopbackHost(r.Host):
-		refuse(w, http.StatusForbidden, "this Host is not served here: use localhost, or 127.0.0.1")
+		refuse(w, http.StatusForbidden, otherHost)
 	case !ownOrigin(r) || !ownSite(r):
 		refuse(w, http.StatusForbidden, "requests from web pages of another origin are not served here")
 	case a.Bearer != nil && !streamhttp.Authorized(r, a.Bearer()):

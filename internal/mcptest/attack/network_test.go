@@ -2,6 +2,7 @@ package attack
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -267,6 +268,42 @@ func TestSSEEndpointElsewhere(t *testing.T) {
 	}
 }
 
+// On a loopback address a web page reads neither metrics nor probes by a name of its own that leads here.
+func TestHealthRebinding(t *testing.T) {
+	t.Parallel()
+	health := mcptest.FreeAddress(t)
+	web.with("--health", health).open(t)
+	get := func(path, host, accept string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		req.Header.Set("Accept", accept)
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(body)
+	}
+	for _, path := range []string{"/metrics", "/readyz"} {
+		for host, want := range map[string]int{"evil.example": http.StatusForbidden, "localhost.evil.example": http.StatusForbidden, "localhost": http.StatusOK, health: http.StatusOK} {
+			if status, body := get(path, host, "*/*"); status != want {
+				t.Errorf("%s under the Host %s is answered %d %.200s", path, host, status, body)
+			}
+		}
+	}
+	if status, body := get("/readyz", health, "application/json"); status != http.StatusOK || !strings.Contains(body, `"name": "upstream"`) {
+		t.Errorf("/readyz as JSON is %d %s", status, body)
+	}
+}
+
 // Clients that send slowly, or never read, keep nobody else waiting, and are hung up on.
 func TestSlowClients(t *testing.T) {
 	fronts(t, func(t *testing.T, front way) {
@@ -284,6 +321,27 @@ func TestSlowClients(t *testing.T) {
 			r.lives()
 		}
 		hungUp.Wait()
+		r.untouched()
+	})
+}
+
+// A client that asks on and on and reads no answer, not even a short one, is hung up on within --write-timeout.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	fronts(t, func(t *testing.T, front way) {
+		r := front.with("--write-timeout", "1s").open(t)
+		connection, err := r.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+		asked := strings.Repeat("GET /nowhere HTTP/1.1\r\nHost: "+r.address()+"\r\n\r\n", 100)
+		_ = connection.SetWriteDeadline(time.Now().Add(mcptest.Patience))
+		for err == nil {
+			_, err = io.WriteString(connection, asked)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("still connected after %v", mcptest.Patience)
+		}
 		r.untouched()
 	})
 }

@@ -25,7 +25,7 @@ func TestMetricsThatNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	asked := strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 100)
+	asked := strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 100)
 	_ = conn.SetWriteDeadline(time.Now().Add(40 * time.Second))
 	for err == nil {
 		_, err = io.WriteString(conn, asked)
