@@ -30,6 +30,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	}
 	s, why := p.seatFor(c)
 	c.s = s
+	s.meets(c.from.Principal)
 	c.sighted()
 	if refusal := s.admit(c); refusal != "" {
 		c.turnedAway()

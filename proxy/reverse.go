@@ -91,15 +91,22 @@ func (s *session) updated(m *wire.Message, c *call) {
 	s.send(m.Raw, c)
 }
 
-// asking guesses for which call an upstream asks that does not say: the one
-// that holds the turn, else the only or the oldest one that it works on.
+// asking guesses for which call an upstream asks that does not say: nil where several
+// principals have been here, since it may be late, and of a call that has ended.
 func (s *session) asking() *call {
+	c := s.likeliest()
+	if s.mixed.Load() { // which is written before a call can be found
+		return nil
+	}
+	return c
+}
+
+// likeliest is the call that holds the turn, else the only or the oldest one that the
+// upstream works on.
+func (s *session) likeliest() *call {
 	s.run.mu.Lock()
 	holder, running := s.run.holder, s.run.running
 	s.run.mu.Unlock()
-	if s.era == wire.Modern && s.mixed() {
-		return nil
-	}
 	if holder != nil && holder.s == s && running == nil {
 		return holder
 	}
@@ -115,20 +122,14 @@ func (s *session) asking() *call {
 	return oldest
 }
 
-// mixed reports whether calls of several principals are under way: then what the
-// upstream asks, without saying for which, is nobody's to answer.
-func (s *session) mixed() bool {
-	var first *call
-	for _, c := range s.underWay() {
-		switch {
-		case !c.clock.runs() || !c.gated: // the one orders the other
-		case first == nil:
-			first = c
-		case c.who().Principal != first.who().Principal:
-			return true
-		}
+// meets notes who is asking, before the request is one of those under way.
+func (s *session) meets(who wire.Principal) {
+	switch first := s.first.Load(); {
+	case s.mixed.Load() || first != nil && *first == who:
+	case first == nil && s.first.CompareAndSwap(nil, new(who)):
+	case *s.first.Load() != who:
+		s.mixed.Store(true)
 	}
-	return false
 }
 
 // asked carries a request of the upstream to the client.

@@ -30,6 +30,10 @@ type session struct {
 	peer      Peer // whose session it is
 	began     time.Time
 	hello     atomic.Pointer[hello]
+	// Of a seat: whose request came first, and whether another's has since. From then
+	// on what the upstream says, without saying for which call, is nobody's.
+	first atomic.Pointer[wire.Principal]
+	mixed atomic.Bool
 
 	_             apart
 	mu            sync.Mutex // guards what follows

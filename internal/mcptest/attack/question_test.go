@@ -22,7 +22,7 @@ name: asking
 initial: start
 states:
   start:
-    tools: [ok, elicit, ask, command, hold_open]
+    tools: [ok, elicit, ask, command, hold_open, gossip]
 `
 
 // tokensOf writes a file of tokens, "the token of NAME", for these names.
@@ -195,6 +195,38 @@ func TestForeignAnswerAcrossEras(t *testing.T) {
 				t.Errorf("answered %s", answer)
 			}
 			r.reached("tools/call elicit", "answer")
+		})
+	}
+}
+
+// What a stdio server says late, of a call that has ended, reaches no other principal, though they share its one
+// process: under the key process, and without a handle. Where there is one principal it is taken for its call's.
+func TestLateMessageOfAnotherPrincipal(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"process": {"--run-key", "modern=process"}, "no handle": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := webPipe.under(asking).with(append(flags, "--tokens", tokensOf(t, "ann", "bob"), "--annotate", "off")...).start(t)
+			listening := func(name string) *rig {
+				c := r.client("the token of " + name)
+				c.Modern(mcptest.Modern{Meta: `"io.modelcontextprotocol/logLevel":"debug"`})
+				return c
+			}
+			ann, bob := listening("ann"), listening("bob")
+			ann.Tool("gossip", `{"secret":"first of ann"}`)
+			if name == "process" {
+				if answer := ann.Tool("gossip", `{"secret":"second of ann"}`); !strings.Contains(answer.String(), "first of ann") {
+					t.Errorf("alone its client is answered %s", answer)
+				}
+			}
+			if answer := bob.Tool("gossip", `{"secret":"of bob"}`).String(); !strings.Contains(answer, `"text":"said"`) {
+				t.Errorf("another principal is answered %s", answer)
+			}
+			if answer := ann.Tool("gossip", `{"secret":"third of ann"}`).String(); !strings.Contains(answer, `"text":"said"`) {
+				t.Errorf("who was there before is answered %s", answer)
+			}
+			bob.unheard("of ann")
+			ann.unheard("of bob")
 		})
 	}
 }

@@ -13,6 +13,7 @@ type state struct {
 	mu      sync.Mutex
 	swapped bool
 	open    []byte // the id of the last call of hold_open
+	secret  string // what the last call of gossip was told
 }
 
 // world is mcptest's failing upstream with more to hide and more ways to misbehave:
@@ -26,6 +27,7 @@ type state struct {
 //	ambiguous        answers so that two readers differ, in the style of the argument
 //	command          answers with its argument
 //	spam             sends log messages without end, and no answer
+//	gossip           logs and asks what the call of it before was told, and answers
 func world() mcptest.Server {
 	s := &state{}
 	failing := mcptest.Failing()
@@ -39,6 +41,7 @@ func world() mcptest.Server {
 		"big":        func(e *mcptest.Exchange) { e.Result(mcptest.Text(strings.Repeat("x", 6<<20))) },
 		"ambiguous":  ambiguous,
 		"spam":       func(e *mcptest.Exchange) { e.Async(func() { spam(e) }) },
+		"gossip":     s.gossip,
 		"command":    func(e *mcptest.Exchange) { e.Result(mcptest.Text(e.Argument("command"))) },
 	}
 	for _, plain := range strings.Fields("count once hidden page_two read_a read_b read_c elsewhere") {
@@ -76,7 +79,7 @@ func (s *state) list(e *mcptest.Exchange) bool {
 	case e.Method != "tools/list":
 		return false
 	case strings.Contains(string(e.Params), `"cursor":"two"`):
-		e.Result(`{"tools":[` + items("page_two hidden read_two") + `,` + oddItems + `]}`)
+		e.Result(`{"tools":[` + items("page_two hidden read_two gossip") + `,` + oddItems + `]}`)
 	default:
 		e.Result(`{"nextCursor":"two","tools":[` + items("ok read_a "+read+" swap refuse die silent late twice flood noise children "+
 			"hold hold_open ambiguous answer_for wrong_id truncate update sse big once spam command elsewhere ask elicit hidden") + `]}`)
@@ -117,6 +120,20 @@ func (s *state) answerFor(e *mcptest.Exchange) {
 	s.mu.Unlock()
 	e.Send(mcptest.Result(other, mcptest.Text("forged")))
 	e.Result(mcptest.Text("mine"))
+}
+
+// gossip is what a server does that is late: its log and its question are of a call that has ended. Over stdio nothing
+// says which.
+func (s *state) gossip(e *mcptest.Exchange) {
+	s.mu.Lock()
+	before := s.secret
+	s.secret = e.Argument("secret")
+	s.mu.Unlock()
+	if before != "" {
+		e.Send(mcptest.Notification("notifications/message", `{"level":"info","data":"`+before+`"}`))
+		e.Send(mcptest.Request(7000, "elicitation/create", `{"message":"`+before+`","requestedSchema":{"type":"object","properties":{}}}`))
+	}
+	e.Result(mcptest.Text("said"))
 }
 
 func update(e *mcptest.Exchange) {
