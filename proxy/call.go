@@ -409,8 +409,10 @@ func (c *call) start(conn Upstream) bool {
 	m := c.translated(conn.Era(), c.sending())
 	if again := c.sentAgain(); again != nil {
 		m = again.answered(m)
+		c.clock.release()
+	} else {
+		c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
 	}
-	c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
 	c.conn = conn
 	up := conn.Start(m, c)
 	c.mu.Lock()

@@ -176,7 +176,10 @@ func (c *call) awaitTurn() {
 // proceed goes on with a call that has come by the turn, over the connection
 // and by the list that there are now.
 func (c *call) proceed() {
-	conn := c.s.link.live()
+	conn := c.asker()
+	if conn == nil {
+		conn = c.s.link.live()
+	}
 	if conn == nil {
 		c.leave()
 		c.prepare()

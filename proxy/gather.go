@@ -9,27 +9,36 @@ import (
 
 // What a modern upstream asks for in its answer to a call, a client of the legacy
 // era is asked by requests of the proxy's own, and the call is sent again with what
-// it says, inside the same turn (2026-07-28, basic/patterns/mrtr).
+// it says (2026-07-28, basic/patterns/mrtr). It is one call all the while: it keeps its
+// turn, if it has one, and its time runs on whenever it is at the upstream. But what is
+// sent again is a request of this moment, and the policy has to allow it now.
 
 // gather is what a client is asked for one answer of the upstream's.
 type gather struct {
 	c     *call
-	conn  Upstream
-	state []byte // the upstream's requestState, raw; nil: none
+	conn  Upstream // that asks
+	state []byte   // the upstream's requestState, raw; nil: none
 
 	mu        sync.Mutex // guards what follows
 	open      map[string]*ask
 	responses map[string][]byte
+	size      int // of the responses
 	over      bool
 }
 
-// maxRounds is how often one call may ask its client.
-const maxRounds = 64
+// maxRounds is how often one call may ask its client, and maxResponses how many bytes
+// the answers to what it asks at once may have: a client of the modern era would send
+// them in one message.
+const (
+	maxRounds    = 64
+	maxResponses = 4 << 20
+)
 
 var (
 	errRounds  = errors.New("it asked its client too many times")
 	errUnasked = errors.New("it asks for what this client cannot give")
 	errRefused = errors.New("the client did not answer what it asked for")
+	errAnswers = errors.New("the client's answers to what it asked for are larger than 4 MiB")
 )
 
 // asksFor reports whether an answer asks a client for what the proxy has to ask it.
@@ -75,15 +84,12 @@ func (c *call) sentAgain() *gather {
 
 // gatherFrom asks the client what the upstream's answer asks for.
 func (c *call) gatherFrom(m *wire.Message) {
+	c.clock.hold() // until it is sent again
 	if c.round() > maxRounds {
 		c.dropped(errRounds)
 		return
 	}
-	g := &gather{c: c, conn: c.s.link.live(), state: m.Bytes(m.R.RequestState), open: make(map[string]*ask), responses: make(map[string][]byte)}
-	if g.conn == nil {
-		c.dropped(errClosed)
-		return
-	}
+	g := &gather{c: c, conn: c.conn, state: m.Bytes(m.R.RequestState), open: make(map[string]*ask), responses: make(map[string][]byte)}
 	c.mu.Lock()
 	canceled, gaveUp := c.canceled, c.gaveUp
 	if !canceled && gaveUp == nil {
@@ -149,12 +155,12 @@ func (g *gather) request(name string, input []byte) (raw []byte, method string) 
 	return append(out, '}'), method
 }
 
-// opens enters one of the requests, and reports false where the gathering has ended:
-// the call may be cancelled while its client is yet to be asked.
+// opens enters one of the requests, and reports false where there is one of the name, or
+// the gathering has ended: the call may be cancelled while its client is yet to be asked.
 func (g *gather) opens(name string, a *ask) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over {
+	if g.over || g.open[name] != nil {
 		return false
 	}
 	g.open[name] = a
@@ -167,12 +173,17 @@ func (g *gather) take(name string, m *wire.Message) {
 		g.fail(errRefused)
 		return
 	}
+	result := m.Bytes(m.Result)
 	g.mu.Lock()
 	delete(g.open, name)
-	g.responses[name] = m.Bytes(m.Result)
-	rest := len(g.open)
+	g.responses[name] = result
+	g.size += len(result)
+	rest, size := len(g.open), g.size
 	g.mu.Unlock()
-	if rest == 0 {
+	switch {
+	case size > maxResponses:
+		g.fail(errAnswers)
+	case rest == 0:
 		g.finish()
 	}
 }
@@ -201,23 +212,47 @@ func (g *gather) finish() {
 	}
 }
 
-// again is the call's way from being sent again on.
+// again is the call's way from being sent again on: the policy may not allow it any more,
+// or it may have to wait for a turn that it takes by now.
 func (g *gather) again() {
 	c := g.c
 	c.mu.Lock()
-	c.asking.gather, c.next = nil, nil
-	c.asking.again = g
-	gaveUp := c.gaveUp // whoever gives it up later ends the wait
+	c.asking.gather, c.asking.again = nil, g
+	c.next, c.up = nil, nil
+	gaveUp := c.gaveUp // its time does not run until it is sent
 	c.mu.Unlock()
 	if gaveUp != nil {
 		c.dropped(gaveUp)
 		return
 	}
-	if !c.start(g.conn) {
-		c.dropped(errEnding)
-		return
+	c.look(g.conn.Cached(listKind(c.kind)))
+	e, moved, held := c.s.run.keeps(c)
+	if e == unlisted {
+		if err := c.fetch(g.conn); err != nil {
+			c.dropped(err)
+			return
+		}
+		e, moved, held = c.s.run.keeps(c)
 	}
-	c.land(c.await())
+	c.s.run.tell(moved, nil)
+	var rest wire.Pending
+	if held {
+		rest = c.decided(e, g.conn)
+	} else {
+		rest = c.enter(g.conn)
+	}
+	if rest != nil {
+		c.rest()
+	}
+}
+
+// asker is the connection on which the call is to be sent again, nil for one that was not
+// sent yet.
+func (c *call) asker() Upstream {
+	if again := c.sentAgain(); again != nil {
+		return again.conn
+	}
+	return nil
 }
 
 // answered is a request with what its client was asked for.

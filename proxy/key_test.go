@@ -35,7 +35,10 @@ func (r *rig) as(peer proxy.Peer) *client {
 }
 
 // connectAs makes a legacy client that does.
-func (r *rig) connectAs(peer proxy.Peer) *client {
+func (r *rig) connectAs(peer proxy.Peer) *client { return r.openFor(peer).greet(plainHello) }
+
+// openFor makes a session without initializing it.
+func (r *rig) openFor(peer proxy.Peer) *client {
 	r.t.Helper()
 	c := &client{rig: r, log: &journal{}}
 	c.own = c.stream("own")
@@ -43,7 +46,7 @@ func (r *rig) connectAs(peer proxy.Peer) *client {
 	if c.s, err = r.p.OpenFor(peer, c.own); err != nil {
 		r.t.Fatal(err)
 	}
-	return c.greet(plainHello)
+	return c
 }
 
 func (r *rig) modernCall(c *client, tool, result string) string {

@@ -175,6 +175,19 @@ func (r *run) placeLocked() place {
 	return w
 }
 
+// holdersLocked is where the run stands for the call that holds its turn: in its own
+// state, by its own policy and by the one in force.
+func (r *run) holdersLocked() place {
+	w := place{policy: r.policy, at: r.at, shut: r.shut || r.expiredLocked()}
+	if r.policy != r.force {
+		w.gate = r.force
+	}
+	if w.inForce().Pin() == policy.PinRefuse {
+		w.pins = r.pins
+	}
+	return w
+}
+
 // standsLocked is placeLocked, but for the locked definitions.
 func (r *run) standsLocked() place {
 	if r.runless {

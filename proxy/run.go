@@ -105,7 +105,7 @@ func (r *run) enter(c *call, maxQueue int) entry {
 	case e != admitted || !c.verdict.Turn || c.unclear || c.place.shadow:
 		return e
 	case r.holder == nil:
-		r.holder = c
+		r.holder, c.orphaned = c, false
 		return admitted
 	case r.running != nil:
 		return tasked
@@ -134,8 +134,33 @@ func (r *run) granted(c *call) (e entry, moved shift) {
 	return e, moved
 }
 
-func (r *run) decideLocked(c *call) entry {
-	c.place, c.moves = r.placeLocked(), r.moves
+// keeps decides on a call that is to be sent once more, with what its client was asked
+// for. If it holds the turn, nothing has moved the run meanwhile; but the policy in force
+// has to bind its name still, and a call that it does not bind gives the turn on. One that
+// belongs to a run before this one has none to hold, and in shadow nobody has: held is
+// false, and the call is to be decided like any other.
+func (r *run) keeps(c *call) (e entry, moved shift, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.holder != c {
+		return refused, shift{}, false
+	}
+	moved.from = r.placeLocked()
+	if held = !r.shadow.Load() && !c.orphaned; held {
+		e = r.judgeLocked(c, r.holdersLocked())
+	}
+	if e == refused {
+		r.passLocked(c)
+	}
+	moved.to = r.placeLocked()
+	return e, moved, held
+}
+
+func (r *run) decideLocked(c *call) entry { return r.judgeLocked(c, r.placeLocked()) }
+
+// judgeLocked decides a call in a place.
+func (r *run) judgeLocked(c *call, at place) entry {
+	c.place, c.moves = at, r.moves
 	c.verdict = c.place.decide(c.kind, c.name, c.listed, c.argument)
 	switch {
 	case c.lacksList():

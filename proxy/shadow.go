@@ -118,7 +118,7 @@ func (c *call) judge(k policy.Kind, name string) {
 
 // pass sends a decided call upstream, whatever was decided.
 func (c *call) pass(conn Upstream) wire.Pending {
-	if code := c.wouldRefuse(); code != policy.CodeNone {
+	if code := c.wouldRefuse(); code != policy.CodeNone && !c.overlooked {
 		c.overlook(code)
 	}
 	if !c.start(conn) {

@@ -104,6 +104,7 @@ type rig struct {
 	process  *mcptest.Process
 	web      *mcptest.Web // nil on stdio
 	url      string       // of the proxy; empty on stdio
+	policy   string       // its file
 }
 
 // each runs a test on several ways at the same time.
@@ -146,7 +147,8 @@ func (w way) start(t *testing.T) *rig {
 	if w.policy == "" {
 		w.policy = plan
 	}
-	args := append([]string{"--policy", mcptest.WritePolicy(t, w.policy)}, w.flags...)
+	r.policy = mcptest.WritePolicy(t, w.policy)
+	args := append([]string{"--policy", r.policy}, w.flags...)
 	if w.upstream == "http" {
 		var url string
 		server := world()

@@ -1,0 +1,173 @@
+package attack
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// Rounds: a client with a session, whose server is of the era without, is asked by requests, and its call is sent again
+// with what it says. Whatever happens in between holds for the call that is sent again.
+
+// roundsPlan binds elicit without the turn at the start, with it in a state behind, and nowhere else.
+const roundsPlan = `version: 1
+name: rounds
+initial: start
+states:
+  start: {tools: {elicit: , ok: , once: after, hold: behind, command: {by: command, cases: {move: behind}}}}
+  behind: {tools: {ok: , elicit: {on_success: end}, hold: {exclusive: true}}}
+  after: {tools: [ok]}
+  end: {tools: [ok]}
+`
+
+var modernWays = []way{webModern, pipesModern}
+
+// elicits calls the tool that asks its client, and returns the call's id and the question.
+func (r *rig) elicits() (id int, question mcptest.Message) {
+	r.t.Helper()
+	id = r.Request("tools/call", mcptest.ToolParams("elicit", ""))
+	return id, r.isAsked()
+}
+
+// isAsked is what the client is asked next.
+func (r *rig) isAsked() mcptest.Message {
+	r.t.Helper()
+	for {
+		switch m := r.Next(); {
+		case m.Method == "elicitation/create":
+			return m
+		case m.IsResponse():
+			r.t.Fatalf("the client is not asked, but answered %s", m)
+		}
+	}
+}
+
+// accepts answers a question, and returns what the call is answered with then.
+func (r *rig) accepts(id int, question mcptest.Message) string {
+	r.t.Helper()
+	r.Send(mcptest.Result(question.ID, `{"action":"accept","content":{"yes":true}}`))
+	answer, _ := r.Answer(id)
+	return answer.String()
+}
+
+// follows replaces the policy, once, and waits until the proxy has.
+func (r *rig) follows(policy string) {
+	r.t.Helper()
+	next := filepath.Join(filepath.Dir(r.policy), "next")
+	if err := os.WriteFile(next, []byte(policy), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(next, r.policy); err != nil {
+		r.t.Fatal(err)
+	}
+	r.process.Log().Await(r.t, "the policy was reloaded")
+}
+
+func TestRoundGoesOn(t *testing.T) {
+	each(t, underPolicy(roundsPlan), func(r *rig) {
+		id, question := r.elicits()
+		if answer := r.accepts(id, question); !strings.Contains(answer, "the client says") || !strings.Contains(answer, "accept") {
+			r.t.Errorf("answered %s", answer)
+		}
+		r.reached("tools/call elicit", "tools/call elicit")
+		r.in("start")
+	})
+}
+
+// A call that only stays is not sent again once the state has taken it away.
+func TestRoundIsDecidedAnew(t *testing.T) {
+	each(t, underPolicy(roundsPlan), func(r *rig) {
+		id, question := r.elicits()
+		r.Tool("once", "")
+		if answer := r.accepts(id, question); !strings.Contains(answer, "invalid_transition") || !strings.Contains(answer, `"state":"after"`) {
+			r.t.Errorf("answered %s", answer)
+		}
+		r.reached("tools/call elicit", "tools/call once")
+	})
+}
+
+// A call that has come to lead on takes the turn, and waits for it if need be.
+func TestRoundTakesTheTurn(t *testing.T) {
+	each(t, underPolicy(roundsPlan), func(r *rig) {
+		id, question := r.elicits()
+		r.Tool("command", `{"command":"move"}`)
+		if answer := r.accepts(id, question); !strings.Contains(answer, "accept") {
+			r.t.Errorf("answered %s", answer)
+		}
+		r.in("end")
+		r.reached("tools/call elicit", "tools/call command", "tools/call elicit")
+	})
+}
+
+func TestRoundWaitsForTheTurn(t *testing.T) {
+	each(t, underPolicy(roundsPlan), func(r *rig) {
+		id, question := r.elicits()
+		r.Tool("command", `{"command":"move"}`)
+		holder := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+		r.upstream.Await(r.t, 1, "tools/call", "hold")
+		r.Send(mcptest.Result(question.ID, `{"action":"accept","content":{"yes":true}}`))
+		r.lives()
+		r.reached("tools/call elicit", "tools/call command", "tools/call hold")
+		r.upstream.Open("hold")
+		r.Answer(holder)
+		r.Answer(id)
+		r.in("end")
+	})
+}
+
+// While a call has the turn the state waits for it, but the policy in force has to bind its name still: else it is not
+// sent again, there is no outcome, and the turn goes on.
+func TestRoundUnderATighterPolicy(t *testing.T) {
+	held := strings.Replace(roundsPlan, "elicit: ,", "elicit: {on_any: end},", 1)
+	for name, c := range map[string]struct{ before, after, want, state string }{
+		"the turn, unbound":        {held, strings.NewReplacer("elicit: {on_any: end}, ", "", "elicit: {on_success: end}, ", "").Replace(held), "unknown_action", "start"},
+		"the turn, bound anywhere": {held, strings.Replace(held, "elicit: {on_any: end}, ", "", 1), "accept", "end"},
+		"a stay, unbound here":     {roundsPlan, strings.Replace(roundsPlan, "elicit: , ", "", 1), "invalid_transition", "start"},
+		"the turn, kept":           {held, strings.Replace(held, "ok: , once", "ok: , sse: , once", 1), "accept", "end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, underPolicy(c.before), func(r *rig) {
+				id, question := r.elicits()
+				r.follows(c.after)
+				if answer := r.accepts(id, question); !strings.Contains(answer, c.want) {
+					r.t.Errorf("answered %s", answer)
+				}
+				r.in(c.state)
+				sent := map[bool]int{true: 2, false: 1}[c.want == "accept"]
+				if n := r.upstream.Count("tools/call", "elicit"); n != sent {
+					r.t.Errorf("it was sent %d times", n)
+				}
+				if answer := r.Tool("once", ""); c.state == "start" && denied(answer.String()) {
+					r.t.Errorf("the turn is not free: %s", answer)
+				}
+			})
+		})
+	}
+}
+
+// In shadow the call is sent again, and what would have been refused is told to the log alone.
+func TestRoundInShadow(t *testing.T) {
+	ways := underPolicy(roundsPlan)
+	for i := range ways {
+		ways[i] = ways[i].with("--mode", "shadow")
+	}
+	each(t, ways, func(r *rig) {
+		id, question := r.elicits()
+		r.Tool("once", "")
+		if answer := r.accepts(id, question); !strings.Contains(answer, "accept") {
+			r.t.Errorf("answered %s", answer)
+		}
+		r.process.Log().Await(r.t, "code=invalid_transition tool=elicit state=after")
+	})
+}
+
+// underPolicy are the ways to a server of the era without sessions, under a policy.
+func underPolicy(policy string) (ways []way) {
+	for _, w := range modernWays {
+		ways = append(ways, w.under(policy))
+	}
+	return ways
+}
