@@ -18,8 +18,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// fetch asks a listener for operators, as somebody who calls it by a name of his
-// own. What changes something goes as JSON.
+// fetch asks a listener for operators under a Host. What changes something goes as JSON.
 func fetch(t *testing.T, method, url, host, body string, header ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
@@ -58,7 +57,7 @@ func TestOperators(t *testing.T) {
 	_, upstream := mcptest.HTTP(t, quiet)
 	url, health, adminURL, p := operated(t, write(t, "p.yaml", plainPolicy), "--upstream", upstream)
 	for _, probe := range []string{"/livez", "/readyz", "/startupz", "/metrics"} {
-		if status, said := fetch(t, "GET", health+probe, "10.0.0.7", ""); status != http.StatusOK {
+		if status, said := fetch(t, "GET", health+probe, "localhost", ""); status != http.StatusOK {
 			t.Errorf("%s: %d %s", probe, status, said)
 		}
 	}
@@ -70,7 +69,7 @@ func TestOperators(t *testing.T) {
 	contains(t, sessions, `"client_version": "`)
 	_, runs := fetch(t, "GET", adminURL+"/v1/runs", "localhost", "")
 	contains(t, runs, `"complete": false`)
-	_, metrics := fetch(t, "GET", health+"/metrics", "x", "")
+	_, metrics := fetch(t, "GET", health+"/metrics", "localhost", "")
 	_, routines := fetch(t, "GET", adminURL+"/debug/pprof/goroutine?debug=2", "localhost", "")
 	if id := web.ID(); strings.Contains(sessions+runs+metrics+routines+p.Log().String(), id) {
 		t.Error("a session id is told in clear")
@@ -175,7 +174,7 @@ func TestPolicyTellsOfBrokenConfigurations(t *testing.T) {
 	if c := in.Configuration; in.Mode != "shadow" || c.Failed != 1 || c.LastReload.Success || !strings.Contains(strings.Join(c.LastReload.Errors, ""), file+":2:7: error:") || in.LastReload != nil {
 		t.Errorf("after a bad one: %+v", in)
 	}
-	_, metrics := fetch(t, "GET", health+"/metrics", "x", "")
+	_, metrics := fetch(t, "GET", health+"/metrics", "localhost", "")
 	contains(t, metrics, `fsm_proxy_reloads_total{result="failure"} 1`)
 	contains(t, metrics, "fsm_proxy_policy_last_reload_successful 0")
 	replace(t, file, strings.ReplaceAll(text, "shadow", "enforce"))
@@ -183,7 +182,7 @@ func TestPolicyTellsOfBrokenConfigurations(t *testing.T) {
 	if in := policyOf(t, adminURL); in.Mode != "enforce" || in.Configuration.Succeeded != 1 || !in.Configuration.LastReload.Success {
 		t.Errorf("after a good one: %+v", in)
 	}
-	_, metrics = fetch(t, "GET", health+"/metrics", "x", "")
+	_, metrics = fetch(t, "GET", health+"/metrics", "localhost", "")
 	contains(t, metrics, "fsm_proxy_policy_last_reload_successful 1")
 }
 
@@ -204,13 +203,13 @@ func TestProbesOfAnEndingProxy(t *testing.T) {
 	var said string
 	mcptest.Await(t, "it is unready", func() bool {
 		var status int
-		status, said = fetch(t, "GET", health+"/readyz", "x", "")
+		status, said = fetch(t, "GET", health+"/readyz", "localhost", "")
 		return status == http.StatusServiceUnavailable
 	})
 	contains(t, said, "[-] not ending")
 	contains(t, said, "[+] upstream")
 	for _, probe := range []string{"/livez", "/startupz", "/metrics"} {
-		if status, said := fetch(t, "GET", health+probe, "x", ""); status != http.StatusOK {
+		if status, said := fetch(t, "GET", health+probe, "localhost", ""); status != http.StatusOK {
 			t.Errorf("%s: %d %s", probe, status, said)
 		}
 	}
@@ -300,10 +299,10 @@ func policyOf(t *testing.T, adminURL string) (in admin.Policy) {
 func TestReadyWhenTheServerIs(t *testing.T) {
 	upstream := mcptest.FreeAddress(t)
 	_, health, _, _ := operated(t, write(t, "p.yaml", plainPolicy), "--upstream", "http://"+upstream+"/mcp")
-	if status, said := fetch(t, "GET", health+"/startupz", "x", ""); status != http.StatusOK {
+	if status, said := fetch(t, "GET", health+"/startupz", "localhost", ""); status != http.StatusOK {
 		t.Errorf("started: %d %s", status, said)
 	}
-	status, said := fetch(t, "GET", health+"/readyz", "x", "")
+	status, said := fetch(t, "GET", health+"/readyz", "localhost", "")
 	if status != http.StatusServiceUnavailable || !strings.Contains(said, "[-] upstream: connecting to "+upstream) {
 		t.Errorf("ready: %d %s", status, said)
 	}
@@ -313,7 +312,7 @@ func TestReadyWhenTheServerIs(t *testing.T) {
 	}
 	defer l.Close()
 	mcptest.Await(t, "it is ready", func() bool {
-		status, _ := fetch(t, "GET", health+"/readyz", "x", "")
+		status, _ := fetch(t, "GET", health+"/readyz", "localhost", "")
 		return status == http.StatusOK
 	})
 }
@@ -326,7 +325,7 @@ func TestOperatorsOfAStdioProxy(t *testing.T) {
 	args := mcptest.RunStdio(t, write(t, "p.yaml", plainPolicy), u.Command()...)
 	s, p := mcptest.Dial(t, append([]string{args[0], args[1], "--health", health, "--admin", "unix:" + socket}, args[2:]...)...)
 	s.Initialize()
-	if status, said := fetch(t, "GET", "http://"+health+"/startupz", "x", ""); status != http.StatusOK {
+	if status, said := fetch(t, "GET", "http://"+health+"/startupz", "localhost", ""); status != http.StatusOK {
 		t.Errorf("started: %d %s", status, said)
 	}
 	info, err := os.Stat(socket)

@@ -271,9 +271,11 @@ func TestSSEEndpointElsewhere(t *testing.T) {
 // On a loopback address a web page reads neither metrics nor probes by a name of its own that leads here.
 func TestHealthRebinding(t *testing.T) {
 	t.Parallel()
-	health := mcptest.FreeAddress(t)
+	health, everywhere := mcptest.FreeAddress(t), mcptest.FreeAddress(t)
 	web.with("--health", health).open(t)
-	get := func(path, host, accept string) (int, string) {
+	_, port, _ := strings.Cut(everywhere, ":")
+	web.with("--health", ":"+port).open(t)
+	get := func(health, path, host, accept string) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+path, nil)
 		if err != nil {
@@ -294,12 +296,15 @@ func TestHealthRebinding(t *testing.T) {
 	}
 	for _, path := range []string{"/metrics", "/readyz"} {
 		for host, want := range map[string]int{"evil.example": http.StatusForbidden, "localhost.evil.example": http.StatusForbidden, "localhost": http.StatusOK, health: http.StatusOK} {
-			if status, body := get(path, host, "*/*"); status != want {
+			if status, body := get(health, path, host, "*/*"); status != want {
 				t.Errorf("%s under the Host %s is answered %d %.200s", path, host, status, body)
 			}
 		}
+		if status, body := get(everywhere, path, "10.0.0.7:9090", "*/*"); status != http.StatusOK { // as the kubelet asks
+			t.Errorf("%s on all addresses is answered %d %.200s", path, status, body)
+		}
 	}
-	if status, body := get("/readyz", health, "application/json"); status != http.StatusOK || !strings.Contains(body, `"name": "upstream"`) {
+	if status, body := get(health, "/readyz", health, "application/json"); status != http.StatusOK || !strings.Contains(body, `"name": "upstream"`) {
 		t.Errorf("/readyz as JSON is %d %s", status, body)
 	}
 }
