@@ -74,7 +74,7 @@ func TestOperators(t *testing.T) {
 	if id := web.ID(); strings.Contains(sessions+runs+metrics+routines+p.Log().String(), id) {
 		t.Error("a session id is told in clear")
 	}
-	if status, _ := fetch(t, "GET", health+"/v1/sessions", "x", ""); status != http.StatusNotFound {
+	if status, _ := fetch(t, "GET", health+"/v1/sessions", "localhost", ""); status != http.StatusNotFound {
 		t.Errorf("probers are told of sessions: %d", status)
 	}
 	for _, page := range [][]string{{"evil.example"}, {"localhost", "Origin", "http://evil.example"}, {"localhost", "Origin", "null"}, {"localhost", "Sec-Fetch-Site", "cross-site"}} {
