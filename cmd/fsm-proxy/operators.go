@@ -161,7 +161,7 @@ func (o *operators) close() {
 
 // health is what the service says to probes, at a loopback listener or another.
 func (s *service) health(loopback bool) *admin.Health {
-	return &admin.Health{
+	h := &admin.Health{
 		Local:   loopback,
 		Metrics: s.tell.metrics.Handler(),
 		Ready: []admin.Check{
@@ -175,6 +175,10 @@ func (s *service) health(loopback bool) *admin.Health {
 			{Name: "listeners", Run: s.listens},
 		},
 	}
+	if s.tell.audit != nil {
+		h.Ready = append(h.Ready, admin.Check{Name: "audit", Run: s.tell.audit.Blocked})
+	}
+	return h
 }
 
 func (s *service) policyLoaded() error {

@@ -109,19 +109,13 @@ func (o *observers) watch(s *service) {
 	})
 }
 
-// deniedPatience is how long the answer to a request that reaches no session is
-// held up until it can be recorded.
-const deniedPatience = 10 * time.Second
-
 // refused takes an HTTP request that reached no session.
 func (o *observers) refused(why streamhttp.Reason, r *http.Request) {
 	if o.metrics != nil && why.Authentication() {
 		o.metrics.AuthenticationFailed()
 	}
 	if o.audit != nil {
-		ctx, stop := context.WithTimeout(r.Context(), deniedPatience)
-		defer stop()
-		o.audit.Denied(ctx, telemetry.Denial{Reason: why.String(), Request: r})
+		o.audit.Denied(telemetry.Denial{Reason: why.String(), Request: r})
 	}
 }
 

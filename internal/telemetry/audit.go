@@ -2,8 +2,10 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,23 +31,26 @@ type AuditConfig struct {
 }
 
 // Audit writes a line of JSON for each decision. No line is lost while the process
-// runs: what cannot be written now is tried again, and requests wait. It is safe
-// for concurrent use, and a [proxy.Auditor]. One goroutine writes, and ends with
-// [Audit.Shutdown].
+// runs: what cannot be written now is tried again, and requests wait. Requests that
+// are denied before they reach a session never wait, and none waits for them: they
+// are counted, and written when the writer comes by. It is safe for concurrent use,
+// and a [proxy.Auditor]. One goroutine writes, and ends with [Audit.Shutdown].
 type Audit struct {
 	cfg     AuditConfig
 	sink    *sink
 	wake    chan struct{}
 	stop    chan struct{} // closed: what cannot be written is given up
 	done    chan struct{}
-	waiting atomic.Int64 // bytes that are not written yet
+	waiting atomic.Int64 // bytes of the queue that are not written yet
 	written atomic.Uint64
+	attempt atomic.Pointer[attempt] // the writing under way, nil while there is none
 
-	mu     sync.Mutex // guards what follows
-	queue  []byte
-	number uint64        // of the last line
-	freed  chan struct{} // closed when some was written; made on demand
-	closed bool
+	mu      sync.Mutex // guards what follows
+	queue   []byte
+	denials denials
+	number  uint64        // of the last line
+	freed   chan struct{} // closed when some was written; made on demand
+	closed  bool
 }
 
 // NewAudit opens the file.
@@ -112,13 +117,14 @@ func (a *Audit) Ended(number uint64, of proxy.Peer, op *proxy.Operation) {
 	a.push(l)
 }
 
-// Denied records an HTTP request that reached no session. It waits for room as
-// long as ctx lasts.
-func (a *Audit) Denied(ctx context.Context, d Denial) {
-	a.Await(ctx)
-	l := newLine("denial")
-	l.denied(&d)
-	a.push(l)
+// Denied records an HTTP request that reached no session. It waits for nothing.
+func (a *Audit) Denied(d Denial) {
+	a.mu.Lock()
+	due := a.denials.add(d, time.Now())
+	a.mu.Unlock()
+	if due {
+		a.nudge()
+	}
 }
 
 // Restarted records that an operator has had a run begin anew, which stood in a
@@ -153,31 +159,42 @@ func (a *Audit) nudge() {
 	}
 }
 
-// run writes what is queued.
+// run writes what is queued, and what was denied.
 func (a *Audit) run() {
 	defer close(a.done)
 	defer a.sink.close()
 	var spare []byte
+	var due <-chan time.Time // the next line on denials
 	for more := true; more; {
-		<-a.wake
-		var lines []byte
-		if lines, more = a.take(spare); len(lines) > 0 && !a.write(lines) {
+		select {
+		case <-a.wake:
+		case <-due:
+		}
+		var lines, denied []byte
+		lines, denied, due, more = a.take(spare)
+		if !a.write(lines, true) || !a.write(denied, false) {
 			return
 		}
 		spare = lines[:0]
 	}
 }
 
-// take empties the queue, and leaves it a buffer to go on with. It reports false
+// take empties the queue, and leaves it a buffer to go on with. What was denied
+// comes behind it, as far as that is due, and makes nobody wait. It reports false
 // when nothing more will come.
-func (a *Audit) take(spare []byte) (lines []byte, more bool) {
+func (a *Audit) take(spare []byte) (lines, denied []byte, due <-chan time.Time, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if cap(spare) > a.cfg.Queue {
 		spare = nil
 	}
 	lines, a.queue = a.queue, spare
-	return lines, !a.closed
+	now := time.Now()
+	a.denials.take(now, a.closed, func(l *line) {
+		a.number++
+		denied = l.appendTo(denied, a.number, now)
+	})
+	return lines, denied, a.denials.soon(now), !a.closed
 }
 
 // The pauses between attempts to write.
@@ -186,15 +203,53 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// write writes whole lines, however often that has to be tried. It reports false
-// where the end came first.
-func (a *Audit) write(lines []byte) bool {
+// attempt is a writing of lines, which may need several tries.
+type attempt struct {
+	since time.Time
+	err   error // of the last try, nil if there is none yet
+}
+
+// stuckAfter is how long writing may take before it counts as blocked.
+const stuckAfter = 2 * time.Second
+
+// Blocked returns why the audit cannot be written just now, nil where it can. While
+// it cannot, calls wait as soon as the queue is full.
+func (a *Audit) Blocked() error {
+	t := a.attempt.Load()
+	switch {
+	case t == nil:
+		return nil
+	case t.err != nil:
+		err := t.err
+		if at, ok := errors.AsType[*fs.PathError](err); ok {
+			err = at.Err // where the file is concerns nobody who asks
+		}
+		return fmt.Errorf("it cannot be written, and calls wait: %w", err)
+	case time.Since(t.since) > stuckAfter:
+		return errors.New("a line has been waiting for seconds to be taken, and calls wait: does anybody read what the audit is written to?")
+	}
+	return nil
+}
+
+// write writes whole lines, however often that has to be tried; queued says that
+// they are of the queue. It reports false where the end came first.
+func (a *Audit) write(lines []byte, queued bool) bool {
+	if len(lines) == 0 {
+		return true
+	}
+	begun := time.Now()
+	a.attempt.Store(&attempt{since: begun})
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		n, count, err := a.sink.write(lines)
-		a.wrote(n, count)
+		a.written.Add(uint64(count))
+		if queued {
+			a.free(n)
+		}
 		if lines = lines[n:]; err == nil {
+			a.attempt.Store(nil)
 			return true
 		}
+		a.attempt.Store(&attempt{since: begun, err: err})
 		if pause == firstPause {
 			a.cfg.Log.Error("writing the audit: requests wait until it can be written", "error", err)
 		}
@@ -204,9 +259,8 @@ func (a *Audit) write(lines []byte) bool {
 	}
 }
 
-// wrote counts what was written, and lets go on who waits for room.
-func (a *Audit) wrote(bytes, lines int) {
-	a.written.Add(uint64(lines))
+// free takes what was written off the queue, and lets go on who waits for room.
+func (a *Audit) free(bytes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.waiting.Add(int64(-bytes))
@@ -240,7 +294,7 @@ func (a *Audit) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	close(a.stop)
-	return fmt.Errorf("writing the last of the audit: %d bytes of it could not be written in time", a.waiting.Load())
+	return fmt.Errorf("writing the last of the audit: %d bytes of it, and what was denied meanwhile, could not be written in time", a.waiting.Load())
 }
 
 var _ proxy.Auditor = (*Audit)(nil)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -356,13 +357,142 @@ func TestAuditThatCannotBeOpened(t *testing.T) {
 func TestAuditOfDenials(t *testing.T) {
 	w := &tape{}
 	a := audit(t, telemetry.AuditConfig{Out: w})
-	a.Denied(t.Context(), telemetry.Denial{Reason: "origin_not_allowed", Request: denied()})
+	a.Denied(telemetry.Denial{Reason: "origin_not_allowed", Request: denied()})
 	shut(t, a)
 	read(t, w.String())[0].is(t, `{"event":"denial","decision":"refuse","reason":"origin_not_allowed","remote":"192.0.2.1:5",
 		"http_method":"POST","host":"evil.example","origin":"http://evil.example\u2028"}`)
 	if strings.Contains(w.String(), "s3cret") {
 		t.Error(w)
 	}
+}
+
+// deniedFrom is a denial of one address.
+func deniedFrom(remote string) telemetry.Denial {
+	r := denied()
+	r.RemoteAddr = remote
+	return telemetry.Denial{Reason: "bearer_missing", Request: r}
+}
+
+// The first request that is denied to an address is written at once, and those that follow as one line with their
+// count, every ten seconds and at the end. A /64 is one address, and so is an IPv4 address in whatever form.
+func TestDenialsAreCountedByAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &tape{}
+		a := audit(t, telemetry.AuditConfig{Out: w})
+		record := func(n int, remotes ...string) {
+			for range n {
+				for _, remote := range remotes {
+					a.Denied(deniedFrom(remote))
+				}
+			}
+			synctest.Wait()
+		}
+		record(1, "192.0.2.1:5")
+		record(100, "192.0.2.1:6", "[::ffff:192.0.2.1]:7")
+		record(1, "[2001:db8::1]:8")
+		record(50, "[2001:db8::2]:8", "[2001:db8::ffff:0:0:3%eth0]:9")
+		record(1, "[2001:db8:0:1::1]:8")
+		if n := a.Written(); n != 3 {
+			t.Errorf("%d lines at once, want 3:\n%s", n, w)
+		}
+		time.Sleep(11 * time.Second) // of the bubble's own time
+		synctest.Wait()
+		if n := a.Written(); n != 5 {
+			t.Errorf("%d lines after the interval, want 5:\n%s", n, w)
+		}
+		record(7, "192.0.2.1:9")
+		time.Sleep(5 * time.Second)
+		if n := a.Written(); n != 5 {
+			t.Errorf("%d lines before the next is over, want 5", n)
+		}
+		shut(t, a)
+		got := read(t, w.String())
+		for i, want := range []string{
+			`{"event":"denial","reason":"bearer_missing","remote":"192.0.2.1:5","count":1}`,
+			`{"remote":"[2001:db8::1]:8","count":1}`,
+			`{"remote":"[2001:db8:0:1::1]:8","count":1}`,
+			`{"remote":"192.0.2.1:6","count":200,"origin":"http://evil.example\u2028"}`,
+			`{"remote":"[2001:db8::2]:8","count":100}`,
+			`{"remote":"192.0.2.1:9","count":7}`,
+		} {
+			got[i].is(t, want)
+			if since, _ := got[i]["since"].(string); (since != "") != (got[i]["count"].(float64) > 1) || since > got[i]["time"].(string) {
+				t.Errorf("line %d is of %v, since %q", i+1, got[i]["time"], since)
+			}
+		}
+		if len(got) != 6 {
+			t.Errorf("%d lines:\n%s", len(got), w)
+		}
+	})
+}
+
+// However many addresses are denied, few lines are written, what is kept is bounded, and no request is left out.
+func TestDenialsOfManyAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 100_000
+		w := &tape{}
+		a := audit(t, telemetry.AuditConfig{Out: w})
+		long := strings.Repeat("x", 30_000)
+		for i := range many {
+			d := deniedFrom(fmt.Sprintf("[2001:db8:%x:%x::1]:5", i>>16, i&0xffff))
+			d.Request.Host = long
+			a.Denied(d)
+			if i%(many/4) == 0 {
+				time.Sleep(4 * time.Second) // of the bubble's own time
+			}
+		}
+		shut(t, a)
+		sum := 0
+		got := read(t, w.String())
+		others := 0
+		for _, line := range got {
+			sum += int(line["count"].(float64))
+			if line["remote"] == nil {
+				others++
+			}
+		}
+		if sum != many || others == 0 || len(got) > 3*260 || len(w.String()) > 600<<10 {
+			t.Errorf("%d of %d requests, %d lines of %d bytes, %d of them for all others", sum, many, len(got), len(w.String()), others)
+		}
+	})
+}
+
+// What is denied waits for no room, takes none, and is written once the audit can be.
+func TestDenialsTakeNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &tape{gate: make(chan struct{})}
+		a := audit(t, telemetry.AuditConfig{Out: w, Queue: 4 << 10})
+		a.Decided(refusal("x"))
+		synctest.Wait() // the writer is stuck
+		if err := a.Blocked(); err != nil {
+			t.Errorf("blocked at once: %v", err)
+		}
+		for i := range 100_000 {
+			a.Denied(deniedFrom(fmt.Sprintf("192.0.2.%d:5", i%200)))
+		}
+		if !a.Room() {
+			t.Error("requests that were denied have taken the room of calls")
+		}
+		time.Sleep(3 * time.Second) // of the bubble's own time
+		if err := a.Blocked(); err == nil || !strings.Contains(err.Error(), "calls wait") {
+			t.Errorf("a writer that is stuck is %v", err)
+		}
+		close(w.gate)
+		synctest.Wait()
+		if err := a.Blocked(); err != nil {
+			t.Errorf("blocked for ever: %v", err)
+		}
+		shut(t, a)
+		sum := 0
+		for _, line := range read(t, w.String()) {
+			if line["event"] == "denial" {
+				sum += int(line["count"].(float64))
+			}
+		}
+		if sum != 100_000 {
+			t.Errorf("%d requests were counted", sum)
+		}
+	})
 }
 
 // denied is a request that means no good.

@@ -119,5 +119,7 @@ func everything(t *testing.T, a *telemetry.Audit) {
 	op := operation("look")
 	op.Outcome, op.Fault, op.From, op.To = policy.Error, proxy.Fault{Tool: true}, "a", "b"
 	a.Ended(1, d.Peer, op)
-	a.Denied(t.Context(), telemetry.Denial{Reason: "x", Request: denied()})
+	for range 3 {
+		a.Denied(telemetry.Denial{Reason: "x", Request: denied()})
+	}
 }

@@ -35,7 +35,7 @@ func (l *line) free() {
 // appendTo appends the whole line to out.
 func (l *line) appendTo(out []byte, number uint64, at time.Time) []byte {
 	out = strconv.AppendUint(append(out, `{"seq":`...), number, 10)
-	out = at.UTC().AppendFormat(append(out, `,"time":"`...), "2006-01-02T15:04:05.000000Z07:00")
+	out = at.UTC().AppendFormat(append(out, `,"time":"`...), timeLayout)
 	out = append(append(out, '"'), l.b...)
 	return append(out, '}', '\n')
 }
@@ -127,6 +127,14 @@ func (l *line) rule(r policy.Rule) {
 	l.b = appendVisible(append(l.b, '"'), r.File, true)
 	l.b = strconv.AppendInt(append(l.b, ':'), int64(r.Line), 10)
 	l.b = append(strconv.AppendInt(append(l.b, ':'), int64(r.Column), 10), '"')
+}
+
+// timeLayout is RFC 3339 to the microsecond.
+const timeLayout = "2006-01-02T15:04:05.000000Z07:00"
+
+func (l *line) time(key string, at time.Time) {
+	l.key(key)
+	l.b = append(at.UTC().AppendFormat(append(l.b, '"'), timeLayout), '"')
 }
 
 func (l *line) number(key string, n int64) {
