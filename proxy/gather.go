@@ -35,10 +35,11 @@ const (
 )
 
 var (
-	errRounds  = errors.New("it asked its client too many times")
-	errUnasked = errors.New("it asks for what this client cannot give")
-	errRefused = errors.New("the client did not answer what it asked for")
-	errAnswers = errors.New("the client's answers to what it asked for are larger than 4 MiB")
+	errRounds     = errors.New("it asked its client too many times")
+	errUnasked    = errors.New("it asks for what this client cannot give")
+	errRefused    = errors.New("the client did not answer what it asked for")
+	errUnanswered = errors.New("the client did not answer in time what it asked for")
+	errAnswers    = errors.New("the client's answers to what it asked for are larger than 4 MiB")
 )
 
 // asksFor reports whether an answer asks a client for what the proxy has to ask it.
@@ -139,7 +140,7 @@ func (g *gather) ask(m *wire.Message) {
 func (g *gather) request(name string, input []byte) (raw []byte, method string) {
 	method, _ = wire.Text(wire.Member(input, "method"))
 	params := wire.Member(input, "params")
-	a := &ask{call: g.c, gather: g, name: name}
+	a := &ask{method: method, call: g.c, gather: g, name: name}
 	if method == "" || !g.c.s.enterAsk(a) {
 		return nil, ""
 	}
@@ -198,8 +199,7 @@ func (g *gather) end() bool {
 	g.mu.Unlock()
 	for _, a := range open {
 		if g.c.s.takeAsk(string(a.mine)) != nil {
-			params := append(append([]byte(`{"requestId":`), a.mine...), '}')
-			g.c.s.send(wire.NotificationMessage("notifications/cancelled", params), g.c)
+			g.c.s.withdrawFrom(a, "the call has ended")
 		}
 	}
 	return !over

@@ -18,9 +18,6 @@ import (
 // gets the call's answer by that. The call is one all the while: it keeps its turn
 // and is decided once (2026-07-28, basic/patterns/mrtr).
 
-// inputTime is for how long a call waits for its client to come back.
-const inputTime = 10 * time.Minute
-
 // held is the client's end of a call that asks its client.
 type held struct {
 	c     *call
@@ -158,7 +155,7 @@ func (h *held) giveLocked() {
 	}
 	result := object([]string{"resultType", "inputRequests", "requestState"},
 		[][]byte{[]byte(`"` + wire.ResultInputRequired + `"`), object(names, values), wire.AppendString(nil, h.state)})
-	h.timer = time.AfterFunc(inputTime, func() { h.expire(state) })
+	h.timer = time.AfterFunc(h.c.s.p.cfg.AskTimeout, func() { h.expire(state) })
 	h.replyLocked(func(c *call) { c.out.Answer(wire.ResultAnswer(c.id(), result)) })
 }
 
@@ -167,13 +164,13 @@ func (h *held) giveLocked() {
 func (h *held) limitLocked() {
 	s := h.c.s
 	for key, a := range h.asks {
-		if s.mayAsk(a.asks) || s.run.shadow.Load() {
+		if s.mayAsk(a.method) || s.run.shadow.Load() {
 			continue
 		}
 		delete(h.asks, key)
 		delete(h.raw, key)
 		if s.takeAsk(key) != nil {
-			s.reject(a.conn, a.id, wire.CodeMethodNotFound, "Method not found: "+clip(a.asks))
+			s.reject(a.conn, a.id, wire.CodeMethodNotFound, "Method not found: "+clip(a.method))
 		}
 	}
 }

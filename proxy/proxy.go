@@ -75,6 +75,7 @@ type Config struct {
 
 	TurnTimeout    time.Duration // waiting for the run's turn; 0: 1m
 	CallTimeout    time.Duration // from sending to the answer; 0: 5m
+	AskTimeout     time.Duration // for a client to answer what the upstream asks; 0: 10m
 	TaskTimeout    time.Duration // from a task's beginning to giving it up; 0: 1h
 	CancelGrace    time.Duration // from a cancel to giving the call up; 0: 5s
 	EndGrace       time.Duration // the same for calls that a session leaves behind; 0: CancelGrace
@@ -106,6 +107,7 @@ func (c *Config) validate() error {
 	}
 	orDefault(&c.TurnTimeout, time.Minute)
 	orDefault(&c.CallTimeout, 5*time.Minute)
+	orDefault(&c.AskTimeout, 10*time.Minute)
 	orDefault(&c.TaskTimeout, time.Hour)
 	orDefault(&c.CancelGrace, 5*time.Second)
 	orDefault(&c.EndGrace, c.CancelGrace)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -9,12 +10,13 @@ import (
 
 // ask is a request of the upstream that is open at the client.
 type ask struct {
-	conn  Upstream
-	id    []byte // the upstream's own id
-	asks  string // the method
-	call  *call  // for which it asks; nil: none is known
-	token string // the key of its progress token, empty: none
-	mine  []byte // the id that the client sees
+	conn   Upstream
+	id     []byte // the upstream's own id
+	method string
+	call   *call       // for which it asks; nil: none is known
+	token  string      // the key of its progress token, empty: none
+	mine   []byte      // the id that the client sees
+	lapses *time.Timer // when the client has had its time
 	// gather is what wants the answer where no upstream waits for it, under a name;
 	// there is no conn then.
 	gather *gather
@@ -139,7 +141,7 @@ func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
 		return
 	}
-	a := &ask{conn: conn, id: m.Bytes(m.ID), asks: m.Method, call: c, token: wire.Key(m.Bytes(m.P.MetaToken))}
+	a := &ask{conn: conn, id: m.Bytes(m.ID), method: m.Method, call: c, token: wire.Key(m.Bytes(m.P.MetaToken))}
 	if !s.enterAsk(a) {
 		s.reject(conn, a.id, wire.CodeInternal, "the client's session has ended, or too many requests are open")
 		return
@@ -178,8 +180,8 @@ func (s *session) mayAsk(method string) bool {
 	return permits(h.may, name) && permits(p.UpstreamMay(), name)
 }
 
-// enterAsk opens an ask under a new id. While it is open the call's clock
-// stands still.
+// enterAsk opens an ask under a new id, for as long as a client may take. While it is open
+// the call's clock stands still.
 func (s *session) enterAsk(a *ask) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +193,9 @@ func (s *session) enterAsk(a *ask) bool {
 	if s.asks == nil {
 		s.asks = make(map[string]*ask)
 	}
-	s.asks[string(a.mine)] = a
+	id := string(a.mine)
+	s.asks[id] = a
+	a.lapses = time.AfterFunc(s.p.cfg.AskTimeout, func() { s.lapse(id) })
 	if a.call != nil {
 		a.call.asks.Add(1)
 		a.call.clock.hold()
@@ -208,11 +212,43 @@ func (s *session) takeAsk(id string) *ask {
 		return nil
 	}
 	delete(s.asks, id)
+	a.lapses.Stop()
 	if a.call != nil {
 		a.call.asks.Add(-1)
 		a.call.clock.release()
 	}
 	return a
+}
+
+// lapse gives up an ask that the client has not answered in time: the upstream gets an
+// error for it, and the time of its call runs on.
+func (s *session) lapse(id string) {
+	a := s.takeAsk(id)
+	if a == nil {
+		return
+	}
+	s.log.Warn("a client did not answer a request of the upstream in time (--ask-timeout)", s.about("method", clip(a.method))...)
+	if s.era == wire.Legacy {
+		s.withdrawFrom(a, unanswered)
+	}
+	switch {
+	case a.gather != nil:
+		a.gather.fail(errUnanswered)
+		return
+	case s.era == wire.Modern:
+		if h := a.call.heldEnd(); h != nil {
+			h.withdrawn(id)
+		}
+	}
+	s.reject(a.conn, a.id, wire.CodeInternal, unanswered)
+}
+
+const unanswered = "the client did not answer in time"
+
+// withdrawFrom tells a client of the legacy era that it need not answer an ask any more.
+func (s *session) withdrawFrom(a *ask, reason string) {
+	params := append(append([]byte(`{"requestId":`), a.mine...), `,"reason":`...)
+	s.send(wire.NotificationMessage("notifications/cancelled", append(wire.AppendString(params, reason), '}')), a.call)
 }
 
 // answered carries the client's answer to the upstream that asked. An answer to
@@ -279,8 +315,7 @@ func (s *session) forgetAsks(conn Upstream) {
 				}
 				continue
 			}
-			params := append(append([]byte(`{"requestId":`), a.mine...), `,"reason":"the upstream server has gone"}`...)
-			s.send(wire.NotificationMessage("notifications/cancelled", params), a.call)
+			s.withdrawFrom(a, "the upstream server has gone")
 		}
 	}
 }

@@ -190,3 +190,55 @@ func TestRoundCancelledInTheQueue(t *testing.T) {
 		c.in("applying")
 	}, modernUpstream)
 }
+
+// What a client never answers is answered with an error in its place, the client is told so, and the time of the call runs
+// on. One that answers nothing by coming back again and again gains no time by it.
+func TestClientNeverAnswers(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		call := c.call("write_plan")
+		k := r.up.next()
+		time.Sleep(time.Minute)
+		k.conn.says(elicit, k)
+		k.conn.says(`{"jsonrpc":"2.0","id":"nobody's","method":"roots/list"}`, nil)
+		time.Sleep(10*time.Minute - time.Second)
+		c.refused(c.call("write_plan").wait(), policy.Busy)
+		equal(t, "told", len(k.conn.notified()), 1) // initialized
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		told := strings.Join(k.conn.notified(), "")
+		has(t, told, `"id":7,"error":{"code":-32603,"message":"the client did not answer in time"`, `"id":"nobody's","error"`)
+		has(t, strings.Join(call.messages(), ""), `"notifications/cancelled","params":{"requestId":1,"reason":"the client did not answer in time"}`)
+		c.accepting(call)() // too late
+		equal(t, "told", len(k.conn.notified()), 3)
+		time.Sleep(4 * time.Minute)
+		c.refused(call.wait(), policy.OutcomeUnknown)
+		c.do("write_plan", ok)
+	})
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		call, _ := c.round("write_plan")
+		time.Sleep(10*time.Minute + time.Second)
+		has(t, c.refused(call.wait(), policy.UpstreamUnavailable).Message, "did not answer in time")
+		c.do("write_plan", ok)
+	}, modernUpstream)
+	bubble(t, review, func(r *rig) {
+		c := r.modern()
+		k, answer := r.elicited(c, "write_plan")
+		keys, state := required(t, answer)
+		for range 4 {
+			time.Sleep(3 * time.Minute)
+			back := c.comeBack("write_plan", "other", state, `{}`)
+			synctest.Wait()
+			if back.pending() {
+				break
+			}
+			keys, state = required(t, back.wait())
+		}
+		equal(t, "asked", len(keys), 1)
+		has(t, strings.Join(k.conn.notified(), ""), `"id":7,"error"`)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		has(t, r.modernCall(c, "write_plan", ok), "State is now 'review'")
+	})
+}

@@ -39,7 +39,7 @@ type runFlags struct {
 	noHint    bool
 	onRestart string
 
-	turnTimeout, callTimeout, taskTimeout, cancelGrace, connectTimeout time.Duration
+	turnTimeout, callTimeout, askTimeout, taskTimeout, cancelGrace, connectTimeout time.Duration
 }
 
 func newRun(c *console) *cobra.Command {
@@ -85,6 +85,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.onRestart, "on-upstream-restart", "keep", "`WHAT` becomes of a run whose server process died: keep or restart")
 	flags.DurationVar(&f.turnTimeout, "turn-timeout", time.Minute, "how long a call may wait for its run's turn")
 	flags.DurationVar(&f.callTimeout, "call-timeout", 5*time.Minute, "how long a call may take, not counting what a person takes to answer")
+	flags.DurationVar(&f.askTimeout, "ask-timeout", 10*time.Minute, "how long a client may take to answer what the server asks it in the middle of a call")
 	flags.DurationVar(&f.taskTimeout, "task-timeout", time.Hour, "how long a task may run whose end moves its run")
 	flags.DurationVar(&f.cancelGrace, "cancel-grace", 5*time.Second, "how long a cancelled call may still be answered")
 	flags.DurationVar(&f.connectTimeout, "connect-timeout", 0, "how long a connection to the server may take (default 30s; 2m for a command, which may first fetch itself)")

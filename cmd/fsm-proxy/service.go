@@ -210,6 +210,7 @@ func (s *service) config() proxy.Config {
 		NoHint:              f.noHint,
 		TurnTimeout:         f.turnTimeout,
 		CallTimeout:         f.callTimeout,
+		AskTimeout:          f.askTimeout,
 		TaskTimeout:         f.taskTimeout,
 		CancelGrace:         f.cancelGrace,
 		ConnectTimeout:      f.patience(),

@@ -80,6 +80,7 @@ var keys = []key{
 
 	{"timeouts.turn", "turn-timeout", duration, "How long a call may wait for its run's turn."},
 	{"timeouts.call", "call-timeout", duration, "How long a call may take, not counting what a person takes to answer."},
+	{"timeouts.ask", "ask-timeout", duration, "How long a client may take to answer what the server asks it in the middle of a call."},
 	{"timeouts.task", "task-timeout", duration, "How long a task may run whose end moves its run."},
 	{"timeouts.cancel_grace", "cancel-grace", duration, "How long a cancelled call may still be answered."},
 	{"timeouts.connect", "connect-timeout", duration, "How long a connection to the server may take."},

@@ -171,3 +171,54 @@ func underPolicy(policy string) (ways []way) {
 	}
 	return ways
 }
+
+// A client that never answers holds up nobody for longer than --ask-timeout: what the server has asked is answered with an
+// error in its place. Of a server of the era without sessions the call ends.
+func TestQuestionThatIsNeverAnswered(t *testing.T) {
+	var ways []way
+	for _, w := range []way{pipes, web, webTLS, webPipe, pipesModern, webModern} {
+		ways = append(ways, w.with("--ask-timeout", "300ms"))
+	}
+	each(t, ways, func(r *rig) {
+		id, question := r.elicits()
+		answer, _ := r.Answer(id)
+		if text := answer.String(); !strings.Contains(text, "did not answer in time") || !denied(text) {
+			r.t.Errorf("answered %s", text)
+		}
+		withdrawn := false
+		for _, m := range r.Received() {
+			withdrawn = withdrawn || m.Method == "notifications/cancelled" && strings.Contains(string(m.Params), `"requestId":`+string(question.ID)+`,`)
+		}
+		if !withdrawn {
+			r.t.Error("the question was not taken back")
+		}
+		r.Send(mcptest.Result(question.ID, `{"action":"accept","content":{"late":true}}`))
+		r.Tool("once", "")
+		r.in("after")
+		for _, m := range r.upstream.Received() {
+			if strings.Contains(m.String(), `"late"`) {
+				r.t.Errorf("the late answer reached the server: %s", m)
+			}
+		}
+		if n := r.upstream.Count("tools/call", "elicit"); n != 1 {
+			r.t.Errorf("elicit was sent %d times", n)
+		}
+	})
+}
+
+// Likewise a client without sessions that does not come back: the turn is free after --ask-timeout.
+func TestClientWithoutSessionNeverComesBack(t *testing.T) {
+	fronts(t, func(t *testing.T, front way) {
+		r := alone(t, front, "--ask-timeout", "300ms", "--cancel-grace", "100ms")
+		q := r.asked("elicit", `{}`)
+		r.process.Log().Await(t, "did not come back in time")
+		if answer := r.reply(q, "late"); !denied(answer.String()) {
+			t.Errorf("the late reply is answered %s", answer)
+		}
+		for r.upstream.Count("tools/call", "once") == 0 {
+			if answer := r.Tool("once", "").String(); denied(answer) && !strings.Contains(answer, `"busy"`) {
+				t.Fatalf("the run is not free again: %s", answer)
+			}
+		}
+	})
+}
