@@ -125,6 +125,9 @@ func (c *call) called(requested string) string {
 // reason says why, as a sentence.
 func (c *call) reason(code policy.Code, requested string, at place) string {
 	what := c.called(requested)
+	if c.outlived {
+		return what + " was not sent: the run began anew while it waited."
+	}
 	switch code {
 	case policy.RunComplete:
 		return fmt.Sprintf("%s is not allowed: the run is complete (state '%s').", what, at.state())
@@ -153,7 +156,7 @@ func (c *call) wayOn(code policy.Code, r *Refusal) string {
 	switch {
 	case code == policy.RunComplete:
 		return " " + c.s.run.key.renews()
-	case code == policy.NotAvailable && c.misfit == handle.Fits:
+	case code == policy.NotAvailable && c.misfit == handle.Fits && !c.outlived:
 		return " The policy was changed and has this run's state no more. " + c.s.run.key.renews()
 	}
 	var b strings.Builder

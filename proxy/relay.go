@@ -278,7 +278,7 @@ func (s *session) afterLoss() string {
 	if !s.p.cfg.RestartRun || s.p.shared != nil {
 		return "kept"
 	}
-	s.run.tell(s.run.restart(), nil)
+	s.run.tell(s.run.restartAfterLoss(), nil)
 	return "restarted"
 }
 

@@ -158,6 +158,7 @@ func (r *run) strandLocked() fate {
 	switch r.force.Stranded() {
 	case policy.StrandedRestart:
 		r.restartLocked()
+		r.refuseQueueLocked()
 		return strandedRestarted
 	case policy.StrandedRefuse:
 		return strandedRefused

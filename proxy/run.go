@@ -31,6 +31,7 @@ type run struct {
 	queue    []*call    // waiting for the turn, in order
 	pins     *pins      // what tools are held to
 	moves    uint64     // how often a step or a restart has moved it
+	life     uint64     // from 1: which this is, of those that it began anew by itself
 	members  []*session // that are on it
 	tasks    map[string]*task
 	running  *task // that holds the turn, with the call that began it; nil: none does
@@ -38,7 +39,7 @@ type run struct {
 
 // newRunLocked returns a run at its beginning, of what is in force.
 func (p *Proxy) newRunLocked() *run {
-	r := &run{policy: p.policy, at: p.policy.Initial(), force: p.policy, pins: p.pins, patience: p.cfg.MaxStranded}
+	r := &run{life: 1, policy: p.policy, at: p.policy.Initial(), force: p.policy, pins: p.pins, patience: p.cfg.MaxStranded}
 	r.shadow.Store(p.mode == Shadow)
 	p.runs[r] = struct{}{}
 	return r
@@ -112,6 +113,7 @@ func (r *run) enter(c *call, maxQueue int) entry {
 	case r.holder.asks.Load() > 0 || len(r.queue) >= maxQueue:
 		return crowded
 	}
+	c.life = r.life
 	c.turn = make(chan struct{})
 	r.queue = append(r.queue, c)
 	return queued
@@ -167,7 +169,12 @@ func (r *run) judgeLocked(c *call, at place) entry {
 		return unlisted
 	case !c.verdict.Allowed || c.drifted() || c.misfits():
 		return refused
+	case c.life != 0 && c.life != r.life:
+		c.outlived = true
+		c.verdict.Allowed, c.verdict.Turn, c.verdict.Code = false, false, policy.NotAvailable
+		return refused
 	}
+	c.life = 0
 	return admitted
 }
 
@@ -278,10 +285,31 @@ func (r *run) restart() (moved shift) {
 	return moved
 }
 
+// restartAfterLoss is restart where the upstream was lost, and nobody has asked for it.
+func (r *run) restartAfterLoss() (moved shift) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	moved.from = r.placeLocked()
+	r.restartLocked()
+	r.refuseQueueLocked()
+	moved.to = r.placeLocked()
+	return moved
+}
+
 func (r *run) beginLocked() {
 	r.policy, r.at, r.between = r.force, r.force.Initial(), nil
 	r.moves++
 	r.stranded, r.shut = time.Time{}, false
+}
+
+// refuseQueueLocked refuses what waits for the turn of a run that began anew by itself: it
+// was asked of the old one, in which the call before it may have done it already.
+func (r *run) refuseQueueLocked() {
+	r.life++
+	for _, c := range r.queue { // they are decided anew, and find that
+		close(c.turn)
+	}
+	r.queue = nil
 }
 
 func (r *run) restartLocked() {

@@ -2,6 +2,8 @@ package attack
 
 import (
 	"context"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +63,75 @@ func TestQueuedCallIsDecidedAgain(t *testing.T) {
 		r.lives()
 		r.reached("tools/call hold")
 	})
+}
+
+// beforeReload is a walk whose states the next policy does not have, but for the first, from which the same edge leads.
+const beforeReload = `version: 1
+initial: start
+states:
+  start: {tools: {count: old}}
+  old: {tools: {hold: older, ok: }}
+  older: {tools: [ok]}
+`
+
+const afterReload = `version: 1
+initial: start
+stranded: restart
+states:
+  start: {tools: {hold: after, ok: }}
+  after: {tools: [ok]}
+`
+
+// A reload has the run begin anew while a call is in flight that leaves its state: it does so when that has ended. What
+// was queued behind it is refused, though the new run's first state binds it: it would be done twice.
+func TestRestartByReloadWhileACallIsInFlight(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
+			t.Parallel()
+			r := pipes.under(beforeReload).with("--reload-debounce", "5ms").start(t)
+			if modern {
+				r.Modern(mcptest.Modern{})
+			} else {
+				r.Initialize()
+			}
+			r.Tool("count", "")
+			first := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+			r.upstream.Await(t, 1, "tools/call", "hold")
+			second := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+			r.Tool("ok", `{"alive":true}`) // behind which the second is queued
+			if err := os.WriteFile(r.policy, []byte(afterReload), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.process.Log().Await(t, "the policy was reloaded")
+			third := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+			r.Tool("ok", `{"alive":true}`)
+			r.upstream.Open("hold")
+			answers := map[int]string{}
+			for len(answers) < 3 {
+				m := r.nextAnswer()
+				id, err := strconv.Atoi(string(m.ID))
+				if err != nil {
+					t.Fatalf("answered %s", m)
+				}
+				answers[id] = m.String()
+			}
+			if !strings.Contains(answers[first], `"text":"held"`) {
+				t.Errorf("the call in flight is answered %s", answers[first])
+			}
+			for _, id := range []int{second, third} {
+				if answer := answers[id]; !strings.Contains(answer, `"error":"not_available"`) || !strings.Contains(answer, "the run began anew while it waited") {
+					t.Errorf("what was queued is answered %s", answer)
+				}
+			}
+			r.in("start")
+			r.reached("tools/call count", "tools/call hold")
+			if answer := r.Tool("hold", "").String(); !strings.Contains(answer, `"text":"held"`) {
+				t.Errorf("in the new run the call is answered %s", answer)
+			}
+			r.in("after")
+		})
+	}
 }
 
 // nextAnswer is the next message that is an answer.
