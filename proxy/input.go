@@ -293,6 +293,14 @@ func (c *call) client() wire.Stream {
 	return c.out
 }
 
+// Pause implements wire.Pauser: what the upstream does to its stream is done to the
+// client's.
+func (c *call) Pause(retry time.Duration) {
+	if out, ok := c.client().(wire.Pauser); ok {
+		out.Pause(retry)
+	}
+}
+
 // settle gives the call's answer to the request that waits for it, or keeps it for
 // the one that will come.
 func (h *held) settle(give func(c *call), answer []byte) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -219,6 +220,13 @@ func (k *call) Refused(raw []byte) bool {
 		return false
 	}
 	return k.mismatched(m) || k.finish(outcome{m: k.addressed(m)})
+}
+
+// Paused implements streamhttp.Sink.
+func (k *call) Paused(retry time.Duration) {
+	if p, ok := k.tag.(wire.Pauser); ok {
+		p.Pause(retry)
+	}
 }
 
 // owns reports whether an answer is this call's.

@@ -24,6 +24,7 @@ func newHTTPLink(c *Conn) *httpLink {
 		Log:        s.cfg.Log,
 		Receive:    func(raw []byte) { c.receive(raw, nil) },
 		Opened:     c.dropAll,
+		Streams:    s.streamed,
 		Gone:       c.end,
 	}
 	if s.auth != nil {

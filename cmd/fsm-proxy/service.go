@@ -177,6 +177,7 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 		Unused:         f.limits.unused,
 		Requests:       f.limits.requests,
 		Listens:        f.limits.listens,
+		Polls:          s.server.Polls,
 		Refused:        s.tell.refused,
 		Log:            s.log,
 	}, gate))

@@ -42,6 +42,9 @@ type ClientConfig struct {
 	// Opened is called each time the session's own stream was opened anew and
 	// not resumed: what the server said before is lost. nil: nobody is told.
 	Opened func()
+	// Streams is called when the server answers a request with an event stream, which
+	// it may end before the answer. nil: nobody is told.
+	Streams func()
 	// Gone is called once, when the server has said that it knows the session
 	// no more. It must not call the client's Close. Required.
 	Gone func(error)

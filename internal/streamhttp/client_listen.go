@@ -71,3 +71,5 @@ type heard func(raw []byte)
 func (h heard) Take(raw []byte) bool { h(raw); return false }
 
 func (h heard) Refused([]byte) bool { return false }
+
+func (h heard) Paused(time.Duration) {}

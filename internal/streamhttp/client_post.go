@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -19,6 +20,10 @@ type Sink interface {
 	// Refused takes the JSON body of an HTTP error status. It reports whether
 	// that is the answer.
 	Refused(raw []byte) bool
+	// Paused is told that the server has ended the request's stream before its
+	// answer, having said after what time to come back for that. It is done, where
+	// the server gave an event id.
+	Paused(retry time.Duration)
 }
 
 // Post sends a request and gives sink what comes on its stream, until the sink

@@ -19,6 +19,8 @@ const (
 	defaultRetry = 500 * time.Millisecond
 	// maxRetry is how far the wait grows while a stream brings nothing.
 	maxRetry = 30 * time.Second
+	// maxPoll is how far it grows where the server says when to come back.
+	maxPoll = time.Second
 	// maxEmpty is how many times in a row a stream is resumed in vain.
 	maxEmpty = 100
 	// maxFailures is how many attempts in a row to resume may fail.
@@ -31,18 +33,23 @@ const (
 type follower struct {
 	lastID   string
 	retry    time.Duration // as the server said
+	paused   bool          // it has ended the last stream, having said so on that
 	empty    int           // streams in a row that brought no message
 	failures int           // attempts in a row that failed
 }
 
-// wait is how long to wait before the next attempt.
+// wait is how long to wait before the next attempt: never less than the server has
+// said, and hardly more where it polls, however often.
 func (f *follower) wait() time.Duration {
-	d := f.retry
+	d, most := f.retry, maxRetry
 	if d == 0 {
 		d = defaultRetry
 	}
+	if f.paused && f.failures == 0 {
+		most = maxPoll
+	}
 	if n := max(f.empty-1, f.failures); n > 0 {
-		d = max(d, min(d<<min(n, 16), maxRetry))
+		d = max(d, min(d<<min(n, 16), most))
 	}
 	return d
 }
@@ -50,6 +57,9 @@ func (f *follower) wait() time.Duration {
 // follow takes the messages of an event stream until the request is over, and
 // resumes the stream where it ended before that and can be resumed.
 func (x *exchange) follow(resp *http.Response) *wire.CallError {
+	if x.cfg.Streams != nil {
+		x.cfg.Streams()
+	}
 	var f follower
 	for {
 		events := NewEventReader(resp.Body, x.cfg.MaxMessage)
@@ -62,7 +72,10 @@ func (x *exchange) follow(resp *http.Response) *wire.CallError {
 		if x.life.Err() != nil {
 			return lost(0, x.life.Err())
 		}
-		if errors.Is(err, ErrEventTooLong) || x.era == wire.Modern || f.lastID == "" || f.empty > maxEmpty {
+		if f.paused && x.era == wire.Legacy {
+			x.sink.Paused(f.retry)
+		}
+		if errors.Is(err, ErrEventTooLong) || x.era == wire.Modern || f.lastID == "" || f.empty > maxEmpty && !f.paused {
 			return lost(0, streamEnd(err))
 		}
 		if resp, err = x.resume(x.life, &f); err != nil {
@@ -83,6 +96,7 @@ func (f *follower) read(events *EventReader, sink Sink) (over bool, err error) {
 			f.retry = events.Retry()
 		}
 		if err != nil {
+			f.paused = err == io.EOF && events.Retry() > 0
 			return false, err
 		}
 		if !isMessage(e) {

@@ -19,7 +19,12 @@ import (
 )
 
 // gathered is a sink for the request with id 1.
-type gathered struct{ messages []string }
+type gathered struct {
+	messages []string
+	paused   []time.Duration
+}
+
+func (g *gathered) Paused(retry time.Duration) { g.paused = append(g.paused, retry) }
 
 func (g *gathered) Take(raw []byte) bool {
 	g.messages = append(g.messages, string(raw))
@@ -197,6 +202,7 @@ type sinkFunc func([]byte) bool
 
 func (f sinkFunc) Take(raw []byte) bool { return f(raw) }
 func (f sinkFunc) Refused([]byte) bool  { return false }
+func (f sinkFunc) Paused(time.Duration) {}
 
 func TestPostFailures(t *testing.T) {
 	const other = `{"jsonrpc":"2.0","id":2,"result":{}}`
@@ -352,6 +358,28 @@ func TestPostResumed(t *testing.T) {
 	var g gathered
 	if err := c.Post(t.Context(), []byte(rawQuestion), &g); err != nil || len(g.messages) != 2 {
 		t.Error(err, g.messages)
+	}
+	if len(g.paused) != 1 || g.paused[0] != 10*time.Millisecond { // the second stream did not say so
+		t.Error("paused:", g.paused)
+	}
+}
+
+// A server may be polled as often as it wants to, at the pace that it has set; one that breaks its streams is left in
+// peace.
+func TestPostPolled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		f           follower
+		least, most time.Duration
+	}{
+		"first":     {follower{retry: 5 * time.Second, paused: true, empty: 1}, 5 * time.Second, 5 * time.Second},
+		"often":     {follower{retry: 5 * time.Second, paused: true, empty: 1000}, 5 * time.Second, 5 * time.Second},
+		"too often": {follower{retry: time.Millisecond, paused: true, empty: 1000}, maxPoll, maxPoll},
+		"failing":   {follower{retry: time.Second, paused: true, failures: 4}, 16 * time.Second, maxRetry},
+		"broken":    {follower{retry: time.Second, empty: 50}, maxRetry, maxRetry},
+	} {
+		if d := tc.f.wait(); d < tc.least || d > tc.most {
+			t.Errorf("%s: waits %v", name, d)
+		}
 	}
 }
 

@@ -71,6 +71,12 @@ type ServerConfig struct {
 	// may hold up the answer; nil: nobody is. The request must not be changed.
 	Refused func(why Reason, r *http.Request)
 
+	// Polls reports whether what is behind may end a request's stream before its
+	// answer, for clients to come back: then the rest of a request of 2025-11-25 waits
+	// on a goroutine of its own, so that its response can end likewise: see
+	// [wire.Pauser]. Nil: it never does.
+	Polls func() bool
+
 	// MaxMessage is how many bytes a request body may have; 0: 4 MiB.
 	MaxMessage int
 	// Bodies bounds what the bodies of requests take, of all servers that have it; nil:

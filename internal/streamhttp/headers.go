@@ -42,7 +42,10 @@ const (
 )
 
 // accepts is what a client takes as an answer.
-type accepts struct{ json, sse bool }
+type accepts struct {
+	json, sse bool
+	sseFirst  bool // event streams are named before JSON
+}
 
 // accept reads the Accept header. Without one a client gets JSON.
 func accept(h http.Header) accepts {
@@ -71,7 +74,7 @@ func (a *accepts) add(item string) {
 	case typeJSON, "application/*":
 		a.json = true
 	case typeSSE, "text/*":
-		a.sse = true
+		a.sse, a.sseFirst = true, !a.json
 	case "*/*":
 		a.json, a.sse = true, true
 	}

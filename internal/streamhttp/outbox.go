@@ -3,6 +3,7 @@ package streamhttp
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -25,6 +26,7 @@ type outbox struct {
 	over      bool // there will be no more events
 	overAt    int64
 	forgotten bool
+	awaits    int64 // up to when a client that was told to come back is waited for, in ticks; 0: none was
 }
 
 // record is an event.
@@ -41,16 +43,20 @@ func (r *record) size() int { return len(r.msg) + recordCost }
 
 func (b *outbox) attached() bool { return len(b.outlets) > 0 }
 
+// claimed reports whether somebody is about to take what is to be sent: it does not
+// count in the session's store.
+func (b *outbox) claimed() bool { return b.attached() || b.awaits > 0 }
+
 // add appends an event. It reports false, the outbox unchanged, where nobody
 // listens and the store is full, and closes the stream of a client that does
 // not read.
 func (b *outbox) add(msg []byte) bool {
 	size := len(msg) + recordCost
-	if b.attached() && b.queued > b.s.srv.cfg.Queue {
+	if b.claimed() && b.queued > b.s.srv.cfg.Queue {
 		b.s.srv.cfg.Log.Debug("event stream closed: the client does not read", "session", b.s.tag)
 		b.detachAll()
 	}
-	if !b.attached() && !b.s.room(size) {
+	if !b.claimed() && !b.s.room(size) {
 		return false
 	}
 	b.append(msg)
@@ -104,7 +110,7 @@ func (b *outbox) done() bool { return b.over && b.next == len(b.records) }
 // settle counts in the session's store what is not on its way to a client.
 func (b *outbox) settle() {
 	count := b.sent
-	if !b.attached() {
+	if !b.claimed() {
 		count += b.queued
 	}
 	if b.forgotten {
@@ -196,8 +202,33 @@ func (b *outbox) detachAll() {
 		o.gone = true
 		o.signal()
 	}
-	b.outlets = nil
+	b.outlets, b.awaits = nil, 0
 	b.settled()
+}
+
+// pause has the connection that is written to end behind what there is by now, with
+// the client told to come back after retry. What comes meanwhile is kept for it, as for
+// one that is slow to read.
+func (b *outbox) pause(retry time.Duration) {
+	if !b.claimed() {
+		return
+	}
+	b.awaits = b.s.srv.clock.now.Load() + ticks(retry+latest)
+	if o := b.owner(); o != nil {
+		o.pausing, o.until, o.retry = true, b.s.seq, retry
+		o.signal()
+	}
+}
+
+// latest is how much later than it was told to a client may come back.
+const latest = 30 * time.Second
+
+// giveUp waits no more for a client that has not come back by now.
+func (b *outbox) giveUp(now int64) {
+	if b.awaits > 0 && b.awaits < now {
+		b.awaits = 0
+		b.settled()
+	}
 }
 
 // settled settles after a connection has gone, and keeps the store within its
@@ -206,7 +237,7 @@ func (b *outbox) detachAll() {
 func (b *outbox) settled() {
 	b.s.last = b.s.srv.clock.now.Load()
 	b.settle()
-	for !b.s.room(0) && len(b.records) > 0 && !b.attached() {
+	for !b.s.room(0) && len(b.records) > 0 && !b.claimed() {
 		b.forget(1)
 	}
 }
@@ -214,7 +245,7 @@ func (b *outbox) settled() {
 // takeOver makes o the only connection, whatever was attached before.
 func (b *outbox) takeOver(o *outlet) {
 	old := b.outlets
-	b.outlets = []*outlet{o}
+	b.outlets, b.awaits = []*outlet{o}, 0
 	b.settle()
 	for _, other := range old {
 		other.gone = true

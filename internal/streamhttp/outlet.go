@@ -3,6 +3,8 @@ package streamhttp
 import (
 	"context"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -16,11 +18,17 @@ type outlet struct {
 	first, last uint64 // the events taken last, for the writer alone
 
 	// Guarded by the session's mutex:
-	prime  bool  // begin with an event without data
-	opened bool  // something was written
-	beat   bool  // silent for too long
-	gone   bool  // write no more
-	wrote  int64 // when it was last written to, in ticks
+	prime  bool // begin with an event without data
+	opened bool // something was written
+	// Behind the event until the client is told to come back after retry:
+	pausing bool
+	until   uint64
+	retry   time.Duration
+	paused  bool // that is done: write no more
+
+	beat  bool  // silent for too long
+	gone  bool  // write no more
+	wrote int64 // when it was last written to, in ticks
 }
 
 func newOutlet(b *outbox, w http.ResponseWriter) *outlet {
@@ -43,7 +51,7 @@ func (o *outlet) take(out []byte) []byte {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
 	o.first, o.last = 0, 0
-	if o.gone {
+	if o.gone || o.paused {
 		return out
 	}
 	out = o.begin(out)
@@ -53,10 +61,17 @@ func (o *outlet) take(out []byte) []byte {
 		next := b.next
 		for ; next < len(b.records) && len(out) < maxChunk; next++ {
 			r := &b.records[next]
+			if o.pausing && r.seq > o.until {
+				break
+			}
 			out, o.last, r.at = b.appendEvent(out, r), r.seq, now
 		}
 		b.move(next)
 		b.s.room(0)
+	}
+	if o.pausing && b.owner() == o && (b.next == len(b.records) || b.records[b.next].seq > o.until) {
+		o.paused = true
+		out = append(strconv.AppendInt(append(out, "retry: "...), o.retry.Milliseconds(), 10), "\n\n"...)
 	}
 	if len(out) == 0 && o.beat {
 		out = append(out, ": keep-alive\n\n"...)
@@ -101,7 +116,7 @@ func (o *outlet) finished() bool {
 	b := o.box
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
-	end := o.gone || b.done()
+	end := o.gone || o.paused || b.done()
 	if end && !o.gone {
 		o.gone = true
 		b.detach(o)

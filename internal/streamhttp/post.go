@@ -17,6 +17,7 @@ type post struct {
 	w     http.ResponseWriter
 	ctx   context.Context // the client's end of it
 	head  http.Header     // of the request
+	claim *bodyClaim      // of its body
 	takes accepts
 	since int64 // when it began, in ticks
 	whole bool  // it must not become an event stream before its answer
@@ -31,9 +32,12 @@ type post struct {
 	answer       []byte
 	inParts      bool // the answer is a result under id
 	id, result   []byte
-	gathered     [][]byte // a batch's answers
-	box          *outbox  // the event stream
-	out          *outlet  // the first connection of box, this POST's own
+	gathered     [][]byte      // a batch's answers
+	box          *outbox       // the event stream
+	out          *outlet       // the first connection of box, this POST's own
+	paused       chan struct{} // closed when its response is to end before its answer; nil: it never is
+	over         bool          // nothing is left to wait for
+	left         bool          // its response has ended before that
 }
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
@@ -60,14 +64,24 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	if ses == nil {
 		return
 	}
-	defer ses.leave()
 	raw, claim, ok := s.body(w, r, from, ses)
 	if !ok {
+		ses.leave()
 		return
 	}
-	defer claim.release()
-	p := &post{s: ses, w: w, ctx: r.Context(), head: r.Header, takes: takes, since: s.clock.now.Load()}
+	p := &post{s: ses, w: w, ctx: r.Context(), head: r.Header, claim: claim, takes: takes, since: s.clock.now.Load()}
+	defer func() {
+		if !p.left { // written here alone
+			p.release()
+		}
+	}()
 	p.serve(raw)
+}
+
+// release ends the request: it is under way no more, and its body takes no memory.
+func (p *post) release() {
+	p.claim.release()
+	p.s.leave()
 }
 
 // serve hands on what the body holds and gives its answer.
@@ -91,7 +105,12 @@ func (p *post) serve(raw []byte) {
 			Message: "the body is of revision " + wire.ModernRevision + ", but its MCP-Protocol-Version does not say so"})
 		return
 	}
-	p.wait(p.s.upper.Handle(m, p))
+	pending := p.s.upper.Handle(m, p)
+	if m.Kind != wire.Request || !p.canPause() {
+		p.wait(pending)
+	} else if p.waitApart(pending) {
+		return
+	}
 	p.end(m.Kind == wire.Request, m.Bytes(m.ID))
 }
 
@@ -204,7 +223,7 @@ func (p *post) AnswerResult(id, result []byte) {
 func (p *post) answerParts(id, result []byte) bool {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	if p.answered || p.box != nil || !p.takes.json {
+	if p.answered || p.box != nil || !p.takes.json || p.prefersEvents() {
 		return false
 	}
 	p.answered = true
@@ -240,7 +259,7 @@ func (p *post) end(asked bool, id []byte) {
 		decline(p.w, answer)
 	case p.inParts:
 		writeResult(p.w, p.id, p.result)
-	case answer != nil && p.takes.json:
+	case answer != nil && p.takes.json && !p.prefersEvents():
 		writeJSON(p.w, answer)
 	case answer != nil:
 		p.stream(answer)

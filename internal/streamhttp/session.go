@@ -1,6 +1,7 @@
 package streamhttp
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -95,6 +96,7 @@ func (s *session) sweep(now int64) string {
 	s.own.beat(quiet)
 	for _, b := range s.streams {
 		b.beat(quiet)
+		b.giveUp(now)
 	}
 	s.expire(now - ticks(cfg.StoreTime))
 	switch {
@@ -120,8 +122,8 @@ func (s *session) abandoned() (n int) {
 
 // expire forgets what was sent, and the streams that ended, up to a time.
 func (s *session) expire(until int64) {
-	for len(s.over) > 0 && s.over[0].overAt < until {
-		s.forgetStream()
+	for len(s.over) > 0 && s.over[0].overAt < until && s.over[0].awaits == 0 {
+		s.forgetStream(0)
 	}
 	s.own.expire(until)
 	for _, b := range s.streams {
@@ -139,8 +141,8 @@ func (s *session) room(n int) bool {
 }
 
 func (s *session) forgetOldest() bool {
-	if len(s.over) > 0 {
-		s.forgetStream()
+	if i := slices.IndexFunc(s.over, func(b *outbox) bool { return b.awaits == 0 }); i >= 0 {
+		s.forgetStream(i)
 		return true
 	}
 	oldest := s.own.oldestSent(nil)
@@ -154,10 +156,14 @@ func (s *session) forgetOldest() bool {
 	return true
 }
 
-// forgetStream forgets the stream that ended first.
-func (s *session) forgetStream() {
-	b := s.over[0]
-	s.over = s.over[1:]
+// forgetStream forgets the stream at i of those that ended.
+func (s *session) forgetStream(i int) {
+	b := s.over[i]
+	if i == 0 {
+		s.over = s.over[1:]
+	} else {
+		s.over = slices.Delete(s.over, i, i+1)
+	}
 	if len(s.over) == 0 {
 		s.over = nil
 	}

@@ -59,6 +59,15 @@ type HeadedStream interface {
 	Headers(name string) []string
 }
 
+// Pauser is a [Stream] whose response can end before its answer, so that the client
+// comes back for the rest (SSE polling, 2025-11-25, SEP-1699), or the tag of a
+// request (see [Receiver]) that passes this on to its stream.
+type Pauser interface {
+	// Pause tells that the upstream has ended the response in that way, and has
+	// asked to be asked again after retry. It does not block.
+	Pause(retry time.Duration)
+}
+
 // Session is what a framing hands the messages of one client to. proxy
 // implements it.
 type Session interface {

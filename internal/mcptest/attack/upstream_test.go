@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -91,3 +92,66 @@ func TestStatusOfThreeDigits(t *testing.T) {
 }
 
 const oldGreeting = `{"protocolVersion":"2025-03-26","capabilities":{},"serverInfo":{"name":"forged","version":"1"}}`
+
+// polling is a server that begins a call's stream with an id, ends it with the time to come back after, and gives the
+// answer to who does, once the test has it.
+func polling(t *testing.T, answer <-chan string) (url string) {
+	t.Helper()
+	var call atomic.Value // the id of the last
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		body, _ := io.ReadAll(in.Body)
+		m := mcptest.ParseMessage(body)
+		reply := func(kind, text string) {
+			out.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(out, text)
+		}
+		const events = "text/event-stream"
+		switch {
+		case m.Method == "initialize":
+			reply(events, "data: "+mcptest.Result(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}`)+"\n\n")
+		case m.Method == "tools/list":
+			reply("application/json", mcptest.Result(m.ID, `{"tools":[`+items("once")+`]}`))
+		case m.Method == "tools/call":
+			call.Store(string(m.ID))
+			reply(events, "id: a\ndata:\n\nretry: 20\n\n")
+		case in.Header.Get("Last-Event-ID") == "a":
+			select {
+			case text := <-answer:
+				reply(events, "id: b\ndata: "+mcptest.Result([]byte(call.Load().(string)), mcptest.Text(text))+"\n\n")
+			case <-in.Context().Done():
+			}
+		case in.Method == http.MethodGet:
+			out.WriteHeader(http.StatusMethodNotAllowed)
+		default:
+			out.WriteHeader(http.StatusAccepted)
+		}
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return server.URL + "/mcp"
+}
+
+// What a server that is polled does to the stream of a call is done to the client's, and its answer is the one that the
+// client comes back for, with the run's step behind it, however big it is.
+func TestPolledServerIsPolledByItsClient(t *testing.T) {
+	t.Parallel()
+	answer := make(chan string)
+	r := &rig{t: t}
+	r.url, r.process = mcptest.Listen(t, "--policy", mcptest.WritePolicy(t, plan), "--max-resume", "10KiB", "--call-timeout", "20s", "--upstream", polling(t, answer))
+	r.Session, r.web = mcptest.DialWeb(t, r.url)
+	r.Initialize()
+	polled := r.web.Post(t.Context(), call("71", `{"name":"once"}`))
+	first, rest, _ := strings.Cut(string(polled.Body), "\n")
+	id, ok := strings.CutPrefix(first, "id: ")
+	if !ok || rest != "data: \n\nretry: 20\n\n" || polled.Err != nil {
+		t.Fatalf("the response is %q, %v", polled.Body, polled.Err)
+	}
+	answer <- strings.Repeat("x", 1<<20)
+	back := at(t, http.MethodGet, r.url)
+	back.Header.Set("Accept", "text/event-stream")
+	back.Header.Set("Last-Event-ID", id)
+	resumed := r.web.Do(back)
+	if all := resumed.Messages; len(all) != 2 || all[0].Method != "notifications/tools/list_changed" || string(all[1].ID) != "71" || len(resumed.Body) < 1<<20 {
+		t.Errorf("who comes back gets %d %.300s", resumed.Status, resumed.Body)
+	}
+	r.in("after")
+}

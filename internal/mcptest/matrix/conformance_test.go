@@ -92,7 +92,7 @@ func (s scenario) passed() bool {
 	return true
 }
 
-// asGood fails the test for each scenario and check that passes directly alone.
+// asGood fails the test for each scenario and check that passes directly alone, or is not even made through the proxy.
 func asGood(t *testing.T, revision string, direct, proxied map[string]scenario) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(direct)) {
@@ -104,6 +104,11 @@ func asGood(t *testing.T, revision string, direct, proxied map[string]scenario) 
 				t.Errorf("%s: %s: the check %s is %v directly, and %v through the proxy", revision, name, check, want, got)
 			}
 		}
+		for check, want := range direct[name] {
+			if got := proxied[name][check]; passes(got) < passes(want) {
+				t.Errorf("%s: %s: the check %s passes %d times directly, and %d times through the proxy", revision, name, check, passes(want), passes(got))
+			}
+		}
 	}
 }
 
@@ -111,6 +116,16 @@ func asGood(t *testing.T, revision string, direct, proxied map[string]scenario) 
 func lacking(all []status) (n int) {
 	for _, s := range all {
 		if s != "SUCCESS" && s != "INFO" {
+			n++
+		}
+	}
+	return n
+}
+
+// passes is how many of a check's results are good. A check that is not made has none.
+func passes(all []status) (n int) {
+	for _, s := range all {
+		if s == "SUCCESS" {
 			n++
 		}
 	}
