@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 
@@ -90,7 +91,7 @@ func (c *call) gatherFrom(m *wire.Message) {
 		c.dropped(errRounds)
 		return
 	}
-	g := &gather{c: c, conn: c.conn, state: m.Bytes(m.R.RequestState), open: make(map[string]*ask), responses: make(map[string][]byte)}
+	g := &gather{c: c, conn: c.conn, state: bytes.Clone(m.Bytes(m.R.RequestState)), open: make(map[string]*ask), responses: make(map[string][]byte)}
 	c.mu.Lock()
 	canceled, gaveUp := c.canceled, c.gaveUp
 	if !canceled && gaveUp == nil {

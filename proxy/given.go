@@ -11,14 +11,14 @@ import (
 
 // give answers with the upstream's answer.
 func (c *call) give(m *wire.Message) wire.Pending {
+	if told := c.outOfReach(m); told != nil {
+		return c.answer(told)
+	}
 	if c.asksTooMuch(m) {
 		return c.denyAsk(m)
 	}
 	if asked := c.visits(m); asked != nil {
 		return c.answer(asked)
-	}
-	if told := c.outOfReach(m); told != nil {
-		return c.answer(told)
 	}
 	raw := c.given(m)
 	if m.Kind == wire.Failure {

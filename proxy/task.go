@@ -334,24 +334,19 @@ func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error
 	return noOutcome, nil
 }
 
-// outcomeOf is the outcome that a task's result tells of. One that is no object, or
-// that two readers could read differently, tells nothing.
+// outcomeOf is the outcome that a task's result tells of. One that is no object, that two
+// readers could read differently, or that is no result but looks like another task or a
+// question, tells nothing.
 func outcomeOf(result []byte) policy.Outcome {
-	said, outcome := false, policy.Success
-	err := wire.Members(result, func(name string, at wire.Span) error {
-		switch {
-		case wire.Lookalike(name, "isError") || name == "isError" && said:
-			return errNoObject
-		case name == "isError" && wire.IsTrue(result[at.Start:at.End]):
-			outcome = policy.Error
-		}
-		said = said || name == "isError"
-		return nil
-	})
-	if err != nil {
+	m := made(wire.ResultAnswer([]byte("0"), result))
+	if m == nil || m.Raw[m.Result.Start] != '{' || m.R.ResultTypeAt.Present() && m.R.ResultType != wire.ResultComplete ||
+		m.R.Task.Present() && !m.R.Content.Present() {
 		return policy.Unknown
 	}
-	return outcome
+	if m.R.IsError {
+		return policy.Error
+	}
+	return policy.Success
 }
 
 // send asks the server something about the task.

@@ -244,3 +244,40 @@ func TestTaskIsRecorded(t *testing.T) {
 		equal(t, "records", strings.Join(l.lines, "; "), "tools/call "+policy.Outcome(0).String()+"  ; tools/call success planning review")
 	}, with(func(c *proxy.Config) { c.Telemetry.Auditor = l }))
 }
+
+// What is no result, or looks like something else than one, does not tell how a task has ended. An isError that is anything
+// but false and null is an error.
+func TestTaskResultsThatAreNone(t *testing.T) {
+	for result, state := range map[string]string{
+		`null`:                                "review",
+		`[]`:                                  "review",
+		`{"task":{"taskId":"t2"}}`:            "review",
+		`{"resultType":"task","taskId":"t2"}`: "review",
+		`{"resultType":"input_required"}`:     "review",
+		`{"content":[],"isError":"true"}`:     "planning",
+		`{"content":[],"isError":1}`:          "planning",
+		`{"content":[],"isError":null}`:       "done",
+	} {
+		bubble(t, strings.Replace(review, "done: {terminal: true}", "done: {tools: [status]}", 1), func(r *rig) {
+			c := r.connect(ableHello)
+			c.do("write_plan", ok)
+			c.do("ask", ok)
+			c.startTask("apply", "t1")
+			asked, k := c.of("tasks/result", "t1")
+			k.result(result)
+			asked.wait()
+			c.in(state)
+		}, withTasks)
+	}
+	for _, result := range []string{`,"result":null`, ``, `,"result":{"isError":false,"isError":true}`, `,"result":{"IsError":true}`} {
+		bubble(t, review, func(r *rig) {
+			c := r.modern()
+			r.modernCall(c, "write_plan", ok)
+			r.modernCall(c, "ask", ok)
+			c.begins(meta(`{"name":"apply"}`), "t1", time.Second)
+			r.asks("tasks/get", "t1").result(`{"resultType":"complete","taskId":"t1","status":"completed"` + result + `}`)
+			synctest.Wait()
+			has(t, c.ask("tools/call", meta(`{"name":"read_file"}`)), "in state 'review'")
+		}, modernUpstream, modernTasks)
+	}
+}

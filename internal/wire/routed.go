@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 )
 
@@ -283,10 +284,21 @@ func (r *reader) failure() error {
 	if err != nil {
 		return err
 	}
-	if code, err := strconv.ParseInt(string(r.raw[at.Start:at.End]), 10, 32); err == nil {
-		r.m.ErrorCode = int(code)
-	}
+	r.m.ErrorCode = errorCode(string(r.raw[at.Start:at.End]))
 	return nil
+}
+
+// errorCode reads an error's code as clients do, most of which take -32042.0 and
+// -3.2042e4 for the integer. What is no 32-bit one is 0.
+func errorCode(raw string) int {
+	if code, err := strconv.ParseInt(raw, 10, 32); err == nil {
+		return int(code)
+	}
+	code, err := strconv.ParseFloat(raw, 64)
+	if err != nil || code != math.Trunc(code) || code < math.MinInt32 || code > math.MaxInt32 {
+		return 0
+	}
+	return int(code)
 }
 
 // classify checks the members against each other: exactly one of method,

@@ -146,7 +146,11 @@ func TestUpstreamAsksByItsAnswers(t *testing.T) {
 		method, later      string // what is asked of the task that the answer begins
 		want               string // of the last answer, where the bait is taken out of it
 	}
-	both := []exchange{{name: "-32042", answer: visit, want: `"code":-32603`}}
+	both := []exchange{
+		{name: "-32042", answer: visit, want: `"code":-32603`},
+		{name: "-32042.0", answer: strings.Replace(visit, "-32042", "-32042.0", 1), want: `"code":-32603`},
+		{name: "-3.2042e4", answer: strings.Replace(visit, "-32042", "-3.2042e4", 1), want: `"code":-32603`},
+	}
 	all := append([]exchange{
 		{name: "input required", answer: `"result":{"resultType":"input_required",` + inputs + `}`, want: "upstream_unavailable"},
 		{name: "two methods", answer: `"result":{"resultType":"input_required",` + odd + `}`, want: "upstream_unavailable"},
