@@ -3,6 +3,7 @@ module github.com/fsm-proxy/fsm-proxy
 go 1.27.4
 
 require (
+	github.com/KimMachineGun/automemlimit v1.0.1 // a container's memory limit, in both kinds of cgroup
 	github.com/coreos/go-oidc/v3 v3.21.0 // the access tokens that clients come with
 	github.com/fsnotify/fsnotify v1.10.1 // when a policy's folder changes
 	github.com/go-jose/go-jose/v4 v4.1.8 // their keys and signatures
@@ -48,6 +49,7 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // How much garbage may lie about: a proxy's heap is small, and collecting it
@@ -14,12 +16,17 @@ const (
 	maxPercent = 1000
 )
 
-// easeCollector makes garbage collections rarer while the heap is small. Where
-// the user has said how it is to be, it does nothing.
+// containerShare is how much of its container's memory the process may take before garbage is collected without pause.
+const containerShare = 0.9
+
+// easeCollector makes garbage collections rarer while the heap is small, and has the collector know how much memory
+// the container gives. Where the user has said how it is to be, it does nothing.
 func easeCollector() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
+	// Where there is no container, or none that tells, there is no limit.
+	_, _ = memlimit.Set(memlimit.WithProvider(memlimit.FromCgroup), memlimit.WithRatio(containerShare))
 	adjust(100)
 }
 

@@ -21,6 +21,8 @@ type limitFlags struct {
 	outbound        size
 	store           size
 	storeTime       time.Duration
+	connections     int
+	strangers       int
 	header          size
 	headerTimeout   time.Duration
 	depth           int
@@ -60,6 +62,8 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&l.subscriptions, "max-subscriptions", 1000, "resource subscriptions of one session")
 	flags.IntVar(&l.depth, "max-depth", wire.MaxDepth, "how deeply a message from a client may nest")
 	flags.IntVar(&l.batch, "max-batch", wire.MaxBatch, "the messages of a JSON-RPC batch")
+	flags.IntVar(&l.connections, "max-connections", 0, "connections of clients at a time (default what the limits on open files and memory leave, at most 65536)")
+	flags.IntVar(&l.strangers, "max-connections-per-address", 0, "of them, those of one remote address that carried no request which was let in (default half of all; loopback and --trusted-proxies: all)")
 	flags.IntVar(&l.sessions, "max-sessions", 0, "sessions at a time (default 10000, or --max-upstreams where each has a process)")
 	flags.IntVar(&l.share, "max-sessions-per-address", 0, "sessions of one remote address that is not loopback (default half of all)")
 	flags.IntVar(&l.principalShare, "max-sessions-per-principal", 0, "sessions of one principal, where clients are told apart (default half of all)")
@@ -67,7 +71,7 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&l.listens, "max-listen-streams", 10_000, "subscriptions/listen streams at a time, likewise")
 	flags.IntVar(&l.processes, "max-upstreams", 64, "processes of the wrapped server at a time")
 	flags.DurationVar(&l.storeTime, "resume-time", time.Minute, "how long a session keeps what streams may resume")
-	flags.DurationVar(&l.headerTimeout, "header-timeout", 10*time.Second, "how long a request's headers may take")
+	flags.DurationVar(&l.headerTimeout, "header-timeout", 10*time.Second, "how long a request may take to arrive: its headers, and a body of up to 64 KiB")
 	flags.DurationVar(&l.idle, "session-idle", time.Hour, "after how long without a request a session ends")
 	flags.DurationVar(&l.unused, "session-unused", time.Minute, "how long a session may take from initialize to its next request")
 	flags.DurationVar(&l.writeTimeout, "write-timeout", 30*time.Second, "how long a client may take to accept what is written")

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
 // operatorFlags say where operators, and the kubelet, find the proxy.
@@ -69,7 +70,7 @@ func local(l net.Listener) bool {
 type operators struct {
 	health, admin net.Listener // nil: not asked for
 	token         func() string
-	servers       []*http.Server
+	servers       []*httpserver.Server
 }
 
 // open opens the listeners that the flags ask for.
@@ -124,20 +125,20 @@ func listenAt(flag, address string) (net.Listener, error) {
 // serve begins to answer.
 func (o *operators) serve(s *service) {
 	if o.health != nil {
-		o.start(o.health, s.health(local(o.health)).Handler(), 10*time.Second, s.log)
+		o.start(o.health, s.health(local(o.health)).Handler(), healthConns, s.log)
 		s.log.Info("answering probes", "url", "http://"+o.health.Addr().String())
 	}
 	if o.admin != nil {
-		o.start(o.admin, s.admin(o).Handler(), 5*time.Minute, s.log) // a profile takes its time
+		o.start(o.admin, s.admin(o).Handler(), adminConns, s.log)
 		s.log.Info("answering operators", "address", o.admin.Addr().String())
 	}
 }
 
-// start serves at a listener; answer bounds the writing of an answer.
-func (o *operators) start(l net.Listener, handler http.Handler, answer time.Duration, log hclog.Logger) {
-	server := &http.Server{
-		Handler: handler, ErrorLog: log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: answer, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+// start serves at a listener, at most so many connections.
+func (o *operators) start(l net.Listener, handler http.Handler, connections int, log hclog.Logger) {
+	server := &httpserver.Server{
+		Handler: handler, HeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxConnections: connections, AddressShare: connections, Log: log,
 	}
 	o.servers = append(o.servers, server)
 	go func() { _ = server.Serve(l) }() // until close

@@ -160,6 +160,9 @@ func (f *runFlags) httpServer(handler http.Handler, certificate *certificate, lo
 		HeaderTimeout:  f.limits.headerTimeout,
 		WriteTimeout:   f.limits.writeTimeout,
 		MaxHeaderBytes: int(f.limits.header),
+		MaxConnections: f.connections(),
+		AddressShare:   f.limits.strangers,
+		Gateway:        f.runs.gateway,
 		TLSConfig:      certificate.config(),
 		Log:            log,
 	}

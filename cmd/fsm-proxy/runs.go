@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -167,15 +168,12 @@ func (f *runsFlags) check(listening, authenticated bool, protocol proxy.Protocol
 // is.
 func (f *runsFlags) trusts(remote string) bool {
 	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return false
-	}
-	for _, gateway := range f.gateways {
-		if gateway.Contains(at.Addr().Unmap()) {
-			return true
-		}
-	}
-	return false
+	return err == nil && f.gateway(at.Addr().Unmap())
+}
+
+// gateway reports whether an address is one of --trusted-proxies.
+func (f *runsFlags) gateway(addr netip.Addr) bool {
+	return slices.ContainsFunc(f.gateways, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // byPath reports whether runs of some era have a URL of their own.

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"net/http"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
 // Admin is a look inside a running proxy, and a few levers. All functions are
@@ -41,6 +43,7 @@ func (a *Admin) Handler() http.Handler {
 	r.prefix["/debug/pprof/"] = profiles()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if a.pass(w, req) {
+			httpserver.Admit(w)
 			r.ServeHTTP(w, req)
 		}
 	})

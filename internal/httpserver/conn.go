@@ -65,7 +65,7 @@ func (s *Server) evict() {
 
 func (s *Server) sayCrowded() {
 	if n := s.table.crowded(); n > 0 {
-		s.Log.Warn("connections were closed: there are too many, see --max-connections", "closed", n, "max", s.MaxConnections)
+		s.Log.Warn("connections were closed: there are too many", "closed", n, "max", s.MaxConnections)
 	}
 }
 

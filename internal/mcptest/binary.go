@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"runtime"
 	"strings"
 	"sync"
@@ -175,10 +176,16 @@ func ListenPlain(t testing.TB, args ...string) (url string, p *Process) {
 	return listen(t, PlainProxy(t), args)
 }
 
-func listen(t testing.TB, binary string, args []string) (url string, p *Process) {
+// ListenBehind is ListenPlain with a command in front of the binary's own, which it becomes.
+func ListenBehind(t testing.TB, front []string, args ...string) (url string, p *Process) {
+	t.Helper()
+	return listen(t, PlainProxy(t), args, front...)
+}
+
+func listen(t testing.TB, binary string, args []string, front ...string) (url string, p *Process) {
 	t.Helper()
 	address := FreeAddress(t)
-	p = Start(t, nil, append([]string{binary, "run", "--listen", address}, args...)...)
+	p = Start(t, nil, slices.Concat(front, []string{binary, "run", "--listen", address}, args)...)
 	p.AwaitListening(address)
 	return "http://" + address + "/mcp", p
 }
