@@ -259,6 +259,21 @@ func (c *httpCaller) post(body string) (*httpMessage, error) {
 	return m, nil
 }
 
+// sendHead sends a request for what is not there, with a header field, and reads
+// the answer.
+func (c *httpCaller) sendHead(field string) error {
+	if err := c.dial(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(c.conn, "GET /nothing HTTP/1.1\r\nHost: %s\r\nX: %s\r\n\r\n", c.addr, field); err != nil {
+		return fmt.Errorf("writing a request: %w", err)
+	}
+	if _, err := c.in.next(); err != nil {
+		return fmt.Errorf("reading an answer: %w", err)
+	}
+	return nil
+}
+
 // openStream opens the session's GET stream on the caller's connection, which
 // serves nothing else from then on.
 func (c *httpCaller) openStream() error {

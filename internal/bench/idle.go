@@ -5,38 +5,47 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
-// idleFigure is what an idle HTTP session on a shared upstream costs.
+// idleFigure is what something idle costs, over HTTP and on a shared upstream.
 type idleFigure struct {
-	build    string
-	stream   bool // with its GET stream open
-	sessions int
-	bytes    float64 // a session; NaN if unknown
-	err      error
+	build string
+	kind  idleKind
+	count int
+	bytes float64 // each; NaN if unknown
+	err   error
+}
+
+// idleKind is what is idle.
+type idleKind int
+
+const (
+	idleSession    idleKind = iota // a session without a connection
+	idleStream                     // a session with its GET stream open
+	idleConnection                 // a connection without a session that sent as large a head as it may
+)
+
+func (k idleKind) String() string {
+	return [...]string{"session", "session with its GET stream", "connection after a head of 28 KiB"}[k]
 }
 
 // target is the design's limit in bytes.
-func (f idleFigure) target() float64 {
-	if f.stream {
-		return 40 << 10
-	}
-	return 4 << 10
-}
+func (k idleKind) target() float64 { return [...]float64{5 << 10, 40 << 10, 24 << 10}[k] }
 
 // idleGC makes the collector keep hardly any garbage, so that resident memory
 // is what the sessions hold: live heap, stacks and the allocator's own, at most
 // a tenth more. With the default setting a process may hold twice the heap.
 const idleGC = "GOGC=10"
 
-// measureIdle opens count sessions, each of which calls once and then stays
-// idle, and reads how much anonymous memory the proxy has gained by them. A few
+// measureIdle opens count of a kind, sessions of which each calls once and then
+// stays idle, and reads how much anonymous memory the proxy has gained by them. A few
 // sessions are opened before the first reading, so that what is paid once (the
 // upstream's connection, pools) is not counted. The sessions' requests go
 // over one connection, which is no session's cost; a GET stream has its own.
-func measureIdle(ctx context.Context, b proxyBuild, s site, count int, stream bool) idleFigure {
-	f := idleFigure{build: b.name, stream: stream, bytes: math.NaN()}
+func measureIdle(ctx context.Context, b proxyBuild, s site, count int, kind idleKind) idleFigure {
+	f := idleFigure{build: b.name, kind: kind, bytes: math.NaN()}
 	s.path = httpToJSON
 	upstream, err := startUpstream(s)
 	if err != nil {
@@ -51,9 +60,9 @@ func measureIdle(ctx context.Context, b proxyBuild, s site, count int, stream bo
 		return f
 	}
 	defer proxy.stop()
-	idle := &idleSessions{addr: proxy.addr, call: newQuestion(askCall, cannedText(s.payload), false), stream: stream}
+	idle := &idleSessions{addr: proxy.addr, call: newQuestion(askCall, cannedText(s.payload), false), kind: kind}
 	defer idle.close()
-	if f.sessions, f.bytes, err = idle.growth(ctx, proxy, count); err != nil {
+	if f.count, f.bytes, err = idle.growth(ctx, proxy, count); err != nil {
 		f.err = proxy.explain(err)
 	}
 	return f
@@ -61,14 +70,14 @@ func measureIdle(ctx context.Context, b proxyBuild, s site, count int, stream bo
 
 // idleSessions are sessions that were used once.
 type idleSessions struct {
-	addr   string
-	call   question
-	stream bool
+	addr string
+	call question
+	kind idleKind
 
-	busy    httpCaller    // a session that goes on calling
-	front   httpCaller    // whose connection opens all sessions without a stream
-	streams []*httpCaller // one for each session with one
-	opened  int
+	busy   httpCaller    // a session that goes on calling
+	front  httpCaller    // whose connection opens all sessions without a stream
+	own    []*httpCaller // one for each that has a connection of its own
+	opened int
 }
 
 // growth is the memory gained by count sessions, per session. If the proxy
@@ -102,9 +111,13 @@ func (s *idleSessions) open(count int) error {
 
 func (s *idleSessions) openOne() error {
 	c := &s.front
-	if s.stream {
+	if s.kind != idleSession {
 		c = &httpCaller{}
-		s.streams = append(s.streams, c)
+		s.own = append(s.own, c)
+	}
+	if s.kind == idleConnection {
+		c.addr = s.addr
+		return c.sendHead(strings.Repeat("x", 28<<10))
 	}
 	c.addr, c.firstID, c.session = s.addr, firstID, ""
 	if err := c.handshake(); err != nil {
@@ -113,7 +126,7 @@ func (s *idleSessions) openOne() error {
 	if err := s.callOnce(c); err != nil {
 		return err
 	}
-	if s.stream {
+	if s.kind == idleStream {
 		return c.openStream()
 	}
 	return nil
@@ -165,7 +178,7 @@ func pause(ctx context.Context, d time.Duration) error {
 func (s *idleSessions) close() {
 	s.busy.hangUp()
 	s.front.hangUp()
-	for _, c := range s.streams {
+	for _, c := range s.own {
 		c.hangUp()
 	}
 }

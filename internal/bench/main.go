@@ -103,9 +103,9 @@ func (b *bench) measureAll(ctx context.Context) error {
 		return ctx.Err()
 	}
 	for _, build := range b.builds {
-		for _, stream := range []bool{false, true} {
-			fmt.Fprintf(b.progress, "idle sessions, %s …\n", build.name)
-			b.report.idle = append(b.report.idle, measureIdle(ctx, build, b.site, b.report.config.sessions, stream))
+		for _, kind := range []idleKind{idleSession, idleStream, idleConnection} {
+			fmt.Fprintf(b.progress, "idle: each %v, %s …\n", kind, build.name)
+			b.report.idle = append(b.report.idle, measureIdle(ctx, build, b.site, b.report.config.sessions, kind))
 		}
 	}
 	return ctx.Err()

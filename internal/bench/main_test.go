@@ -136,7 +136,7 @@ func TestProxy(t *testing.T) {
 	}
 	for _, row := range []string{
 		"| http-http-sse  |       1 | fsm-proxy ", "| stdio-stdio    | fsm-proxy | added p50 ÷ the pipe's, callers: 1", "| fsm-proxy | p50 of tools/list (100)", "| direct ping ",
-		"| fsm-proxy | bytes an idle session (20), GET stream open",
+		"| fsm-proxy | bytes an idle connection after a head of 28 KiB (20)",
 	} {
 		if !strings.Contains(stdout.String(), row) {
 			t.Errorf("no %q in\n%s", row, stdout.String())

@@ -125,16 +125,16 @@ func TestRatioIsPaired(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	r := &report{builds: []string{fsmProxy}, cells: []*cell{judged()},
-		idle: []idleFigure{{build: fsmProxy, sessions: 2000, bytes: 3000}, {build: fsmProxy, stream: true, sessions: 2000, bytes: 50_000}}}
+		idle: []idleFigure{{build: fsmProxy, count: 2000, bytes: 3000}, {build: fsmProxy, kind: idleStream, count: 2000, bytes: 50_000}}}
 	var b strings.Builder
 	if err := r.write(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| calls/s ÷ nginx's, callers: 32                 |   0.50 |   ≥ 0.7 | NO  |  0.50 |",
-		"| CPU µs a call, callers: 32                     |   30.0 |    ≤ 60 | yes |  30.0 |",
-		"| bytes an idle session (2,000)                  |  3,000 |  ≤ 4096 | yes |       |",
-		"| bytes an idle session (2,000), GET stream open | 50,000 | ≤ 40960 | NO  |       |",
+		"| calls/s ÷ nginx's, callers: 32                    |   0.50 |   ≥ 0.6 | NO  |  0.50 |",
+		"| CPU a call ÷ ReverseProxy's, callers: 32          |      – |   ≤ 0.7 | –   |     – |",
+		"| bytes an idle session (2,000)                     |  3,000 |  ≤ 5120 | yes |       |",
+		"| bytes an idle session with its GET stream (2,000) | 50,000 | ≤ 40960 | NO  |       |",
 		"- http-http-json, 32 callers, mcp-go: EOF",
 	} {
 		if !strings.Contains(b.String(), want) {

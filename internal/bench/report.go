@@ -116,11 +116,8 @@ func (r *report) addGoal(t *table, g goal, build string) {
 }
 
 func (r *report) addIdle(t *table, f idleFigure) {
-	what := fmt.Sprintf("bytes an idle session (%s)", thousands(int64(f.sessions)))
-	if f.stream {
-		what += ", GET stream open"
-	}
-	row := []string{httpToJSON.String(), f.build, what, number(f.bytes), targetText(f.target(), false), verdict(f.bytes, f.target(), false)}
+	what := fmt.Sprintf("bytes an idle %v (%s)", f.kind, thousands(int64(f.count)))
+	row := []string{httpToJSON.String(), f.build, what, number(f.bytes), targetText(f.kind.target(), false), verdict(f.bytes, f.kind.target(), false)}
 	t.add(append(row, make([]string, len(r.callers()))...)...)
 }
 
@@ -138,7 +135,7 @@ func (r *report) addReloads(t *table) {
 		}
 	}
 	if len(r.reloads) > 0 {
-		add("bytes a session with its run", r.runBytes, idleFigure{}.target())
+		add("bytes a session with its run", r.runBytes, idleSession.target())
 	}
 }
 
