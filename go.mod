@@ -14,6 +14,7 @@ require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // an independent client, and the conformance server, in tests
 	github.com/prometheus/client_golang v1.25.0 // metrics in the formats of Prometheus, and promtool's lint in tests
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // arguments against a tool's inputSchema
+	github.com/segmentio/encoding v0.5.4 // tests: the JSON parser that go-sdk's servers read with
 	github.com/spf13/cobra v1.10.2 // the command line
 	github.com/spf13/pflag v1.0.9 // its flags
 	github.com/yosida95/uritemplate/v3 v3.0.2 // which template serves a bound URI (RFC 6570)
@@ -54,7 +55,6 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
-	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
