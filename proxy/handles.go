@@ -202,7 +202,7 @@ func (p *Proxy) runsOf(owner wire.Principal) []handle.Run {
 	all := make([]handle.Run, len(mine))
 	for i, r := range mine {
 		at := r.where()
-		all[i] = handle.Run{Handle: r.id, State: at.state(), Complete: at.at.Complete, Expires: p.expiryOf(r.born)}
+		all[i] = handle.Run{Handle: r.id, State: p.told(at), Complete: at.at.Complete, Expires: p.expiryOf(r.born)}
 	}
 	return all
 }

@@ -234,7 +234,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 	name, version := c.clientInfo()
 	h.client, h.release = name, clip(version)
 	h.static = c.static(h.client)
-	h.annotate = annotateOn(c.s.p.cfg.Annotate, h.static)
+	h.annotate = c.s.p.annotateOn(h.static)
 	result := c.helloResult(m.Bytes(m.Result), h)
 	if !wire.IsLegacyRevision(h.version) {
 		c.failed(wire.CodeInternal, "the upstream speaks revision "+clip(h.version)+" of the protocol, which fsm-proxy does not know")

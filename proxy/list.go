@@ -211,7 +211,11 @@ func (s *session) names(at place, k policy.Kind) (names []string) {
 		return at.exact(k)
 	}
 	drift, misfits := at.drift(v.list), s.misfits(v.list)
+	own := k == policy.Tool && s.dress().again && at.startsAgain()
 	for _, item := range v.list.Items {
+		if own && item.Name == handle.StartName {
+			continue // the proxy's has the name
+		}
 		if at.visible(k, item.Name) && drift.Of(item.Name) == nil && misfits[item.Name] == handle.Fits {
 			names = append(names, item.Name)
 		}
@@ -257,6 +261,8 @@ func fromTemplate(templates *wire.List, uri string) []byte {
 // the same place over the same upstream lists. It is safe for
 // concurrent use.
 type renderings struct {
+	opaque bool // descriptions name no states
+
 	mu    sync.Mutex // guards what follows
 	bytes map[rendering][]byte
 	size  int
@@ -296,7 +302,7 @@ func (r *renderings) result(v view, k policy.Kind, at place, static bool, d dres
 		return out
 	}
 	if static {
-		out = v.renderStatic(k, at, d)
+		out = v.renderStatic(k, at, d, !r.opaque)
 	} else {
 		out = v.render(k, at, d)
 	}
@@ -336,6 +342,7 @@ func (r *renderings) keep(key rendering, out []byte) {
 
 // render filters a list.
 func (v view) render(k policy.Kind, at place, d dress) []byte {
+	d.again = d.again && at.startsAgain()
 	items := d.own(at.at.Complete)
 	drift := at.drift(v.list)
 	for _, item := range v.list.Items {
@@ -348,19 +355,25 @@ func (v view) render(k policy.Kind, at place, d dress) []byte {
 }
 
 // renderStatic is the one list of the static surface: all that a policy binds
-// anywhere, with where it is allowed at the end of every description.
-func (v view) renderStatic(k policy.Kind, at place, d dress) []byte {
+// anywhere. tells puts where that is allowed at the end of every description.
+func (v view) renderStatic(k policy.Kind, at place, d dress, tells bool) []byte {
 	p, drift := at.policy, at.drift(v.list)
-	d.again = d.again && p.OnComplete() == policy.Stop
+	d.again = d.again && at.startsAgain()
 	items := d.own(d.again)
 	for _, item := range v.list.Items {
 		if in := p.BoundIn(k, item.Name, true); len(in) > 0 && drift.Of(item.Name) == nil {
-			item.Raw = describe(item.Raw, whereAllowed(p, in))
+			if tells {
+				item.Raw = describe(item.Raw, whereAllowed(p, in))
+			}
 			items = d.append(items, item)
 		}
 	}
 	v.served(p.Exact(k), func(uri string, item []byte) {
-		items = append(items, describe(withURI(item, uri), whereAllowed(p, p.BoundIn(k, uri, false))))
+		item = withURI(item, uri)
+		if tells {
+			item = describe(item, whereAllowed(p, p.BoundIn(k, uri, false)))
+		}
+		items = append(items, item)
 	})
 	return v.list.Result(items)
 }

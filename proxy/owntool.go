@@ -58,8 +58,16 @@ func (c *call) startRun() wire.Pending {
 	}
 	at := p.beginning()
 	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.state())...)
-	r := handle.Run{Handle: id, State: at.state(), Expires: p.expiryOf(instant())}
+	r := handle.Run{Handle: id, State: p.told(at), Expires: p.expiryOf(instant())}
 	return c.doneWith(handle.Started(p.handles.argument, r, p.handles.life, c.allowedAt(at)))
+}
+
+// told is the name of a run's state, empty where refusals are opaque.
+func (p *Proxy) told(at place) string {
+	if p.cfg.Refusals == RefusalsOpaque {
+		return ""
+	}
+	return at.state()
 }
 
 // allowedAt says what is allowed in a place, where refusals may.
@@ -103,8 +111,7 @@ func (c *call) begins(tool string) bool {
 	if tool != handle.StartName || !c.s.run.key.begins() {
 		return false
 	}
-	at := c.s.run.where()
-	return !at.shadow && (at.at.Complete || at.inForce().OnComplete() == policy.Stop)
+	return c.s.run.where().startsAgain()
 }
 
 // beginAgain begins the run anew if it is complete.
@@ -117,7 +124,7 @@ func (c *call) beginAgain(tool string) wire.Pending {
 	at := c.s.run.where()
 	c.s.log.Info("run begun anew", c.about("run", c.s.run.name, "state", at.state())...)
 	c.notifyChanged(moved)
-	return c.doneWith(handle.StartedAgain(at.state(), c.allowedAt(at)))
+	return c.doneWith(handle.StartedAgain(c.s.p.told(at), c.allowedAt(at)))
 }
 
 // renew begins a run anew that is complete.

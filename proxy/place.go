@@ -76,6 +76,12 @@ func (w place) exact(k policy.Kind) []string {
 	return kept
 }
 
+// startsAgain reports whether the proxy serves the tool by which a client begins its run
+// anew, where the run's key has one: it never runs out of runs otherwise.
+func (w place) startsAgain() bool {
+	return !w.shadow && (w.at.Complete || w.inForce().OnComplete() == policy.Stop)
+}
+
 // inForce is the policy whose settings hold, and whose names the static surface
 // shows.
 func (w place) inForce() *policy.Policy {

@@ -174,6 +174,7 @@ func New(cfg Config) (*Proxy, error) {
 	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, pins: newPins(cfg.Lock), sessions: make(map[*session]struct{}), runs: make(map[*run]struct{})}
 	p.found, p.gone, p.owned = make(map[runID]*run), make(map[runID]wire.Principal), make(map[wire.Principal]int)
 	p.params = perList[paramHeaders]{most: 64, read: paramHeadersIn}
+	p.shown.opaque = cfg.Refusals == RefusalsOpaque
 	p.drain.init()
 	if cfg.Keys[wire.Modern].Kind == KeyHandle {
 		p.handles = newHandles(&cfg)
@@ -231,6 +232,9 @@ func (p *Peer) about(pairs []any) []any {
 func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 	key := p.cfg.Keys[wire.Legacy]
 	var r *run
+	if why := p.besideRun(wire.Legacy, &peer); why != nil {
+		return nil, p.noSession(why, &peer)
+	}
 	if key.Kind != KeyDefault && key.Kind != KeySession {
 		var why *stray
 		if r, why = p.find(wire.Legacy, &peer, "", true); why != nil {

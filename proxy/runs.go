@@ -63,7 +63,9 @@ var (
 	errExpired  = &stray{policy.RunExpired, "This run has ended: it was not used for too long, or has reached its maximum age."}
 	// errGuessable is for an id that no run has, since none begins with it.
 	errGuessable = &stray{policy.RunNotFound, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
-	errTooMany   = &stray{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised."}
+	// errNoURL is for the URL of a run, asked in an era whose runs have none.
+	errNoURL   = &stray{policy.RunNotFound, "There is no such run: in this era of the protocol runs have no URL of their own here. Leave /runs/ID out of it."}
+	errTooMany = &stray{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised."}
 )
 
 // NewRunID returns an id that cannot be guessed: 130 random bits in 26 letters and
@@ -93,6 +95,16 @@ func (at runID) name() string { return nameOf(at.kind.String() + "\x00" + at.id)
 func nameOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])
+}
+
+// besideRun is why a request is not served whose URL names a run, as those of the other
+// era have one, where its own era's key finds none by that: whoever is let in at that URL
+// may be let in there alone.
+func (p *Proxy) besideRun(era wire.Era, from *Peer) *stray {
+	if from.Run != "" && p.cfg.Keys[era].Kind != KeyPath && p.cfg.Keys[wire.Modern-era].Kind == KeyPath {
+		return errNoURL
+	}
+	return nil
 }
 
 // find returns the run that a request belongs to. create has one begun where the

@@ -108,19 +108,20 @@ func askable(may policy.UpstreamMay) []byte {
 func (s *session) seated(m *wire.Message) {
 	h := &hello{version: wire.ModernRevision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},
 		static: s.p.cfg.Surface != SurfaceDynamic}
-	h.annotate = annotateOn(s.p.cfg.Annotate, h.static)
+	h.annotate = s.p.annotateOn(h.static)
 	h.server = m.ServerInfo()
 	h.offered = offeredIn(wire.Member(m.Bytes(m.Result), "capabilities"), wire.Modern)
 	h.operations, h.begun = s.p.cfg.Telemetry.operations(h.version), instant()
 	s.hello.CompareAndSwap(nil, h)
 }
 
-// annotateOn is what is added to results, on a surface.
-func annotateOn(a Annotate, static bool) Annotate {
+// annotateOn is what is added to results, on a surface: by default nothing that opaque
+// refusals keep to themselves.
+func (p *Proxy) annotateOn(static bool) Annotate {
 	switch {
-	case a != AnnotateAuto:
-		return a
-	case static:
+	case p.cfg.Annotate != AnnotateAuto:
+		return p.cfg.Annotate
+	case static && p.cfg.Refusals != RefusalsOpaque:
 		return AnnotateText
 	}
 	return AnnotateOff
@@ -180,7 +181,12 @@ const listTTL = 30 * time.Second
 // none, goes to the catalogue; so does one that is answered with why it strays.
 func (p *Proxy) seatFor(c *call) (*session, *stray) {
 	var r *run
-	var why *stray
+	why := p.besideRun(wire.Modern, &c.from)
+	if why != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.catalogueLocked(), why
+	}
 	if r = c.byTask(p); r == nil && c.own == notOwn {
 		r, why = p.find(wire.Modern, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
 	}

@@ -75,7 +75,7 @@ func (c *claims) fault(cfg *IssuerConfig, now time.Time) *denial {
 	switch {
 	case c.Issuer != cfg.URL:
 		return otherIssuer
-	case !slices.ContainsFunc(cfg.Audiences, c.isFor):
+	case c.reach(cfg.Audiences).none():
 		return otherReach
 	case c.Expires == nil:
 		return endless
@@ -91,12 +91,30 @@ func (c *claims) fault(cfg *IssuerConfig, now time.Time) *denial {
 	return nil
 }
 
-// isFor reports whether the token is for an audience, or for one run of it.
-func (c *claims) isFor(own string) bool {
-	return slices.ContainsFunc(c.Audience, func(whom string) bool {
-		return whom == own || strings.HasPrefix(whom, own+runs)
-	})
+// reach is what a token opens: all that is served, or the runs whose URLs it is for.
+type reach struct {
+	all  bool
+	runs []string // ids
 }
+
+// reach is what the token opens of these audiences.
+func (c *claims) reach(audiences []string) (to reach) {
+	for _, whom := range c.Audience {
+		for _, own := range audiences {
+			if id, of := strings.CutPrefix(whom, own+runs); of && id != "" {
+				to.runs = append(to.runs, id)
+			}
+			to.all = to.all || whom == own
+		}
+	}
+	return to
+}
+
+func (to reach) none() bool { return !to.all && to.runs == nil }
+
+// opens reports whether a run is within it, "" for all that is served beside runs with
+// a URL of their own.
+func (to reach) opens(run string) bool { return to.all || run != "" && slices.Contains(to.runs, run) }
 
 // instant is a NumericDate (RFC 7519, section 2), of this side of the year 9999.
 func instant(seconds float64) time.Time {

@@ -5,7 +5,6 @@
 package auth
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"io"
@@ -68,7 +67,7 @@ func (g *Gate) who(r *http.Request) (wire.Principal, *denial) {
 		if no != nil {
 			return wire.Principal{}, no
 		}
-		return g.holder(r.Context(), token)
+		return g.holder(r, token)
 	case g.cfg.Clients != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
 		return g.cfg.Clients.of(r.TLS)
 	case g.cfg.Clients != nil && !g.tokens():
@@ -82,8 +81,8 @@ func (g *Gate) tokens() bool {
 	return g.cfg.Bearer != nil || g.cfg.Tokens != nil || g.cfg.Issuer != nil
 }
 
-// holder says who has a token.
-func (g *Gate) holder(ctx context.Context, token string) (wire.Principal, *denial) {
+// holder says who has the token of a request.
+func (g *Gate) holder(r *http.Request, token string) (wire.Principal, *denial) {
 	sum := digest(token)
 	if g.cfg.Bearer != nil && same(sum, g.cfg.Bearer()) {
 		return bearer, nil
@@ -94,7 +93,11 @@ func (g *Gate) holder(ctx context.Context, token string) (wire.Principal, *denia
 		}
 	}
 	if g.cfg.Issuer != nil {
-		return g.cfg.Issuer.holder(ctx, sum, token)
+		run, of := strings.CutPrefix(r.URL.Path, g.cfg.Path+runs)
+		if !of {
+			run = ""
+		}
+		return g.cfg.Issuer.holder(r.Context(), sum, token, run)
 	}
 	return wire.Principal{}, unknown
 }

@@ -68,7 +68,8 @@ type Issuer struct {
 	cfg        IssuerConfig
 	algorithms []jose.SignatureAlgorithm
 	keys       source
-	known      cache
+	known      cache // tokens that open all
+	ofRuns     cache // others, by inRun
 
 	end     context.CancelFunc
 	running sync.WaitGroup
@@ -82,6 +83,7 @@ func NewIssuer(cfg IssuerConfig) (*Issuer, error) {
 	}
 	i := &Issuer{cfg: cfg, end: func() {}}
 	i.known.init()
+	i.ofRuns.init()
 	for _, name := range cfg.Algorithms {
 		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(name))
 	}
@@ -119,10 +121,14 @@ func (i *Issuer) Close() {
 var unavailable = &denial{streamhttp.ReasonUnverified, http.StatusServiceUnavailable, "",
 	"tokens cannot be verified yet, since the issuer's keys are not known: try again soon"}
 
-// holder says whose token it is.
-func (i *Issuer) holder(ctx context.Context, sum [32]byte, token string) (wire.Principal, *denial) {
+// holder says whose token it is that a request shows for a run that has a URL of its
+// own, or for none ("").
+func (i *Issuer) holder(ctx context.Context, sum [32]byte, token, run string) (wire.Principal, *denial) {
 	now := time.Now()
 	if who, ok := i.known.find(sum, i.keys.current(), now); ok {
+		return who, nil
+	}
+	if who, ok := i.ofRuns.find(inRun(sum, run), i.keys.current(), now); ok {
 		return who, nil
 	}
 	c, set, no := i.verify(ctx, token)
@@ -132,14 +138,28 @@ func (i *Issuer) holder(ctx context.Context, sum [32]byte, token string) (wire.P
 	if no == nil && c.lacks(i.cfg.Scopes) {
 		no = insufficient
 	}
+	var to reach
+	if no == nil {
+		if to = c.reach(i.cfg.Audiences); !to.opens(run) {
+			no = otherReach
+		}
+	}
 	if no != nil {
 		i.cfg.Log.Debug("a token is not accepted", "why", no.text)
 		return wire.Principal{}, no
 	}
 	who := wire.Principal{Issuer: i.cfg.URL, Subject: c.Subject}
-	i.known.put(sum, known{who: who, keys: set, until: instant(*c.Expires).Add(i.cfg.Skew)})
+	k := known{who: who, keys: set, until: instant(*c.Expires).Add(i.cfg.Skew)}
+	if to.all {
+		i.known.put(sum, k)
+	} else {
+		i.ofRuns.put(inRun(sum, run), k)
+	}
 	return who, nil
 }
+
+// inRun is under what a token is remembered for one run.
+func inRun(sum [32]byte, run string) [32]byte { return digest(string(sum[:]) + run) }
 
 // insufficient is a token that is good, and does not reach as far as here.
 var insufficient = &denial{streamhttp.ReasonScope, http.StatusForbidden, "insufficient_scope", "the token lacks a scope that is needed here"}

@@ -49,71 +49,72 @@ func TestTokens(t *testing.T) {
 	for name, c := range map[string]struct {
 		token, fault string // fault "": it is good
 	}{
-		"good":                      {good, ""},
-		"several audiences":         {issuer.Token("ann", says{"aud": []string{"x", mcptest.Audience}}), ""},
-		"scp, a list":               {issuer.Token("ann", says{"scope": nil, "scp": []string{"x", mcptest.Scope}}), ""},
-		"scp, a text":               {issuer.Token("ann", says{"scope": nil, "scp": "x " + mcptest.Scope}), ""},
-		"access token type":         {issuer.Signed(says{"typ": "at+jwt"}, issuer.Says("ann", nil)), ""},
-		"no type":                   {issuer.Signed(says{"typ": nil}, issuer.Says("ann", nil)), ""},
-		"no key id":                 {issuer.Signed(says{"kid": nil}, issuer.Says("ann", nil)), ""},
-		"no iat":                    {issuer.Token("ann", says{"iat": nil}), ""},
-		"expired within the skew":   {issuer.Token("ann", says{"exp": now - 30}), ""},
-		"early within the skew":     {issuer.Token("ann", says{"nbf": now + 30, "iat": now + 30}), ""},
-		"fractions of a second":     {issuer.Token("ann", says{"exp": float64(now) + 3600.5}), ""},
-		"for ever":                  {issuer.Token("ann", says{"exp": 1e300}), ""},
-		"audience, one run of it":   {issuer.Token("ann", says{"aud": mcptest.Audience + "/runs/x"}), ""},
-		"audience":                  {issuer.Token("ann", says{"aud": "https://other.example"}), "audience"},
-		"audience, a beginning":     {issuer.Token("ann", says{"aud": mcptest.Audience + "/"}), "audience"},
-		"no audience":               {issuer.Token("ann", says{"aud": nil}), "audience"},
-		"audience of another type":  {issuer.Token("ann", says{"aud": 7}), "read"},
-		"alg none":                  {issuer.Unsigned(issuer.Says("ann", nil)), "algorithm"},
-		"alg none, signed":          {issuer.Signed(says{"alg": "none"}, issuer.Says("ann", nil)), "algorithm"},
-		"alg nOnE":                  {issuer.Signed(says{"alg": "nOnE"}, issuer.Says("ann", nil)), "algorithm"},
-		"no alg":                    {issuer.Signed(says{"alg": nil}, issuer.Says("ann", nil)), "algorithm"},
-		"wrong issuer":              {issuer.Token("ann", says{"iss": other.URL}), "somebody else"},
-		"issuer, a slash more":      {issuer.Token("ann", says{"iss": issuer.URL + "/"}), "somebody else"},
-		"no issuer":                 {issuer.Token("ann", says{"iss": nil}), "somebody else"},
-		"another's key":             {other.Signed(nil, issuer.Says("ann", nil)), "signed"},
-		"another's key, no key id":  {other.Signed(says{"kid": nil}, issuer.Says("ann", nil)), "signed"},
-		"key confusion, PEM":        {issuer.Confused(issuer.PublicPEM(), issuer.Says("ann", nil)), "algorithm"},
-		"key confusion, JWKS":       {issuer.Confused(issuer.JWKS(), issuer.Says("ann", nil)), "algorithm"},
-		"empty HMAC key":            {issuer.Confused(nil, issuer.Says("ann", nil)), "algorithm"},
-		"RS256 said to be PS256":    {issuer.Signed(says{"alg": "PS256"}, issuer.Says("ann", nil)), "signed"},
-		"RS256 said to be RS512":    {issuer.Signed(says{"alg": "RS512"}, issuer.Says("ann", nil)), "algorithm"},
-		"expired":                   {issuer.Token("ann", says{"exp": now - 61}), "expired"},
-		"negative end":              {issuer.Token("ann", says{"exp": -1e300}), "expired"},
-		"no end":                    {issuer.Token("ann", says{"exp": nil}), "expires"},
-		"end as text":               {issuer.Token("ann", says{"exp": "9999999999"}), "read"},
-		"not yet valid":             {issuer.Token("ann", says{"nbf": now + 120}), "not valid yet"},
-		"issued in the future":      {issuer.Token("ann", says{"iat": now + 120}), "not valid yet"},
-		"missing sub":               {issuer.Token("", says{"sub": nil}), "whose"},
-		"empty sub":                 {issuer.Token("", nil), "whose"},
-		"sub with a line feed":      {issuer.Token("ann\nlevel=info", nil), "subject"},
-		"sub of 1000 bytes":         {issuer.Token(strings.Repeat("a", 1000), nil), "subject"},
-		"sub, a number":             {issuer.Token("ann", says{"sub": 7}), "read"},
-		"SUB":                       {issuer.Token("ann", says{"sub": nil, "SUB": "ann"}), "whose"},
-		"missing scope":             {issuer.Token("ann", says{"scope": nil}), "scope"},
-		"another scope":             {issuer.Token("ann", says{"scope": mcptest.Scope + ":more"}), "scope"},
-		"kid is a path":             {issuer.Signed(says{"kid": "../../../../dev/null"}, issuer.Says("ann", nil)), "signed"},
-		"kid is a URL":              {issuer.Signed(says{"kid": other.URL + "/keys"}, issuer.Says("ann", nil)), "signed"},
-		"kid is SQL":                {issuer.Signed(says{"kid": "' OR 1=1 --"}, issuer.Says("ann", nil)), "signed"},
-		"kid is a number":           {issuer.Signed(says{"kid": 1}, issuer.Says("ann", nil)), "read"},
-		"jku elsewhere":             {other.Signed(says{"jku": other.URL + "/keys", "x5u": other.URL}, issuer.Says("ann", nil)), "signed"},
-		"its own key":               {other.Signed(says{"jwk": ownKey(t, other)}, issuer.Says("ann", nil)), "signed"},
-		"critical header":           {issuer.Signed(says{"crit": []string{"exp"}, "exp": 1}, issuer.Says("ann", nil)), "signed"},
-		"a logout token":            {issuer.Signed(says{"typ": "logout+jwt"}, issuer.Says("ann", nil)), "kind"},
-		"a type that is no text":    {issuer.Signed(says{"typ": 7}, issuer.Says("ann", nil)), "kind"},
-		"an empty type":             {issuer.Signed(says{"typ": ""}, issuer.Says("ann", nil)), "kind"},
-		"a proof of possession":     {issuer.Signed(says{"typ": "dpop+jwt"}, issuer.Says("ann", nil)), "kind"},
-		"claims changed":            {parts[0] + "." + encoded(`{"sub":"bob"}`) + "." + parts[2], "signed"},
-		"signature cut":             {good[:len(good)-8], "signed"},
-		"signature gone":            {parts[0] + "." + parts[1] + ".", "signed"},
-		"two parts":                 {parts[0] + "." + parts[1], "read"},
-		"four parts":                {good + ".x", "read"},
-		"JSON serialization":        {`{"payload":"` + parts[1] + `","signatures":[{"protected":"` + parts[0] + `","signature":"` + parts[2] + `"}]}`, "read"},
-		"nonsense":                  {"nonsense", "read"},
-		"huge":                      {good + strings.Repeat("A", 20_000), "too long"},
-		"somebody else's, with all": {other.Token("ann", nil), "signed"},
+		"good":                       {good, ""},
+		"several audiences":          {issuer.Token("ann", says{"aud": []string{"x", mcptest.Audience}}), ""},
+		"scp, a list":                {issuer.Token("ann", says{"scope": nil, "scp": []string{"x", mcptest.Scope}}), ""},
+		"scp, a text":                {issuer.Token("ann", says{"scope": nil, "scp": "x " + mcptest.Scope}), ""},
+		"access token type":          {issuer.Signed(says{"typ": "at+jwt"}, issuer.Says("ann", nil)), ""},
+		"no type":                    {issuer.Signed(says{"typ": nil}, issuer.Says("ann", nil)), ""},
+		"no key id":                  {issuer.Signed(says{"kid": nil}, issuer.Says("ann", nil)), ""},
+		"no iat":                     {issuer.Token("ann", says{"iat": nil}), ""},
+		"expired within the skew":    {issuer.Token("ann", says{"exp": now - 30}), ""},
+		"early within the skew":      {issuer.Token("ann", says{"nbf": now + 30, "iat": now + 30}), ""},
+		"fractions of a second":      {issuer.Token("ann", says{"exp": float64(now) + 3600.5}), ""},
+		"for ever":                   {issuer.Token("ann", says{"exp": 1e300}), ""},
+		"audience, one run of it":    {issuer.Token("ann", says{"aud": mcptest.Audience + "/runs/x"}), "audience"},
+		"audience, with a run of it": {issuer.Token("ann", says{"aud": []string{mcptest.Audience + "/runs/x", mcptest.Audience}}), ""},
+		"audience":                   {issuer.Token("ann", says{"aud": "https://other.example"}), "audience"},
+		"audience, a beginning":      {issuer.Token("ann", says{"aud": mcptest.Audience + "/"}), "audience"},
+		"no audience":                {issuer.Token("ann", says{"aud": nil}), "audience"},
+		"audience of another type":   {issuer.Token("ann", says{"aud": 7}), "read"},
+		"alg none":                   {issuer.Unsigned(issuer.Says("ann", nil)), "algorithm"},
+		"alg none, signed":           {issuer.Signed(says{"alg": "none"}, issuer.Says("ann", nil)), "algorithm"},
+		"alg nOnE":                   {issuer.Signed(says{"alg": "nOnE"}, issuer.Says("ann", nil)), "algorithm"},
+		"no alg":                     {issuer.Signed(says{"alg": nil}, issuer.Says("ann", nil)), "algorithm"},
+		"wrong issuer":               {issuer.Token("ann", says{"iss": other.URL}), "somebody else"},
+		"issuer, a slash more":       {issuer.Token("ann", says{"iss": issuer.URL + "/"}), "somebody else"},
+		"no issuer":                  {issuer.Token("ann", says{"iss": nil}), "somebody else"},
+		"another's key":              {other.Signed(nil, issuer.Says("ann", nil)), "signed"},
+		"another's key, no key id":   {other.Signed(says{"kid": nil}, issuer.Says("ann", nil)), "signed"},
+		"key confusion, PEM":         {issuer.Confused(issuer.PublicPEM(), issuer.Says("ann", nil)), "algorithm"},
+		"key confusion, JWKS":        {issuer.Confused(issuer.JWKS(), issuer.Says("ann", nil)), "algorithm"},
+		"empty HMAC key":             {issuer.Confused(nil, issuer.Says("ann", nil)), "algorithm"},
+		"RS256 said to be PS256":     {issuer.Signed(says{"alg": "PS256"}, issuer.Says("ann", nil)), "signed"},
+		"RS256 said to be RS512":     {issuer.Signed(says{"alg": "RS512"}, issuer.Says("ann", nil)), "algorithm"},
+		"expired":                    {issuer.Token("ann", says{"exp": now - 61}), "expired"},
+		"negative end":               {issuer.Token("ann", says{"exp": -1e300}), "expired"},
+		"no end":                     {issuer.Token("ann", says{"exp": nil}), "expires"},
+		"end as text":                {issuer.Token("ann", says{"exp": "9999999999"}), "read"},
+		"not yet valid":              {issuer.Token("ann", says{"nbf": now + 120}), "not valid yet"},
+		"issued in the future":       {issuer.Token("ann", says{"iat": now + 120}), "not valid yet"},
+		"missing sub":                {issuer.Token("", says{"sub": nil}), "whose"},
+		"empty sub":                  {issuer.Token("", nil), "whose"},
+		"sub with a line feed":       {issuer.Token("ann\nlevel=info", nil), "subject"},
+		"sub of 1000 bytes":          {issuer.Token(strings.Repeat("a", 1000), nil), "subject"},
+		"sub, a number":              {issuer.Token("ann", says{"sub": 7}), "read"},
+		"SUB":                        {issuer.Token("ann", says{"sub": nil, "SUB": "ann"}), "whose"},
+		"missing scope":              {issuer.Token("ann", says{"scope": nil}), "scope"},
+		"another scope":              {issuer.Token("ann", says{"scope": mcptest.Scope + ":more"}), "scope"},
+		"kid is a path":              {issuer.Signed(says{"kid": "../../../../dev/null"}, issuer.Says("ann", nil)), "signed"},
+		"kid is a URL":               {issuer.Signed(says{"kid": other.URL + "/keys"}, issuer.Says("ann", nil)), "signed"},
+		"kid is SQL":                 {issuer.Signed(says{"kid": "' OR 1=1 --"}, issuer.Says("ann", nil)), "signed"},
+		"kid is a number":            {issuer.Signed(says{"kid": 1}, issuer.Says("ann", nil)), "read"},
+		"jku elsewhere":              {other.Signed(says{"jku": other.URL + "/keys", "x5u": other.URL}, issuer.Says("ann", nil)), "signed"},
+		"its own key":                {other.Signed(says{"jwk": ownKey(t, other)}, issuer.Says("ann", nil)), "signed"},
+		"critical header":            {issuer.Signed(says{"crit": []string{"exp"}, "exp": 1}, issuer.Says("ann", nil)), "signed"},
+		"a logout token":             {issuer.Signed(says{"typ": "logout+jwt"}, issuer.Says("ann", nil)), "kind"},
+		"a type that is no text":     {issuer.Signed(says{"typ": 7}, issuer.Says("ann", nil)), "kind"},
+		"an empty type":              {issuer.Signed(says{"typ": ""}, issuer.Says("ann", nil)), "kind"},
+		"a proof of possession":      {issuer.Signed(says{"typ": "dpop+jwt"}, issuer.Says("ann", nil)), "kind"},
+		"claims changed":             {parts[0] + "." + encoded(`{"sub":"bob"}`) + "." + parts[2], "signed"},
+		"signature cut":              {good[:len(good)-8], "signed"},
+		"signature gone":             {parts[0] + "." + parts[1] + ".", "signed"},
+		"two parts":                  {parts[0] + "." + parts[1], "read"},
+		"four parts":                 {good + ".x", "read"},
+		"JSON serialization":         {`{"payload":"` + parts[1] + `","signatures":[{"protected":"` + parts[0] + `","signature":"` + parts[2] + `"}]}`, "read"},
+		"nonsense":                   {"nonsense", "read"},
+		"huge":                       {good + strings.Repeat("A", 20_000), "too long"},
+		"somebody else's, with all":  {other.Token("ann", nil), "signed"},
 	} {
 		who, w := ask(g, "Bearer "+c.token)
 		again, _ := ask(g, "Bearer "+c.token)
@@ -305,6 +306,30 @@ func TestMetadata(t *testing.T) {
 	}
 	if w := get(New(Config{Bearer: func() string { return "x" }, Path: "/mcp"}), "GET", place); w.Code != 0 {
 		t.Errorf("without an issuer: %d", w.Code)
+	}
+}
+
+// A token that is for the URL of a run, or of several, opens those and nothing else, whether it is remembered or not.
+func TestTokenOfARun(t *testing.T) {
+	issuer := mcptest.NewIssuer(t)
+	g := accepting(t, issuer, nil)
+	one := issuer.Token("ann", mcptest.Claims{"aud": mcptest.Audience + "/runs/x"})
+	two := issuer.Token("ann", mcptest.Claims{"aud": []string{mcptest.Audience + "/runs/x", mcptest.Audience + "/runs/y", "other"}})
+	all := issuer.Token("ann", nil)
+	none := issuer.Token("ann", mcptest.Claims{"aud": mcptest.Audience + "/runs/"})
+	for range 2 {
+		for path, opened := range map[string]string{
+			"/mcp/runs/x": one + two + all, "/mcp/runs/y": two + all, "/mcp/runs/z": all, "/mcp": all, "/mcp/runs/": all, "/mcp/runs/x/y": all, "/runs/x": all, "/mcp/runs/X": all,
+			"/.well-known/oauth-protected-resource/mcp/runs/x": all,
+		} {
+			for _, token := range []string{one, two, all, none} {
+				r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:8080"+path, nil)
+				r.Header.Set("Authorization", "Bearer "+token)
+				if _, ok := g.Authenticate(httptest.NewRecorder(), r); ok != strings.Contains(opened, token) {
+					t.Errorf("%s: let in %v", path, ok)
+				}
+			}
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ const (
 		`"description":"Starts a new run where the last one is complete: the work begins again.",` +
 		`"inputSchema":{"type":"object","properties":{},"additionalProperties":false},` +
 		`"outputSchema":{"type":"object","properties":{` +
-		`"state":{"type":"string","description":"Where the run stands."}},"required":["state"]},` +
+		`"state":{"type":"string","description":"Where the run stands."}}},` +
 		`"annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":false,"openWorldHint":false}}`
 
 	endTool = `{"name":"` + EndName + `","title":"End a run",` +
@@ -55,7 +55,7 @@ const (
 		`"inputSchema":{"type":"object","properties":{},"additionalProperties":false},` +
 		`"outputSchema":{"type":"object","properties":{"runs":{"type":"array","items":{"type":"object","properties":{` +
 		`"{argument}":{"type":"string"},"state":{"type":"string"},"complete":{"type":"boolean"},` +
-		`"expires_at":{"type":"string","format":"date-time"}},"required":["{argument}","state","complete"]}}},` +
+		`"expires_at":{"type":"string","format":"date-time"}},"required":["{argument}","complete"]}}},` +
 		`"required":["runs"]},` +
 		`"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}}`
 )
@@ -83,7 +83,7 @@ func List(argument string) []byte {
 // Run is what is told of a run.
 type Run struct {
 	Handle   string
-	State    string
+	State    string // "": it is not told
 	Complete bool
 	Expires  time.Time // zero: it does not
 }
@@ -91,8 +91,10 @@ type Run struct {
 // append appends the run's members.
 func (r Run) append(out []byte, argument string) []byte {
 	out = append(wire.AppendString(out, argument), ':')
-	out = append(wire.AppendString(out, r.Handle), `,"state":`...)
-	out = wire.AppendString(out, r.State)
+	out = wire.AppendString(out, r.Handle)
+	if r.State != "" {
+		out = wire.AppendString(append(out, `,"state":`...), r.State)
+	}
 	if !r.Expires.IsZero() {
 		out = append(out, `,"expires_at":"`...)
 		out = append(r.Expires.UTC().AppendFormat(out, time.RFC3339), '"')
@@ -111,9 +113,12 @@ func Started(argument string, r Run, l Lifetime, more string) []byte {
 	return result(text+sentence(more), append(structured, '}'))
 }
 
-// StartedAgain is the result of Again, with the state in which the run begins.
+// StartedAgain is the result of Again, with the state in which the run begins, or "".
 func StartedAgain(state, more string) []byte {
-	structured := append(wire.AppendString([]byte(`{"state":`), state), '}')
+	structured := []byte(`{}`)
+	if state != "" {
+		structured = append(wire.AppendString([]byte(`{"state":`), state), '}')
+	}
 	return result("A new run has begun."+sentence(more), structured)
 }
 

@@ -250,3 +250,77 @@ func TestFloodOfRunsWithProcesses(t *testing.T) {
 	}
 	r.reached("tools/call ok", "tools/call ok", "tools/call ok", "tools/call ok")
 }
+
+// namesake is an upstream that has a tool of its own with a name of the proxy's.
+func namesake() mcptest.Server {
+	return mcptest.Script{
+		Capabilities: `{"tools":{"listChanged":true}}`,
+		Tools: map[string]func(*mcptest.Exchange){
+			"fsm_start_run": func(e *mcptest.Exchange) { e.Result(mcptest.Text("the server's own")) },
+			"once":          func(e *mcptest.Exchange) { e.Result(mcptest.Text("once")) },
+		},
+	}.Server()
+}
+
+// An upstream's tool that is named like the proxy's is hidden, and out of reach, only where the proxy serves its own:
+// under the keys that renew a run, if the policy says that a complete one stops.
+func TestUpstreamsOwnStartRun(t *testing.T) {
+	t.Parallel()
+	const policy = "version: 1\nname: namesake\ninitial: start\nstates: {start: {tools: {fsm_start_run: , once: {on_success: {terminal: true}}}}}\n"
+	for stop, served := range map[string]bool{"": false, "on_complete: stop\n": true} {
+		for _, surface := range []string{"dynamic", "static"} {
+			t.Run(stop+surface, func(t *testing.T) {
+				t.Parallel()
+				r := &rig{t: t}
+				var url string
+				r.upstream, url = mcptest.HTTP(t, namesake())
+				r.url, r.process = mcptest.Listen(t, "--policy", mcptest.WritePolicy(t, policy+stop), "--upstream", url, "--surface", surface,
+					"--run-key", "legacy=principal", "--tokens", tokensOf(t, "ann"))
+				for _, modern := range []bool{false, true} {
+					c := r.diner(modern, "the token of ann")
+					list := c.Call("tools/list", "").String()
+					own, proxys := strings.Contains(list, `{"name":"fsm_start_run","inputSchema"`) || strings.Contains(list, `{"description":"[Allowed in state: start]","name":"fsm_start_run"`),
+						strings.Contains(list, `"title":"Start a new run"`)
+					if own == served || proxys != (served && surface == "static") {
+						t.Errorf("modern %v: the server's own is listed %v, the proxy's %v: %s", modern, own, proxys, list)
+					}
+					answer := c.Tool("fsm_start_run", "").String()
+					if reached := strings.Contains(answer, "the server's own"); reached == served {
+						t.Errorf("modern %v: answered %s", modern, answer)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Under opaque refusals nothing that is listed, answered or added names a state.
+func TestOpaqueNamesNoStates(t *testing.T) {
+	t.Parallel()
+	const policy = "version: 1\nname: opaque\ninitial: secretive\nstates: {secretive: {tools: {ok: , once: clandestine}, resources: {'w://shown': }}, clandestine: {tools: [ok]}}\n"
+	for _, flags := range [][]string{{"--surface", "static"}, {"--surface", "dynamic"}, nil} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			t.Parallel()
+			r := handlesOver(t, web.under(policy), append(flags, "--refusals", "opaque")...)
+			for _, modern := range []bool{false, true} {
+				c, arguments := r.diner(modern, tokenOf("ann")), "{}"
+				if modern {
+					arguments = of(c.begin())
+					c.Tool("fsm_list_runs", "{}")
+				}
+				for _, list := range []string{"tools/list", "resources/list"} {
+					if answer := c.Call(list, ""); denied(answer.String()) {
+						t.Errorf("%s is answered %s", list, answer)
+					}
+				}
+				for _, tool := range []string{"ok", "once", "once", "hidden", "ok"} {
+					c.Tool(tool, arguments)
+				}
+				for _, name := range []string{"secretive", "clandestine", "Allowed in state"} {
+					c.unheard(name)
+				}
+			}
+			r.reached("tools/call ok", "tools/call ok", "tools/call once", "tools/call ok", "tools/call ok", "tools/call once")
+		})
+	}
+}

@@ -421,3 +421,50 @@ func TestRebindingOnEveryPort(t *testing.T) {
 	r.in("start")
 	r.untouched()
 }
+
+// A token whose audience is one run's URL opens that run alone, in both eras: neither another run nor what is served
+// beside runs, and nothing in an era whose runs have no URL.
+func TestTokenOfOneRun(t *testing.T) {
+	t.Parallel()
+	const mine, other = "7LJ2QZ4N5XKVTB3H6MWPYRACDE", "7LJ2QZ4N5XKVTB3H6MWPYRACDF"
+	for _, keys := range []string{"legacy=path", "legacy=session,modern=path"} {
+		t.Run(keys, func(t *testing.T) {
+			t.Parallel()
+			issuer := mcptest.NewIssuer(t)
+			flags := []string{"--oidc-issuer", issuer.URL, "--oidc-audience", mcptest.Audience, "--run-key", keys, "--path-create"}
+			r := web.with(flags...).start(t)
+			whole := issuer.Token("ann", nil)
+			one := issuer.Token("ann", mcptest.Claims{"aud": mcptest.Audience + "/runs/" + mine})
+			asks := func(token, path string, modern bool) mcptest.Response {
+				c := r.client(token)
+				c.web.URL = r.url + path
+				if modern {
+					c.Modern(mcptest.Modern{})
+					return c.web.Post(t.Context(), aloneCall(`{"name":"ok"}`))
+				}
+				return c.web.Post(t.Context(), mcptest.Request(1, "initialize", oldHello))
+			}
+			for range 2 { // what is remembered of a token opens no more
+				for _, path := range []string{"", "/runs/" + other, "/runs/" + mine + "x"} {
+					for _, modern := range []bool{false, true} {
+						if answer := asks(one, path, modern); answer.Status != http.StatusUnauthorized || len(answer.Messages) > 0 {
+							t.Errorf("%q, modern %v, is answered %d %s", path, modern, answer.Status, answer.Body)
+						}
+					}
+				}
+				for _, token := range []string{one, whole} {
+					if answer := asks(token, "/runs/"+mine, true); answer.Status != http.StatusOK || denied(string(answer.Body)) {
+						t.Errorf("the run itself is answered %d %s", answer.Status, answer.Body)
+					}
+					answer := asks(token, "/runs/"+mine, false)
+					if has := answer.Header.Get("Mcp-Session-Id") != ""; has != (keys == "legacy=path") {
+						t.Errorf("a session there: %v, answered %d %s", has, answer.Status, answer.Body)
+					}
+				}
+			}
+			if answer := asks(whole, "/runs/"+other, true); answer.Status != http.StatusOK || denied(string(answer.Body)) {
+				t.Errorf("with a token for all another run is answered %d %s", answer.Status, answer.Body)
+			}
+		})
+	}
+}
