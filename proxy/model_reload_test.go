@@ -72,7 +72,7 @@ func (w *world) reload(d deed) {
 	}
 	without := ""
 	if d.How%3 == 0 {
-		without = []string{"press_button", "pick_up_key", "go_back"}[d.Which%3]
+		without = []string{"press_button", "pick_up_key", "go_back", "choose_left_path"}[d.Which%4]
 	}
 	w.reloadWithout(without, d.Who%4 == 0)
 	if without != "" {

@@ -39,6 +39,7 @@ type model struct {
 	turn  *upcall         // the call that will step
 
 	orphaned bool // it will not: the run began anew meanwhile
+	asking   bool // its client is asked for the upstream: it is sent again, or has given the turn up
 }
 
 // deed is one thing that happens: who does it, to which of what there is.
@@ -53,10 +54,14 @@ type world struct {
 	*rig
 	clients []*client
 	replies [][]*reply
+	modern  bool // the upstream's era, in which it asks by its answers
+	last    int  // the number of the last call
 
 	mu      sync.Mutex // guards what follows
 	models  map[int]*model
-	opened  int // how many sessions there were: the number of the next
+	opened  int          // how many sessions there were: the number of the next
+	quiet   bool         // nothing steps now
+	past    map[int]bool // the calls that have given the turn up while their client was asked
 	pending []*upcall
 	faults  []string
 
@@ -88,6 +93,7 @@ var deeds = []struct {
 	{"upstream dies", func(w *world, d deed) { w.up.conn(d.Which % w.up.dialled()).end() }},
 	{"reconnect", (*world).reconnect},
 	{"ask", (*world).askClient},
+	{"round", (*world).beginRound},
 	{"reload", (*world).reload},
 	{"reload", (*world).reload},
 	{"migrate", (*world).migrate},
@@ -102,7 +108,8 @@ func (w *world) keep(d deed, r *reply) {
 
 func (w *world) use(d deed, tool string) {
 	c := w.clients[w.who(d)]
-	w.keep(d, c.request("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"s":%d}}`, tool, c.number)))
+	w.last++
+	w.keep(d, c.request("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"s":%d,"n":%d}}`, tool, c.number, w.last)))
 }
 
 func (w *world) call(d deed) { w.use(d, crossroadsTools[d.Which%len(crossroadsTools)]) }
@@ -132,13 +139,23 @@ func (w *world) burst(d deed) {
 }
 
 // goOn takes a step that succeeds, if nothing is in its way.
-func (w *world) goOn(d deed) {
+func (w *world) goOn(d deed) { w.comesTo(d, ok) }
+
+// beginRound has the upstream ask the client of a call; one of the legacy era cannot.
+func (w *world) beginRound(d deed) {
+	if w.modern {
+		w.comesTo(d, asksOnce)
+	}
+}
+
+// comesTo takes a useful call to an answer, if nothing is in its way.
+func (w *world) comesTo(d deed, answer string) {
 	synctest.Wait()
 	before := len(w.under())
 	w.callUseful(d)
 	synctest.Wait()
 	if all := w.under(); len(all) > before {
-		all[len(all)-1].result(ok)
+		all[len(all)-1].result(answer)
 	}
 }
 
@@ -166,6 +183,12 @@ func (w *world) answer(d deed) {
 		k.lose(&wire.CallError{Err: errors.New("never sent")})
 	case 4:
 		k.fail(-32000)
+	case 5:
+		if w.modern {
+			k.result(asksOnce)
+			return
+		}
+		k.result(ok)
 	default:
 		k.result(ok)
 	}
@@ -195,9 +218,25 @@ func (w *world) begin() *client {
 	return c
 }
 
-// askClient lets the upstream ask for a call, and the client answer in time.
+// askClient lets the upstream ask for a call, and the client answer in time. One of the
+// modern era has asked already, and the client may refuse.
 func (w *world) askClient(d deed) {
 	all := w.under()
+	if w.modern {
+		answer := `"result":{"action":"accept"}`
+		if d.How%8 == 7 {
+			answer = `"error":{"code":-1,"message":"no"}`
+		}
+		c := w.clients[w.who(d)]
+		for _, r := range w.replies[w.who(d)] {
+			for _, raw := range r.messages() {
+				if strings.Contains(raw, `"elicitation/create"`) {
+					w.quietly(func() { c.handle(`{"jsonrpc":"2.0","id":`+idOf(raw)+`,`+answer+`}`, c.own) })
+				}
+			}
+		}
+		return
+	}
 	if len(all) == 0 {
 		return
 	}
@@ -214,16 +253,50 @@ func (w *world) askClient(d deed) {
 	}
 }
 
+// quietly does something while nothing steps: what reaches the upstream by it was decided in
+// the state that there is.
+func (w *world) quietly(do func()) {
+	synctest.Wait()
+	w.mu.Lock()
+	w.quiet = true
+	w.mu.Unlock()
+	do()
+	synctest.Wait()
+	w.mu.Lock()
+	w.quiet = false
+	w.mu.Unlock()
+}
+
 func (w *world) fault(format string, args ...any) {
 	w.faults = append(w.faults, fmt.Sprintf(format, args...))
 }
 
-func session(k *upcall) int {
-	var a struct{ S int }
+// caller reads which session's call, and which call, reached the upstream.
+func caller(k *upcall) (session, number int) {
+	var a struct{ S, N int }
 	if err := json.Unmarshal(k.m.Bytes(k.m.P.Arguments), &a); err != nil {
 		panic(err)
 	}
-	return a.S
+	return a.S, a.N
+}
+
+// resent reports whether a call is the one that has the turn, sent again with what its
+// client was asked for. Another gets the turn only when that one has given it up, for good.
+func (w *world) resent(m *model, k *upcall, number int) bool {
+	if w.past[number] {
+		w.fault("%s was sent again, though it had given its turn up", k.m.P.Name)
+	}
+	if !m.asking {
+		return false
+	}
+	_, holder := caller(m.turn)
+	if holder == number && !m.orphaned { // one of a run before is a call like any other
+		m.turn, m.asking = k, false
+		return true
+	}
+	w.past[holder] = holder != number
+	m.turn, m.asking, m.orphaned = nil, false, false
+	return false
 }
 
 // begun checks that what reached the upstream was allowed, and alone if it steps.
@@ -233,7 +306,8 @@ func (w *world) begun(k *upcall, _ outcome) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m, tool := w.models[session(k)], k.m.P.Name
+	session, number := caller(k)
+	m, tool := w.models[session], k.m.P.Name
 	w.pending = append(w.pending, k)
 	if tool == w.without {
 		w.fault("%s reached the upstream though no state binds it", tool)
@@ -241,6 +315,9 @@ func (w *world) begun(k *upcall, _ outcome) {
 	edges, allowed := crossroads[m.state][tool]
 	switch {
 	case allowed && edges != [3]string{}:
+		if w.resent(m, k, number) {
+			return
+		}
 		if m.turn != nil {
 			w.fault("%s was sent while %s was under way", tool, m.turn.m.P.Name)
 		}
@@ -248,6 +325,9 @@ func (w *world) begun(k *upcall, _ outcome) {
 	case allowed:
 	default:
 		for state := range m.were {
+			if w.quiet {
+				break
+			}
 			if edges, was := crossroads[state][tool]; was && edges == [3]string{} {
 				return // a stay, decided before the step
 			}
@@ -269,8 +349,12 @@ func (w *world) ended(k *upcall, o outcome) {
 			break
 		}
 	}
-	m := w.models[session(k)]
+	session, _ := caller(k)
+	m := w.models[session]
 	if m.turn != k {
+		return
+	}
+	if m.asking = o.m != nil && o.m.R.ResultType == wire.ResultInputRequired; m.asking {
 		return
 	}
 	m.turn = nil
@@ -312,14 +396,19 @@ func (w *world) settle() {
 }
 
 // walk plays a script and returns what was wrong.
-func walk(t *testing.T, script []deed, sessions int, share, detach bool) (faults []string) {
+func walk(t *testing.T, script []deed, sessions int, share, detach, modern bool) (faults []string) {
 	source, err := os.ReadFile("../policies/crossroads.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{models: map[int]*model{}, lost: map[string]bool{}}
-		w.rig = newRig(t, string(source), sharing(true), with(func(c *proxy.Config) { c.Share, c.MaxQueue = share, 4 }))
+		w := &world{models: map[int]*model{}, lost: map[string]bool{}, past: map[int]bool{}, modern: modern}
+		w.rig = newRig(t, string(source), sharing(true), func(c *proxy.Config, u *server) {
+			c.Share, c.Streams, c.MaxQueue = share, true, 4
+			if modern {
+				modernUpstream(c, u)
+			}
+		})
 		w.up.detach, w.up.begun, w.up.ended = detach, w.begun, w.ended
 		w.up.names(wire.Tools, crossroadsTools...)
 		for range sessions {
@@ -374,10 +463,35 @@ func (w *world) finish() {
 // TestModel plays random interleavings of calls, failures, cancellations, deaths
 // and reconnections from several sessions, and compares with the reference.
 func TestModel(t *testing.T) {
+	all := make([]int, len(deeds))
+	for i := range all {
+		all[i] = i
+	}
+	explore(t, all, 1, rapid.Bool())
+}
+
+// TestModelOfRounds plays those in which a modern upstream asks, so that calls are sent
+// again after all kinds of things have happened.
+func TestModelOfRounds(t *testing.T) {
+	var some []int
+	for i, deed := range deeds {
+		if slices.Contains([]string{"round", "ask", "go on", "burst", "reload", "migrate", "cancel", "wait", "upstream dies"}, deed.name) {
+			some = append(some, i)
+		}
+		if deed.name == "round" || deed.name == "ask" {
+			some = append(some, i, i, i)
+		}
+	}
+	explore(t, some, 20, rapid.Just(true))
+}
+
+// explore plays scripts of deeds, given by their index, of a length at least.
+func explore(t *testing.T, of []int, length int, modern *rapid.Generator[bool]) {
+	t.Helper()
 	some := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) deed {
 		n := rapid.IntRange(0, 40)
-		return deed{rapid.IntRange(0, len(deeds)-1).Draw(rt, "what"), n.Draw(rt, "who"), n.Draw(rt, "which"), n.Draw(rt, "how")}
-	}), 1, 80)
+		return deed{rapid.SampledFrom(of).Draw(rt, "what"), n.Draw(rt, "who"), n.Draw(rt, "which"), n.Draw(rt, "how")}
+	}), length, 80)
 	defer func(old string) { _ = flag.Set("rapid.checks", old) }(flag.Lookup("rapid.checks").Value.String())
 	if err := flag.Set("rapid.checks", "300"); err != nil {
 		t.Fatal(err)
@@ -385,7 +499,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		script := some.Draw(rt, "script")
 		sessions, share, detach := rapid.IntRange(1, 3).Draw(rt, "sessions"), rapid.Bool().Draw(rt, "share"), rapid.Bool().Draw(rt, "detach")
-		if faults := walk(t, script, sessions, share, detach); faults != nil {
+		if faults := walk(t, script, sessions, share, detach, modern.Draw(rt, "modern")); faults != nil {
 			rt.Fatal(strings.Join(faults, "\n"))
 		}
 	})
