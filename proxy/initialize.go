@@ -32,26 +32,20 @@ type hello struct {
 	begun      time.Duration // as instant
 }
 
-// maxKept is how many bytes a message may have that its session keeps, to bring a
-// new connection upstream to where the last one was: there may be thousands of
-// sessions.
-const maxKept = 256 << 10
-
-const tooLarge = "this message is larger than 256 KiB, the most that a session keeps of it"
-
 // initialize opens the upstream with the client's own request, so that it sees
 // the client that there is, and answers with the upstream's answer.
 func (c *call) initialize() wire.Pending {
 	s := c.s
-	if len(c.m.Raw) > maxKept {
-		return c.fail(wire.CodeInvalidRequest, tooLarge)
-	}
 	s.mu.Lock()
 	again := s.opening || s.hello.Load() != nil
 	s.opening = s.opening || !again
 	s.mu.Unlock()
 	if again {
 		return c.fail(wire.CodeInvalidRequest, "the session is initialized already")
+	}
+	if code, refusal := s.keep(keptInitialize, c.m); refusal != "" {
+		s.opened()
+		return c.fail(code, refusal)
 	}
 	return c.later(c.open)
 }

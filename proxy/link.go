@@ -92,11 +92,11 @@ func (l *link) with(f func(Upstream)) {
 }
 
 // initialized passes the client's notifications/initialized on, and keeps it
-// for the connections to come.
+// for the connections to come, or where it is large one without params.
 func (l *link) initialized(raw []byte) {
 	l.mu.Lock()
 	conn, first := l.liveLocked(), l.ready == nil
-	if l.ready = raw; len(raw) > maxKept {
+	if l.ready = raw; len(raw) > smallKept {
 		l.ready = wire.NotificationMessage("notifications/initialized", nil)
 	}
 	l.mu.Unlock()

@@ -151,6 +151,7 @@ type Proxy struct {
 	drain   drain
 	handles *handles // nil: clients of the modern era bring none
 	holds   holds
+	keeps   keeps
 	// operations is where those of sessions without a revision are measured.
 	operations Operations
 

@@ -134,8 +134,8 @@ func (c *call) setLevel() wire.Pending {
 	if !slices.Contains(levels, c.m.P.Level) {
 		return c.relay() // the upstream says what is wrong with it
 	}
-	if len(c.m.Raw) > maxKept {
-		return c.fail(wire.CodeInvalidRequest, tooLarge)
+	if code, refusal := c.s.keep(keptLevel, c.m); refusal != "" {
+		return c.fail(code, refusal)
 	}
 	c.s.mu.Lock()
 	c.s.level = c.m

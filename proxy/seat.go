@@ -57,11 +57,12 @@ func (s *session) openSeat(m *wire.Message) (Upstream, error) {
 
 // seatOpening introduces a client of the modern era to the upstream, in both eras.
 // What the upstream may ask does not hang on the client of the first request:
-// lists must not either.
+// lists must not either. Who introduces itself at length goes by the proxy's name, since
+// the run keeps it.
 func (p *Proxy) seatOpening(m *wire.Message) Opening {
 	info := wire.AppendString([]byte(`{"name":"fsm-proxy","version":`), p.cfg.Version)
 	info = append(info, '}')
-	if given := m.Bytes(m.P.Modern.ClientInfo); given != nil {
+	if given := m.Bytes(m.P.Modern.ClientInfo); given != nil && len(given) <= smallKept {
 		info = given
 	}
 	capabilities := askable(p.beginning().upstreamMay())

@@ -34,6 +34,7 @@ type session struct {
 	// on what the upstream says, without saying for which call, is nobody's.
 	first atomic.Pointer[wire.Principal]
 	mixed atomic.Bool
+	kept  keptOf
 
 	_             apart
 	mu            sync.Mutex // guards what follows
@@ -364,6 +365,7 @@ func (s *session) end() {
 	} else {
 		s.link.close()
 	}
+	s.keepNoMore()
 	s.p.remove(s)
 	s.measured()
 }

@@ -89,9 +89,11 @@ type ServerConfig struct {
 	// which the stream closes; 0: 4 MiB.
 	Queue int
 	// Store is how many bytes a session keeps for streams to be resumed;
-	// 0: 1 MiB. StoreTime is for how long; 0: 60 s.
-	Store     int
-	StoreTime time.Duration
+	// 0: 1 MiB. StoreTime is for how long; 0: 60 s. StoreTotal is how many all
+	// sessions keep together, before those that keep the most forget their oldest;
+	// 0: 64 MiB.
+	Store, StoreTotal int
+	StoreTime         time.Duration
 	// Sessions is how many sessions there may be at a time; 0: 10,000.
 	Sessions int
 	// Share is how many of them one remote address (IPv6: one /64 network)
@@ -137,6 +139,7 @@ func (c *ServerConfig) fill() {
 	orElse(&c.MaxMessage, 4<<20)
 	orElse(&c.Queue, 4<<20)
 	orElse(&c.Store, 1<<20)
+	orElse(&c.StoreTotal, 64<<20)
 	orElse(&c.StoreTime, time.Minute)
 	orElse(&c.Sessions, 10_000)
 	orElse(&c.Share, half(c.Sessions))

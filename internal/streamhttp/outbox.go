@@ -116,7 +116,7 @@ func (b *outbox) settle() {
 	if b.forgotten {
 		count = 0
 	}
-	b.s.stored += count - b.counted
+	b.s.keep(count - b.counted)
 	b.counted = count
 }
 

@@ -23,6 +23,7 @@ type Server struct {
 	solos solos
 
 	requests underway
+	stores   stores
 
 	stop    chan struct{} // ends the sweeper
 	stopped chan struct{}
@@ -48,6 +49,7 @@ func NewServer(cfg ServerConfig) *Server {
 		stopped: make(chan struct{}),
 	}
 	s.requests.init()
+	s.stores.init(cfg.StoreTotal)
 	s.table.init(&s.cfg)
 	s.solos.init(&s.cfg)
 	go s.sweep()
@@ -187,6 +189,9 @@ func (s *Server) sweep() {
 		select {
 		case <-s.stop:
 			return
+		case <-s.stores.full:
+			s.trimStores()
+			continue
 		case <-ticker.C:
 		}
 		now := s.clock.now.Add(1)
@@ -206,14 +211,18 @@ func (s *Server) sweep() {
 	}
 }
 
-// complain says in the log what was refused for want of room since it was last
-// asked.
+// complain says in the log what was refused or forgotten for want of room since it was
+// last asked.
 func (s *Server) complain() {
 	if n := s.table.takeRefused(); n > 0 {
 		s.cfg.Log.Warn("sessions refused: there are too many", "refused", n, "sessions", s.Sessions())
 	}
 	if n := s.solos.takeRefused(); n > 0 {
 		s.cfg.Log.Warn("requests refused: too many are under way", "refused", n)
+	}
+	if n := s.stores.trimmed; n > 0 {
+		s.stores.trimmed = 0
+		s.cfg.Log.Warn("events and answers forgotten: sessions keep too much for clients that are away", "sessions", n)
 	}
 	if n := s.cfg.Bodies.takeRefused(); n > 0 {
 		s.cfg.Log.Warn("requests refused: the bodies of others take the memory that there is for them", "refused", n)

@@ -74,6 +74,7 @@ func (s *session) end() bool {
 	if s.ended {
 		return false
 	}
+	s.srv.stores.add(-s.stored)
 	s.ended = true
 	s.own.over = true
 	s.own.wakeAll()
@@ -140,6 +141,16 @@ func (s *session) room(n int) bool {
 	return s.stored+n <= s.srv.cfg.Store
 }
 
+// keep counts n more bytes as kept for clients that are away, or fewer.
+func (s *session) keep(n int) {
+	s.stored += n
+	if n != 0 && !s.ended {
+		s.srv.stores.add(n)
+	}
+}
+
+// forgetOldest forgets an event that was sent, or a stream that has ended, and reports
+// whether there was one.
 func (s *session) forgetOldest() bool {
 	if i := slices.IndexFunc(s.over, func(b *outbox) bool { return b.awaits == 0 }); i >= 0 {
 		s.forgetStream(i)
@@ -168,7 +179,7 @@ func (s *session) forgetStream(i int) {
 		s.over = nil
 	}
 	delete(s.streams, b.num)
-	s.stored -= b.counted
+	s.keep(-b.counted)
 	b.counted, b.forgotten = 0, true
 }
 

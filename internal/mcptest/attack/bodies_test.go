@@ -105,6 +105,35 @@ func TestHalfSentBodiesOfAnother(t *testing.T) {
 	})
 }
 
+// What sessions keep of initialize has a total: who sends much of it is refused one day, and ordinary clients are not. A
+// session that ends makes room.
+func TestInitializeOfManySessions(t *testing.T) {
+	fronts(t, func(t *testing.T, front way) {
+		r := front.open(t)
+		long := strings.Replace(oldHello, `"clientInfo":{`, `"clientInfo":{"title":"`+strings.Repeat("x", 250<<10)+`",`, 1)
+		var last *rig
+		for n := 0; ; n++ {
+			other := &rig{t: t, url: r.url}
+			other.Session, other.web = mcptest.DialWeb(t, r.url)
+			answer := other.Call("initialize", long)
+			if strings.Contains(answer.String(), "sessions keep too much") {
+				break
+			}
+			if n == 100 {
+				t.Fatalf("after %d of 250 KiB each one more is answered %.100s", n, answer)
+			}
+			last = other
+		}
+		r.join().lives()
+		last.web.Version = "2025-03-26"
+		last.web.Delete()
+		mcptest.Await(t, "there is room again", func() bool {
+			_, web := mcptest.DialWeb(t, r.url)
+			return web.Post(t.Context(), mcptest.Request(1, "initialize", long)).Header.Get("Mcp-Session-Id") != ""
+		})
+	})
+}
+
 // A body that is encoded, or in another charset, is refused before it is read, with what to send instead.
 func TestBodiesInAnotherCode(t *testing.T) {
 	fronts(t, func(t *testing.T, front way) {
