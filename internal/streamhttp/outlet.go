@@ -83,7 +83,8 @@ func (o *outlet) take(out []byte) []byte {
 }
 
 // begin appends what an event stream begins with: something, so that the
-// headers go out, and an event id to resume from where clients understand it.
+// headers go out, and an event id to resume from where clients understand it, with
+// when to come back to a request's stream that breaks.
 func (o *outlet) begin(out []byte) []byte {
 	if o.opened {
 		return out
@@ -101,7 +102,11 @@ func (o *outlet) begin(out []byte) []byte {
 			b.records[i].seq++
 		}
 	}
-	return append(b.appendID(append(out, "id: "...), seq), "\ndata: \n\n"...)
+	out = b.appendID(append(out, "id: "...), seq)
+	if b.num != 0 {
+		out = append(out, "\nretry: 1000"...) // as clients do by themselves
+	}
+	return append(out, "\ndata: \n\n"...)
 }
 
 func (b *outbox) appendEvent(out []byte, r *record) []byte {

