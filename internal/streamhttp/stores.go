@@ -1,6 +1,7 @@
 package streamhttp
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -28,17 +29,29 @@ func (s *stores) add(n int) {
 	}
 }
 
-// trimStores has the sessions that keep the most forget what is oldest, so that all
-// together keep no more than seven eighths of the limit: there is room for a while.
+// trimStores has sessions forget what is oldest, until all together keep no more than
+// seven eighths of the limit: there is room for a while. Those that keep more than they
+// could if all kept the same forget first, and of them whoever was heard of least lately.
 func (s *Server) trimStores() {
-	all := s.table.all(nil)
-	sizes := make([]int, len(all))
-	for i, ses := range all {
-		sizes[i] = ses.keeps()
+	sum := s.stores.limit / 8 * 7
+	type store struct {
+		*session
+		bytes int
+		last  int64
 	}
-	most := level(sizes, s.stores.limit/8*7)
-	for _, ses := range all {
-		if ses.trim(most) {
+	var all []store
+	var sizes []int
+	for _, ses := range s.table.all(nil) {
+		bytes, last := ses.keeps()
+		all, sizes = append(all, store{ses, bytes, last}), append(sizes, bytes)
+	}
+	most := level(sizes, sum)
+	slices.SortFunc(all, func(a, b store) int { return cmp.Compare(a.last, b.last) })
+	for _, one := range all {
+		if s.stores.held.Load() <= int64(sum) {
+			return
+		}
+		if one.bytes > most && one.trim(most) {
 			s.stores.trimmed++
 		}
 	}
@@ -58,11 +71,11 @@ func level(sizes []int, sum int) int {
 	return math.MaxInt
 }
 
-// keeps is how many bytes the session keeps.
-func (s *session) keeps() int {
+// keeps is how many bytes the session keeps, and when it was heard of last, in ticks.
+func (s *session) keeps() (bytes int, last int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stored
+	return s.stored, s.last
 }
 
 // trim forgets what is oldest until the session keeps no more than most bytes, what a

@@ -3,7 +3,12 @@
 package attack
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +25,7 @@ func openPlain(t *testing.T, flags ...string) *rig {
 	r := &rig{t: t}
 	upstream, url := mcptest.HTTP(t, world())
 	r.upstream = upstream
-	r.url, r.process = mcptest.ListenPlain(t, append([]string{"--policy", mcptest.WritePolicy(t, plan), "--upstream", url}, flags...)...)
+	r.url, r.process = mcptest.ListenPlain(t, append([]string{"--policy", mcptest.WritePolicy(t, strings.Replace(plan, "ok:\n", "ok:\n      later:\n", 1)), "--upstream", url}, flags...)...)
 	t.Cleanup(func() {
 		peak := mcptest.PeakMemory(t, r.process.Process.Pid)
 		t.Logf("the proxy had %d MiB at most", peak>>20)
@@ -74,4 +79,57 @@ func TestMemoryUnderHalfSentBodiesOfAnother(t *testing.T) {
 	r.as("token-of-ann").Initialize()
 	r.servedMeanwhile(r.sendHalves(100, ""), 100)
 	r.servedMeanwhile(r.sendHalves(100, "Authorization: Bearer token-of-bob\r\n"), 80)
+}
+
+// leaveBefore has a new session make a call that is answered through the gate, and leave as soon as there is something of it. It
+// returns the request that asks for the rest.
+func (r *rig) leaveBefore(gate string) *http.Request {
+	r.t.Helper()
+	other := r.join()
+	ctx, leave := context.WithCancel(r.t.Context())
+	defer leave()
+	req := request(other, http.MethodPost, call("7", `{"name":"later","arguments":{"gate":"`+gate+`"}}`)).WithContext(ctx)
+	req.Header.Set("Mcp-Session-Id", other.web.ID())
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	last := ""
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			last = id
+		}
+		if strings.Contains(lines.Text(), `"later"`) {
+			break
+		}
+	}
+	rest := request(other, http.MethodGet, "")
+	rest.Header.Set("Mcp-Session-Id", other.web.ID())
+	rest.Header.Set("Last-Event-ID", last)
+	return rest
+}
+
+// Three hundred answers of 900 KiB, whose clients have gone away, are not all kept. The last of them is, and whoever is there is
+// served.
+func TestMemoryUnderAnswersThatNobodyTakes(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "230MiB") // what the proxy sets itself in such a container
+	r := openPlain(t)
+	r.Initialize()
+	const clients = 300
+	var rest *http.Request
+	for n := range clients {
+		gate := fmt.Sprint("later ", n)
+		rest = r.leaveBefore(gate)
+		r.upstream.Open(gate)
+		r.promptly(r.lives)
+	}
+	answer, err := http.DefaultClient.Do(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); err != nil || len(text) < 900<<10 {
+		t.Errorf("the last client is answered %s with %d bytes: %v", answer.Status, len(text), err)
+	}
 }

@@ -26,6 +26,7 @@ type state struct {
 //	big              answers with 6 MiB
 //	ambiguous        answers so that two readers differ, in the style of the argument
 //	command          answers with its argument
+//	later            sends a log message, and answers with 900 KiB when the test opens the gate of the argument
 //	spam             sends log messages without end, and no answer
 //	gossip           logs and asks what the call of it before was told, and answers
 func world() mcptest.Server {
@@ -40,6 +41,7 @@ func world() mcptest.Server {
 		"sse":        events,
 		"big":        func(e *mcptest.Exchange) { e.Result(mcptest.Text(strings.Repeat("x", 6<<20))) },
 		"ambiguous":  ambiguous,
+		"later":      later,
 		"spam":       func(e *mcptest.Exchange) { e.Async(func() { spam(e) }) },
 		"gossip":     s.gossip,
 		"command":    func(e *mcptest.Exchange) { e.Result(mcptest.Text(e.Argument("command"))) },
@@ -134,6 +136,11 @@ func (s *state) gossip(e *mcptest.Exchange) {
 		e.Send(mcptest.Request(7000, "elicitation/create", `{"message":"`+before+`","requestedSchema":{"type":"object","properties":{}}}`))
 	}
 	e.Result(mcptest.Text("said"))
+}
+
+func later(e *mcptest.Exchange) {
+	e.Send(mcptest.Notification("notifications/message", `{"level":"info","data":"later"}`))
+	e.Async(func() { e.Gate(e.Argument("gate")); e.Result(mcptest.Text(strings.Repeat("x", 900<<10))) })
 }
 
 func update(e *mcptest.Exchange) {
