@@ -18,14 +18,12 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, from PeerInfo, ses
 		s.tooLarge(w)
 		return nil, nil, false
 	}
-	control := http.NewResponseController(w)
 	if r.ContentLength < 0 || r.ContentLength > quickBody {
-		_ = control.SetReadDeadline(time.Now().Add(bodyTime))
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // net/http lifts it behind the body
 	}
 	claim = s.claim(r, from, ses)
 	raw, err := claim.read(r, s.cfg.MaxMessage)
-	if err == nil { // or it would be the time to wait for the answer, too
-		_ = control.SetReadDeadline(time.Time{})
+	if err == nil {
 		return raw, claim, true
 	}
 	claim.release()

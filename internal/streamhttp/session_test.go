@@ -302,6 +302,28 @@ func TestLogsShowNoSecrets(t *testing.T) {
 	}
 }
 
+// TestSlowAnswers: the time for a body is not the time for its answer.
+func TestSlowAnswers(t *testing.T) {
+	large := call(1, strings.Repeat("x", 100_000))
+	for name, post := range map[string]struct {
+		body    string
+		headers []string
+	}{
+		"body":         {call(1, "a"), nil},
+		"large body":   {large, nil},
+		"chunked body": {fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(large), large), []string{"Content-Length: -", "Transfer-Encoding: chunked"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newBubbleRig(t, ServerConfig{}, func(_ *script, m *wire.Message, to wire.Stream) wire.Pending {
+					return pending(func() { time.Sleep(50 * time.Minute); to.Answer(result(m, `"done"`)) })
+				})
+				r.begin("2025-11-25").post(post.body, append(post.headers, "Accept: application/json")...).want(t, 200, `"done"`)
+			})
+		})
+	}
+}
+
 func TestSlowClients(t *testing.T) {
 	for _, test := range []struct {
 		name, raw string
