@@ -20,14 +20,15 @@ const (
 const containerShare = 0.9
 
 // easeCollector makes garbage collections rarer while the heap is small, and has the collector know how much memory
-// the container gives. Where the user has said how it is to be, it does nothing.
+// the container gives. What the user has said of either stays.
 func easeCollector() {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return
+	if os.Getenv("GOMEMLIMIT") == "" {
+		// Where there is no container, or none that tells, there is no limit.
+		_, _ = memlimit.Set(memlimit.WithProvider(memlimit.FromCgroup), memlimit.WithRatio(containerShare))
 	}
-	// Where there is no container, or none that tells, there is no limit.
-	_, _ = memlimit.Set(memlimit.WithProvider(memlimit.FromCgroup), memlimit.WithRatio(containerShare))
-	adjust(100)
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		adjust(100)
+	}
 }
 
 // adjust sets the percentage that suits the live heap, now and after each

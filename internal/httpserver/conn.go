@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -16,17 +17,23 @@ import (
 type conn struct {
 	net.Conn
 	srv     *Server
-	network netip.Prefix  // that it counts for; invalid: none
-	place   *list.Element // among those without an admitted request; guarded by the table's mutex
+	network netip.Prefix // that it counts for; invalid: none
+
+	// Guarded by the table's mutex:
+	place    *list.Element // among those that may be closed for another one
+	stranger bool          // it carried no admitted request
+	requests int           // under way, over HTTP/2
 
 	admitted atomic.Bool // it carried a request that was let in
 	asked    atomic.Bool // it carried a request
+	active   atomic.Bool // it carries one, whose head has come
 	quiet    atomic.Bool // nothing has come since it was accepted, or became idle
 	second   atomic.Bool // it speaks HTTP/2
 	refused  atomic.Bool // its last answer was 401 or 403
 	closed   atomic.Bool
 
-	strange *time.Timer // closes it while it is idle after that; for ConnState alone, which is called by one goroutine at a time
+	early   int         // bytes that came before its first request; for the goroutine that reads
+	strange *time.Timer // closes it while it is idle after refused; for ConnState alone, which is called by one goroutine at a time
 }
 
 // strangerIdle is how long a connection may be idle whose last answer was 401 or 403.
@@ -37,16 +44,9 @@ func (s *Server) accept(raw net.Conn) *conn {
 	c := &conn{Conn: raw, srv: s, network: s.network(raw)}
 	c.quiet.Store(true)
 	victim, ok := s.table.add(c)
-	if victim != nil {
-		victim.Conn.Close()
-	}
+	s.cutFor(victim, ok)
 	if !ok {
 		raw.Close()
-	}
-	if victim != nil || !ok {
-		s.sayCrowded()
-	}
-	if !ok {
 		return nil
 	}
 	if s.closing.Load() {
@@ -55,12 +55,24 @@ func (s *Server) accept(raw net.Conn) *conn {
 	return c
 }
 
-// evict closes the connection that accept would close for another one.
-func (s *Server) evict() {
-	if c := s.table.oldest(); c != nil {
-		c.Conn.Close()
+// cutFor cuts off the connection that has made room for another one, or a request, and says that there was none.
+func (s *Server) cutFor(victim *conn, ok bool) {
+	if victim != nil {
+		victim.Conn.Close()
+	}
+	if victim != nil || !ok {
 		s.sayCrowded()
 	}
+}
+
+// evict closes the connection that accept would close for another one, and reports whether there was one.
+func (s *Server) evict() bool {
+	c := s.table.oldest()
+	if c == nil {
+		return false
+	}
+	s.cutFor(c, true)
+	return true
 }
 
 func (s *Server) sayCrowded() {
@@ -69,11 +81,25 @@ func (s *Server) sayCrowded() {
 	}
 }
 
-// Read implements net.Conn.
+// handshakeBytes is how much a client may send for its TLS handshake: crypto/tls would keep 256 KiB.
+const handshakeBytes = 32 << 10
+
+var errLongHandshake = errors.New("reading a TLS handshake: it is too long")
+
+// Read implements net.Conn. What comes on an idle connection of HTTP/1.1 begins a request, which has to go on:
+// net/http counts its time from the fourth byte on.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.quiet.Load() {
 		c.quiet.Store(false)
+		if c.asked.Load() && !c.second.Load() {
+			_ = c.Conn.SetReadDeadline(time.Now().Add(c.srv.HeaderTimeout))
+		}
+	}
+	if c.srv.TLSConfig != nil && !c.asked.Load() {
+		if c.early += n; c.early > handshakeBytes+c.srv.MaxHeaderBytes {
+			return 0, errLongHandshake
+		}
 	}
 	return n, err
 }
@@ -120,25 +146,31 @@ func (c *conn) cutIfQuiet() {
 	}
 }
 
-// farewell closes a connection at the end if it carries no request; one that has not carried any yet has some time to
-// come with it. Those of HTTP/2 are net/http's to end.
+// farewell closes a connection at the end if it carries no request; one that has not carried any yet, or on which a
+// head has begun to come, has some time to come with it. Those of HTTP/2 are net/http's to end.
 func (c *conn) farewell() {
-	switch {
-	case c.second.Load():
-	case c.asked.Load():
-		c.cutIfQuiet()
-	default:
-		time.AfterFunc(firstTime, c.lastCall)
+	if c.second.Load() {
+		return
 	}
+	if c.asked.Load() {
+		c.cutIfQuiet()
+	}
+	time.AfterFunc(firstTime, c.lastCall)
 }
 
-// lastCall closes a connection that has not begun a request in time. What came on one with TLS may be its handshake.
+// lastCall closes a connection on which nothing has come of a request. What came on one with TLS may be its handshake.
 func (c *conn) lastCall() {
-	switch {
-	case c.asked.Load():
-	case c.srv.TLSConfig == nil:
+	if c.asked.Load() || c.srv.TLSConfig == nil {
 		c.cutIfQuiet()
-	case !waiting(c.Conn):
+	} else if !waiting(c.Conn) {
+		c.cut()
+	}
+	time.AfterFunc(firstTime, c.cutIfHalf)
+}
+
+// cutIfHalf closes a connection that has been coming with a request for long enough.
+func (c *conn) cutIfHalf() {
+	if !c.active.Load() && !c.second.Load() {
 		c.cut()
 	}
 }
@@ -173,15 +205,15 @@ func changed(nc net.Conn, state http.ConnState) {
 	c := below(nc)
 	switch state {
 	case http.StateActive:
-		if c.strange != nil {
-			c.strange.Stop()
-			c.strange = nil
-		}
+		c.dropStrange()
+		c.quiet.Store(false) // what was there already was not read now
+		c.active.Store(true)
 		c.begun(nc)
 	case http.StateIdle:
+		c.active.Store(false)
 		c.quiet.Store(true)
 		if !c.admitted.Load() {
-			c.srv.table.touch(c)
+			c.srv.table.free(c)
 		}
 		switch {
 		case c.srv.closing.Load(): // its answer went out before that
@@ -189,6 +221,15 @@ func changed(nc net.Conn, state http.ConnState) {
 		case c.refused.Load():
 			c.strange = time.AfterFunc(strangerIdle, c.cutStranger)
 		}
+	case http.StateClosed:
+		c.dropStrange()
+	}
+}
+
+func (c *conn) dropStrange() {
+	if c.strange != nil {
+		c.strange.Stop()
+		c.strange = nil
 	}
 }
 

@@ -39,8 +39,9 @@ func (l *listener) Accept() (net.Conn, error) {
 				return nil, err // net/http tries again
 			}
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-			l.srv.evict()
-			return nil, err // likewise
+			if !l.srv.evict() {
+				return nil, err // likewise
+			}
 		default:
 			return nil, err
 		}

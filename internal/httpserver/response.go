@@ -9,10 +9,21 @@ import (
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	out := &response{ResponseWriter: w, conn: r.Context().Value(connKey{}).(*conn), last: len(r.TransferEncoding) > 0}
 	if r.ProtoMajor > 1 {
+		victim, ok := s.table.begin(out.conn)
+		s.cutFor(victim, ok)
+		if !ok { // without a body, which the client could keep waiting
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		defer s.table.end(out.conn)
 		out.control = http.NewResponseController(w)
 	}
 	s.Handler.ServeHTTP(out, r)
 	out.begin(http.StatusOK)
+	if out.control != nil && out.wrote { // while it counts: the client may not let it come
+		_ = out.FlushError()
+	}
 	out.arm() // for what net/http still holds
 }
 
@@ -22,6 +33,7 @@ type response struct {
 	conn    *conn
 	control *http.ResponseController // of HTTP/2, whose streams have deadlines of their own; nil: HTTP/1.1
 	begun   bool                     // its status is set
+	wrote   bool                     // it has a body
 	// last says that the connection ends with the answer. It does behind a chunked request: that may have had a
 	// Content-Length as well, which net/http drops and another reader may have gone by (RFC 9112, section 6.1).
 	last bool
@@ -33,6 +45,14 @@ func Admit(w http.ResponseWriter) {
 	if r, ok := w.(*response); ok && !r.conn.admitted.Load() {
 		r.conn.admitted.Store(true)
 		r.conn.srv.table.known(r.conn)
+	}
+}
+
+// Hold keeps the connection of a request until it is idle: for requests that are not to be lost although nobody knows
+// who asks. What it carries counts for the share of its address as before.
+func Hold(w http.ResponseWriter) {
+	if r, ok := w.(*response); ok && !r.conn.admitted.Load() {
+		r.conn.srv.table.hold(r.conn)
 	}
 }
 
@@ -64,6 +84,7 @@ func (w *response) begin(status int) {
 // Write implements http.ResponseWriter.
 func (w *response) Write(text []byte) (int, error) {
 	w.begin(http.StatusOK)
+	w.wrote = true
 	w.arm()
 	defer w.lift()
 	return w.ResponseWriter.Write(text)

@@ -24,34 +24,99 @@ const (
 	out = "GET /out HTTP/1.1\r\nHost: h\r\n\r\n"
 )
 
-// TestRoomIsMadeByStrangers: at the limit the connection goes that carried no admitted request and has been idle for
-// longest; one that has is never closed for another.
+// TestRoomIsMadeByStrangers: at the limit the connection goes that carried no admitted request and has been there for
+// longest, however often it has asked; one that has is never closed for another.
 func TestRoomIsMadeByStrangers(t *testing.T) {
 	srv := &Server{MaxConnections: 4}
 	r := serving(t, srv, door)
 	known := r.connect()
 	known.send(in).want(200, "")
-	silent, first, second := r.connect(), r.connect(), r.connect()
-	first.send(out).want(401, "")
+	first, silent, second := r.connect(), r.connect(), r.connect()
 	second.send(out).want(401, "")
-	mcptest.Await(t, "the last answer is over", func() bool { return srv.idle() == 4 })
+	first.send(out).want(401, "")
 	third := r.connect()
 	third.send(out).want(401, "")
+	first.gone()
+	r.connect().send(in).want(200, "")
 	silent.gone()
-	mcptest.Await(t, "the last answer is over", func() bool { return srv.idle() == 4 })
-	first.send(out).want(401, "") // now the second has been idle for longer
-	mcptest.Await(t, "the last answer is over", func() bool { return srv.idle() == 4 })
 	r.connect().send(in).want(200, "")
 	second.gone()
 	r.connect().send(in).want(200, "")
-	r.connect().send(in).want(200, "")
 	third.gone()
-	first.gone()
 	r.connect().gone() // all that are there are known
 	known.send(in).want(200, "")
 	if n := srv.Connections(); n != 4 {
 		t.Errorf("%d connections", n)
 	}
+}
+
+// TestRequestsOfHTTP2TakeRoom: of those that a connection carries at once each but the first takes the room of one.
+func TestRequestsOfHTTP2TakeRoom(t *testing.T) {
+	srv := &Server{MaxConnections: 4, AddressShare: 2}
+	srv.fill()
+	connect := func(addr string) *conn {
+		ours, theirs := net.Pipe()
+		t.Cleanup(func() { ours.Close(); theirs.Close() })
+		return srv.accept(from{ours, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))})
+	}
+	ask := func(c *conn, want bool) {
+		t.Helper()
+		if _, ok := srv.table.begin(c); ok != want {
+			t.Errorf("a request: %v", ok)
+		}
+	}
+	stranger, known := connect("192.0.2.1:1"), connect("192.0.2.2:1")
+	srv.table.known(known)
+	ask(stranger, true)
+	ask(stranger, true)
+	ask(stranger, false) // that is more than its address has
+	ask(known, true)
+	ask(known, true)
+	ask(known, true) // the stranger makes room
+	ask(stranger, false)
+	ask(known, true)
+	ask(known, false)
+	if connect("192.0.2.3:1") != nil {
+		t.Error("there was room for a connection")
+	}
+	srv.table.end(known)
+	if connect("192.0.2.3:1") == nil {
+		t.Error("there was no room for a connection")
+	}
+	for range 3 {
+		srv.table.end(known)
+	}
+	srv.table.end(stranger)
+	if load := srv.table.load; load != 2 {
+		t.Errorf("two connections count for %d", load)
+	}
+	srv.table.each((*conn).cut)
+	if n := len(srv.table.networks) + srv.table.unknown.Len() + srv.table.load; n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// TestHeldIsNotClosedForRoom: what a connection carries that is held is not lost, and once it is idle it is like others.
+func TestHeldIsNotClosedForRoom(t *testing.T) {
+	held, go_ := make(chan struct{}), make(chan struct{})
+	srv := &Server{MaxConnections: 1}
+	r := serving(t, srv, func(w http.ResponseWriter, r *http.Request) {
+		Hold(w)
+		held <- struct{}{}
+		<-go_
+	})
+	first := r.connect()
+	first.send(in)
+	<-held
+	r.connect().gone()
+	close(go_)
+	first.want(200, "")
+	mcptest.Await(t, "the connection is idle", func() bool { return srv.idle() == 1 })
+	second := r.connect()
+	first.gone()
+	second.send(in)
+	<-held
+	second.want(200, "")
 }
 
 // idle is how many connections wait for a request.

@@ -19,8 +19,10 @@ import (
 
 // Server serves a handler on listeners by an [http.Server], which reads, writes and frames everything. It adds:
 //
-//   - There are never more connections than MaxConnections. At the limit the one is closed for a new one that
-//     carried no admitted request (see [Admit]) and has been idle for longest. Where all have, the new one is closed.
+//   - There are never more connections than MaxConnections, where of the requests that an HTTP/2 connection carries at
+//     once each but the first counts as one. At the limit the one is closed for a new one that has been there for
+//     longest, and carried no admitted request (see [Admit] and [Hold]). Where all have, the new one is closed, or the
+//     request answered 503.
 //   - Each write has a deadline of its own, so that streams and answers may last for as long as their client reads.
 //   - A connection whose last answer was 401 or 403 may be idle for 5 s.
 //   - Retire and Shutdown end it without cutting off anybody who has connected or asked.
@@ -83,14 +85,23 @@ func (s *Server) fill() {
 			IdleTimeout:                  s.IdleTimeout,
 			MaxHeaderBytes:               max(s.MaxHeaderBytes-4<<10, 1), // net/http adds 4 KiB
 			TLSConfig:                    s.TLSConfig,
-			HTTP2:                        &http.HTTP2Config{MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer},
-			ErrorLog:                     log.New(complaints{s.Log}, "", 0),
+			HTTP2: &http.HTTP2Config{
+				MaxConcurrentStreams:          streams,
+				MaxReadFrameSize:              frame,
+				MaxReceiveBufferPerConnection: receiveBuffer,
+				MaxReceiveBufferPerStream:     receiveBuffer,
+			},
+			ErrorLog: log.New(complaints{s.Log}, "", 0),
 		}
 	})
 }
 
-// receiveBuffer is how much an HTTP/2 client may send that nobody has read.
-const receiveBuffer = 64 << 10
+// What a connection of HTTP/2 may take before anybody knows whose it is.
+const (
+	streams       = 100      // requests at a time
+	frame         = 16 << 10 // the longest frame; a buffer as long is kept
+	receiveBuffer = 64 << 10 // what may come that nobody has read
+)
 
 func orElse[T int | time.Duration](value *T, def T) {
 	if *value <= 0 {
@@ -170,7 +181,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.table.drained(ctx); err != nil {
 		return err
 	}
-	return s.http.Shutdown(ctx)
+	ended := make(chan error, 1) // it waits for a client that reads nothing, whatever ctx is
+	go func() { ended <- s.http.Shutdown(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // wait waits for f to return, or for ctx to end.

@@ -368,6 +368,29 @@ func TestStrangersAreNotIdleForLong(t *testing.T) {
 	})
 }
 
+// TestAByteIsNoRequest: an idle connection on which a request begins to come is closed when that does not go on.
+func TestAByteIsNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := servingAt(t, &Server{}, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+			&pipes{conns: make(chan net.Conn), done: make(chan struct{})})
+		k := r.connect()
+		_ = k.SetDeadline(time.Time{})
+		for range 2 {
+			k.send(okPost).want(401, "")
+			k.send("P")
+			time.Sleep(9 * time.Second)
+			k.send(okPost[1:]).want(401, "")
+			time.Sleep(time.Second)
+		}
+		k.send("P")
+		start := time.Now()
+		k.ended()
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("closed after %v", took)
+		}
+	})
+}
+
 // TestRetire: a server that retires takes all that comes, and ends each connection behind its next answer, also where
 // the handler says nothing.
 func TestRetire(t *testing.T) {
@@ -522,6 +545,30 @@ func TestShutdownWithoutARequest(t *testing.T) {
 		t.Error(err)
 	}
 	silent.ended()
+}
+
+// TestShutdownWithHalfARequest: a head that has begun to come and does not go on holds up nobody for long, be it the
+// connection's first or not.
+func TestShutdownWithHalfARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := servingAt(t, &Server{}, echo, &pipes{conns: make(chan net.Conn), done: make(chan struct{})})
+		first, next := r.connect(), r.connect()
+		next.send(okPost).want(200, "hi")
+		for _, c := range []*client{first, next} {
+			_ = c.SetDeadline(time.Time{})
+			c.send("POST /")
+		}
+		synctest.Wait()
+		start := time.Now()
+		if err := r.srv.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 2*firstTime+queueTime {
+			t.Errorf("it took %v", took)
+		}
+		first.ended()
+		next.ended()
+	})
 }
 
 // failing is a listener whose first accepts fail.

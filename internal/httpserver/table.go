@@ -13,11 +13,13 @@ import (
 type table struct {
 	limit, share int
 
-	mu  sync.Mutex // guards what follows
-	all map[*conn]struct{}
-	// unknown are the *conn that carried no admitted request; the one that has been idle for longest is first.
+	mu   sync.Mutex // guards what follows
+	all  map[*conn]struct{}
+	load int // of all
+	// unknown are the *conn that may be closed for another one: that carried no admitted request, and carry none that
+	// is held. The one that has been there for longest, or idle since a held request, is first.
 	unknown  list.List
-	networks map[netip.Prefix]int // of unknown; not of those that have no share
+	networks map[netip.Prefix]int // the load of those that carried no admitted request; not of those that have no share
 	left     chan struct{}        // a connection has ended; nil: nobody waits for that
 	closed   int                  // for want of room, and not said yet
 	said     time.Time            // when that was said last
@@ -40,28 +42,86 @@ func (t *table) len() int {
 func (t *table) add(c *conn) (victim *conn, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case c.network.IsValid() && t.networks[c.network] >= t.share:
-		victim = t.idleLocked(c.network)
-	case len(t.all) >= t.limit:
-		if victim = t.idleLocked(netip.Prefix{}); victim == nil {
-			return nil, false
-		}
-	}
-	if victim != nil {
-		t.removeLocked(victim)
+	if victim, ok = t.roomLocked(c.network, nil); !ok {
+		return nil, false
 	}
 	t.all[c] = struct{}{}
 	c.place = t.unknown.PushBack(c)
-	if c.network.IsValid() {
-		t.networks[c.network]++
-	}
+	c.stranger = true
+	t.loadLocked(c, 1)
 	return victim, true
 }
 
-// idleLocked is the connection without an admitted request that has been idle for longest; of one network, if that is
-// valid. Nil: there is none.
-func (t *table) idleLocked(network netip.Prefix) *conn {
+// roomLocked makes room for one more connection of a network, or request of the connection asking. See add.
+func (t *table) roomLocked(network netip.Prefix, asking *conn) (victim *conn, ok bool) {
+	switch {
+	case network.IsValid() && t.networks[network] >= t.share:
+		victim = t.oldestLocked(network)
+	case t.load >= t.limit:
+		victim = t.oldestLocked(netip.Prefix{})
+	default:
+		return nil, true
+	}
+	if victim == nil || victim == asking {
+		return nil, false
+	}
+	t.removeLocked(victim)
+	return victim, true
+}
+
+// loadLocked counts n more, or fewer, for a connection.
+func (t *table) loadLocked(c *conn, n int) {
+	t.load += n
+	t.shareLocked(c, n)
+}
+
+func (t *table) shareLocked(c *conn, n int) {
+	if !c.stranger || !c.network.IsValid() {
+		return
+	}
+	if t.networks[c.network] += n; t.networks[c.network] == 0 {
+		delete(t.networks, c.network)
+	}
+}
+
+// begin counts a request of an HTTP/2 connection: each but the first takes as much as a connection does. It is as add
+// is; end is to be called if it reports true.
+func (t *table) begin(c *conn) (victim *conn, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, there := t.all[c]; !there {
+		return nil, false
+	}
+	if c.requests > 0 {
+		network := netip.Prefix{}
+		if c.stranger {
+			network = c.network
+		}
+		if victim, ok = t.roomLocked(network, c); !ok {
+			return nil, false
+		}
+		t.loadLocked(c, 1)
+	}
+	c.requests++
+	return victim, true
+}
+
+// end takes back what begin has counted.
+func (t *table) end(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, there := t.all[c]; !there {
+		return
+	}
+	if c.requests--; c.requests > 0 {
+		t.loadLocked(c, -1)
+	} else {
+		t.freeLocked(c)
+	}
+}
+
+// oldestLocked is the first of unknown; of one network, if that is valid. Nil: there is none.
+func (t *table) oldestLocked(network netip.Prefix) *conn {
 	for e := t.unknown.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*conn); !network.IsValid() || c.network == network {
 			return c
@@ -70,11 +130,11 @@ func (t *table) idleLocked(network netip.Prefix) *conn {
 	return nil
 }
 
-// oldest takes out the connection without an admitted request that has been idle for longest; nil: there is none.
+// oldest takes out the first connection that may be closed for another one; nil: there is none.
 func (t *table) oldest() *conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.idleLocked(netip.Prefix{})
+	c := t.oldestLocked(netip.Prefix{})
 	if c != nil {
 		t.removeLocked(c)
 	}
@@ -93,41 +153,47 @@ func (t *table) removeLocked(c *conn) {
 		return
 	}
 	delete(t.all, c)
-	t.knownLocked(c)
-	if t.left != nil {
-		select {
-		case t.left <- struct{}{}:
-		default:
-		}
-	}
+	t.loadLocked(c, -max(c.requests, 1))
+	t.holdLocked(c)
+	t.wakeLocked()
 }
 
 // known keeps a connection from being closed for another one.
 func (t *table) known(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.knownLocked(c)
-}
-
-func (t *table) knownLocked(c *conn) {
-	if c.place == nil {
+	if _, there := t.all[c]; !there {
 		return
 	}
-	t.unknown.Remove(c.place)
-	c.place = nil
-	if c.network.IsValid() {
-		if t.networks[c.network]--; t.networks[c.network] == 0 {
-			delete(t.networks, c.network)
-		}
+	t.shareLocked(c, -max(c.requests, 1))
+	c.stranger = false
+	t.holdLocked(c)
+}
+
+// hold is known until free is called, and leaves the connection to the share of its address.
+func (t *table) hold(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.holdLocked(c)
+}
+
+func (t *table) holdLocked(c *conn) {
+	if c.place != nil {
+		t.unknown.Remove(c.place)
+		c.place = nil
 	}
 }
 
-// touch notes that a connection has become idle just now.
-func (t *table) touch(c *conn) {
+// free ends what hold began.
+func (t *table) free(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.place != nil {
-		t.unknown.MoveToBack(c.place)
+	t.freeLocked(c)
+}
+
+func (t *table) freeLocked(c *conn) {
+	if _, there := t.all[c]; there && c.stranger && c.place == nil {
+		c.place = t.unknown.PushBack(c)
 	}
 }
 
@@ -176,11 +242,16 @@ func (t *table) firsts() (n int) {
 func (t *table) wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.left != nil {
-		select {
-		case t.left <- struct{}{}:
-		default:
-		}
+	t.wakeLocked()
+}
+
+func (t *table) wakeLocked() {
+	if t.left == nil {
+		return
+	}
+	select {
+	case t.left <- struct{}{}:
+	default:
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -24,6 +25,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, from PeerInfo, ses
 	claim = s.claim(r, from, ses)
 	raw, err := claim.read(r, s.cfg.MaxMessage)
 	if err == nil {
+		httpserver.Hold(w) // of who has neither session nor principal
 		return raw, claim, true
 	}
 	claim.release()

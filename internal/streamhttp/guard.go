@@ -50,8 +50,8 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) (who wire.Principal
 		if who, ok = g.identify(w, r); !ok {
 			return who, false
 		}
+		httpserver.Admit(w)
 	}
-	httpserver.Admit(w)
 	return who, true
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
 // Server is the server end of Streamable HTTP: an [http.Handler] for one path.
@@ -147,6 +149,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 		refuse(w, http.StatusBadRequest, fault)
 		return nil
 	}
+	httpserver.Admit(w)
 	return ses
 }
 
