@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -29,6 +30,7 @@ const (
 type denials struct {
 	counts map[denier]*denialCount
 	next   time.Time // when the first line is due
+	begun  uint64    // how many lines were begun
 }
 
 // denier is who is denied, and why.
@@ -40,6 +42,7 @@ type denier struct {
 type denialCount struct {
 	first []byte    // the members of the first request that is counted
 	since time.Time // when that came
+	order uint64    // of that, among those of other lines
 	n     int64     // not written yet
 	due   time.Time // when what is counted is written
 }
@@ -63,7 +66,8 @@ func (d *denials) add(one Denial, now time.Time) bool {
 	if c.n == 0 {
 		l := newLine("denial")
 		l.denied(&one, who.from.IsValid())
-		c.first, c.since = slices.Clone(l.b), now
+		d.begun++
+		c.first, c.since, c.order = slices.Clone(l.b), now, d.begun
 		l.free()
 	}
 	c.n++
@@ -90,7 +94,7 @@ func (d *denials) take(now time.Time, all bool, f func(l *line)) {
 			due = append(due, c)
 		}
 	}
-	slices.SortFunc(due, func(a, b *denialCount) int { return a.since.Compare(b.since) })
+	slices.SortFunc(due, func(a, b *denialCount) int { return cmp.Compare(a.order, b.order) })
 	for _, c := range due {
 		l := lines.Get().(*line)
 		l.b = append(l.b[:0], c.first...)
