@@ -3,9 +3,11 @@ package attack
 import (
 	"context"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -107,15 +109,7 @@ func TestRestartByReloadWhileACallIsInFlight(t *testing.T) {
 			third := r.Request("tools/call", mcptest.ToolParams("hold", ""))
 			r.Tool("ok", `{"alive":true}`)
 			r.upstream.Open("hold")
-			answers := map[int]string{}
-			for len(answers) < 3 {
-				m := r.nextAnswer()
-				id, err := strconv.Atoi(string(m.ID))
-				if err != nil {
-					t.Fatalf("answered %s", m)
-				}
-				answers[id] = m.String()
-			}
+			answers := r.answers(first, second, third)
 			if !strings.Contains(answers[first], `"text":"held"`) {
 				t.Errorf("the call in flight is answered %s", answers[first])
 			}
@@ -132,6 +126,64 @@ func TestRestartByReloadWhileACallIsInFlight(t *testing.T) {
 			r.in("after")
 		})
 	}
+}
+
+// Nor is a call done in the new run that waited for something else when the old one ended: here for the list, on which a
+// glob hangs, or for a state that does not bind it at all.
+func TestRestartByReloadWhileACallWaits(t *testing.T) {
+	t.Parallel()
+	plain := world()
+	var slow atomic.Bool
+	r := &rig{t: t}
+	var url string
+	r.upstream, url = mcptest.HTTP(t, mcptest.Server{Handle: func(e *mcptest.Exchange) {
+		if e.Method == "tools/list" && slow.Load() {
+			e.Async(func() { e.Gate("list"); plain.Handle(e) })
+			return
+		}
+		plain.Handle(e)
+	}})
+	r.policy = mcptest.WritePolicy(t, strings.Replace(beforeReload, "{hold: older, ok: }", `{"hol*": older, once: older, ok: , swap: }`, 1))
+	r.Session, r.process = mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", r.policy, "--upstream", url, "--reload-debounce", "5ms")
+	r.Initialize()
+	r.Tool("count", "")
+	first := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+	r.upstream.Await(t, 1, "tools/call", "hold")
+	unbound := r.Request("tools/call", mcptest.ToolParams("once", "")) // in the state in which the new run begins
+	slow.Store(true)
+	r.Tool("swap", "") // the list is another one now
+	second := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+	r.Tool("ok", `{"alive":true}`)
+	if err := os.WriteFile(r.policy, []byte(afterReload), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.process.Log().Await(t, "the policy was reloaded")
+	r.upstream.Open("hold")
+	r.process.Log().Await(t, "from=old to=older")
+	r.upstream.Open("list")
+	answers := r.answers(first, second, unbound)
+	for _, id := range []int{second, unbound} {
+		if answer := answers[id]; !strings.Contains(answer, `"error":"not_available"`) || !strings.Contains(answer, "the run began anew while it waited") {
+			t.Errorf("answered %s", answer)
+		}
+	}
+	r.in("start")
+	r.reached("tools/call count", "tools/call hold", "tools/call swap")
+}
+
+// answers are the answers to requests, in whatever order they come.
+func (r *rig) answers(ids ...int) map[int]string {
+	r.t.Helper()
+	all := make(map[int]string)
+	for len(all) < len(ids) {
+		m := r.nextAnswer()
+		id, err := strconv.Atoi(string(m.ID))
+		if err != nil || !slices.Contains(ids, id) || all[id] != "" {
+			r.t.Fatalf("answered %s", m)
+		}
+		all[id] = m.String()
+	}
+	return all
 }
 
 // nextAnswer is the next message that is an answer.
