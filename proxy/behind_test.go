@@ -92,7 +92,7 @@ func TestTurnTakenAfterAReloadTellsOfIt(t *testing.T) {
 		c.told()
 		sent.fail(-32601)
 		first.wait()
-		c.refused(second.wait(), policy.UnknownAction)
+		c.refused(second.wait(), policy.NotAvailable)
 		equal(t, "listed", c.listed(wire.Tools), "status read_file write_plan")
 		told := append(append(first.names(), second.names()...), c.told()...)
 		equal(t, "told", told, []string{"tools/list_changed"})

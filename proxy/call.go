@@ -30,7 +30,7 @@ type call struct {
 	changes lock.Changes // since the tool was locked; where that refuses it
 	turn    chan struct{}
 	moves   uint64 // of the run, when it was decided
-	life    uint64 // of the run, when it began to wait for the turn; 0: it does not wait
+	life    uint64 // of the run, when it began to wait for the turn or a list; 0: it does not wait
 	kind    policy.Kind
 	misfit  handle.Reason // why the tool's calls cannot carry a handle
 	own     ownTool       // of the proxy's that is called
@@ -42,7 +42,7 @@ type call struct {
 	blind    bool // none could be had; in shadow that stops nothing
 	unclear  bool // the splitting argument reads differently to others
 	orphaned bool // the run was begun anew meanwhile
-	outlived bool // the same, while it waited for the turn
+	outlived bool // the same, while it waited
 
 	overlooked bool // the policy would have refused it, but for the shadow
 	restarted  bool // its outcome completed the run, which began anew

@@ -98,10 +98,14 @@ func (r *run) where() place {
 	return r.placeLocked()
 }
 
-// enter decides a call or puts it into the queue for the turn.
+// enter decides a call or puts it into the queue for the turn. One that comes again, since
+// the decision hung on a list, was asked of the run that it found when it came first.
 func (r *run) enter(c *call, maxQueue int) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if c.life == 0 {
+		c.life = r.life
+	}
 	switch e := r.decideLocked(c); {
 	case e != admitted || !c.verdict.Turn || c.unclear || c.place.shadow:
 		return e
@@ -165,13 +169,13 @@ func (r *run) judgeLocked(c *call, at place) entry {
 	c.place, c.moves = at, r.moves
 	c.verdict = c.place.decide(c.kind, c.name, c.listed, c.argument)
 	switch {
-	case c.lacksList():
-		return unlisted
-	case !c.verdict.Allowed || c.drifted() || c.misfits():
-		return refused
 	case c.life != 0 && c.life != r.life:
 		c.outlived = true
 		c.verdict.Allowed, c.verdict.Turn, c.verdict.Code = false, false, policy.NotAvailable
+		return refused
+	case c.lacksList():
+		return unlisted
+	case !c.verdict.Allowed || c.drifted() || c.misfits():
 		return refused
 	}
 	c.life = 0

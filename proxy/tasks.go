@@ -36,11 +36,20 @@ func (c *call) started(m *wire.Message) bool {
 // ofTask carries a request about a task of the same run and principal. Somebody
 // else's answers as one that is not there.
 func (c *call) ofTask() wire.Pending {
-	t := c.s.run.task(c.m.P.TaskID, c.who().Principal)
+	t := c.task(c.m.P.TaskID)
 	if !c.s.tasked(c.era) || t == nil {
 		return c.noTask()
 	}
 	return c.later(func() { c.askTask(t) })
+}
+
+// task is the task of an id that the request may be about: of the same run, principal and
+// era, since tasks are not translated. Nil: there is none.
+func (c *call) task(id string) *task {
+	if t := c.s.run.task(id, c.who().Principal); t != nil && t.conn.Era() == c.era {
+		return t
+	}
+	return nil
 }
 
 func (c *call) noTask() wire.Pending {
@@ -180,7 +189,7 @@ func (c *call) ownTasks(conn Upstream) (result []byte, failure *wire.Message, er
 func (c *call) keepTasks(own, list []byte) []byte {
 	_ = wire.Elements(list, func(item []byte) error {
 		id, _ := wire.Text(wire.Member(item, "taskId"))
-		if c.s.run.task(id, c.who().Principal) == nil {
+		if c.task(id) == nil {
 			return nil
 		}
 		if own[len(own)-1] != '[' {

@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -442,5 +445,51 @@ func TestSharedBearer(t *testing.T) {
 	}
 	if answer := ann.Call("tasks/get", `{"taskId":"task-0","_meta":{"fsm-proxy/run":"`+run+`"}}`).String(); !strings.Contains(answer, "working") {
 		t.Errorf("with the handle the task is answered %s", answer)
+	}
+}
+
+// A task lives in the era in which it was begun: to the same principal, on the same run, in the other era it is not there,
+// though the server speaks both. Nothing is asked about it in a language that its connection does not speak.
+func TestTaskOfTheOtherEra(t *testing.T) {
+	t.Parallel()
+	k := new(kitchen)
+	old, oldURL := mcptest.HTTP(t, k.server(false))
+	fresh, freshURL := mcptest.HTTP(t, k.server(true))
+	front := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		to := oldURL
+		if r.In.Header.Get("MCP-Protocol-Version") == mcptest.ModernRevision {
+			to = freshURL
+		}
+		r.Out.URL, _ = url.Parse(to)
+	}})
+	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	r := &rig{t: t}
+	r.url, r.process = mcptest.Listen(t, "--policy", mcptest.WritePolicy(t, taskPlan), "--upstream", front.URL, "--run-key", "modern=principal", "--tokens", namedTokens(t))
+	legacy, modern := r.diner(false, "token of ann"), r.able("token of ann")
+	legacy.starts("brew", "task-0")
+	modern.starts("brew", "task-1")
+	for _, x := range []struct {
+		who     *rig
+		methods []string
+		foreign string
+		own     string
+		asked   *mcptest.Upstream
+	}{
+		{modern, []string{"tasks/get", "tasks/cancel", "tasks/update"}, "task-0", "task-1", old},
+		{legacy, []string{"tasks/get", "tasks/cancel", "tasks/result"}, "task-1", "task-0", fresh},
+	} {
+		for _, method := range x.methods {
+			asked := x.asked.Count(method)
+			foreign, nowhere := x.who.of(method, x.foreign), x.who.of(method, "x")
+			if foreign != nowhere || !strings.Contains(foreign, "-32602") || x.asked.Count(method) > asked {
+				t.Errorf("%s is answered %s, and of a task that is nowhere %s", method, foreign, nowhere)
+			}
+		}
+		if answer := x.who.of("tasks/get", x.own); !strings.Contains(answer, "working") {
+			t.Errorf("one's own task is answered %s", answer)
+		}
+	}
+	if list := legacy.Call("tasks/list", "").String(); !strings.Contains(list, "task-0") || strings.Contains(list, "task-1") {
+		t.Errorf("listed are %s", list)
 	}
 }
