@@ -2,6 +2,7 @@ package policy
 
 import (
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v4"
 
@@ -95,13 +96,24 @@ const (
 	byProxy       = "the proxy"
 )
 
+// carriedBy is what decides on a method, notification or capability that the proxy carries, in
+// whatever case it is written, since servers may read names so; "" for others.
+func carriedBy(name string) string {
+	for known, by := range carried {
+		if strings.EqualFold(known, name) {
+			return by
+		}
+	}
+	return ""
+}
+
 func readPassthrough(r reader, e entry, into *source) {
 	for _, t := range r.Items(e, "a list of methods") {
-		if strings.Contains(t.Value, "*") || t.Value == "" {
+		if t.Value == "" || strings.ContainsFunc(t.Value, func(c rune) bool { return c == '*' || unicode.IsSpace(c) || unicode.IsControl(c) }) {
 			r.Errorf(t.Place, "value", "%s: %s is no method; name each method whole", e.Name(), strictyaml.Quote(t.Value))
 			continue
 		}
-		if by, ok := carried[t.Value]; ok {
+		if by := carriedBy(t.Value); by != "" {
 			past := "it"
 			if by == byStates {
 				past = "them"

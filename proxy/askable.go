@@ -51,11 +51,30 @@ func (c *call) asksTooMuch(m *wire.Message) bool {
 		method = "elicitation/create"
 		excess = m.ErrorCode == wire.CodeURLElicitation && !permits(c.s.policyNow().UpstreamMay(), "elicitation")
 	case c.wantsInput(m), c.taskState(m) != nil, strings.HasPrefix(c.m.Method, "tasks/"):
-		if method, excess = c.s.excess(m.Bytes(m.R.InputRequests)); !excess {
-			method, excess = c.s.excess(wire.Member(m.Bytes(m.R.Task), "inputRequests"))
-		}
+		method, excess = c.s.excessIn(m.Bytes(m.Result), 2)
 	}
 	return excess && !c.s.overlooksAsk(method)
+}
+
+// excessIn finds the first input request that the upstream may not make in a result, in the
+// task that stands in it and in the result of that: so many levels more. Members that some
+// reader takes for those count as well.
+func (s *session) excessIn(result []byte, more int) (method string, found bool) {
+	is := func(name, key string) bool { return name == key || wire.Lookalike(name, key) }
+	_ = wire.Members(result, func(name string, at wire.Span) error {
+		value := result[at.Start:at.End]
+		switch {
+		case is(name, "inputRequests"):
+			method, found = s.excess(value)
+		case more > 0 && (is(name, "task") || is(name, "result")) && value[0] == '{':
+			method, found = s.excessIn(value, more-1)
+		}
+		if found {
+			return errUnasked
+		}
+		return nil
+	})
+	return method, found
 }
 
 // excess finds the first of some input requests that the upstream may not make. A member

@@ -83,8 +83,9 @@ func TestPassthroughOfWhatIsCarried(t *testing.T) {
 		"notifications/cancelled", "notifications/progress", "notifications/message", "notifications/initialized", "notifications/tasks",
 		"notifications/tasks/status", "notifications/resources/updated", "notifications/tools/list_changed",
 		"tools", "resources", "prompts", "logging", "completions", "tasks", "sampling", "elicitation", "roots",
+		"Tools/Call", "TASKS/GET", "taſkſ/get", "Sampling",
 	}
-	file := write(t, "p.yaml", plainPolicy+"passthrough:\n  - acme/search\n  - notifications/acme\n  - experimental\n  - "+strings.Join(names, "\n  - ")+"\n")
+	file := write(t, "p.yaml", plainPolicy+"passthrough:\n  - acme/search\n  - notifications/acme\n  - experimental\n  - 'tools/call '\n  - \"ping\\0\"\n  - "+strings.Join(names, "\n  - ")+"\n")
 	r := command(t, nil, "run", "--policy", file, "--", "cat")
 	if r.code != 1 {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
@@ -94,7 +95,7 @@ func TestPassthroughOfWhatIsCarried(t *testing.T) {
 			t.Errorf("nothing of %s", name)
 		}
 	}
-	if n := strings.Count(r.stderr, "passthrough:"); n != len(names) {
+	if n := strings.Count(r.stderr, "passthrough:"); n != len(names)+2 || strings.Count(r.stderr, "is no method") != 2 {
 		t.Errorf("%d findings for %d names: %s", n, len(names), r.stderr)
 	}
 }
