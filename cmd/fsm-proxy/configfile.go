@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -146,6 +147,9 @@ func (c *configFile) has(key string) bool {
 // what it is about.
 var flagName = regexp.MustCompile(`--[a-z][a-z-]*`)
 
+// flagValue is one with the value to give it.
+var flagValue = regexp.MustCompile(`'--([a-z][a-z-]*) ([^']+)'`)
+
 // locate turns an error about a flag that the file has set into one about its key,
 // at its place. It returns others as they are.
 func (c *configFile) locate(err error) error {
@@ -161,16 +165,25 @@ func (c *configFile) finding(err error) (found config.Finding, ok bool) {
 		return config.Finding{}, false
 	}
 	paths := config.Keys()
-	var about config.Setting
-	message := flagName.ReplaceAllStringFunc(err.Error(), func(name string) string {
-		path := paths[name[2:]]
-		if path == "" || c.fixed[name[2:]] {
-			return name
+	said := func(flag string) string { // its key, "" where that is none, or not the file's
+		if c.fixed[flag] {
+			return ""
 		}
-		if s, there := c.said.Find(path); there && !ok {
+		return paths[flag]
+	}
+	var about config.Setting
+	for _, name := range flagName.FindAllString(err.Error(), -1) {
+		if s, there := c.said.Find(said(name[2:])); there && !ok {
 			about, ok = s, true
 		}
-		return path
+	}
+	message := flagValue.ReplaceAllStringFunc(err.Error(), func(quoted string) string {
+		part := flagValue.FindStringSubmatch(quoted)
+		if said(part[1]) == "" {
+			return quoted
+		}
+		return "'" + config.Written(part[1], part[2]) + "'"
 	})
+	message = flagName.ReplaceAllStringFunc(message, func(name string) string { return cmp.Or(said(name[2:]), name) })
 	return c.said.Error(about, message), ok
 }

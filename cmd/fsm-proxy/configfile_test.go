@@ -173,6 +173,8 @@ func TestConfigErrors(t *testing.T) {
 		{"no URL", "upstream: {url: 'localhost:1'}\n", nil, 1, []string{":3:17: error: upstream.url", "http://"}},
 		{"missing bearer file", server + "listen: {address: '127.0.0.1:0', bearer_file: no.token}\n", nil, 1, []string{":4:47: error: ", "listen.bearer_file", "no.token"}},
 		{"a limit of no time", server + "limits: {session_idle: 0s}\n", nil, 1, []string{":4:24: error: limits.session_idle 0s must be more than 0"}},
+		{"runs that the other era begins anew", server + "listen: {address: \"127.0.0.1:0\"}\nruns: {key: [legacy=path, modern=handle]}\n", nil, 1,
+			[]string{":5:13: error: runs.key legacy=path,modern=handle:", "write 'runs.key: [legacy=path]', which holds for both eras", "'protocol: legacy'"}},
 		{"runs by URL without the key", server + "runs: {path_create: true}\n", nil, 1, []string{":4:21: error: runs.path_create", "modern=path or legacy=path to runs.key"}},
 		{"the flag's own error", server, []string{"--max-in-flight", "0"}, 2, []string{"fsm-proxy: --max-in-flight 0"}},
 		{"missing policy", server, []string{"--policy", "no.yaml"}, 1, []string{"reading policy ", "no.yaml"}},

@@ -171,6 +171,21 @@ func Keys() map[string]string {
 	return paths
 }
 
+// Written is how the file says what a flag says with a value, its path in front; "" where no
+// key stands for the flag.
+func Written(flag, value string) string {
+	for _, k := range keys {
+		switch {
+		case k.flag == "" || k.flag != flag:
+		case k.kind.many:
+			return k.path + ": [" + value + "]"
+		default:
+			return k.path + ": " + value
+		}
+	}
+	return ""
+}
+
 type (
 	field  = strictyaml.Field[*strictyaml.Reader, reading]
 	entry  = strictyaml.Entry
