@@ -59,7 +59,7 @@ func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
 	case "notifications/message":
 		s.logged(m, c)
 	case "notifications/tasks/status":
-		s.taskTold(m)
+		s.taskTold(conn, m)
 	case "notifications/progress", "notifications/elicitation/complete":
 		s.send(m.Raw, c)
 	default:

@@ -33,7 +33,7 @@ type run struct {
 	moves    uint64     // how often a step or a restart has moved it
 	life     uint64     // from 1: which this is, of those that it began anew by itself
 	members  []*session // that are on it
-	tasks    map[string]*task
+	tasks    map[taskAt]*task
 	running  *task // that holds the turn, with the call that began it; nil: none does
 }
 

@@ -155,16 +155,16 @@ const maxMilliseconds = 1e12
 func (r *run) enterTask(t *task, began *call) (holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.running != nil && r.running.id == t.id {
+	if r.running != nil && r.running.at() == t.at() {
 		return false
 	}
 	if r.tasks == nil {
-		r.tasks = make(map[string]*task)
+		r.tasks = make(map[taskAt]*task)
 	}
 	if len(r.tasks) >= maxTasks {
-		maps.DeleteFunc(r.tasks, func(_ string, old *task) bool { return old != r.running })
+		maps.DeleteFunc(r.tasks, func(_ taskAt, old *task) bool { return old != r.running })
 	}
-	r.tasks[t.id] = t
+	r.tasks[t.at()] = t
 	if r.holder != began {
 		t.over = true
 		close(t.done)
@@ -179,15 +179,35 @@ func (r *run) enterTask(t *task, began *call) (holds bool) {
 	return true
 }
 
-// task is the run's task of an id, nil for one that is not the principal's, or not
-// there.
-func (r *run) task(id string, owner wire.Principal) *task {
+// taskAt tells a run's tasks apart: servers number them, and sessions on one run may have a
+// server's process each.
+type taskAt struct {
+	conn Upstream
+	id   string
+}
+
+func (t *task) at() taskAt { return taskAt{t.conn, t.id} }
+
+// task is the run's task of an id that is the principal's, and of the era, since tasks are not
+// translated: that of the connection given, or else the only one on any. Nil: there is none.
+func (r *run) task(id string, owner wire.Principal, era wire.Era, conn Upstream) *task {
+	mine := func(t *task) bool { return t != nil && t.owner == owner && t.conn.Era() == era }
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t := r.tasks[id]; t != nil && t.owner == owner {
+	if t := r.tasks[taskAt{conn, id}]; mine(t) {
 		return t
 	}
-	return nil
+	var only *task
+	for at, t := range r.tasks {
+		if at.id != id || !mine(t) {
+			continue
+		}
+		if only != nil {
+			return nil
+		}
+		only = t
+	}
+	return only
 }
 
 // runningTask is the id of the task that holds the turn, and the name of its tool.

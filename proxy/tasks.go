@@ -36,20 +36,11 @@ func (c *call) started(m *wire.Message) bool {
 // ofTask carries a request about a task of the same run and principal. Somebody
 // else's answers as one that is not there.
 func (c *call) ofTask() wire.Pending {
-	t := c.task(c.m.P.TaskID)
+	t := c.s.run.task(c.m.P.TaskID, c.who().Principal, c.era, c.s.link.live())
 	if !c.s.tasked(c.era) || t == nil {
 		return c.noTask()
 	}
 	return c.later(func() { c.askTask(t) })
-}
-
-// task is the task of an id that the request may be about: of the same run, principal and
-// era, since tasks are not translated. Nil: there is none.
-func (c *call) task(id string) *task {
-	if t := c.s.run.task(id, c.who().Principal); t != nil && t.conn.Era() == c.era {
-		return t
-	}
-	return nil
 }
 
 func (c *call) noTask() wire.Pending {
@@ -175,7 +166,7 @@ func (c *call) ownTasks(conn Upstream) (result []byte, failure *wire.Message, er
 		if err != nil || m.Kind == wire.Failure {
 			return nil, m, err
 		}
-		own = c.keepTasks(own, wire.Member(m.Bytes(m.Result), "tasks"))
+		own = c.keepTasks(own, wire.Member(m.Bytes(m.Result), "tasks"), conn)
 		next := wire.Member(m.Bytes(m.Result), "nextCursor")
 		if len(next) == 0 || next[0] != '"' || bytes.Equal(next, cursor) || c.isCancelled() {
 			break
@@ -186,10 +177,10 @@ func (c *call) ownTasks(conn Upstream) (result []byte, failure *wire.Message, er
 }
 
 // keepTasks appends the run's own of a list to those that were found already.
-func (c *call) keepTasks(own, list []byte) []byte {
+func (c *call) keepTasks(own, list []byte, conn Upstream) []byte {
 	_ = wire.Elements(list, func(item []byte) error {
 		id, _ := wire.Text(wire.Member(item, "taskId"))
-		if c.task(id) == nil {
+		if c.s.run.task(id, c.who().Principal, c.era, conn) == nil {
 			return nil
 		}
 		if own[len(own)-1] != '[' {
@@ -203,9 +194,9 @@ func (c *call) keepTasks(own, list []byte) []byte {
 
 // taskTold takes the upstream's notification of where a task stands: one of the
 // run's is passed on, and its end steps the run before.
-func (s *session) taskTold(m *wire.Message) {
+func (s *session) taskTold(conn Upstream, m *wire.Message) {
 	s.run.mu.Lock()
-	t := s.run.tasks[m.P.TaskID]
+	t := s.run.tasks[taskAt{conn, m.P.TaskID}]
 	s.run.mu.Unlock()
 	if t == nil || t.c.s != s {
 		return

@@ -16,7 +16,8 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	mcptest.Main(m, mcptest.Servers{"world": world(), "modern": {Handle: world().Handle, Modern: true}, "stubborn": {Handle: world().Handle, Stubborn: true}})
+	mcptest.Main(m, mcptest.Servers{"world": world(), "modern": {Handle: world().Handle, Modern: true}, "stubborn": {Handle: world().Handle, Stubborn: true},
+		"kitchen": new(kitchen).server(false)})
 }
 
 // plan is the policy of most tests: what is bound and what is hidden, one edge that can be taken once, and a

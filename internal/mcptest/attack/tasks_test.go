@@ -493,3 +493,26 @@ func TestTaskOfTheOtherEra(t *testing.T) {
 		t.Errorf("listed are %s", list)
 	}
 }
+
+// Two sessions on one run, each with a process of its own that counts its tasks: of two tasks with one id each session
+// means its own, and none takes the other's place.
+func TestTasksOfOneIDInTwoSessions(t *testing.T) {
+	t.Parallel()
+	r := &rig{t: t, upstream: mcptest.Stdio(t, "kitchen")}
+	r.url, r.process = mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, taskPlan), "--run-key", "legacy=principal", "--tokens", namedTokens(t), "--"},
+		r.upstream.Command()...)...)
+	first, second := r.diner(false, "token of ann"), r.diner(false, "token of ann")
+	first.starts("brew", "task-0")
+	second.starts("brew", "task-0")
+	for _, x := range []struct {
+		who          *rig
+		method, want string
+	}{
+		{first, "tasks/cancel", "cancelled"}, {second, "tasks/get", "working"}, {first, "tasks/get", "cancelled"}, {second, "tasks/list", "working"},
+		{r.diner(false, "token of ann"), "tasks/get", "-32602"}, {r.diner(false, "token of bob"), "tasks/get", "-32602"},
+	} {
+		if answer := x.who.of(x.method, "task-0"); !strings.Contains(answer, x.want) {
+			t.Errorf("%s is answered %s, want %s", x.method, answer, x.want)
+		}
+	}
+}
