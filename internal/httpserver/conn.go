@@ -175,6 +175,13 @@ func (c *conn) cutIfHalf() {
 	}
 }
 
+// cutUnlessKept closes a connection that could be closed for another one as well.
+func (c *conn) cutUnlessKept() {
+	if c.srv.table.replaceable(c) {
+		c.cut()
+	}
+}
+
 // cutStranger closes a connection that has been idle for long enough after a 401 or 403. On one of HTTP/2 more comes
 // than requests.
 func (c *conn) cutStranger() {

@@ -162,9 +162,13 @@ func (s *Server) Retire() { s.retiring.Store(true) }
 // is about to.
 const firstTime = 500 * time.Millisecond
 
+// strangerEnd is how long connections that carried no admitted request, and carry none that is held, may hold up the end.
+const strangerEnd = 2 * time.Second
+
 // Shutdown accepts no more connections, closes idle ones, and waits for the others to answer the request they carry,
 // or for ctx to end: that is the error. What has connected and was only not accepted yet is served as well. A
-// connection that has not carried a request yet has half a second to come with one.
+// connection that has not carried a request yet has half a second to come with one. One that may be closed for want of
+// room has 2 s in all.
 //
 // [http.Server.Shutdown] alone waits 5 s for such a connection, resets what was not accepted, and closes idle
 // connections in front of a request that has come: here it only ends HTTP/2 connections, when there are no others.
@@ -175,6 +179,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		l.hangUp()
 	}
 	s.table.each(func(c *conn) { c.farewell() })
+	defer time.AfterFunc(strangerEnd, func() { s.table.each((*conn).cutUnlessKept) }).Stop()
 	if err := wait(ctx, s.serving.Wait); err != nil {
 		return err
 	}

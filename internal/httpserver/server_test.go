@@ -511,7 +511,7 @@ func (l *unready) SetDeadline(t time.Time) error {
 // servingUnready returns a rig whose server serves, and accepts nothing until it is told to end and then for some time.
 func servingUnready(t *testing.T, after time.Duration) *rig {
 	t.Helper()
-	srv := &Server{}
+	srv := &Server{HeaderTimeout: time.Hour}
 	r := servingAt(t, srv, echo, &unready{TCPListener: listenTCP(t), told: make(chan struct{}), after: after})
 	mcptest.Await(t, "serving", func() bool {
 		srv.mu.Lock()
@@ -539,7 +539,7 @@ func TestShutdownWithoutARequest(t *testing.T) {
 	t.Parallel()
 	r := servingUnready(t, firstTime+firstTime/2)
 	silent := r.connect()
-	ctx, stop := context.WithTimeout(t.Context(), 8*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), mcptest.Patience)
 	defer stop()
 	if err := r.srv.Shutdown(ctx); err != nil {
 		t.Error(err)
@@ -568,6 +568,28 @@ func TestShutdownWithHalfARequest(t *testing.T) {
 		}
 		first.ended()
 		next.ended()
+	})
+}
+
+// TestShutdownBeforeStrangers: who was let in is waited for at the end, who was not for two seconds, though neither
+// reads what it is answered.
+func TestShutdownBeforeStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for path, want := range map[string]time.Duration{"/in": 20 * time.Second, "/out": strangerEnd} {
+			srv := &Server{WriteTimeout: 20 * time.Second}
+			r := servingAt(t, srv, door, &pipes{conns: make(chan net.Conn), done: make(chan struct{})})
+			k := r.connect()
+			_ = k.SetDeadline(time.Time{})
+			k.send("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n")
+			synctest.Wait()
+			start := time.Now()
+			if err := srv.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took < want || took > want+time.Second {
+				t.Errorf("%s: it took %v", path, took)
+			}
+		}
 	})
 }
 

@@ -197,6 +197,13 @@ func (t *table) freeLocked(c *conn) {
 	}
 }
 
+// replaceable reports whether a connection may be closed for another one.
+func (t *table) replaceable(c *conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return c.place != nil
+}
+
 // each calls f for each connection there is, without holding the table.
 func (t *table) each(f func(*conn)) {
 	t.mu.Lock()
