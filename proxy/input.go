@@ -351,10 +351,15 @@ func (h *held) expire(state string) {
 const stateMark = "fsm1."
 
 // ours reports whether a request's state is one that the proxy has given out, or is
-// made to look like it.
+// made to look like it. An upstream of the modern era may give out states of its own that
+// do: it may be a proxy of this kind.
 func (c *call) ours() bool {
 	state := c.m.P.RequestState
-	return len(state) > len(stateMark) && strings.HasPrefix(state, stateMark)
+	if len(state) <= len(stateMark) || !strings.HasPrefix(state, stateMark) {
+		return false
+	}
+	conn := c.s.link.live()
+	return conn == nil || conn.Era() == wire.Legacy || c.s.p.holds.find(state) != nil
 }
 
 // comeBack takes a request with a state of the proxy's.

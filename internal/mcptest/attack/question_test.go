@@ -126,6 +126,24 @@ func turned(state string) string {
 	return string(b)
 }
 
+// A proxy before a proxy takes the other's state for what it is: the state of its upstream, which is to get it back.
+func TestRequestStateOfAProxyBehind(t *testing.T) {
+	t.Parallel()
+	r := alone(t, web.under(asking))
+	front := &rig{t: t, upstream: r.upstream}
+	front.url, front.process = mcptest.Listen(t, "--policy", mcptest.WritePolicy(t, asking), "--run-key", "modern=process", "--upstream", r.url)
+	front.Session, front.web = mcptest.DialWeb(t, front.url)
+	front.Modern(mcptest.Modern{})
+	q := front.asked("elicit", `{}`)
+	if answer := front.reply(q, "honest").String(); !strings.Contains(answer, "honest") {
+		t.Errorf("answered %s", answer)
+	}
+	if answer := front.reply(q, "again").String(); !denied(answer) {
+		t.Errorf("the second use is answered %s", answer)
+	}
+	r.reached("tools/call elicit", "answer")
+}
+
 // The same state used by many at once is used once.
 func TestRequestStateUsedTwiceAtOnce(t *testing.T) {
 	t.Parallel()

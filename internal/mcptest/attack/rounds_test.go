@@ -3,6 +3,7 @@ package attack
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -144,6 +145,67 @@ func TestRoundUnderATighterPolicy(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Whenever a client cancels a call that asks it, the call is not sent again, and the turn is free: while it is asked, with
+// and without the turn, and while the call that is to be sent again waits for the turn.
+func TestRoundIsCancelled(t *testing.T) {
+	cancels := func(r *rig, id int) {
+		r.Notify("notifications/cancelled", `{"requestId":`+strconv.Itoa(id)+`}`)
+	}
+	late := func(r *rig, question mcptest.Message) {
+		r.Send(mcptest.Result(question.ID, `{"action":"accept","content":{"late":true}}`))
+		r.lives()
+	}
+	for name, c := range map[string]struct {
+		elicit string
+		way    func(r *rig, id int, question mcptest.Message)
+		want   []string
+	}{
+		"asked":    {"elicit: ,", func(r *rig, id int, q mcptest.Message) { cancels(r, id); late(r, q) }, []string{"tools/call elicit", "tools/call once"}},
+		"the turn": {"elicit: {exclusive: true},", func(r *rig, id int, q mcptest.Message) { cancels(r, id); late(r, q) }, []string{"tools/call elicit", "tools/call once"}},
+		"waits": {"elicit: ,", func(r *rig, id int, q mcptest.Message) {
+			r.Tool("command", `{"command":"move"}`)
+			holder := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+			r.upstream.Await(r.t, 1, "tools/call", "hold")
+			late(r, q)
+			cancels(r, id)
+			r.lives()
+			r.upstream.Open("hold")
+			r.answers(holder)
+		}, []string{"tools/call command", "tools/call elicit", "tools/call hold", "tools/call once"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := strings.Replace(strings.Replace(roundsPlan, "elicit: ,", c.elicit, 1), "behind: {tools: {", "behind: {tools: {once: after, ", 1)
+			each(t, underPolicy(policy), func(r *rig) {
+				id, question := r.elicits()
+				c.way(r, id, question)
+				for n := 0; r.upstream.Count("tools/call", "once") == 0; n++ {
+					if answer := r.Tool("once", "").String(); denied(answer) && (n > 1000 || !strings.Contains(answer, `"busy"`)) {
+						r.t.Fatalf("the turn is not free: %s", answer)
+					}
+				}
+				r.in("after")
+				r.reached(c.want...)
+			})
+		})
+	}
+}
+
+// A server that never has enough is not asked for ever: after 64 rounds the call ends without an outcome.
+func TestRoundsAreCounted(t *testing.T) {
+	t.Parallel()
+	r := says(t, false, true, answerPlan)
+	answer := r.Call("tools/call", saying(`"result":{"resultType":"input_required","requestState":"s"}`, "", "")).String()
+	if !strings.Contains(answer, "upstream_unavailable") || !strings.Contains(answer, "it asked its client too many times") {
+		t.Errorf("answered %s", answer)
+	}
+	if n := r.upstream.Count("tools/call", "say"); n != 65 {
+		t.Errorf("the call was sent %d times", n)
+	}
+	if answer := r.Tool("say", `{"answer":"\"result\":{\"content\":[]}"}`).String(); denied(answer) {
+		t.Errorf("the turn is not free: %s", answer)
 	}
 }
 
