@@ -3,11 +3,14 @@ package streamhttp
 import (
 	"bytes"
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -68,4 +71,27 @@ func TestAnswersLostAtTheEnd(t *testing.T) {
 		t.Errorf("the log says %q", text)
 	}
 	r.do(post1(call(1, "a"), c.id)).want(t, 503, "shutting down").wantHeader(t, "Retry-After", "1")
+}
+
+// TestCloseBeforeStrangers: the end does not wait for requests that nobody has let in.
+func TestCloseBeforeStrangers(t *testing.T) {
+	asked, refuse := make(chan struct{}), make(chan struct{})
+	s := NewServer(ServerConfig{Path: "/mcp", Authenticate: func(http.ResponseWriter, *http.Request) (wire.Principal, bool) {
+		close(asked)
+		<-refuse
+		return wire.Principal{}, false
+	}})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "POST", "/mcp", nil))
+	}()
+	<-asked
+	ctx, stop := context.WithTimeout(t.Context(), mcptest.Patience)
+	defer stop()
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	close(refuse)
+	<-over
 }

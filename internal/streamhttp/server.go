@@ -63,16 +63,17 @@ func (s *Server) Sessions() int { return s.table.len() }
 
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	who, ok := s.guard.pass(w, r)
+	if !ok {
+		return
+	}
+	// Who is not let in does not count: Close does not wait for who reads no refusal.
 	if !s.requests.enter() {
 		w.Header()["Retry-After"] = []string{retryAfter}
 		refuse(w, http.StatusServiceUnavailable, "shutting down")
 		return
 	}
 	defer s.requests.leave()
-	who, ok := s.guard.pass(w, r)
-	if !ok {
-		return
-	}
 	run, ok := s.run(r)
 	if !ok {
 		refuse(w, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
