@@ -324,3 +324,64 @@ func TestOpaqueNamesNoStates(t *testing.T) {
 		})
 	}
 }
+
+// Nor does anything else that a client can bring about: other methods, a call that has no answer, one that waits for the
+// turn in vain, a run that is complete, that begins anew, or whose state a reload takes away.
+func TestOpaqueNamesNoStatesByOtherWays(t *testing.T) {
+	t.Parallel()
+	const policy = `version: 1
+name: opaque
+initial: secretive
+on_complete: stop
+states:
+  secretive:
+    description: What the secretive state is for.
+    tools: {ok: , silent: clandestine, hold: {exclusive: true}, once: {on_success: {to: hideaway, terminal: true}}, command: {by: command, cases: {move: clandestine}}}
+    resources: {"w://shown": }
+  clandestine: {tools: [elsewhere]}
+  hideaway:
+`
+	const without = "version: 1\nname: opaque\ninitial: other\nstranded: refuse\non_complete: stop\nstates: {other: {tools: [ok, elsewhere]}}\n"
+	for _, surface := range []string{"static", "dynamic"} {
+		t.Run(surface, func(t *testing.T) {
+			t.Parallel()
+			r := web.under(policy).with("--surface", surface, "--refusals", "opaque", "--run-key", "legacy=principal", "--tokens", namedTokens(t),
+				"--call-timeout", "300ms", "--turn-timeout", "20ms", "--cancel-grace", "50ms", "--reload-debounce", "5ms").start(t)
+			clients := []*rig{r.diner(false, "token of ann"), r.diner(true, "token of ann")}
+			all := func(calls ...[2]string) {
+				for _, c := range clients {
+					for _, x := range calls {
+						c.Call(x[0], x[1])
+					}
+				}
+			}
+			tool := func(name, arguments string) [2]string {
+				return [2]string{"tools/call", mcptest.ToolParams(name, arguments)}
+			}
+			holder := r.diner(false, "token of ann")
+			held := holder.Request("tools/call", mcptest.ToolParams("hold", ""))
+			r.upstream.Await(t, 1, "tools/call", "hold")
+			all(tool("once", ""), tool("command", `{"command":"elsewhere"}`), tool("command", `{"command":"move","Command":"x"}`), tool("fsm_start_run", ""), tool("hidden", ""),
+				[2]string{"resources/read", `{"uri":"w://hidden"}`}, [2]string{"prompts/get", `{"name":"hidden"}`}, [2]string{"resources/subscribe", `{"uri":"w://hidden"}`},
+				[2]string{"completion/complete", `{"ref":{"type":"ref/prompt","name":"hidden"},"argument":{"name":"a","value":""}}`},
+				[2]string{"resources/templates/list", ""}, [2]string{"tasks/get", `{"taskId":"x"}`}, [2]string{"server/discover", ""}, [2]string{"acme/x", ""}, [2]string{"tools/list", ""})
+			r.upstream.Open("hold")
+			holder.Answer(held)
+			all(tool("once", ""), tool("once", ""), tool("fsm_start_run", ""), [2]string{"tools/list", ""}) // complete, refused, begun anew
+			all(tool("fsm_start_run", ""), tool("silent", ""), tool("silent", ""))                          // without an answer
+			r.follows(without)
+			all(tool("ok", ""), tool("elsewhere", ""), [2]string{"tools/list", ""})
+			log := r.process.Log().String()
+			for _, code := range []string{"busy", "unknown_case", "invalid_transition", "unknown_action", "run_complete", "outcome_unknown", "not_available"} {
+				if !strings.Contains(log, "code="+code) {
+					t.Errorf("nothing was refused as %s:\n%s", code, log)
+				}
+			}
+			for _, c := range clients {
+				for _, name := range []string{"secretive", "clandestine", "hideaway", "Allowed", "State is"} {
+					c.unheard(name)
+				}
+			}
+		})
+	}
+}

@@ -1,10 +1,13 @@
 package attack
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -282,4 +285,98 @@ func TestClientWithoutSessionNeverComesBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A server that asks its client 400 things at once in one call, of which the client answers some, some too late and some
+// never: each has one answer, the call ends, and the turn is free.
+func TestManyQuestionsAtOnce(t *testing.T) {
+	t.Parallel()
+	const all = 400
+	for _, modern := range []bool{false, true} {
+		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
+			t.Parallel()
+			var answers atomic.Int64
+			plain := world()
+			r := &rig{t: t}
+			var url string
+			r.upstream, url = mcptest.HTTP(t, mcptest.Server{Handle: func(e *mcptest.Exchange) {
+				if e.Name != "ask" {
+					plain.Handle(e)
+					return
+				}
+				e.Async(func() {
+					var asked sync.WaitGroup
+					for range all {
+						asked.Go(func() {
+							e.Ask("elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{}}}`)
+							answers.Add(1)
+						})
+					}
+					asked.Wait()
+					e.Result(mcptest.Text("enough"))
+				})
+			}})
+			r.url, r.process = mcptest.Listen(t, "--policy", mcptest.WritePolicy(t, plan), "--upstream", url, "--run-key", "modern=process", "--ask-timeout", "200ms", "--call-timeout", "20s")
+			r.Session, r.web = mcptest.DialWeb(t, r.url)
+			if modern {
+				r.Modern(mcptest.Modern{})
+				r.answersSome(t)
+			} else {
+				r.Initialize()
+				id, open := r.Request("tools/call", mcptest.ToolParams("ask", "")), []string(nil)
+				for answered := false; !answered; {
+					m := r.Next()
+					switch {
+					case m.Method == "elicitation/create" && len(open)%3 == 0:
+						r.Send(mcptest.Result(m.ID, `{"action":"decline"}`))
+						fallthrough
+					case m.Method == "elicitation/create":
+						open = append(open, string(m.ID))
+					case string(m.ID) == strconv.Itoa(id) && m.IsResponse():
+						answered = true
+						if !strings.Contains(m.String(), "enough") {
+							t.Errorf("answered %s", m)
+						}
+					}
+				}
+				for _, id := range open {
+					r.Send(mcptest.Result([]byte(id), `{"action":"decline"}`))
+				}
+			}
+			if answer := r.Tool("once", "").String(); denied(answer) {
+				t.Errorf("the turn is not free: %s", answer)
+			}
+			if n := answers.Load(); n != all {
+				t.Errorf("the server has %d answers", n)
+			}
+		})
+	}
+}
+
+// answersSome has a client without sessions answer every other thing that it is asked in a call, until that is answered.
+func (r *rig) answersSome(t *testing.T) {
+	t.Helper()
+	more := ""
+	for range 1000 {
+		answer := r.Call("tools/call", `{"name":"ask","arguments":{}`+more+`}`)
+		var read struct {
+			InputRequests map[string]json.RawMessage
+			RequestState  string
+		}
+		if err := json.Unmarshal(answer.Result, &read); err != nil || read.RequestState == "" {
+			if !strings.Contains(answer.String(), "enough") {
+				t.Errorf("answered %s", answer)
+			}
+			return
+		}
+		responses := map[string]any{}
+		for key := range read.InputRequests {
+			if len(responses) <= len(read.InputRequests)/2 {
+				responses[key] = map[string]string{"action": "decline"}
+			}
+		}
+		said, _ := json.Marshal(responses)
+		more = `,"requestState":"` + read.RequestState + `","inputResponses":` + string(said)
+	}
+	t.Error("it is asked for ever")
 }
