@@ -2,6 +2,8 @@ package attack
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -169,6 +171,61 @@ func TestRestartByReloadWhileACallWaits(t *testing.T) {
 	}
 	r.in("start")
 	r.reached("tools/call count", "tools/call hold", "tools/call swap")
+}
+
+// However the call in flight ends, the run begins anew then and no sooner, and once: what was queued is refused. Where
+// another reload has brought the state back by then, the run goes on in it.
+func TestRestartByReloadHoweverTheCallEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		flags   []string
+		reloads []string
+		ends    func(r *rig, first int)
+		want    []string // of the second's answer
+		state   string
+	}{
+		"cancelled":      {[]string{"--cancel-grace", "50ms"}, []string{afterReload}, (*rig).cancels, []string{`"error":"not_available"`, "began anew while it waited"}, "start"},
+		"timeout":        {[]string{"--call-timeout", "3s"}, []string{afterReload}, func(*rig, int) {}, []string{`"error":"not_available"`, "began anew while it waited"}, "start"},
+		"two reloads":    {nil, []string{afterReload, afterReload + "name: again\n"}, func(r *rig, _ int) { r.upstream.Open("hold") }, []string{`"error":"not_available"`}, "start"},
+		"there and back": {nil, []string{afterReload, beforeReload + "name: again\n"}, func(r *rig, _ int) { r.upstream.Open("hold") }, []string{`"error":"invalid_transition"`, "older"}, "older"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := pipes.under(beforeReload).with(append(c.flags, "--reload-debounce", "5ms")...).open(t)
+			r.Tool("count", "")
+			first := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+			r.upstream.Await(t, 1, "tools/call", "hold")
+			second := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+			for _, policy := range c.reloads {
+				if err := os.WriteFile(r.policy, []byte(policy), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				r.process.Log().Await(t, fmt.Sprintf("digest=%x", sha256.Sum256([]byte(policy))))
+			}
+			c.ends(r, first)
+			for answered := false; !answered; {
+				m := r.nextAnswer()
+				if answered = string(m.ID) == strconv.Itoa(second); !answered {
+					continue
+				}
+				for _, want := range c.want {
+					if !strings.Contains(m.String(), want) {
+						t.Errorf("what was queued is answered %s, want %s", m, want)
+					}
+				}
+			}
+			r.in(c.state)
+			if n := r.upstream.Count("tools/call", "hold"); n != 1 {
+				t.Errorf("hold was sent %d times", n)
+			}
+		})
+	}
+}
+
+// cancels takes a request back.
+func (r *rig) cancels(id int) {
+	r.t.Helper()
+	r.Notify("notifications/cancelled", `{"requestId":`+strconv.Itoa(id)+`}`)
 }
 
 // answers are the answers to requests, in whatever order they come.

@@ -154,9 +154,6 @@ func TestRoundUnderATighterPolicy(t *testing.T) {
 // Whenever a client cancels a call that asks it, the call is not sent again, and the turn is free: while it is asked, with
 // and without the turn, and while the call that is to be sent again waits for the turn.
 func TestRoundIsCancelled(t *testing.T) {
-	cancels := func(r *rig, id int) {
-		r.Notify("notifications/cancelled", `{"requestId":`+strconv.Itoa(id)+`}`)
-	}
 	late := func(r *rig, question mcptest.Message) {
 		r.Send(mcptest.Result(question.ID, `{"action":"accept","content":{"late":true}}`))
 		r.lives()
@@ -166,14 +163,14 @@ func TestRoundIsCancelled(t *testing.T) {
 		way    func(r *rig, id int, question mcptest.Message)
 		want   []string
 	}{
-		"asked":    {"elicit: ,", func(r *rig, id int, q mcptest.Message) { cancels(r, id); late(r, q) }, []string{"tools/call elicit", "tools/call once"}},
-		"the turn": {"elicit: {exclusive: true},", func(r *rig, id int, q mcptest.Message) { cancels(r, id); late(r, q) }, []string{"tools/call elicit", "tools/call once"}},
+		"asked":    {"elicit: ,", func(r *rig, id int, q mcptest.Message) { r.cancels(id); late(r, q) }, []string{"tools/call elicit", "tools/call once"}},
+		"the turn": {"elicit: {exclusive: true},", func(r *rig, id int, q mcptest.Message) { r.cancels(id); late(r, q) }, []string{"tools/call elicit", "tools/call once"}},
 		"waits": {"elicit: ,", func(r *rig, id int, q mcptest.Message) {
 			r.Tool("command", `{"command":"move"}`)
 			holder := r.Request("tools/call", mcptest.ToolParams("hold", ""))
 			r.upstream.Await(r.t, 1, "tools/call", "hold")
 			late(r, q)
-			cancels(r, id)
+			r.cancels(id)
 			r.lives()
 			r.upstream.Open("hold")
 			r.answers(holder)
