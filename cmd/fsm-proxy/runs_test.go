@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -55,6 +56,44 @@ func TestKeysAcrossEras(t *testing.T) {
 			t.Errorf("%q is refused without what to write: %v", x.given, err)
 		case x.legacy != "" && (err != nil || keys[wire.Legacy].String() != x.legacy || keys[wire.Modern].String() != x.modern):
 			t.Errorf("%q is taken for %v, %v", x.given, keys, err)
+		}
+	}
+}
+
+// Of all pairs those stand, in each protocol, that let a client begin anew in both eras or in neither, or that leave one era.
+// What a refusal says to write stands.
+func TestAllPairsOfKeys(t *testing.T) {
+	suggested := regexp.MustCompile(`'--(run-key|protocol) ([^']+)'`)
+	anew := map[string]bool{"session": true, "handle": true}
+	for _, legacy := range []string{"process", "session", "principal", "header:X-Run", "path"} {
+		for _, modern := range []string{"process", "handle", "principal", "header:X-Run", "path"} {
+			for _, protocol := range []proxy.Protocol{proxy.ProtocolAuto, proxy.ProtocolLegacy, proxy.ProtocolModern} {
+				for _, create := range []bool{false, true} {
+					anew["path"] = create
+					f := runsFlags{keys: []string{"modern=" + modern, "legacy=" + legacy}, pathCreate: create}
+					_, err := f.keysOf(true, protocol)
+					if stands := protocol != proxy.ProtocolAuto || anew[legacy] == anew[modern]; stands != (err == nil) {
+						t.Errorf("%v, protocol %v, --path-create %v: %v", f.keys, protocol, create, err)
+					}
+					if err == nil {
+						continue
+					}
+					for _, say := range suggested.FindAllStringSubmatch(err.Error(), -1) {
+						again, in := f, proxy.ProtocolAuto
+						switch say[1] + say[2] {
+						case "protocollegacy":
+							in = proxy.ProtocolLegacy
+						case "protocolmodern":
+							in = proxy.ProtocolModern
+						default:
+							again.keys = []string{say[2]}
+						}
+						if _, err := again.keysOf(true, in); err != nil {
+							t.Errorf("%v: what is suggested, %s, does not stand: %v", f.keys, say[0], err)
+						}
+					}
+				}
+			}
 		}
 	}
 }
