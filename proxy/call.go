@@ -30,7 +30,7 @@ type call struct {
 	changes lock.Changes // since the tool was locked; where that refuses it
 	turn    chan struct{}
 	moves   uint64 // of the run, when it was decided
-	life    uint64 // of the run, when it began to wait for the turn or a list; 0: it does not wait
+	life    uint64 // of the run, when the call began to wait; 0: it does not wait
 	kind    policy.Kind
 	misfit  handle.Reason // why the tool's calls cannot carry a handle
 	own     ownTool       // of the proxy's that is called

@@ -46,6 +46,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 		return c.strays(why)
 	}
 	if c.crowdsOut() {
+		c.s.run.asked(c)
 		return c.later(c.whenRoom)
 	}
 	return c.onward()

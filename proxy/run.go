@@ -98,6 +98,14 @@ func (r *run) where() place {
 	return r.placeLocked()
 }
 
+// asked notes of which of its lives a run was asked for a call that has to wait before it can
+// be decided.
+func (r *run) asked(c *call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.life = r.life
+}
+
 // enter decides a call or puts it into the queue for the turn. One that comes again, since
 // the decision hung on a list, was asked of the run that it found when it came first.
 func (r *run) enter(c *call, maxQueue int) entry {

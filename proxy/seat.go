@@ -23,6 +23,7 @@ func (c *call) sit() wire.Pending {
 	if c.s.hello.Load() != nil {
 		return c.levelled()
 	}
+	c.s.run.asked(c)
 	return c.later(c.takeSeat)
 }
 

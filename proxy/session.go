@@ -119,6 +119,7 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 		return waiting{c}
 	}
 	if c.crowdsOut() {
+		s.run.asked(c)
 		return c.later(c.whenRoom)
 	}
 	return c.routed()

@@ -173,6 +173,41 @@ func TestRestartByReloadWhileACallWaits(t *testing.T) {
 	r.reached("tools/call count", "tools/call hold", "tools/call swap")
 }
 
+// Nor one that waited for a connection of its own, by a client of the other era on the same run.
+func TestRestartByReloadWhileACallConnects(t *testing.T) {
+	t.Parallel()
+	plain := world()
+	var slow atomic.Bool
+	r := &rig{t: t}
+	var url string
+	r.upstream, url = mcptest.HTTP(t, mcptest.Server{Handle: func(e *mcptest.Exchange) {
+		if e.Method == "initialize" && slow.Load() {
+			e.Async(func() { e.Gate("connect"); plain.Handle(e) })
+			return
+		}
+		plain.Handle(e)
+	}})
+	r.policy = mcptest.WritePolicy(t, beforeReload)
+	r.url, r.process = mcptest.Listen(t, "--policy", r.policy, "--upstream", url, "--run-key", "legacy=process", "--reload-debounce", "5ms")
+	legacy, modern := r.diner(false, ""), r.diner(true, "")
+	legacy.Tool("count", "")
+	first := legacy.Request("tools/call", mcptest.ToolParams("hold", ""))
+	r.upstream.Await(t, 1, "tools/call", "hold")
+	slow.Store(true)
+	second := modern.Request("tools/call", mcptest.ToolParams("hold", ""))
+	r.upstream.Await(t, 2, "initialize")
+	r.follows(afterReload)
+	r.upstream.Open("hold")
+	legacy.Answer(first)
+	r.upstream.Open("connect")
+	if answer := modern.answers(second)[second]; !strings.Contains(answer, `"error":"not_available"`) || !strings.Contains(answer, "the run began anew while it waited") {
+		t.Errorf("answered %s", answer)
+	}
+	if n := r.upstream.Count("tools/call", "hold"); n != 1 {
+		t.Errorf("hold was sent %d times", n)
+	}
+}
+
 // However the call in flight ends, the run begins anew then and no sooner, and once: what was queued is refused. Where
 // another reload has brought the state back by then, the run goes on in it.
 func TestRestartByReloadHoweverTheCallEnds(t *testing.T) {
