@@ -152,7 +152,10 @@ func (s *Server) leave(l *listener) {
 }
 
 // Connections is how many connections there are.
-func (s *Server) Connections() int { return s.table.len() }
+func (s *Server) Connections() int {
+	s.fill()
+	return s.table.len()
+}
 
 // Retire has every connection closed behind its next answer, which tells the client so. New ones are still accepted,
 // for a balancer that has not yet heard: [Server.Shutdown] ends that.

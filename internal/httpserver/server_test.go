@@ -433,6 +433,25 @@ func TestLastAnswerIsNotReset(t *testing.T) {
 	}
 }
 
+// TestEndAsItBegins: a server is looked at and ended while it begins to serve.
+func TestEndAsItBegins(t *testing.T) {
+	for range 20 {
+		srv, l := &Server{Handler: http.HandlerFunc(echo)}, tcp{listenTCP(t)}
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(l) }()
+		srv.Retire()
+		if n := srv.Connections(); n != 0 {
+			t.Errorf("%d connections", n)
+		}
+		if err := srv.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != http.ErrServerClosed {
+			t.Error(err)
+		}
+	}
+}
+
 func TestShutdown(t *testing.T) {
 	asked, go_ := make(chan struct{}), make(chan struct{})
 	srv := &Server{}
