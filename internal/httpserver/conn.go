@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -31,6 +32,8 @@ type conn struct {
 	second   atomic.Bool // it speaks HTTP/2
 	refused  atomic.Bool // its last answer was 401 or 403
 	closed   atomic.Bool
+
+	reading deadline
 
 	early   int         // bytes that came before its first request; for the goroutine that reads
 	strange *time.Timer // closes it while it is idle after refused; for ConnState alone, which is called by one goroutine at a time
@@ -90,10 +93,13 @@ var errLongHandshake = errors.New("reading a TLS handshake: it is too long")
 // net/http counts its time from the fourth byte on.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	for err != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.reading.moved(c.Conn) {
+		n, err = c.Conn.Read(p)
+	}
 	if n > 0 && c.quiet.Load() {
 		c.quiet.Store(false)
 		if c.asked.Load() && !c.second.Load() {
-			_ = c.Conn.SetReadDeadline(time.Now().Add(c.srv.HeaderTimeout))
+			_ = c.SetReadDeadline(time.Now().Add(c.srv.HeaderTimeout))
 		}
 	}
 	if c.srv.TLSConfig != nil && !c.asked.Load() {
@@ -109,6 +115,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.srv.WriteTimeout))
 	return c.Conn.Write(p)
 }
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error { return c.reading.move(c.Conn, t) }
 
 // SetWriteDeadline does nothing: see Write.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }

@@ -377,6 +377,7 @@ func TestAByteIsNoRequest(t *testing.T) {
 		_ = k.SetDeadline(time.Time{})
 		for range 2 {
 			k.send(okPost).want(401, "")
+			synctest.Wait() // until it is idle
 			k.send("P")
 			time.Sleep(9 * time.Second)
 			k.send(okPost[1:]).want(401, "")
