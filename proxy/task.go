@@ -74,6 +74,8 @@ func (c *call) taskState(m *wire.Message) (state []byte) {
 		state = m.Bytes(m.Result)
 	case c.via == wire.Legacy && c.m.P.Task.Present():
 		state = m.Bytes(m.R.Task)
+	default:
+		return nil
 	}
 	if id, _ := wire.Text(wire.Member(state, "taskId")); id == "" {
 		return nil
