@@ -170,13 +170,7 @@ func Listen(t testing.TB, args ...string) (url string, p *Process) {
 	return listen(t, Proxy(t), args)
 }
 
-// ListenPlain is Listen with the binary of PlainProxy.
-func ListenPlain(t testing.TB, args ...string) (url string, p *Process) {
-	t.Helper()
-	return listen(t, PlainProxy(t), args)
-}
-
-// ListenBehind is ListenPlain with a command in front of the binary's own, which it becomes.
+// ListenBehind is Listen with the binary of PlainProxy, and a command in front of it that becomes it.
 func ListenBehind(t testing.TB, front []string, args ...string) (url string, p *Process) {
 	t.Helper()
 	return listen(t, PlainProxy(t), args, front...)

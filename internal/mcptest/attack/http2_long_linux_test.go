@@ -19,10 +19,9 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// openSecured is openPlain over TLS, with the memory limit that the proxy finds in its container.
+// openSecured is openPlain over TLS.
 func openSecured(t *testing.T, flags ...string) *rig {
 	t.Helper()
-	t.Setenv("GOMEMLIMIT", "230MiB")
 	cert, key := mcptest.WriteTLS(t)
 	r := openPlain(t, append([]string{"--tls-cert", cert, "--tls-key", key}, flags...)...)
 	r.url = "https" + strings.TrimPrefix(r.url, "http")

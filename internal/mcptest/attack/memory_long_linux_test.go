@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +19,14 @@ import (
 // container is the memory that the container of the shipped deployments has.
 const container = 256 << 20
 
-// openPlain is web.open with a proxy whose memory is measured: it fails the test, at its end, if the proxy ever took more
-// than its container has.
+// openPlain is web.open with a proxy in such a container. It fails the test, at its end, if the proxy ever took more than
+// that has.
 func openPlain(t *testing.T, flags ...string) *rig {
 	t.Helper()
 	r := &rig{t: t}
 	upstream, url := mcptest.HTTP(t, world())
 	r.upstream = upstream
-	r.url, r.process = mcptest.ListenPlain(t, append([]string{"--policy", mcptest.WritePolicy(t, strings.Replace(plan, "ok:\n", "ok:\n      later:\n", 1)), "--upstream", url}, flags...)...)
+	r.url, r.process = mcptest.ListenBehind(t, mcptest.Container(t, container), append([]string{"--policy", mcptest.WritePolicy(t, strings.Replace(plan, "ok:\n", "ok:\n      later:\n", 1)), "--upstream", url}, flags...)...)
 	t.Cleanup(func() {
 		peak := mcptest.PeakMemory(t, r.process.Process.Pid)
 		t.Logf("the proxy had %d MiB at most", peak>>20)
@@ -37,14 +38,21 @@ func openPlain(t *testing.T, flags ...string) *rig {
 	return r
 }
 
-// promptly fails the test if a call takes longer than a second.
+// promptly fails the test, at its end, unless nine of ten such calls have taken less than a second: what else goes on on
+// the machine may hold up one.
 func (r *rig) promptly(call func()) {
 	r.t.Helper()
+	if r.waits == nil {
+		r.t.Cleanup(func() {
+			slices.Sort(r.waits)
+			if n := len(r.waits); r.waits[n-1-n/10] > time.Second {
+				r.t.Errorf("a client that is known was served after %v", r.waits)
+			}
+		})
+	}
 	began := time.Now()
 	call()
-	if took := time.Since(began); took > time.Second {
-		r.t.Errorf("a client that is known is served after %v", took)
-	}
+	r.waits = append(r.waits, time.Since(began))
 }
 
 // servedMeanwhile has a known client make calls until so many answers have come.
@@ -113,7 +121,6 @@ func (r *rig) leaveBefore(gate string) *http.Request {
 // Three hundred answers of 900 KiB, whose clients have gone away, are not all kept. The last of them is, and whoever is there is
 // served.
 func TestMemoryUnderAnswersThatNobodyTakes(t *testing.T) {
-	t.Setenv("GOMEMLIMIT", "230MiB") // what the proxy sets itself in such a container
 	r := openPlain(t)
 	r.Initialize()
 	const clients = 300

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
@@ -103,9 +104,10 @@ type rig struct {
 	t        *testing.T
 	upstream *mcptest.Upstream
 	process  *mcptest.Process
-	web      *mcptest.Web // nil on stdio
-	url      string       // of the proxy; empty on stdio
-	policy   string       // its file
+	web      *mcptest.Web    // nil on stdio
+	url      string          // of the proxy; empty on stdio
+	policy   string          // its file
+	waits    []time.Duration // of calls that are to be served promptly
 }
 
 // each runs a test on several ways at the same time.
