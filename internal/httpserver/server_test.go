@@ -45,7 +45,7 @@ func listenTCP(t *testing.T) *net.TCPListener {
 
 type dialer interface {
 	net.Listener
-	dial() (net.Conn, error)
+	Dial() (net.Conn, error)
 }
 
 func servingAt(t *testing.T, srv *Server, h http.HandlerFunc, l dialer) *rig {
@@ -58,44 +58,17 @@ func servingAt(t *testing.T, srv *Server, h http.HandlerFunc, l dialer) *rig {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return &rig{t, srv, l.dial}
+	return &rig{t, srv, l.Dial}
 }
 
 // tcp listens on loopback.
 type tcp struct{ net.Listener }
 
-func (l tcp) dial() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
+func (l tcp) Dial() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
 
 // SetDeadline has the server end it as it ends a TCP listener.
 func (l tcp) SetDeadline(t time.Time) error {
 	return l.Listener.(interface{ SetDeadline(time.Time) error }).SetDeadline(t)
-}
-
-// pipes is a listener within the process, for tests in a synctest bubble.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func (l *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-func (l *pipes) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
-func (l *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-func (l *pipes) dial() (net.Conn, error) {
-	a, b := net.Pipe()
-	select {
-	case l.conns <- b:
-		return a, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
 }
 
 // client is a client's connection.
@@ -290,7 +263,7 @@ func TestSlowloris(t *testing.T) {
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Minute))
 			}
 			echo(w, r)
-		}, &pipes{conns: make(chan net.Conn), done: make(chan struct{})})
+		}, mcptest.NewPipes())
 		for _, c := range []struct {
 			raw   string
 			after time.Duration
@@ -343,7 +316,7 @@ func TestStrangersAreNotIdleForLong(t *testing.T) {
 				w.WriteHeader(http.StatusForbidden)
 			}
 			_, _ = io.WriteString(w, "ok")
-		}, &pipes{conns: make(chan net.Conn), done: make(chan struct{})})
+		}, mcptest.NewPipes())
 		get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n" }
 		for status, path := range map[int]string{401: "/401", 403: "/403"} {
 			k := r.connect()
@@ -372,7 +345,7 @@ func TestStrangersAreNotIdleForLong(t *testing.T) {
 func TestAByteIsNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := servingAt(t, &Server{}, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
-			&pipes{conns: make(chan net.Conn), done: make(chan struct{})})
+			mcptest.NewPipes())
 		k := r.connect()
 		_ = k.SetDeadline(time.Time{})
 		for range 2 {
@@ -490,7 +463,7 @@ func TestShutdown(t *testing.T) {
 		t.Error(err)
 	}
 	silent.ended()
-	if err := srv.Serve(&pipes{conns: make(chan net.Conn), done: make(chan struct{})}); err != http.ErrServerClosed {
+	if err := srv.Serve(mcptest.NewPipes()); err != http.ErrServerClosed {
 		t.Errorf("serving after the end: %v", err)
 	}
 }
@@ -503,7 +476,7 @@ type unready struct {
 	once  sync.Once
 }
 
-func (l *unready) dial() (net.Conn, error) { return tcp{l}.dial() }
+func (l *unready) Dial() (net.Conn, error) { return tcp{l}.Dial() }
 
 func (l *unready) Accept() (net.Conn, error) {
 	<-l.told
@@ -571,7 +544,7 @@ func TestShutdownWithoutARequest(t *testing.T) {
 // connection's first or not.
 func TestShutdownWithHalfARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := servingAt(t, &Server{}, echo, &pipes{conns: make(chan net.Conn), done: make(chan struct{})})
+		r := servingAt(t, &Server{}, echo, mcptest.NewPipes())
 		first, next := r.connect(), r.connect()
 		next.send(okPost).want(200, "hi")
 		for _, c := range []*client{first, next} {
@@ -597,7 +570,7 @@ func TestShutdownBeforeStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for path, want := range map[string]time.Duration{"/in": 20 * time.Second, "/out": strangerEnd} {
 			srv := &Server{WriteTimeout: 20 * time.Second}
-			r := servingAt(t, srv, door, &pipes{conns: make(chan net.Conn), done: make(chan struct{})})
+			r := servingAt(t, srv, door, mcptest.NewPipes())
 			k := r.connect()
 			_ = k.SetDeadline(time.Time{})
 			k.send("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n")

@@ -14,7 +14,7 @@ func TestIdleButAsked(t *testing.T) {
 	defer l.Close()
 	srv := &Server{}
 	srv.fill()
-	theirs := (&rig{t, srv, l.dial}).connect()
+	theirs := (&rig{t, srv, l.Dial}).connect()
 	raw, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -92,40 +93,13 @@ type rig struct {
 
 type listener interface {
 	net.Listener
-	dial() (net.Conn, error)
+	Dial() (net.Conn, error)
 }
 
 // tcp listens on loopback.
 type tcp struct{ net.Listener }
 
-func (l tcp) dial() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
-
-// pipes is a listener within the process, for tests in a synctest bubble.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func (l *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-func (l *pipes) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
-func (l *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-func (l *pipes) dial() (net.Conn, error) {
-	a, b := net.Pipe()
-	select {
-	case l.conns <- b:
-		return a, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
+func (l tcp) Dial() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
 
 type behaviour = func(s *script, m *wire.Message, to wire.Stream) wire.Pending
 
@@ -142,12 +116,12 @@ func newRig(t *testing.T, cfg ServerConfig, on behaviour) *rig {
 // newBubbleRig is newRig for a synctest bubble.
 func newBubbleRig(t *testing.T, cfg ServerConfig, on behaviour) *rig {
 	t.Helper()
-	return startRig(t, &pipes{conns: make(chan net.Conn), done: make(chan struct{})}, cfg, on)
+	return startRig(t, mcptest.NewPipes(), cfg, on)
 }
 
 func startRig(t *testing.T, l listener, cfg ServerConfig, on behaviour) *rig {
 	t.Helper()
-	r := &rig{t: t, dial: l.dial, sessions: make(chan *script, 1000)}
+	r := &rig{t: t, dial: l.Dial, sessions: make(chan *script, 1000)}
 	cfg.Open = func(own wire.Stream, info PeerInfo) (wire.Session, error) {
 		s := &script{own: own, info: info, on: on, listen: make(chan struct{}, 100), closed: make(chan struct{})}
 		r.sessions <- s
@@ -170,7 +144,7 @@ func startHurriedRig(t *testing.T, srv *Server, writeTimeout time.Duration) *rig
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dial: tcp{l}.dial, writeTimeout: writeTimeout}
+	r := &rig{t: t, dial: tcp{l}.Dial, writeTimeout: writeTimeout}
 	r.serve(srv, l)
 	return r
 }
