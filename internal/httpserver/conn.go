@@ -29,14 +29,14 @@ type conn struct {
 	asked    atomic.Bool // it carried a request
 	active   atomic.Bool // it carries one, whose head has come
 	quiet    atomic.Bool // nothing has come since it was accepted, or became idle
-	second   atomic.Bool // it speaks HTTP/2
+	http2    atomic.Bool // it speaks HTTP/2
 	refused  atomic.Bool // its last answer was 401 or 403
 	closed   atomic.Bool
 
 	reading deadline
 
-	early   int         // bytes that came before its first request; for the goroutine that reads
-	strange *time.Timer // closes it while it is idle after refused; for ConnState alone, which is called by one goroutine at a time
+	early     int         // bytes that came before its first request; for the goroutine that reads
+	idleTimer *time.Timer // closes it while it is idle after refused; for ConnState alone, which is called by one goroutine at a time
 }
 
 // strangerIdle is how long a connection may be idle whose last answer was 401 or 403.
@@ -53,7 +53,7 @@ func (s *Server) accept(raw net.Conn) *conn {
 		return nil
 	}
 	if s.closing.Load() {
-		c.farewell()
+		c.endIdle()
 	}
 	return c
 }
@@ -98,7 +98,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	if n > 0 && c.quiet.Load() {
 		c.quiet.Store(false)
-		if c.asked.Load() && !c.second.Load() {
+		if c.asked.Load() && !c.http2.Load() {
 			_ = c.SetReadDeadline(time.Now().Add(c.srv.HeaderTimeout))
 		}
 	}
@@ -158,20 +158,20 @@ func (c *conn) cutIfQuiet() {
 	}
 }
 
-// farewell closes a connection at the end if it carries no request; one that has not carried any yet, or on which a
+// endIdle closes a connection at the end if it carries no request; one that has not carried any yet, or on which a
 // head has begun to come, has some time to come with it. Those of HTTP/2 are net/http's to end.
-func (c *conn) farewell() {
-	if c.second.Load() {
+func (c *conn) endIdle() {
+	if c.http2.Load() {
 		return
 	}
 	if c.asked.Load() {
 		c.cutIfQuiet()
 	}
-	time.AfterFunc(firstTime, c.lastCall)
+	time.AfterFunc(firstTime, c.cutIfUnasked)
 }
 
-// lastCall closes a connection on which nothing has come of a request. What came on one with TLS may be its handshake.
-func (c *conn) lastCall() {
+// cutIfUnasked closes a connection on which nothing has come of a request. What came on one with TLS may be its handshake.
+func (c *conn) cutIfUnasked() {
 	if c.asked.Load() || c.srv.TLSConfig == nil {
 		c.cutIfQuiet()
 	} else if !waiting(c.Conn) {
@@ -182,7 +182,7 @@ func (c *conn) lastCall() {
 
 // cutIfHalf closes a connection that has been coming with a request for long enough.
 func (c *conn) cutIfHalf() {
-	if !c.active.Load() && !c.second.Load() {
+	if !c.active.Load() && !c.http2.Load() {
 		c.cut()
 	}
 }
@@ -197,7 +197,7 @@ func (c *conn) cutUnlessKept() {
 // cutStranger closes a connection that has been idle for long enough after a 401 or 403. On one of HTTP/2 more comes
 // than requests.
 func (c *conn) cutStranger() {
-	if !c.second.Load() {
+	if !c.http2.Load() {
 		c.cutIfQuiet()
 	} else if !waiting(c.Conn) {
 		c.cut()
@@ -224,7 +224,7 @@ func changed(nc net.Conn, state http.ConnState) {
 	c := below(nc)
 	switch state {
 	case http.StateActive:
-		c.dropStrange()
+		c.stopIdleTimer()
 		c.quiet.Store(false) // what was there already was not read now
 		c.active.Store(true)
 		c.begun(nc)
@@ -236,19 +236,19 @@ func changed(nc net.Conn, state http.ConnState) {
 		}
 		switch {
 		case c.srv.closing.Load(): // its answer went out before that
-			c.farewell()
+			c.endIdle()
 		case c.refused.Load():
-			c.strange = time.AfterFunc(strangerIdle, c.cutStranger)
+			c.idleTimer = time.AfterFunc(strangerIdle, c.cutStranger)
 		}
 	case http.StateClosed:
-		c.dropStrange()
+		c.stopIdleTimer()
 	}
 }
 
-func (c *conn) dropStrange() {
-	if c.strange != nil {
-		c.strange.Stop()
-		c.strange = nil
+func (c *conn) stopIdleTimer() {
+	if c.idleTimer != nil {
+		c.idleTimer.Stop()
+		c.idleTimer = nil
 	}
 }
 
@@ -258,7 +258,7 @@ func (c *conn) begun(nc net.Conn) {
 		return
 	}
 	if secured, ok := nc.(*tls.Conn); ok && secured.ConnectionState().NegotiatedProtocol == "h2" {
-		c.second.Store(true)
+		c.http2.Store(true)
 		c.srv.table.wake()
 	}
 	c.asked.Store(true)

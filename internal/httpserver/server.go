@@ -181,7 +181,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for _, l := range s.close() {
 		l.hangUp()
 	}
-	s.table.each(func(c *conn) { c.farewell() })
+	s.table.each(func(c *conn) { c.endIdle() })
 	defer time.AfterFunc(strangerEnd, func() { s.table.each((*conn).cutUnlessKept) }).Stop()
 	if err := wait(ctx, s.serving.Wait); err != nil {
 		return err

@@ -223,7 +223,7 @@ func (t *table) drained(ctx context.Context) error {
 	t.mu.Lock()
 	t.left = left
 	t.mu.Unlock()
-	for t.firsts() > 0 {
+	for t.http1() > 0 {
 		select {
 		case <-left:
 		case <-ctx.Done():
@@ -233,12 +233,12 @@ func (t *table) drained(ctx context.Context) error {
 	return nil
 }
 
-// firsts is how many connections speak HTTP/1.1, or nothing yet.
-func (t *table) firsts() (n int) {
+// http1 is how many connections speak HTTP/1.1, or nothing yet.
+func (t *table) http1() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.all {
-		if !c.second.Load() {
+		if !c.http2.Load() {
 			n++
 		}
 	}
