@@ -130,21 +130,27 @@ func TestRestartByReloadWhileACallIsInFlight(t *testing.T) {
 	}
 }
 
-// Nor is a call done in the new run that waited for something else when the old one ended: here for the list, on which a
-// glob hangs, or for a state that does not bind it at all.
-func TestRestartByReloadWhileACallWaits(t *testing.T) {
-	t.Parallel()
+// waiting is the world over HTTP. Once slow is set it answers a method when the gate is open.
+func waiting(t *testing.T, method, gate string) (upstream *mcptest.Upstream, url string, slow *atomic.Bool) {
 	plain := world()
-	var slow atomic.Bool
-	r := &rig{t: t}
-	var url string
-	r.upstream, url = mcptest.HTTP(t, mcptest.Server{Handle: func(e *mcptest.Exchange) {
-		if e.Method == "tools/list" && slow.Load() {
-			e.Async(func() { e.Gate("list"); plain.Handle(e) })
+	slow = new(atomic.Bool)
+	upstream, url = mcptest.HTTP(t, mcptest.Server{Handle: func(e *mcptest.Exchange) {
+		if e.Method == method && slow.Load() {
+			e.Async(func() { e.Gate(gate); plain.Handle(e) })
 			return
 		}
 		plain.Handle(e)
 	}})
+	return upstream, url, slow
+}
+
+// Nor is a call done in the new run that waited for something else when the old one ended: here for the list, on which a
+// glob hangs, or for a state that does not bind it at all.
+func TestRestartByReloadWhileACallWaits(t *testing.T) {
+	t.Parallel()
+	r := &rig{t: t}
+	upstream, url, slow := waiting(t, "tools/list", "list")
+	r.upstream = upstream
 	r.policy = mcptest.WritePolicy(t, strings.Replace(beforeReload, "{hold: older, ok: }", `{"hol*": older, once: older, ok: , swap: }`, 1))
 	r.Session, r.process = mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", r.policy, "--upstream", url, "--reload-debounce", "5ms")
 	r.Initialize()
@@ -176,17 +182,9 @@ func TestRestartByReloadWhileACallWaits(t *testing.T) {
 // Nor one that waited for a connection of its own, by a client of the other era on the same run.
 func TestRestartByReloadWhileACallConnects(t *testing.T) {
 	t.Parallel()
-	plain := world()
-	var slow atomic.Bool
 	r := &rig{t: t}
-	var url string
-	r.upstream, url = mcptest.HTTP(t, mcptest.Server{Handle: func(e *mcptest.Exchange) {
-		if e.Method == "initialize" && slow.Load() {
-			e.Async(func() { e.Gate("connect"); plain.Handle(e) })
-			return
-		}
-		plain.Handle(e)
-	}})
+	upstream, url, slow := waiting(t, "initialize", "connect")
+	r.upstream = upstream
 	r.policy = mcptest.WritePolicy(t, beforeReload)
 	r.url, r.process = mcptest.Listen(t, "--policy", r.policy, "--upstream", url, "--run-key", "legacy=process", "--reload-debounce", "5ms")
 	legacy, modern := r.diner(false, ""), r.diner(true, "")
