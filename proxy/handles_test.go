@@ -18,6 +18,7 @@ import (
 func byHandle(odd map[string]string) func(*proxy.Config, *server) {
 	return func(c *proxy.Config, up *server) {
 		c.Keys[wire.Modern] = proxy.RunKey{Kind: proxy.KeyHandle}
+		c.Protocol = proxy.ProtocolBoth
 		var items []string
 		for _, name := range reviewTools {
 			schema := `{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":false}`

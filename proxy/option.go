@@ -38,18 +38,22 @@ const (
 	RefusalsOpaque          // says only that it is not available
 )
 
-// Protocol is which eras of MCP clients can speak. The zero value is both.
+// Protocol is which eras of MCP clients can speak. The zero value is both, told apart by
+// each request.
 type Protocol uint8
 
 // The protocols.
 const (
-	ProtocolAuto   Protocol = iota // both eras, told apart by each request
-	ProtocolLegacy                 // sessions: 2024-11-05 to 2025-11-25
-	ProtocolModern                 // 2026-07-28
+	// ProtocolAuto is both eras. Where the modern one is by handle, server/discover is
+	// refused, so that clients that know both have sessions.
+	ProtocolAuto   Protocol = iota
+	ProtocolBoth            // both eras, server/discover answered in full
+	ProtocolLegacy          // sessions: 2024-11-05 to 2025-11-25
+	ProtocolModern          // 2026-07-28
 )
 
 var (
-	protocols = []string{"auto", "legacy", "modern"}
+	protocols = []string{"auto", "both", "legacy", "modern"}
 	surfaces  = []string{"auto", "dynamic", "static"}
 	annotates = []string{"auto", "off", "meta", "text"}
 	refusals  = []string{"error", "plain", "opaque"}

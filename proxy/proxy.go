@@ -146,6 +146,7 @@ type Proxy struct {
 	schemas schemas
 	params  perList[paramHeaders]
 	noticed noticed
+	led     led
 	shared  *shared // nil: a connection per session
 	ending  sync.WaitGroup
 	drain   drain

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -14,7 +15,9 @@ var protocols = map[string]struct {
 	discovered, initialized         string // over HTTP
 	discoveredHere, initializedHere string // on stdio
 }{
-	"auto": {200, 200, 400, `"supportedVersions":["2026-07-28","2025-11-25"`, `"protocolVersion":"2025-11-25"`,
+	"auto": {400, 200, 400, `"supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"2026-07-28"`,
+		`"protocolVersion":"2025-11-25"`, `"supportedVersions":["2026-07-28","2025-11-25"`, `"protocolVersion":"2025-11-25"`},
+	"both": {200, 200, 400, `"supportedVersions":["2026-07-28","2025-11-25"`, `"protocolVersion":"2025-11-25"`,
 		`"supportedVersions":["2026-07-28","2025-11-25"`, `"protocolVersion":"2025-11-25"`},
 	"legacy": {400, 200, 400, "exactly one Mcp-Session-Id is needed", `"protocolVersion":"2025-11-25"`,
 		`"code":-32601`, `"protocolVersion":"2025-11-25"`},
@@ -38,7 +41,7 @@ func TestProtocolOverHTTP(t *testing.T) {
 				t.Errorf("server/discover: HTTP %d %s", r.Status, r.Body)
 			}
 			contains(t, string(r.Body), want.discovered)
-			if r.Status == http.StatusBadRequest && len(r.Messages) > 0 && r.Messages[0].IsResponse() {
+			if r.Status == http.StatusBadRequest && len(r.Messages) > 0 && r.Messages[0].IsResponse() && !strings.Contains(string(r.Body), `"code":-32022`) {
 				t.Errorf("a client of both eras would not fall back: %s", r.Body)
 			}
 			_, web = mcptest.DialWeb(t, url)

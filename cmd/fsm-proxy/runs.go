@@ -109,7 +109,7 @@ func (f *runsFlags) acrossEras(keys [2]proxy.RunKey, named [2]bool, protocol pro
 		if kind := keys[era].Kind; named[era] && !named[other] && kind != proxy.KeySession && kind != proxy.KeyHandle {
 			keys[other] = keys[era]
 		}
-		if protocol == proxy.ProtocolAuto && !f.resettable(keys[era]) && f.resettable(keys[other]) {
+		if (protocol == proxy.ProtocolAuto || protocol == proxy.ProtocolBoth) && !f.resettable(keys[era]) && f.resettable(keys[other]) {
 			return keys, usagef("--run-key %[1]s=%[2]s,%[3]s=%[4]s: a client whose run %[2]s keeps begins anew by speaking the %[3]s era, under %[4]s; "+
 				"write '--run-key %[1]s=%[2]s', which holds for both eras, or leave one of them with '--protocol legacy' or '--protocol modern'", era, keys[era], other, keys[other])
 		}

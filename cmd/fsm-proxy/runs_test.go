@@ -67,12 +67,12 @@ func TestAllPairsOfKeys(t *testing.T) {
 	anew := map[string]bool{"session": true, "handle": true}
 	for _, legacy := range []string{"process", "session", "principal", "header:X-Run", "path"} {
 		for _, modern := range []string{"process", "handle", "principal", "header:X-Run", "path"} {
-			for _, protocol := range []proxy.Protocol{proxy.ProtocolAuto, proxy.ProtocolLegacy, proxy.ProtocolModern} {
+			for _, protocol := range []proxy.Protocol{proxy.ProtocolAuto, proxy.ProtocolBoth, proxy.ProtocolLegacy, proxy.ProtocolModern} {
 				for _, create := range []bool{false, true} {
 					anew["path"] = create
 					f := runsFlags{keys: []string{"modern=" + modern, "legacy=" + legacy}, pathCreate: create}
 					_, err := f.keysOf(true, protocol)
-					if stands := protocol != proxy.ProtocolAuto || anew[legacy] == anew[modern]; stands != (err == nil) {
+					if stands := protocol == proxy.ProtocolLegacy || protocol == proxy.ProtocolModern || anew[legacy] == anew[modern]; stands != (err == nil) {
 						t.Errorf("%v, protocol %v, --path-create %v: %v", f.keys, protocol, create, err)
 					}
 					if err == nil {

@@ -203,7 +203,7 @@ func (s *service) config() proxy.Config {
 		Version:             versionText(),
 		Share:               f.share,
 		Streams:             f.url != "" && !f.sse,
-		Protocol:            f.protocol,
+		Protocol:            f.runs.protocolOf(f.protocol),
 		Mode:                f.mode,
 		Surface:             f.surface,
 		Annotate:            f.annotate,

@@ -17,7 +17,7 @@ type key struct {
 // The words of closed sets, as the flags take them.
 var (
 	modes     = []string{"enforce", "shadow"}
-	protocols = []string{"auto", "legacy", "modern"}
+	protocols = []string{"auto", "both", "legacy", "modern"}
 	surfaces  = []string{"auto", "dynamic", "static"}
 	annotates = []string{"auto", "off", "meta", "text"}
 	refusals  = []string{"error", "plain", "opaque"}
@@ -64,7 +64,7 @@ var keys = []key{
 	{"upstream.share", "share-upstream", boolean, "One connection to the server for all clients."},
 	{"upstream.on_restart", "on-upstream-restart", word(restarts), "What becomes of a run whose server process died."},
 
-	{"protocol", "protocol", word(protocols), "The protocol that clients may speak: legacy is with sessions, modern is 2026-07-28, auto is both."},
+	{"protocol", "protocol", word(protocols), "The protocol that clients may speak: legacy is with sessions, modern is 2026-07-28, both is either, and auto is both, but has clients that know both begin a session where modern ones would need a handle."},
 	{"runs.key", "run-key", list, "How requests of an era find their run: legacy=KEY, modern=KEY."},
 	{"runs.trusted_proxies", "trusted-proxies", list, "Addresses, or networks, of gateways whose header says which run it is."},
 	{"runs.handle_arg", "handle-arg", text, "Name of the argument in which calls carry their run's handle."},

@@ -13,18 +13,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// walk is a policy of one step, after which another list of tools holds.
-const walk = `version: 1
-name: eras
-initial: start
-states:
-  start:
-    description: Before the step.
-    tools: {look: , progress: , ask: , slow: , step: moved}
-  moved:
-    tools: [look, later]
-`
-
 // A feature is what a cell of the matrix is about.
 type feature int
 
@@ -120,7 +108,7 @@ func TestMatrixOfEras(t *testing.T) {
 
 // fill plays the scenario, and fails the test for every feature that neither works nor has a reason not to.
 func (r *row) fill(t *testing.T, c eraClient) {
-	u, server := r.start(t)
+	u, server := startWalked(t, r.upstream == "modern", r.framing)
 	flags := []string{"--no-hint", "--cancel-grace", "200ms", "--policy", mcptest.WritePolicy(t, walk), "--run-key", "legacy=process"}
 	args := append(flags, server.arguments()...)
 	proxied := target{argv: append([]string{mcptest.Proxy(t), "run"}, args...)}
@@ -144,16 +132,6 @@ func (r *row) fill(t *testing.T, c eraClient) {
 			t.Errorf("%s: %s", f, wrong)
 		}
 	}
-}
-
-func (r *row) start(t *testing.T) (*mcptest.Upstream, target) {
-	modern := r.upstream == "modern"
-	if r.framing == "http" {
-		u, url := mcptest.HTTP(t, walked(modern))
-		return u, target{url: url}
-	}
-	u := mcptest.Stdio(t, map[bool]string{true: "walked modern", false: "walked"}[modern])
-	return u, target{argv: u.Command()}
 }
 
 // played is what a client saw of the scenario.

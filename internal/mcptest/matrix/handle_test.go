@@ -64,8 +64,8 @@ func TestClientsByHandle(t *testing.T) {
 		for _, era := range []string{"legacy", "modern"} {
 			t.Run(client+"/"+era, func(t *testing.T) {
 				t.Parallel()
-				_, server := (&row{upstream: era, framing: "stdio"}).start(t)
-				url, _ := mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, walk)}, server.arguments()...)...)
+				_, server := startWalked(t, era == "modern", "stdio")
+				url, _ := mcptest.Listen(t, append([]string{"--protocol", "both", "--policy", mcptest.WritePolicy(t, walk)}, server.arguments()...)...)
 				proxied := target{url: url}
 				begun := play(t, `[{"op":"list","kind":"tools"},{"op":"call","name":"fsm_start_run"}]`, proxied)
 				found := handleIn.FindStringSubmatch(begun)

@@ -1,6 +1,22 @@
 package matrix
 
-import "github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+import (
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// walk is a policy of one step, after which another list of tools holds.
+const walk = `version: 1
+name: eras
+initial: start
+states:
+  start:
+    description: Before the step.
+    tools: {look: , progress: , ask: , slow: , step: moved}
+  moved:
+    tools: [look, later]
+`
 
 // walked is the upstream of the matrix of eras, in either of them.
 func walked(modern bool) mcptest.Server {
@@ -19,6 +35,16 @@ func walked(modern bool) mcptest.Server {
 	}.Server()
 	server.Modern = modern
 	return server
+}
+
+// startWalked starts it.
+func startWalked(t *testing.T, modern bool, framing string) (*mcptest.Upstream, target) {
+	if framing == "http" {
+		u, url := mcptest.HTTP(t, walked(modern))
+		return u, target{url: url}
+	}
+	u := mcptest.Stdio(t, map[bool]string{true: "walked modern", false: "walked"}[modern])
+	return u, target{argv: u.Command()}
 }
 
 const question = `{"message":"Who is there?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}`
