@@ -179,7 +179,8 @@ func TestAdmissionRefusesWhatItCannotInject(t *testing.T) {
 	}
 }
 
-// The policy makes of the example's pod what the Kustomize component makes of it.
+// The policy makes of the example's pod what the Kustomize component makes of it. It leaves the pod its service links:
+// whether the server reads them the policy cannot know, and fsm-proxy does not.
 func TestAdmissionDoesWhatTheComponentDoes(t *testing.T) {
 	component := the[*apps.Deployment](t, objects(t, kustomize(t, "kustomize", "example"))).Spec.Template
 	bare := the[*apps.Deployment](t, objects(t, readFile(t, "kustomize", "example", "deployment.yaml"))).Spec.Template
@@ -191,6 +192,9 @@ func TestAdmissionDoesWhatTheComponentDoes(t *testing.T) {
 	got, err := create(t, admissionPlugin(t), asked)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if component.Spec.EnableServiceLinks = got.Spec.EnableServiceLinks; !isTrue(got.Spec.EnableServiceLinks) {
+		t.Error("the pod has lost its service links")
 	}
 	samePod(t, component, template(got))
 }

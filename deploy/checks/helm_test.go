@@ -2,6 +2,7 @@ package checks
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +51,28 @@ func helm(t *testing.T, values string) ([]byte, error) {
 // values are sets of values that the chart must be right with.
 var values = map[string]string{
 	"least": "server: {image: example.com/server:1}\npolicy: {configMap: mine}\n",
-	"text":  "server: {image: example.com/server:1}\npolicy: {text: \"version: 1\\nname: one\\n\"}\n",
+	"text": `
+server: {image: example.com/server:1}
+policy:
+  text: |
+    version: 1
+    initial: a
+    states: {a: {tools: [b]}}
+`,
+	"content": `
+server: {image: example.com/server:1}
+policy:
+  content:
+    version: 1
+    initial: a
+    everywhere: {tools: {look: stay, "*": none}}
+    states:
+      a: {tools: {do: b, ask: {by: what, cases: {this: b, "that": {on_any: {to: c, terminal: true}}}}}}
+      b:
+        resources: ["file:///*"]
+        prompts: {p: {on_success: a, on_error: {terminal: true}}}
+      c: {terminal: true}
+`,
 	"insecure and shadow": `
 server: {image: example.com/server:1, port: 9000, path: /}
 policy: {configMap: mine}
@@ -65,6 +87,10 @@ server:
   command: [server]
   args: [--port, "3001"]
   env: [{name: A, value: b}]
+  envFrom: [{secretRef: {name: api-keys}}]
+  startupProbe: {exec: {command: [server, started]}, failureThreshold: 60}
+  readinessProbe: {exec: {command: [server, ready]}}
+  livenessProbe: {tcpSocket: {port: 3001}}
   resources: {limits: {memory: 1Gi}}
   securityContext: {runAsNonRoot: true}
   volumeMounts: [{name: data, mountPath: /data}]
@@ -74,9 +100,19 @@ proxy:
   image: {repository: example.com/proxy, tag: v9, pullPolicy: IfNotPresent}
   args: [--log-level=debug]
   env: [{name: FSM_PROXY_CALL_TIMEOUT, value: 10m}]
+  envFrom: [{configMapRef: {name: proxies, optional: true}}]
 end: {drain: 100, sleep: 110, grace: 200}
 replicas: 3
 service: {type: LoadBalancer, port: 8000}
+podDisruptionBudget: {enabled: true, maxUnavailable: 30%}
+serviceMonitor: {enabled: true, labels: {release: prometheus}, interval: 15s}
+httpRoute:
+  enabled: true
+  annotations: {note: "yes"}
+  parentRefs: [{name: gateway, namespace: gateways, sectionName: https}]
+  hostnames: [mcp.example.com, "*.mcp.example.com"]
+  path: /files
+  timeouts: {request: 1h, backendRequest: 30m}
 pod:
   labels: {team: agents}
   annotations: {note: "yes"}
@@ -101,7 +137,8 @@ func TestHelmRenders(t *testing.T) {
 			all := objects(t, rendered)
 			d := the[*apps.Deployment](t, all)
 			checkPod(t, d.Spec.Template)
-			checkService(t, the[*core.Service](t, all))
+			checkNoServiceLinks(t, d.Spec.Template.Spec)
+			checkServices(t, all)
 			checkMounted(t, all, d.Spec.Template.Spec, "mine", "ours")
 			for _, p := range every[*networking.NetworkPolicy](all) {
 				if p.Spec.PodSelector.MatchLabels["app.kubernetes.io/instance"] != d.Spec.Template.Labels["app.kubernetes.io/instance"] {
@@ -109,6 +146,27 @@ func TestHelmRenders(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// checkNoServiceLinks: a Service named fsm-proxy makes variables FSM_PROXY_… in every pod that has service links.
+func checkNoServiceLinks(t *testing.T, pod core.PodSpec) {
+	t.Helper()
+	if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
+		t.Error("the pod has service links")
+	}
+}
+
+// checkServices: clients come to the Service of the release, and metrics are to be had within the cluster.
+func checkServices(t *testing.T, all []runtime.Object) {
+	t.Helper()
+	services := every[*core.Service](all)
+	checkService(t, services[0])
+	for _, s := range services {
+		health := slices.ContainsFunc(s.Spec.Ports, func(p core.ServicePort) bool { return p.Name == "fsm-health" })
+		if health != (s.Spec.Type == core.ServiceTypeClusterIP) || health != (s.Labels["fsm-proxy.dev/metrics"] == "true") {
+			t.Errorf("%s, of type %s: it has the health port: %v, and the label of it: %v", s.Name, s.Spec.Type, health, s.Labels)
+		}
 	}
 }
 
@@ -133,13 +191,17 @@ func checkMounted(t *testing.T, all []runtime.Object, pod core.PodSpec, own ...s
 func TestHelmRefuses(t *testing.T) {
 	for values, says := range map[string]string{
 		"policy: {configMap: mine}": "server/image",
-		"server: {image: a}":        "policy",
-		"server: {image: a}\npolicy: {configMap: mine, text: 'version: 1'}":                          "policy",
+		"server: {image: a}":        "policy: give one of policy.content, policy.text and policy.configMap; there is none",
+		"server: {image: a}\npolicy: {configMap: mine, text: 'version: 1'}":                          "there is policy.text and policy.configMap",
 		"server: {image: a, port: 8080}\npolicy: {configMap: mine}":                                  "server/port",
 		"server: {image: a, prot: 1}\npolicy: {configMap: mine}":                                     "prot",
 		"server: {image: a}\npolicy: {configMap: mine}\nend: {drain: 30}":                            "sleep must be 7 above drain",
 		"server: {image: a}\npolicy: {configMap: mine}\nend: {grace: 35}":                            "grace above sleep",
 		"server: {image: a}\npolicy: {configMap: mine}\nproxy: {args: [\"--log-level\", \"debug\"]}": "proxy/args/1",
+		"server: {image: a}\npolicy: {configMap: mine}\nconfig: {content: {mood: shadow}}":           "mood",
+		"server: {image: a, livenessProbe: {httpGet: {host: 127.0.0.1}}}\npolicy: {configMap: mine}": "server/livenessProbe/httpGet/host",
+		"server: {image: a}\npolicy: {configMap: mine}\nhttpRoute: {enabled: true}":                  "httpRoute/parentRefs",
+		"server: {image: a}\npolicy: {configMap: mine}\npodDisruptionBudget: {maxUnavailable: all}":  "podDisruptionBudget/maxUnavailable",
 	} {
 		if _, err := helm(t, values); err == nil {
 			t.Errorf("%s: no error", values)

@@ -103,8 +103,13 @@ func root(t *testing.T) string {
 // run runs a command in the repository's root and returns its output.
 func run(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
+	return runIn(t, root(t), env, name, args...)
+}
+
+func runIn(t *testing.T, folder string, env []string, name string, args ...string) string {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = root(t)
+	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -32,6 +32,7 @@ func build(t *testing.T, files filesys.FileSystem, folder string) []byte {
 func TestKustomizeExample(t *testing.T) {
 	all := objects(t, kustomize(t, "kustomize", "example"))
 	checkPod(t, the[*apps.Deployment](t, all).Spec.Template)
+	checkNoServiceLinks(t, the[*apps.Deployment](t, all).Spec.Template.Spec)
 	checkService(t, the[*core.Service](t, all))
 	checkMaps(t, all)
 }

@@ -15,6 +15,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
+	disruption "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -33,6 +34,10 @@ import (
 	internalnetworking "k8s.io/kubernetes/pkg/apis/networking"
 	_ "k8s.io/kubernetes/pkg/apis/networking/install"
 	networkingvalidation "k8s.io/kubernetes/pkg/apis/networking/validation"
+	internaldisruption "k8s.io/kubernetes/pkg/apis/policy"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
+	disruptionvalidation "k8s.io/kubernetes/pkg/apis/policy/validation"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // deploy is the folder that is checked.
@@ -50,8 +55,10 @@ func readFile(t *testing.T, elements ...string) []byte {
 // scheme knows every kind that deploy/ uses, and their defaults.
 var scheme = func() *runtime.Scheme {
 	s := legacyscheme.Scheme
-	if err := monitoring.AddToScheme(s); err != nil {
-		panic(err)
+	for _, add := range []func(*runtime.Scheme) error{monitoring.AddToScheme, gateway.Install} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
 	}
 	return s
 }()
@@ -118,6 +125,10 @@ func validate(t *testing.T, object runtime.Object) field.ErrorList {
 		return admissionvalidation.ValidateMutatingAdmissionPolicy(o)
 	case *internaladmission.MutatingAdmissionPolicyBinding:
 		return admissionvalidation.ValidateMutatingAdmissionPolicyBinding(o)
+	case *internaldisruption.PodDisruptionBudget:
+		return disruptionvalidation.ValidatePodDisruptionBudget(o, disruptionvalidation.PodDisruptionBudgetValidationOptions{})
+	case *gateway.HTTPRoute:
+		return validateByDefinition(t, o, "gateway.networking.k8s.io_httproutes.yaml")
 	case *monitoring.ServiceMonitor, *monitoring.PrometheusRule:
 		return nil
 	default:
@@ -129,13 +140,15 @@ func validate(t *testing.T, object runtime.Object) field.ErrorList {
 // internal is the object as the API server holds it; a kind that is none of Kubernetes' own stays as it is.
 func internal(t *testing.T, object runtime.Object) runtime.Object {
 	t.Helper()
-	if object.GetObjectKind().GroupVersionKind().Group == monitoring.SchemeGroupVersion.Group {
+	switch object.GetObjectKind().GroupVersionKind().Group {
+	case monitoring.SchemeGroupVersion.Group, gateway.GroupName:
 		return object
 	}
 	out, err := scheme.ConvertToVersion(object, schema.GroupVersions{
 		{Group: apps.GroupName, Version: runtime.APIVersionInternal},
 		{Group: core.GroupName, Version: runtime.APIVersionInternal},
 		{Group: networking.GroupName, Version: runtime.APIVersionInternal},
+		{Group: disruption.GroupName, Version: runtime.APIVersionInternal},
 		{Group: admissionregistration.GroupName, Version: runtime.APIVersionInternal},
 	})
 	if err != nil {

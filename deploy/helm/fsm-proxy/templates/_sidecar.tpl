@@ -31,6 +31,10 @@ env:
   {{- with .Values.proxy.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- with .Values.proxy.envFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 ports:
   - {name: mcp, containerPort: 8080, protocol: TCP}
   - {name: fsm-health, containerPort: 9901, protocol: TCP}

@@ -1,0 +1,153 @@
+package checks
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// withPolicy are values with a policy of so many lines.
+func withPolicy(key, text string) string {
+	indented := "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
+	if key == "text" {
+		return "server: {image: a}\npolicy:\n  text: |\n" + indented + "\n"
+	}
+	return "server: {image: a}\npolicy:\n  content:\n" + indented + "\n"
+}
+
+// A policy that would not load is an error of helm template, whichever way it is given, and the error says where.
+func TestHelmRefusesPoliciesThatDoNotLoad(t *testing.T) {
+	for _, c := range []struct{ name, policy, content, text string }{
+		{"a key that there is none of", "version: 1\ninitial: a\nstates: {a: {tool: [b]}}", "policy/content/states/a", ""},
+		{"another version", "version: 2\ninitial: a\nstates: {a: {tools: [b]}}", "policy/content/version", ""},
+		{"no states", "version: 1\ninitial: a", "states", "policy: no states"},
+		{"an edge of another type", "version: 1\ninitial: a\nstates: {a: {tools: {b: [c]}}}", "policy/content/states/a/tools", "no state"},
+		{"no such beginning", "version: 1\ninitial: z\nstates: {a: {tools: [b]}}", `policy: initial: there is no state "z"`, "same"},
+		{"no such state", "version: 1\ninitial: a\nstates: {a: {tools: {b: c}}}", `policy: states.a.tools.b: there is no state "c"`, "same"},
+		{"no such state in an edge", "version: 1\ninitial: a\nstates: {a: {prompts: {b: {on_error: c}}}}", `policy: states.a.prompts.b.on_error: there is no state "c"`, "same"},
+		{"no such state behind to", "version: 1\ninitial: a\nstates: {a: {tools: {b: {on_any: {to: c}}}}}", `b.on_any: there is no state "c"`, "same"},
+		{"no such state in a case", "version: 1\ninitial: a\nstates: {a: {tools: {b: {by: x, cases: {y1: c}}}}}", `b.cases.y1: there is no state "c"`, "same"},
+		{"no such state everywhere", "version: 1\ninitial: a\neverywhere: {tools: {b: c}}\nstates: {a: }", `policy: everywhere.tools.b: there is no state "c"`, "same"},
+		{"a name that Helm misreads", "version: 1\ninitial: a\nstates: {a: {tools: {b: {by: x, cases: {on: stay}}}}}", "Helm reads an unquoted yes", ""},
+		{"no YAML", "version: 1\ninitial: *a\nstates: {a: }", "", "policy: "},
+	} {
+		for key, says := range map[string]string{"content": c.content, "text": c.text} {
+			if says == "same" {
+				says = c.content
+			}
+			if says == "" {
+				continue
+			}
+			if _, err := helm(t, withPolicy(key, c.policy)); err == nil {
+				t.Errorf("%s, as %s: no error", c.name, key)
+			} else if !strings.Contains(err.Error(), says) {
+				t.Errorf("%s, as %s: the error does not say %q: %v", c.name, key, says, err)
+			}
+		}
+	}
+}
+
+// Each ready policy is taken, and as content it says what its file says.
+func TestHelmTakesTheReadyPolicies(t *testing.T) {
+	fsmProxy := program(t)
+	files, err := filepath.Glob(filepath.Join(root(t), "policies", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("looking for policies: %v", err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"content", "text"} {
+			rendered, err := helm(t, withPolicy(key, string(source)))
+			if err != nil {
+				t.Errorf("%s as %s: %v", file, key, err)
+				continue
+			}
+			for _, m := range every[*core.ConfigMap](objects(t, rendered)) {
+				if text, ok := m.Data["policy.yaml"]; ok {
+					sameDrawing(t, fsmProxy, file, text)
+				}
+			}
+		}
+	}
+}
+
+var (
+	document = regexp.MustCompile(`(?m)^-- (\S+) --\n`)
+	// nullIsAKey has a state whose name is null. Helm's YAML has no such key.
+	nullIsAKey = "texts-not-types.yaml"
+)
+
+// Whatever policy loads, the chart takes it as text: what it looks at itself it does not judge more strictly.
+func TestHelmTakesWhatLoads(t *testing.T) {
+	corpus := string(readFile(t, "..", "policy", "testdata", "findings.txtar"))
+	names, texts := document.FindAllStringSubmatch(corpus, -1), document.Split(corpus, -1)[1:]
+	taken := 0
+	for i := 0; i+1 < len(names); i += 2 { // a policy, and what is found in it
+		if strings.Contains(texts[i+1], ": error: ") || names[i][1] == nullIsAKey {
+			continue
+		}
+		if _, err := helm(t, withPolicy("text", texts[i])); err != nil {
+			t.Errorf("%s: %v", names[i][1], err)
+		}
+		taken++
+	}
+	if taken < 10 {
+		t.Errorf("%d policies were tried", taken)
+	}
+}
+
+// sameDrawing fails the test unless a policy is drawn as its file is.
+func sameDrawing(t *testing.T, fsmProxy, file, text string) {
+	t.Helper()
+	other := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, nil, fsmProxy, "check", other)
+	want, got := drawing(t, fsmProxy, file), drawing(t, fsmProxy, other)
+	if want != got {
+		t.Errorf("%s was\n%s\nand is\n%s", file, want, got)
+	}
+}
+
+func drawing(t *testing.T, fsmProxy, file string) string {
+	t.Helper()
+	var tree any
+	if err := yaml.Unmarshal([]byte(run(t, nil, fsmProxy, "render", "--format", "json", file)), &tree); err != nil {
+		t.Fatal(err)
+	}
+	out, err := yaml.Marshal(placeless(tree))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// placeless is a drawing without what depends on where things stand in the file: positions, and the order of names.
+func placeless(tree any) any {
+	switch tree := tree.(type) {
+	case map[string]any:
+		for _, key := range []string{"file", "digest", "line", "column"} {
+			delete(tree, key)
+		}
+		for key, value := range tree {
+			tree[key] = placeless(value)
+		}
+	case []any:
+		for i, value := range tree {
+			tree[i] = placeless(value)
+		}
+		slices.SortFunc(tree, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
+	return tree
+}
