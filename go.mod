@@ -10,8 +10,10 @@ require (
 	github.com/hashicorp/go-hclog v1.6.3 // logs, leveled, as text or JSON
 	github.com/looplab/fsm v1.0.3 // the machine that takes each step along with the table
 	github.com/mark3labs/mcp-go v1.2.1 // OAuth and HTTP+SSE towards upstreams, the servers that demo and tests wrap
+	github.com/mattn/go-colorable v0.1.12 // colours on consoles of Windows that know no escape sequences
 	github.com/mattn/go-isatty v0.0.14 // colours and SIGHUP depend on a terminal
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // an independent client, and the conformance server, in tests
+	github.com/owenrumney/go-sarif/v3 v3.3.1 // tests: the schema of SARIF
 	github.com/prometheus/client_golang v1.25.0 // metrics in the formats of Prometheus, and promtool's lint in tests
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // arguments against a tool's inputSchema
 	github.com/segmentio/encoding v0.5.4 // tests: the JSON parser that go-sdk's servers read with
@@ -29,7 +31,8 @@ require (
 	go.yaml.in/yaml/v4 v4.0.0 // policies, with positions that are right
 	golang.org/x/net v0.61.0 // what a header field may hold (httpguts)
 	golang.org/x/sys v0.49.0 // poll, which syscall lacks; CPU clocks, in the benchmark
-	golang.org/x/text v0.43.0 // the language of the schema validator's messages
+	golang.org/x/term v0.47.0 // how wide a terminal is
+	golang.org/x/text v0.43.0 // the language of the schema validator's messages, how wide a character is
 	golang.org/x/tools v0.52.0 // tests: txtar transcripts
 	google.golang.org/grpc v1.83.2 // tests: the collector over gRPC
 	google.golang.org/protobuf v1.36.12 // tests: what the collector gets
@@ -48,7 +51,6 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/mattn/go-colorable v0.1.12 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
@@ -56,6 +58,9 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
+	github.com/xeipuuv/gojsonpointer v0.0.0-20180127040702-4e3ac2762d5f // indirect
+	github.com/xeipuuv/gojsonreference v0.0.0-20180127040603-bd5ef7bd5415 // indirect
+	github.com/xeipuuv/gojsonschema v1.2.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect

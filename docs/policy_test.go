@@ -71,7 +71,7 @@ func TestPolicyExamples(t *testing.T) {
 	for _, e := range examples(t) {
 		_, findings := policy.Parse("policy.yaml", []byte(e.text))
 		grave := len(findings.Errors()) + len(findings.Warnings())
-		switch got := findings.String(); {
+		switch got := policy.Grouped(findings).String(); {
 		case e.finds == "" && grave > 0:
 			t.Errorf("policy.md:%d: the example is not clean:\n%s", e.line, got)
 		case e.finds != "" && got+"\n" != e.finds:

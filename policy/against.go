@@ -166,12 +166,16 @@ func (m *matcher) judgeUnknown() {
 		place, pattern := at{Line: b.rule.Line, Column: b.rule.Column}, strictyaml.Quote(b.rule.Pattern)
 		switch names := risky[b]; {
 		case len(names) > 0:
-			m.r.Add(LevelWarning, place, "no-on-unknown",
-				"%s leads on and has no \"on_unknown\", and the upstream does not call %s idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads",
-				pattern, strictyaml.And(names))
+			what := "it"
+			if b.glob {
+				what = strictyaml.And(names)
+			}
+			m.r.AddAbout(LevelWarning, place, noOnUnknown, b.rule.Pattern,
+				"%s%s, and the upstream does not call %s idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where it leads (stay: it may be called again)",
+				pattern, lacksUnknown, what)
 		case held[b] || b.glob: // a glob binds nothing but what is listed
-			m.r.Add(LevelNote, place, "no-on-unknown",
-				"%s leads on and has no \"on_unknown\"; the upstream lists no tool under it that does more when it is called twice", pattern)
+			m.r.AddAbout(LevelNote, place, noOnUnknown, b.rule.Pattern,
+				"%s%s; the upstream lists no tool under it that does more when it is called twice", pattern, lacksUnknown)
 		}
 	}
 }

@@ -47,22 +47,22 @@ func againstOffers() []Offer {
 func TestAgainst(t *testing.T) {
 	p := parse(t, "p.yaml", []byte(againstSource))
 	found := p.Against(againstOffers(), func(uri string) bool { return strings.HasPrefix(uri, "file:///t/") })
-	want := `p.yaml:8:7: error: the upstream lists no tool "read_fil"; did you mean "read_file"?
-p.yaml:9:7: warning: "write_*" leads on and has no "on_unknown", and the upstream does not call "write_a" and "write_b" idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads
-p.yaml:10:7: warning: "drop_*" matches no tool that the upstream lists; it lists "look", "safe", "status", "read_file", "write_a", "write_b", "deploy", "go", "said", "set", "back" and "extra"
-p.yaml:11:7: note: "purge_*": the upstream lists no such tool, so there is nothing to unbind
-p.yaml:13:7: note: "delploy": the upstream lists no such tool, so there is nothing to unbind; did you mean "deploy"?
-p.yaml:14:7: warning: "go" leads on and has no "on_unknown", and the upstream does not call "go" idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads
-p.yaml:15:7: note: "look" leads on and has no "on_unknown"; the upstream lists no tool under it that does more when it is called twice
-p.yaml:16:7: note: "safe" leads on and has no "on_unknown"; the upstream lists no tool under it that does more when it is called twice
-p.yaml:18:7: warning: "set" leads on and has no "on_unknown", and the upstream does not call "set" idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads
-p.yaml:19:45: warning: "file:///x*" matches no resource that the upstream lists; it lists "file:///a"
-p.yaml:20:15: error: the upstream lists no prompt "greet"; did you mean "great"?
-p.yaml:22:29: warning: "back" leads on and has no "on_unknown", and the upstream does not call "back" idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where that leads
-p.yaml: note: the upstream's tool "read_file" is bound in no state, so it does not exist
-p.yaml: note: the upstream's tool "deploy" is bound in no state, so it does not exist
-p.yaml: note: the upstream's tool "extra" is bound in no state, so it does not exist
-p.yaml: note: the upstream's prompt "great" is bound in no state, so it does not exist`
+	want := `p.yaml:8:7: error: the upstream lists no tool "read_fil"; did you mean "read_file"? (unknown-name)
+p.yaml:9:7: warning: "write_*" leads on and has no "on_unknown", and the upstream does not call "write_a" and "write_b" idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where it leads (stay: it may be called again) (no-on-unknown)
+p.yaml:10:7: warning: "drop_*" matches no tool that the upstream lists; it lists "look", "safe", "status", "read_file", "write_a", "write_b", "deploy", "go", "said", "set", "back" and "extra" (matches-nothing)
+p.yaml:11:7: note: "purge_*": the upstream lists no such tool, so there is nothing to unbind (matches-nothing)
+p.yaml:13:7: note: "delploy": the upstream lists no such tool, so there is nothing to unbind; did you mean "deploy"? (unknown-name)
+p.yaml:14:7: warning: "go" leads on and has no "on_unknown", and the upstream does not call it idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where it leads (stay: it may be called again) (no-on-unknown)
+p.yaml:15:7: note: "look" leads on and has no "on_unknown"; the upstream lists no tool under it that does more when it is called twice (no-on-unknown)
+p.yaml:16:7: note: "safe" leads on and has no "on_unknown"; the upstream lists no tool under it that does more when it is called twice (no-on-unknown)
+p.yaml:18:7: warning: "set" leads on and has no "on_unknown", and the upstream does not call it idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where it leads (stay: it may be called again) (no-on-unknown)
+p.yaml:19:45: warning: "file:///x*" matches no resource that the upstream lists; it lists "file:///a" (matches-nothing)
+p.yaml:20:15: error: the upstream lists no prompt "greet"; did you mean "great"? (unknown-name)
+p.yaml:22:29: warning: "back" leads on and has no "on_unknown", and the upstream does not call it idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where it leads (stay: it may be called again) (no-on-unknown)
+p.yaml: note: the upstream's tool "read_file" is bound in no state, so it does not exist (unbound)
+p.yaml: note: the upstream's tool "deploy" is bound in no state, so it does not exist (unbound)
+p.yaml: note: the upstream's tool "extra" is bound in no state, so it does not exist (unbound)
+p.yaml: note: the upstream's prompt "great" is bound in no state, so it does not exist (unbound)`
 	if found.String() != want {
 		t.Errorf("got\n%v", found)
 	}
@@ -101,12 +101,12 @@ func TestMergeTakesTheUpstreamsWord(t *testing.T) {
 }
 
 func TestStrictAndErr(t *testing.T) {
-	f := Findings{{Level: LevelNote, File: "p", Message: "n"}, {Level: LevelWarning, File: "p", Line: 1, Column: 2, Message: "w"}}
+	f := Findings{{Level: LevelNote, File: "p", Message: "n"}, {Level: LevelWarning, File: "p", Line: 1, Column: 2, Code: "c", Message: "w"}}
 	if f.Err() != nil || len(f.Warnings()) != 1 || len(f.Notes()) != 1 {
 		t.Error("levels differ")
 	}
 	err := f.Strict().Err()
-	if err == nil || err.Error() != "p:1:2: error: w" {
+	if err == nil || err.Error() != "p:1:2: error: w (c)" {
 		t.Errorf("strict: %v", err)
 	}
 	if f[1].Level != LevelWarning {
@@ -116,7 +116,7 @@ func TestStrictAndErr(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	p, found := Parse("p.yaml", make([]byte, strictyaml.MaxSource+1))
-	if p != nil || found.String() != "p.yaml: error: the file has more than 1048576 bytes, the most that a policy may have" {
+	if p != nil || found.String() != "p.yaml: error: the file has more than 1048576 bytes, the most that a policy may have (too-large)" {
 		t.Error(found)
 	}
 }

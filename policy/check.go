@@ -362,8 +362,8 @@ func (c *checker) checkUnknown() {
 			if b.kind == Tool {
 				level = LevelWarning
 			}
-			c.r.Add(level, c.at(b.rule), "no-on-unknown", "%s leads on and has no \"on_unknown\": a call that was sent and then cancelled, or never answered, may have happened, and is taken %s; say where it leads (stay: it may be called again)",
-				strictyaml.Quote(b.rule.Pattern), c.unknownLeads(b))
+			c.r.AddAbout(level, c.at(b.rule), noOnUnknown, b.rule.Pattern, "%s%s: a call that was sent and then cancelled, or never answered, may have happened, and is taken %s; say where it leads (stay: it may be called again)",
+				strictyaml.Quote(b.rule.Pattern), lacksUnknown, c.unknownLeads(b))
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
 // CompareText renders what a reload of new in place of old does, for a terminal
@@ -30,24 +32,24 @@ type compareText struct {
 }
 
 func (c *compareText) title() string {
-	return printable(c.old.file) + " " + signTo + " " + printable(c.new.file)
+	return strictyaml.Printable(c.old.file) + " " + signTo + " " + strictyaml.Printable(c.new.file)
 }
 
 // settings writes what a reload changes for every run.
 func (c *compareText) settings() {
 	was, now := c.old.StateName(c.old.initial), c.new.StateName(c.new.initial)
 	if heir, ok := c.new.heir(was); !ok || heir != c.new.initial {
-		fmt.Fprintf(c, "  initial: runs begin in %s, was %s\n", printable(now), printable(was))
+		fmt.Fprintf(c, "  initial: runs begin in %s, was %s\n", strictyaml.Printable(now), strictyaml.Printable(was))
 	}
 	if c.old.onComplete != c.new.onComplete {
 		fmt.Fprintf(c, "  on_complete: %s, was %s\n", c.new.onComplete, c.old.onComplete)
 	}
 	if c.new.onReload == ReloadPin {
-		fmt.Fprintf(c, "  on_reload: pin: runs under way stay on the policy that they began with, and may call only what %s binds somewhere\n", printable(c.new.file))
+		fmt.Fprintf(c, "  on_reload: pin: runs under way stay on the policy that they began with, and may call only what %s binds somewhere\n", strictyaml.Printable(c.new.file))
 	}
 	for _, r := range c.new.renamed {
 		if _, ok := c.old.byName[r.Old]; !ok {
-			fmt.Fprintf(c, "  renamed: %s is no state of %s, so nothing moves to %s\n", printable(r.Old), printable(c.old.file), printable(r.New))
+			fmt.Fprintf(c, "  renamed: %s is no state of %s, so nothing moves to %s\n", strictyaml.Printable(r.Old), strictyaml.Printable(c.old.file), strictyaml.Printable(r.New))
 		}
 	}
 }
@@ -60,7 +62,7 @@ func (c *compareText) state(x StateChange) {
 	}
 	w := tabwriter.NewWriter(c, 0, 0, 2, ' ', 0)
 	for _, n := range x.Names {
-		mark, name := n.Difference.sign()+" "+n.Kind.String(), printable(n.Pattern)
+		mark, name := n.Difference.sign()+" "+n.Kind.String(), strictyaml.Printable(n.Pattern)
 		for _, r := range n.rows() {
 			fmt.Fprintf(w, "    %s\t%s\t%s\n", mark, strings.TrimSpace(name+" "+r.name), r.leads)
 			mark, name = "", ""
@@ -78,13 +80,13 @@ func (c *compareText) keeps() bool {
 func (c *compareText) headline(x StateChange) string {
 	switch x.Change {
 	case StateNew:
-		return printable(x.New) + ": new"
+		return strictyaml.Printable(x.New) + ": new"
 	case StateStranded:
-		return printable(x.Old) + ": " + c.strandedText(x)
+		return strictyaml.Printable(x.Old) + ": " + c.strandedText(x)
 	case StateRenamed:
-		return printable(x.Old) + ": renamed to " + printable(x.New) + c.terminalText(x)
+		return strictyaml.Printable(x.Old) + ": renamed to " + strictyaml.Printable(x.New) + c.terminalText(x)
 	}
-	return printable(x.Old) + ": kept" + c.terminalText(x)
+	return strictyaml.Printable(x.Old) + ": kept" + c.terminalText(x)
 }
 
 func (c *compareText) strandedText(x StateChange) string {
@@ -98,7 +100,7 @@ func (c *compareText) strandedText(x StateChange) string {
 	case c.new.onReload == ReloadPin:
 		return text + "; a run that rests here goes on by the policy that it began with" + c.tightened(x)
 	case c.new.stranded == StrandedRestart:
-		return text + "; a run that rests here begins anew in " + printable(c.new.StateName(c.new.initial))
+		return text + "; a run that rests here begins anew in " + strictyaml.Printable(c.new.StateName(c.new.initial))
 	case c.new.stranded == StrandedRefuse:
 		return text + "; every call of a run that rests here is refused"
 	}
@@ -121,7 +123,7 @@ func (c *compareText) terminalText(x StateChange) string {
 	case x.WasTerminal:
 		return "; not terminal any more"
 	case c.new.onComplete == Restart:
-		return "; terminal now: a run that rests here completes and begins anew in " + printable(c.new.StateName(c.new.initial))
+		return "; terminal now: a run that rests here completes and begins anew in " + strictyaml.Printable(c.new.StateName(c.new.initial))
 	}
 	return "; terminal now: a run that rests here completes"
 }
@@ -153,7 +155,7 @@ func (n NameChange) rows() []textRow {
 		}
 		label := ""
 		if e.By != "" {
-			label = fmt.Sprintf("[%s=%s]", printable(e.By), printable(e.Case))
+			label = fmt.Sprintf("[%s=%s]", strictyaml.Printable(e.By), strictyaml.Printable(e.Case))
 		}
 		shown := label
 		if label == last && len(rows) > 0 {
@@ -174,16 +176,16 @@ func (n NameChange) how() string {
 	case isGlob(n.Pattern) || n.Was.Glob == n.Now.Glob:
 		return ""
 	case n.Now.Glob:
-		return "by " + printable(n.Now.Pattern) + ", so only where the upstream lists it, was by its name"
+		return "by " + strictyaml.Printable(n.Now.Pattern) + ", so only where the upstream lists it, was by its name"
 	}
-	return "by its name, was by " + printable(n.Was.Pattern)
+	return "by its name, was by " + strictyaml.Printable(n.Was.Pattern)
 }
 
 func splitText(by string) string {
 	if by == "" {
 		return "not split"
 	}
-	return "split by " + printable(by)
+	return "split by " + strictyaml.Printable(by)
 }
 
 // leads says where an edge leads and led; ok is false where it goes without

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"unicode"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
 // The signs of the text rendering.
@@ -36,13 +37,13 @@ func (p *Policy) textHead(out *strings.Builder) {
 	if name == "" {
 		name = p.file
 	}
-	fmt.Fprintf(out, "%s: %s, begins in %s", printable(name), count(len(p.states), "state"), printable(p.StateName(p.initial)))
+	fmt.Fprintf(out, "%s: %s, begins in %s", strictyaml.Printable(name), count(len(p.states), "state"), strictyaml.Printable(p.StateName(p.initial)))
 	if p.hasTerminal() {
 		fmt.Fprintf(out, ", on completion: %s", p.onComplete)
 	}
 	out.WriteString("\n")
 	if p.description != "" {
-		fmt.Fprintf(out, "%s\n", printable(strings.TrimSpace(p.description)))
+		fmt.Fprintf(out, "%s\n", strictyaml.Printable(strings.TrimSpace(p.description)))
 	}
 }
 
@@ -75,12 +76,12 @@ func (p *Policy) textState(w *tabwriter.Writer, s State) {
 	case st.Terminal:
 		mark = signTerminal
 	}
-	fmt.Fprintf(w, "\n%s %s", mark, printable(st.Name))
+	fmt.Fprintf(w, "\n%s %s", mark, strictyaml.Printable(st.Name))
 	if !st.inherits && !st.Terminal && p.bindsEverywhere() {
 		fmt.Fprint(w, " (takes nothing of everywhere)")
 	}
 	if st.Description != "" {
-		fmt.Fprintf(w, ": %s", printable(strings.TrimSpace(st.Description)))
+		fmt.Fprintf(w, ": %s", strictyaml.Printable(strings.TrimSpace(st.Description)))
 	}
 	fmt.Fprintln(w)
 	rows := 0
@@ -132,7 +133,7 @@ func (p *Policy) textLayer(w *tabwriter.Writer, l *layer, s State) int {
 type textRow struct{ name, leads string }
 
 func (p *Policy) textRows(b *binding, s State) []textRow {
-	name := printable(b.rule.Pattern)
+	name := strictyaml.Printable(b.rule.Pattern)
 	if b.none {
 		return []textRow{{name, signNone + " none"}}
 	}
@@ -140,7 +141,7 @@ func (p *Policy) textRows(b *binding, s State) []textRow {
 	b.each(func(text string, e *edges) {
 		label := name
 		if b.by != "" {
-			label = fmt.Sprintf("%s [%s=%s]", name, printable(b.by), printable(text))
+			label = fmt.Sprintf("%s [%s=%s]", name, strictyaml.Printable(b.by), strictyaml.Printable(text))
 		}
 		for _, way := range p.ways(e, s) {
 			rows = append(rows, textRow{label, way.text(p, s, e.exclusive)})
@@ -208,7 +209,7 @@ func (p *Policy) leads(t target, s State, exclusive bool) Lead {
 // String returns the lead as render draws it, on one line that cannot disturb a
 // terminal.
 func (l Lead) String() string {
-	text := signTo + " " + printable(l.To)
+	text := signTo + " " + strictyaml.Printable(l.To)
 	switch {
 	case l == Lead{}:
 		return signNone + " refused"
@@ -223,23 +224,6 @@ func (l Lead) String() string {
 		text += " (exclusive)"
 	}
 	return text
-}
-
-// printable is a text that cannot disturb a terminal: what does not print is
-// escaped, and line breaks are spaces.
-func printable(text string) string {
-	var out strings.Builder
-	for _, c := range text {
-		switch {
-		case unicode.IsPrint(c):
-			out.WriteRune(c)
-		case unicode.IsSpace(c):
-			out.WriteRune(' ')
-		default:
-			fmt.Fprintf(&out, "\\u%04x", c)
-		}
-	}
-	return out.String()
 }
 
 func trimLines(text string) string {

@@ -1,103 +1,146 @@
 package main
 
 import (
-	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// comparison is what a reload of one policy in place of another does.
+// comparison is what a reload of one policy in place of another does. One of them
+// is nil where the other is new, or gone.
 type comparison struct {
-	old, new checked
+	old, new *checked
 	states   []policy.StateChange
 	strict   bool // a stranded state is an error
 }
 
 // compare checks f.against and the policy that is to take its place, and says
-// what a reload would do to each state. --strict and a live server are for the
-// new one: what is wrong with the old one is in force already.
-func (f *checkFlags) compare(c *console, file string, inv *inventory) error {
-	r := comparison{old: (&checkFlags{}).check(f.against, nil), new: f.check(file, inv), strict: f.strict}
-	if r.bothOK() {
-		r.states = policy.Compare(r.old.policy, r.new.policy)
+// what a reload would do to each state; of two folders, so each two policies of one
+// name. --strict and a live server are for the new one: what is wrong with the old
+// one is in force already.
+func (f *checkFlags) compare(path string, inv *inventory) []comparison {
+	var out []comparison
+	for _, p := range f.successions(path) {
+		x := comparison{strict: f.strict}
+		if p.old != "" {
+			x.old = &(&checkFlags{}).checkPath(p.old, nil)[0]
+		}
+		if p.new != "" {
+			x.new = &f.checkPath(p.new, inv)[0]
+		}
+		if x.comparable() {
+			x.states = policy.Compare(x.old.policy, x.new.policy)
+		}
+		out = append(out, x)
 	}
-	write := r.writeText
-	if f.format == "json" {
-		write = r.writeJSON
-	}
-	if err := write(c); err != nil {
-		return err
-	}
-	if !r.ok() {
-		return errReported
-	}
-	return nil
+	return out
 }
 
-// bothOK reports whether there are two policies to compare.
-func (r comparison) bothOK() bool { return r.old.ok() && r.new.ok() }
+// succession is the files of a policy and of the one to take its place; one of them may
+// be "".
+type succession struct{ old, new string }
 
-func (r comparison) ok() bool { return r.bothOK() && (!r.strict || len(r.stranded()) == 0) }
+// successions are the files to compare. Where one path alone is a folder, the file in it
+// is meant that is called as the other.
+func (f *checkFlags) successions(path string) []succession {
+	old, new := f.against, path
+	switch oldFolder, newFolder := isFolder(old), isFolder(new); {
+	case oldFolder && newFolder:
+		f.folders = true
+		return successionsIn(old, new)
+	case oldFolder:
+		old = filepath.Join(old, filepath.Base(new))
+	case newFolder:
+		new = filepath.Join(new, filepath.Base(old))
+	}
+	return []succession{{old, new}}
+}
 
-// stranded are the states whose runs would be stranded.
-func (r comparison) stranded() []string {
-	var out []string
-	for _, x := range r.states {
+// successionsIn are the files of two folders by name. A folder without any stands for
+// itself, so that it is told what is wrong with it.
+func successionsIn(old, new string) []succession {
+	before, oldErr := policyFiles(old)
+	after, newErr := policyFiles(new)
+	switch {
+	case oldErr != nil:
+		return []succession{{old: old}}
+	case newErr != nil:
+		return []succession{{new: new}}
+	}
+	byName := map[string]succession{}
+	for _, file := range before {
+		byName[filepath.Base(file)] = succession{old: file}
+	}
+	for _, file := range after {
+		name := filepath.Base(file)
+		byName[name] = succession{byName[name].old, file}
+	}
+	out := make([]succession, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		out = append(out, byName[name])
+	}
+	return out
+}
+
+// comparable reports whether there are two policies to compare.
+func (p comparison) comparable() bool {
+	return p.old != nil && p.new != nil && p.old.ok() && p.new.ok()
+}
+
+// ok reports whether all is well. What is wrong with a policy that goes is no matter.
+func (p comparison) ok() bool {
+	switch {
+	case p.old == nil:
+		return p.new.ok()
+	case p.new == nil:
+		return p.old.failure == nil
+	}
+	return p.comparable() && len(p.findings().Errors()) == 0
+}
+
+// files are the policies that there are.
+func (p comparison) files() []checked {
+	var out []checked
+	for _, r := range []*checked{p.old, p.new} {
+		if r != nil {
+			out = append(out, *r)
+		}
+	}
+	return out
+}
+
+// findings are what is found by comparing.
+func (p comparison) findings() policy.Findings {
+	file := p.old
+	if p.new != nil {
+		file = p.new
+	}
+	r := strictyaml.NewReader(file.file, strictyaml.Language{})
+	switch {
+	case file.failure != nil:
+	case p.old == nil:
+		r.Add(policy.LevelNote, strictyaml.Place{}, "policy-added", "the old folder has no policy of this name")
+	case p.new == nil:
+		r.Add(policy.LevelNote, strictyaml.Place{}, "policy-removed", "the new folder has no policy of this name; a proxy that runs with it keeps the last good one until it ends")
+	}
+	for _, x := range p.states {
 		if x.Change == policy.StateStranded {
-			out = append(out, x.Old)
+			r.Add(policy.LevelWarning, strictyaml.Place{}, "stranded", "state %s of %s is stranded; name the state that takes its place in \"renamed\", or keep it", strictyaml.Quote(x.Old), p.old.file)
 		}
 	}
-	return out
+	if p.strict {
+		return r.Findings().Strict()
+	}
+	return r.Findings()
 }
 
-func (r comparison) writeText(c *console) error {
-	if err := writeCheckText(c, []checked{r.old, r.new}); err != nil || !r.bothOK() {
-		return err
+// text says what a reload would do, "" where two cannot be compared.
+func (p comparison) text() string {
+	if !p.comparable() {
+		return ""
 	}
-	if _, err := fmt.Fprintf(c.out, "\n%s", policy.CompareText(r.old.policy, r.new.policy)); err != nil {
-		return err
-	}
-	if !r.strict {
-		return nil
-	}
-	for _, state := range r.stranded() {
-		if _, err := fmt.Fprintf(c.out, "%s: error: state %q of %s is stranded; name the state that takes its place in \"renamed\", or keep it\n", r.new.file, state, r.old.file); err != nil {
-			return err
-		}
-	}
-	return nil
+	return policy.CompareText(p.old.policy, p.new.policy)
 }
-
-// The form of check --against --format json. What compares two policies is left
-// out where there are errors.
-type jsonComparison struct {
-	OK         bool                 `json:"ok"`
-	Old        jsonReport           `json:"old"`
-	New        jsonReport           `json:"new"`
-	Initial    jsonPair             `json:"initial,omitzero"`
-	OnComplete jsonPair             `json:"on_complete,omitzero"`
-	OnReload   string               `json:"on_reload,omitzero"` // of the new policy, whose word holds
-	Stranded   string               `json:"stranded,omitzero"`  // likewise
-	States     []policy.StateChange `json:"states,omitzero"`
-}
-
-// jsonPair is one setting of both policies.
-type jsonPair struct {
-	Old string `json:"old"`
-	New string `json:"new"`
-}
-
-func (r comparison) json() jsonComparison {
-	out := jsonComparison{OK: r.ok(), Old: r.old.json(), New: r.new.json()}
-	if !r.bothOK() {
-		return out
-	}
-	old, new := r.old.policy, r.new.policy
-	out.Initial = jsonPair{old.StateName(old.Initial().State), new.StateName(new.Initial().State)}
-	out.OnComplete = jsonPair{old.OnComplete().String(), new.OnComplete().String()}
-	out.OnReload, out.Stranded = new.OnReload().String(), new.Stranded().String()
-	out.States = r.states
-	return out
-}
-
-func (r comparison) writeJSON(c *console) error { return writeIndented(c.out, r.json()) }

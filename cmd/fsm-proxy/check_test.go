@@ -15,7 +15,7 @@ func TestCheckTellsTogetherWhatIsUnbound(t *testing.T) {
 	server := []string{"--", mcptest.Proxy(t), "crossroads"}
 	r := command(t, nil, append([]string{"check", p}, server...)...)
 	want := p + ": note: no state binds 5 of the upstream's tools: " +
-		"choose_left_path, choose_right_path, go_back, open_door_with_key, pick_up_key\n" + p + ": ok, 1 state\n"
+		`"choose_left_path", "choose_right_path", "go_back", "open_door_with_key" and "pick_up_key" (unbound)` + "\n" + p + ": ok, 1 state\n"
 	if r.stdout != want {
 		t.Errorf("got\n%s\nwant\n%s", r.stdout, want)
 	}
@@ -41,12 +41,11 @@ states:
 // that it does not. A server exempts tools that it calls read-only or idempotent.
 func TestCheckSaysWhatIsWeakerThanItLooks(t *testing.T) {
 	p := write(t, "weak.yaml", weak)
-	want := strings.ReplaceAll(`P:6:3: note: runs go round through "a" and "b" and never complete, as no edge is terminal: what may be called once in a round may be called again in the next; make an edge terminal if the work has an end
-P:7:13: warning: "go" leads on and has no "on_unknown": a call that was sent and then cancelled, or never answered, may have happened, and is taken as stay; say where it leads (stay: it may be called again)
-P:7:20: warning: "jump" leads on and has no "on_unknown": a call that was sent and then cancelled, or never answered, may have happened, and is taken as stay; say where it leads (stay: it may be called again)
-P:9:13: warning: "*": none does not unbind "look": names of everywhere are more specific than "*"; write "everywhere: false" in state "b" to take nothing of everywhere, or give each name a value in the state
-P: note: 3 implicit stays: nothing is said of some outcome, so the state stays; --format json has each
-P: ok, 2 states, 3 warnings
+	want := strings.ReplaceAll(`P:6:3: note: runs go round through "a" and "b" and never complete, as no edge is terminal: what may be called once in a round may be called again in the next; make an edge terminal if the work has an end (cycle)
+P:7:13: warning: "go" and "jump" lead on and have no "on_unknown": a call that was sent and then cancelled, or never answered, may have happened, and is taken as stay; say where it leads (stay: it may be called again) (no-on-unknown)
+P:9:13: warning: "*": none does not unbind "look": names of everywhere are more specific than "*"; write "everywhere: false" in state "b" to take nothing of everywhere, or give each name a value in the state (survives-none)
+P: note: 3 implicit stays: nothing is said of some outcome, so the state stays; --format json has each (implicit-stay)
+P: ok, 2 states, 2 warnings
 `, "P:", p+":")
 	if r := command(t, nil, "check", p); r.code != 0 || r.stdout != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", r.code, r.stdout, want)
@@ -70,7 +69,7 @@ P: ok, 2 states, 3 warnings
 
 	tools := write(t, "tools.json", `{"name":"look"},{"name":"sure"},{"name":"back"},{"name":"go"},{"name":"jump","annotations":{"readOnlyHint":true}}`)
 	r = command(t, nil, append(append([]string{"check", p, "--"}, mcptest.Stdio(t, "drifting").Command()...), tools)...)
-	contains(t, r.stdout, `:7:13: warning: "go" leads on and has no "on_unknown", and the upstream does not call "go" idempotent`)
+	contains(t, r.stdout, `:7:13: warning: "go" leads on and has no "on_unknown", and the upstream does not call it idempotent`)
 	contains(t, r.stdout, `:7:20: note: "jump" leads on and has no "on_unknown"; the upstream lists no tool under it that does more`)
 }
 

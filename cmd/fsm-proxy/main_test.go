@@ -62,11 +62,17 @@ type result struct {
 // on standard input.
 func command(t *testing.T, env []string, args ...string) result {
 	t.Helper()
+	return commandIn(t, t.TempDir(), env, args...)
+}
+
+// commandIn is command, in this folder.
+func commandIn(t *testing.T, folder string, env []string, args ...string) result {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), mcptest.Patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, mcptest.Proxy(t), args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &stdout, &stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, &stdout, &stderr
 	cmd.Env = append(os.Environ(), env...)
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {

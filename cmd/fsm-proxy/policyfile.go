@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/watch"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
@@ -66,4 +67,25 @@ func parsePolicy(path string, src []byte) (*policy.Policy, policy.Findings, erro
 		return nil, findings, fmt.Errorf("the policy has errors:\n%w", err)
 	}
 	return p, findings, nil
+}
+
+// policyFiles are the policies that a path stands for: the file itself, or those in
+// a folder, which are not looked for further down.
+func policyFiles(path string) ([]string, error) {
+	if !isFolder(path) {
+		return []string{path}, nil
+	}
+	names, err := watch.PolicyNames(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading policies in %s: %w", absolute(path), err)
+	}
+	for i, name := range names {
+		names[i] = filepath.Join(path, name)
+	}
+	return names, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

@@ -164,7 +164,7 @@ func checkGroup(r *strictyaml.Reader, e entry, path string) {
 	for _, x := range r.Entries(e.Value) {
 		for _, name := range g.needs[x.Name()] {
 			if _, ok := given[name]; !ok {
-				r.Errorf(x.Place(), "stray", "%s: %s belongs to %s, which is missing", path, x.Name(), name)
+				r.Errorf(x.Place(), "missing", "%s: %s belongs to %s, which is missing", path, x.Name(), name)
 			}
 		}
 	}

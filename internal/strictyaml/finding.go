@@ -37,26 +37,30 @@ func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 // Finding is one thing to say about a file. Line and Column count from
 // 1, columns in characters; both are 0 where the finding has no place in the
 // file. Code is a short stable word for machines, Message a sentence for people
-// that holds the offending text.
+// that holds the offending text, on one line that cannot disturb a terminal.
 type Finding struct {
-	Level   Level  `json:"level"`
-	File    string `json:"file"`
-	Line    int    `json:"line,omitempty"`
-	Column  int    `json:"column,omitempty"`
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Level   Level
+	File    string
+	Line    int
+	Column  int
+	Code    string
+	Message string
+	// Subject is the name that it is about, where findings that differ in nothing
+	// else may be told as one.
+	Subject string
 }
 
-// String returns "file:line:column: level: message", as compilers do.
+// String returns "file:line:column: level: message (code)".
 func (f Finding) String() string {
-	return f.place() + ": " + f.Level.String() + ": " + f.Message
+	return f.Place() + ": " + f.Level.String() + ": " + f.Message + " (" + f.Code + ")"
 }
 
-func (f Finding) place() string {
+// Place returns "file:line:column", or the file alone.
+func (f Finding) Place() string {
 	if f.Line == 0 {
-		return f.File
+		return Printable(f.File)
 	}
-	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+	return fmt.Sprintf("%s:%d:%d", Printable(f.File), f.Line, f.Column)
 }
 
 // Findings are everything found about a file, in the file's order.

@@ -67,13 +67,18 @@ const maxFindings = 1000
 // Add notes a finding. code is a short stable word for machines, the rest a
 // sentence for people.
 func (r *Reader) Add(l Level, a Place, code, format string, args ...any) {
+	r.AddAbout(l, a, code, "", format, args...)
+}
+
+// AddAbout notes a finding about a name, see Finding.Subject.
+func (r *Reader) AddAbout(l Level, a Place, code, subject, format string, args ...any) {
 	if r.count[l] >= maxFindings {
 		r.count[l]++
 		return
 	}
 	f := Finding{
 		Level: l, File: r.file, Line: a.Line, Column: a.Column,
-		Code: code, Message: fmt.Sprintf(format, args...),
+		Code: code, Message: Printable(fmt.Sprintf(format, args...)), Subject: subject,
 	}
 	if r.seen[f] {
 		return

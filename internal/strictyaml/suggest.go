@@ -70,8 +70,11 @@ func Listed(names []string) string { return enumerate(names, " or ") }
 // And is names in a message: `"a", "b" and "c"`.
 func And(names []string) string { return enumerate(names, " and ") }
 
+// MostNames is how many names a message has at most; the rest are counted.
+const MostNames = 16
+
 func enumerate(names []string, last string) string {
-	const most = 12
+	const most = MostNames
 	quoted := make([]string, 0, min(len(names), most))
 	for i, n := range names {
 		if i == most {

@@ -56,3 +56,23 @@ func Comment(text string) string {
 	}
 	return text
 }
+
+// Printable makes a text fit for one line of a terminal: what does not print is
+// escaped, and white space is spaces.
+func Printable(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case unicode.IsSpace(r):
+			b.WriteByte(' ')
+		default:
+			fmt.Fprintf(&b, "\\u%04x", r)
+		}
+	}
+	return b.String()
+}

@@ -91,16 +91,27 @@ func choose(what, path string) (string, error) {
 	if !info.IsDir() {
 		return path, regular(info)
 	}
-	names, err := present(path)
+	names, err := PolicyNames(path)
 	switch {
 	case err != nil:
-		return path, hint(err)
-	case len(names) == 0:
-		return path, errors.New("the folder holds no *.yaml or *.yml file; put one there, or give the path of a file")
+		return path, err
 	case len(names) > 1:
 		return path, fmt.Errorf("the folder holds several %s files, %s; leave one, or give its path", what, enumerate(names))
 	}
 	return filepath.Join(path, names[0]), nil
+}
+
+// PolicyNames returns the names of the policy files in a folder, sorted: one at
+// least, or an error that says what to do.
+func PolicyNames(dir string) ([]string, error) {
+	names, err := present(dir)
+	switch {
+	case err != nil:
+		return nil, hint(err)
+	case len(names) == 0:
+		return nil, errors.New("the folder holds no *.yaml or *.yml file; put one there, or give the path of a file")
+	}
+	return names, nil
 }
 
 // present returns the names of the policy files in dir that are really there: a
