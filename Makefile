@@ -1,4 +1,5 @@
-# Two commands do everything on a machine with Go and Node: `make demo` and `make test`.
+# Two commands do everything on a machine with Go and Node: `make demo` and `make test`. What test-all runs against
+# needs Python as well.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -9,13 +10,15 @@ export GOTOOLCHAIN := auto
 
 NODE_DIR  := internal/mcptest/node
 NODE_DONE := $(NODE_DIR)/node_modules/.installed
+PYTHON    ?= python3
+PY_DONE   := .deps/python/mcp1/.installed .deps/python/mcp2/.installed
 GO_SERVER := .deps/bin/everything-server
 CROSS     := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 FUZZTIME  ?= 10s
 
-.PHONY: help demo build image test test-all test-long test-deploy bench fuzz lint vet staticcheck format cross release deps node clean
+.PHONY: help demo build image test test-all test-long test-deploy bench fuzz lint vet staticcheck format cross release deps deps-test node python clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -29,7 +32,7 @@ build: ## ./fsm-proxy for this system
 image: ## the image of .ko.yaml for both systems, pushed to KO_DOCKER_REPO
 	VERSION='$(VERSION)' go run github.com/google/ko@v0.19.1 build --bare ./cmd/fsm-proxy
 
-test: deps ## install what the tests need, then run them with the race detector
+test: deps-test ## install what the tests need, then run them with the race detector
 	go test -race -timeout 10m ./...
 
 test-all: test test-long test-deploy ## test, and the conformance suite, the client matrix, the long tests and deploy/
@@ -72,16 +75,32 @@ cross: ## build for every system that is released
 release: ## archives and checksums in dist/, stamped with the version
 	@VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' CROSS='$(CROSS)' .ci/release
 
-deps: node $(NODE_DONE) $(GO_SERVER) ## what the tests run against: npm packages, a Node 22, the conformance server
+deps: deps-test python $(PY_DONE) ## what all tests run against: npm packages, a Node 22, Python packages, the conformance server
+
+deps-test: node $(NODE_DONE) $(GO_SERVER) # what `make test` needs of it
 
 node:
 	@command -v node >/dev/null && command -v npm >/dev/null || { \
 		echo "the tests run against real MCP servers and clients, which need Node.js 20 or newer with npm:" >&2; \
 		echo "install it from https://nodejs.org or by your package manager, then run make again" >&2; exit 1; }
 
+python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+		echo "the long tests run against MCP servers and clients in Python, which need Python 3.10 or newer with venv:" >&2; \
+		echo "install python3 and python3-venv by your package manager, or from https://www.python.org, then run make again;" >&2; \
+		echo "where it has another name: make PYTHON=python3.12 …" >&2; exit 1; }
+
 $(NODE_DONE): $(NODE_DIR)/package.json $(NODE_DIR)/package-lock.json
 	cd $(NODE_DIR) && npm ci --no-audit --no-fund --loglevel=error
 	$(NODE_DIR)/node_modules/node/bin/node --version
+	touch $@
+
+# Each version of the Python SDK has an environment of its own. The files pin everything, so pip resolves nothing.
+.deps/python/%/.installed: internal/mcptest/python/%.txt
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes -r $<
+	$(@D)/bin/python --version
 	touch $@
 
 $(GO_SERVER): go.mod
