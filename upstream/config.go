@@ -54,6 +54,10 @@ type Config struct {
 	// and not Streamable HTTP.
 	SSE bool
 
+	// Protocol is the era that is spoken; zero: the one in which a client asks, and the
+	// other where the server does not speak that.
+	Protocol Protocol
+
 	// MaxMessage bounds a message from the upstream, in bytes. 0: 64 MiB.
 	MaxMessage int
 	// MaxPages bounds the pages of a list. 0: 1,000.
@@ -92,6 +96,8 @@ type Config struct {
 func (c *Config) validate() error {
 	c.defaults()
 	switch {
+	case c.SSE && c.Protocol == ProtocolModern:
+		return errors.New("configuring the upstream: HTTP+SSE has sessions alone, and no revision " + wire.ModernRevision)
 	case len(c.Command) > 0 && c.URL != "":
 		return errors.New("configuring the upstream: give a command or a URL, not both")
 	case len(c.Command) > 0:

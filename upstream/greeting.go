@@ -91,7 +91,7 @@ func bareEra(err error) error {
 // patience is how long an answer to server/discover is waited for, 0 for ever.
 func (g *greeting) patience() time.Duration {
 	switch {
-	case g.with.Initialize == nil:
+	case g.with.Initialize == nil, g.srv.cfg.Protocol == ProtocolModern:
 		return 0
 	case g.srv.knows(wire.Modern) == speaks:
 		return 10 * g.srv.cfg.ProbeTimeout

@@ -36,9 +36,12 @@ const (
 	speaksNot
 )
 
-// first is the era that is tried first: the preferred one, unless it is known
-// that the server speaks the other one only.
+// first is the era that is tried first: the one that is to be spoken, else the
+// preferred one, unless it is known that the server speaks the other one only.
 func (s *Server) first(with Opening) wire.Era {
+	if era, fixed := s.cfg.Protocol.fixed(); fixed && with.has(era) {
+		return era
+	}
 	if !with.has(other(with.Prefer)) {
 		return with.Prefer
 	}
@@ -66,7 +69,8 @@ func (s *Server) knows(era wire.Era) known {
 
 // Dial opens a connection, introduces the client and returns when that is answered:
 // by initialize, or by server/discover. Which of them it is, the server decides:
-// what with prefers is tried first, and the other where the server does not know it.
+// what with prefers is tried first, and the other where the server does not know it. A
+// server that does not speak what [Config.Protocol] fixes is an [*EraError].
 // Dial does not send notifications/initialized: that is the caller's. Messages that
 // the upstream sends before its answer reach r, too.
 //

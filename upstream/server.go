@@ -129,6 +129,9 @@ func (s *Server) connect(ctx context.Context, c *Conn, with Opening) error {
 	if err := c.greet(ctx, with); err != nil {
 		return err
 	}
+	if err := c.misfit(); err != nil {
+		return err
+	}
 	return c.Err()
 }
 
@@ -194,7 +197,7 @@ func (s *Server) dialError(ctx context.Context, c *Conn, err error) error {
 		out.Err = ended
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		out.Err = errors.New("no answer to initialize in time")
+		out.Err = s.cfg.Protocol.silence()
 	}
 	out.Err = fmt.Errorf("connecting to the upstream %s: %w", s.cfg.String(), out.Err)
 	return out

@@ -44,6 +44,9 @@ func meaningless(cmd *cobra.Command, file *configFile, flag string) bool {
 	case flag == "upstream":
 		return command
 	}
+	if flag == "upstream-protocol" {
+		return !command && !given(cmd, "upstream") && !file.has("upstream.url")
+	}
 	return strings.HasPrefix(flag, "upstream-") && (command || !given(cmd, "upstream") && !file.has("upstream.url"))
 }
 

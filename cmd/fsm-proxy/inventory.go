@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json/v2"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,6 +29,9 @@ func takeInventory(ctx context.Context, t *target, log hclog.Logger) (inventory,
 	defer cancel()
 	l := newLister()
 	conn, err := server.Dial(ctx, l.opening(), l)
+	if _, other := errors.AsType[*upstream.EraError](err); other {
+		return inventory{}, err
+	}
 	if err != nil {
 		return inventory{}, fmt.Errorf("%w; see that the server runs by itself, or what it says with --log-level info", err)
 	}

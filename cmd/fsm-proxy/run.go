@@ -75,8 +75,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.TextVar(&f.mode, "mode", proxy.Enforce, "the `MODE`: enforce the policy, or shadow, to refuse nothing and log what would have been")
 	group(flags, "The wrapped server", f.target.register)
 	group(flags, "HTTP, with --listen", f.listen.register)
-	flags.TextVar(&f.protocol, "protocol", proxy.ProtocolAuto, "the `PROTOCOL` that clients may speak: legacy (with sessions), modern (2026-07-28), both, or auto, which is both,\n"+
-		"but with --listen has clients that know both begin a session, unless --run-key names a key for modern ones")
+	flags.TextVar(&f.protocol, "protocol", proxy.ProtocolAuto, "the `PROTOCOL` that clients may speak: legacy (with sessions), modern (2026-07-28), both, or auto: both, but with\n"+
+		"--listen clients that know both have a session, unless --run-key names modern=KEY")
 	group(flags, "Runs", f.runs.register)
 	flags.BoolVar(&f.share, "share-upstream", false, "one connection to the server for all clients")
 	flags.TextVar(&f.surface, "surface", proxy.SurfaceAuto, "the `SURFACE` that clients are shown: auto, dynamic or static")

@@ -28,6 +28,8 @@ type target struct {
 	bearerFile string
 	oauth      oauthFlags
 	sse        bool
+
+	speaks upstream.Protocol
 }
 
 // oauthFlags are the client credentials for an upstream.
@@ -49,6 +51,8 @@ func (t *target) register(flags *pflag.FlagSet) {
 	flags.StringVar(&t.oauth.metadata, "upstream-oauth-metadata-url", "", "the `URL` where the authorization server describes itself (default: found through --upstream)")
 	flags.StringSliceVar(&t.oauth.scopes, "upstream-oauth-scope", nil, "an OAuth `SCOPE` to ask for; may be repeated")
 	flags.BoolVar(&t.sse, "upstream-sse", false, "--upstream speaks the old HTTP+SSE transport")
+	flags.TextVar(&t.speaks, "upstream-protocol", upstream.ProtocolAuto, "the `PROTOCOL` to speak with the server: legacy (with sessions), modern (2026-07-28),\n"+
+		"or auto, which is its client's where the server speaks that, and else the other")
 }
 
 // take takes the command from behind the --, checks the whole, and returns the
@@ -88,6 +92,10 @@ func (t *target) check() error {
 		return usagef("the --upstream-… flags belong to --upstream URL, which is missing")
 	case len(t.command) == 0 && len(t.env)+len(t.passEnv) > 0:
 		return usagef("--env and --pass-env belong to a command after --, which is missing")
+	case !t.given() && t.speaks != upstream.ProtocolAuto:
+		return usagef("--upstream-protocol belongs to a server, which is missing; give '--upstream URL', or '-- COMMAND ARG...' at the end")
+	case t.sse && t.speaks == upstream.ProtocolModern:
+		return usagef("--upstream-protocol modern does not go with --upstream-sse, a transport that has sessions alone; leave one of them out")
 	case (t.oauth.clientID == "") != (t.oauth.secretFile == ""):
 		return usagef("--upstream-oauth-client-id and --upstream-oauth-client-secret-file belong together; give both")
 	case t.oauth.clientID != "" && t.bearerFile != "":
@@ -189,6 +197,7 @@ func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork,
 		BearerFile:   t.bearerFile,
 		OAuth:        oauth,
 		SSE:          t.sse,
+		Protocol:     t.speaks,
 		MaxMessage:   int(limits.upstreamMessage),
 		MaxPages:     limits.listPages,
 		MaxListBytes: int(limits.listBytes),

@@ -18,6 +18,7 @@ type key struct {
 var (
 	modes     = []string{"enforce", "shadow"}
 	protocols = []string{"auto", "both", "legacy", "modern"}
+	eras      = []string{"auto", "legacy", "modern"}
 	surfaces  = []string{"auto", "dynamic", "static"}
 	annotates = []string{"auto", "off", "meta", "text"}
 	refusals  = []string{"error", "plain", "opaque"}
@@ -61,6 +62,7 @@ var keys = []key{
 	{"upstream.oauth.metadata_url", "upstream-oauth-metadata-url", text, "Where the authorization server describes itself; found through the URL if it is not given."},
 	{"upstream.oauth.scopes", "upstream-oauth-scope", list, "OAuth scopes to ask for."},
 	{"upstream.sse", "upstream-sse", boolean, "The URL speaks the old HTTP+SSE transport."},
+	{"upstream.protocol", "upstream-protocol", word(eras), "The protocol to speak with the server: legacy is with sessions, modern is 2026-07-28, auto is its client's where the server speaks that, and else the other."},
 	{"upstream.share", "share-upstream", boolean, "One connection to the server for all clients."},
 	{"upstream.on_restart", "on-upstream-restart", word(restarts), "What becomes of a run whose server process died."},
 

@@ -1,0 +1,85 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// Protocol is the era that is spoken with a server. The zero value leaves it to the
+// client and the server.
+type Protocol uint8
+
+// The protocols.
+const (
+	ProtocolAuto   Protocol = iota // the client's era, or the other where the server does not speak that
+	ProtocolLegacy                 // sessions: 2024-11-05 to 2025-11-25
+	ProtocolModern                 // 2026-07-28
+)
+
+var protocols = []string{"auto", "legacy", "modern"}
+
+// String is the word of the command line.
+func (p Protocol) String() string { return protocols[p] }
+
+// MarshalText returns the word of the command line.
+func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads the word of the command line.
+func (p *Protocol) UnmarshalText(text []byte) error {
+	i := slices.Index(protocols, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is none of %s", text, strings.Join(protocols, ", "))
+	}
+	*p = Protocol(i)
+	return nil
+}
+
+// fixed is the only era that may be spoken; false: there is none.
+func (p Protocol) fixed() (era wire.Era, ok bool) {
+	if p == ProtocolModern {
+		era = wire.Modern
+	}
+	return era, p != ProtocolAuto
+}
+
+// silence is that a server has not answered its introduction in time.
+func (p Protocol) silence() error {
+	if p == ProtocolModern {
+		return errors.New("no answer to server/discover in time, which a server with sessions may leave unanswered: if it is one, leave --upstream-protocol modern out")
+	}
+	return errors.New("no answer to initialize in time")
+}
+
+// EraError is a server that does not speak the era which [Config.Protocol] fixes, but
+// the other one.
+type EraError struct {
+	Speaks   string // the revision, as the server says it
+	Protocol Protocol
+}
+
+// Error says what the server speaks and what to do.
+func (e *EraError) Error() string {
+	if e.Protocol == ProtocolModern {
+		return fmt.Sprintf("the server speaks revision %.32q, with sessions, and not %s: leave --upstream-protocol modern out", e.Speaks, wire.ModernRevision)
+	}
+	return fmt.Sprintf("the server speaks revision %.32q, and none with sessions: leave --upstream-protocol legacy out", e.Speaks)
+}
+
+// misfit is that a connection is in another era than the one that is to be spoken: its
+// server does not speak that.
+func (c *Conn) misfit() error {
+	era, fixed := c.srv.cfg.Protocol.fixed()
+	if !fixed || c.Era() == era {
+		return nil
+	}
+	e := &EraError{Speaks: wire.ModernRevision, Protocol: c.srv.cfg.Protocol}
+	if c.Era() == wire.Legacy {
+		said, _ := readHello(c.hello.Bytes(c.hello.Result)) // it was read before
+		e.Speaks = said.version
+	}
+	return e
+}
