@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // ErrTooLong is a line longer than the reader's limit.
@@ -17,8 +19,9 @@ type Reader struct {
 	r        io.Reader
 	limit    int
 	buf      []byte
-	from, to int  // what is read and not yet given out: buf[from:to]
-	skipping bool // inside a line that was too long
+	from, to int         // what is read and not yet given out: buf[from:to]
+	skipping bool        // inside a line that is too long
+	skipped  wire.IDScan // of that, or of the last one
 	err      error
 	cork     *Cork
 	holds    bool // the cork
@@ -66,7 +69,7 @@ func (r *Reader) hold() {
 
 // Next returns the next line without its line break (LF or CRLF), in a slice
 // that is the caller's to keep. Blank lines are skipped; a last line needs no
-// line break. A line beyond the limit is skipped and answered [ErrTooLong]:
+// line break. A line beyond the limit is skipped to its end and answered [ErrTooLong]:
 // Next may be called again. Any other error is the end.
 func (r *Reader) Next() ([]byte, error) {
 	for {
@@ -79,6 +82,13 @@ func (r *Reader) Next() ([]byte, error) {
 			return r.keep(line), nil
 		}
 	}
+}
+
+// Skipped returns under which id the line is to be answered that Next has just found
+// too long, nil for none.
+func (r *Reader) Skipped() (id []byte) {
+	id, _ = r.skipped.Addressee()
+	return id
 }
 
 // keepSize is how much is copied at once: little enough for one message that is
@@ -108,18 +118,12 @@ func (r *Reader) line() ([]byte, error) {
 		if i := bytes.IndexByte(r.buf[r.from+seen:r.to], '\n'); i >= 0 {
 			line := r.buf[r.from : r.from+seen+i]
 			r.from += seen + i + 1
-			if !r.skipping {
-				return r.checked(line)
-			}
-			r.skipping, seen = false, 0
-			continue
+			return r.checked(line)
 		}
 		seen = r.to - r.from
-		if r.skipping {
+		if r.skipping || seen > r.limit+1 {
+			r.skip(r.buf[r.from:r.to])
 			r.from, r.to, seen = 0, 0, 0
-		} else if seen > r.limit+1 {
-			r.skipping, r.from, r.to = true, 0, 0
-			return nil, ErrTooLong
 		}
 		r.Release()
 		if r.err != nil {
@@ -129,11 +133,22 @@ func (r *Reader) line() ([]byte, error) {
 	}
 }
 
+// skip reads over a part of a line that is too long.
+func (r *Reader) skip(part []byte) {
+	if !r.skipping {
+		r.skipping, r.skipped = true, wire.IDScan{}
+	}
+	_, _ = r.skipped.Write(part)
+}
+
+// checked is a line, or the rest of one that is too long.
 func (r *Reader) checked(line []byte) ([]byte, error) {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
 	}
-	if len(line) > r.limit {
+	if r.skipping || len(line) > r.limit {
+		r.skip(line)
+		r.skipping = false
 		return nil, ErrTooLong
 	}
 	return line, nil
@@ -143,7 +158,7 @@ func (r *Reader) checked(line []byte) ([]byte, error) {
 func (r *Reader) last() ([]byte, error) {
 	line := r.buf[r.from:r.to]
 	r.from, r.to = 0, 0
-	if len(line) == 0 || r.err != io.EOF {
+	if !r.skipping && (len(line) == 0 || r.err != io.EOF) {
 		return nil, r.err
 	}
 	return r.checked(line)

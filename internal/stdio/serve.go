@@ -141,7 +141,8 @@ func (s *server) read(r *Reader) {
 	for {
 		raw, err := r.Next()
 		if errors.Is(err, ErrTooLong) {
-			s.unreadable(s.out, &wire.Error{Code: wire.CodeInvalidRequest, Message: "a message of more than " + strconv.Itoa(s.cfg.MaxMessage) + " bytes"})
+			s.unreadable(s.out, &wire.Error{Code: wire.CodeInvalidRequest, ID: r.Skipped(),
+				Message: "a message of more than " + strconv.Itoa(s.cfg.MaxMessage) + " bytes"})
 			continue
 		}
 		if err != nil {

@@ -77,7 +77,7 @@ func TestServe(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"result":"a"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700`,
 		`{"jsonrpc":"2.0","id":2,"result":"b"}`, `{"jsonrpc":"2.0","id":3,"error":{"code":-32600`,
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"JSON-RPC batches belong to protocol revision 2025-03-26`,
-		`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message of more than 200 bytes`,
+		`{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"a message of more than 200 bytes`,
 		`{"jsonrpc":"2.0","id":6,"result":"d"}`, ``,
 	} {
 		if i >= len(got) || !strings.HasPrefix(got[i], want) || want == "" && got[i] != "" {

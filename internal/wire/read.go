@@ -46,7 +46,8 @@ func orElse(value, def int) int {
 type Error struct {
 	Code    int    // CodeParse or CodeInvalidRequest
 	Message string // what is wrong, for the sender
-	ID      []byte // the raw id where it was read before the fault, else nil
+	ID      []byte // the raw id under which its sender waits, as far as it can be found, else nil
+	Sure    bool   // its sender waits under ID, or not at all: see [IDScan.Addressee]
 }
 
 // Error is the Message.
@@ -154,32 +155,16 @@ func (m *Message) fault(err error) *Error {
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		err = invalid("duplicate member name: " + err.Error())
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		if e.Code != CodeParse {
-			e.ID = m.idBefore()
-		}
-		return e
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case ok:
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		e = &Error{Code: CodeParse, Message: "reading JSON: the message ends too early"}
+	default:
+		e = &Error{Code: CodeParse, Message: "reading JSON: " + err.Error()}
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &Error{Code: CodeParse, Message: "reading JSON: the message ends too early"}
-	}
-	return &Error{Code: CodeParse, Message: "reading JSON: " + err.Error()}
-}
-
-// idBefore returns the id of a message that is at fault, as far as it can be
-// read; nil if there is none, or if there are two.
-func (m *Message) idBefore() (id []byte) {
-	ids := 0
-	_ = Members(m.Raw, func(name string, at Span) error {
-		if name == "id" || Lookalike(name, "id") {
-			id, ids = m.Raw[at.Start:at.End:at.End], ids+1
-		}
-		return nil
-	})
-	if ids != 1 || !validID(id) {
-		return nil
-	}
-	return id
+	e.ID, e.Sure = addressee(m.Raw)
+	return e
 }
 
 func invalid(text string) *Error { return &Error{Code: CodeInvalidRequest, Message: text} }

@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json/jsontext"
+)
+
+// maxScanned is how many bytes of a member's name, or of an id, an [IDScan] keeps.
+// What is longer is none that it looks for.
+const maxScanned = 1 << 10
+
+// IDScan finds under which id a message is to be answered in bytes of which it keeps
+// next to none: those of a message that is too large to be kept, or that cannot be
+// read. It takes them for JSON without looking, and finds members of the outermost
+// object alone, so nothing may be decided by what it finds. Its zero value is ready;
+// it is not safe for concurrent use.
+type IDScan struct {
+	depth           int
+	quoted, escaped bool
+	valued          bool // a member's value is read, no name
+	taking          bool // what is read is kept in text
+	text            []byte
+
+	begun, ended   bool // the outermost object
+	unclear        bool // it is no object, or there is more than one, or a name too long to be told
+	isID           bool // the member being read is the id
+	id             []byte
+	ids            int
+	asks, answered bool // there is a method; a result or an error
+}
+
+// Write takes the bytes that come next. It never fails.
+func (s *IDScan) Write(p []byte) (int, error) {
+	for _, c := range p {
+		s.next(c)
+	}
+	return len(p), nil
+}
+
+func (s *IDScan) next(c byte) {
+	switch {
+	case s.quoted:
+		s.inText(c)
+	case c == '{' || c == '[':
+		s.open(c)
+	case c == '}' || c == ']':
+		s.close(c)
+	case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+		s.keep(c)
+	case s.depth == 0:
+		s.unclear = true
+	case c == '"':
+		s.quoted = true
+		s.keep(c)
+	case s.depth == 1 && c == ':' && !s.valued:
+		s.named()
+	case s.depth == 1 && c == ',':
+		s.member()
+	default:
+		s.keep(c)
+	}
+}
+
+func (s *IDScan) inText(c byte) {
+	switch {
+	case s.escaped:
+		s.escaped = false
+	case c == '\\':
+		s.escaped = true
+	case c == '"':
+		s.quoted = false
+	}
+	s.keep(c)
+}
+
+func (s *IDScan) open(c byte) {
+	if s.depth == 0 {
+		s.unclear = s.unclear || s.begun || c != '{'
+		s.begun, s.taking = true, true
+	} else {
+		s.keep(c)
+	}
+	s.depth++
+}
+
+func (s *IDScan) close(c byte) {
+	switch s.depth {
+	case 0:
+		s.unclear = true
+		return
+	case 1:
+		s.member()
+		s.ended = true
+	default:
+		s.keep(c)
+	}
+	s.depth--
+}
+
+func (s *IDScan) keep(c byte) {
+	if s.taking && len(s.text) <= maxScanned {
+		s.text = append(s.text, c)
+	}
+}
+
+// take returns what was kept, "" if it is too long.
+func (s *IDScan) take() []byte {
+	text := bytes.TrimSpace(s.text)
+	if len(s.text) > maxScanned {
+		text = nil
+	}
+	s.text = s.text[:0]
+	return text
+}
+
+// named ends a member's name.
+func (s *IDScan) named() {
+	name, err := jsontext.AppendUnquote(nil, s.take())
+	if err != nil {
+		s.unclear = true
+	}
+	is := func(key string) bool { return string(name) == key || Lookalike(string(name), key) }
+	s.isID = is("id")
+	s.asks = s.asks || is("method")
+	s.answered = s.answered || is("result") || is("error")
+	s.valued, s.taking = true, s.isID
+}
+
+// member ends a member.
+func (s *IDScan) member() {
+	if s.isID {
+		s.id = bytes.Clone(s.take())
+		s.ids++
+	}
+	s.text = s.text[:0]
+	s.isID, s.valued, s.taking = false, false, true
+}
+
+// Addressee returns the id under which the message is to be answered, nil for none.
+// It is sure where the message is one object to its end that has exactly one id, or
+// that needs no answer: then nobody waits for one under an id that is not told.
+func (s *IDScan) Addressee() (id []byte, sure bool) {
+	switch {
+	case s.unclear || !s.ended || s.depth > 0:
+		return nil, false
+	case s.answered && !s.asks, s.ids == 0:
+		return nil, true
+	case s.ids > 1 || !validID(s.id) || !jsontext.Value(s.id).IsValid():
+		return nil, false
+	}
+	return s.id, true
+}
+
+// addressee is [IDScan.Addressee] of a whole message.
+func addressee(raw []byte) (id []byte, sure bool) {
+	var s IDScan
+	_, _ = s.Write(raw)
+	return s.Addressee()
+}
