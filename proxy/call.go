@@ -405,7 +405,7 @@ func (c *call) expire() { c.abandon(`{"requestId":0,"reason":"no answer in time"
 // start sends the request upstream. It reports false, and sends nothing, if the
 // call was cancelled before, or the proxy is ending: then unsent is the rest.
 func (c *call) start(conn Upstream) bool {
-	if c.s.p.Draining() || c.isCancelled() {
+	if c.s.p.Draining() && !c.lasts() || c.isCancelled() {
 		return false
 	}
 	m := c.translated(conn.Era(), c.sending())

@@ -34,6 +34,15 @@ func (d *drain) begin() {
 	d.stopTaking()
 }
 
+// until is for how long a list may take to come from the upstream: as long as the drain
+// lasts, and what comes behind that, while clients read their last answers, a moment.
+func (d *drain) until(limit time.Duration) (context.Context, context.CancelFunc) {
+	if d.lasting.Err() != nil {
+		return context.WithTimeout(context.Background(), min(limit, breakTime))
+	}
+	return context.WithTimeout(d.lasting, limit)
+}
+
 // Drained says what became of the requests that were under way when a drain
 // began.
 type Drained struct {
@@ -54,7 +63,7 @@ func (p *Proxy) Draining() bool { return p.drain.begun.Load() }
 const breakTime = time.Second
 
 // Drain lets what is under way come to its end. From now on a request is
-// refused, pings excepted; what was not sent yet, because it waits for the
+// refused, pings and lists excepted; what was not sent yet, because it waits for the
 // run's turn or for a connection, is answered so. What the upstream has got it
 // may answer until ctx ends; then it is cancelled there, and its client told
 // that the outcome is unknown. Cancellations, and answers to what the upstream
@@ -100,7 +109,18 @@ var (
 	errBrokenOff = errors.New("the proxy had to end before an answer came")
 )
 
-const tooLate = "fsm-proxy is ending and takes no more requests: this one was not sent. Try again, with a new session"
+const tooLate = "fsm-proxy is ending and takes no more calls: this one was not sent. Try again, with a new session"
+
+// lasts reports whether a request is answered until the end, whatever is refused. Lists are:
+// the Python SDK asks for the tools behind the result of one that it has not listed, and its
+// caller never sees that result where the list is refused.
+func (c *call) lasts() bool {
+	switch c.m.Method {
+	case "ping", "tools/list", "resources/list", "resources/templates/list", "prompts/list":
+		return true
+	}
+	return false
+}
 
 // tooLate refuses a request that has come during the drain, so that its client
 // can try elsewhere.

@@ -65,16 +65,17 @@ func TestDrainWaitsForWhatIsUnderWay(t *testing.T) {
 		if !r.p.Draining() {
 			t.Error("it is not draining")
 		}
-		for _, method := range []string{"tools/list", "initialize", "made/up", "logging/setLevel"} {
+		for _, method := range []string{"tools/call", "initialize", "made/up", "logging/setLevel", "completion/complete"} {
 			has(t, c.ask(method, "{}"), "-32603", "is ending")
 		}
+		has(t, c.ask("tools/list", ""), `"write_plan"`)
 		has(t, c.call("status").wait(), "-32603", "was not sent")
 		has(t, r.open().ask("initialize", plainHello), "-32603")
 		has(t, c.ask("ping", ""), `"result":{}`)
 		time.Sleep(time.Second)
 		up.result(ok)
 		has(t, call.wait(), `"ok"`)
-		d.want(t, proxy.Drained{Finished: 1, Refused: 6}, time.Second)
+		d.want(t, proxy.Drained{Finished: 1, Refused: 7}, time.Second)
 		equal(t, "told", call.messages(), []string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
 			`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`})
 	})
@@ -212,6 +213,37 @@ func TestDrainRefusesWhatWaitsForInitialize(t *testing.T) {
 	}, func(c *proxy.Config, _ *server) { c.Dial = slowly(c.Dial, time.Hour) })
 }
 
+// Lists are answered to the end: behind the last answer, where clients still read it, too, and whether or not the proxy has them.
+func TestListsAreAnsweredToTheEnd(t *testing.T) {
+	for _, mode := range []proxy.Mode{proxy.Enforce, proxy.Shadow} {
+		bubble(t, review, func(r *rig) {
+			c := r.connect(plainHello)
+			call := c.call("read_file")
+			up := c.up.next()
+			d := r.drain(time.Minute)
+			lists := func() {
+				t.Helper()
+				c.up.conn(0).drop(wire.Tools)
+				has(t, c.ask("tools/list", ""), `"result":{"tools":[`)
+				has(t, c.ask("prompts/list", ""), `"result":{"prompts":[`)
+				has(t, c.ask("resources/list", ""), `"result":{"resources":[`)
+			}
+			lists()
+			up.result(ok)
+			has(t, call.wait(), `"ok"`)
+			d.want(t, proxy.Drained{Finished: 1}, 0)
+			lists()
+			has(t, c.call("read_file").wait(), "is ending")
+		}, func(c *proxy.Config, u *server) {
+			c.Mode = mode
+			u.auto = func(k *upcall) (string, bool) { // as in shadow it is asked for them
+				kind, list := strings.CutSuffix(k.m.Method, "/list")
+				return `{"` + kind + `":[]}`, list
+			}
+		})
+	}
+}
+
 // declining is a stream that can say that a request is to be made elsewhere.
 type declining struct {
 	*stream
@@ -228,7 +260,7 @@ func TestLateRequestsAreDeclinedWhereTheyCanBe(t *testing.T) {
 		c := r.connect(plainHello)
 		r.p.Refuse()
 		out := &declining{stream: c.stream("late")}
-		c.s.Handle(read(t, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, wire.FromClient), out)
+		c.s.Handle(read(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"status"}}`, wire.FromClient), out)
 		equal(t, "declined", out.declined, 1)
 		has(t, out.answers[0], `"id":9`, "-32603")
 		ping := &declining{stream: c.stream("ping")}

@@ -14,36 +14,49 @@ import (
 // body reads the body of a request that belongs to ses, nil for none; false: it could
 // not be read, and the request is answered. The claim is to be released once the request
 // is done with.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, from PeerInfo, ses *session) (raw []byte, claim *bodyClaim, ok bool) {
+func (s *Server) body(w http.ResponseWriter, r *http.Request, takes accepts, from PeerInfo, ses *session) (raw []byte, claim *bodyClaim, ok bool) {
 	if r.ContentLength > int64(s.cfg.MaxMessage) {
-		s.tooLarge(w)
+		s.refuseMessage(w, r, takes, ses, s.tooLarge(), nil)
 		return nil, nil, false
 	}
-	if r.ContentLength < 0 || r.ContentLength > quickBody {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // net/http lifts it behind the body
-	}
+	giveTime(w, r)
 	claim = s.claim(r, from, ses)
 	raw, err := claim.read(r, s.cfg.MaxMessage)
 	if err == nil {
 		httpserver.Hold(w) // of who has neither session nor principal
 		return raw, claim, true
 	}
+	var scan wire.IDScan
+	_, _ = scan.Write(raw)
 	claim.release()
+	raw = nil // the rest of the body takes no memory
+	var why *refusal
 	switch {
 	case errors.Is(err, errBodyTooLarge):
-		s.tooLarge(w)
+		why = s.tooLarge()
 	case errors.Is(err, errNoRoom):
-		s.cfg.tell(ReasonCrowded, r)
-		w.Header().Set("Connection", "close")
-		decline(w, wire.ErrorAnswer(nil, wire.CodeInternal, noRoom, nil))
+		why = &refusal{why: ReasonCrowded, status: http.StatusServiceUnavailable, code: wire.CodeInternal, text: noRoom}
 	default:
-		w.Header().Set("Connection", "close")
-		refuse(w, http.StatusBadRequest, "the body ended too early")
+		why = &refusal{why: ReasonMessage, status: http.StatusBadRequest, code: wire.CodeParse, text: "the body ended too early", cut: true}
 	}
+	s.refuseMessage(w, r, takes, ses, why, &scan)
 	return nil, nil, false
 }
 
 const noRoom = "the bodies of other requests take the memory that there is for them: send the request again, or have --max-body-memory raised"
+
+func (s *Server) tooLarge() *refusal {
+	return &refusal{why: ReasonTooLarge, status: http.StatusRequestEntityTooLarge, code: wire.CodeInvalidRequest,
+		text: "a message may have " + strconv.Itoa(s.cfg.MaxMessage) + " bytes, and this one has more: send less, or have --max-message raised"}
+}
+
+// giveTime sets until when a body is to have come for which the server's own time is
+// too short.
+func giveTime(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength < 0 || r.ContentLength > quickBody {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // net/http lifts it behind the body
+	}
+}
 
 // claim begins to count a body, which takes nothing yet; nil: it is so small that it
 // counts for nothing.
@@ -81,23 +94,19 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, raw []byte) *wi
 // unread answers a request without a session that holds no message.
 func (s *Server) unread(w http.ResponseWriter, r *http.Request, err error) {
 	s.cfg.tell(ReasonMessage, r)
-	reject(w, err)
-}
-
-func (s *Server) tooLarge(w http.ResponseWriter) {
-	w.Header().Set("Connection", "close")
-	refuse(w, http.StatusRequestEntityTooLarge, "a message may have "+strconv.Itoa(s.cfg.MaxMessage)+" bytes")
+	writeAnswer(w, http.StatusBadRequest, faultAnswer(err))
 }
 
 var errBodyTooLarge = errors.New("reading a body: longer than the limit")
 
-// read reads the body of a request. A buffer that counts grows as bytes come: a length
-// alone is promised too easily. A nil claim counts nothing.
+// read reads the body of a request, after an error as much of it as it has read. A buffer
+// that counts grows as bytes come: a length alone is promised too easily. A nil claim counts
+// nothing.
 func (c *bodyClaim) read(r *http.Request, limit int) ([]byte, error) {
 	if c == nil {
 		raw := make([]byte, r.ContentLength)
-		_, err := io.ReadFull(r.Body, raw)
-		return raw, err
+		n, err := io.ReadFull(r.Body, raw)
+		return raw[:n], err
 	}
 	most := limit + 1
 	if r.ContentLength >= 0 {
@@ -109,20 +118,22 @@ func (c *bodyClaim) read(r *http.Request, limit int) ([]byte, error) {
 		raw = raw[:len(raw)+n]
 		switch {
 		case len(raw) > limit:
-			return nil, errBodyTooLarge
+			return raw, errBodyTooLarge
 		case int64(len(raw)) == r.ContentLength:
 			return raw, nil
 		case err == io.EOF && r.ContentLength < 0:
 			return raw, nil
 		case err == io.EOF:
-			return nil, io.ErrUnexpectedEOF
+			return raw, io.ErrUnexpectedEOF
 		case err != nil:
-			return nil, err
+			return raw, err
 		}
 		if len(raw) == cap(raw) {
-			if raw, err = c.enlarge(raw, min(2*cap(raw), most)); err != nil {
-				return nil, err
+			grown, err := c.enlarge(raw, min(2*cap(raw), most))
+			if err != nil {
+				return raw, err
 			}
+			raw = grown
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 // a balancer knows better where to send it.
 const retryAfter = "1"
 
-// decline answers what is not taken here now: 503, with a JSON-RPC error. SDKs
-// give the one request up with that error and keep the session's other calls.
+// decline answers what belongs to no session and is not taken here now: 503, with a
+// JSON-RPC error.
 func decline(w http.ResponseWriter, answer []byte) {
 	h := w.Header()
 	h["Content-Type"] = valueJSON
@@ -19,10 +19,11 @@ func decline(w http.ResponseWriter, answer []byte) {
 	_, _ = w.Write(answer)
 }
 
-// Decline implements wire.DecliningStream.
+// Decline implements wire.DecliningStream. In a session it is Answer: what the session
+// waits for is here and nowhere else, and an error status would have some SDKs give it up.
 func (p *post) Decline(msg []byte) {
 	p.s.mu.Lock()
-	p.declined = p.box == nil && !p.answered
+	p.declined = p.whole && p.box == nil && !p.answered
 	p.s.mu.Unlock()
 	p.Answer(msg)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// decliner declines every request but initialize.
+// decliner declines every request.
 func decliner(_ *script, m *wire.Message, to wire.Stream) wire.Pending {
 	if m.Kind == wire.Request {
 		to.(wire.DecliningStream).Decline(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, "elsewhere", nil))
@@ -25,11 +25,11 @@ func decliner(_ *script, m *wire.Message, to wire.Stream) wire.Pending {
 func TestDeclined(t *testing.T) {
 	r := newRig(t, ServerConfig{}, decliner)
 	c := r.begin(revisionBatches)
-	c.post(call(1, "a")).want(t, 503, `"elsewhere"`).wantHeader(t, "Retry-After", "1").wantHeader(t, "Content-Type", typeJSON)
-	c.post(call(2, "a"), "Accept: text/event-stream").want(t, 503, `"elsewhere"`)
+	c.post(call(1, "a")).want(t, 200, `"elsewhere"`).wantHeader(t, "Retry-After", "").wantHeader(t, "Content-Type", typeJSON)
+	c.post(call(2, "a"), "Accept: text/event-stream").want(t, 200, `"elsewhere"`).wantHeader(t, "Content-Type", typeSSE)
 	c.post("["+call(3, "a")+","+call(4, "a")+"]").want(t, 200, `"elsewhere"`) // answered as one, like any batch
 	c.post(`{"jsonrpc":"2.0","method":"notifications/x"}`).want(t, 202, "")
-	answer := r.do(post1(strings.Replace(initBody, "%q", `"refuse"`, 1))).want(t, 503, `"elsewhere"`)
+	answer := r.do(post1(strings.Replace(initBody, "%q", `"refuse"`, 1))).want(t, 503, `"elsewhere"`).wantHeader(t, "Retry-After", "1")
 	if id := answer.Header.Get(headerSession); id != "" {
 		t.Errorf("a session that was declined has the id %s", id)
 	}

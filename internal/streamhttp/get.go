@@ -15,7 +15,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 		refuse(w, http.StatusNotAcceptable, "a GET stream is text/event-stream: accept it")
 		return
 	}
-	ses := s.session(w, r, from)
+	ses := s.sessionOf(w, r, from)
 	if ses == nil {
 		return
 	}

@@ -1,9 +1,12 @@
 package streamhttp
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
@@ -81,7 +84,7 @@ func TestCORS(t *testing.T) {
 }
 
 func TestRequestRules(t *testing.T) {
-	r := newRig(t, ServerConfig{MaxMessage: 1000}, nil)
+	r := newRig(t, ServerConfig{MaxMessage: 1000, Limits: wire.Limits{Depth: 100}}, nil)
 	c := r.begin("2025-06-18")
 	long := `{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"` + strings.Repeat("x", 1000) + `"}}`
 	for _, test := range []struct {
@@ -92,25 +95,27 @@ func TestRequestRules(t *testing.T) {
 		{"wrong path", request("POST", "/other", ping, c.id), 404, "/mcp"},
 		{"method", request("PUT", "/mcp", "", c.id), 405, "POST"},
 		{"preflight without Origin", request("OPTIONS", "/mcp", "", c.id), 405, "POST"},
-		{"no content type", post1(ping, c.id, "Content-Type: -"), 415, "application/json"},
+		{"no content type", post1(ping, c.id, "Content-Type: -"), 415, `"id":7,"error":{"code":-32600,"message":"the Content-Type must be application/json`},
 		{"text", post1(ping, c.id, "Content-Type: text/plain"), 415, "application/json"},
 		{"no json inside another type", post1(ping, c.id, "Content-Type: text/plain; a=application/json"), 415, ""},
 		{"charset", post1(ping, c.id, "Content-Type: Application/JSON; charset=utf-8"), 200, "result"},
-		{"accepts neither", post1(ping, c.id, "Accept: text/html"), 406, "accept both"},
+		{"accepts neither", post1(ping, c.id, "Accept: text/html"), 406, `"id":7,"error":{"code":-32600,"message":"answers are application/json or text/event-stream: accept both`},
 		{"accepts q=0", post1(ping, c.id, "Accept: application/json;q=0, text/html"), 406, ""},
 		{"accepts all", post1(ping, c.id, "Accept: */*"), 200, "result"},
 		{"accepts types", post1(ping, c.id, "Accept: Text/*;q=0.5, application/*"), 200, "result"},
 		{"no accept", post1(ping, c.id, "Accept: -"), 200, "result"},
 		{"GET accepts JSON only", request("GET", "/mcp", "", c.id, "Accept: application/json"), 406, "event-stream"},
-		{"too large", post1(long, c.id), 413, "1000 bytes"},
-		{"too large, chunked", post1("3ff\r\n"+long[:1023]+"\r\n0\r\n\r\n", c.id, "Content-Length: -", "Transfer-Encoding: chunked"), 413, "1000 bytes"},
+		{"another revision", post1(ping, c.id, "MCP-Protocol-Version: 2025-03-26"), 400, `"id":7,"error":{"code":-32600`},
+		{"too large", post1(long, c.id), 200, `"id":7,"error":{"code":-32600,"message":"a message may have 1000 bytes`},
+		{"too large, chunked", post1(fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(long), long), c.id, "Content-Length: -", "Transfer-Encoding: chunked"), 200, `"id":7,"error":{"code":-32600`},
 		{"chunked", post1("28\r\n"+ping+"\r\n0\r\n\r\n", c.id, "Content-Length: -", "Transfer-Encoding: chunked"), 200, "result"},
 		{"empty", post1("", c.id), 400, "-32700"},
 		{"no JSON", post1("hello", c.id), 400, "-32700"},
 		{"cut off", post1(ping[:20], c.id), 400, "-32700"},
-		{"duplicate", post1(`{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call"}`, c.id), 400, `"id":7,"error":{"code":-32600`},
+		{"too deep", post1(`{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":`+strings.Repeat("[", 400)+strings.Repeat("]", 400)+`}}`, c.id), 200, `"id":7,"error":{"code":-32700,"message":"nesting`},
+		{"duplicate", post1(`{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call"}`, c.id), 200, `"id":7,"error":{"code":-32600`},
 		{"batch", post1(`[`+ping+`]`, c.id), 400, "2025-03-26"},
-		{"second initialize", post1(strings.ReplaceAll(initBody, "%q", `"2025-06-18"`), c.id), 400, "-32600"},
+		{"second initialize", post1(strings.ReplaceAll(initBody, "%q", `"2025-06-18"`), c.id), 200, `"id":1,"error":{"code":-32600`},
 		{"after all that", post1(ping, c.id), 200, `"id":7`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -91,6 +91,20 @@ func refused(params string) bool {
 	return false
 }
 
+// headFault says what is wrong with what a POST's header says of its body and its answer;
+// nil: nothing.
+func headFault(h http.Header, takes accepts) *refusal {
+	fault := &refusal{why: ReasonMedia, status: http.StatusUnsupportedMediaType, code: wire.CodeInvalidRequest, text: bodyFault(h), firm: true}
+	switch {
+	case fault.text != "":
+	case !takes.json && !takes.sse:
+		fault.status, fault.text = http.StatusNotAcceptable, "answers are application/json or text/event-stream: accept both"
+	default:
+		return nil
+	}
+	return fault
+}
+
 // bodyFault says what a request's header has its body be that is not read here; "":
 // nothing.
 func bodyFault(h http.Header) string {
@@ -140,11 +154,4 @@ func refuse(w http.ResponseWriter, status int, text string) {
 	h["X-Content-Type-Options"] = valueNoSniff
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text+"\n")
-}
-
-// reject answers a POST that holds no readable message.
-func reject(w http.ResponseWriter, err error) {
-	w.Header()["Content-Type"] = valueJSON
-	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(faultAnswer(err))
 }

@@ -8,7 +8,7 @@ import (
 
 // initialize serves a POST without a session: the one request that begins one.
 func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accepts, from PeerInfo) {
-	raw, claim, ok := s.body(w, r, from, nil)
+	raw, claim, ok := s.body(w, r, takes, from, nil)
 	if !ok {
 		return
 	}

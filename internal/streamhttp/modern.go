@@ -30,7 +30,7 @@ func (s *Server) takesModern(m *wire.Message) bool {
 
 // postModern serves a POST whose header is of the modern era.
 func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accepts, from PeerInfo) {
-	raw, claim, ok := s.body(w, r, from, nil)
+	raw, claim, ok := s.body(w, r, takes, from, nil)
 	if !ok {
 		return
 	}

@@ -42,29 +42,34 @@ type post struct {
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	takes := accept(r.Header)
-	fault := bodyFault(r.Header)
-	switch {
-	case fault != "":
-		w.Header()["Accept-Encoding"] = valueIdentity
-		refuse(w, http.StatusUnsupportedMediaType, fault)
-		return
-	case !takes.json && !takes.sse:
-		refuse(w, http.StatusNotAcceptable, "answers are application/json or text/event-stream: accept both")
-		return
-	}
-	if s.modern(r.Header) {
+	fault := headFault(r.Header, takes)
+	switch modern := s.modern(r.Header); {
+	case !modern && len(r.Header[headerSession]) > 0:
+		s.postTo(w, r, takes, from, fault)
+	case fault != nil:
+		s.refuseMessage(w, r, takes, nil, fault, nil)
+	case modern:
 		s.postModern(w, r, takes, from)
-		return
-	}
-	if len(r.Header[headerSession]) == 0 {
+	default:
 		s.initialize(w, r, takes, from)
-		return
 	}
+}
+
+// postTo serves a POST that names a session.
+func (s *Server) postTo(w http.ResponseWriter, r *http.Request, takes accepts, from PeerInfo, fault *refusal) {
 	ses := s.session(w, r, from)
 	if ses == nil {
 		return
 	}
-	raw, claim, ok := s.body(w, r, from, ses)
+	if text := versionFault(r.Header, ses.version); fault == nil && text != "" {
+		fault = &refusal{why: ReasonHeader, status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: text, firm: true}
+	}
+	if fault != nil {
+		s.refuseMessage(w, r, takes, ses, fault, nil)
+		ses.leave()
+		return
+	}
+	raw, claim, ok := s.body(w, r, takes, from, ses)
 	if !ok {
 		ses.leave()
 		return
@@ -96,7 +101,7 @@ func (p *post) serve(raw []byte) {
 		return
 	}
 	if m.Method == "initialize" {
-		p.reject(&wire.Error{Code: wire.CodeInvalidRequest, ID: m.Bytes(m.ID),
+		p.reject(&wire.Error{Code: wire.CodeInvalidRequest, ID: m.Bytes(m.ID), Sure: true,
 			Message: "this session is initialized: leave Mcp-Session-Id out to begin another"})
 		return
 	}
@@ -114,10 +119,15 @@ func (p *post) serve(raw []byte) {
 	p.end(m.Kind == wire.Request, m.Bytes(m.ID))
 }
 
-// reject answers a POST whose message, or batch, cannot be read.
+// reject answers a POST whose message, or batch, cannot be read. It is no HTTP error where
+// its client takes the JSON-RPC error for the answer: see [Server.refuseMessage].
 func (p *post) reject(err error) {
 	wire.Unread(p.s.upper, err)
-	reject(p.w, err)
+	status := http.StatusBadRequest
+	if e, ok := errors.AsType[*wire.Error](err); ok && e.Sure {
+		status = http.StatusOK
+	}
+	p.takes.write(p.w, status, faultAnswer(err))
 }
 
 // wait waits for what Handle left to be waited for.

@@ -2,7 +2,7 @@ package streamhttp
 
 import "fmt"
 
-// Reason is why a request was refused before any session saw it.
+// Reason is why a request was refused before any session saw what it says.
 type Reason uint8
 
 // The reasons.
@@ -17,12 +17,15 @@ const (
 	ReasonSession                     // it names no session that there is, or none at all
 	ReasonCrowded                     // there are too many sessions, requests under way, or bytes of bodies, for another one
 	ReasonMessage                     // it belongs to no session, and cannot be read
-	ReasonHeader                      // of the modern era: its header does not repeat its body
+	ReasonHeader                      // its header does not fit its body (modern era), or its session
+	ReasonTooLarge                    // its body is larger than a message may be
+	ReasonMedia                       // it is no JSON, or takes neither JSON nor event streams
 )
 
 var reasonTexts = [...]string{"host_not_allowed", "origin_not_allowed", "bearer_missing", "bearer_wrong",
 	"scope_missing", "certificate_wrong", "keys_unavailable",
-	"session_unknown", "sessions_full", "message_unreadable", "header_mismatch"}
+	"session_unknown", "sessions_full", "message_unreadable", "header_mismatch",
+	"body_too_large", "media_type"}
 
 // String is the reason in a word.
 func (r Reason) String() string {

@@ -145,12 +145,21 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
 		return nil
 	}
+	httpserver.Admit(w)
+	return ses
+}
+
+// sessionOf is session for a request without a message, whose revision must be the session's.
+func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
+	ses := s.session(w, r, from)
+	if ses == nil {
+		return nil
+	}
 	if fault := versionFault(r.Header, ses.version); fault != "" {
 		ses.leave()
 		refuse(w, http.StatusBadRequest, fault)
 		return nil
 	}
-	httpserver.Admit(w)
 	return ses
 }
 
@@ -163,7 +172,7 @@ const noSession = "exactly one Mcp-Session-Id is needed: begin with initialize, 
 	"of protocol revision 2024-11-05 to 2025-11-25, and send the id that its answer carries"
 
 func (s *Server) delete(w http.ResponseWriter, r *http.Request, from PeerInfo) {
-	ses := s.session(w, r, from)
+	ses := s.sessionOf(w, r, from)
 	if ses == nil {
 		return
 	}

@@ -57,8 +57,12 @@ func (r *rig) declined(raw string) {
 	if r.web == nil {
 		body = r.say(raw)
 	} else {
+		status, after := http.StatusOK, "" // in a session, which some SDKs give up for an error
+		if r.web.ID() == "" {
+			status, after = http.StatusServiceUnavailable, "1"
+		}
 		answer := r.web.Post(r.t.Context(), raw)
-		if answer.Status != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+		if answer.Status != status || answer.Header.Get("Retry-After") != after {
 			r.t.Errorf("%s is answered HTTP %d %v", raw, answer.Status, answer.Header)
 		}
 		body = string(answer.Body)
@@ -68,13 +72,15 @@ func (r *rig) declined(raw string) {
 	}
 }
 
-// A call under way is answered, and one that comes later is not sent.
+// A call under way is answered, and one that comes later is not sent. Lists are answered to the end.
 func TestEndingWithACallUnderWay(t *testing.T) {
 	each(t, all, func(r *rig) {
 		held := r.hold()
 		r.end()
 		r.declined(call(`"late"`, `{"name":"ok"}`))
-		r.declined(`{"jsonrpc":"2.0","id":"late","method":"tools/list"}`)
+		if answer := r.Call("tools/list", "{}"); answer.Error != nil || !strings.Contains(answer.String(), `"hold_open"`) {
+			r.t.Errorf("a list is answered %s", answer)
+		}
 		if answer := r.Call("ping", ""); string(answer.Result) != "{}" {
 			r.t.Errorf("a ping is answered %s", answer)
 		}
@@ -140,7 +146,7 @@ func TestConnectionsEndBehindTheirAnswers(t *testing.T) {
 	}
 	held := r.hold()
 	r.end()
-	if answer := post(call(`"late"`, `{"name":"ok"}`)); !answer.Close || answer.StatusCode != http.StatusServiceUnavailable {
+	if answer := post(call(`"late"`, `{"name":"ok"}`)); !answer.Close || answer.StatusCode != http.StatusOK {
 		t.Errorf("answered HTTP %d, closing: %v", answer.StatusCode, answer.Close)
 	}
 	if _, err := in.ReadByte(); err != io.EOF {
