@@ -136,24 +136,31 @@ func (s *IDScan) member() {
 	s.isID, s.valued, s.taking = false, false, true
 }
 
-// Addressee returns the id under which the message is to be answered, nil for none.
-// It is sure where the message is one object to its end that has exactly one id, or
-// that needs no answer: then nobody waits for one under an id that is not told.
+// Addressee returns the id under which a client's message is to be answered, nil for none.
+// It is sure where the message is one object to its end that has exactly one id, or that
+// needs no answer: then nobody waits for one under an id that is not told.
 func (s *IDScan) Addressee() (id []byte, sure bool) {
-	switch {
-	case s.unclear || !s.ended || s.depth > 0:
+	switch id := s.only(); {
+	case s.unclear || !s.ended:
 		return nil, false
 	case s.answered && !s.asks, s.ids == 0:
 		return nil, true
-	case s.ids > 1 || !validID(s.id) || !jsontext.Value(s.id).IsValid():
-		return nil, false
+	default:
+		return id, id != nil
 	}
-	return s.id, true
 }
 
-// addressee is [IDScan.Addressee] of a whole message.
-func addressee(raw []byte) (id []byte, sure bool) {
-	var s IDScan
+// only returns the id of a message that is one object to its end and has exactly one.
+func (s *IDScan) only() []byte {
+	if s.unclear || !s.ended || s.ids != 1 || !validID(s.id) || !jsontext.Value(s.id).IsValid() {
+		return nil
+	}
+	return s.id
+}
+
+// scanned is a scan of a whole message.
+func scanned(raw []byte) *IDScan {
+	s := new(IDScan)
 	_, _ = s.Write(raw)
-	return s.Addressee()
+	return s
 }

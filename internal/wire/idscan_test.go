@@ -69,7 +69,7 @@ func FuzzIDScan(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		id, sure := addressee(raw)
+		id, sure := scanned(raw).Addressee()
 		if id != nil && (!sure || !jsontext.Value(id).IsValid() || !validID(id)) {
 			t.Fatalf("%q is answered under %q", raw, id)
 		}

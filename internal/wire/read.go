@@ -46,8 +46,8 @@ func orElse(value, def int) int {
 type Error struct {
 	Code    int    // CodeParse or CodeInvalidRequest
 	Message string // what is wrong, for the sender
-	ID      []byte // the raw id under which its sender waits, as far as it can be found, else nil
-	Sure    bool   // its sender waits under ID, or not at all: see [IDScan.Addressee]
+	ID      []byte // the raw id under which the client waits, or which the upstream answers, where it is found, else nil
+	Sure    bool   // the client waits under ID, or not at all: see [IDScan.Addressee]
 }
 
 // Error is the Message.
@@ -89,7 +89,7 @@ func (l Limits) readChecked(raw []byte, from Side) (*Message, error) {
 		err = (&reader{raw: raw, from: from, m: m, checked: true}).message()
 	}
 	if err != nil {
-		return nil, m.fault(err)
+		return nil, m.fault(err, from)
 	}
 	return m, nil
 }
@@ -151,7 +151,7 @@ func (l Limits) check(raw []byte, from Side) error {
 }
 
 // fault makes the answer to a message that could not be read.
-func (m *Message) fault(err error) *Error {
+func (m *Message) fault(err error, from Side) *Error {
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		err = invalid("duplicate member name: " + err.Error())
 	}
@@ -163,7 +163,12 @@ func (m *Message) fault(err error) *Error {
 	default:
 		e = &Error{Code: CodeParse, Message: "reading JSON: " + err.Error()}
 	}
-	e.ID, e.Sure = addressee(m.Raw)
+	switch scan := scanned(m.Raw); {
+	case from == FromClient:
+		e.ID, e.Sure = scan.Addressee()
+	case e.Code != CodeParse: // what is no JSON may be noise
+		e.ID = scan.only()
+	}
 	return e
 }
 
