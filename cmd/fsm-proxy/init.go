@@ -26,7 +26,7 @@ func newInit(c *console) *cobra.Command {
 	f := &initFlags{}
 	cmd := &cobra.Command{
 		Use:   "init [flags] (--upstream URL | -- COMMAND ARG...)",
-		Short: "Write a starter policy from what a live server lists",
+		Short: "Draft a policy from what a live server lists",
 		Example: "  fsm-proxy init -o files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
 			"  fsm-proxy init -o remote.yaml --upstream https://example.com/mcp",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,14 +64,15 @@ func (f *initFlags) run(ctx context.Context, c *console) error {
 	if inv.server == "" {
 		inv.server = "mcp-server"
 	}
-	text := starter(inv)
+	d := newDraft(inv)
+	text := starter(inv, d)
 	if _, findings := policy.Parse("the starter policy", []byte(text)); findings.Err() != nil {
 		return fmt.Errorf("the server lists what a policy cannot name: %w", findings.Err())
 	}
 	if err := f.write(c.out, text); err != nil {
 		return err
 	}
-	_, err = io.WriteString(c.err, nextSteps(f, inv))
+	_, err = io.WriteString(c.err, nextSteps(f, inv, d))
 	return err
 }
 

@@ -60,7 +60,53 @@ func TestInitSeesWhatServersShowToCapableClients(t *testing.T) {
 		}
 	}
 	everywhere, _, _ := strings.Cut(r.stdout, "\nstates:")
-	contains(t, everywhere, "    get-env: stay   # the server says read-only; check it\n")
+	contains(t, everywhere, "\n    get-env: stay ")
+}
+
+// A draft is of use at once: what reads and writes reaches the server, and what is
+// destructive is refused with a text that says what to do. Once the way is opened
+// as the end of the file tells, it takes the step in front.
+func TestInitDraftForbidsWhatIsDestructive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "memory.yaml")
+	server := append([]string{"--"}, mcptest.Memory(t)...)
+	r := command(t, nil, append([]string{"init", "-o", path}, server...)...)
+	contains(t, r.stderr, "  forbidden   3 destructive tools: delete_entities, delete_observations, delete_relations\n")
+	begin := func() *mcptest.Session {
+		s, _ := mcptest.Dial(t, mcptest.RunStdio(t, path, mcptest.Memory(t)...)...)
+		s.Initialize()
+		return s
+	}
+	s := begin()
+	const remove = `{"entityNames": ["ada"]}`
+	answers(t, s.Tool("create_entities", `{"entities": [{"name": "ada", "entityType": "person", "observations": []}]}`), "ada")
+	answers(t, s.Tool("read_graph", "{}"), "ada")
+	answers(t, s.Tool("delete_entities", remove), "Destructive tools are closed; if you need one, tell the user.")
+	s.Close()
+
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := strings.Replace(string(text), "    read_graph: stay  ", "    read_graph: {on_success: destructive, on_unknown: stay}  ", 1)
+	above, below, _ := strings.Cut(open, "  # destructive:")
+	if err := os.WriteFile(path, []byte(above+"  destructive:"+strings.ReplaceAll(below, "\n  # ", "\n  ")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := command(t, nil, append([]string{"check", "--strict", path}, server...)...); r.code != 0 {
+		t.Fatalf("check of the opened draft: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	s = begin()
+	answers(t, s.Tool("delete_entities", remove), "not allowed in state 'working'")
+	answers(t, s.Tool("read_graph", "{}"), "entities")
+	answers(t, s.Tool("create_entities", `{"entities": []}`), "entities")
+	answers(t, s.Tool("delete_entities", remove), "deleted")
+	answers(t, s.Tool("delete_entities", remove), "not allowed in state 'working'")
+}
+
+// answers fails unless an answer has a text.
+func answers(t *testing.T, m mcptest.Message, text string) {
+	t.Helper()
+	contains(t, string(m.Raw), text)
 }
 
 // Without -o the policy alone goes to standard output, and what to do next to

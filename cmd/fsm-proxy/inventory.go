@@ -84,6 +84,7 @@ var offerKinds = map[wire.ListKind]policy.Kind{
 // list lists once. That the server has no templates to list is no error.
 func list(ctx context.Context, conn *upstream.Conn, can [4]bool) (inventory, error) {
 	inv := inventory{tools: &wire.List{}}
+	lists := [...]**wire.List{wire.Tools: &inv.tools, wire.Resources: &inv.resources, wire.Prompts: &inv.prompts}
 	for _, kind := range []wire.ListKind{wire.Tools, wire.Resources, wire.Prompts} {
 		if !can[kind] {
 			continue
@@ -92,9 +93,7 @@ func list(ctx context.Context, conn *upstream.Conn, can [4]bool) (inventory, err
 		if err != nil {
 			return inv, err
 		}
-		if kind == wire.Tools {
-			inv.tools = l
-		}
+		*lists[kind] = l
 		for _, item := range l.Items {
 			inv.offers = append(inv.offers, offerOf(offerKinds[kind], item))
 		}

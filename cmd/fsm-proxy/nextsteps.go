@@ -13,16 +13,19 @@ import (
 // defaultOutput is where the advice of init without -o supposes the policy.
 const defaultOutput = "policy.yaml"
 
-// nextSteps is what init tells about the policy that it wrote: how to check it,
-// and how to put it into a client's configuration.
-func nextSteps(f *initFlags, inv inventory) string {
+// nextSteps is what init tells about the policy that it wrote: what it forbids,
+// how to check it, and how to put it into a client's configuration.
+func nextSteps(f *initFlags, inv inventory, d *draft) string {
 	var b strings.Builder
 	path := absolute(f.output)
 	if f.output == "" {
 		path = absolute(defaultOutput)
-		b.WriteString("Save it as " + path + ", then:\n")
+		b.WriteString("The draft, to be saved as " + path + ":\n")
 	} else {
-		b.WriteString("Wrote " + path + ".\n")
+		b.WriteString("Wrote " + path + ":\n")
+	}
+	for _, line := range d.summary() {
+		b.WriteString("  " + line + "\n")
 	}
 	self := ownPath()
 	b.WriteString("\nCheck it against the server:\n\n  " +

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/yosida95/uritemplate/v3"
 
@@ -15,8 +16,12 @@ import (
 // schemaURL is where editors find the JSON Schema of policy files.
 const schemaURL = "https://raw.githubusercontent.com/fsm-proxy/fsm-proxy/main/policy/policy.schema.json"
 
-// starterState is the one state of a starter policy.
-const starterState = "work"
+// The states of a starter policy. The second is written as a comment: a state that
+// nothing leads to is a mistake, and what leads there is the user's to decide.
+const (
+	workingState     = "working"
+	destructiveState = "destructive"
+)
 
 // inventory is what a server lists, as far as a policy or its lock needs to know.
 type inventory struct {
@@ -24,35 +29,8 @@ type inventory struct {
 	version   string // and version
 	offers    []policy.Offer
 	templates []string // URI templates; a policy names concrete URIs
-	tools     *wire.List
-}
 
-// starter writes a policy that binds all of an inventory, so that it forbids
-// nothing until somebody edits it. It is pure.
-func starter(inv inventory) string {
-	w := &starterWriter{}
-	w.head(inv)
-	readOnly := inv.names(policy.Tool, true)
-	if len(readOnly) > 0 {
-		w.line(0, "# Bound in every state but terminal ones. A read-only tool can still give away what it reads.")
-		w.line(0, "everywhere:")
-		w.bindings(1, policy.Tool, readOnly, "   # the server says read-only; check it")
-		w.line(0, "")
-	}
-	w.states(inv)
-	return w.String()
-}
-
-// names are the names of one kind, either those that the server calls read-only
-// or all others.
-func (inv inventory) names(kind policy.Kind, readOnly bool) []string {
-	var names []string
-	for _, o := range inv.offers {
-		if o.Kind == kind && (kind == policy.Tool && o.ReadOnly) == readOnly {
-			names = append(names, o.Name)
-		}
-	}
-	return names
+	tools, resources, prompts *wire.List // what the offers are made of
 }
 
 // unbound are the names of each kind that no state of a policy binds, as they
@@ -66,88 +44,6 @@ func (inv inventory) unbound(p *policy.Policy) (names [policy.Kinds][]string) {
 	return names
 }
 
-// starterWriter writes the lines of a starter policy.
-type starterWriter struct{ strings.Builder }
-
-func (w *starterWriter) line(depth int, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if text != "" {
-		w.WriteString(strings.Repeat("  ", depth))
-	}
-	w.WriteString(text)
-	w.WriteByte('\n')
-}
-
-func (w *starterWriter) head(inv inventory) {
-	w.line(0, "# yaml-language-server: $schema=%s", schemaURL)
-	w.line(0, "#")
-	w.line(0, "# A starter policy for %s, written by `fsm-proxy init`. It binds everything that the", strictyaml.Comment(inv.server))
-	w.line(0, "# server lists, so it forbids nothing yet. What is bound nowhere does not exist for the client.")
-	if len(inv.templates) > 0 {
-		w.line(0, "# The server also has %s: name the concrete URIs that may be read.", count(len(inv.templates), "resource template"))
-	}
-	w.line(0, "")
-	w.line(0, "version: 1")
-	if nameable(policy.Tool, inv.server) {
-		w.line(0, "name: %s", strictyaml.Scalar(inv.server))
-	}
-	w.line(0, "initial: %s", starterState)
-	w.line(0, "")
-}
-
-// states writes the one state, and how a second one would look.
-func (w *starterWriter) states(inv inventory) {
-	w.line(0, "# The next step: move what must wait into a state of its own, and let the tool that comes before")
-	w.line(0, "# it lead there:")
-	w.line(0, "#   %s:", starterState)
-	w.line(0, "#     tools:")
-	w.line(0, "#       the_first_tool: {on_success: second, on_unknown: second}   # what got no answer may have happened")
-	w.line(0, "#   second:")
-	w.line(0, "#     tools:")
-	w.line(0, "#       the_tool_that_waits: {on_success: %[1]s, on_unknown: %[1]s}", starterState)
-	w.line(0, "states:")
-	w.line(1, "%s:", starterState)
-	w.line(2, "description: Everything is allowed.   # shown to the model in refusals")
-	for _, kind := range policy.AllKinds {
-		w.bindings(2, kind, inv.names(kind, false), "")
-	}
-}
-
-// bindings writes the names of one kind, where there are any.
-func (w *starterWriter) bindings(depth int, kind policy.Kind, names []string, comment string) {
-	if len(names) == 0 {
-		return
-	}
-	w.line(depth, "%s:", kind.Plural())
-	w.names(depth+1, kind, names, comment)
-}
-
-// names writes each name once.
-func (w *starterWriter) names(depth int, kind policy.Kind, names []string, comment string) {
-	seen := make(map[string]bool, len(names))
-	for _, name := range names {
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		switch {
-		case !nameable(kind, name):
-			w.line(depth, "# left out, since a policy cannot name it: %s", strictyaml.Comment(name))
-		case strings.Contains(name, "*"):
-			w.line(depth, "%s: stay%s   # here * is a wildcard", strictyaml.Scalar(name), comment)
-		default:
-			w.line(depth, "%s: stay%s", strictyaml.Scalar(name), comment)
-		}
-	}
-}
-
-// nameable reports whether a policy can name it. There are no control characters
-// in names, and ** is no pattern.
-func nameable(kind policy.Kind, name string) bool {
-	_, findings := policy.Parse("", fmt.Appendf(nil, "{version: 1, initial: s, states: {s: {%s: {%s: }}}}", kind.Plural(), strictyaml.Scalar(name)))
-	return findings.Err() == nil
-}
-
 // templateServes reports whether one of the server's resource templates may serve
 // a URI.
 func (inv inventory) templateServes(uri string) bool {
@@ -155,4 +51,215 @@ func (inv inventory) templateServes(uri string) bool {
 		t, err := uritemplate.New(text)
 		return err == nil && t.Match(uri) != nil
 	})
+}
+
+// starter writes the policy of a draft: what reads is bound everywhere, what
+// changes something in one state, and what is destructive in no state, but in one
+// that is a comment. Descriptions are left out where the file would be too large
+// with them. It is pure.
+func starter(inv inventory, d *draft) string {
+	w := &starterWriter{describe: true}
+	w.policy(inv, d)
+	if w.Len() > strictyaml.MaxSource {
+		w = &starterWriter{}
+		w.policy(inv, d)
+	}
+	return w.String()
+}
+
+// starterWriter writes the lines of a starter policy.
+type starterWriter struct {
+	strings.Builder
+	describe bool // what the server says of a name stands behind it
+	comment  bool // each line is a comment, and what it is once "# " is taken away
+}
+
+func (w *starterWriter) line(depth int, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if w.comment {
+		text = strings.TrimRight("# "+strings.Repeat("  ", depth-1)+text, " ")
+		depth = 1
+	}
+	if text != "" {
+		w.WriteString(strings.Repeat("  ", depth))
+	}
+	w.WriteString(text)
+	w.WriteByte('\n')
+}
+
+func (w *starterWriter) policy(inv inventory, d *draft) {
+	w.head(inv, d)
+	if d.reads.count()+len(d.resources)+len(d.prompts) > 0 {
+		w.line(0, "# Bound in every state but terminal ones. What only reads can still give away what it reads.")
+		w.line(0, "everywhere:")
+		w.tools(1, "", "stay",
+			block{"The server says that these only read:", d.reads.said},
+			block{"The server does not say what these do; their names sound like reading:", d.reads.named})
+		w.items(1, policy.Resource, d.resources)
+		w.items(1, policy.Prompt, d.prompts)
+		w.line(0, "")
+	}
+	w.line(0, "states:")
+	w.working(d)
+	if d.forbidden.count() > 0 {
+		w.destructive(d)
+	} else {
+		w.example()
+	}
+}
+
+func (w *starterWriter) head(inv inventory, d *draft) {
+	w.line(0, "# yaml-language-server: $schema=%s", schemaURL)
+	w.line(0, "#")
+	w.line(0, "# A draft for %s, written by `fsm-proxy init`. What is bound nowhere does not exist for the client:", strictyaml.Comment(inv.server))
+	for _, line := range d.summary() {
+		w.line(0, "#   %s", line)
+	}
+	if len(inv.templates) > 0 {
+		w.line(0, "# The server also has %s: name the concrete URIs that may be read.", count(len(inv.templates), "resource template"))
+	}
+	for _, kind := range policy.AllKinds {
+		for _, item := range d.unusable[kind] {
+			w.line(0, "# Left out, as a policy cannot name it, or takes its * for any text: %s %s", kind, strictyaml.Comment(item.name))
+		}
+	}
+	w.line(0, "")
+	w.line(0, "version: 1")
+	if nameable(policy.Tool, inv.server) {
+		w.line(0, "name: %s", strictyaml.Scalar(inv.server))
+	}
+	w.line(0, "initial: %s", workingState)
+	w.line(0, "")
+}
+
+// working writes the state in which a run begins.
+func (w *starterWriter) working(d *draft) {
+	anchor := ""
+	if d.forbidden.count() > 0 {
+		anchor = " &working   # a name for the end of this file"
+	}
+	w.line(1, "%s:", workingState)
+	w.line(2, "# The model reads this in refusals.")
+	w.line(2, "description: %s", d.allowed())
+	w.tools(2, anchor, "stay",
+		block{"The server says that these change something, and destroy nothing:", d.writes.said},
+		block{"The server does not say what these do, and neither do their names:", d.writes.named})
+}
+
+// allowed is what the model is told of the state working.
+func (d *draft) allowed() string {
+	const closed = " Destructive tools are closed; if you need one, tell the user."
+	switch {
+	case d.forbidden.count() == 0:
+		return "Everything is allowed."
+	case d.writes.count() > 0:
+		return "Read and change." + closed
+	case d.reads.count() > 0:
+		return "Read." + closed
+	}
+	return "No tool is allowed yet." + closed
+}
+
+// destructive writes the state of what is forbidden, as a comment, and how it
+// becomes one.
+func (w *starterWriter) destructive(d *draft) {
+	before := "the_tool_before"
+	if others := append(d.reads.all(), d.writes.all()...); len(others) > 0 {
+		before = strictyaml.Scalar(others[0].name)
+	}
+	w.line(0, "")
+	w.comment = true
+	w.line(1, "The destructive tools are bound nowhere, so each call of them is refused. To decide: what has to happen")
+	w.line(1, "before one may be called? A tool that the agent can call by itself is a step, and no approval: for that,")
+	w.line(1, "take one in which the server asks a person. What you find harmless can move up to %q. To open the way:", workingState)
+	w.line(1, "1. Give the tool that you chose, above, this value in place of stay:")
+	w.line(3, "%s: {on_success: %s, on_unknown: stay}", before, destructiveState)
+	w.line(1, "2. Take the \"# \" away from the lines below.")
+	w.line(1, "3. Say in the description above what the model has to do first.")
+	w.line(1, "")
+	w.line(1, "%s:", destructiveState)
+	w.line(2, "description: One destructive call may follow.")
+	if d.writes.count() == 0 {
+		w.tools(2, "", "{on_any: "+workingState+"}", d.destructiveBlocks()...)
+	} else {
+		w.line(2, "tools:")
+		w.line(3, "<<: *working   # what is allowed there is allowed here")
+		w.blocks(3, "{on_any: "+workingState+"}", d.destructiveBlocks()...)
+	}
+	w.comment = false
+}
+
+func (d *draft) destructiveBlocks() []block {
+	return []block{
+		{"The server says that these may destroy something, or does not deny it:", d.forbidden.said},
+		{"The server does not say what these do; their names sound destructive:", d.forbidden.named},
+	}
+}
+
+// example shows what a second state would look like.
+func (w *starterWriter) example() {
+	w.line(0, "")
+	w.comment = true
+	w.line(1, "The next step: move what must wait into a state of its own, and let the tool that comes before it lead")
+	w.line(1, "there. A tool that the agent can call by itself is a step, and no approval.")
+	w.line(1, "%s:", workingState)
+	w.line(2, "tools:")
+	w.line(3, "the_first_tool: {on_success: second, on_unknown: second}   # what got no answer may have happened")
+	w.line(1, "second:")
+	w.line(2, "tools:")
+	w.line(3, "the_tool_that_waits: {on_success: %[1]s, on_unknown: %[1]s}", workingState)
+	w.comment = false
+}
+
+// block is some tools under a comment.
+type block struct {
+	comment string
+	items   []draftItem
+}
+
+// tools writes the tools of some blocks, if there are any.
+func (w *starterWriter) tools(depth int, anchor, value string, blocks ...block) {
+	if !slices.ContainsFunc(blocks, func(b block) bool { return len(b.items) > 0 }) {
+		return
+	}
+	w.line(depth, "tools:%s", anchor)
+	w.blocks(depth+1, value, blocks...)
+}
+
+func (w *starterWriter) blocks(depth int, value string, blocks ...block) {
+	for _, b := range blocks {
+		if len(b.items) > 0 {
+			w.line(depth, "# %s", b.comment)
+			w.bindings(depth, value, b.items)
+		}
+	}
+}
+
+// items writes the resources or prompts, if there are any.
+func (w *starterWriter) items(depth int, kind policy.Kind, items []draftItem) {
+	if len(items) > 0 {
+		w.line(depth, "%s:", kind.Plural())
+		w.bindings(depth+1, "stay", items)
+	}
+}
+
+// maxAligned is how far to the right descriptions stand in one column.
+const maxAligned = 48
+
+func (w *starterWriter) bindings(depth int, value string, items []draftItem) {
+	lines := make([]string, len(items))
+	column := 0
+	for i, item := range items {
+		lines[i] = strictyaml.Scalar(item.name) + ": " + value
+		if n := utf8.RuneCountInString(lines[i]); n <= maxAligned {
+			column = max(column, n)
+		}
+	}
+	for i, item := range items {
+		if !w.describe || item.description == "" {
+			w.line(depth, "%s", lines[i])
+			continue
+		}
+		w.line(depth, "%-*s   # %s", column, lines[i], item.description)
+	}
 }
