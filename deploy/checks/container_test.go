@@ -59,6 +59,7 @@ type box struct {
 	root     string
 	env      []string
 	upstream string // where the server is to listen
+	serves   string // where clients come
 	cmd      *exec.Cmd
 	log      *output
 	ended    chan struct{}
@@ -104,9 +105,6 @@ func newBox(t *testing.T, all []runtime.Object, c core.Container) *box {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chmod(b.root, 0o555); err != nil {
-		t.Fatal(err)
-	}
 	b.upstream = freeAddress(t)
 	for _, e := range c.Env {
 		if e.Name == variable("upstream") {
@@ -148,14 +146,17 @@ func (b *box) mount(t *testing.T, m core.VolumeMount, files map[string]string) {
 // health is.
 func (b *box) start(t *testing.T, c core.Container) (health string) {
 	t.Helper()
-	health = freeAddress(t)
+	if err := os.Chmod(b.root, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	health, b.serves = freeAddress(t), freeAddress(t)
 	args := []string{"--pid", "--fork", "--mount", "--root", b.root, "--mount-proc"}
 	args = append(args, identity()...)
 	args = append(args, entrypoint)
 	for _, a := range c.Args {
 		switch name, _, _ := strings.Cut(a, "="); name {
 		case "--listen":
-			a = "--listen=" + freeAddress(t)
+			a = "--listen=" + b.serves
 		case "--health":
 			a = "--health=" + health
 		}

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -128,6 +129,8 @@ pod:
 }
 
 func TestHelmRenders(t *testing.T) {
+	values := maps.Clone(values)
+	values["playwright"] = string(readFile(t, "helm", "playwright.yaml"))
 	for name, given := range values {
 		t.Run(name, func(t *testing.T) {
 			rendered, err := helm(t, given)

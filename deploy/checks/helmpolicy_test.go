@@ -31,6 +31,7 @@ func TestHelmRefusesPoliciesThatDoNotLoad(t *testing.T) {
 		{"an edge of another type", "version: 1\ninitial: a\nstates: {a: {tools: {b: [c]}}}", "policy/content/states/a/tools", "no state"},
 		{"no such beginning", "version: 1\ninitial: z\nstates: {a: {tools: [b]}}", `policy: initial: there is no state "z"`, "same"},
 		{"no such state", "version: 1\ninitial: a\nstates: {a: {tools: {b: c}}}", `policy: states.a.tools.b: there is no state "c"`, "same"},
+		{"the page's", "version: 1\ninitial: planning\nstates: {planning: {tools: {write_plan: reviewing}}}", onThePage(t), "same"},
 		{"no such state in an edge", "version: 1\ninitial: a\nstates: {a: {prompts: {b: {on_error: c}}}}", `policy: states.a.prompts.b.on_error: there is no state "c"`, "same"},
 		{"no such state behind to", "version: 1\ninitial: a\nstates: {a: {tools: {b: {on_any: {to: c}}}}}", `b.on_any: there is no state "c"`, "same"},
 		{"no such state in a case", "version: 1\ninitial: a\nstates: {a: {tools: {b: {by: x, cases: {y1: c}}}}}", `b.cases.y1: there is no state "c"`, "same"},
@@ -52,6 +53,18 @@ func TestHelmRefusesPoliciesThatDoNotLoad(t *testing.T) {
 			}
 		}
 	}
+}
+
+// onThePage is the error that docs/kubernetes.md shows.
+func onThePage(t *testing.T) string {
+	t.Helper()
+	for _, m := range fence.FindAllStringSubmatch(string(readFile(t, "..", "docs", "kubernetes.md")), -1) {
+		if m[1] == "text" && strings.HasPrefix(m[2], "policy: ") {
+			return strings.TrimSpace(m[2])
+		}
+	}
+	t.Fatal("the page shows no policy that Helm refuses")
+	return ""
 }
 
 // Each ready policy is taken, and as content it says what its file says.

@@ -36,10 +36,10 @@ func readKo(t *testing.T) ko {
 	return k
 }
 
-// instructions are the Dockerfile's, of one line each.
-func instructions(t *testing.T) []string {
+// instructionsOf are a Dockerfile's, of one line each.
+func instructionsOf(t *testing.T, path ...string) []string {
 	t.Helper()
-	text := strings.ReplaceAll(string(readFile(t, "Dockerfile")), "\\\n", "")
+	text := strings.ReplaceAll(string(readFile(t, path...)), "\\\n", "")
 	var found []string
 	for line := range strings.Lines(text) {
 		if line = strings.Join(strings.Fields(line), " "); line != "" && !strings.HasPrefix(line, "#") {
@@ -51,7 +51,7 @@ func instructions(t *testing.T) []string {
 
 // Base, flags, environment, program, user and path are the same, whichever of the two is used.
 func TestKoAndDockerBuildTheSame(t *testing.T) {
-	k, docker := readKo(t), instructions(t)
+	k, docker := readKo(t), instructionsOf(t, "Dockerfile")
 	build := k.Builds[0]
 	ldflags := strings.ReplaceAll(strings.Join(build.Ldflags, " "), "{{.Env.VERSION}}", "$VERSION")
 	for _, want := range []string{

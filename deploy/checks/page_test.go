@@ -11,11 +11,11 @@ import (
 
 var fence = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
-// The YAML of docs/kubernetes.md stands, line for line, in a file that is tested.
+// The YAML and the Dockerfile of docs/kubernetes.md stand, line for line, in files that are tested.
 func TestPageShowsTestedFiles(t *testing.T) {
 	var tested []string
 	err := filepath.WalkDir(deploy, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".yaml" {
+		if err == nil && !entry.IsDir() && (filepath.Ext(path) == ".yaml" || entry.Name() == "Dockerfile") {
 			tested = append(tested, string(readFile(t, strings.TrimPrefix(path, deploy))))
 		}
 		return err
@@ -25,7 +25,7 @@ func TestPageShowsTestedFiles(t *testing.T) {
 	}
 	for _, m := range fence.FindAllStringSubmatch(string(readFile(t, "..", "docs", "kubernetes.md")), -1) {
 		within := func(file string) bool { return strings.Contains(file, m[2]) }
-		if m[1] == "yaml" && !slices.ContainsFunc(tested, within) {
+		if (m[1] == "yaml" || m[1] == "dockerfile") && !slices.ContainsFunc(tested, within) {
 			t.Errorf("this is in no file of deploy/:\n%s", m[2])
 		}
 	}

@@ -3,6 +3,7 @@ package checks
 import (
 	"testing"
 
+	core "k8s.io/api/core/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
@@ -23,12 +24,18 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkRestricted(t, template(injected))
+}
+
+// checkRestricted asks the strictest Pod Security Standard.
+func checkRestricted(t *testing.T, pod core.PodTemplateSpec) {
+	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	strictest := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
-	for _, result := range evaluator.EvaluatePod(strictest, &injected.ObjectMeta, &injected.Spec) {
+	for _, result := range evaluator.EvaluatePod(strictest, &pod.ObjectMeta, &pod.Spec) {
 		if !result.Allowed {
 			t.Errorf("%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
 		}
