@@ -18,7 +18,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 FUZZTIME  ?= 10s
 
-.PHONY: help demo build image test test-all test-long test-deploy bench fuzz lint vet staticcheck format cross release deps deps-test node python clean
+.PHONY: help demo build image test test-all test-long test-deploy test-release bench fuzz lint vet staticcheck format cross release deps deps-test node python clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -35,7 +35,7 @@ image: ## the image of .ko.yaml for both systems, pushed to KO_DOCKER_REPO
 test: deps-test ## install what the tests need, then run them with the race detector
 	go test -race -timeout 10m ./...
 
-test-all: test test-long test-deploy ## test, and the conformance suite, the client matrix, the long tests and deploy/
+test-all: test test-long test-deploy test-release ## test, and the conformance suite, the client matrix, the long tests, deploy/ and a release
 
 # The long tests stand behind a build tag, so that leaving them out reads as absence and not as a green
 # skip. Only the packages that have some are run here; `test` has run all others.
@@ -46,6 +46,10 @@ test-long: deps
 # compile for the first time.
 test-deploy: deps ## what Kubernetes, Kustomize, Helm and Prometheus say of deploy/
 	cd deploy/checks && go vet ./... && go test -timeout 15m ./...
+
+# A module of its own, too: what packages are written with is none of fsm-proxy's.
+test-release: ## what `make release` makes, installed by npm, pip, uv and dpkg
+	cd deploy/release && go vet ./... && go test -timeout 15m ./...
 
 bench: ## the table of docs/performance.md
 	go run ./internal/bench
@@ -69,10 +73,10 @@ format:
 cross: ## build for every system that is released
 	@for target in $(CROSS); do \
 		echo "building for $$target"; \
-		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build ./...; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath ./...; \
 	done
 
-release: ## archives and checksums in dist/, stamped with the version
+release: ## archives, packages, SBOMs and checksums in dist/, stamped with the version
 	@VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' CROSS='$(CROSS)' .ci/release
 
 deps: deps-test python $(PY_DONE) ## what all tests run against: npm packages, a Node 22, Python packages, the conformance server

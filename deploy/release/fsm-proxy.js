@@ -1,0 +1,47 @@
+#!/usr/bin/env node
+"use strict";
+
+// Runs the binary that npm has installed for this system, in place of Node.js where it can.
+const { spawn } = require("node:child_process");
+const { optionalDependencies: made, version } = require("../package.json");
+
+const windows = process.platform === "win32";
+const system = `@fsm-proxy/${process.platform}-${process.arch}`;
+const args = process.argv.slice(2);
+
+let binary;
+try {
+  binary = require.resolve(`${system}/bin/fsm-proxy${windows ? ".exe" : ""}`);
+} catch {
+  process.stderr.write(
+    system in made
+      ? `fsm-proxy: the package with the binary, ${system}, is not installed. npm leaves it out with --omit=optional,\n` +
+          `and where a lock file or node_modules comes from another system. To get it: npm install ${system}@${version}\n`
+      : `fsm-proxy: there is no package for ${process.platform} on ${process.arch}, only ${Object.keys(made).join(", ")}.\n` +
+          "To build it: go install github.com/fsm-proxy/fsm-proxy/cmd/fsm-proxy@latest\n",
+  );
+  process.exit(1);
+}
+
+if (process.execve && !windows) {
+  process.execve(binary, [binary, ...args], process.env);
+}
+
+// Node.js before 22.15 stays, passes on what it is told, and ends as the binary does. On Windows Ctrl-C comes to both,
+// and a signal would kill.
+const child = spawn(binary, args, { stdio: "inherit", windowsHide: true });
+for (const signal of windows ? ["SIGINT", "SIGBREAK"] : ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"]) {
+  process.on(signal, () => windows || child.kill(signal));
+}
+child.on("error", (error) => {
+  process.stderr.write(`fsm-proxy: starting ${binary}: ${error.message}\n`);
+  process.exit(1);
+});
+child.on("exit", (code, signal) => {
+  if (signal) {
+    process.removeAllListeners(signal);
+    process.kill(process.pid, signal);
+  } else {
+    process.exit(code);
+  }
+});
