@@ -1,8 +1,13 @@
 package main
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -69,6 +74,86 @@ func TestProtocolOnStdio(t *testing.T) {
 			s, _ := mcptest.Dial(t, command...)
 			contains(t, s.Call("server/discover", mcptest.Modern{}.Params("")).String(), want.discoveredHere)
 			contains(t, s.Call("initialize", initializeParams).String(), want.initializedHere)
+		})
+	}
+}
+
+// By which run keys server/discover is answered, over HTTP: where the modern era has no handles, and where somebody has
+// named a key for it, wherever that was.
+func TestDiscoverByRunKey(t *testing.T) {
+	tokens := write(t, "tokens.yaml", "version: 1\ntokens:\n  ann: sha256:"+fmt.Sprintf("%x", sha256.Sum256([]byte("token")))+"\n")
+	file := func(lines string) string { return write(t, "fsm-proxy.yaml", "version: 1\n"+lines) }
+	for name, tt := range map[string]struct {
+		args     []string
+		env      string
+		answered bool
+	}{
+		"by default":                   {nil, "", false},
+		"by handle":                    {[]string{"--protocol", "auto"}, "", false},
+		"by session":                   {[]string{"--run-key", "legacy=session"}, "", false},
+		"by process":                   {[]string{"--run-key", "legacy=process"}, "", true},
+		"by principal":                 {[]string{"--run-key", "legacy=principal", "--tokens", tokens}, "", true},
+		"by handle, with tokens":       {[]string{"--tokens", tokens}, "", false},
+		"by path":                      {[]string{"--run-key", "legacy=path", "--path-create"}, "", true},
+		"by header":                    {[]string{"--run-key", "legacy=header:X-Run", "--trusted-proxies", "127.0.0.0/8"}, "", true},
+		"both":                         {[]string{"--protocol", "both"}, "", true},
+		"both, in the environment":     {nil, "FSM_PROXY_PROTOCOL=both", true},
+		"both, in the file":            {[]string{"--config", file("protocol: both\n")}, "", true},
+		"by a key that is named":       {[]string{"--run-key", "modern=handle"}, "", true},
+		"and with the default":         {[]string{"--run-key", "modern=handle", "--protocol", "auto"}, "", true},
+		"named in the environment":     {nil, "FSM_PROXY_RUN_KEY=legacy=session,modern=handle", true},
+		"named in the file":            {[]string{"--config", file("runs: {key: [modern=handle]}\n")}, "", true},
+		"named in the file, not there": {[]string{"--config", file("runs: {key: [modern=handle]}\n"), "--run-key", "legacy=session"}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := mcptest.FreeAddress(t)
+			args := append([]string{mcptest.Proxy(t), "run", "--listen", address, "--policy", mcptest.WritePolicy(t, plainPolicy)}, tt.args...)
+			args = append(append(args, "--"), mcptest.Stdio(t, "quiet").Command()...)
+			var env []string
+			if tt.env != "" {
+				env = []string{tt.env}
+			}
+			mcptest.Start(t, env, args...).AwaitListening(address)
+			url := "http://" + address + "/mcp"
+			if slices.Contains(tt.args, "--path-create") {
+				url += "/runs/a8b7c6d5e4f3g2h1i0j9k8l7"
+			}
+			modern, web := mcptest.DialWeb(t, url)
+			web.Header = http.Header{"Authorization": {"Bearer token"}, "X-Run": {"a"}}
+			modern.Modern(mcptest.Modern{})
+			answer := modern.Call("server/discover", "").String()
+			if answered := strings.Contains(answer, `"supportedVersions"`); answered != tt.answered || !answered && !strings.Contains(answer, "--protocol both") {
+				t.Errorf("answered %s", answer)
+			}
+		})
+	}
+}
+
+// A change of the protocol, or of a key, in the configuration file waits for the next start: a client that was led to a
+// session is not told something else by SIGHUP.
+func TestProtocolIsNotReloaded(t *testing.T) {
+	for before, after := range map[string]string{
+		"protocol: auto": "protocol: both", "protocol: both": "protocol: auto", "runs: {key: [legacy=session]}": "runs: {key: [modern=handle]}",
+		"runs: {key: [modern=handle]}": "protocol: modern",
+	} {
+		t.Run(before+" to "+after, func(t *testing.T) {
+			t.Parallel()
+			path := write(t, "fsm-proxy.yaml", "version: 1\n"+before+"\n")
+			url, p := mcptest.Listen(t, append([]string{"--config", path, "--policy", mcptest.WritePolicy(t, plainPolicy), "--"}, mcptest.Stdio(t, "quiet").Command()...)...)
+			modern, _ := mcptest.DialWeb(t, url)
+			modern.Modern(mcptest.Modern{})
+			first := modern.Call("server/discover", "")
+			if err := os.WriteFile(path, []byte("version: 1\n"+after+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			p.Log().Await(t, "take effect at the next start")
+			if again := modern.Call("server/discover", ""); string(again.Result) != string(first.Result) || string(again.Error) != string(first.Error) {
+				t.Errorf("answered %s, and before %s", again, first)
+			}
 		})
 	}
 }

@@ -55,6 +55,7 @@ func TestOperationsAreMeasured(t *testing.T) {
 	c.Tool("fail", "")
 	c.Call("resources/read", `{"uri":"w://shown"}`)
 	c.Call("odd/method", "")
+	c.Call("server/discover", "")
 	server := func(method, tool, fault string, n int) string {
 		return fmt.Sprintf(`mcp_server_operation_duration_seconds_count{error_type=%q,gen_ai_tool_name=%q,mcp_method_name=%q,mcp_protocol_version="2025-11-25",network_transport="tcp"} %d`, fault, tool, method, n)
 	}
@@ -69,11 +70,11 @@ func TestOperationsAreMeasured(t *testing.T) {
 		server("tools/call", "_other", "unknown_action", 1),
 		server("tools/call", "fail", "tool_error", 1),
 		server("resources/read", "", "invalid_transition", 1),
-		server("_other", "", "-32601", 1),
+		server("_other", "", "-32601", 1), server("server/discover", "", "-32601", 1),
 		`fsm_proxy_refusals_total{reason="unknown_action"} 2`,
 		`fsm_proxy_refusals_total{reason="invalid_transition"} 1`,
 		`fsm_proxy_transitions_total{from="start",outcome="error",to="after"} 1`,
-		`fsm_proxy_overhead_seconds_count 10`,
+		`fsm_proxy_overhead_seconds_count 11`,
 	)
 	for _, line := range scrape(t, m.Handler(), "mcp_client_operation_duration_seconds_count") {
 		if strings.Contains(line, "unknown_action") || strings.Contains(line, "tools/list") {

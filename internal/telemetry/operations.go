@@ -20,6 +20,8 @@ var methods = map[string]bool{
 	"tools/list": true, "resources/list": true, "prompts/list": true, "resources/templates/list": true,
 	"tools/call": true, "resources/read": true, "prompts/get": true,
 	"resources/subscribe": true, "resources/unsubscribe": true,
+	"server/discover": true, "subscriptions/listen": true,
+	"tasks/get": true, "tasks/result": true, "tasks/list": true, "tasks/cancel": true, "tasks/update": true,
 }
 
 // maxTools bounds how many tools have labels of their own: an upstream may list
