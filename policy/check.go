@@ -25,6 +25,7 @@ func (c *checker) check() {
 	c.checkShadowed()
 	c.checkUnbinding()
 	c.noteCycle()
+	c.noteCompletion()
 	c.noteStays()
 	c.checkUnknown()
 }
@@ -308,6 +309,40 @@ func (c *checker) noteCycle() {
 		strictyaml.And(names))
 }
 
+// noteCompletion notes what follows the edges that complete a run, where the file
+// does not say it.
+func (c *checker) noteCompletion() {
+	if c.p.completionSaid {
+		return
+	}
+	var completing []*binding
+	c.eachLayer(func(l *layer) {
+		for _, b := range l.order {
+			if b.completes() {
+				completing = append(completing, b)
+			}
+		}
+	})
+	if len(completing) == 0 {
+		return
+	}
+	verb := "complete"
+	if len(completing) == 1 {
+		verb = "completes"
+	}
+	c.r.Add(LevelNote, c.at(completing[0].rule), "no-on-complete", "%s %s the run, and there is no \"on_complete\": in the same step the run begins anew at %s, under the same key, so what was done once may be done again; write \"on_complete: stop\" if it may not, \"on_complete: restart\" if it may",
+		patterns(completing), verb, strictyaml.Quote(c.p.StateName(c.p.initial)))
+}
+
+// completes reports whether some edge is terminal.
+func (b *binding) completes() bool {
+	found := false
+	b.each(func(_ string, e *edges) {
+		found = found || e.to[0].terminal || e.to[1].terminal || e.to[2].terminal
+	})
+	return found
+}
+
 // noteStays notes the outcomes that stay because nothing is said of them.
 func (c *checker) noteStays() {
 	c.eachLayer(func(l *layer) {
@@ -393,10 +428,15 @@ func (c *checker) unknownLeads(b *binding) string {
 	return as
 }
 
+// patterns are the patterns of bindings, each once.
 func patterns(bs []*binding) string {
-	names := make([]string, len(bs))
-	for i, b := range bs {
-		names[i] = b.rule.Pattern
+	var names []string
+	seen := map[string]bool{}
+	for _, b := range bs {
+		if !seen[b.rule.Pattern] {
+			seen[b.rule.Pattern] = true
+			names = append(names, b.rule.Pattern)
+		}
 	}
 	return strictyaml.And(names)
 }

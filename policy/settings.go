@@ -94,7 +94,7 @@ func word[T ~uint8](words []string, v T) string {
 type settings struct {
 	name, description, instructions string
 	onComplete                      Completion
-	completionSaid                  bool // onComplete was given, and is no default
+	completionSaid                  bool // onComplete stands in the file
 	templates                       Templates
 	onReload                        Reload
 	stranded                        Stranded

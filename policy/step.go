@@ -55,15 +55,6 @@ func (p *Policy) arrive(c Configuration, t target) Step {
 	return step
 }
 
-// StopUnlessSaid is a step of a run that is to stay complete, where the file does
-// not say what follows completion.
-func (p *Policy) StopUnlessSaid(s Step) Step {
-	if s.Restarted && !p.completionSaid {
-		s.To, s.Restarted = Configuration{State: s.Entered, Complete: true}, false
-	}
-	return s
-}
-
 // edgesOf finds the edges of a symbol that was allowed in c.
 func (p *Policy) edgesOf(c Configuration, s Symbol) (*edges, error) {
 	b := p.holds(c, s.Kind, s.Name, true)

@@ -40,6 +40,9 @@ func (p *Policy) textHead(out *strings.Builder) {
 	fmt.Fprintf(out, "%s: %s, begins in %s", strictyaml.Printable(name), count(len(p.states), "state"), strictyaml.Printable(p.StateName(p.initial)))
 	if p.hasTerminal() {
 		fmt.Fprintf(out, ", on completion: %s", p.onComplete)
+		if !p.completionSaid {
+			out.WriteString(" (default)")
+		}
 	}
 	out.WriteString("\n")
 	if p.description != "" {
@@ -58,11 +61,7 @@ func count(n int, what string) string {
 func (p *Policy) hasTerminal() bool {
 	found := false
 	for s := range p.states {
-		p.effective(State(s), func(b *binding) {
-			b.each(func(_ string, e *edges) {
-				found = found || e.to[0].terminal || e.to[1].terminal || e.to[2].terminal
-			})
-		})
+		p.effective(State(s), func(b *binding) { found = found || b.completes() })
 	}
 	return found
 }

@@ -312,9 +312,23 @@ states: {a: {tools: {status: {by: a, cases: {x: stay}}}}}
 	}, byHandle(nil))
 }
 
-// A run of a handle stays complete where the policy does not say that it begins anew.
-func TestRunsByHandleEndComplete(t *testing.T) {
+// A run of a handle that is complete begins anew under the same handle, where the policy
+// does not say that it stops.
+func TestRunsByHandleBeginAnew(t *testing.T) {
 	bubble(t, strings.Replace(review, "write_plan: review", "write_plan: done", 1), func(r *rig) {
+		c := r.modern()
+		run := c.begin()
+		for range 2 {
+			call := c.request("tools/call", of(run, "write_plan"))
+			r.up.next().result(`{"content":[]}`)
+			has(t, call.wait(), "The run was completed and begins again. State is now 'planning'.")
+		}
+	}, byHandle(nil))
+}
+
+// A run of a handle stays complete where the policy says so.
+func TestRunsByHandleEndComplete(t *testing.T) {
+	bubble(t, "on_complete: stop\n"+strings.Replace(review, "write_plan: review", "write_plan: done", 1), func(r *rig) {
 		c := r.modern()
 		run := c.begin()
 		call := c.request("tools/call", of(run, "write_plan"))

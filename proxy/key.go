@@ -68,10 +68,6 @@ func ParseRunKey(era wire.Era, text string) (RunKey, error) {
 	return k, nil
 }
 
-// stops reports whether a run under the key stays complete where the policy does
-// not say what follows: its key names one walk, and another begins by another key.
-func (k RunKey) stops() bool { return k.Kind == KeyPath || k.Kind == KeyHandle }
-
 // renews says how a run that is complete is followed by another.
 func (k RunKey) renews() string {
 	switch k.Kind {

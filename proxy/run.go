@@ -249,9 +249,6 @@ func (r *run) step(c *call, o policy.Outcome) (taken step, err error) {
 	if !c.orphaned {
 		taken.by = r.policy
 		if taken.Step, err = r.policy.Next(r.at, c.verdict.Symbol, o); err == nil {
-			if r.key.stops() {
-				taken.Step = r.policy.StopUnlessSaid(taken.Step)
-			}
 			r.arriveLocked(taken.Step)
 		}
 	}

@@ -53,6 +53,7 @@ var rules = []rule{
 	{"survives-none", policy.LevelWarning, "a state's `\"*\": none`, and names of `everywhere` that are more specific"},
 	{"no-on-unknown", policy.LevelWarning, "a tool that leads on and has no `on_unknown`; a note for resources and prompts, and for tools that the server calls idempotent or read-only"},
 	{"cycle", policy.LevelNote, "no edge is terminal, and runs can go round"},
+	{"no-on-complete", policy.LevelNote, "an edge completes the run, and nothing is said of what follows: [the run begins anew](#completion)"},
 	{"implicit-stay", policy.LevelNote, "an outcome of which nothing is said, so that the state stays"},
 
 	{"unknown-name", policy.LevelError, "a bound name that the server does not list; a note where the value is `none`"},
