@@ -399,8 +399,18 @@ func (c *call) abandon(params string, why error) {
 	c.giveUp(why)
 }
 
-// expire gives up a call whose time has run out.
-func (c *call) expire() { c.abandon(`{"requestId":0,"reason":"no answer in time"}`, errGivenUp) }
+// expire gives up a call whose time has run out. The upstream is then looked at,
+// whether it answers at all, unless it waits for a client itself.
+func (c *call) expire() {
+	c.s.log.Info("no answer in time: the request is given up (--call-timeout)", c.about("method", clip(c.m.Method), "name", clip(c.name), "after", brevity(c.patience()))...)
+	c.abandon(`{"requestId":0,"reason":"no answer in time"}`, errGivenUp)
+	c.mu.Lock()
+	up := c.up
+	c.mu.Unlock()
+	if up != nil && !c.s.awaitsClients() {
+		up.Overdue()
+	}
+}
 
 // start sends the request upstream. It reports false, and sends nothing, if the
 // call was cancelled before, or the proxy is ending: then unsent is the rest.

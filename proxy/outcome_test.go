@@ -1,12 +1,15 @@
 package proxy_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -351,4 +354,27 @@ func TestUnknownStepsBeforeTheQueueGoesOn(t *testing.T) {
 		equal(t, "state found", c.refused(queued.wait(), policy.InvalidTransition).State, "unsure")
 		equal(t, "sent", r.up.count("tools/call act"), 1)
 	}, with(func(c *proxy.Config) { c.CallTimeout = time.Second }))
+}
+
+// TestOverdue: an upstream that has not answered in time is looked at, but for one
+// that waits for a client itself.
+func TestOverdue(t *testing.T) {
+	var log bytes.Buffer
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		asking, silent := c.call("read_file"), c.call("read_file")
+		k, late := r.up.next(), r.up.next()
+		r.up.conn(0).says(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{}}`, k)
+		c.refused(silent.wait(), policy.OutcomeUnknown)
+		equal(t, "looked at while the client is asked", late.late(), 0)
+		c.handle(`{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}`, c.own)
+		c.refused(asking.wait(), policy.OutcomeUnknown)
+		equal(t, "looked at", k.late(), 1)
+		answered := c.call("read_file")
+		k = r.up.next()
+		k.result(ok)
+		answered.wait()
+		equal(t, "looked at after an answer", k.late(), 0)
+		has(t, log.String(), "no answer in time: the request is given up (--call-timeout)", "method=tools/call", "name=read_file", "after=5m")
+	}, with(func(c *proxy.Config) { c.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) }))
 }

@@ -295,6 +295,23 @@ func (s *session) openAsks() map[string]*ask {
 	return all
 }
 
+// awaitsClients reports whether a client is asked something by the upstream that the
+// session uses.
+func (s *session) awaitsClients() bool {
+	users := []*session{s}
+	if s.p.shared != nil {
+		users = s.p.shared.members()
+	}
+	for _, user := range users {
+		for _, a := range user.openAsks() {
+			if a.conn != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // dropAsks answers what is open at the client in the client's place: its session
 // has ended.
 func (s *session) dropAsks() {

@@ -331,6 +331,7 @@ type upcall struct {
 	settled bool
 	then    func(*wire.Message, error)
 	cancels []string
+	overdue int
 }
 
 // what is short for the request.
@@ -417,6 +418,19 @@ func (k *upcall) Cancel(params []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.cancels = append(k.cancels, string(params))
+}
+
+func (k *upcall) Overdue() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.overdue++
+}
+
+// late is how often the upstream was told that the answer is overdue.
+func (k *upcall) late() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.overdue
 }
 
 // cancelled returns the params with which the request was cancelled.

@@ -189,6 +189,9 @@ func (k *call) Cancel(params []byte) {
 // errFound ends a search.
 var errFound = errors.New("found")
 
+// Overdue implements wire.Call: see [Conn.Suspect].
+func (k *call) Overdue() { k.conn.Suspect() }
+
 // cancelParams puts the upstream's id into the params of a cancellation.
 func cancelParams(params []byte, id int64) []byte {
 	number := strconv.AppendInt(nil, id, 10)
@@ -277,3 +280,6 @@ func (e ended) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
 
 // Cancel implements wire.Call.
 func (ended) Cancel([]byte) {}
+
+// Overdue implements wire.Call.
+func (ended) Overdue() {}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -31,9 +32,18 @@ func play(role string) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "modern", "modern-only", "hasty", "late", "slow":
 		serveEras(role)
+	case "fragile": // it fails while a file is there
+		if _, err := os.Stat(os.Getenv(brokenVar)); err != nil {
+			serve()
+			return
+		}
+		fallthrough
 	case "die":
 		fmt.Fprintln(os.Stderr, "cannot open the database")
 		os.Exit(3)
+	case "starting": // for long, and by no end of its input to be stopped
+		fmt.Fprintln(os.Stderr, "\x1b[2K\x1b[33mfetching\x1b[0m a \x1b]8;;http://x\x07package\x1b]8;;\x07\r")
+		<-time.After(time.Hour)
 	case "mute":
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "stubborn": // neither the end of its input nor SIGTERM ends it
@@ -45,6 +55,9 @@ func play(role string) {
 		select {}
 	}
 }
+
+// brokenVar names the file of the part "fragile".
+const brokenVar = "UPSTREAM_TEST_BROKEN"
 
 // child is the configuration of a child that plays a part.
 func child(role string) Config {
@@ -86,6 +99,8 @@ func respond(m *wire.Message, count int) {
 	case m.Method == "initialize":
 		say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"early"}}`)
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"c","version":"1"}}}`, id)
+	case m.Method == "ping":
+		say(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
 	case m.Method == "tools/list":
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"count-%d"}]}}`, id, count)
 	case m.Method == "tools/call":
@@ -114,6 +129,13 @@ func tool(m *wire.Message, count int) {
 		result(id, string(m.Raw))
 	case "count":
 		result(id, strconv.Itoa(count))
+	case "hang": // nothing more is read
+		fmt.Fprintln(os.Stderr, "waiting for the lock")
+		<-time.After(time.Hour)
+	case "hang-aloud":
+		for range time.Tick(10 * time.Millisecond) {
+			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"still at it"}}`)
+		}
 	case "die":
 		fmt.Fprintln(os.Stderr, "out of memory")
 		os.Exit(7)

@@ -29,6 +29,9 @@ type Config struct {
 	// Env is the complete environment of the child. nil: an empty one. See
 	// [Environ].
 	Env []string
+	// Withheld are names of variables that the proxy has and the child does not
+	// get. The log has them beside a child that ends before it has answered.
+	Withheld []string
 	// Quote puts what the child wrote last to its standard error into the error
 	// of its end, which clients are told. It is for clients that could start
 	// the child themselves: to others it may give secrets away.
@@ -70,9 +73,16 @@ type Config struct {
 	// MaxProcesses bounds the children that run at the same time. 0: 64.
 	MaxProcesses int
 	// DialTimeout bounds a connection's making, the answer to initialize
-	// included, and the wait for each page of a list. 0: 2 min, since a command
-	// may first have to fetch itself.
+	// included. 0: 2 min, since a command may first have to fetch itself.
 	DialTimeout time.Duration
+	// PageTimeout bounds the wait for each page of a list. 0: 2 min.
+	PageTimeout time.Duration
+	// Ping is for how long a child may say nothing that is asked whether it lives:
+	// see [Conn.Suspect]. 0: it is not asked.
+	Ping time.Duration
+	// Trial introduces the proxy itself to a child that is started to see whether
+	// it can be: see [Server.Reachable]. Zero: none is.
+	Trial Opening
 	// ProbeTimeout is how long a server/discover may go unanswered until the server
 	// counts as one of the legacy era. 0: 3 s.
 	ProbeTimeout time.Duration
@@ -116,6 +126,7 @@ func (c *Config) defaults() {
 	def(&c.ListTTL, 30*time.Second)
 	def(&c.MaxProcesses, 64)
 	def(&c.DialTimeout, 2*time.Minute)
+	def(&c.PageTimeout, 2*time.Minute)
 	def(&c.ProbeTimeout, 3*time.Second)
 	def(&c.MinBackoff, 200*time.Millisecond)
 	def(&c.MaxBackoff, 5*time.Second)

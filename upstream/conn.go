@@ -58,6 +58,9 @@ type Conn struct {
 	// disposed of.
 	dialled chan struct{}
 	gone    chan struct{} // closes when it was disposed of
+	// What became of its opening; set before dialled closes.
+	live      bool // it was answered
+	diedAsked bool // the child ended with server/discover
 
 	// What every call writes is kept away from what it only reads: on one cache
 	// line with it that would have to be fetched again each time.
@@ -66,7 +69,8 @@ type Conn struct {
 	calls map[int64]*call
 	err   error
 
-	last atomic.Int64 // the id given out last
+	last      atomic.Int64 // the id given out last
+	suspected atomic.Bool  // it is being found out whether the child lives
 }
 
 func newConn(s *Server, r wire.Receiver) *Conn {

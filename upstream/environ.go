@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"cmp"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,24 +22,72 @@ var safeWindows = []string{
 	"SYSTEMROOT", "TEMP", "TMP", "TZ", "USERNAME", "USERPROFILE", "WINDIR",
 }
 
+// proxies and authorities say how the network is reached: without them nothing is
+// where all traffic goes through an HTTP proxy, or is signed by an authority of the
+// house. They are looked for in upper and lower case.
+var (
+	proxies = []string{
+		"ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+		"NPM_CONFIG_HTTPS_PROXY", "NPM_CONFIG_NOPROXY", "NPM_CONFIG_PROXY", "PIP_PROXY",
+	}
+	authorities = []string{
+		"AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "CURL_CA_BUNDLE", "DENO_CERT", "DENO_TLS_CA_STORE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
+		"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "NODE_EXTRA_CA_CERTS", "NODE_USE_ENV_PROXY", "NODE_USE_SYSTEM_CA", "NPM_CONFIG_CAFILE",
+		"PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS",
+	}
+)
+
+// Environment is what a child gets of the proxy's own environment.
+type Environment struct {
+	// Variables are NAME=VALUE.
+	Variables []string
+	// Withheld are the names of variables that the child might miss, those first that are likely secrets.
+	Withheld []string
+	// Passwords are the names of variables that the child would get, but for the
+	// password, or user name, in the URL of a proxy.
+	Passwords []string
+}
+
 // Environ makes a child's environment of the proxy's own, env. A stdio wrapper's
 // child gets all of it, so that wrapping changes nothing, less FSM_PROXY_…;
-// under --listen it gets a small safe set and the variables named in pass. set
-// are NAME=VALUE, added last.
-func Environ(stdio bool, env, pass, set []string) []string {
-	out := []string{}
+// under --listen it gets a small safe set, how the network is reached, and the
+// variables named in pass. set are NAME=VALUE, added last.
+func Environ(stdio bool, env, pass, set []string) Environment {
+	out := Environment{Variables: []string{}}
+	named := func(name string) bool {
+		return slices.ContainsFunc(pass, func(p string) bool { return sameName(p, name) })
+	}
+	isSet := func(name string) bool {
+		return slices.ContainsFunc(set, func(s string) bool { return sameName(nameOf(s), name) })
+	}
+	secret := map[string]bool{}
 	for _, entry := range env {
 		name := nameOf(entry)
-		if slices.ContainsFunc(pass, func(p string) bool { return sameName(p, name) }) ||
-			stdio && !strings.HasPrefix(name, ownPrefix) || !stdio && isSafe(name) {
-			out = append(out, entry)
+		value := strings.TrimPrefix(entry[len(name):], "=")
+		upper := strings.ToUpper(name)
+		proxy := slices.Contains(proxies, upper)
+		switch {
+		case isSet(name):
+		case named(name), stdio && !strings.HasPrefix(name, ownPrefix):
+			out.Variables = append(out.Variables, entry)
+		case stdio:
+		case proxy && strings.Contains(value, "@"):
+			out.Passwords = append(out.Passwords, name)
+		case proxy, isSafe(name), slices.Contains(authorities, upper):
+			out.Variables = append(out.Variables, entry)
+		case missable(name, value):
+			out.Withheld = append(out.Withheld, name)
+			secret[name] = isSecret(upper, value)
 		}
 	}
-	for _, entry := range set {
-		name := nameOf(entry)
-		out = slices.DeleteFunc(out, func(old string) bool { return sameName(nameOf(old), name) })
-		out = append(out, entry)
-	}
+	slices.Sort(out.Passwords)
+	slices.SortFunc(out.Withheld, func(a, b string) int {
+		if secret[a] != secret[b] {
+			return map[bool]int{true: -1, false: 1}[secret[a]]
+		}
+		return cmp.Compare(a, b)
+	})
+	out.Variables = append(out.Variables, set...)
 	return out
 }
 
@@ -61,4 +111,30 @@ func isSafe(name string) bool {
 		return slices.Contains(safeWindows, strings.ToUpper(name))
 	}
 	return strings.HasPrefix(name, "LC_") || slices.Contains(safe, name)
+}
+
+var (
+	ordinary    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+	serviceLink = regexp.MustCompile(`_SERVICE_(HOST|PORT(_.+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?$`)
+	secretWord  = regexp.MustCompile(`TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|(^|_)(KEY|KEYS|PASS|PWD|PAT|AUTH|DSN)(_|$)`)
+)
+
+// missable reports whether a child might miss a variable: it is none of the proxy's
+// own, of a shell's own, or of those by which Kubernetes tells each container of
+// each Service.
+func missable(name, value string) bool {
+	switch {
+	case !ordinary.MatchString(name), strings.HasPrefix(strings.ToUpper(name), ownPrefix):
+		return false
+	case serviceLink.MatchString(name), strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://"):
+		return false
+	}
+	return !slices.Contains([]string{"_", "COLUMNS", "HOSTNAME", "LINES", "LS_COLORS", "OLDPWD", "PWD", "SHLVL"}, name)
+}
+
+// isSecret reports whether a variable is likely a secret, by its name, or by a URL
+// with a password in it.
+func isSecret(upper, value string) bool {
+	_, after, url := strings.Cut(value, "://")
+	return secretWord.MatchString(upper) || url && strings.Contains(after, "@")
 }

@@ -237,13 +237,14 @@ func (c *Conn) readPage(kind wire.ListKind, params []byte) (*wire.Message, error
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: the cursor cannot be sent back: %w", kind.Method(), err)
 	}
-	ctx, stop := context.WithTimeout(c.ctx, c.srv.cfg.DialTimeout)
+	ctx, stop := context.WithTimeout(c.ctx, c.srv.cfg.PageTimeout)
 	defer stop()
 	k := c.Start(request, nil)
 	answer, err := k.Wait(ctx)
 	if err != nil && ctx.Err() == context.DeadlineExceeded {
 		k.Cancel(nil)
-		err = &wire.CallError{Sent: true, Err: fmt.Errorf("no answer to %s in %s: see whether the upstream hangs; the next request asks it again", kind.Method(), c.srv.cfg.DialTimeout)}
+		err = &wire.CallError{Sent: true, Err: fmt.Errorf("no answer to %s in %s: see whether the upstream hangs; the next request asks it again", kind.Method(), c.srv.cfg.PageTimeout)}
+		c.Suspect()
 	}
 	if err != nil {
 		return nil, err

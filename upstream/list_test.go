@@ -215,7 +215,7 @@ func TestListSingleFlight(t *testing.T) {
 // list has changed since, and is asked for again.
 func TestListUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newListRig(t, changing, Config{DialTimeout: 10 * time.Second})
+		r := newListRig(t, changing, Config{PageTimeout: 10 * time.Second})
 		before := r.names(wire.Tools)
 		<-r.link.asked
 		r.receive([]byte(toolsChanged), nil)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
@@ -33,6 +35,7 @@ type process struct {
 	stderr *stderrLog
 	read   chan struct{} // closes when stdout was read to its end
 	exited chan struct{} // closes when the child was reaped, its group killed
+	heard  atomic.Uint64 // lines that it has written to its standard output
 }
 
 func newProcess(c *Conn) *process {
@@ -105,7 +108,7 @@ func (p *process) supervise(started chan<- error) {
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
 	if err == nil {
-		p.conn.srv.begun(p.cmd.Process)
+		p.conn.srv.begun(p)
 	}
 	started <- err
 	if err != nil {
@@ -113,7 +116,7 @@ func (p *process) supervise(started chan<- error) {
 	}
 	awaitExit(p.cmd.Process.Pid)
 	err = p.cmd.Wait()
-	p.conn.srv.over(p.cmd.Process)
+	p.conn.srv.over(p)
 	killRest(p.cmd.Process.Pid)
 	close(p.exited)
 	p.drain()
@@ -129,14 +132,72 @@ func (p *process) drain() {
 }
 
 func (p *process) exitError(err error) error {
-	text := "the upstream process ended"
+	e := &exitError{status: "the upstream process ended", said: p.quote()}
 	if err != nil {
-		text += " with " + err.Error()
+		e.status += " with " + err.Error()
 	}
-	if last := p.stderr.last(); last != "" && p.conn.srv.cfg.Quote {
-		text += "; it said: " + last
+	return e
+}
+
+// quote is what the child said last, "" where clients must not know.
+func (p *process) quote() string {
+	if !p.conn.srv.cfg.Quote {
+		return ""
 	}
-	return errors.New(text)
+	return p.stderr.last()
+}
+
+// exitError is the end of a child by itself.
+type exitError struct {
+	status string
+	said   string // last; "": nothing, or not for clients
+}
+
+// Error says how the child ended, and what it said.
+func (e *exitError) Error() string {
+	if e.said == "" {
+		return e.status
+	}
+	return e.status + "; it said: " + e.said
+}
+
+// TimeoutError is a connection that was given up since its opening was not answered.
+type TimeoutError struct {
+	// Asked is the request, initialize or server/discover, Waited for how long its
+	// answer was waited for.
+	Asked  string
+	Waited time.Duration
+	// Process tells that a child ran until then, and was ended.
+	Process bool
+	// Said is what that said last; "": nothing, or not for clients.
+	Said string
+}
+
+// Error says how long it was, and what became of the child.
+func (e *TimeoutError) Error() string {
+	text := "no answer to " + e.Asked + " in " + e.Waited.String()
+	if e.Asked == ProtocolModern.asks() {
+		text += ", which a server with sessions may leave unanswered: if it is one, leave --upstream-protocol modern out"
+	}
+	if e.Process {
+		text += "; its process still ran, and was ended (--connect-timeout)"
+	}
+	if e.Said != "" {
+		text += "; it said: " + e.Said
+	}
+	return text
+}
+
+// unanswered is that a connection's opening was not answered.
+func (c *Conn) unanswered(waited time.Duration) error {
+	e := &TimeoutError{Asked: c.srv.cfg.Protocol.asks(), Waited: waited.Round(time.Millisecond)}
+	if waited > time.Second {
+		e.Waited = waited.Round(time.Second)
+	}
+	if p, ok := c.link.(*process); ok && c.Err() == nil {
+		e.Process, e.Said = true, p.quote()
+	}
+	return e
 }
 
 // errOutputClosed is a child that lives on without a standard output.
@@ -157,6 +218,7 @@ func (p *process) readOutput() {
 			p.outputEnded()
 			return
 		default:
+			p.heard.Add(1)
 			p.conn.receive(line, nil)
 		}
 	}
@@ -214,6 +276,7 @@ func (p *process) close() {
 	if p.out == nil {
 		return // it never ran
 	}
+	p.report()
 	input := make(chan struct{})
 	go func() {
 		defer close(input)
@@ -228,9 +291,45 @@ func (p *process) close() {
 	closeAll(p.pipes[1:])
 }
 
+// report logs why the child has ended, or is ended, where nobody asked for that.
+func (p *process) report() {
+	why, log := p.conn.Err(), p.conn.log()
+	fields := []any{"why", forStrangers(why), "said", p.stderr.last(), "pid", p.cmd.Process.Pid}
+	_, ended := errors.AsType[*exitError](why)
+	unstarted := log.Warn
+	if p.conn.srv.cfg.Quote { // who asked for the start is told
+		unstarted = log.Info
+	}
+	switch {
+	case why == ErrClosed && p.conn.live:
+	case why == ErrClosed, errors.Is(why, context.Canceled):
+		log.Info("the upstream process had not answered yet, and is ended: nobody waits for it any more", fields...)
+	case p.conn.diedAsked:
+		log.Info("the upstream process ended when it was asked for its revisions: it is started again, and not asked", fields...)
+	case ended && p.conn.live:
+		log.Warn("the upstream process ended: the next call starts it again", fields...)
+	case p.conn.live:
+		log.Warn("the upstream process is ended: the next call starts it again", fields...)
+	case ended:
+		if hidden := p.conn.srv.cfg.Withheld; len(hidden) > 0 {
+			fields = append(fields, "withheld from its environment, see --pass-env", strings.Join(hidden, ", "))
+		}
+		unstarted("the upstream process ended before it answered", fields...)
+	default:
+		unstarted("the upstream process did not answer, and is ended", fields...)
+	}
+}
+
+// promptly is how long a child that has not answered yet may take to end with its input.
+const promptly = 250 * time.Millisecond
+
 func (p *process) endChild() {
 	grace := p.conn.srv.cfg.Grace
-	if p.gone(grace) {
+	first := grace
+	if !p.conn.live { // it has nothing to bring to an end
+		first = min(grace, promptly)
+	}
+	if p.gone(first) {
 		return
 	}
 	terminate(p.cmd.Process.Pid)

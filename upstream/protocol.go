@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,12 +45,13 @@ func (p Protocol) fixed() (era wire.Era, ok bool) {
 	return era, p != ProtocolAuto
 }
 
-// silence is that a server has not answered its introduction in time.
-func (p Protocol) silence() error {
+// asks is the request by which a client is introduced that may wait for its answer: the
+// other is given up before.
+func (p Protocol) asks() string {
 	if p == ProtocolModern {
-		return errors.New("no answer to server/discover in time, which a server with sessions may leave unanswered: if it is one, leave --upstream-protocol modern out")
+		return "server/discover"
 	}
-	return errors.New("no answer to initialize in time")
+	return "initialize"
 }
 
 // EraError is a server that does not speak the era which [Config.Protocol] fixes, but

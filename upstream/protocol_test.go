@@ -73,7 +73,7 @@ func TestFixedProtocolWaits(t *testing.T) {
 	silent := with(child("server"), ProtocolModern)
 	silent.DialTimeout = 200 * time.Millisecond
 	_, err := newServer(t, silent).Dial(t.Context(), eras(t, wire.Modern), newRecorder())
-	contains(t, err.Error(), "no answer to server/discover in time", "--upstream-protocol modern")
+	contains(t, err.Error(), "no answer to server/discover in 2", "leave --upstream-protocol modern out", "--upstream-protocol modern")
 }
 
 // TestFixedProtocolOverSSE can only be that of sessions.

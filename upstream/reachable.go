@@ -2,12 +2,15 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 const (
@@ -28,10 +31,10 @@ type reach struct {
 }
 
 // Reachable reports why no connection could be made now, nil where one could, as
-// far as can be known without making one: a command is there and not in the pause
-// after starts that failed; the host of a URL, or the HTTP proxy that the
-// environment names for it, takes TCP connections. No MCP is spoken. The error
-// tells nothing that a stranger should not read. It returns within 1 s.
+// far as can be known without making one: a command is there, and its last starts have
+// not all failed; the host of a URL, or the HTTP proxy that the environment names for
+// it, takes TCP connections. The error tells nothing that a stranger should not read.
+// It returns within 1 s.
 func (s *Server) Reachable() error {
 	if s.cfg.endpoint == nil {
 		return s.startable()
@@ -46,20 +49,68 @@ func (s *Server) Reachable() error {
 	return r.err
 }
 
-// startable is why the command could not be started now.
+// fewStarts is how many starts must have failed in a row for the command to count as
+// one that cannot be started: one alone can have had a reason of its own.
+const fewStarts = 2
+
+// startable is why the command could not be started now. A connection that is open
+// says that it could: who has one needs no start. Where starts have failed it has the
+// command started, after a pause, to see whether it can be again: nobody may call
+// what is not ready.
 func (s *Server) startable() error {
 	if _, err := lookPath(s.cfg.Dir, s.cfg.Command[0]); err != nil {
 		return fmt.Errorf("%q cannot be executed any more: %w", s.cfg.Command[0], bare(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	switch {
+	case s.closed:
 		return ErrClosed
+	case s.failures == 0 || s.live > 0:
+		return nil
 	}
-	if wait := time.Until(s.blocked); wait > 0 {
-		return fmt.Errorf("%d starts in a row have failed, tried again in %s; the log says why", s.failures, wait.Round(10*time.Millisecond))
+	wait := time.Until(s.failed.Add(min(time.Second<<min(s.failures, 6), time.Minute)))
+	if wait <= 0 && !s.trying && s.processes < s.cfg.MaxProcesses {
+		s.trying = true
+		s.wg.Go(s.try)
 	}
-	return nil
+	if s.failures < fewStarts {
+		return nil
+	}
+	again := "it is being tried again"
+	if wait > 0 {
+		again = "it is tried again in " + max(wait.Round(time.Second), time.Second).String()
+	}
+	return fmt.Errorf("the last %d starts have failed: %s; %s; the log says more", s.failures, forStrangers(s.cause), again)
+}
+
+// try starts the command, and ends it again when it has answered.
+func (s *Server) try() {
+	conn, err := s.Dial(context.Background(), s.cfg.Trial, nobody{})
+	if err == nil {
+		s.cfg.Log.Info("the upstream process starts again")
+		conn.Close()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trying = false
+}
+
+// nobody takes what a child says that is only started to see whether it can be.
+type nobody struct{}
+
+// Receive implements wire.Receiver.
+func (nobody) Receive(*wire.Message, any) {}
+
+// forStrangers is why a start failed, without what the child has said.
+func forStrangers(err error) string {
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.status
+	}
+	if e, ok := errors.AsType[*TimeoutError](err); ok {
+		return (&TimeoutError{Asked: e.Asked, Waited: e.Waited, Process: e.Process}).Error()
+	}
+	return err.Error()
 }
 
 // knock makes a TCP connection, and ends it. It takes no caller's context: what

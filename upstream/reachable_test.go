@@ -57,28 +57,77 @@ func TestReachAddress(t *testing.T) {
 	}
 }
 
-// A command that could not be started is unready for the pause, and what it said
-// last is for no prober: those are strangers.
+// A command whose last starts have all failed is unready, with the reason, but for
+// what it said last: probers are strangers. Probes have it tried again, and one start
+// that succeeds makes it ready.
 func TestReachableCommand(t *testing.T) {
-	cfg := child("die")
-	cfg.MinBackoff, cfg.MaxBackoff = time.Hour, time.Hour
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := child("fragile")
+	cfg.Env = append(cfg.Env, brokenVar+"="+broken)
+	cfg.Trial = opening(t)
 	s := newServer(t, cfg)
 	if err := s.Reachable(); err != nil {
 		t.Errorf("before the first start: %v", err)
 	}
+	later := func() { // the pause has passed
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.failed, s.blocked = time.Time{}, time.Time{}
+	}
 	if _, err := s.Dial(t.Context(), opening(t), newRecorder()); err == nil || !strings.Contains(err.Error(), "database") {
 		t.Fatal(err)
 	}
-	err := s.Reachable()
-	if err == nil || strings.Contains(err.Error(), "database") {
-		t.Fatalf("after a start that failed: %v", err)
-	}
-	contains(t, err.Error(), "tried again in", "the log")
-	s.mu.Lock()
-	s.blocked = time.Now()
-	s.mu.Unlock()
 	if err := s.Reachable(); err != nil {
-		t.Errorf("after the pause: %v", err)
+		t.Errorf("after one start that failed: %v", err)
+	}
+	var unready error
+	eventually(t, func() bool {
+		later()
+		unready = s.Reachable()
+		return unready != nil
+	})
+	contains(t, unready.Error(), "starts have failed", "exit status 3", "tried again", "the log")
+	if strings.Contains(unready.Error(), "database") {
+		t.Errorf("a prober is told what the child said: %v", unready)
+	}
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		later()
+		return s.Reachable() == nil
+	})
+	eventually(t, func() bool { return s.Children() == 0 }) // nobody has called
+}
+
+// While a connection is open the proxy stays ready: its client would be cut off.
+func TestReachableWhileOneLives(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "broken")
+	cfg := child("fragile")
+	cfg.Env = append(cfg.Env, brokenVar+"="+broken)
+	s := newServer(t, cfg)
+	c := dial(t, s, newRecorder())
+	if err := os.WriteFile(broken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range fewStarts {
+		s.mu.Lock()
+		s.blocked = time.Time{}
+		s.mu.Unlock()
+		if _, err := s.Dial(t.Context(), opening(t), newRecorder()); err == nil {
+			t.Fatal("a broken command started")
+		}
+	}
+	if err := s.Reachable(); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	<-c.gone
+	if err := s.Reachable(); err == nil {
+		t.Error("the last connection has gone, and no other can be made")
 	}
 }
 

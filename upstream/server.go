@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,16 +27,19 @@ type Server struct {
 	mu        sync.Mutex // guards what follows
 	conns     map[*Conn]struct{}
 	processes int
-	children  map[*os.Process]struct{} // that run
-	failures  int                      // dials in a row that failed
-	blocked   time.Time                // until then dials fail at once
-	cause     error                    // why the last dial failed
+	children  map[*process]struct{} // that run
+	live      int                   // connections whose opening was answered
+	failures  int                   // dials in a row that failed
+	failed    time.Time             // when the last of them did
+	blocked   time.Time             // until then dials fail at once
+	cause     error                 // why the last dial failed
+	trying    bool                  // it is being found out whether the command starts again
 	closed    bool
 	eras      [2]known       // what was seen of the eras that it speaks
 	wg        sync.WaitGroup // connections being disposed of
 }
 
-type counters struct{ noise, stray, stderr atomic.Uint64 }
+type counters struct{ noise, stray, stderr, silent atomic.Uint64 }
 
 // Polls reports whether the upstream may end the stream of a request before its answer
 // and have the client come back for that (2025-11-25, SEP-1699): it has answered a
@@ -55,11 +57,12 @@ type Stats struct {
 	Noise  uint64 // what the upstream sent that is no message
 	Stray  uint64 // answers and progress that belong to no call under way
 	Stderr uint64 // lines on the child's standard error that were not logged
+	Silent uint64 // children that were ended since they did not say any more that they live
 }
 
 // Stats returns the counts so far, over all connections.
 func (s *Server) Stats() Stats {
-	return Stats{s.stats.noise.Load(), s.stats.stray.Load(), s.stats.stderr.Load()}
+	return Stats{s.stats.noise.Load(), s.stats.stray.Load(), s.stats.stderr.Load(), s.stats.silent.Load()}
 }
 
 // InitializeError is an upstream that answered initialize, or server/discover in its
@@ -87,7 +90,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{}), children: make(map[*os.Process]struct{})}
+	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{}), children: make(map[*process]struct{})}
 	if cfg.endpoint != nil {
 		s.transport = streamhttp.NewTransport(cfg.endpoint)
 		s.reach.address = reachAddress(cfg.endpoint)
@@ -104,16 +107,21 @@ func (s *Server) dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn
 		return nil, err
 	}
 	defer close(c.dialled)
+	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	err := s.connect(bounded, c, with)
-	s.settle(ctx, err)
+	if _, refused := errors.AsType[*InitializeError](err); err != nil && !refused && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+		err = c.unanswered(time.Since(began))
+	}
+	s.settle(ctx, c, err)
 	if err == errDiedAsked {
+		c.diedAsked = true
 		return c, err
 	}
 	if err != nil {
-		err = s.dialError(bounded, c, err)
+		err = s.dialError(c, err)
 		c.end(err)
 		return nil, err
 	}
@@ -156,7 +164,8 @@ func (s *Server) admit(c *Conn) error {
 		return &wire.CallError{RetryAfter: wait, Err: fmt.Errorf("%w (tried again in %s)", s.cause, wait.Round(10*time.Millisecond))}
 	}
 	if s.cfg.Command != nil && s.processes >= s.cfg.MaxProcesses {
-		return &wire.CallError{Err: fmt.Errorf("%d upstream processes are running already, no more are allowed", s.processes)}
+		return &wire.CallError{Err: fmt.Errorf("%d processes of the upstream run already, and no more are allowed: end a session, "+
+			"raise --max-upstreams, or have all clients share one process with --share-upstream", s.processes)}
 	}
 	s.processes++
 	s.wg.Add(1)
@@ -166,23 +175,27 @@ func (s *Server) admit(c *Conn) error {
 
 // settle keeps the back-off. Neither a refusal nor that the caller, whose ctx it
 // is, gave up is the upstream's failure to be there.
-func (s *Server) settle(ctx context.Context, err error) {
+func (s *Server) settle(ctx context.Context, c *Conn, err error) {
 	_, refused := errors.AsType[*InitializeError](err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err == nil || refused || err == errDiedAsked:
+	case err == nil:
+		s.failures, c.live = 0, true
+		s.live++
+	case refused, err == errDiedAsked:
 		s.failures = 0
 	case !errors.Is(ctx.Err(), context.Canceled):
 		wait := min(s.cfg.MinBackoff<<min(s.failures, 20), s.cfg.MaxBackoff)
 		s.failures++
-		s.blocked = time.Now().Add(wait - rand.N(wait/4+1))
+		s.failed = time.Now()
+		s.blocked = s.failed.Add(wait - rand.N(wait/4+1))
 		s.cause = err
 	}
 }
 
 // dialError words a failed dial: nothing of a call was sent.
-func (s *Server) dialError(ctx context.Context, c *Conn, err error) error {
+func (s *Server) dialError(c *Conn, err error) error {
 	if _, refused := errors.AsType[*InitializeError](err); refused {
 		return err
 	}
@@ -195,9 +208,6 @@ func (s *Server) dialError(ctx context.Context, c *Conn, err error) error {
 	}
 	if ended := c.Err(); ended != nil {
 		out.Err = ended
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		out.Err = s.cfg.Protocol.silence()
 	}
 	out.Err = fmt.Errorf("connecting to the upstream %s: %w", s.cfg.String(), out.Err)
 	return out
@@ -230,6 +240,9 @@ func (s *Server) ended(c *Conn) {
 		defer s.mu.Unlock()
 		delete(s.conns, c)
 		s.processes--
+		if c.live {
+			s.live--
+		}
 		close(c.gone)
 	}()
 }
@@ -267,6 +280,18 @@ func (s *Server) Children() int {
 	return len(s.children)
 }
 
+// Said is the last line that a child has written to its standard error, "" for none:
+// where there are several, that of any. It is for whoever waits for the one child
+// that there is.
+func (s *Server) Said() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for child := range s.children {
+		return child.stderr.line()
+	}
+	return ""
+}
+
 // Kill ends all children at once, with their process groups, and has no more
 // started. It waits for nothing: it is for a process that is about to exit.
 func (s *Server) Kill() {
@@ -274,22 +299,22 @@ func (s *Server) Kill() {
 	defer s.mu.Unlock()
 	s.closed = true
 	for child := range s.children {
-		kill(child)
+		kill(child.cmd.Process)
 	}
 }
 
 // begun and over keep track of the children that run. One that begins after the
 // end is killed: whoever ended the others could not see it.
-func (s *Server) begun(child *os.Process) {
+func (s *Server) begun(child *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.children[child] = struct{}{}
 	if s.closed {
-		kill(child)
+		kill(child.cmd.Process)
 	}
 }
 
-func (s *Server) over(child *os.Process) {
+func (s *Server) over(child *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.children, child)

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bufio"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,6 +96,13 @@ func (s *stderrLog) keep(line string) {
 	s.words.keep(line)
 }
 
+// line is the last line.
+func (s *stderrLog) line() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.words.line
+}
+
 // last is what is to be told of a child that has ended.
 func (s *stderrLog) last() string {
 	s.mu.Lock()
@@ -102,8 +110,14 @@ func (s *stderrLog) last() string {
 	return s.words.String()
 }
 
+// steering are the sequences by which a program colours its text and moves about.
+var steering = regexp.MustCompile(`\x1b(\[[0-9:;<=>?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])`)
+
 // printable takes out what could steer a terminal or forge a line of the log.
 func printable(line string) string {
+	if strings.Contains(line, "\x1b") {
+		line = steering.ReplaceAllString(line, "")
+	}
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || unicode.IsGraphic(r) {
 			return r

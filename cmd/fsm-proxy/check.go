@@ -81,13 +81,14 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 	if _, err := f.color.screen(c.out); err != nil {
 		return err
 	}
-	log, err := f.log.logger(c.err)
+	line := newStatusLine(c.err)
+	log, err := f.log.logger(line)
 	if err != nil {
 		return err
 	}
 	var inv *inventory
 	if f.given() {
-		taken, err := takeInventory(ctx, &f.target, log)
+		taken, err := takeInventory(ctx, &f.target, log, line)
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func bindEnvironment(cmd *cobra.Command, file *configFile) (err error) {
 func meaningless(cmd *cobra.Command, file *configFile, flag string) bool {
 	command := cmd.ArgsLenAtDash() >= 0 || file.has(config.CommandKey)
 	switch {
-	case flag == "env", flag == "pass-env":
+	case flag == "env", flag == "pass-env", flag == "upstream-ping":
 		return !command
 	case slices.Contains(listening, flag):
 		return !given(cmd, "listen") && !file.has("listen.address")

@@ -13,8 +13,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// terminal opens a pseudo-terminal and returns its slave side.
-func terminal(t *testing.T) *os.File {
+// terminal opens a pseudo-terminal and returns both sides of it.
+func terminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -30,12 +30,12 @@ func terminal(t *testing.T) *os.File {
 			t.Fatal(errno)
 		}
 	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = slave.Close() })
-	return slave
+	return master, slave
 }
 
 // The terminal that it was started in has gone: that ends it in order, with all
@@ -55,7 +55,7 @@ func TestHangUpOfTheTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stderr = terminal(t)
+	_, cmd.Stderr = terminal(t)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

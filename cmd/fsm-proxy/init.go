@@ -53,11 +53,12 @@ func (f *initFlags) run(ctx context.Context, c *console) error {
 	if err := f.free(); err != nil {
 		return err
 	}
-	log, err := f.log.logger(c.err)
+	line := newStatusLine(c.err)
+	log, err := f.log.logger(line)
 	if err != nil {
 		return err
 	}
-	inv, err := takeInventory(ctx, &f.target, log)
+	inv, err := takeInventory(ctx, &f.target, log, line)
 	if err != nil {
 		return err
 	}

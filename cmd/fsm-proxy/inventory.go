@@ -5,6 +5,9 @@ import (
 	"encoding/json/v2"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,33 +17,97 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
-// listingTimeout bounds connecting and listing together.
-const listingTimeout = time.Minute
-
-// takeInventory connects to the target as a client and returns what it lists.
-func takeInventory(ctx context.Context, t *target, log hclog.Logger) (inventory, error) {
+// takeInventory connects to the target as a client and returns what it lists. Either
+// may take as long as --connect-timeout says; line tells what is waited for.
+func takeInventory(ctx context.Context, t *target, log hclog.Logger, line *statusLine) (inventory, error) {
 	server, err := t.open(inheritAll, &limitFlags{}, nil, log)
 	if err != nil {
 		return inventory{}, err
 	}
 	defer server.Close()
 	inEmergency(ctx, server.Kill)
-	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
-	defer cancel()
 	l := newLister()
+	told := t.tellWait(line, server, "to start")
 	conn, err := server.Dial(ctx, l.opening(), l)
-	if _, other := errors.AsType[*upstream.EraError](err); other {
-		return inventory{}, err
-	}
+	told()
 	if err != nil {
-		return inventory{}, fmt.Errorf("%w; see that the server runs by itself, or what it says with --log-level info", err)
+		return inventory{}, t.unconnected(ctx, err)
 	}
 	defer conn.Close()
-	inv, err := l.inventory(ctx, conn)
-	if err != nil {
-		return inventory{}, fmt.Errorf("listing what %s offers: %w", t, err)
+	defer t.tellWait(line, server, "to list what it offers")()
+	listing, cancel := context.WithTimeout(ctx, t.patience())
+	defer cancel()
+	inv, err := l.inventory(listing, conn)
+	switch {
+	case err == nil:
+		return inv, nil
+	case ctx.Err() != nil:
+		return inventory{}, fmt.Errorf("interrupted while %s listed what it offers", t)
+	case listing.Err() != nil:
+		return inventory{}, fmt.Errorf("%s has not listed what it offers within %s; give it longer with --connect-timeout", t, brief(t.patience()))
 	}
-	return inv, nil
+	return inventory{}, fmt.Errorf("listing what %s offers: %w", t, err)
+}
+
+// tellWait tells of a wait for the server on a line, until told is called.
+func (t *target) tellWait(line *statusLine, server *upstream.Server, what string) (told func()) {
+	name := t.String()
+	if short, _ := fitting(name, 60); short != name {
+		name = short
+	}
+	stop := whileWaiting(func(waited time.Duration) {
+		text := fmt.Sprintf("waiting for %s %s: %d s (of %s)", name, what, waited/time.Second, brief(t.patience()))
+		if said := server.Said(); said != "" {
+			text += `; it said: "` + said + `"`
+		}
+		line.show(waited, text)
+	})
+	return func() {
+		stop()
+		line.clear()
+	}
+}
+
+// unconnected is why there is no connection to the server, and what can be done.
+func (t *target) unconnected(ctx context.Context, err error) error {
+	late, slow := errors.AsType[*upstream.TimeoutError](err)
+	_, other := errors.AsType[*upstream.EraError](err)
+	switch {
+	case other:
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted while waiting for %s to start; it was ended", t)
+	case slow && late.Process && t.speaks != upstream.ProtocolModern:
+		text := fmt.Sprintf("%s did not answer within %s, and was ended while it still ran", t, brief(late.Waited))
+		if late.Said != "" {
+			text += `; it said: "` + late.Said + `"`
+		}
+		return fmt.Errorf("%s; give it longer with --connect-timeout %s%s", text, longer(late.Waited), t.beforehand())
+	case slow:
+		return fmt.Errorf("%w; see that the server runs, or give it longer with --connect-timeout %s", err, longer(late.Waited))
+	}
+	return fmt.Errorf("%w; see that the server runs by itself, or what it says with --log-level info", err)
+}
+
+// longer is a timeout that may do where another was too short.
+func longer(than time.Duration) string { return brief(max(10*time.Minute, 2*than)) }
+
+// beforehand is how what a command fetches can be had before it is wrapped.
+func (t *target) beforehand() string {
+	program := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(t.command[0]), ".exe"), ".cmd")
+	if program != "npx" && program != "bunx" && program != "uvx" {
+		return ", or run it once by itself, if it first fetches what it needs"
+	}
+	valued := []string{"-p", "--package", "--from", "--with", "--python", "-c", "--call", "--index-url"}
+	for i := 1; i < len(t.command); i++ {
+		switch arg := t.command[i]; {
+		case slices.Contains(valued, arg):
+			i++
+		case !strings.HasPrefix(arg, "-"):
+			return ", or have it installed beforehand: " + shellLine(append(slices.Clone(t.command[:i+1]), "--help"))
+		}
+	}
+	return ", or have it installed beforehand"
 }
 
 // inventory lists until nothing changes any more.

@@ -80,15 +80,15 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 // wire is what bounds a message's inside.
 func (l *limitFlags) wire() wire.Limits { return wire.Limits{Depth: l.depth, Batch: l.batch} }
 
-// check refuses limits that would let nothing through. --drain and --oidc-skew are none: they
-// may be 0.
+// check refuses limits that would let nothing through. --drain, --oidc-skew and
+// --upstream-ping are none: they may be 0.
 func (l *limitFlags) check(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if err != nil || !f.Changed {
 			return
 		}
 		text := f.Value.String()
-		if text == "0s" && (f.Name == "drain" || f.Name == "oidc-skew") {
+		if text == "0s" && (f.Name == "drain" || f.Name == "oidc-skew" || f.Name == "upstream-ping") {
 			return
 		}
 		if (f.Value.Type() == "int" || f.Value.Type() == "duration") && (text == "0" || text == "0s" || text[0] == '-') {

@@ -56,7 +56,8 @@ func newLock(c *console) *cobra.Command {
 }
 
 func (f *lockFlags) run(ctx context.Context, c *console, file string) error {
-	log, err := f.log.logger(c.err)
+	line := newStatusLine(c.err)
+	log, err := f.log.logger(line)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (f *lockFlags) run(ctx context.Context, c *console, file string) error {
 	if err != nil {
 		return err
 	}
-	inv, err := takeInventory(ctx, &f.target, log)
+	inv, err := takeInventory(ctx, &f.target, log, line)
 	if err != nil {
 		return err
 	}

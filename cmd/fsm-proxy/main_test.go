@@ -19,6 +19,8 @@ func TestMain(m *testing.M) {
 	mcptest.Main(m, mcptest.Servers{
 		"quiet":    quiet,
 		"drifting": {Handle: drifting},
+		"slow":     {Handle: slow},
+		"slower":   {Handle: slow, Stubborn: true},
 		"stubborn": {
 			Handle:   mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"spawn": spawn}}.Server().Handle,
 			Stubborn: true,
@@ -45,6 +47,15 @@ func drifting(e *mcptest.Exchange) {
 		Tools:   map[string]func(*mcptest.Exchange){"apply": nil, "touch": touch, "read_a": nil, "read_b": nil},
 		Methods: map[string]func(*mcptest.Exchange){"tools/list": list},
 	}.Server().Handle(e)
+}
+
+// slow is an upstream that starts when the gate "started" is open.
+func slow(e *mcptest.Exchange) {
+	if e.Method == "initialize" {
+		e.Stderr("\x1b[33mnpm warn\x1b[0m fetching \"a\" \x07package\n")
+		e.Gate("started")
+	}
+	quiet.Handle(e)
 }
 
 func spawn(e *mcptest.Exchange) {

@@ -39,7 +39,7 @@ type runFlags struct {
 	noHint    bool
 	onRestart string
 
-	turnTimeout, callTimeout, askTimeout, taskTimeout, cancelGrace, connectTimeout time.Duration
+	turnTimeout, callTimeout, askTimeout, taskTimeout, cancelGrace time.Duration
 }
 
 func newRun(c *console) *cobra.Command {
@@ -73,7 +73,10 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.config.register(flags)
 	flags.StringVar(&f.lock, "lock", "", "the lock `FILE` of the policy's tools (default: the policy's name with .lock.yaml, beside it)")
 	flags.TextVar(&f.mode, "mode", proxy.Enforce, "the `MODE`: enforce the policy, or shadow, to refuse nothing and log what would have been")
-	group(flags, "The wrapped server", f.target.register)
+	group(flags, "The wrapped server", func(flags *pflag.FlagSet) {
+		f.target.register(flags)
+		flags.DurationVar(&f.ping, "upstream-ping", 30*time.Second, "how long a command that left a call unanswered may say nothing when it is pinged, before it is ended; 0: it is not pinged")
+	})
 	group(flags, "HTTP, with --listen", f.listen.register)
 	flags.TextVar(&f.protocol, "protocol", proxy.ProtocolAuto, "the `PROTOCOL` that clients may speak: legacy (with sessions), modern (2026-07-28), both, or auto: both, but with\n"+
 		"--listen clients that know both have a session, unless --run-key names modern=KEY")
@@ -89,7 +92,6 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.askTimeout, "ask-timeout", 10*time.Minute, "how long a client may take to answer what the server asks it in the middle of a call")
 	flags.DurationVar(&f.taskTimeout, "task-timeout", time.Hour, "how long a task may run whose end moves its run")
 	flags.DurationVar(&f.cancelGrace, "cancel-grace", 5*time.Second, "how long a cancelled call may still be answered")
-	flags.DurationVar(&f.connectTimeout, "connect-timeout", 0, "how long a connection to the server may take (default 30s; 2m for a command, which may first fetch itself)")
 	f.drain.register(flags)
 	f.log.register(flags, "info")
 	group(flags, "Operators", f.operators.register)
@@ -108,6 +110,8 @@ func (f *runFlags) check(flags *pflag.FlagSet, front []string) error {
 	switch {
 	case f.policy == "":
 		return usagef("no policy to enforce; give --policy FILE, or have one written by 'fsm-proxy init'")
+	case flags.Changed("upstream-ping") && f.url != "":
+		return usagef("--upstream-ping belongs to a command after --, and --upstream is a URL; remove it")
 	case f.listen.address == "" && stray(flags) != "":
 		return usagef("--%s belongs to --listen, which is missing", stray(flags))
 	}
@@ -167,15 +171,4 @@ func (f *runFlags) httpServer(handler http.Handler, certificate *certificate, lo
 		TLSConfig:      certificate.config(),
 		Log:            log,
 	}
-}
-
-// patience is how long a connection to the server may take.
-func (f *runFlags) patience() time.Duration {
-	switch {
-	case f.connectTimeout > 0:
-		return f.connectTimeout
-	case len(f.command) > 0:
-		return 2 * time.Minute
-	}
-	return 30 * time.Second
 }

@@ -42,14 +42,20 @@ func (f colorFlag) screen(out io.Writer) (screen, error) {
 	}
 	if terminal {
 		file := out.(*os.File)
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-			s.width = width
-		}
+		s.width = columns(file)
 		if s.colors {
 			s.out = colorable.NewColorable(file) // consoles of Windows that know no escape sequences
 		}
 	}
 	return s, nil
+}
+
+// columns is how wide a terminal is, usualWidth where it does not say.
+func columns(terminal *os.File) int {
+	if width, _, err := term.GetSize(int(terminal.Fd())); err == nil && width > 0 {
+		return width
+	}
+	return usualWidth
 }
 
 // style is how a piece of text looks, as the parameters of an SGR sequence.

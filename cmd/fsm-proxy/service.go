@@ -151,9 +151,33 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	}
 	front := streamhttp.NewServer(s.front(loopback, gate))
 	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
+	s.tellCommand()
 	s.bound.Store(true)
 	ready(f.listen.url(l))
 	return s.serveHTTP(ctx, f.httpServer(front, certificate, s.log), l, front)
+}
+
+// tellWait logs that the server has not answered yet, until told is called.
+func (s *service) tellWait() (told func()) {
+	var p pace
+	return whileWaiting(func(waited time.Duration) {
+		if p.due(waited) {
+			s.log.Info("waiting for the server to start (--connect-timeout)", "server", s.server.String(), "for", waited.String(), "of", brief(s.flags.patience()))
+		}
+	})
+}
+
+// tellCommand logs what a listening proxy does otherwise with a command than its users
+// may think: which variables it does not get, and how many processes of it there may be.
+func (s *service) tellCommand() {
+	f := s.flags
+	if len(f.command) == 0 {
+		return
+	}
+	tellWithheld(f.environment(inheritSafe), s.log)
+	if !f.share {
+		s.log.Info("each session, or run, has a process of the server to itself: --max-upstreams bounds them, --share-upstream has all clients share one", "most", f.limits.processes)
+	}
 }
 
 // front is the configuration of the HTTP side towards clients.
@@ -190,7 +214,9 @@ func (s *service) config() proxy.Config {
 	return proxy.Config{
 		Policy: s.policy,
 		Dial: func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
+			told := s.tellWait()
 			conn, err := s.server.Dial(ctx, upstream.Opening(with), r)
+			told()
 			if said, ok := errors.AsType[*upstream.InitializeError](err); ok {
 				return nil, &proxy.HelloError{Answer: said.Answer}
 			}

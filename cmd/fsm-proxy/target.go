@@ -29,7 +29,9 @@ type target struct {
 	oauth      oauthFlags
 	sse        bool
 
-	speaks upstream.Protocol
+	speaks         upstream.Protocol
+	connectTimeout time.Duration
+	ping           time.Duration // of run's alone
 }
 
 // oauthFlags are the client credentials for an upstream.
@@ -53,6 +55,7 @@ func (t *target) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&t.sse, "upstream-sse", false, "--upstream speaks the old HTTP+SSE transport")
 	flags.TextVar(&t.speaks, "upstream-protocol", upstream.ProtocolAuto, "the `PROTOCOL` to speak with the server: legacy (with sessions), modern (2026-07-28),\n"+
 		"or auto, which is its client's where the server speaks that, and else the other")
+	flags.DurationVar(&t.connectTimeout, "connect-timeout", 0, "how long a connection to the server may take (default 30s; 2m for a command, which may first fetch itself)")
 }
 
 // take takes the command from behind the --, checks the whole, and returns the
@@ -65,7 +68,21 @@ func (t *target) take(cmd *cobra.Command, args []string) (front []string, err er
 			return nil, usagef("there is no command after --; write '-- COMMAND ARG...'")
 		}
 	}
+	if cmd.Flags().Changed("connect-timeout") && t.connectTimeout <= 0 {
+		return nil, usagef("--connect-timeout %s must be more than 0", t.connectTimeout)
+	}
 	return front, t.check()
+}
+
+// patience is how long a connection to the server may take.
+func (t *target) patience() time.Duration {
+	switch {
+	case t.connectTimeout > 0:
+		return t.connectTimeout
+	case len(t.command) > 0:
+		return 2 * time.Minute
+	}
+	return 30 * time.Second
 }
 
 func (t *target) given() bool { return t.url != "" || len(t.command) > 0 }
@@ -187,11 +204,16 @@ func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork,
 			return nil, err
 		}
 	}
+	env := t.environment(inherit)
 	return upstream.New(upstream.Config{
 		Command:      t.command,
 		Quote:        inherit == inheritAll,
 		Grace:        inherit.grace(),
-		Env:          upstream.Environ(bool(inherit), os.Environ(), t.passEnv, t.env),
+		Env:          env.Variables,
+		Withheld:     most(env.Withheld),
+		DialTimeout:  t.patience(),
+		Ping:         t.ping,
+		Trial:        newLister().opening(),
 		URL:          t.url,
 		Header:       header,
 		BearerFile:   t.bearerFile,
@@ -205,6 +227,33 @@ func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork,
 		Cork:         cork,
 		Log:          log,
 	})
+}
+
+// environment is what the command gets of the proxy's own.
+func (t *target) environment(inherit inheritance) upstream.Environment {
+	return upstream.Environ(bool(inherit), os.Environ(), t.passEnv, t.env)
+}
+
+// mostNames is how many names of variables are told.
+const mostNames = 16
+
+// most are the first of some names.
+func most(names []string) []string { return names[:min(len(names), mostNames)] }
+
+// tellWithheld logs what of the proxy's environment the command does not get: names,
+// and no values.
+func tellWithheld(env upstream.Environment, log hclog.Logger) {
+	if n := len(env.Passwords); n > 0 {
+		log.Warn("the command does not get a proxy's URL that holds a password: name it with --pass-env to pass it on, or give another with --env",
+			"withheld", strings.Join(most(env.Passwords), ", "))
+	}
+	if n := len(env.Withheld); n > 0 {
+		fields := []any{"withheld", strings.Join(most(env.Withheld), ", ")}
+		if n > mostNames {
+			fields = append(fields, "and more", n-mostNames)
+		}
+		log.Info("the command gets a reduced environment, as clients are others than who started fsm-proxy: name what it needs with --pass-env", fields...)
+	}
 }
 
 // config is what upstream takes, nil where no OAuth is asked for.

@@ -311,3 +311,4 @@ func (c instantCall) Wait(context.Context) (*wire.Message, error) {
 }
 func (c instantCall) Then(func(*wire.Message, error)) (func(), bool) { return nil, false }
 func (c instantCall) Cancel([]byte)                                  {}
+func (c instantCall) Overdue()                                       {}

@@ -65,6 +65,7 @@ var keys = []key{
 	{"upstream.protocol", "upstream-protocol", word(eras), "The protocol to speak with the server: legacy is with sessions, modern is 2026-07-28, auto is its client's where the server speaks that, and else the other."},
 	{"upstream.share", "share-upstream", boolean, "One connection to the server for all clients."},
 	{"upstream.on_restart", "on-upstream-restart", word(restarts), "What becomes of a run whose server process died."},
+	{"upstream.ping", "upstream-ping", duration, "How long a command that left a call unanswered may say nothing when it is pinged, before it is ended; 0s: it is not pinged."},
 
 	{"protocol", "protocol", word(protocols), "The protocol that clients may speak: legacy is with sessions, modern is 2026-07-28, both is either, and auto is both, but has clients that know both begin a session where modern ones would need a handle."},
 	{"runs.key", "run-key", list, "How requests of an era find their run: legacy=KEY, modern=KEY."},
@@ -147,7 +148,7 @@ var groups = map[string]group{
 			"A server on the command line, or in FSM_PROXY_UPSTREAM, takes the place of all of it.",
 		oneOf: []string{"command", "url"},
 		needs: map[string][]string{
-			"env": {"command"}, "pass_env": {"command"},
+			"env": {"command"}, "pass_env": {"command"}, "ping": {"command"},
 			"headers": {"url"}, "bearer_file": {"url"}, "oauth": {"url"}, "sse": {"url"},
 		},
 	},

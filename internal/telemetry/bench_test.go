@@ -92,6 +92,7 @@ type echoed struct{}
 
 func (echoed) Wait(context.Context) (*wire.Message, error) { return echoAnswer, nil }
 func (echoed) Cancel([]byte)                               {}
+func (echoed) Overdue()                                    {}
 func (echoed) Then(done func(*wire.Message, error)) (func(), bool) {
 	done(echoAnswer, nil)
 	return func() {}, true

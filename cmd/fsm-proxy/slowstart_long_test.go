@@ -1,0 +1,40 @@
+//go:build long && unix
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// A server that takes 90 s to start: init ends well, says within 3 s what it waits for,
+// and then on.
+func TestInitOfAServerThatTakes90Seconds(t *testing.T) {
+	t.Parallel()
+	u := mcptest.Stdio(t, "slow")
+	binary := mcptest.Proxy(t) // to build it takes its time
+	began := time.Now()
+	p := mcptest.Start(t, nil, append([]string{binary, "init", "--"}, u.Command()...)...)
+	p.Log().Await(t, slowSays)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("nothing was said for %v", took)
+	}
+	time.AfterFunc(90*time.Second-time.Since(began), func() { u.Open("started") })
+	<-p.Ended()
+	if took := time.Since(began); took < 90*time.Second {
+		t.Errorf("it ended after %v", took)
+	}
+	if code := p.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, at := range []int{4, 8, 16, 32, 64} {
+		contains(t, p.Log().String(), fmt.Sprintf("to start: %d s (of 2m)", at))
+	}
+	if strings.Count(p.Log().String(), "waiting for") > 8 {
+		t.Errorf("too much is said:\n%s", p.Log())
+	}
+}
