@@ -210,7 +210,7 @@ func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork,
 		Quote:        inherit == inheritAll,
 		Grace:        inherit.grace(),
 		Env:          env.Variables,
-		Withheld:     most(env.Withheld),
+		Withheld:     firstNames(env.Withheld),
 		DialTimeout:  t.patience(),
 		Ping:         t.ping,
 		Trial:        newLister().opening(),
@@ -234,23 +234,23 @@ func (t *target) environment(inherit inheritance) upstream.Environment {
 	return upstream.Environ(bool(inherit), os.Environ(), t.passEnv, t.env)
 }
 
-// mostNames is how many names of variables are told.
-const mostNames = 16
+// mostVariables is how many names of variables are told.
+const mostVariables = 16
 
-// most are the first of some names.
-func most(names []string) []string { return names[:min(len(names), mostNames)] }
+// firstNames are the first of some names.
+func firstNames(names []string) []string { return names[:min(len(names), mostVariables)] }
 
 // tellWithheld logs what of the proxy's environment the command does not get: names,
 // and no values.
 func tellWithheld(env upstream.Environment, log hclog.Logger) {
 	if n := len(env.Passwords); n > 0 {
 		log.Warn("the command does not get a proxy's URL that holds a password: name it with --pass-env to pass it on, or give another with --env",
-			"withheld", strings.Join(most(env.Passwords), ", "))
+			"withheld", strings.Join(firstNames(env.Passwords), ", "))
 	}
 	if n := len(env.Withheld); n > 0 {
-		fields := []any{"withheld", strings.Join(most(env.Withheld), ", ")}
-		if n > mostNames {
-			fields = append(fields, "and more", n-mostNames)
+		fields := []any{"withheld", strings.Join(firstNames(env.Withheld), ", ")}
+		if n > mostVariables {
+			fields = append(fields, "and more", n-mostVariables)
 		}
 		log.Info("the command gets a reduced environment, as clients are others than who started fsm-proxy: name what it needs with --pass-env", fields...)
 	}
