@@ -12,6 +12,7 @@ NODE_DIR  := internal/mcptest/node
 NODE_DONE := $(NODE_DIR)/node_modules/.installed
 PYTHON    ?= python3
 PY_DONE   := .deps/python/mcp1/.installed .deps/python/mcp2/.installed
+UV_DONE   := .deps/python/packaging/.installed
 GO_SERVER := .deps/bin/everything-server
 CROSS     := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -48,7 +49,7 @@ test-deploy: deps ## what Kubernetes, Kustomize, Helm and Prometheus say of depl
 	cd deploy/checks && go vet ./... && go test -timeout 15m ./...
 
 # A module of its own, too: what packages are written with is none of fsm-proxy's.
-test-release: ## what `make release` makes, installed by npm, pip, uv and dpkg
+test-release: node python $(NODE_DONE) $(UV_DONE) ## what `make release` makes, installed by npm, pip, uv and dpkg
 	cd deploy/release && go vet ./... && go test -timeout 15m ./...
 
 bench: ## the table of docs/performance.md

@@ -6,12 +6,19 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
+
+// echoTime is how long after the first signal another of its kind is taken for
+// the same one: Ctrl-C reaches a whole group of processes, and npx and others
+// that started this one pass theirs on, too.
+const echoTime = time.Second
 
 // untilSignalled is a context that ends with the process's first signal: SIGINT,
 // SIGTERM, 'fsm-proxy drain' or, if it has a terminal, SIGHUP. A second SIGINT or
-// SIGTERM ends the process at once; the others are none of the two, as a terminal
-// at times sends two hang-ups, and the kubelet a SIGTERM after its preStop hook.
+// SIGTERM ends the process at once, unless it is an echo of the first; the others
+// are none of the two, as a terminal at times sends two hang-ups, and the kubelet a
+// SIGTERM after its preStop hook.
 func untilSignalled() context.Context {
 	e := new(emergency)
 	ctx, end := context.WithCancel(context.WithValue(context.Background(), emergencyKey{}, e))
@@ -21,16 +28,17 @@ func untilSignalled() context.Context {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	go func() {
-		insisted := false
+		var first os.Signal
+		var since time.Time
 		for s := range signals {
 			end()
-			if s == syscall.SIGHUP || s == drainSignal {
-				continue
-			}
-			if insisted {
+			switch {
+			case s == syscall.SIGHUP || s == drainSignal:
+			case first == nil:
+				first, since = s, time.Now()
+			case s != first || time.Since(since) > echoTime:
 				e.exit(s.(syscall.Signal))
 			}
-			insisted = true
 		}
 	}()
 	return ctx

@@ -308,12 +308,58 @@ func TestSecondSignal(t *testing.T) {
 				group := r.group()
 				r.hold()
 				r.end()
-				r.signal(second)
+				r.insist(second)
 				if got := r.process.ExitCode(); got != code {
 					t.Errorf("exit code %d", got)
 				}
 				r.upstream.AwaitLive(t, 0)
 				awaitEmpty(t, group)
+			})
+		}
+	}
+}
+
+// insist signals until the proxy has ended: for a second, a signal of the first one's kind counts as an echo of it.
+func (r *rig) insist(s syscall.Signal) {
+	r.t.Helper()
+	patience := time.NewTimer(mcptest.Patience)
+	defer patience.Stop()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		_ = r.process.Process.Signal(s) // it may just have ended
+		select {
+		case <-again.C:
+		case <-r.process.Ended():
+			return
+		case <-patience.C:
+			r.t.Fatalf("it goes on after many a %v", s)
+		}
+	}
+}
+
+// One Ctrl-C comes several times, from the terminal and from each launcher between it and the proxy. That is no second
+// signal: what is under way is answered.
+func TestSignalThatComesSeveralTimes(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		for _, w := range []way{pipes, webPipe} {
+			t.Run(s.String()+" "+w.client, func(t *testing.T) {
+				t.Parallel()
+				r := w.open(t)
+				held := r.hold()
+				apart := time.NewTicker(5 * time.Millisecond) // those sent at one time arrive as one
+				defer apart.Stop()
+				for range 10 {
+					r.signal(s)
+					<-apart.C
+				}
+				r.process.Log().Await(t, "ending")
+				r.upstream.Open("hold_open")
+				if answer, _ := r.Answer(held); string(answer.Result) != mcptest.Text("the true answer") {
+					t.Errorf("answered %s", answer)
+				}
+				r.ended()
 			})
 		}
 	}
