@@ -3,6 +3,7 @@
 package matrix
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -47,6 +48,15 @@ type eraClient struct {
 	cannot map[feature]string // by the client
 	alone  map[feature]string // over stdio besides, where each connection has a proxy of its own
 	asks   bool               // it lists before it calls, and calls nothing that is not listed
+
+	refusal  string   // what it makes of a result with isError; empty: it shows it as it is
+	defaults bool     // the proxy has its default run keys, so that a modern client has a session over HTTP
+	flags    []string // of the proxy
+}
+
+// modernOver reports whether it speaks the modern era with the proxy.
+func (c *eraClient) modernOver(downstream string) bool {
+	return c.modern && (downstream == "stdio" || !c.defaults)
 }
 
 var eraClients = []eraClient{
@@ -62,6 +72,24 @@ var eraClients = []eraClient{
 	{name: "Go SDK 2026-07-28", modern: true, play: goAt(mcptest.ModernRevision)},
 	{name: "Inspector CLI legacy", play: inspectorAt("legacy"), cannot: oneShot, alone: oneProcess, asks: true},
 	{name: "Inspector CLI modern", modern: true, play: inspectorAt("modern"), cannot: oneShot, alone: oneProcess, asks: true},
+	{name: "Python SDK 1.x", play: python(mcptest.PythonSDK1, "sdk1.py"), defaults: true, cannot: tellsNobody},
+	{name: "Python SDK 2.x", modern: true, play: python(mcptest.PythonSDK2, "sdk2.py"), defaults: true},
+	{name: "FastMCP 2", play: python(mcptest.PythonSDK1, "with_fastmcp.py"), defaults: true, cannot: tellsNobody, refusal: `"name":"ToolError"`},
+	{name: "FastMCP 4", modern: true, play: python(mcptest.PythonSDK2, "with_fastmcp.py"), defaults: true, refusal: `"name":"ToolError"`},
+	{name: "pydantic-ai", modern: true, play: python(mcptest.PythonSDK2, "with_pydantic_ai.py"), defaults: true, refusal: `"name":"ModelRetry"`},
+	{name: "openai-agents", modern: true, play: python(mcptest.PythonSDK2, "with_openai_agents.py"), defaults: true, cannot: map[feature]string{
+		progressing: "openai-agents asks for no progress", eliciting: "openai-agents declares no elicitation"}},
+	{name: "langchain-mcp-adapters", play: python(mcptest.PythonSDK1, "with_langchain.py"), defaults: true, cannot: tellsNobody, refusal: `"status":"error"`,
+		flags: []string{"--surface", "static"}},
+}
+
+// tellsNobody is version 1 of the Python SDK.
+var tellsNobody = map[feature]string{cancelling: "version 1 of the Python SDK gives up on a call without a word to the server"}
+
+func python(sdk mcptest.PythonSDK, script string) func(*testing.T, string, target) []line {
+	return func(t *testing.T, scenario string, u target) []line {
+		return playScript(t, mcptest.Python(t, sdk), mcptest.PythonScript(script), scenario, u)
+	}
 }
 
 var oneShot = map[feature]string{
@@ -109,14 +137,18 @@ func TestMatrixOfEras(t *testing.T) {
 // fill plays the scenario, and fails the test for every feature that neither works nor has a reason not to.
 func (r *row) fill(t *testing.T, c eraClient) {
 	u, server := startWalked(t, r.upstream == "modern", r.framing)
-	flags := []string{"--no-hint", "--cancel-grace", "200ms", "--policy", mcptest.WritePolicy(t, walk), "--run-key", "legacy=process"}
+	flags := append([]string{"--no-hint", "--cancel-grace", "200ms", "--policy", mcptest.WritePolicy(t, walk)}, c.flags...)
+	if !c.defaults {
+		flags = append(flags, "--run-key", "legacy=process")
+	}
 	args := append(flags, server.arguments()...)
 	proxied := target{argv: append([]string{mcptest.Proxy(t), "run"}, args...)}
 	if r.downstream == "http" {
 		url, _ := mcptest.Listen(t, args...)
 		proxied = target{url: url}
 	}
-	seen := played{t: t, lines: c.play(t, scenarioFile(t, "eras", server), proxied), modern: c.modern, asks: c.asks, upstream: u}
+	seen := played{t: t, lines: c.play(t, scenarioFile(t, "eras", server), proxied), upstream: u, refusal: cmp.Or(c.refusal, `"isError":true`),
+		static: c.modernOver(r.downstream) || slices.Contains(c.flags, "static"), asks: c.asks}
 	for f := range features {
 		r.verdicts[f] = "ok"
 		reason := c.cannot[f]
@@ -138,8 +170,9 @@ func (r *row) fill(t *testing.T, c eraClient) {
 type played struct {
 	t        *testing.T
 	lines    []line
-	modern   bool
+	static   bool
 	asks     bool
+	refusal  string
 	upstream *mcptest.Upstream
 }
 
@@ -179,7 +212,7 @@ func (p played) tools(n int) []string {
 // wrong says what is wrong with a feature; empty: nothing.
 func (p played) wrong(f feature) string {
 	before, after := []string{"ask", "look", "progress", "slow", "step"}, []string{"later", "look"}
-	if p.modern {
+	if p.static {
 		before = []string{"ask", "later", "look", "progress", "slow", "step"}
 		after = before
 	}
@@ -207,10 +240,10 @@ func (p played) wrong(f feature) string {
 
 // unrefused says what is wrong with the n-th call of a tool, which the state refuses.
 func (p played) unrefused(tool string, n int, state string) string {
-	if p.asks && !p.modern {
+	if p.asks && !p.static {
 		return lacks(p.at("call", tool, n), "Tool '"+tool+"' not found") // by the client itself
 	}
-	return lacks(p.at("call", tool, n), "Tool '"+tool+"' is not allowed in state '"+state+"'", `"isError":true`)
+	return lacks(p.at("call", tool, n), "Tool '"+tool+"' is not allowed in state '"+state+"'", p.refusal)
 }
 
 // noProgress looks at all calls: the TypeScript SDK forgets whom progress is for when the answer comes in the same read.

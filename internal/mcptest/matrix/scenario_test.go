@@ -63,13 +63,19 @@ func stepsFile(t *testing.T, steps string) string {
 // playNode plays a scenario with one of the TypeScript clients and returns what it saw.
 func playNode(t *testing.T, script, scenario string, u target, options ...string) []line {
 	t.Helper()
-	args := append([]string{mcptest.NodeScript(script), "--steps", scenario}, options...)
+	return playScript(t, mcptest.Node(t), mcptest.NodeScript(script), scenario, u, options...)
+}
+
+// playScript plays a scenario with a client script and returns what it saw.
+func playScript(t *testing.T, interpreter, script, scenario string, u target, options ...string) []line {
+	t.Helper()
+	args := append([]string{script, "--steps", scenario}, options...)
 	if u.url != "" {
 		args = append(args, "--url", u.url)
 	} else {
 		args = append(append(args, "--stdio"), u.argv...)
 	}
-	command := exec.Command(mcptest.Node(t), args...)
+	command := exec.Command(interpreter, args...)
 	command.Env = append(os.Environ(), u.env...)
 	var complaints strings.Builder
 	command.Stderr = &complaints
