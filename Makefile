@@ -45,7 +45,7 @@ test-long: deps
 
 # A module of its own: the libraries of Kubernetes, Helm and Prometheus are none of fsm-proxy's, and take minutes to
 # compile for the first time.
-test-deploy: deps ## what Kubernetes, Kustomize, Helm and Prometheus say of deploy/
+test-deploy: deps-test ## what Kubernetes, Kustomize, Helm and Prometheus say of deploy/
 	cd deploy/checks && go vet ./... && go test -timeout 15m ./...
 
 # A module of its own, too: what packages are written with is none of fsm-proxy's.
