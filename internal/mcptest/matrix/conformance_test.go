@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(u.name, func(t *testing.T) {
 			direct := suites(t, u.direct(t).url)
-			proxied := suites(t, before(t, u.through(t)).url)
+			proxied := suites(t, before(t, u.through(t), inBothEras...).url)
 			for _, revision := range u.revisions {
 				if len(direct[revision]) < 30 {
 					t.Fatalf("the suite of %s ran only %d scenarios directly", revision, len(direct[revision]))
@@ -49,7 +49,7 @@ func TestConformance(t *testing.T) {
 // that server's insides.
 func TestConformanceOfTheModernEraOnALegacyServer(t *testing.T) {
 	direct := suites(t, conformanceStateless(t).url)[mcptest.ModernRevision]
-	proxied := suites(t, before(t, conformanceHTTP(t)).url)[mcptest.ModernRevision]
+	proxied := suites(t, before(t, conformanceHTTP(t), inBothEras...).url)[mcptest.ModernRevision]
 	for _, all := range []map[string]scenario{direct, proxied} {
 		maps.DeleteFunc(all, func(name string, _ scenario) bool { return slices.Contains(insideAModernServer, name) })
 		maps.DeleteFunc(all["server-stateless"], func(check string, _ []status) bool { return slices.Contains(insideAModernServer, check) })
@@ -67,12 +67,31 @@ var insideAModernServer = []string{
 	"sep-2575-server-rejects-undeclared-capability", "sep-2575-missing-capability-http-400",
 }
 
+// With no flags at all every scenario of the legacy era passes that passes directly, before a server of either era.
+func TestConformanceByDefault(t *testing.T) {
+	for name, u := range map[string]struct{ direct, through func(t *testing.T) target }{
+		"http with sessions":    {conformanceHTTP, conformanceHTTP},
+		"http without sessions": {conformanceStateless, conformanceStateless},
+	} {
+		t.Run(name, func(t *testing.T) {
+			direct, proxied := suite(t, u.direct(t).url, revisions[0]), suite(t, before(t, u.through(t)).url, revisions[0])
+			if len(direct) < 30 {
+				t.Fatalf("the suite ran only %d scenarios directly", len(direct))
+			}
+			asGood(t, revisions[0], direct, proxied)
+		})
+	}
+}
+
+// inBothEras are flags with which no client of the modern era is led to a session, nor needs a handle.
+var inBothEras = []string{"--protocol", "both", "--run-key", "modern=process"}
+
 // before puts the proxy, with a policy that binds everything, before an upstream.
-func before(t *testing.T, u target) target {
+func before(t *testing.T, u target, flags ...string) target {
 	t.Helper()
 	policy := mcptest.WritePolicy(t, "version: 1\nname: open\ninitial: open\ntemplates: empty\nstates:\n  open:\n"+
 		"    tools: {\"*\": }\n    prompts: {\"*\": }\n    resources: {\"*\": , \"test://template/123/data\": }\n")
-	url, _ := mcptest.Listen(t, append([]string{"--no-hint", "--policy", policy, "--run-key", "modern=process"}, u.arguments()...)...)
+	url, _ := mcptest.Listen(t, append(append([]string{"--no-hint", "--policy", policy}, flags...), u.arguments()...)...)
 	return target{url: url}
 }
 
