@@ -13,7 +13,7 @@ func topFields() []field[source] {
 		key("on_complete", "What follows a terminal edge: restart begins a new run in the same step, stop offers nothing any more.",
 			strictyaml.Enum(completions), readCompletion),
 		key("everywhere", "Bound in every state that is not terminal.", refTo("place"), readEverywhere),
-		key("states", "The states by name. A name not bound in a state does not exist there.", statesSchema, readStates),
+		key("states", "The states by name. A name not bound in a state cannot be used there.", statesSchema, readStates),
 		key("renamed", "States with a new name, old: new, read when a reload moves runs.", strictyaml.Map(nameSchema), readRenamed),
 		key("on_reload", "What a reload does to runs under way: move to the new policy, or pin them to the one that they began with.",
 			strictyaml.Enum(reloads), readWord(reloads, func(s *source) *Reload { return &s.onReload })),

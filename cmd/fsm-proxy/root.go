@@ -13,8 +13,8 @@ func newRoot(c *console) *cobra.Command {
 		Use:   "fsm-proxy",
 		Short: "A state machine in front of any MCP server",
 		Long: "fsm-proxy stands between an MCP client and an unmodified MCP server, and lets a\n" +
-			"policy file decide what exists right now: which tools, resources and prompts\n" +
-			"are listed, which may be called, and where each result leads.\n\n" +
+			"policy file decide which tools, resources and prompts may be used right now,\n" +
+			"and where each result leads.\n\n" +
 			"Every flag can also be given as an environment variable: --call-timeout as\n" +
 			"FSM_PROXY_CALL_TIMEOUT. The flag wins.",
 		Version:       versionText(),

@@ -125,7 +125,7 @@ func (s *service) overStdio(ctx context.Context, c *console) error {
 	return nil
 }
 
-// overHTTP serves any number of clients at an address. ready is called once,
+// overHTTP serves clients at an address. ready is called once,
 // with the URL, when clients can connect.
 func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	defer s.close()
