@@ -311,10 +311,12 @@ func (p *process) report() {
 	case p.conn.live:
 		log.Warn("the upstream process is ended: the next call starts it again", fields...)
 	case ended:
+		text := "the upstream process ended before it answered"
 		if hidden := p.conn.srv.cfg.Withheld; len(hidden) > 0 {
-			fields = append(fields, "withheld from its environment, see --pass-env", strings.Join(hidden, ", "))
+			text += "; its environment is reduced, and --pass-env names what it gets besides"
+			fields = append(fields, "withheld", strings.Join(hidden, ", "))
 		}
-		unstarted("the upstream process ended before it answered", fields...)
+		unstarted(text, fields...)
 	default:
 		unstarted("the upstream process did not answer, and is ended", fields...)
 	}

@@ -27,7 +27,11 @@ func takeInventory(ctx context.Context, t *target, log hclog.Logger, line *statu
 	defer server.Close()
 	inEmergency(ctx, server.Kill)
 	l := newLister()
-	told := t.tellWait(line, server, "to start")
+	verb := "to start"
+	if t.url != "" {
+		verb = "to answer"
+	}
+	told := t.tellWait(line, server, verb)
 	conn, err := server.Dial(ctx, l.opening(), l)
 	told()
 	if err != nil {
@@ -51,9 +55,9 @@ func takeInventory(ctx context.Context, t *target, log hclog.Logger, line *statu
 
 // tellWait tells of a wait for the server on a line, until told is called.
 func (t *target) tellWait(line *statusLine, server *upstream.Server, what string) (told func()) {
-	name := t.String()
-	if short, _ := fitting(name, 60); short != name {
-		name = short
+	name := server.String() // a URL without what may be secret
+	if len(t.command) > 0 {
+		name, _ = fitting(t.String(), 60)
 	}
 	stop := whileWaiting(func(waited time.Duration) {
 		text := fmt.Sprintf("waiting for %s %s: %d s (of %s)", name, what, waited/time.Second, brief(t.patience()))
@@ -75,6 +79,8 @@ func (t *target) unconnected(ctx context.Context, err error) error {
 	switch {
 	case other:
 		return err
+	case ctx.Err() != nil && t.url != "":
+		return errors.New("interrupted while waiting for the server to answer")
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted while waiting for %s to start; it was ended", t)
 	case slow && late.Process && t.speaks != upstream.ProtocolModern:

@@ -250,7 +250,7 @@ func tellWithheld(env upstream.Environment, log hclog.Logger) {
 	if n := len(env.Withheld); n > 0 {
 		fields := []any{"withheld", strings.Join(firstNames(env.Withheld), ", ")}
 		if n > mostVariables {
-			fields = append(fields, "and more", n-mostVariables)
+			fields = append(fields, "others", n-mostVariables)
 		}
 		log.Info("the command gets a reduced environment, as clients are others than who started fsm-proxy: name what it needs with --pass-env", fields...)
 	}

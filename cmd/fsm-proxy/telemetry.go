@@ -99,7 +99,8 @@ func (o *observers) watch(s *service) {
 				Current: r.errors == nil && c.errors == nil, Since: r.since,
 			}
 		},
-		Noise: func() uint64 { return s.server.Stats().Noise },
+		Noise:  func() uint64 { return s.server.Stats().Noise },
+		Silent: func() uint64 { return s.server.Stats().Silent },
 		Audited: func() uint64 {
 			if o.audit == nil {
 				return 0

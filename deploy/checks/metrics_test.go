@@ -43,6 +43,7 @@ var metrics = []metric{
 	{"fsm_proxy_runs_refused_total", []string{"reason"}},
 	{"fsm_proxy_upstream_restarts_total", nil},
 	{"fsm_proxy_upstream_noise_lines_total", nil},
+	{"fsm_proxy_upstream_silent_total", nil},
 	{"fsm_proxy_definition_changes_total", []string{"kind"}},
 	{"fsm_proxy_draining", nil},
 	{"fsm_proxy_mode", []string{"mode"}},

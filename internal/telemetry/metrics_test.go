@@ -26,6 +26,7 @@ func measured(t *testing.T) (*rig, *telemetry.Metrics) {
 			return telemetry.Reloads{Succeeded: 5, Failed: 6, Current: true, Since: time.UnixMilli(1500)}
 		},
 		Noise:   func() uint64 { return 3 },
+		Silent:  func() uint64 { return 5 },
 		Audited: func() uint64 { return 4 },
 	})
 	return r, m
@@ -92,7 +93,7 @@ func TestWhatThereIsNow(t *testing.T) {
 		`fsm_proxy_sessions 2`, `fsm_proxy_runs{state="start"} 1`, `fsm_proxy_runs{state="after"} 1`, `fsm_proxy_runs_stranded 0`,
 		`fsm_proxy_policy_info{digest="`+r.proxy.Policy().Digest()+`",name="deploy"} 1`,
 		`fsm_proxy_draining 0`, `fsm_proxy_mode{mode="enforce"} 1`,
-		`fsm_proxy_upstream_noise_lines_total 3`, `fsm_proxy_audit_lines_total 4`,
+		`fsm_proxy_upstream_noise_lines_total 3`, `fsm_proxy_upstream_silent_total 5`, `fsm_proxy_audit_lines_total 4`,
 	)
 	web.Delete()
 	r.proxy.Reload(parse(t, strings.ReplaceAll(plan, "start", "begin")))

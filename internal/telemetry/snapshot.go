@@ -18,6 +18,7 @@ type Sources struct {
 	Draining func() bool
 	Mode     func() proxy.Mode
 	Noise    func() uint64 // what the upstream sent that is no message
+	Silent   func() uint64 // processes that were ended since they said nothing more
 	Audited  func() uint64 // lines of the audit that were written
 }
 
@@ -50,13 +51,14 @@ var (
 	descDraining = describe("fsm_proxy_draining", "Whether the proxy is ending and takes nothing new.")
 	descMode     = describe("fsm_proxy_mode", "Whether the policy is enforced, or only compared with what happens.", "mode")
 	descNoise    = describe("fsm_proxy_upstream_noise_lines_total", "What the upstream sent that is no MCP message.")
+	descSilent   = describe("fsm_proxy_upstream_silent_total", "Processes of the upstream that were ended since they answered nothing, not even a ping.")
 	descAudited  = describe("fsm_proxy_audit_lines_total", "Lines of the audit that were written.")
 )
 
 // Describe implements prometheus.Collector.
 func (snapshot) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descRuns, descStranded, descSessions, descPolicy, descReloads, descCurrent, descSince,
-		descDraining, descMode, descNoise, descAudited} {
+		descDraining, descMode, descNoise, descSilent, descAudited} {
 		out <- d
 	}
 }
@@ -73,6 +75,7 @@ func (s snapshot) Collect(out chan<- prometheus.Metric) {
 	o.gauge(descDraining, truth(src.Draining()))
 	o.gauge(descMode, 1, src.Mode().String())
 	o.counter(descNoise, src.Noise())
+	o.counter(descSilent, src.Silent())
 	o.counter(descAudited, src.Audited())
 }
 

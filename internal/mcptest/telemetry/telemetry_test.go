@@ -222,7 +222,7 @@ func TestMetricsOfTheBinary(t *testing.T) {
 		`fsm_proxy_runs{state="after"} 1`, `fsm_proxy_runs{state="start"} 0`, `fsm_proxy_sessions 1`,
 		`fsm_proxy_mode{mode="enforce"} 1`, `fsm_proxy_draining 0`, `fsm_proxy_overhead_seconds_count 4`,
 		`fsm_proxy_reloads_total{result="success"} 0`, `fsm_proxy_policy_last_reload_successful 1`,
-		`fsm_proxy_upstream_noise_lines_total 0`, `fsm_proxy_upstream_restarts_total 0`, `fsm_proxy_authentication_failures_total 0`,
+		`fsm_proxy_upstream_noise_lines_total 0`, `fsm_proxy_upstream_silent_total 0`, `fsm_proxy_upstream_restarts_total 0`, `fsm_proxy_authentication_failures_total 0`,
 		`go_info{`, `process_cpu_seconds_total`, `fsm_proxy_build_info{`, `fsm_proxy_policy_info{digest="`, `fsm_proxy_audit_lines_total `,
 	} {
 		if !strings.Contains(text, "\n"+line) {
