@@ -45,15 +45,15 @@ func TestSilentServerIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := mcptest.Stdio(t, c.server)
-			args := []string{"--call-timeout", "700ms", "--upstream-ping", "700ms", "--on-upstream-restart", c.onRestart, "--annotate", "text", "--"}
+			args := []string{"--call-timeout", "2s", "--upstream-ping", "300ms", "--on-upstream-restart", c.onRestart, "--annotate", "text", "--"}
 			url, health, _, p := operated(t, mcptest.WritePolicy(t, hangingPolicy), append(args, u.Command()...)...)
 			s, _ := mcptest.DialWeb(t, url)
 			s.Initialize()
-			if answer := s.Tool("hang", ""); !strings.Contains(answer.String(), "no answer came in 700ms") {
+			if answer := s.Tool("hang", ""); !strings.Contains(answer.String(), "no answer came in 2s") {
 				t.Errorf("answered %s", answer)
 			}
 			answer := s.Tool("later", "").String()
-			contains(t, answer, "said nothing for 700ms (--upstream-ping)")
+			contains(t, answer, "said nothing for 300ms (--upstream-ping)")
 			if c.server == "hanging" { // else a list is asked for first
 				contains(t, answer, "it may have happened")
 			}
