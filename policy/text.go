@@ -20,13 +20,27 @@ const (
 // Text renders the policy for a terminal: every state with what is bound there
 // and where each outcome leads; the entry, terminals and self-loops are marked.
 func (p *Policy) Text() string {
+	all := make([]State, len(p.states))
+	for s := range all {
+		all[s] = State(s)
+	}
+	return p.TextOf(all...)
+}
+
+// TextOf is Text with some of the states only, and with what is bound everywhere
+// if one of them takes it.
+func (p *Policy) TextOf(states ...State) string {
 	var out strings.Builder
 	p.textHead(&out)
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	for s := range p.states {
-		p.textState(w, State(s))
+	takes := len(states) == len(p.states)
+	for _, s := range states {
+		p.textState(w, s)
+		takes = takes || p.states[s].inherits && !p.states[s].Terminal
 	}
-	p.textEverywhere(w)
+	if takes {
+		p.textEverywhere(w)
+	}
 	w.Flush()
 	fmt.Fprintf(&out, "\n%s entry   %s stays   %s completes the run\n", signEntry, signStay, signTerminal)
 	return trimLines(out.String())

@@ -27,9 +27,10 @@ type adminFlags struct {
 func newAdmin(c *console) *cobra.Command {
 	f := &adminFlags{}
 	cmd := &cobra.Command{
-		Use:     "admin --admin ADDR|unix:PATH [GET|PUT|POST] PATH [BODY]",
-		Short:   "Ask the admin interface of a running proxy",
-		Example: "  fsm-proxy admin --admin unix:/run/fsm-proxy/admin.sock GET /v1/policy",
+		Use:               "admin --admin ADDR|unix:PATH [GET|PUT|POST] PATH [BODY]",
+		Short:             "Ask the admin interface of a running proxy",
+		Example:           "  fsm-proxy admin --admin unix:/run/fsm-proxy/admin.sock GET /v1/policy",
+		ValidArgsFunction: adminRequests,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			method, path, body, err := adminRequest(args)
 			if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -44,6 +45,7 @@ func newCheck(c *console) *cobra.Command {
 			"  fsm-proxy check files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
 			"  fsm-proxy check --against files.yaml files-new.yaml\n" +
 			"  fsm-proxy check --config fsm-proxy.yaml",
+		ValidArgsFunction: policiesThenCommand(math.MaxInt),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := f.take(cmd, args)
 			if err != nil {

@@ -29,6 +29,7 @@ func newInit(c *console) *cobra.Command {
 		Short: "Draft a policy from what a live server lists",
 		Example: "  fsm-proxy init -o files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
 			"  fsm-proxy init -o remote.yaml --upstream https://example.com/mcp",
+		ValidArgsFunction: policiesThenCommand(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			front, err := f.take(cmd, args)
 			if err == nil {

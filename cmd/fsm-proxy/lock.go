@@ -32,6 +32,7 @@ func newLock(c *console) *cobra.Command {
 		Short: "Write down what the tools that a policy binds are, so that a change is noticed",
 		Example: "  fsm-proxy lock files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
 			"  fsm-proxy lock --check remote.yaml --upstream https://example.com/mcp",
+		ValidArgsFunction: policiesThenCommand(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			front, err := f.take(cmd, args)
 			switch {

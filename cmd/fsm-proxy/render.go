@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
@@ -13,25 +15,60 @@ const renderFormats = "text|mermaid|dot|json"
 
 func newRender(c *console) *cobra.Command {
 	var format string
+	var only []string
 	cmd := &cobra.Command{
 		Use:   "render FILE",
 		Short: "Draw a policy: " + renderFormats,
-		Args:  exactly(1, "FILE [--format "+renderFormats+"]"),
+		Example: "  fsm-proxy render files.yaml\n" +
+			"  fsm-proxy render files.yaml --state review\n" +
+			"  fsm-proxy render files.yaml --format mermaid",
+		Args:              exactly(1, "FILE [--format "+renderFormats+"]"),
+		ValidArgsFunction: policiesThenCommand(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			draw := drawing(format)
 			if draw == nil {
 				return usagef("--format %q is none of %s", format, renderFormats)
 			}
+			if len(only) > 0 && format != "text" {
+				return usagef("--state is for --format text; leave one of them out")
+			}
 			p, _, err := loadPolicy(args[0])
 			if err != nil {
 				return err
+			}
+			if len(only) > 0 {
+				states, err := statesOf(p, only)
+				if err != nil {
+					return err
+				}
+				draw = func(p *policy.Policy) string { return p.TextOf(states...) }
 			}
 			_, err = fmt.Fprintln(c.out, strings.TrimRight(draw(p), "\n"))
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "the `FORMAT` to draw in: "+renderFormats)
+	cmd.Flags().StringArrayVar(&only, "state", nil, "draw this `STATE` only, as text; may be repeated")
 	return cmd
+}
+
+// statesOf are the states of these names.
+func statesOf(p *policy.Policy, names []string) ([]policy.State, error) {
+	var states []policy.State
+	for _, name := range names {
+		s, ok := p.StateByName(name)
+		if !ok {
+			var known []string
+			for _, info := range p.States() {
+				known = append(known, info.Name)
+			}
+			return nil, usagef("--state %q is no state of the policy; the states are %s", name, strictyaml.Listed(known))
+		}
+		if !slices.Contains(states, s) {
+			states = append(states, s)
+		}
+	}
+	return states, nil
 }
 
 // drawing is what draws in a format, nil for one that there is not.

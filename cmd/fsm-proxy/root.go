@@ -16,12 +16,13 @@ func newRoot(c *console) *cobra.Command {
 			"policy file decide which tools, resources and prompts may be used right now,\n" +
 			"and where each result leads.\n\n" +
 			"Every flag can also be given as an environment variable: --call-timeout as\n" +
-			"FSM_PROXY_CALL_TIMEOUT. The flag wins.",
+			"FSM_PROXY_CALL_TIMEOUT. The flag wins.\n\n" +
+			"Exit codes: 0 all went well, 1 a policy, a configuration or the run failed,\n" +
+			"2 the command line was wrong.",
 		Version:       versionText(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args:              func(cmd *cobra.Command, args []string) error { return unknownCommand(cmd, args) },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return bindEnvironment(cmd, nil) },
@@ -33,7 +34,8 @@ func newRoot(c *console) *cobra.Command {
 		return advised(cmd, err)
 	})
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(newRun(c), newCheck(c), newRender(c), newInit(c), newLock(c), newDemo(c), newSchema(c), newDrain(c), newAdmin(c), newVersion(c), newCrossroads(c))
+	root.AddCommand(newRun(c), newCheck(c), newRender(c), newInit(c), newLock(c), newDemo(c), newSchema(c), newDrain(c), newAdmin(c), newCompletion(c), newMan(), newVersion(c), newCrossroads(c))
+	complete(root)
 	return root
 }
 

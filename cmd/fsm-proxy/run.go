@@ -51,6 +51,7 @@ func newRun(c *console) *cobra.Command {
 			"  fsm-proxy run --policy files.yaml --listen 127.0.0.1:8080 --upstream https://example.com/mcp\n" +
 			"  fsm-proxy run --config fsm-proxy.yaml",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.bind(cmd) },
+		ValidArgsFunction: policiesThenCommand(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			front, err := f.take(cmd, args)
 			if err == nil {

@@ -258,6 +258,26 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// --state draws some of the states, with what is bound everywhere.
+func TestRenderOneState(t *testing.T) {
+	path := write(t, "p.yaml", "version: 1\ninitial: a\neverywhere: {tools: [look]}\nstates:\n  a: {tools: {go: {on_any: b}}}\n"+
+		"  b: {tools: {back: {on_any: a}}}\n  c: {everywhere: false, tools: {out: {on_any: a}}}\n")
+	r := command(t, nil, "render", path, "--state", "b")
+	if r.code != 0 || strings.Contains(r.stdout, "go") || !strings.Contains(r.stdout, "back") || !strings.Contains(r.stdout, "look") {
+		t.Errorf("b: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	r = command(t, nil, "render", path, "--state", "c", "--state", "c")
+	if r.code != 0 || strings.Contains(r.stdout, "look") || strings.Count(r.stdout, "out") != 1 {
+		t.Errorf("c, which takes nothing of everywhere: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if r = command(t, nil, "render", path, "--state", "d"); r.code != exitUsage || !strings.Contains(r.stderr, `the states are "a", "b" or "c"`) {
+		t.Errorf("d: exit code %d\n%s", r.code, r.stderr)
+	}
+	if r = command(t, nil, "render", path, "--state", "b", "--format", "json"); r.code != exitUsage {
+		t.Errorf("as JSON: exit code %d\n%s", r.code, r.stderr)
+	}
+}
+
 // check goes on with the other files, and says of each how it stands.
 func TestCheckSeveralFiles(t *testing.T) {
 	good := write(t, "good.yaml", plainPolicy)

@@ -11,8 +11,9 @@ import (
 
 func newSchema(c *console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema [policy|config]",
-		Short: "Print the JSON Schema of policy files, or of the configuration file",
+		Use:               "schema [policy|config]",
+		Short:             "Print the JSON Schema of policy files, or of the configuration file",
+		ValidArgsFunction: firstOf("policy", "config"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			schema := policy.Schema
 			switch strings.Join(args, " ") {

@@ -39,6 +39,9 @@ func groupedUsage(cmd *cobra.Command) error {
 	return err
 }
 
+// ungrouped is the title of the flags of no group.
+const ungrouped = "Flags"
+
 // titledFlags are the flags of one group.
 type titledFlags struct {
 	title string
@@ -51,7 +54,7 @@ func groups(flags *pflag.FlagSet) []titledFlags {
 	var out []titledFlags
 	at := map[string]int{}
 	flags.VisitAll(func(f *pflag.Flag) {
-		title := "Flags"
+		title := ungrouped
 		if g := f.Annotations[flagGroup]; len(g) > 0 {
 			title = g[0]
 		}
