@@ -81,6 +81,13 @@ config: {content: {mode: shadow}}
 auth: {insecure: true}
 networkPolicy: {enabled: false}
 `,
+	"parts as they are": `
+server: {image: example.com/server:1}
+policy: {configMap: mine}
+podDisruptionBudget: {enabled: true}
+serviceMonitor: {enabled: true}
+httpRoute: {enabled: true, parentRefs: [{name: gateway}]}
+`,
 	"everything": `
 server:
   image: example.com/server:1
