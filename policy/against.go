@@ -16,6 +16,8 @@ type Offer struct {
 	// Idempotent and ReadOnly are the tool's annotations: doing it twice does no
 	// more than once, or it changes nothing.
 	Idempotent, ReadOnly bool
+	// Argument says what the item says of an argument; nil says nothing.
+	Argument func(name string) Argument
 }
 
 // Against checks the policy against what a live upstream lists. templateServes
@@ -31,6 +33,7 @@ func (p *Policy) Against(offers []Offer, templateServes func(uri string) bool) F
 	}
 	for _, k := range AllKinds {
 		m.checkBindings(k)
+		m.checkArguments(k)
 		m.noteUnbound(k)
 	}
 	m.judgeUnknown()

@@ -170,7 +170,7 @@ func (c *compiler) binding(home State, k Kind, s *bindingSource) *binding {
 	}
 	b := &binding{
 		rule: Rule{File: c.r.File(), Line: t.Line, Column: t.Column, Pattern: t.value},
-		home: home, kind: k, glob: isGlob(t.value), none: s.value.none, by: s.value.by.value,
+		home: home, kind: k, glob: isGlob(t.value), none: s.value.none, by: s.value.by.value, byAt: s.value.by.at,
 	}
 	if b.by == "" {
 		b.edges = c.edges(b, "", &s.value)
@@ -184,7 +184,7 @@ func (c *compiler) enterCases(b *binding, v valueSource) {
 	b.caseOf = make(map[string]*edges, len(v.cases))
 	b.cases = make([]caseEdges, len(v.cases))
 	for i, x := range v.cases {
-		b.cases[i] = caseEdges{x.text.value, c.edges(b, x.text.value, &x.value)}
+		b.cases[i] = caseEdges{x.text.value, x.text.at, c.edges(b, x.text.value, &x.value)}
 		b.cases[i].exclusive = b.cases[i].exclusive || v.exclusive
 		b.caseOf[x.text.value] = &b.cases[i].edges
 	}

@@ -56,6 +56,7 @@ type binding struct {
 	glob   bool
 	none   bool              // unbinds
 	by     string            // the argument that splits it, or ""
+	byAt   at                // where it is named
 	edges  edges             // where by is ""
 	cases  []caseEdges       // where by is not "", in the file's order
 	caseOf map[string]*edges // the same by the argument's text
@@ -64,6 +65,7 @@ type binding struct {
 // caseEdges is one case of a split binding.
 type caseEdges struct {
 	text string
+	at   at
 	edges
 }
 

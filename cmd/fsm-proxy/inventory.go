@@ -182,6 +182,7 @@ func list(ctx context.Context, conn *upstream.Conn, can [4]bool) (inventory, err
 }
 
 func offerOf(kind policy.Kind, item wire.Item) policy.Offer {
+	offer := policy.Offer{Kind: kind, Name: item.Name, Argument: argumentsOf(kind, item.Raw)}
 	var hints struct {
 		Annotations struct {
 			ReadOnly   bool `json:"readOnlyHint"`
@@ -189,9 +190,8 @@ func offerOf(kind policy.Kind, item wire.Item) policy.Offer {
 		} `json:"annotations"`
 	}
 	// Hints that cannot be read are no hints.
-	if err := json.Unmarshal(item.Raw, &hints); err != nil {
-		return policy.Offer{Kind: kind, Name: item.Name}
+	if err := json.Unmarshal(item.Raw, &hints); err == nil {
+		offer.ReadOnly, offer.Idempotent = hints.Annotations.ReadOnly, hints.Annotations.Idempotent
 	}
-	a := hints.Annotations
-	return policy.Offer{Kind: kind, Name: item.Name, ReadOnly: a.ReadOnly, Idempotent: a.Idempotent}
+	return offer
 }

@@ -57,6 +57,8 @@ var rules = []rule{
 	{"implicit-stay", policy.LevelNote, "an outcome of which nothing is said, so that the state stays"},
 
 	{"unknown-name", policy.LevelError, "a bound name that the server does not list; a note where the value is `none`"},
+	{"unknown-argument", policy.LevelError, "`by` names an argument that the item does not have, or that is no text; a warning where the item may take arguments that it does not declare"},
+	{"unknown-case", policy.LevelError, "a case that the argument cannot be: the item lists the texts that it takes"},
 	{"matches-nothing", policy.LevelWarning, "a glob that matches nothing listed; a note where the value is `none`"},
 	{"no-handle", policy.LevelNote, "a bound tool that clients of the modern era cannot call [by handle](runs.md#by-handle); a warning where `--config` says that this is the key"},
 	{"unbound", policy.LevelNote, "a listed name that no state binds"},

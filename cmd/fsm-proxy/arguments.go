@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json/v2"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// argumentsOf says what a tool or a prompt, as it is listed, says of an argument. nil
+// is nothing.
+func argumentsOf(kind policy.Kind, raw []byte) func(name string) policy.Argument {
+	switch kind {
+	case policy.Tool:
+		var tool struct {
+			Schema map[string]any `json:"inputSchema"`
+		}
+		if err := json.Unmarshal(raw, &tool); err == nil && tool.Schema != nil {
+			return (&inputSchema{root: tool.Schema}).argument
+		}
+	case policy.Prompt:
+		var prompt struct {
+			Arguments []struct{ Name string } `json:"arguments"`
+		}
+		if err := json.Unmarshal(raw, &prompt); err != nil {
+			return nil
+		}
+		var names []string
+		for _, a := range prompt.Arguments {
+			names = append(names, a.Name)
+		}
+		return func(name string) policy.Argument {
+			return policy.Argument{Undeclared: !slices.Contains(names, name), Others: names}
+		}
+	}
+	return nil
+}
+
+// inputSchema reads the JSON Schema of a tool's arguments. What it is not sure of, in
+// any draft, it says nothing of: a keyword that it does not know can only make the
+// schema narrower, but for $ref, beside which drafts up to 7 read nothing.
+type inputSchema struct {
+	root  map[string]any
+	steps int // taken so far, see most
+}
+
+// most is how many schemas are read for one argument.
+const most = 1000
+
+// declaring are the keywords by which other schemas can declare arguments.
+var declaring = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef", "patternProperties"}
+
+func (s *inputSchema) argument(name string) policy.Argument {
+	if s.root["$ref"] != nil {
+		return policy.Argument{}
+	}
+	properties, ok := s.root["properties"].(map[string]any)
+	if !ok && s.root["properties"] != nil {
+		return policy.Argument{}
+	}
+	if declared, ok := properties[name]; ok {
+		s.steps = 0
+		texts := s.texts(declared)
+		return policy.Argument{Closed: !texts.any, Texts: texts.only}
+	}
+	patterns := s.root["patternProperties"] != nil
+	closed := s.root["additionalProperties"] == false && !patterns
+	if !closed && slices.ContainsFunc(declaring, func(keyword string) bool { return s.root[keyword] != nil }) {
+		return policy.Argument{}
+	}
+	if additional, ok := s.root["additionalProperties"].(map[string]any); ok && len(additional) > 0 {
+		return policy.Argument{} // a map by any name
+	}
+	return policy.Argument{Undeclared: true, Refused: closed, Others: slices.Sorted(maps.Keys(properties))}
+}
+
+// textSet is the texts that a schema lets be: any, or only some.
+type textSet struct {
+	any  bool
+	only []string
+}
+
+var anyText = textSet{any: true}
+
+// and are the texts that both let be.
+func (t textSet) and(other textSet) textSet {
+	switch {
+	case t.any:
+		return other
+	case other.any:
+		return t
+	}
+	return textSet{only: slices.DeleteFunc(slices.Clone(t.only), func(text string) bool { return !slices.Contains(other.only, text) })}
+}
+
+// texts are the texts that a schema lets be, and perhaps more.
+func (s *inputSchema) texts(schema any) textSet {
+	if schema == false {
+		return textSet{}
+	}
+	keywords, ok := schema.(map[string]any)
+	if s.steps++; !ok || s.steps > most {
+		return anyText
+	}
+	if ref, ok := keywords["$ref"]; ok {
+		return s.referred(ref)
+	}
+	out := anyText
+	if types, ok := keywords["type"]; ok && !allowsString(types) {
+		out = textSet{}
+	}
+	if value, ok := keywords["const"]; ok {
+		out = out.and(textsIn([]any{value}))
+	}
+	if values, ok := keywords["enum"].([]any); ok {
+		out = out.and(textsIn(values))
+	}
+	if all, ok := keywords["allOf"].([]any); ok {
+		for _, one := range all {
+			out = out.and(s.texts(one))
+		}
+	}
+	for _, keyword := range []string{"anyOf", "oneOf"} {
+		if some, ok := keywords[keyword].([]any); ok && len(some) > 0 {
+			out = out.and(s.union(some))
+		}
+	}
+	return out
+}
+
+// allowsString reports whether the keyword type may let a text be.
+func allowsString(types any) bool {
+	switch types := types.(type) {
+	case string:
+		return types == "string" || !slices.Contains(jsonTypes, types)
+	case []any:
+		return len(types) == 0 || slices.ContainsFunc(types, allowsString)
+	}
+	return true
+}
+
+// jsonTypes are the types that are no text.
+var jsonTypes = []string{"null", "boolean", "object", "array", "number", "integer"}
+
+func textsIn(values []any) (t textSet) {
+	for _, v := range values {
+		if text, ok := v.(string); ok {
+			t.only = append(t.only, text)
+		}
+	}
+	return t
+}
+
+func (s *inputSchema) union(some []any) (out textSet) {
+	for _, one := range some {
+		t := s.texts(one)
+		if t.any {
+			return anyText
+		}
+		out.only = append(out.only, t.only...)
+	}
+	return out
+}
+
+// referred are the texts that a reference within the schema lets be.
+func (s *inputSchema) referred(ref any) textSet {
+	pointer, ok := ref.(string)
+	path, within := strings.CutPrefix(pointer, "#/")
+	if !ok || !within || rebased(s.root, true) {
+		return anyText
+	}
+	var at any = s.root
+	for part := range strings.SplitSeq(path, "/") {
+		part, err := url.PathUnescape(part)
+		if err != nil {
+			return anyText
+		}
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		switch inside := at.(type) {
+		case map[string]any:
+			at, ok = inside[part]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if ok = err == nil && i >= 0 && i < len(inside); ok {
+				at = inside[i]
+			}
+		default:
+			ok = false
+		}
+		if !ok {
+			return anyText
+		}
+	}
+	return s.texts(at)
+}
+
+// rebased reports whether some part of a schema, but its root, has an identity of its
+// own, so that a reference within it begins there.
+func rebased(schema any, root bool) bool {
+	switch schema := schema.(type) {
+	case map[string]any:
+		for name, value := range schema {
+			_, text := value.(string)
+			if !root && text && (name == "$id" || name == "id") || rebased(value, false) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(schema, func(part any) bool { return rebased(part, false) })
+	}
+	return false
+}

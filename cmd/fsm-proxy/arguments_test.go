@@ -1,0 +1,201 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"pgregory.net/rapid"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// What a schema says of an argument is what a validator does with it: an argument that
+// is refused, or a text that it cannot be, makes no call valid.
+func TestArgumentsAreRefusedByAValidator(t *testing.T) {
+	refused := 0
+	rapid.Check(t, func(t *rapid.T) {
+		raw, err := json.Marshal(drawSchema(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := jsonschema.UnmarshalJSON(strings.NewReader(string(raw)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := jsonschema.NewCompiler()
+		if err := c.AddResource("schema:///s", document); err != nil {
+			t.Fatal(err)
+		}
+		schema, err := c.Compile("schema:///s")
+		if err != nil {
+			t.Skip(err)
+		}
+		of := argumentsOf(policy.Tool, fmt.Appendf(nil, `{"name":"x","inputSchema":%s}`, raw))
+		a := of("a")
+		for _, text := range texts3 {
+			if !a.Refused && (!a.Closed || slices.Contains(a.Texts, text)) {
+				continue
+			}
+			refused++
+			for _, call := range []map[string]any{{"a": text}, {"a": text, "b": "x"}, {"a": text, "b": 1.0, "c": nil}} {
+				if schema.Validate(call) == nil {
+					t.Fatalf("%s takes %v; it is said that it does not: %+v", raw, call, a)
+				}
+			}
+		}
+	})
+	if refused == 0 {
+		t.Error("nothing was refused")
+	}
+}
+
+var texts3 = []string{"x", "y", "z"}
+
+// drawSchema draws a schema of the arguments a and b.
+func drawSchema(t *rapid.T) map[string]any {
+	s := map[string]any{"$defs": map[string]any{"p": drawValue(t, 1), "q": drawValue(t, 1)}}
+	maybe := func(keyword string, values ...any) {
+		if i := rapid.IntRange(-1, len(values)-1).Draw(t, keyword); i >= 0 {
+			s[keyword] = values[i]
+		}
+	}
+	maybe("$schema", "http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema")
+	maybe("properties", map[string]any{"a": drawValue(t, 2), "b": true}, map[string]any{"a": drawValue(t, 2)}, map[string]any{"b": map[string]any{"$id": "http://x/y", "type": "string"}})
+	maybe("additionalProperties", false, false, true, map[string]any{"type": "string"})
+	maybe("patternProperties", map[string]any{"^a": drawValue(t, 1)}, map[string]any{})
+	maybe("allOf", []any{map[string]any{"properties": map[string]any{"a": drawValue(t, 1)}}})
+	if rapid.IntRange(0, 9).Draw(t, "root ref") == 0 {
+		s["$ref"] = "#/$defs/p"
+	}
+	return s
+}
+
+// drawValue draws the schema of a value.
+func drawValue(t *rapid.T, depth int) any {
+	if rapid.IntRange(0, 19).Draw(t, "boolean") == 0 {
+		return rapid.Bool().Draw(t, "which")
+	}
+	s := map[string]any{}
+	list := func(label string) []any {
+		return rapid.SliceOfNDistinct(rapid.SampledFrom([]any{"x", "y", "z", 1.0, nil}), 1, 3, func(v any) string { return fmt.Sprint(v) }).Draw(t, label)
+	}
+	for _, keyword := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"type", "types", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "not", "pattern"}), 0, 3, rapid.ID[string]).Draw(t, "keywords") {
+		switch {
+		case keyword == "type":
+			s["type"] = rapid.SampledFrom([]string{"string", "integer", "null", "object"}).Draw(t, "type")
+		case keyword == "types":
+			s["type"] = []any{"null", rapid.SampledFrom([]string{"string", "integer"}).Draw(t, "types")}
+		case keyword == "enum":
+			s["enum"] = list("enum")
+		case keyword == "const":
+			s["const"] = list("const")[0]
+		case keyword == "pattern":
+			s["pattern"] = "x"
+		case keyword == "$ref":
+			s["$ref"] = rapid.SampledFrom([]string{"#/$defs/p", "#/$defs/q", "#/properties/a", "#"}).Draw(t, "$ref")
+		case depth > 0 && keyword == "not":
+			s["not"] = drawValue(t, depth-1)
+		case depth > 0:
+			s[keyword] = []any{drawValue(t, depth-1), drawValue(t, depth-1)}
+		}
+	}
+	return s
+}
+
+// What servers write for a choice of texts is read as one.
+func TestArgumentsOfServers(t *testing.T) {
+	const defs = `"$defs":{"Command":{"enum":["plan","apply"],"type":"string"}}`
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":{"c":{"type":"string","enum":["plan","apply"]}}}`:                                                  "only plan apply",
+		`{"properties":{"c":{"$ref":"#/$defs/Command"}},` + defs + `}`:                                                                    "only plan apply",
+		`{"properties":{"c":{"allOf":[{"$ref":"#/$defs/Command"}],"default":"plan"}},` + defs + `}`:                                       "only plan apply",
+		`{"properties":{"c":{"anyOf":[{"$ref":"#/$defs/Command"},{"type":"null"}]}},` + defs + `}`:                                        "only plan apply",
+		`{"properties":{"c":{"const":"plan"}}}`:                                                                                           "only plan",
+		`{"properties":{"c":{"type":"string"}}}`:                                                                                          "any",
+		`{"properties":{"c":{}}}`:                                                                                                         "any",
+		`{"properties":{"c":{"type":["string","null"]}}}`:                                                                                 "any",
+		`{"properties":{"c":{"type":"integer"}}}`:                                                                                         "only",
+		`{"properties":{"c":{"anyOf":[{"enum":["plan"]},{"type":"string"}]}}}`:                                                            "any",
+		`{"properties":{"c":{"$ref":"https://elsewhere/x"}}}`:                                                                             "any",
+		`{"properties":{"c":{"$ref":"#/$defs/c"}},"$defs":{"c":{"$ref":"#/$defs/c"}}}`:                                                    "any",
+		`{"properties":{"d":{}},"additionalProperties":false}`:                                                                            "refused",
+		`{"properties":{"d":{}},"additionalProperties":false,"patternProperties":{"^c":{}}}`:                                              "any",
+		`{"properties":{"d":{}}}`:                                                                                                         "undeclared",
+		`{"type":"object"}`:                                                                                                               "undeclared",
+		`{"properties":{"d":{}},"additionalProperties":{"type":"string"}}`:                                                                "any",
+		`{"properties":{"d":{}},"anyOf":[{"properties":{"c":{}}}]}`:                                                                       "any",
+		`{"$ref":"#/$defs/Args","additionalProperties":false,"$defs":{"Args":{"properties":{"c":{}}}}}`:                                   "any",
+		`{"properties":{"c":{"enum":["plan"]}},"properties":{"c":{"enum":["apply"]}}}`:                                                    "any",
+		`{"properties":{"c":{"$ref":"#/properties/d"},"d":{"$id":"urn:x","enum":["plan"]}}}`:                                              "any",
+		`{"properties":{"c":{"enum":["plan","apply"]}},"allOf":[{"properties":{"c":{"const":"plan"}}}],"additionalProperties":false}`:     "only plan apply",
+		`{"properties":{"c":{"oneOf":[{"const":"plan","title":"Plan"},{"const":"apply"}]}}}`:                                              "only plan apply",
+		`{"properties":{"c":{"type":"string","enum":["plan","apply"],"not":{"const":"plan"}}},"unevaluatedProperties":false,"title":"T"}`: "only plan apply",
+	} {
+		got := "any"
+		if of := argumentsOf(policy.Tool, []byte(`{"name":"x","inputSchema":`+schema+`}`)); of != nil {
+			switch a := of("c"); {
+			case a.Refused:
+				got = "refused"
+			case a.Undeclared:
+				got = "undeclared"
+			case a.Closed:
+				got = strings.TrimSpace("only " + strings.Join(a.Texts, " "))
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", schema, got, want)
+		}
+	}
+}
+
+const byCommand = `version: 1
+initial: a
+states:
+  a:
+    tools:
+      git: {by: comand, cases: {status: stay}}
+      svn: {by: command, cases: {status: stay, comit: stay}}
+      hg: {by: verbose, cases: {"true": stay}}
+      cvs: {by: path, cases: {x: stay}}
+      run_*: {by: task, cases: {build: stay, test: stay, lint: stay}}
+    prompts:
+      help: {by: topik, cases: {git: stay}}
+`
+
+// A binding split by what the server does not take is found, where it is named.
+func TestCheckFindsArgumentsThatThereAreNot(t *testing.T) {
+	const open, closed = `"properties":{"command":{"type":"string"}}`, `"properties":{"command":{"enum":["status","commit"]}},"additionalProperties":false`
+	d := newDrift(t, byCommand)
+	d.offer(`{"name":"git","inputSchema":{"type":"object",` + closed + `}},{"name":"svn","inputSchema":{"type":"object",` + closed + `}},` +
+		`{"name":"hg","inputSchema":{"type":"object","properties":{"verbose":{"type":"boolean"}}}},{"name":"cvs","inputSchema":{"type":"object",` + open + `}},` +
+		`{"name":"run_a","inputSchema":{"type":"object","properties":{"task":{"enum":["build"]}}}},{"name":"run_b","inputSchema":{"type":"object","properties":{"task":{"enum":["build","test"]}}}},{"name":"run_c","inputSchema":{"type":"object","additionalProperties":false}}`)
+	r := command(t, nil, append([]string{"check", d.policy}, d.server...)...)
+	for _, want := range []string{
+		`:6:17: error: by: no argument "comand" is taken by the upstream's tool "git", so no call can be both allowed and valid; did you mean "command"? (unknown-argument)`,
+		`:7:48: error: argument "command" cannot be "comit" in the upstream's tool "svn"; did you mean "commit"? (unknown-case)`,
+		`:8:16: error: by: argument "verbose" is no text in the upstream's tool "hg", so no call can be both allowed and valid; name an argument that is a string (unknown-argument)`,
+		`:9:17: warning: by: no argument "path" is declared by the upstream's tool "cvs", and a call without it is refused; there is "command" (unknown-argument)`,
+		`:10:19: warning: by: no argument "task" is taken by the upstream's tool "run_c", so no call can be both allowed and valid (unknown-argument)`,
+		`:10:58: error: argument "task" cannot be "lint" in the upstream's tools "run_a" and "run_b"; there is "build" and "test" (unknown-case)`,
+	} {
+		contains(t, r.stdout, want)
+	}
+	if n := strings.Count(r.stdout, "(unknown-argument)") + strings.Count(r.stdout, "(unknown-case)"); n != 6 || r.code != 1 {
+		t.Errorf("%d findings, exit code %d\n%s", n, r.code, r.stdout)
+	}
+}
+
+// A prompt's arguments are texts, and a server may take others than it declares.
+func TestArgumentsOfPrompts(t *testing.T) {
+	of := argumentsOf(policy.Prompt, []byte(`{"name":"p","arguments":[{"name":"topic","required":true}]}`))
+	if a := of("topic"); a.Undeclared || a.Refused || a.Closed {
+		t.Errorf("declared: %+v", a)
+	}
+	if a := of("topik"); !a.Undeclared || a.Refused || a.Closed {
+		t.Errorf("undeclared: %+v", a)
+	}
+}

@@ -1,0 +1,106 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+)
+
+// Argument is what an offered item says of one argument, as far as that is sure.
+// The zero value says nothing.
+type Argument struct {
+	// Undeclared is whether the item has no such argument; Refused is whether it takes
+	// no call that has it. Others are the arguments that it has.
+	Undeclared, Refused bool
+	Others              []string
+	// Closed is whether Texts are all texts that the argument can be.
+	Closed bool
+	Texts  []string
+}
+
+// checkArguments compares the arguments that split bindings with those that the
+// items have.
+func (m *matcher) checkArguments(k Kind) {
+	listed := map[string]int{}
+	for _, o := range m.offers[k] {
+		listed[o.Name]++
+	}
+	held := map[*binding][]Offer{}
+	for _, o := range m.offers[k] {
+		if o.Argument == nil || listed[o.Name] > 1 {
+			continue
+		}
+		for _, b := range m.p.holding(k, o.Name) {
+			held[b] = append(held[b], o)
+		}
+	}
+	for _, b := range m.p.bindings(k) {
+		if b.by != "" {
+			m.checkArgument(b, held[b])
+		}
+	}
+}
+
+// checkArgument says which of the items that a binding holds lack its argument, and
+// which cases none of them can be. What a glob's other items take is no error.
+func (m *matcher) checkArgument(b *binding, items []Offer) {
+	var refusing, lacking, textless, choosing []string // the items that are so
+	var others, texts []string                         // what there is instead
+	never := make([]int, len(b.cases))                 // by case, how many cannot be so
+	for _, o := range items {
+		switch a := o.Argument(b.by); {
+		case a.Refused:
+			refusing, others = append(refusing, o.Name), append(others, a.Others...)
+		case a.Undeclared:
+			lacking, others = append(lacking, o.Name), append(others, a.Others...)
+		case a.Closed && len(a.Texts) == 0:
+			textless = append(textless, o.Name)
+		case a.Closed:
+			choosing, texts = append(choosing, o.Name), append(texts, a.Texts...)
+			for i, c := range b.cases {
+				if !slices.Contains(a.Texts, c.text) {
+					never[i]++
+				}
+			}
+		}
+	}
+	level, by := LevelWarning, strictyaml.Quote(b.by)
+	if len(refusing)+len(textless) == len(items) {
+		level = LevelError
+	}
+	if len(refusing) > 0 {
+		m.r.Add(level, b.byAt, "unknown-argument", "by: no argument %s is taken by %s, so no call can be both allowed and valid%s",
+			by, upstreams(b.kind, refusing), m.suggest(b.by, others))
+	}
+	if len(lacking) > 0 {
+		m.r.Add(LevelWarning, b.byAt, "unknown-argument", "by: no argument %s is declared by %s, and a call without it is refused%s",
+			by, upstreams(b.kind, lacking), m.suggest(b.by, others))
+	}
+	if len(textless) > 0 {
+		m.r.Add(level, b.byAt, "unknown-argument", "by: argument %s is no text in %s, so no call can be both allowed and valid; name an argument that is a string",
+			by, upstreams(b.kind, textless))
+	}
+	for i, c := range b.cases {
+		if never[i] > 0 && never[i]+len(refusing)+len(textless) == len(items) {
+			m.r.Errorf(c.at, "unknown-case", "argument %s cannot be %s in %s%s", by, strictyaml.Quote(c.text), upstreams(b.kind, choosing), m.suggest(c.text, texts))
+		}
+	}
+}
+
+// upstreams names items that the upstream lists.
+func upstreams(k Kind, names []string) string {
+	if len(names) == 1 {
+		return "the upstream's " + k.String() + " " + strictyaml.Quote(names[0])
+	}
+	return "the upstream's " + k.Plural() + " " + strictyaml.And(names)
+}
+
+// suggest is what was perhaps meant, or all there is.
+func (m *matcher) suggest(text string, there []string) string {
+	slices.Sort(there)
+	there = slices.Compact(there)
+	if hint := m.r.DidYouMean(text, there); hint != "" || len(there) == 0 {
+		return hint
+	}
+	return "; there is " + strictyaml.And(there)
+}
