@@ -63,9 +63,9 @@ func (p *Policy) AgainstHandles(why map[string]string, level Level) Findings {
 	r := newReader(p.file)
 	for _, tool := range slices.Sorted(maps.Keys(why)) {
 		for _, b := range p.holding(Tool, tool) {
-			r.Add(level, at{Line: b.rule.Line, Column: b.rule.Column}, "no-handle",
-				"%s is out of reach under the run key \"handle\", the default for modern clients over HTTP: %s; choose modern=principal or modern=path",
-				strictyaml.Quote(tool), why[tool])
+			r.AddAbout(level, at{Line: b.rule.Line, Column: b.rule.Column}, "no-handle", tool,
+				"%s%s, the default for modern clients over HTTP: %s; choose modern=principal or modern=path",
+				strictyaml.Quote(tool), outOfReach.one, why[tool])
 		}
 	}
 	return r.Findings()
@@ -175,10 +175,10 @@ func (m *matcher) judgeUnknown() {
 			}
 			m.r.AddAbout(LevelWarning, place, noOnUnknown, b.rule.Pattern,
 				"%s%s, and the upstream does not call %s idempotent: a call that was sent and then cancelled, or never answered, may have happened; say where it leads (stay: it may be called again)",
-				pattern, lacksUnknown, what)
+				pattern, lacksUnknown.one, what)
 		case held[b] || b.glob: // a glob binds nothing but what is listed
 			m.r.AddAbout(LevelNote, place, noOnUnknown, b.rule.Pattern,
-				"%s%s; the upstream lists no tool under it that does more when it is called twice", pattern, lacksUnknown)
+				"%s%s; the upstream lists no tool under it that does more when it is called twice", pattern, lacksUnknown.one)
 		}
 	}
 }

@@ -398,7 +398,7 @@ func (c *checker) checkUnknown() {
 				level = LevelWarning
 			}
 			c.r.AddAbout(level, c.at(b.rule), noOnUnknown, b.rule.Pattern, "%s%s: a call that was sent and then cancelled, or never answered, may have happened, and is taken %s; say where it leads (stay: it may be called again)",
-				strictyaml.Quote(b.rule.Pattern), lacksUnknown, c.unknownLeads(b))
+				strictyaml.Quote(b.rule.Pattern), lacksUnknown.one, c.unknownLeads(b))
 		}
 	})
 }

@@ -20,7 +20,7 @@ func topFields() []field[source] {
 		key("stranded", "What becomes of a run whose state is gone after a reload.",
 			strictyaml.Enum(strandeds), readWord(strandeds, func(s *source) *Stranded { return &s.stranded })),
 		key("pin", "What a tool definition does that differs from the lock file: off, warn, or refuse.",
-			strictyaml.Enum(pins), readWord(pins, func(s *source) *Pin { return &s.pin })),
+			strictyaml.Enum(pins), readPin),
 		key("templates", "How resources/templates/list is answered: refuse with a reason, or an empty list for clients that stumble over that.",
 			strictyaml.Enum(templatesWords), readWord(templatesWords, func(s *source) *Templates { return &s.templates })),
 		key("upstream_may", "What the upstream may ask of the client; all, if it is not given.", strictyaml.List(strictyaml.Enum(upstreamAsks)), readUpstreamMay),

@@ -8,31 +8,48 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
-// lacksUnknown is what a finding about a tool without on_unknown begins with, behind
-// the tool's name, for one and for several.
-const (
-	lacksUnknown = ` leads on and has no "on_unknown"`
-	lackUnknown  = ` lead on and have no "on_unknown"`
-	noOnUnknown  = "no-on-unknown"
+const noOnUnknown = "no-on-unknown"
+
+// What is said of a finding's subject, for one subject and for several.
+var (
+	lacksUnknown   = saying{` leads on and has no "on_unknown"`, ` lead on and have no "on_unknown"`}
+	outOfReach     = saying{` is out of reach under the run key "handle"`, ` are out of reach under the run key "handle"`}
+	refusedByPin   = saying{` is refused by "pin: refuse"`, ` are refused by "pin: refuse"`}
+	differsFromPin = saying{` is not what was locked`, ` are not what was locked`}
 )
 
-// Grouped returns findings for people to read: those about tools without
-// on_unknown that say the same of several names are one, at the place of the first.
+type saying struct{ one, many string }
+
+// groupable are the codes of findings that may be told as one.
+var groupable = map[string][]saying{
+	noOnUnknown: {lacksUnknown}, "no-handle": {outOfReach},
+	"not-locked": {refusedByPin, differsFromPin}, "definition-changed": {refusedByPin, differsFromPin},
+}
+
+// eachOf makes a sentence about one name one about each of several.
+var eachOf = strings.NewReplacer(": it ", ": each ", ": its ", ": the ")
+
+// Grouped returns findings for people to read: those that say the same of several
+// names are one, at the place of the first.
 func Grouped(all Findings) Findings {
 	type group struct {
-		level Level
-		tail  string
+		level      Level
+		code, tail string
+		saying     saying
 	}
 	groups := map[group][]int{}
 	for i, f := range all {
-		if tail, ok := strings.CutPrefix(f.Message, strictyaml.Quote(f.Subject)+lacksUnknown); ok && f.Code == noOnUnknown {
-			groups[group{f.Level, tail}] = append(groups[group{f.Level, tail}], i)
+		for _, says := range groupable[f.Code] {
+			if tail, ok := strings.CutPrefix(f.Message, strictyaml.Quote(f.Subject)+says.one); ok {
+				g := group{f.Level, f.Code, tail, says}
+				groups[g] = append(groups[g], i)
+			}
 		}
 	}
 	out, told := slices.Clone(all), map[int]bool{}
 	for g, members := range groups {
 		if len(members) > 1 {
-			out[members[0]].Message = together(all, members) + g.tail
+			out[members[0]].Message = together(all, members, g.saying) + eachOf.Replace(g.tail)
 			for _, i := range members[1:] {
 				told[i] = true
 			}
@@ -48,7 +65,7 @@ func Grouped(all Findings) Findings {
 }
 
 // together is the beginning of one sentence about the subjects of several findings.
-func together(all Findings, members []int) string {
+func together(all Findings, members []int, says saying) string {
 	var names, lines []string
 	for _, i := range members {
 		names = appendNew(names, all[i].Subject)
@@ -62,9 +79,9 @@ func together(all Findings, members []int) string {
 		where = " (lines " + strings.Join(lines, ", ") + ")"
 	}
 	if len(names) == 1 {
-		return strictyaml.Quote(names[0]) + where + lacksUnknown
+		return strictyaml.Quote(names[0]) + where + says.one
 	}
-	return strictyaml.And(names) + where + lackUnknown
+	return strictyaml.And(names) + where + says.many
 }
 
 func appendNew(all []string, text string) []string {

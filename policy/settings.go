@@ -99,6 +99,7 @@ type settings struct {
 	onReload                        Reload
 	stranded                        Stranded
 	pin                             Pin
+	pinAt                           at // where the file says it
 	validate                        bool
 	upstreamMay                     UpstreamMay
 	passthrough                     []string

@@ -40,6 +40,11 @@ func readCompletion(r reader, e entry, into *source) {
 	readWord(completions, func(s *source) *Completion { return &s.onComplete })(r, e, into)
 }
 
+func readPin(r reader, e entry, into *source) {
+	into.pinAt = e.Place()
+	readWord(pins, func(s *source) *Pin { return &s.pin })(r, e, into)
+}
+
 func readVersion(r reader, e entry, into *source) {
 	into.version = true
 	r.Version(e)

@@ -20,13 +20,13 @@ type comparison struct {
 // compare checks f.against and the policy that is to take its place, and says
 // what a reload would do to each state; of two folders, so each two policies of one
 // name. --strict and a live server are for the new one: what is wrong with the old
-// one is in force already.
+// one is in force already, and so is its lock.
 func (f *checkFlags) compare(path string, inv *inventory) []comparison {
 	var out []comparison
 	for _, p := range f.successions(path) {
 		x := comparison{strict: f.strict}
 		if p.old != "" {
-			x.old = &(&checkFlags{}).checkPath(p.old, nil)[0]
+			x.old = &(&checkFlags{unlocked: true}).checkPath(p.old, nil)[0]
 		}
 		if p.new != "" {
 			x.new = &f.checkPath(p.new, inv)[0]

@@ -24,7 +24,9 @@ func argumentsOf(kind policy.Kind, raw []byte) func(name string) policy.Argument
 		}
 	case policy.Prompt:
 		var prompt struct {
-			Arguments []struct{ Name string } `json:"arguments"`
+			Arguments []struct {
+				Name string `json:"name"`
+			} `json:"arguments"`
 		}
 		if err := json.Unmarshal(raw, &prompt); err != nil {
 			return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -20,8 +21,10 @@ type checkFlags struct {
 	against string // the policy that the one to check takes the place of, or a folder of such
 	folders bool   // against is a folder, and so is what is checked
 	config  string // a configuration to check as well
+	lock    string // the lock file of the one policy
 
 	byHandle handleCheck // what the configuration says of the key handle
+	unlocked bool        // nothing is said of locks
 }
 
 // checkFormats are what check prints in.
@@ -66,6 +69,7 @@ func newCheck(c *console) *cobra.Command {
 	f.color.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.against, "against", "", "the policy file, or folder, `OLD` that FILE is to take the place of: say what a reload would do to each state")
 	cmd.Flags().StringVar(&f.config, "config", "", "check this configuration `FILE` of run, and the policy that it names")
+	cmd.Flags().StringVar(&f.lock, "lock", "", "the lock `FILE` of the policy's tools (default: the policy's name with .lock.yaml, beside it)")
 	f.log.register(cmd.Flags(), "warn")
 	group(cmd.Flags(), "A live server to check against", f.register)
 	cmd.SetUsageFunc(groupedUsage)
@@ -100,10 +104,18 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 		pairs := f.compare(files[0], inv)
 		return failed(format.pairs(f, c, pairs), pairs)
 	}
+	if f.lock != "" && (len(files) > 1 || len(files) == 1 && isFolder(files[0])) {
+		return usagef("--lock names the lock of one policy; check one, or leave --lock out")
+	}
 	var reports []checked
 	if f.config != "" {
-		configuration, its := f.checkConfig()
-		reports, files = append(reports, configuration), append(its, files...)
+		configuration, its, lock := f.checkConfig()
+		reports = append(reports, configuration)
+		for _, path := range its {
+			as := *f
+			as.lock = cmp.Or(f.lock, lock)
+			reports = append(reports, as.checkPath(path, inv)...)
+		}
 	}
 	for _, path := range files {
 		reports = append(reports, f.checkPath(path, inv)...)
@@ -168,6 +180,11 @@ func (f *checkFlags) check(file string, inv *inventory) checked {
 		if inv != nil {
 			findings = findings.Merge(append(p.Against(inv.offers, inv.templateServes), f.byHandle.findings(p, inv)...))
 			r.unbound = inv.unbound(p)
+		}
+		if !f.unlocked {
+			its, path, text := lockFindings(p, f.lock, inv)
+			findings = findings.Merge(its)
+			r.sources[path] = text
 		}
 	}
 	if f.strict {

@@ -42,7 +42,7 @@ states:
 func TestCheckSaysWhatIsWeakerThanItLooks(t *testing.T) {
 	p := write(t, "weak.yaml", weak)
 	want := strings.ReplaceAll(`P:6:3: note: runs go round through "a" and "b" and never complete, as no edge is terminal: what may be called once in a round may be called again in the next; make an edge terminal if the work has an end (cycle)
-P:7:13: warning: "go" and "jump" lead on and have no "on_unknown": a call that was sent and then cancelled, or never answered, may have happened, and is taken as stay; say where it leads (stay: it may be called again) (no-on-unknown)
+P:7:13: warning: "go" and "jump" lead on and have no "on_unknown": a call that was sent and then cancelled, or never answered, may have happened, and is taken as stay; say where it leads (stay: each may be called again) (no-on-unknown)
 P:9:13: warning: "*": none does not unbind "look": names of everywhere are more specific than "*"; write "everywhere: false" in state "b" to take nothing of everywhere, or give each name a value in the state (survives-none)
 P: note: 3 implicit stays: nothing is said of some outcome, so the state stays; --format json has each (implicit-stay)
 P: ok, 2 states, 2 warnings

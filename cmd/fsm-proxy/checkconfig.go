@@ -6,16 +6,16 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/watch"
 )
 
-// checkConfig checks the configuration file, and returns the policy that it names.
-func (f *checkFlags) checkConfig() (report checked, policies []string) {
+// checkConfig checks the configuration file, and returns the policy and the lock that it names.
+func (f *checkFlags) checkConfig() (report checked, policies []string, lock string) {
 	read := watch.Config{Path: f.config, What: "configuration"}.Read()
 	if read.Err != nil {
-		return checked{file: f.config, failure: read.Err}, nil
+		return checked{file: f.config, failure: read.Err}, nil, ""
 	}
 	said, findings := parseConfig(read)
 	report = checked{file: read.Path, findings: findings}
 	if said == nil {
-		return report, nil
+		return report, nil, ""
 	}
 	report.holds = count(len(said.Settings), "key")
 	file := &configFile{said: said, fixed: map[string]bool{}}
@@ -25,11 +25,12 @@ func (f *checkFlags) checkConfig() (report checked, policies []string) {
 	}
 	if err == nil {
 		f.byHandle = handlesOf(tried)
+		lock = tried.lock
 	}
 	if s, ok := said.Find("policy"); ok {
 		policies = []string{watch.Read(s.Values[0], maxPolicySize+1).Path}
 	}
-	return report, policies
+	return report, policies, lock
 }
 
 // tryOut is what run would say of the file by itself, before it opens anything.

@@ -28,7 +28,7 @@ type lockFlags struct {
 func newLock(c *console) *cobra.Command {
 	f := &lockFlags{}
 	cmd := &cobra.Command{
-		Use:   "lock FILE [flags] (--upstream URL | -- COMMAND ARG...)",
+		Use:   "lock FILE|FOLDER [flags] (--upstream URL | -- COMMAND ARG...)",
 		Short: "Write down what the tools that a policy binds are, so that a change is noticed",
 		Example: "  fsm-proxy lock files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
 			"  fsm-proxy lock --check remote.yaml --upstream https://example.com/mcp",
@@ -39,7 +39,7 @@ func newLock(c *console) *cobra.Command {
 			case err != nil:
 				return err
 			case len(front) != 1:
-				return usagef("lock takes one policy, got %d; usage: fsm-proxy lock FILE (--upstream URL | -- COMMAND ARG...)", len(front))
+				return usagef("lock takes one policy, or a folder of them, got %d; usage: fsm-proxy lock FILE (--upstream URL | -- COMMAND ARG...)", len(front))
 			}
 			if err := f.need(nil); err != nil {
 				return err
@@ -56,25 +56,47 @@ func newLock(c *console) *cobra.Command {
 	return cmd
 }
 
-func (f *lockFlags) run(ctx context.Context, c *console, file string) error {
+func (f *lockFlags) run(ctx context.Context, c *console, path string) error {
 	line := newStatusLine(c.err)
 	log, err := f.log.logger(line)
 	if err != nil {
 		return err
 	}
-	p, _, _, err := load(file)
+	files, err := policyFiles(path)
 	if err != nil {
 		return err
 	}
-	path := lockPath(f.path, p.File())
-	before, err := f.before(c, path)
-	if err != nil {
-		return err
+	if f.path != "" && len(files) > 1 {
+		return usagef("--lock names the lock of one policy, and %s holds %d; name one of them: %s", path, len(files), files[0])
+	}
+	policies := make([]*policy.Policy, len(files))
+	befores := make([]*lock.Lock, len(files))
+	for i, file := range files {
+		if policies[i], _, _, err = load(file); err != nil {
+			return err
+		}
+		if befores[i], err = f.before(c, lockPath(f.path, policies[i].File())); err != nil {
+			return err
+		}
 	}
 	inv, err := takeInventory(ctx, &f.target, log, line)
 	if err != nil {
 		return err
 	}
+	var changed error
+	for i, p := range policies {
+		if err := f.lock(c, p, befores[i], &inv); errors.Is(err, errReported) {
+			changed = err
+		} else if err != nil {
+			return err
+		}
+	}
+	return changed
+}
+
+// lock locks one policy, and says what has changed.
+func (f *lockFlags) lock(c *console, p *policy.Policy, before *lock.Lock, inv *inventory) error {
+	path := lockPath(f.path, p.File())
 	next, err := lock.Take(p, lock.Upstream{Name: inv.server, Version: inv.version}, inv.tools)
 	if err != nil {
 		return err

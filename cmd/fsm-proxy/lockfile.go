@@ -87,13 +87,18 @@ func (l *locks) missing(p *policy.Policy, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	err = fmt.Errorf("there is no lock file %s, which 'pin: %s' compares tools with; write it by 'fsm-proxy lock %s' and the server, or name it by --lock",
-		l.read.Path, p.Pin(), shellLine([]string{p.File()}))
+	err = noLock(p, l.read.Path)
 	if p.Pin() == policy.PinRefuse {
 		return err
 	}
 	l.log.Warn(err.Error())
 	return nil
+}
+
+// noLock says that a policy wants a lock which is not there.
+func noLock(p *policy.Policy, path string) error {
+	return fmt.Errorf("there is no lock file %s, which 'pin: %s' compares tools with; write it by 'fsm-proxy lock %s' and the server, or name it by --lock",
+		path, p.Pin(), shellLine([]string{p.File()}))
 }
 
 // follow keeps the lock of a relay up to date until stop is called, which waits for

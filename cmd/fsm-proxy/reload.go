@@ -114,7 +114,7 @@ func (s *service) reload(file watch.File) {
 		s.refuseReload(texts(findings.Errors()))
 		return
 	}
-	for _, w := range findings.Warnings() {
+	for _, w := range policy.Grouped(findings.Warnings()) {
 		s.log.Warn("policy: " + w.String())
 	}
 	if err := s.locks.admit(p); err != nil {

@@ -17,12 +17,12 @@ func newRender(c *console) *cobra.Command {
 	var format string
 	var only []string
 	cmd := &cobra.Command{
-		Use:   "render FILE",
+		Use:   "render FILE|FOLDER",
 		Short: "Draw a policy: " + renderFormats,
 		Example: "  fsm-proxy render files.yaml\n" +
 			"  fsm-proxy render files.yaml --state review\n" +
 			"  fsm-proxy render files.yaml --format mermaid",
-		Args:              exactly(1, "FILE [--format "+renderFormats+"]"),
+		Args:              exactly(1, "FILE|FOLDER [--format "+renderFormats+"]"),
 		ValidArgsFunction: policiesThenCommand(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			draw := drawing(format)
@@ -32,19 +32,33 @@ func newRender(c *console) *cobra.Command {
 			if len(only) > 0 && format != "text" {
 				return usagef("--state is for --format text; leave one of them out")
 			}
-			p, _, err := loadPolicy(args[0])
+			files, err := policyFiles(args[0])
 			if err != nil {
 				return err
 			}
-			if len(only) > 0 {
-				states, err := statesOf(p, only)
+			if len(files) > 1 && (format != "text" || len(only) > 0) {
+				return usagef("%s holds %d policies, which only --format text without --state draws together; name one of them: %s", args[0], len(files), files[0])
+			}
+			for i, file := range files {
+				p, _, err := loadPolicy(file)
 				if err != nil {
 					return err
 				}
-				draw = func(p *policy.Policy) string { return p.TextOf(states...) }
+				if len(only) > 0 {
+					states, err := statesOf(p, only)
+					if err != nil {
+						return err
+					}
+					draw = func(p *policy.Policy) string { return p.TextOf(states...) }
+				}
+				if i > 0 {
+					fmt.Fprintln(c.out)
+				}
+				if _, err := fmt.Fprintln(c.out, strings.TrimRight(draw(p), "\n")); err != nil {
+					return err
+				}
 			}
-			_, err = fmt.Fprintln(c.out, strings.TrimRight(draw(p), "\n"))
-			return err
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "the `FORMAT` to draw in: "+renderFormats)

@@ -60,6 +60,9 @@ var rules = []rule{
 	{"unknown-argument", policy.LevelError, "`by` names an argument that the item does not have, or that is no text; a warning where the item may take arguments that it does not declare"},
 	{"unknown-case", policy.LevelError, "a case that the argument cannot be: the item lists the texts that it takes"},
 	{"matches-nothing", policy.LevelWarning, "a glob that matches nothing listed; a note where the value is `none`"},
+	{"no-lock", policy.LevelError, "`pin` wants a [lock file](lock.md) that is not there, or cannot be read; a warning where `pin: warn` has none"},
+	{"not-locked", policy.LevelError, "a bound tool that the lock file does not have; a warning with `pin: warn`"},
+	{"definition-changed", policy.LevelError, "with a server: a bound tool that is not what was locked; a warning with `pin: warn`"},
 	{"no-handle", policy.LevelNote, "a bound tool that clients of the modern era cannot call [by handle](runs.md#by-handle); a warning where `--config` says that this is the key"},
 	{"unbound", policy.LevelNote, "a listed name that no state binds"},
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
@@ -140,7 +141,7 @@ func (f *runFlags) run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range findings.Warnings() {
+	for _, w := range policy.Grouped(findings.Warnings()) {
 		log.Warn("policy: " + w.String())
 	}
 	s := &service{flags: f, policy: p, from: from, log: log}
