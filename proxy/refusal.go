@@ -78,7 +78,17 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 }
 
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
+	c.s.log.Info("refused", c.aboutCall("code", code.String(), "why", code.Text(),
+		"state", c.s.run.where().state(), "rule", c.verdict.Rule.String())...)
 	return c.answer(c.refusalAnswer(c.refusal(code, reason)))
+}
+
+// aboutCall is about with what the call asks for.
+func (c *call) aboutCall(pairs ...any) []any {
+	if c.named() {
+		return c.about(append([]any{c.kind.String(), clip(c.name)}, pairs...)...)
+	}
+	return c.about(append([]any{"method", clip(c.m.Method)}, pairs...)...)
 }
 
 // refusal says why, what was found, and what is allowed now.
@@ -86,8 +96,6 @@ func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	c.deny(code)
 	at := c.s.run.where()
 	requested := clip(c.name)
-	c.s.log.Info("refused", c.about("code", code.String(), c.kind.String(), requested,
-		"state", at.state(), "rule", c.verdict.Rule.String())...)
 	if c.s.p.cfg.Refusals == RefusalsOpaque || c.place.shadow {
 		return c.opaque(code, requested, reason)
 	}
@@ -244,6 +252,11 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 // unavailable answers a request that the upstream did not take.
 func (c *call) unavailable(err error) {
 	c.blame(Fault{Code: policy.UpstreamUnavailable})
+	if err == errEnding {
+		c.s.log.Info("not sent: the proxy is ending", c.aboutCall()...)
+	} else {
+		c.s.log.Warn("the upstream did not take a request: nothing was done", c.aboutCall("reason", err)...)
+	}
 	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
 	if err == errEnding {
 		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."
@@ -257,14 +270,16 @@ func (c *call) unavailable(err error) {
 
 // unknown answers a call that was sent and has no answer.
 func (c *call) unknown(err error) {
-	why := "no readable answer came (" + err.Error() + ")"
+	why, flag := "no readable answer came ("+err.Error()+")", ""
 	switch lost, _ := errorAs(err); {
 	case lost == nil:
 	case lost.Err == errGivenUp:
-		why = "no answer came in " + brevity(c.s.p.cfg.CallTimeout)
+		why, flag = "no answer came in "+brevity(c.s.p.cfg.CallTimeout), " (--call-timeout)"
 	case lost.Err == errBrokenOff:
 		why = "no answer came before the proxy had to end"
 	}
+	c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
+		c.aboutCall("reason", why+flag, "state", c.s.run.where().state(), "rule", c.verdict.Rule.String())...)
 	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(clip(c.name)), why))
 }
 

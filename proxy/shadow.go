@@ -143,17 +143,20 @@ func (c *call) wouldRefuse() policy.Code {
 // overlook notes that a request would have been refused, and lets it step nothing.
 func (c *call) overlook(code policy.Code) {
 	c.overlooked = true
-	said := c.about("code", code.String())
-	if c.name == "" {
-		said = append(said, "method", clip(c.m.Method))
-	} else {
-		said = append(said, c.kind.String(), clip(c.name), "state", c.place.state(), "rule", c.verdict.Rule.String())
+	said := []any{"code", code.String(), "why", code.Text()}
+	if c.name != "" {
+		said = append(said, "state", c.place.state(), "rule", c.verdict.Rule.String())
+	} else if code == policy.NotAvailable {
+		said[3] = notCarried
 	}
-	c.s.log.Info(wouldBeRefused, said...)
+	c.s.log.Info(wouldBeRefused, c.aboutCall(said...)...)
 	c.foreseen(code)
 }
 
-const wouldBeRefused = "would be refused"
+const (
+	wouldBeRefused = "would be refused"
+	notCarried     = "the policy does not carry it: passthrough, upstream_may and templates say what it does"
+)
 
 // unfiltered gives the client a notification of the upstream's as it came. It
 // reports false where there is more to do: for one that has to be mapped, or shared
@@ -182,7 +185,7 @@ func (s *session) overlooksAsk(method string) bool {
 	if s.hello.Load() == nil || !s.run.shadow.Load() {
 		return false
 	}
-	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", clip(method))...)
+	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "why", notCarried, "method", clip(method))...)
 	s.p.cfg.Telemetry.shadowRefused(policy.NotAvailable)
 	return true
 }

@@ -245,15 +245,16 @@ func (c *call) turnedAway() {
 
 // Unreadable implements wire.WitnessSession.
 func (s *session) Unreadable(err error) {
+	fault := Fault{RPC: wire.CodeParse}
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		fault.RPC = e.Code
+	}
+	s.log.Info("refused: the message cannot be read as one; the client was told why", s.about("code", fault.RPC)...)
 	a := s.p.cfg.Telemetry.Auditor
 	if a == nil {
 		return
 	}
 	s.p.awaitRoom()
-	fault := Fault{RPC: wire.CodeParse}
-	if e, ok := errors.AsType[*wire.Error](err); ok {
-		fault.RPC = e.Code
-	}
 	a.Decided(Decision{Peer: s.peer, Fault: fault})
 }
 

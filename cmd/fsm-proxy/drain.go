@@ -25,7 +25,7 @@ func (f *drainFlags) register(flags *pflag.FlagSet) {
 func (s *service) drain() {
 	begun := time.Now()
 	s.relay.Refuse()
-	s.log.Info("ending: nothing new is taken", "drain", s.flags.drain.time)
+	s.log.Info("ending: calls under way may finish, new ones are refused", "drain", s.flags.drain.time)
 	ctx, stop := context.WithTimeout(context.Background(), s.flags.drain.time)
 	defer stop()
 	d := s.relay.Drain(ctx)

@@ -95,7 +95,7 @@ func TestOperatorsChangeTheLogsLevel(t *testing.T) {
 		s.Initialize()
 		web.Delete()
 	}
-	const debug = "session ended"
+	const debug = "revision=2025"
 	level := func(level string) {
 		t.Helper()
 		if status, said := fetch(t, "PUT", adminURL+"/v1/log-level", "localhost", `{"level":"`+level+`"}`); status != http.StatusOK || !strings.Contains(said, level) {

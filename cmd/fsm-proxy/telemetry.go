@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
@@ -45,6 +47,7 @@ type observers struct {
 	metrics *telemetry.Metrics
 	traces  *telemetry.Traces
 	audit   *telemetry.Audit
+	denials *telemetry.DenialLog
 	log     hclog.Logger
 }
 
@@ -52,7 +55,7 @@ type observers struct {
 // --health, traces configured by the OTEL_ variables.
 // After an error, too, what there is has to be closed.
 func (s *service) observers(ctx context.Context) (o *observers, err error) {
-	o = &observers{log: s.log}
+	o = &observers{log: s.log, denials: telemetry.NewDenialLog(s.log)}
 	about := telemetry.About{Version: versionText(), Server: telemetry.TCP, Client: telemetry.TCP}
 	if s.flags.listen.address == "" {
 		about.Server = telemetry.Pipe
@@ -110,14 +113,41 @@ func (o *observers) watch(s *service) {
 	})
 }
 
-// refused takes an HTTP request that reached no session.
-func (o *observers) refused(why streamhttp.Reason, r *http.Request) {
+// refused takes an HTTP request that was refused before a session saw what it says.
+func (o *observers) refused(why streamhttp.Reason, status int, r *http.Request) {
 	if o.metrics != nil && why.Authentication() {
 		o.metrics.AuthenticationFailed()
 	}
-	if o.audit != nil {
-		o.audit.Denied(telemetry.Denial{Reason: why.String(), Request: r})
+	one := telemetry.Denial{Reason: why.String(), Status: status, Why: why.Text(), Request: r}
+	switch why {
+	case streamhttp.ReasonHost:
+		one.Detail = []any{"host", shortened(r.Host)}
+	case streamhttp.ReasonOrigin:
+		one.Detail = []any{"origin", shortened(r.Header.Get("Origin"))}
+	case streamhttp.ReasonPath: // whose first part is no secret, as the id of a run is
+		first, rest, more := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if more && rest != "" {
+			rest = "/…"
+		}
+		one.Detail = []any{"path", "/" + shortened(first) + rest}
 	}
+	o.denials.Denied(one)
+	if o.audit != nil {
+		o.audit.Denied(one)
+	}
+}
+
+// shortened is what a client has sent, cut, and without what does not print.
+func shortened(text string) string {
+	if len(text) > 64 {
+		text = strings.ToValidUTF8(text[:64], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
 }
 
 // telemetryFlush is how long the last of the traces, and of the audit, may take.
@@ -127,6 +157,7 @@ const telemetryFlush = 2 * time.Second
 func (o *observers) close() {
 	ctx, stop := context.WithTimeout(context.Background(), telemetryFlush)
 	defer stop()
+	o.denials.Close()
 	if o.audit != nil {
 		if err := o.audit.Shutdown(ctx); err != nil {
 			o.log.Error("ending", "error", err)

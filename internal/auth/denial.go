@@ -29,7 +29,7 @@ var (
 
 // deny answers a request that is not let in.
 func (g *Gate) deny(w http.ResponseWriter, r *http.Request, no *denial) {
-	g.cfg.Refused(no.reason, r)
+	g.cfg.Refused(no.reason, no.status, r)
 	switch {
 	case no.status == http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "5")

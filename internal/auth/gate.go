@@ -34,8 +34,8 @@ type Config struct {
 	Resource *url.URL
 	// Path is the path that is served.
 	Path string
-	// Refused is told of a request before it is refused; nil: nobody is.
-	Refused func(why streamhttp.Reason, r *http.Request)
+	// Refused is told of a request before it is refused, with the status; nil: nobody is.
+	Refused func(why streamhttp.Reason, status int, r *http.Request)
 }
 
 // Gate authenticates requests. It is safe for concurrent use.
@@ -44,7 +44,7 @@ type Gate struct{ cfg Config }
 // New returns a gate.
 func New(cfg Config) *Gate {
 	if cfg.Refused == nil {
-		cfg.Refused = func(streamhttp.Reason, *http.Request) {}
+		cfg.Refused = func(streamhttp.Reason, int, *http.Request) {}
 	}
 	return &Gate{cfg: cfg}
 }

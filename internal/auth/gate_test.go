@@ -13,7 +13,9 @@ import (
 // refusals gathers why requests were refused.
 type refusals struct{ reasons []streamhttp.Reason }
 
-func (x *refusals) add(why streamhttp.Reason, _ *http.Request) { x.reasons = append(x.reasons, why) }
+func (x *refusals) add(why streamhttp.Reason, _ int, _ *http.Request) {
+	x.reasons = append(x.reasons, why)
+}
 
 // ask has a request with these Authorization headers authenticated.
 func ask(g *Gate, authorization ...string) (wire.Principal, *httptest.ResponseRecorder) {

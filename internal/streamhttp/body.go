@@ -93,7 +93,7 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, raw []byte) *wi
 
 // unread answers a request without a session that holds no message.
 func (s *Server) unread(w http.ResponseWriter, r *http.Request, err error) {
-	s.cfg.tell(ReasonMessage, r)
+	s.cfg.tell(ReasonMessage, http.StatusBadRequest, r)
 	writeAnswer(w, http.StatusBadRequest, faultAnswer(err))
 }
 

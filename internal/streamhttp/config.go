@@ -67,9 +67,10 @@ type ServerConfig struct {
 	// Nil: everybody is let in, and nobody told apart.
 	Authenticate func(w http.ResponseWriter, r *http.Request) (who wire.Principal, ok bool)
 
-	// Refused is told of a request that is refused before any session sees it, and
-	// may hold up the answer; nil: nobody is. The request must not be changed.
-	Refused func(why Reason, r *http.Request)
+	// Refused is told of a request that is refused before any session sees what it says,
+	// with the status of the answer, which it may hold up; nil: nobody is. The request must
+	// not be changed.
+	Refused func(why Reason, status int, r *http.Request)
 
 	// Polls reports whether what is behind may end a request's stream before its
 	// answer, for clients to come back: then the rest of a request of 2025-11-25 waits
@@ -126,9 +127,9 @@ type ServerConfig struct {
 	Log hclog.Logger
 }
 
-func (c *ServerConfig) tell(why Reason, r *http.Request) {
+func (c *ServerConfig) tell(why Reason, status int, r *http.Request) {
 	if c.Refused != nil {
-		c.Refused(why, r)
+		c.Refused(why, status, r)
 	}
 }
 

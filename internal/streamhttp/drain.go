@@ -42,7 +42,7 @@ func (s *Server) Close(ctx context.Context) error {
 	<-s.stopped
 	all := s.table.all(nil)
 	for _, ses := range all {
-		s.end(ses, "server closed")
+		s.end(ses, serverClosed)
 	}
 	s.solos.close()
 	var err error

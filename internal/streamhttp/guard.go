@@ -19,7 +19,7 @@ type guard struct {
 	origins  map[string]bool // lower case
 	public   func(http.ResponseWriter, *http.Request) bool
 	identify func(http.ResponseWriter, *http.Request) (wire.Principal, bool)
-	tell     func(Reason, *http.Request)
+	tell     func(Reason, int, *http.Request)
 }
 
 func newGuard(cfg *ServerConfig) *guard {
@@ -59,13 +59,13 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) (who wire.Principal
 // answered.
 func (g *guard) fromHere(w http.ResponseWriter, r *http.Request) bool {
 	if !g.hostAllowed(r.Host) {
-		g.tell(ReasonHost, r)
+		g.tell(ReasonHost, http.StatusForbidden, r)
 		refuse(w, http.StatusForbidden, "this Host is not served here: start the proxy with --allowed-host to allow it")
 		return false
 	}
 	if origin := r.Header["Origin"]; len(origin) > 0 {
 		if len(origin) > 1 || !g.originAllowed(origin[0]) {
-			g.tell(ReasonOrigin, r)
+			g.tell(ReasonOrigin, http.StatusForbidden, r)
 			refuse(w, http.StatusForbidden, "this Origin is not served here: start the proxy with --allowed-origin to allow it")
 			return false
 		}

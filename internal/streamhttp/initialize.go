@@ -14,7 +14,7 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 	}
 	defer claim.release()
 	if wire.IsBatch(raw) {
-		s.cfg.tell(ReasonSession, r)
+		s.cfg.tell(ReasonNoSession, http.StatusBadRequest, r)
 		refuse(w, http.StatusBadRequest, noSession)
 		return
 	}
@@ -27,13 +27,13 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 		return
 	}
 	if m.Method != "initialize" || m.Kind != wire.Request {
-		s.cfg.tell(ReasonSession, r)
+		s.cfg.tell(ReasonNoSession, http.StatusBadRequest, r)
 		refuse(w, http.StatusBadRequest, noSession)
 		return
 	}
 	by := partyOf(from)
 	if !s.table.reserve(by) {
-		s.cfg.tell(ReasonCrowded, r)
+		s.cfg.tell(ReasonCrowded, http.StatusServiceUnavailable, r)
 		w.Header().Set("Retry-After", "60")
 		refuse(w, http.StatusServiceUnavailable,
 			"too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised")
@@ -55,7 +55,7 @@ func (s *Server) open(p *post, m *wire.Message, r *http.Request, from PeerInfo) 
 	upper, err := s.cfg.Open(ownStream{ses}, from)
 	if err != nil {
 		s.table.release(ses.party)
-		s.cfg.tell(ReasonSession, r)
+		s.cfg.tell(ReasonNoRun, http.StatusBadRequest, r)
 		refuse(p.w, http.StatusBadRequest, err.Error())
 		return
 	}
@@ -71,7 +71,7 @@ func (s *Server) open(p *post, m *wire.Message, r *http.Request, from PeerInfo) 
 	p.end(true, m.Bytes(m.ID))
 	ses.leave()
 	if s.requests.closed() {
-		s.end(ses, "server closed")
+		s.end(ses, serverClosed)
 	}
 }
 

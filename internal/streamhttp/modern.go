@@ -48,7 +48,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accept
 func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accepts, m *wire.Message, from PeerInfo) {
 	if fault := s.modernFault(r.Header, m); fault != nil {
 		if fault.Code == wire.CodeHeaderMismatch {
-			s.cfg.tell(ReasonHeader, r)
+			s.cfg.tell(ReasonHeader, http.StatusBadRequest, r)
 		}
 		answerFault(w, m, fault)
 		return
@@ -63,7 +63,7 @@ func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accep
 		return
 	}
 	if !s.solos.enter(x) {
-		s.cfg.tell(ReasonCrowded, r)
+		s.cfg.tell(ReasonCrowded, http.StatusServiceUnavailable, r)
 		decline(w, wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, "too many requests are under way: wait for some to be answered", nil))
 		return
 	}

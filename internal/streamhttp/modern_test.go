@@ -218,7 +218,7 @@ func TestModernOversized(t *testing.T) {
 // What is refused here is told to whoever asks why.
 func TestModernRefusedIsTold(t *testing.T) {
 	told := make(chan Reason, 10)
-	cfg := answers(ServerConfig{Refused: func(why Reason, _ *http.Request) { told <- why }})
+	cfg := answers(ServerConfig{Refused: func(why Reason, _ int, _ *http.Request) { told <- why }})
 	r := newRig(t, cfg, nil)
 	for raw, want := range map[string]Reason{
 		tool("a", "Mcp-Name: b"):                 ReasonHeader,

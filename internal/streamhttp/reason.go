@@ -14,25 +14,53 @@ const (
 	ReasonScope                       // it has one that does not reach as far as here
 	ReasonCertificate                 // its certificate is not accepted
 	ReasonUnverified                  // it has one that cannot be looked at: the issuer's keys are not known yet
-	ReasonSession                     // it names no session that there is, or none at all
+	ReasonSession                     // it names a session that there is not
+	ReasonNoSession                   // it names no session, and begins none
+	ReasonNoRun                       // its initialize lacks what its run is found by
 	ReasonCrowded                     // there are too many sessions, requests under way, or bytes of bodies, for another one
 	ReasonMessage                     // it belongs to no session, and cannot be read
 	ReasonHeader                      // its header does not fit its body (modern era), or its session
 	ReasonTooLarge                    // its body is larger than a message may be
 	ReasonMedia                       // it is no JSON, or takes neither JSON nor event streams
+	ReasonPath                        // nothing is served at its path
+	ReasonEnding                      // the server is ending
 )
 
-var reasonTexts = [...]string{"host_not_allowed", "origin_not_allowed", "bearer_missing", "bearer_wrong",
-	"scope_missing", "certificate_wrong", "keys_unavailable",
-	"session_unknown", "sessions_full", "message_unreadable", "header_mismatch",
-	"body_too_large", "media_type"}
+// reasons are a word for each reason, and words for an operator, with what to do.
+var reasons = [...]struct{ word, text string }{
+	ReasonHost:          {"host_not_allowed", "its Host is not served here; --allowed-host allows one"},
+	ReasonOrigin:        {"origin_not_allowed", "its Origin is not served here; --allowed-origin allows one"},
+	ReasonBearerMissing: {"bearer_missing", "it has no bearer token"},
+	ReasonBearerWrong:   {"bearer_wrong", "its bearer token is not accepted"},
+	ReasonScope:         {"scope_missing", "its access token has not the scope, or the audience, for this URL"},
+	ReasonCertificate:   {"certificate_wrong", "it has no client certificate that is accepted"},
+	ReasonUnverified:    {"keys_unavailable", "its access token cannot be verified until the issuer's keys are known"},
+	ReasonSession:       {"session_unknown", "there is no such session: it has ended, was begun at another process, or is somebody else's; clients begin a new one"},
+	ReasonNoSession:     {"session_missing", "it names no session and is no initialize: its client has lost the Mcp-Session-Id, or speaks a revision that --protocol leaves out"},
+	ReasonNoRun:         {"session_refused", "its initialize lacks what finds its run (--run-key); another line says what"},
+	ReasonCrowded:       {"sessions_full", "there is no room for it: too many sessions, requests or bytes of bodies"},
+	ReasonMessage:       {"message_unreadable", "its body is no message that can be read"},
+	ReasonHeader:        {"header_mismatch", "its header contradicts its body or its session"},
+	ReasonTooLarge:      {"body_too_large", "its body is larger than a message may be; --max-message raises that"},
+	ReasonMedia:         {"media_type", "its Content-Type, Content-Encoding or Accept is none that is served"},
+	ReasonPath:          {"path_unknown", "nothing is served at its path; --path says where MCP is"},
+	ReasonEnding:        {"ending", "the proxy is ending"},
+}
 
 // String is the reason in a word.
 func (r Reason) String() string {
-	if int(r) < len(reasonTexts) {
-		return reasonTexts[r]
+	if int(r) < len(reasons) {
+		return reasons[r].word
 	}
 	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// Text is the reason in words, for an operator.
+func (r Reason) Text() string {
+	if int(r) < len(reasons) {
+		return reasons[r].text
+	}
+	return r.String()
 }
 
 // Authentication reports whether it was refused for who sends it, or from where.

@@ -30,7 +30,6 @@ const maxPast = 64 << 20
 // stays, and the id is told as well: the Go SDK gives its connection up without. Who has no
 // session gets plain text, from which SDKs begin anew.
 func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes accepts, ses *session, why *refusal, scan *wire.IDScan) {
-	s.cfg.tell(why.why, r)
 	switch why.status {
 	case http.StatusUnsupportedMediaType:
 		w.Header()["Accept-Encoding"] = valueIdentity
@@ -41,6 +40,7 @@ func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes acc
 		if !why.firm { // the body was not read to its end
 			w.Header()["Connection"] = []string{"close"}
 		}
+		s.cfg.tell(why.why, why.status, r)
 		refuse(w, why.status, why.text)
 		return
 	}
@@ -61,6 +61,7 @@ func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes acc
 		status = http.StatusOK
 		w.Header().Del("Retry-After")
 	}
+	s.cfg.tell(why.why, status, r)
 	takes.write(w, status, wire.ErrorAnswer(id, why.code, why.text, nil))
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
@@ -69,6 +71,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// Who is not let in does not count: Close does not wait for who reads no refusal.
 	if !s.requests.enter() {
+		s.cfg.tell(ReasonEnding, http.StatusServiceUnavailable, r)
 		w.Header()["Retry-After"] = []string{retryAfter}
 		refuse(w, http.StatusServiceUnavailable, "shutting down")
 		return
@@ -76,6 +79,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.requests.leave()
 	run, ok := s.run(r)
 	if !ok {
+		s.cfg.tell(ReasonPath, http.StatusNotFound, r)
 		refuse(w, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
 		return
 	}
@@ -135,13 +139,13 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, h http.Header) {
 func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
 	ids := r.Header[headerSession]
 	if len(ids) != 1 {
-		s.cfg.tell(ReasonSession, r)
+		s.cfg.tell(ReasonNoSession, http.StatusBadRequest, r)
 		refuse(w, http.StatusBadRequest, noSession)
 		return nil
 	}
 	ses := s.table.find(ids[0])
 	if ses == nil || ses.party.who != from.Principal || ses.run != from.Run || !s.fits(ses, from) || !ses.enter() {
-		s.cfg.tell(ReasonSession, r)
+		s.cfg.tell(ReasonSession, http.StatusNotFound, r)
 		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
 		return nil
 	}
@@ -177,9 +181,12 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 		return
 	}
 	ses.leave()
-	s.end(ses, "deleted")
+	s.end(ses, "its client ended it")
 	w.WriteHeader(http.StatusNoContent)
 }
+
+// serverClosed is why sessions end that are still there.
+const serverClosed = "the server is closed"
 
 // end ends a session, once.
 func (s *Server) end(ses *session, why string) {
@@ -187,7 +194,11 @@ func (s *Server) end(ses *session, why string) {
 		return
 	}
 	s.table.remove(ses)
-	s.cfg.Log.Debug("session ended", "session", ses.tag, "why", why)
+	level := hclog.Info
+	if why == serverClosed { // of all at once
+		level = hclog.Debug
+	}
+	s.cfg.Log.Log(level, "session ended", "session", ses.tag, "why", why)
 	ses.upper.Close()
 }
 

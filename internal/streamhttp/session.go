@@ -103,9 +103,9 @@ func (s *session) sweep(now int64) string {
 	switch {
 	case s.busy > s.abandoned():
 	case !s.used && now-s.last > ticks(cfg.Unused):
-		return "never used"
+		return "its client has not used it (--session-unused)"
 	case now-s.last > ticks(cfg.Idle):
-		return "idle"
+		return "its client sends nothing any more (--session-idle)"
 	}
 	return ""
 }

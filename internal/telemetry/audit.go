@@ -47,7 +47,7 @@ type Audit struct {
 
 	mu      sync.Mutex // guards what follows
 	queue   []byte
-	denials denials
+	denials denials[[]byte]
 	number  uint64        // of the last line
 	freed   chan struct{} // closed when some was written; made on demand
 	closed  bool
@@ -66,6 +66,7 @@ func NewAudit(cfg AuditConfig) (*Audit, error) {
 	if err := a.sink.open(); err != nil {
 		return nil, fmt.Errorf("opening the audit: %w", err)
 	}
+	a.denials.first = lineOfDenied
 	go a.run()
 	return a, nil
 }
@@ -190,10 +191,12 @@ func (a *Audit) take(spare []byte) (lines, denied []byte, due <-chan time.Time, 
 	}
 	lines, a.queue = a.queue, spare
 	now := time.Now()
-	a.denials.take(now, a.closed, func(l *line) {
+	for _, c := range a.denials.take(now, a.closed) {
+		l := newLineOf(&c)
 		a.number++
 		denied = l.appendTo(denied, a.number, now)
-	})
+		l.free()
+	}
 	return lines, denied, a.denials.soon(now), !a.closed
 }
 

@@ -8,29 +8,35 @@ import (
 	"time"
 )
 
-// Denial is an HTTP request that was refused before any session saw it.
+// Denial is an HTTP request that was refused before any session saw what it says.
 type Denial struct {
 	Reason  string // in a word, of a closed set
+	Status  int    // that it is answered with
+	Why     string // in words, for an operator
+	Detail  []any  // what the log tells of the request besides, as pairs
 	Request *http.Request
 }
 
 const (
-	// denialInterval is the least time between two lines on denials of one address
-	// for one reason.
+	// denialInterval is the least time in which denials of one address for one reason are
+	// told twice.
 	denialInterval = 10 * time.Second
 	// maxDenials is how many pairs of address and reason are told apart in that time.
 	maxDenials = 256
 )
 
-// denials counts denied requests until they are written: of one address, for one
-// reason, the first at once, and what follows within denialInterval as one line with
-// its count. Beyond maxDenials all addresses have one line for each reason. So
-// whoever is not let in bounds neither the audit's size nor its memory by what they
-// send, and each request is counted once.
-type denials struct {
-	counts map[denier]*denialCount
-	next   time.Time // when the first line is due
-	begun  uint64    // how many lines were begun
+// denials counts denied requests until they are told: of one address, for one reason,
+// the first at once, and what follows within denialInterval together, with its count.
+// Beyond maxDenials all addresses count as one for each reason. So whoever is not let in
+// bounds neither what is told nor the memory for it by what they send, and each request is
+// counted once. T is what is told of the first.
+type denials[T any] struct {
+	// first is what is told of a request that stands for others to come; one says whether they
+	// are all of its address.
+	first  func(d *Denial, one bool) T
+	counts map[denier]*denialCount[T]
+	next   time.Time // when the first is due
+	begun  uint64    // how many were begun
 }
 
 // denier is who is denied, and why.
@@ -39,16 +45,21 @@ type denier struct {
 	reason string
 }
 
-type denialCount struct {
-	first []byte    // the members of the first request that is counted
-	since time.Time // when that came
-	order uint64    // of that, among those of other lines
-	n     int64     // not written yet
-	due   time.Time // when what is counted is written
+type denialCount[T any] struct {
+	counted[T]
+	order uint64    // of the first, among those of others
+	due   time.Time // when what is counted is told
 }
 
-// add counts a request, and reports whether there is a line to write by now.
-func (d *denials) add(one Denial, now time.Time) bool {
+// counted are denied requests that are told together.
+type counted[T any] struct {
+	first T
+	since time.Time // when that came
+	n     int64
+}
+
+// add counts a request, and reports whether there is anything to tell by now.
+func (d *denials[T]) add(one Denial, now time.Time) bool {
 	who := denier{sourceOf(one.Request.RemoteAddr), one.Reason}
 	c := d.counts[who]
 	if c == nil && len(d.counts) >= maxDenials {
@@ -56,31 +67,28 @@ func (d *denials) add(one Denial, now time.Time) bool {
 		c = d.counts[who] // one for each reason
 	}
 	if c == nil {
-		c = &denialCount{due: now}
+		c = &denialCount[T]{due: now}
 		if d.counts == nil {
-			d.counts = make(map[denier]*denialCount)
+			d.counts = make(map[denier]*denialCount[T])
 		}
 		d.counts[who] = c
 		d.next = now
 	}
 	if c.n == 0 {
-		l := newLine("denial")
-		l.denied(&one, who.from.IsValid())
 		d.begun++
-		c.first, c.since, c.order = slices.Clone(l.b), now, d.begun
-		l.free()
+		c.first, c.since, c.order = d.first(&one, who.from.IsValid()), now, d.begun
 	}
 	c.n++
 	return !now.Before(d.next)
 }
 
-// take calls f for each line that is due, or for all, in the order in which their
-// first requests came. Who had none to write for denialInterval is forgotten.
-func (d *denials) take(now time.Time, all bool, f func(l *line)) {
+// take returns what is due, or all, in the order in which their first requests came. Who had
+// nothing to tell for denialInterval is forgotten.
+func (d *denials[T]) take(now time.Time, all bool) (told []counted[T]) {
 	if len(d.counts) == 0 || now.Before(d.next) && !all {
-		return
+		return nil
 	}
-	var due []*denialCount
+	var due []*denialCount[T]
 	d.next = now.Add(denialInterval)
 	for who, c := range d.counts {
 		switch {
@@ -94,22 +102,16 @@ func (d *denials) take(now time.Time, all bool, f func(l *line)) {
 			due = append(due, c)
 		}
 	}
-	slices.SortFunc(due, func(a, b *denialCount) int { return cmp.Compare(a.order, b.order) })
+	slices.SortFunc(due, func(a, b *denialCount[T]) int { return cmp.Compare(a.order, b.order) })
 	for _, c := range due {
-		l := lines.Get().(*line)
-		l.b = append(l.b[:0], c.first...)
-		l.number("count", c.n)
-		if c.n > 1 {
-			l.time("since", c.since)
-		}
-		f(l)
-		l.free()
-		c.first, c.n, c.due = nil, 0, now.Add(denialInterval)
+		told = append(told, c.counted)
+		c.counted, c.due = counted[T]{}, now.Add(denialInterval)
 	}
+	return told
 }
 
 // soon returns a channel that tells when the next line is due, nil where none is.
-func (d *denials) soon(now time.Time) <-chan time.Time {
+func (d *denials[T]) soon(now time.Time) <-chan time.Time {
 	if len(d.counts) == 0 {
 		return nil
 	}
@@ -130,6 +132,25 @@ func sourceOf(remote string) netip.Prefix {
 	}
 	from, _ := addr.Prefix(bits)
 	return from
+}
+
+// lineOfDenied is what the audit tells of the first request.
+func lineOfDenied(d *Denial, one bool) []byte {
+	l := newLine("denial")
+	defer l.free()
+	l.denied(d, one)
+	return slices.Clone(l.b)
+}
+
+// newLineOf is the audit's line on denied requests.
+func newLineOf(c *counted[[]byte]) *line {
+	l := lines.Get().(*line)
+	l.b = append(l.b[:0], c.first...)
+	l.number("count", c.n)
+	if c.n > 1 {
+		l.time("since", c.since)
+	}
+	return l
 }
 
 // denied are the members of a denial; one says whether it stands for the requests of
