@@ -78,17 +78,18 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 }
 
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
-	c.s.log.Info("refused", c.aboutCall("code", code.String(), "why", code.Text(),
-		"state", c.s.run.where().state(), "rule", c.verdict.Rule.String())...)
+	c.s.log.Info("refused", c.aboutTarget([]any{"code", code.String()},
+		"state", c.s.run.where().state(), "rule", c.verdict.Rule.String(), "why", code.Text())...)
 	return c.answer(c.refusalAnswer(c.refusal(code, reason)))
 }
 
-// aboutCall is about with what the call asks for.
-func (c *call) aboutCall(pairs ...any) []any {
+// aboutTarget is about with what the call asks for between what stands before and behind it.
+func (c *call) aboutTarget(before []any, behind ...any) []any {
+	target := []any{"method", clip(c.m.Method)}
 	if c.named() {
-		return c.about(append([]any{c.kind.String(), clip(c.name)}, pairs...)...)
+		target = []any{c.kind.String(), clip(c.name)}
 	}
-	return c.about(append([]any{"method", clip(c.m.Method)}, pairs...)...)
+	return c.about(slices.Concat(before, target, behind)...)
 }
 
 // refusal says why, what was found, and what is allowed now.
@@ -253,9 +254,9 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 func (c *call) unavailable(err error) {
 	c.blame(Fault{Code: policy.UpstreamUnavailable})
 	if err == errEnding {
-		c.s.log.Info("not sent: the proxy is ending", c.aboutCall()...)
+		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)
 	} else {
-		c.s.log.Warn("the upstream did not take a request: nothing was done", c.aboutCall("reason", err)...)
+		c.s.log.Warn("the upstream did not take a request: nothing was done", c.aboutTarget(nil, "reason", err)...)
 	}
 	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
 	if err == errEnding {
@@ -279,7 +280,7 @@ func (c *call) unknown(err error) {
 		why = "no answer came before the proxy had to end"
 	}
 	c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
-		c.aboutCall("reason", why+flag, "state", c.s.run.where().state(), "rule", c.verdict.Rule.String())...)
+		c.aboutTarget(nil, "reason", why+flag, "state", c.s.run.where().state(), "rule", c.verdict.Rule.String())...)
 	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(clip(c.name)), why))
 }
 

@@ -143,13 +143,11 @@ func (c *call) wouldRefuse() policy.Code {
 // overlook notes that a request would have been refused, and lets it step nothing.
 func (c *call) overlook(code policy.Code) {
 	c.overlooked = true
-	said := []any{"code", code.String(), "why", code.Text()}
+	about := []any{"why", notCarried}
 	if c.name != "" {
-		said = append(said, "state", c.place.state(), "rule", c.verdict.Rule.String())
-	} else if code == policy.NotAvailable {
-		said[3] = notCarried
+		about = []any{"state", c.place.state(), "rule", c.verdict.Rule.String(), "why", code.Text()}
 	}
-	c.s.log.Info(wouldBeRefused, c.aboutCall(said...)...)
+	c.s.log.Info(wouldBeRefused, c.aboutTarget([]any{"code", code.String()}, about...)...)
 	c.foreseen(code)
 }
 
@@ -185,7 +183,7 @@ func (s *session) overlooksAsk(method string) bool {
 	if s.hello.Load() == nil || !s.run.shadow.Load() {
 		return false
 	}
-	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "why", notCarried, "method", clip(method))...)
+	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", clip(method), "why", notCarried)...)
 	s.p.cfg.Telemetry.shadowRefused(policy.NotAvailable)
 	return true
 }

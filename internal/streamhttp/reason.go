@@ -34,7 +34,7 @@ var reasons = [...]struct{ word, text string }{
 	ReasonBearerWrong:   {"bearer_wrong", "its bearer token is not accepted"},
 	ReasonScope:         {"scope_missing", "its access token has not the scope, or the audience, for this URL"},
 	ReasonCertificate:   {"certificate_wrong", "it has no client certificate that is accepted"},
-	ReasonUnverified:    {"keys_unavailable", "its access token cannot be verified until the issuer's keys are known"},
+	ReasonUnverified:    {"keys_unavailable", "its access token cannot be verified yet: the issuer's keys have not come"},
 	ReasonSession:       {"session_unknown", "there is no such session: it has ended, was begun at another process, or is somebody else's; clients begin a new one"},
 	ReasonNoSession:     {"session_missing", "it names no session and is no initialize: its client has lost the Mcp-Session-Id, or speaks a revision that --protocol leaves out"},
 	ReasonNoRun:         {"session_refused", "its initialize lacks what finds its run (--run-key); another line says what"},

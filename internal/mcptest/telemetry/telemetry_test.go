@@ -326,7 +326,7 @@ func TestAuditOfRefusedRequests(t *testing.T) {
 	_ = p.Process.Signal(os.Interrupt)
 	p.ExitCode()
 	got := lines(t, path)
-	want := []string{"bearer_missing", "bearer_wrong", "host_not_allowed", "origin_not_allowed", "session_unknown", "session_unknown"}
+	want := []string{"bearer_missing", "bearer_wrong", "host_not_allowed", "origin_not_allowed", "session_unknown", "session_missing"}
 	if len(got) != len(want) {
 		t.Fatal(strings.Join(got, "\n"))
 	}
