@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		"drifting": {Handle: drifting},
 		"slow":     {Handle: slow},
 		"hanging":  hanging, "hanging modern": {Handle: hanging.Handle, Modern: true},
-		"slower":   {Handle: slow, Stubborn: true},
+		"slower": {Handle: slow, Stubborn: true},
 		"stubborn": {
 			Handle:   mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"spawn": spawn}}.Server().Handle,
 			Stubborn: true,
