@@ -65,7 +65,7 @@ var (
 	errGuessable = &stray{policy.RunNotFound, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
 	// errNoURL is for the URL of a run, asked in an era whose runs have none.
 	errNoURL   = &stray{policy.RunNotFound, "There is no such run: in this era of the protocol runs have no URL of their own here. Leave /runs/ID out of it."}
-	errTooMany = &stray{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised."}
+	errTooMany = &stray{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised (--max-runs; before a command --max-upstreams, or --share-upstream)."}
 )
 
 // NewRunID returns an id that cannot be guessed: 130 random bits in 26 letters and

@@ -523,7 +523,7 @@ func TestMaxProcesses(t *testing.T) {
 	if e := callError(t, err); e.Sent {
 		t.Error(e)
 	}
-	contains(t, err.Error(), "2 processes of the upstream", "--max-upstreams", "--share-upstream")
+	contains(t, err.Error(), "as many processes", "--max-upstreams 2", "--share-upstream")
 	mustCall(t, c, "echo") // the live ones go on
 	c.Close()
 	eventually(t, func() bool { // as soon as the first has ended

@@ -164,8 +164,8 @@ func (s *Server) admit(c *Conn) error {
 		return &wire.CallError{RetryAfter: wait, Err: fmt.Errorf("%w (tried again in %s)", s.cause, wait.Round(10*time.Millisecond))}
 	}
 	if s.cfg.Command != nil && s.processes >= s.cfg.MaxProcesses {
-		return &wire.CallError{Err: fmt.Errorf("%d processes of the upstream run already, and no more are allowed: end a session, "+
-			"raise --max-upstreams, or have all clients share one process with --share-upstream", s.processes)}
+		return &wire.CallError{Err: fmt.Errorf("there are as many processes of the server as there may be (--max-upstreams %d): end a session, "+
+			"raise the limit, or have all clients share one process by --share-upstream", s.cfg.MaxProcesses)}
 	}
 	s.processes++
 	s.wg.Add(1)

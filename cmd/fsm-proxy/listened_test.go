@@ -123,7 +123,7 @@ func TestProcessesAreBounded(t *testing.T) {
 	first.Initialize()
 	second, _ := mcptest.DialWeb(t, url)
 	answer := second.Call("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`).String()
-	for _, want := range []string{"1 processes of the upstream run already", "--max-upstreams", "--share-upstream"} {
+	for _, want := range []string{"as many processes of the server as there may be", "--max-upstreams 1", "--share-upstream"} {
 		contains(t, answer, want)
 	}
 }

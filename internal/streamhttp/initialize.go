@@ -36,7 +36,7 @@ func (s *Server) initialize(w http.ResponseWriter, r *http.Request, takes accept
 		s.cfg.tell(ReasonCrowded, http.StatusServiceUnavailable, r)
 		w.Header().Set("Retry-After", "60")
 		refuse(w, http.StatusServiceUnavailable,
-			"too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised")
+			"too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised (--max-sessions; before a command --max-upstreams, or --share-upstream)")
 		return
 	}
 	ses := newSession(s, by)
