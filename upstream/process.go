@@ -322,13 +322,14 @@ func (p *process) report() {
 	}
 }
 
-// promptly is how long a child that has not answered yet may take to end with its input.
+// promptly is how long a child that has not answered yet, or answers no more, may take
+// to end with its input.
 const promptly = 250 * time.Millisecond
 
 func (p *process) endChild() {
 	grace := p.conn.srv.cfg.Grace
 	first := grace
-	if !p.conn.live { // it has nothing to bring to an end
+	if _, silent := errors.AsType[*silentError](p.conn.Err()); silent || !p.conn.live { // it has nothing to bring to an end
 		first = min(grace, promptly)
 	}
 	if p.gone(first) {

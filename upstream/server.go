@@ -27,6 +27,7 @@ type Server struct {
 	mu        sync.Mutex // guards what follows
 	conns     map[*Conn]struct{}
 	processes int
+	ending    int                   // of them, those whose connection has ended
 	children  map[*process]struct{} // that run
 	live      int                   // connections whose opening was answered
 	failures  int                   // dials in a row that failed
@@ -164,8 +165,12 @@ func (s *Server) admit(c *Conn) error {
 		return &wire.CallError{RetryAfter: wait, Err: fmt.Errorf("%w (tried again in %s)", s.cause, wait.Round(10*time.Millisecond))}
 	}
 	if s.cfg.Command != nil && s.processes >= s.cfg.MaxProcesses {
-		return &wire.CallError{Err: fmt.Errorf("there are as many processes of the server as there may be (--max-upstreams %d): end a session, "+
+		full := &wire.CallError{Err: fmt.Errorf("there are as many processes of the server as there may be (--max-upstreams %d): end a session, "+
 			"raise the limit, or have all clients share one process by --share-upstream", s.cfg.MaxProcesses)}
+		if s.ending > 0 { // there will be room
+			full.RetryAfter = s.cfg.MinBackoff
+		}
+		return full
 	}
 	s.processes++
 	s.wg.Add(1)
@@ -233,6 +238,9 @@ func (s *Server) pause() time.Duration {
 
 // ended disposes of a connection in the background.
 func (s *Server) ended(c *Conn) {
+	s.mu.Lock()
+	s.ending++
+	s.mu.Unlock()
 	go func() {
 		defer s.wg.Done()
 		c.dispose()
@@ -240,6 +248,7 @@ func (s *Server) ended(c *Conn) {
 		defer s.mu.Unlock()
 		delete(s.conns, c)
 		s.processes--
+		s.ending--
 		if c.live {
 			s.live--
 		}

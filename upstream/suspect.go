@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -38,8 +37,16 @@ func (p *process) probe(patience time.Duration) {
 		c.log().Info("the upstream process left a request unanswered, and lives: it goes on", "pid", p.cmd.Process.Pid)
 	default:
 		c.srv.stats.silent.Add(1)
-		c.end(fmt.Errorf("the upstream process left a request unanswered and then said nothing for %s (--upstream-ping)", patience))
+		c.end(&silentError{patience})
 	}
+}
+
+// silentError is a child that said nothing more.
+type silentError struct{ lasted time.Duration }
+
+// Error says for how long.
+func (e *silentError) Error() string {
+	return "the upstream process left a request unanswered and then said nothing for " + e.lasted.String() + " (--upstream-ping)"
 }
 
 // pingRequest is a request that every server answers at once.

@@ -45,6 +45,25 @@ func TestSuspectEndsAChildThatIsSilent(t *testing.T) {
 	mustCall(t, dial(t, s, newRecorder()), "echo")
 }
 
+// While a child is being ended it makes no room yet, but will: who asks may wait.
+func TestRoomOfAChildThatEnds(t *testing.T) {
+	cfg := child("stubborn")
+	cfg.MaxProcesses, cfg.Grace = 1, 200*time.Millisecond
+	s := newServer(t, cfg)
+	c := dial(t, s, newRecorder())
+	_, err := s.Dial(t.Context(), opening(t), newRecorder())
+	if e := callError(t, err); e.RetryAfter != 0 {
+		t.Error("nobody ends, and to wait is of no use:", e.RetryAfter)
+	}
+	c.Close()
+	_, err = s.Dial(t.Context(), opening(t), newRecorder())
+	if e := callError(t, err); e.RetryAfter == 0 {
+		t.Error(e)
+	}
+	<-c.gone
+	dial(t, s, newRecorder())
+}
+
 // A child that answers, or says anything else, lives, in either era.
 func TestSuspectSparesAChildThatLives(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -45,7 +45,7 @@ func TestSilentServerIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := mcptest.Stdio(t, c.server)
-			args := []string{"--call-timeout", "2s", "--upstream-ping", "300ms", "--on-upstream-restart", c.onRestart, "--annotate", "text", "--"}
+			args := []string{"--call-timeout", "2s", "--upstream-ping", "300ms", "--on-upstream-restart", c.onRestart, "--annotate", "text", "--max-upstreams", "1", "--"}
 			url, health, _, p := operated(t, mcptest.WritePolicy(t, hangingPolicy), append(args, u.Command()...)...)
 			s, _ := mcptest.DialWeb(t, url)
 			s.Initialize()
