@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // What a server lists and no state binds is one line, with each name; for
@@ -96,5 +97,35 @@ func TestPassthroughOfWhatIsCarried(t *testing.T) {
 	}
 	if n := strings.Count(r.stderr, "passthrough:"); n != len(names)+2 || strings.Count(r.stderr, "is no method") != 2 {
 		t.Errorf("%d findings for %d names: %s", n, len(names), r.stderr)
+	}
+}
+
+// A configuration holds secrets: none of it is shown, on a terminal neither.
+func TestCheckShowsNothingOfAConfiguration(t *testing.T) {
+	path := configured(t, "upstream: {url: 'http://127.0.0.1:1/mcp', headers: {'A B': hunter2}}\n")
+	for _, format := range []string{"text", "json", "github", "sarif"} {
+		r := command(t, nil, "check", "--config", path, "--color", "always", "--format", format)
+		if r.code != 1 || strings.Contains(r.stdout+r.stderr, "hunter2") || strings.Contains(r.stdout, "^") {
+			t.Errorf("%s: exit code %d\n%s%s", format, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
+// A workflow command is one line, whatever a path or a policy holds.
+func TestWorkflowCommands(t *testing.T) {
+	t.Setenv("GITHUB_WORKSPACE", "/repo")
+	for _, c := range []struct {
+		f    policy.Finding
+		want string
+	}{
+		{policy.Finding{File: "/repo/p.yaml", Line: 3, Column: 5, Code: "type", Message: "a: b, c"}, "::error file=p.yaml,line=3,col=5,title=type::a: b, c\n"},
+		{policy.Finding{Level: policy.LevelWarning, File: "/else/p.yaml", Code: "cycle", Message: "x"}, "::warning file=/else/p.yaml,title=cycle::x\n"},
+		{policy.Finding{Level: policy.LevelNote, File: "/repo/a,b:c%\n::error::d", Code: "cycle", Message: "50%\r\n::stop-commands::x"},
+			"::notice file=a%2Cb%3Ac%25%0A%3A%3Aerror%3A%3Ad,title=cycle::50%25%0D%0A::stop-commands::x\n"},
+		{policy.Finding{File: "/repo/../repo2/p", Code: "x", Message: ""}, "::error file=/repo2/p,title=x::\n"},
+	} {
+		if got := workflowCommand(c.f); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
 	}
 }

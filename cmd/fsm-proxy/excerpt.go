@@ -99,35 +99,44 @@ func aim(line string, column, columns int) (shown string, before, under int) {
 	return shown, before, max(under, 1)
 }
 
-// window is the part of a line to show: all of it where that fits, else what fits
-// around the cells from first to last, of which the beginning is what matters.
+// window is the part of a line to show: all of it where that fits, else its beginning
+// where the cells from first to last are within that, else what fits around them.
 func window(cells []cell, first, last, columns int) (from, to int) {
-	total := 0
-	for _, c := range cells {
-		total += c.width
-	}
-	if total <= columns {
+	if widthOf(cells) <= columns {
 		return 0, len(cells)
 	}
-	left := columns - 2*len([]rune(cut))
+	left := columns - 1 // what is cut off behind
+	if used := widthOf(cells[:last]); used <= left {
+		first, last = 0, 0
+	} else {
+		left-- // and before
+	}
 	from, to = first, first
 	for to < last && cells[to].width <= left {
 		left -= cells[to].width
 		to++
 	}
-	for behind := left / 2; to < len(cells) && to >= last && cells[to].width <= behind; to++ {
+	behind := left
+	if from > 0 {
+		behind = left / 2
+	}
+	for to >= last && to < len(cells) && cells[to].width <= behind {
 		behind -= cells[to].width
 		left -= cells[to].width
+		to++
 	}
 	for from > 0 && cells[from-1].width <= left {
 		from--
 		left -= cells[from].width
 	}
-	for to < len(cells) && to >= last && cells[to].width <= left {
-		left -= cells[to].width
-		to++
-	}
 	return from, to
+}
+
+func widthOf(cells []cell) (total int) {
+	for _, c := range cells {
+		total += c.width
+	}
+	return total
 }
 
 // wordLength is how many characters the YAML word at the beginning of a text has:
