@@ -57,6 +57,9 @@ func TestBadInput(t *testing.T) {
 		{"no path", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--path", "mcp", "--", "cat"}, 2, []string{"--path", "/"}},
 		{"runs by URL without the key", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--path-create", "--", "cat"}, 2, []string{"--path-create", "modern=path or legacy=path to --run-key"}},
 		{"runs by URL under another key", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "modern=process", "--path-create", "--", "cat"}, 2, []string{"--path-create", "--run-key"}},
+		{"a run key without its era", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "principal", "--", "cat"}, 2, []string{`"principal"`, "write legacy=principal"}},
+		{"a run key of the modern era without it", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "handle", "--", "cat"}, 2, []string{"write modern=handle"}},
+		{"no run key", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "user=ann", "--", "cat"}, 2, []string{`"user=ann"`, "write legacy=KEY or modern=KEY"}},
 		{"runs that the other era begins anew", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "legacy=path,modern=handle", "--", "cat"}, 2, []string{"'--run-key legacy=path'", "both eras", "--protocol modern"}},
 		{"runs that a URL begins anew", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--run-key", "legacy=path,modern=process", "--path-create", "--", "cat"}, 2, []string{"'--run-key modern=process'", "both eras"}},
 

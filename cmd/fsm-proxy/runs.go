@@ -81,7 +81,7 @@ func (f *runsFlags) keysOf(listening bool, protocol proxy.Protocol) (keys [2]pro
 		case wire.Modern.String():
 			era = wire.Modern
 		default:
-			return keys, usagef("--run-key %q: write legacy=KEY or modern=KEY", text)
+			return keys, usagef("--run-key %q names no era: write %s", text, inAnEra(text))
 		}
 		if named[era] {
 			return keys, usagef("--run-key names two keys for the %s era: there is one for each", era)
@@ -98,6 +98,16 @@ func (f *runsFlags) keysOf(listening bool, protocol proxy.Protocol) (keys [2]pro
 		return [2]proxy.RunKey{{Kind: proxy.KeyProcess}, {Kind: proxy.KeyProcess}}, nil
 	}
 	return f.acrossEras(keys, named, protocol)
+}
+
+// inAnEra is a key that was given without an era, as it has to be given.
+func inAnEra(key string) string {
+	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
+		if _, err := proxy.ParseRunKey(era, key); err == nil {
+			return era.String() + "=" + key
+		}
+	}
+	return "legacy=KEY or modern=KEY"
 }
 
 // acrossEras has a key that is named for one era hold for the other, unless it is of

@@ -23,6 +23,7 @@ type target struct {
 	sse  bool     // the URL speaks the old HTTP+SSE transport
 
 	folder string // where the filesystem server works
+	page   string // a URL that it can reach
 }
 
 // upstream is a real server and the scenario that is played with it. Each start gives a fresh one, so that a

@@ -98,7 +98,29 @@ async def play(client, step, inbox):
 
 
 def show(line):
-    print(json.dumps(line), flush=True)
+    print(json.dumps(line, default=str), flush=True)
+
+
+class Turns:
+    """Turns are those of an agent whose model is a script."""
+
+    def __init__(self, options):
+        with open(options.steps, encoding="utf-8") as file:
+            self.steps = json.load(file)
+        self.played = 0
+
+    def next(self, tools, given):
+        """next shows what the model got, and returns the call that it makes; None: it is done."""
+        show({"step": {"op": "turn"}, "result": {"tools": sorted(tools), "given": given}})
+        self.played += 1
+        return self.steps[self.played - 1] if self.played <= len(self.steps) else None
+
+    async def end(self, run):
+        try:
+            await run
+            show({"step": {"op": "end"}, "result": "done"})
+        except Exception as error:  # how the run ends is what is asked here
+            show({"step": {"op": "end"}, "error": told(error)})
 
 
 async def main(connect):

@@ -1,4 +1,4 @@
-"""The MCP servers of openai-agents at their defaults; see scenario.py."""
+"""The MCP servers of openai-agents at their defaults but for their patience; see scenario.py."""
 
 import os
 from contextlib import asynccontextmanager
@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from agents.mcp import MCPServerStdio, MCPServerStreamableHttp
 
 import scenario
+
+PATIENCE = 15  # seconds for any answer; the default of 5 is short for a machine that does much at a time
 
 
 class Player:
@@ -26,11 +28,11 @@ class Player:
 @asynccontextmanager
 async def connect(options, inbox):
     if options.url:
-        server = MCPServerStreamableHttp({"url": options.url}, message_handler=inbox.message)
+        server = MCPServerStreamableHttp({"url": options.url}, client_session_timeout_seconds=PATIENCE, message_handler=inbox.message)
     else:
         command, *args = options.stdio
         params = {"command": command, "args": args, "env": dict(os.environ)}
-        server = MCPServerStdio(params, message_handler=inbox.message)
+        server = MCPServerStdio(params, client_session_timeout_seconds=PATIENCE, message_handler=inbox.message)
     async with server:
         yield Player(server)
 

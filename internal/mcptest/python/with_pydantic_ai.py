@@ -1,4 +1,4 @@
-"""The MCP toolset of pydantic-ai at its defaults; see scenario.py."""
+"""The MCP toolset of pydantic-ai at its defaults but for its patience; see scenario.py."""
 
 import os
 from contextlib import asynccontextmanager
@@ -38,7 +38,13 @@ async def connect(options, inbox):
         await player.progress(done, total)
 
     server = options.url or StdioTransport(options.stdio[0], options.stdio[1:], env=dict(os.environ), keep_alive=False)
-    toolset = MCPToolset(server, elicitation_handler=elicit, progress_handler=progress, message_handler=inbox.message)
+    toolset = MCPToolset(
+        server,
+        elicitation_handler=elicit,
+        progress_handler=progress,
+        message_handler=inbox.message,
+        init_timeout=60,  # the default of 5 s is short for a machine that does much at a time
+    )
     player = Player(toolset, inbox)
     async with toolset:
         yield player
