@@ -40,8 +40,7 @@ func (b *build) archives() error {
 // tarball is a tar.gz of files that belong to root.
 func tarball(files []file, changed time.Time) ([]byte, error) {
 	var out bytes.Buffer
-	compressed := gzip.NewWriter(&out)
-	archive := tar.NewWriter(compressed)
+	archive := tar.NewWriter(&out)
 	for _, f := range files {
 		header := &tar.Header{Name: f.name, Mode: int64(f.mode), Size: int64(len(f.data)), ModTime: changed, Uname: "root", Gname: "root"}
 		if err := archive.WriteHeader(header); err != nil {
@@ -54,7 +53,16 @@ func tarball(files []file, changed time.Time) ([]byte, error) {
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
-	err := compressed.Close()
+	return gzipped(out.Bytes())
+}
+
+func gzipped(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	err := w.Close()
 	return out.Bytes(), err
 }
 

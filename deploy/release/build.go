@@ -60,9 +60,14 @@ func newBuild(out, tag, ldflags string) (*build, error) {
 		return nil, err
 	}
 	b := &build{root: root, out: out, version: newVersion(tag, hash), ldflags: ldflags, time: time.Unix(seconds, 0).UTC()}
-	if b.shared, err = sharedFiles(root); err != nil {
+	if b.shared, err = b.written(); err != nil {
 		return nil, err
 	}
+	generated, err := b.generated()
+	if err != nil {
+		return nil, err
+	}
+	b.shared = append(b.shared, generated...)
 	earlier, err := filepath.Glob(filepath.Join(out, "fsm?proxy*"))
 	if err != nil {
 		return nil, err
@@ -75,32 +80,8 @@ func newBuild(out, tag, ldflags string) (*build, error) {
 	return b, os.MkdirAll(out, 0o755)
 }
 
-// sharedFiles are the licence, the README and the ready policies.
-func sharedFiles(root string) ([]file, error) {
-	policies, err := filepath.Glob(filepath.Join(root, "policies", "*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	var files []file
-	for _, path := range append([]string{filepath.Join(root, "LICENSE"), filepath.Join(root, "README.md")}, policies...) {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, file{name: filepath.ToSlash(name), mode: 0o644, data: data})
-	}
-	return files, nil
-}
-
-// licence is the licence's file, which stands first.
-func (b *build) licence() file { return b.shared[0] }
-
-// compile builds the binary for one system, like "linux/amd64".
-func (b *build) compile(system string) error {
+// add builds the binary for one system, like "linux/amd64".
+func (b *build) add(system string) error {
 	fmt.Println("building for", system)
 	goos, arch, ok := strings.Cut(system, "/")
 	if !ok {
@@ -111,15 +92,21 @@ func (b *build) compile(system string) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	path := filepath.Join(folder, "fsm-proxy")
-	_, err = output(b.root, "env", "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch,
-		"go", "build", "-trimpath", "-ldflags", b.ldflags, "-o", path, "./cmd/fsm-proxy")
+	path, err := b.compile(goos, arch, folder)
 	if err != nil {
 		return err
 	}
 	binary, err := os.ReadFile(path)
 	b.targets = append(b.targets, target{os: goos, arch: arch, binary: binary})
 	return err
+}
+
+// compile builds the binary for one system into a folder, and returns its path.
+func (b *build) compile(goos, arch, folder string) (string, error) {
+	path := filepath.Join(folder, "fsm-proxy")
+	_, err := output(b.root, "env", "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch,
+		"go", "build", "-trimpath", "-ldflags", b.ldflags, "-o", path, "./cmd/fsm-proxy")
+	return path, err
 }
 
 // write writes one file of the release.

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 "use strict";
 
-// Runs the binary that npm has installed for this system, in place of Node.js where it can.
+// Runs the binary that npm has installed for this system.
 const { spawn } = require("node:child_process");
 const { optionalDependencies: made, version } = require("../package.json");
 
@@ -23,16 +23,23 @@ try {
   process.exit(1);
 }
 
-if (process.execve && !windows) {
-  process.execve(binary, [binary, ...args], process.env);
-}
-
-// Node.js before 22.15 stays, passes on what it is told, and ends as the binary does. On Windows Ctrl-C comes to both,
-// and a signal would kill.
+// It passes on what it is told, and ends as the binary does. On Windows Ctrl-C comes to both, and a signal would kill.
 const child = spawn(binary, args, { stdio: "inherit", windowsHide: true });
-for (const signal of windows ? ["SIGINT", "SIGBREAK"] : ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"]) {
+for (const signal of windows ? ["SIGINT", "SIGBREAK"] : ["SIGINT", "SIGTERM", "SIGHUP"]) {
   process.on(signal, () => windows || child.kill(signal));
 }
+
+// npx has a shell between itself and this. When it is told to end it ends the shell, which passes nothing on.
+const parent = process.ppid;
+if (process.env.npm_lifecycle_event && !windows) {
+  const watch = setInterval(() => {
+    if (process.ppid !== parent) {
+      clearInterval(watch);
+      child.kill("SIGTERM");
+    }
+  }, 250);
+}
+
 child.on("error", (error) => {
   process.stderr.write(`fsm-proxy: starting ${binary}: ${error.message}\n`);
   process.exit(1);

@@ -57,12 +57,18 @@ func (b *build) linuxPackage(t target, ending string, packager nfpm.Packager) ([
 		info.Prerelease = b.version.alpine()
 	}
 	for _, f := range append([]file{{name: "fsm-proxy", mode: 0o755, data: t.binary}}, b.shared...) {
+		destination := linuxPath(ending, f.name)
+		if path.Ext(destination) == ".gz" {
+			if f.data, err = gzipped(f.data); err != nil {
+				return nil, err
+			}
+		}
 		source := filepath.Join(folder, strings.ReplaceAll(f.name, "/", "_"))
 		if err := os.WriteFile(source, f.data, 0o644); err != nil {
 			return nil, err
 		}
 		info.Contents = append(info.Contents, &files.Content{
-			Source: source, Destination: linuxPath(ending, f.name),
+			Source: source, Destination: destination,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.mode, MTime: b.time},
 		})
 	}
@@ -73,14 +79,25 @@ func (b *build) linuxPackage(t target, ending string, packager nfpm.Packager) ([
 
 // linuxPath is where a package has a file.
 func linuxPath(ending, name string) string {
-	switch {
+	zsh := "/usr/share/zsh/site-functions/"
+	licence := "/usr/share/licenses/fsm-proxy/LICENSE"
+	if ending == "deb" {
+		zsh, licence = "/usr/share/zsh/vendor-completions/", "/usr/share/doc/fsm-proxy/copyright"
+	}
+	switch folder, base := path.Split(name); {
 	case name == "fsm-proxy":
 		return "/usr/bin/fsm-proxy"
-	case name == "LICENSE" && ending == "deb":
-		return "/usr/share/doc/fsm-proxy/copyright"
 	case name == "LICENSE":
-		return "/usr/share/licenses/fsm-proxy/LICENSE"
-	case path.Dir(name) == "policies":
+		return licence
+	case name == "completions/fsm-proxy.bash":
+		return "/usr/share/bash-completion/completions/fsm-proxy"
+	case name == "completions/_fsm-proxy":
+		return zsh + base
+	case name == "completions/fsm-proxy.fish":
+		return "/usr/share/fish/vendor_completions.d/" + base
+	case folder == "man/":
+		return "/usr/share/man/man1/" + base + ".gz"
+	case folder == "policies/":
 		return "/usr/share/fsm-proxy/" + name
 	}
 	return "/usr/share/doc/fsm-proxy/" + name

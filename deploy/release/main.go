@@ -30,7 +30,7 @@ func release() error {
 		return err
 	}
 	for _, system := range strings.Fields(*systems) {
-		if err := b.compile(system); err != nil {
+		if err := b.add(system); err != nil {
 			return fmt.Errorf("building for %s: %w", system, err)
 		}
 	}

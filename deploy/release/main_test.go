@@ -63,6 +63,7 @@ func command(t *testing.T, dir string, env []string, name string, args ...string
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, environment(env...)
+	cmd.WaitDelay = time.Second // for what a launcher has started, and leaves behind with its pipes
 	return cmd
 }
 

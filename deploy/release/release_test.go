@@ -104,7 +104,10 @@ func unpacked(t *testing.T, system string) (files map[string]entry, binary []byt
 // shared are the files of the repository that archives and packages carry, by the names that archives have for them.
 func shared(t *testing.T) []string {
 	t.Helper()
-	names := []string{"LICENSE", "README.md"}
+	names := []string{"LICENSE", "README.md", "completions/fsm-proxy.bash", "completions/_fsm-proxy", "completions/fsm-proxy.fish"}
+	for _, command := range []string{"", "-admin", "-check", "-completion", "-demo", "-drain", "-init", "-lock", "-man", "-render", "-run", "-schema", "-version"} {
+		names = append(names, "man/fsm-proxy"+command+".1")
+	}
 	policies, err := filepath.Glob("../../policies/*.yaml")
 	if err != nil || len(policies) == 0 {
 		t.Fatal("no policies", err)
@@ -152,7 +155,7 @@ func TestArchives(t *testing.T) {
 
 // modeOf is the mode that a file must have: the binary can be run by everybody.
 func modeOf(name string) fs.FileMode {
-	if strings.HasPrefix(filepath.Base(name), "fsm-proxy") && !strings.Contains(name, "completion") && !strings.Contains(name, "man1") {
+	if base := filepath.Base(name); base == "fsm-proxy" || base == "fsm-proxy.exe" {
 		return 0o755
 	}
 	return 0o644
