@@ -41,48 +41,58 @@ func (m *matcher) checkArguments(k Kind) {
 	}
 }
 
-// checkArgument says which of the items that a binding holds lack its argument, and
-// which cases none of them can be. What a glob's other items take is no error.
-func (m *matcher) checkArgument(b *binding, items []Offer) {
-	var refusing, lacking, textless, choosing []string // the items that are so
-	var others, texts []string                         // what there is instead
-	never := make([]int, len(b.cases))                 // by case, how many cannot be so
+// split is what the items that a binding holds say of the argument by which it is split.
+type split struct {
+	refusing, lacking, textless, choosing []string // the items that are so
+	others, texts                         []string // what there is instead
+	never                                 []int    // by case, how many items cannot be so
+}
+
+func splitBy(b *binding, items []Offer) split {
+	s := split{never: make([]int, len(b.cases))}
 	for _, o := range items {
 		switch a := o.Argument(b.by); {
 		case a.Refused:
-			refusing, others = append(refusing, o.Name), append(others, a.Others...)
+			s.refusing, s.others = append(s.refusing, o.Name), append(s.others, a.Others...)
 		case a.Undeclared:
-			lacking, others = append(lacking, o.Name), append(others, a.Others...)
+			s.lacking, s.others = append(s.lacking, o.Name), append(s.others, a.Others...)
 		case a.Closed && len(a.Texts) == 0:
-			textless = append(textless, o.Name)
+			s.textless = append(s.textless, o.Name)
 		case a.Closed:
-			choosing, texts = append(choosing, o.Name), append(texts, a.Texts...)
+			s.choosing, s.texts = append(s.choosing, o.Name), append(s.texts, a.Texts...)
 			for i, c := range b.cases {
 				if !slices.Contains(a.Texts, c.text) {
-					never[i]++
+					s.never[i]++
 				}
 			}
 		}
 	}
-	level, by := LevelWarning, strictyaml.Quote(b.by)
-	if len(refusing)+len(textless) == len(items) {
+	return s
+}
+
+// checkArgument says which of the items that a binding holds lack its argument, and
+// which cases none of them can be. What a glob's other items take is no error.
+func (m *matcher) checkArgument(b *binding, items []Offer) {
+	s, level, by := splitBy(b, items), LevelWarning, strictyaml.Quote(b.by)
+	useless := len(s.refusing) + len(s.textless)
+	if useless == len(items) {
 		level = LevelError
 	}
-	if len(refusing) > 0 {
+	if len(s.refusing) > 0 {
 		m.r.Add(level, b.byAt, "unknown-argument", "by: no argument %s is taken by %s, so no call can be both allowed and valid%s",
-			by, upstreams(b.kind, refusing), m.suggest(b.by, others))
+			by, upstreams(b.kind, s.refusing), m.suggest(b.by, s.others))
 	}
-	if len(lacking) > 0 {
+	if len(s.lacking) > 0 {
 		m.r.Add(LevelWarning, b.byAt, "unknown-argument", "by: no argument %s is declared by %s, and a call without it is refused%s",
-			by, upstreams(b.kind, lacking), m.suggest(b.by, others))
+			by, upstreams(b.kind, s.lacking), m.suggest(b.by, s.others))
 	}
-	if len(textless) > 0 {
+	if len(s.textless) > 0 {
 		m.r.Add(level, b.byAt, "unknown-argument", "by: argument %s is no text in %s, so no call can be both allowed and valid; name an argument that is a string",
-			by, upstreams(b.kind, textless))
+			by, upstreams(b.kind, s.textless))
 	}
 	for i, c := range b.cases {
-		if never[i] > 0 && never[i]+len(refusing)+len(textless) == len(items) {
-			m.r.Errorf(c.at, "unknown-case", "argument %s cannot be %s in %s%s", by, strictyaml.Quote(c.text), upstreams(b.kind, choosing), m.suggest(c.text, texts))
+		if s.never[i] > 0 && s.never[i]+useless == len(items) {
+			m.r.Errorf(c.at, "unknown-case", "argument %s cannot be %s in %s%s", by, strictyaml.Quote(c.text), upstreams(b.kind, s.choosing), m.suggest(c.text, s.texts))
 		}
 	}
 }
