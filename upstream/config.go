@@ -277,6 +277,28 @@ func (c *Config) String() string {
 	return c.Command[0]
 }
 
+// elsewhere asks whether the server is found in another way, where its status says that
+// nothing like it is at the URL; "": it does not.
+func (c *Config) elsewhere(status int) string {
+	if c.endpoint == nil || status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
+		return ""
+	}
+	path := strings.TrimSuffix(c.endpoint.Path, "/")
+	old := strings.HasSuffix(path, "/sse")
+	switch {
+	case c.SSE && old:
+		return "; if it is no server of the old HTTP+SSE transport, leave out --upstream-sse, and its URL may end in /mcp"
+	case c.SSE:
+		return "; is its event stream elsewhere, as at /sse, or is it no server of the old HTTP+SSE transport? Then leave out --upstream-sse"
+	case old:
+		return "; is it a server of the old HTTP+SSE transport? Then give --upstream-sse"
+	case strings.HasSuffix(path, "/mcp"):
+		return "; is its path another one, or is it a server of the old HTTP+SSE transport? Then give --upstream-sse"
+	}
+	return fmt.Sprintf("; is /mcp missing from the URL (%s/mcp), or is it a server of the old HTTP+SSE transport? Then give --upstream-sse",
+		strings.TrimSuffix(c.String(), "/"))
+}
+
 // plainPath is a URL's path without what could be a key in it, as some hosted
 // servers have there: a segment stays that is a short word, or a version.
 func plainPath(path string) string {

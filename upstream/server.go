@@ -214,7 +214,7 @@ func (s *Server) dialError(c *Conn, err error) error {
 	if ended := c.Err(); ended != nil {
 		out.Err = ended
 	}
-	out.Err = fmt.Errorf("connecting to the upstream %s: %w", s.cfg.String(), out.Err)
+	out.Err = fmt.Errorf("connecting to the upstream %s: %w%s", s.cfg.String(), out.Err, s.cfg.elsewhere(out.Status))
 	return out
 }
 

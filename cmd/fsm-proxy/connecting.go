@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -35,8 +37,9 @@ func (t *target) tellWait(line *statusLine, server *upstream.Server, what string
 func (t *target) unconnected(ctx context.Context, err error) error {
 	late, slow := errors.AsType[*upstream.TimeoutError](err)
 	_, other := errors.AsType[*upstream.EraError](err)
+	failed, _ := errors.AsType[*wire.CallError](err)
 	switch {
-	case other:
+	case other, failed != nil && (failed.Status == http.StatusNotFound || failed.Status == http.StatusMethodNotAllowed): // it says what to do
 		return err
 	case ctx.Err() != nil && t.url != "":
 		return errors.New("interrupted while waiting for the server to answer")
