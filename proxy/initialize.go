@@ -11,8 +11,11 @@ import (
 )
 
 // hint is the sentence on the dynamic surface that is added to the upstream's
-// instructions.
-const hint = "Tools appear and disappear as the work goes on; a refusal says what is allowed now."
+// instructions, and opaqueHint the one where refusals say nothing of that.
+const (
+	hint       = "Tools appear and disappear as the work goes on; a refusal says what is allowed now."
+	opaqueHint = "Tools appear and disappear as the work goes on; tools/list says which there are now."
+)
 
 // hello is what initialize settled for a session.
 type hello struct {
@@ -317,8 +320,12 @@ func (c *call) instructions(upstream string, h *hello) string {
 	if c.modern() && c.s.p.handles != nil && !c.s.p.cfg.NoHint {
 		parts = append(parts, c.s.p.handles.hint)
 	}
-	if !h.static && !c.s.p.cfg.NoHint && !strings.Contains(upstream, hint) { // an upstream may be a proxy of this kind
-		parts = append(parts, hint)
+	said := hint
+	if c.opaquely() {
+		said = opaqueHint
+	}
+	if !h.static && !c.s.p.cfg.NoHint && !strings.Contains(upstream, said) { // an upstream may be a proxy of this kind
+		parts = append(parts, said)
 	}
 	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
 	return strings.Join(parts, "\n\n")

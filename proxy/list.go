@@ -73,6 +73,9 @@ func (c *call) templates() wire.Pending {
 	if c.s.policyNow().Templates() == policy.TemplatesEmpty {
 		return c.result(c.s.forEra([]byte(`{"resourceTemplates":[]}`)))
 	}
+	if c.opaquely() {
+		return c.fail(wire.CodeMethodNotFound, "resource templates are not offered here. Use resources/list")
+	}
 	return c.fail(wire.CodeMethodNotFound, "resource templates are not offered: a policy binds concrete URIs. "+
 		"Use resources/list; to answer this request with an empty list, set 'templates: empty' in the policy")
 }

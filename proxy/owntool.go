@@ -72,7 +72,7 @@ func (p *Proxy) told(at place) string {
 
 // allowedAt says what is allowed in a place, where refusals may.
 func (c *call) allowedAt(at place) string {
-	if c.s.p.cfg.Refusals == RefusalsOpaque {
+	if c.opaquely() {
 		return ""
 	}
 	return "State is now '" + at.state() + "'. Allowed now: " + some(c.s.names(at, policy.Tool)) + "."
@@ -119,7 +119,11 @@ func (c *call) beginAgain(tool string) wire.Pending {
 	c.ofOwn(tool)
 	moved, ok := c.s.run.renew()
 	if !ok {
-		return c.refuseText(policy.InvalidTransition, c.called(tool)+" is not allowed: the run is not complete.")
+		reason := c.called(tool) + " is not allowed: the run is not complete."
+		if c.opaquely() {
+			reason = ""
+		}
+		return c.refuseText(policy.InvalidTransition, reason)
 	}
 	at := c.s.run.where()
 	c.s.log.Info("run begun anew", c.about("run", c.s.run.name, "state", at.state())...)

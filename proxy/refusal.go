@@ -59,7 +59,7 @@ func (c *call) refuse(code policy.Code) wire.Pending {
 	switch {
 	case code == policy.RunNotFound:
 		return c.strays(c.s.p.handles.needsRun)
-	case c.misfit != handle.Fits && c.s.p.cfg.Refusals != RefusalsOpaque:
+	case c.misfit != handle.Fits && !c.opaquely():
 		return c.refuseText(code, c.called(clip(c.name))+" is out of reach here: a call of it cannot say which run it belongs to, because "+
 			c.misfit.Text()+". An operator can choose another run key, principal or path.")
 	}
@@ -97,7 +97,7 @@ func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	c.deny(code)
 	at := c.s.run.where()
 	requested := clip(c.name)
-	if c.s.p.cfg.Refusals == RefusalsOpaque || c.place.shadow {
+	if c.opaquely() || c.place.shadow {
 		return c.opaque(code, requested, reason)
 	}
 	allowed := c.s.allowed(at)
@@ -243,7 +243,7 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 	if c.s.p.cfg.Refusals != RefusalsPlain {
 		out = append(out, `"isError":true,`...)
 	}
-	if c.s.p.cfg.Refusals != RefusalsOpaque && !c.s.hasOutputSchema(c.name) {
+	if !c.opaquely() && !c.s.hasOutputSchema(c.name) {
 		out = append(append(append(out, `"structuredContent":`...), object...), ',')
 	}
 	out = append(append(out, `"_meta":{"fsm-proxy/refusal":`...), object...)
@@ -298,7 +298,7 @@ func brevity(d time.Duration) string {
 
 // interrupted answers a call that failed between the proxy and the upstream.
 func (c *call) interrupted(code policy.Code, text string) {
-	if c.s.p.cfg.Refusals != RefusalsOpaque && !c.place.shadow {
+	if !c.opaquely() && !c.place.shadow {
 		text += " State is now '" + c.s.run.where().state() + "'."
 	}
 	r := c.refusal(code, text)
@@ -344,9 +344,16 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
+// opaquely reports whether refusals say nothing of what the policy allows.
+func (c *call) opaquely() bool { return c.s.p.cfg.Refusals == RefusalsOpaque }
+
 // unknownMethod says that a method is not carried, and how it could be.
-func unknownMethod(method string) string {
-	return "Method not found: " + clip(method) + " (fsm-proxy carries it only if the policy's passthrough names it)"
+func (c *call) unknownMethod() string {
+	text := "Method not found: " + clip(c.m.Method)
+	if c.opaquely() {
+		return text
+	}
+	return text + " (fsm-proxy carries it only if the policy's passthrough names it)"
 }
 
 // allowed returns what is listed and allowed in a place, in the

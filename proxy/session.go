@@ -176,7 +176,7 @@ func (c *call) routed() wire.Pending {
 	if c.s.policyNow().Passthrough(c.m.Method) {
 		return c.relay()
 	}
-	return c.fail(wire.CodeMethodNotFound, unknownMethod(c.m.Method))
+	return c.fail(wire.CodeMethodNotFound, c.unknownMethod())
 }
 
 // before answers a request that comes before initialize. A client that opens
@@ -189,7 +189,7 @@ func (c *call) before() wire.Pending {
 	if _, known := routes[wire.Legacy][c.m.Method]; known {
 		return c.fail(wire.CodeInvalidRequest, "the session is not initialized: send initialize first")
 	}
-	return c.fail(wire.CodeMethodNotFound, unknownMethod(c.m.Method))
+	return c.fail(wire.CodeMethodNotFound, c.unknownMethod())
 }
 
 // admit enters a request among those under way; else it says why not.

@@ -45,7 +45,7 @@ func (c *call) ofTask() wire.Pending {
 
 func (c *call) noTask() wire.Pending {
 	if !c.s.tasked(c.era) {
-		return c.fail(wire.CodeMethodNotFound, unknownMethod(c.m.Method))
+		return c.fail(wire.CodeMethodNotFound, c.unknownMethod())
 	}
 	return c.fail(wire.CodeInvalidParams, "Failed to retrieve task: Task not found")
 }
@@ -109,7 +109,7 @@ func (c *call) outOfReach(m *wire.Message) []byte {
 		return nil
 	}
 	text := c.called(clip(c.name)) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
-		"Its result will not be told; what is allowed may change when it ends."
+		"Its result will not be told; the lists may change when it ends."
 	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
 }
 

@@ -23,7 +23,7 @@ func Own(name string) bool { return name == StartName || name == EndName || name
 // openWorldHint is false.
 const (
 	startTool = `{"name":"` + StartName + `","title":"Start a run",` +
-		`"description":"Starts a run: one walk through the work, which decides what is allowed next. ` +
+		`"description":"Starts a run: one walk through the work, in which each step decides what comes next. ` +
 		`Returns its handle, {argument}, which every other tool wants as an argument of this name. ` +
 		`Start one run for one task, and use its handle until the task is done; keep it to yourself. A run ends {lifetime}.",` +
 		`"inputSchema":{"type":"object","properties":{},"additionalProperties":false},` +
