@@ -112,6 +112,16 @@ func (p comparison) files() []checked {
 	return out
 }
 
+// annotatable are the policies that there are, of the old one its errors alone: what
+// else is found about it is no part of the change.
+func (p comparison) annotatable() []checked {
+	out := p.files()
+	if p.old != nil {
+		out[0].findings = p.old.findings.Errors()
+	}
+	return out
+}
+
 // findings are what is found by comparing.
 func (p comparison) findings() policy.Findings {
 	file := p.old

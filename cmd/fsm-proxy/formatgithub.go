@@ -27,7 +27,7 @@ func (f *checkFlags) writeFilesGitHub(c *console, reports []checked) error {
 func (f *checkFlags) writePairsGitHub(c *console, pairs []comparison) error {
 	var all policy.Findings
 	for _, p := range pairs {
-		for _, r := range p.files() {
+		for _, r := range p.annotatable() {
 			all = append(all, r.annotated()...)
 		}
 		all = append(all, p.findings()...)

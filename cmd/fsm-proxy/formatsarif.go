@@ -88,7 +88,7 @@ func (f *checkFlags) writeFilesSARIF(c *console, reports []checked) error {
 func (f *checkFlags) writePairsSARIF(c *console, pairs []comparison) error {
 	var all policy.Findings
 	for _, p := range pairs {
-		for _, r := range p.files() {
+		for _, r := range p.annotatable() {
 			all = append(all, r.each()...)
 		}
 		all = append(all, p.findings()...)
