@@ -124,3 +124,17 @@ func contains(t *testing.T, text, word string) {
 
 // quiet is a server with one tool.
 var quiet = mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"work": nil}}.Server()
+
+// hanging is an upstream of which one tool has nothing more read, another is never
+// answered, and a third answers, but only when the gate "later" is open.
+var hanging = mcptest.Script{Tools: map[string]func(*mcptest.Exchange){
+	"hang":  func(e *mcptest.Exchange) { e.Gate("never") },
+	"leave": func(*mcptest.Exchange) {},
+	"later": func(e *mcptest.Exchange) {
+		e.Async(func() {
+			e.Gate("later")
+			e.Result(mcptest.Text("later"))
+		})
+	},
+	"work": nil,
+}}.Server()

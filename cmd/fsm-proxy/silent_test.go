@@ -9,20 +9,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// hanging is an upstream of which one tool has nothing more read, another is never
-// answered, and a third answers, but only when the gate "later" is open.
-var hanging = mcptest.Script{Tools: map[string]func(*mcptest.Exchange){
-	"hang":  func(e *mcptest.Exchange) { e.Gate("never") },
-	"leave": func(*mcptest.Exchange) {},
-	"later": func(e *mcptest.Exchange) {
-		e.Async(func() {
-			e.Gate("later")
-			e.Result(mcptest.Text("later"))
-		})
-	},
-	"work": nil,
-}}.Server()
-
 const hangingPolicy = `version: 1
 initial: open
 everywhere: {tools: [work, later]}
