@@ -69,6 +69,9 @@ func (f *adminFlags) ask(ctx context.Context, out io.Writer, method, path, body 
 	if f.address == "" {
 		return usagef("where is it? give --admin ADDR or --admin unix:PATH, as 'fsm-proxy run' has it")
 	}
+	if _, _, err := net.SplitHostPort(f.address); err != nil && !strings.HasPrefix(f.address, "unix:") {
+		return usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.address, err)
+	}
 	ctx, stop := context.WithTimeout(ctx, adminTime)
 	defer stop()
 	request, err := f.request(ctx, method, path, body)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -91,4 +92,23 @@ func TestTokenFileThatOthersWrite(t *testing.T) {
 	u := mcptest.Stdio(t, "quiet")
 	_, p := mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, plainPolicy), "--tokens", tokens, "--"}, u.Command()...)...)
 	p.Log().Await(t, "others than its owner can write to the token file")
+}
+
+// Where a run belongs to a principal, it is said that all who have the token of
+// --bearer-file are one.
+func TestBearersShareOneRun(t *testing.T) {
+	const warning = "all who have the token of --bearer-file are one principal"
+	u := mcptest.Stdio(t, "quiet")
+	token, path := write(t, "token", "s3cret\n"), mcptest.WritePolicy(t, plainPolicy)
+	for key, warned := range map[string]bool{"legacy=principal": true, "modern=principal": true, "legacy=session": false} {
+		_, p := mcptest.Listen(t, append([]string{"--policy", path, "--bearer-file", token, "--run-key", key, "--"}, u.Command()...)...)
+		if warned {
+			p.Log().Await(t, warning)
+		}
+		_ = p.Process.Signal(syscall.SIGTERM)
+		p.ExitCode()
+		if !warned && strings.Contains(p.Log().String(), warning) {
+			t.Errorf("%s: it is warned of what is not so", key)
+		}
+	}
 }

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"net"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
@@ -38,7 +44,7 @@ func TestBadInput(t *testing.T) {
 		{"unknown log format", []string{"run", "--policy", good, "--log-format", "xml", "--", "cat"}, 2, []string{"xml", "json"}},
 		{"no policy", []string{"run", "--", "cat"}, 2, []string{"--policy FILE", "fsm-proxy init"}},
 		{"no server", []string{"run", "--policy", good}, 2, []string{"--upstream URL", "-- COMMAND"}},
-		{"no --", []string{"run", "--policy", good, "npx", "server"}, 2, []string{`"npx"`, "'-- npx server'"}},
+		{"no --", []string{"run", "--policy", good, "npx", "server"}, 2, []string{`"npx"`, "fsm-proxy run --policy " + good + " -- npx server"}},
 		{"policy without its flag", []string{"run", good, "--", "cat"}, 2, []string{good, "--policy " + good}},
 		{"argument in front of --", []string{"run", "--policy", good, "more", "--", "cat"}, 2, []string{`"more"`, "in front of --"}},
 		{"empty --", []string{"run", "--policy", good, "--"}, 2, []string{"-- COMMAND"}},
@@ -72,8 +78,8 @@ func TestBadInput(t *testing.T) {
 		{"no program", []string{"run", "--policy", good, "--", plain}, 1, []string{plain, "permission denied"}},
 		{"no such program under --listen", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--", "no-such-program"}, 1, []string{`"no-such-program"`}},
 		{"port taken", []string{"run", "--policy", good, "--listen", taken.Addr().String(), "--", "cat"}, 1, []string{taken.Addr().String(), "taken", "choose another"}},
-		{"beyond loopback", []string{"run", "--policy", good, "--listen", "0.0.0.0:0", "--", "cat"}, 1, []string{"--bearer-file", "--insecure-listen"}},
-		{"beyond loopback, all interfaces", []string{"run", "--policy", good, "--listen", ":0", "--", "cat"}, 1, []string{"--bearer-file", "--insecure-listen"}},
+		{"beyond loopback", []string{"run", "--policy", good, "--listen", "0.0.0.0:0", "--", "cat"}, 2, []string{"--bearer-file", "--insecure-listen"}},
+		{"beyond loopback, all interfaces", []string{"run", "--policy", good, "--listen", ":0", "--", "cat"}, 2, []string{"--bearer-file", "--insecure-listen"}},
 		{"missing bearer file", []string{"run", "--policy", good, "--listen", "127.0.0.1:0", "--bearer-file", "no.token", "--", "cat"}, 1, []string{"--bearer-file", "no.token"}},
 		{"missing upstream bearer file", []string{"run", "--policy", good, "--upstream", "http://127.0.0.1:1/mcp", "--upstream-bearer-file", "no.token"}, 1, []string{"no.token"}},
 
@@ -116,4 +122,50 @@ func TestBadPolicy(t *testing.T) {
 			contains(t, r.stdout+r.stderr, want)
 		}
 	}
+}
+
+// A command line that is wrong is exit code 2 with every command: a flag that it
+// does not have, a value that a flag does not take, one argument too many.
+func TestWrongCommandLines(t *testing.T) {
+	good := write(t, "good.yaml", plainPolicy)
+	whole := map[string][]string{ // the least that a command wants
+		"run": {"--policy", good, "--", "cat"}, "check": {good}, "render": {good}, "init": {"--", "cat"}, "lock": {good, "--", "cat"},
+		"admin": {"--admin", "127.0.0.1:1", "/v1/runs"}, "man": {t.TempDir()}, "completion": {"bash"}, "drain": {"--pid", "4194304"},
+	}
+	more := map[string][]string{
+		"run": {"more", "--policy", good, "--", "cat"}, "init": {"more", "--", "cat"}, "lock": {good, "more", "--", "cat"},
+		"admin": {"GET", "/v1/runs", "body", "more"}, "check": {"--against", good, good, good},
+	}
+	for _, cmd := range newRoot(&console{out: io.Discard, err: io.Discard}).Commands() {
+		rest := whole[cmd.Name()]
+		wrong := [][]string{append([]string{"--no-such-flag"}, rest...), append([]string{"-%"}, rest...)}
+		if args := more[cmd.Name()]; args != nil {
+			wrong = append(wrong, args)
+		} else {
+			wrong = append(wrong, append(slices.Clone(rest), "more"))
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.NoOptDefVal == "" {
+				wrong = append(wrong, []string{"--" + f.Name}) // without its value
+			}
+			if kind := f.Value.Type(); !strings.HasPrefix(kind, "string") || flagWords[f.Name] != nil || f.Name == "format" {
+				wrong = append(wrong, append([]string{"--" + f.Name + "=no such value"}, rest...))
+			}
+		})
+		for _, args := range wrong {
+			args = append([]string{cmd.Name()}, args...)
+			if r := inProcess(t, args...); r.code != exitUsage {
+				t.Errorf("%q: exit code %d\n%s", args, r.code, r.stderr)
+			}
+		}
+	}
+}
+
+// inProcess runs a command line that is expected to be refused before it does
+// anything, without a process of its own.
+func inProcess(t *testing.T, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	err := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
+	return result{report(&stderr, err), stdout.String(), stderr.String()}
 }

@@ -50,7 +50,7 @@ func newCheck(c *console) *cobra.Command {
 			"  fsm-proxy check --config fsm-proxy.yaml",
 		ValidArgsFunction: policiesThenCommand(math.MaxInt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := f.take(cmd, args)
+			files, err := f.take(c, cmd, args)
 			if err != nil {
 				return err
 			}

@@ -27,6 +27,7 @@ func newCompletion(c *console) *cobra.Command {
 			"The line for bash goes into ~/.bashrc. The deb, rpm and apk packages have all but the last in place.",
 		Args:              exactly(1, strings.Join(shells, "|")),
 		ValidArgsFunction: firstOf(shells...),
+		PersistentPreRun:  func(*cobra.Command, []string) {}, // a shell's start does not fail for its environment
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			switch args[0] {

@@ -68,7 +68,7 @@ func bound(t *testing.T, env map[string]string, args ...string) (*runFlags, []st
 	if err := f.bind(cmd); err != nil {
 		return f, nil, err
 	}
-	front, err := f.take(cmd, cmd.Flags().Args())
+	front, err := f.take(&console{}, cmd, cmd.Flags().Args())
 	if err == nil {
 		err = f.check(cmd.Flags(), front)
 	}

@@ -19,6 +19,9 @@ func newDrain(*console) *cobra.Command {
 		Short: "Tell the fsm-proxy of this container to end, as SIGTERM does; for a preStop hook",
 		Args:  exactly(0, "[--pid N]"),
 		RunE: func(*cobra.Command, []string) error {
+			if pid < 1 {
+				return usagef("--pid %d is no process; give a number from 1 on", pid)
+			}
 			if err := checkProxy(pid); err != nil {
 				return err
 			}

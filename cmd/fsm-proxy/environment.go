@@ -1,7 +1,10 @@
 package main
 
 import (
+	"maps"
 	"os"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -30,6 +33,61 @@ func bindEnvironment(cmd *cobra.Command, file *configFile) (err error) {
 		}
 	})
 	return err
+}
+
+// checkEnvironment refuses variables that stand for no flag of any command: a
+// misspelt one would leave a limit, or the way that clients authenticate, as it is
+// built in. Empty ones count as absent. Values are not repeated, as they can be
+// secrets.
+func checkEnvironment(root *cobra.Command, environ []string) error {
+	known := map[string]bool{}
+	for _, cmd := range root.Commands() {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known[variableOf(f.Name)] = true })
+	}
+	delete(known, variableOf("help"))
+	var unknown []string
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		if runtime.GOOS == "windows" {
+			name = strings.ToUpper(name) // names have no case there
+		}
+		if strings.HasPrefix(name, environmentPrefix) && value != "" && !known[name] && !isServiceLink(name, value) {
+			unknown = append(unknown, name+meantVariable(name, slices.Sorted(maps.Keys(known))))
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	slices.Sort(unknown)
+	return usagef("no flag has this environment variable: %s; unset it, or see 'fsm-proxy run --help' for the flags", strings.Join(unknown, ", "))
+}
+
+// meantVariable says which variable was perhaps meant by an unknown one: the
+// nearest, else the longest that it begins with.
+func meantVariable(name string, known []string) string {
+	near := nearest(name, known)
+	for _, k := range known {
+		if near == "" || strings.HasPrefix(name, near+"_") && len(k) > len(near) {
+			if strings.HasPrefix(name, k+"_") {
+				near = k
+			}
+		}
+	}
+	if near == "" {
+		return ""
+	}
+	return " (did you mean " + near + "?)"
+}
+
+// serviceLink are variables that Kubernetes sets in a pod for each Service of its
+// namespace: FSM_PROXY_SERVICE_HOST and so on, where one is named fsm-proxy, and
+// FSM_PROXY_X_SERVICE_HOST where it is named fsm-proxy-x.
+var serviceLink = regexp.MustCompile(`_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$`)
+
+// isServiceLink tells them from a variable that somebody made up. The last kind,
+// FSM_PROXY_PORT, has a URL: tcp://10.0.0.1:80.
+func isServiceLink(name, value string) bool {
+	return serviceLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
 
 // meaningless reports whether a flag would contradict the command line, or have

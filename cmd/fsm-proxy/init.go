@@ -31,7 +31,7 @@ func newInit(c *console) *cobra.Command {
 			"  fsm-proxy init -o remote.yaml --upstream https://example.com/mcp",
 		ValidArgsFunction: policiesThenCommand(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			front, err := f.take(cmd, args)
+			front, err := f.take(c, cmd, args)
 			if err == nil {
 				err = f.need(front)
 			}

@@ -57,7 +57,7 @@ func (f *listenFlags) check() (loopback bool, err error) {
 		return true, nil
 	}
 	if !f.authenticates() && !f.insecure {
-		return false, fmt.Errorf("--listen %s can be reached from other machines; give --bearer-file FILE, --tokens, --oidc-issuer or "+
+		return false, usagef("--listen %s can be reached from other machines; give --bearer-file FILE, --tokens, --oidc-issuer or "+
 			"--client-ca so that clients must authenticate, or --insecure-listen if something else sees to that", f.address)
 	}
 	return false, nil

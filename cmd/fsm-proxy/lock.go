@@ -34,7 +34,7 @@ func newLock(c *console) *cobra.Command {
 			"  fsm-proxy lock --check remote.yaml --upstream https://example.com/mcp",
 		ValidArgsFunction: policiesThenCommand(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			front, err := f.take(cmd, args)
+			front, err := f.take(c, cmd, args)
 			switch {
 			case err != nil:
 				return err

@@ -28,13 +28,14 @@ func execute() int {
 // run executes one command line. ctx ends with the process's first SIGINT,
 // SIGTERM or SIGHUP. What it returns is not printed yet: see report.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	root := newRoot(&console{in: stdin, out: stdout, err: stderr})
+	root := newRoot(&console{in: stdin, out: stdout, err: stderr, args: args})
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)
 }
 
-// console is where a command reads and writes.
+// console is what a command was given, and where it reads and writes.
 type console struct {
+	args     []string // the command line, without the program
 	in       io.Reader
 	out, err io.Writer
 }

@@ -103,7 +103,7 @@ func (f *adminFlags) listen() (net.Listener, error) {
 	l, err := listenAt("admin", f.address)
 	if err == nil && !local(l) && f.bearerFile == "" {
 		l.Close()
-		return nil, fmt.Errorf("--admin %s can be reached from other machines; give a loopback address, unix:PATH, or --admin-bearer-file FILE", f.address)
+		return nil, usagef("--admin %s can be reached from other machines; give a loopback address, unix:PATH, or --admin-bearer-file FILE", f.address)
 	}
 	return l, err
 }

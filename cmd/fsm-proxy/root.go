@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,16 +24,25 @@ func newRoot(c *console) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
-		Args:              func(cmd *cobra.Command, args []string) error { return unknownCommand(cmd, args) },
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return bindEnvironment(cmd, nil) },
+		Args: func(cmd *cobra.Command, args []string) error { return unknownCommand(cmd, args) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if strings.HasPrefix(cmd.Name(), cobra.ShellCompRequestCmd) {
+				return nil // a shell asks what completes the line
+			}
+			if err := checkEnvironment(cmd.Root(), os.Environ()); err != nil {
+				return err
+			}
+			return bindEnvironment(cmd, nil)
+		},
 	}
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return advised(cmd, err)
+		return advised(cmd, err, c.args)
 	})
+	root.SetHelpCommand(newHelp())
 	root.SetVersionTemplate(versionLine())
 	root.AddCommand(newRun(c), newCheck(c), newRender(c), newInit(c), newLock(c), newDemo(c), newSchema(c), newDrain(c), newAdmin(c), newCompletion(c), newMan(), newVersion(c), newCrossroads(c))
 	complete(root)
@@ -58,5 +68,32 @@ func exactly(n int, usage string) cobra.PositionalArgs {
 			return usagef("%s takes %s, got %d; usage: %s", cmd.Name(), count(n, "argument"), len(args), strings.TrimSpace(cmd.CommandPath()+" "+usage))
 		}
 		return nil
+	}
+}
+
+// newHelp is cobra's help command, but that a command which there is not is a wrong
+// command line.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Print the help of a command",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, sub := range cmd.Root().Commands() {
+				if sub.IsAvailableCommand() && len(args) == 0 {
+					names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		PersistentPreRun: func(*cobra.Command, []string) {},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(cmd.Root(), args)
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
 	}
 }

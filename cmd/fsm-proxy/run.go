@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -51,10 +52,15 @@ func newRun(c *console) *cobra.Command {
 		Example: "  fsm-proxy run --policy files.yaml -- npx -y @modelcontextprotocol/server-filesystem /srv\n" +
 			"  fsm-proxy run --policy files.yaml --listen 127.0.0.1:8080 --upstream https://example.com/mcp\n" +
 			"  fsm-proxy run --config fsm-proxy.yaml",
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.bind(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkEnvironment(cmd.Root(), os.Environ()); err != nil {
+				return err
+			}
+			return f.bind(cmd)
+		},
 		ValidArgsFunction: policiesThenCommand(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			front, err := f.take(cmd, args)
+			front, err := f.take(c, cmd, args)
 			if err == nil {
 				err = f.check(cmd.Flags(), front)
 			}
@@ -103,7 +109,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 }
 
 func (f *runFlags) check(flags *pflag.FlagSet, front []string) error {
-	if f.policy == "" && len(front) == 1 && f.given() {
+	if f.policy == "" && len(front) == 1 {
 		return usagef("unexpected argument %q; if it is the policy, write '--policy %s'", front[0], front[0])
 	}
 	if err := f.need(front); err != nil {

@@ -281,3 +281,13 @@ func adminRun(info proxy.RunInfo) admin.Run {
 	}
 	return run
 }
+
+// tellSharedRun warns where a run belongs to a principal, and several clients may be
+// one: all who have the token of --bearer-file.
+func (s *service) tellSharedRun() {
+	byPrincipal := func(key proxy.RunKey) bool { return key.Kind == proxy.KeyPrincipal }
+	if s.flags.listen.bearerFile != "" && slices.ContainsFunc(s.keys[:], byPrincipal) {
+		s.log.Warn("all who have the token of --bearer-file are one principal, and with --run-key principal they share one run; " +
+			"tell clients apart with --tokens, --oidc-issuer or --client-ca")
+	}
+}

@@ -152,6 +152,7 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	front := streamhttp.NewServer(s.front(loopback, gate))
 	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
 	s.tellCommand()
+	s.tellSharedRun()
 	s.bound.Store(true)
 	ready(f.listen.url(l))
 	return s.serveHTTP(ctx, f.httpServer(front, certificate, s.log), l, front)

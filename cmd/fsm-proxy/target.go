@@ -60,8 +60,11 @@ func (t *target) register(flags *pflag.FlagSet) {
 
 // take takes the command from behind the --, checks the whole, and returns the
 // arguments in front of the --.
-func (t *target) take(cmd *cobra.Command, args []string) (front []string, err error) {
+func (t *target) take(c *console, cmd *cobra.Command, args []string) (front []string, err error) {
 	front = args
+	if at := commandAt(cmd, c.args); at >= 0 && (cmd.Name() != "check" || isProgram(c.args[at])) {
+		return nil, usagef("unexpected argument %q; put -- in front of the server's command: %s", c.args[at], withDash(cmd, c.args))
+	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		front, t.command = args[:dash], args[dash:]
 		if len(t.command) == 0 {
@@ -94,7 +97,7 @@ func (t *target) need(front []string) error {
 	case len(front) > 0 && len(t.command) > 0:
 		return usagef("unexpected argument %q in front of --; remove it", front[0])
 	case len(front) > 0:
-		return usagef("unexpected argument %q; put -- in front of the command: '-- %s'", front[0], strings.Join(front, " "))
+		return usagef("unexpected argument %q; remove it", front[0])
 	case !t.given():
 		return usagef("no server to wrap; give '--upstream URL', or '-- COMMAND ARG...' at the end")
 	}

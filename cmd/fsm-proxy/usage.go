@@ -70,8 +70,12 @@ func groups(flags *pflag.FlagSet) []titledFlags {
 	return out
 }
 
-// advised adds to a flag's error what to write instead.
-func advised(cmd *cobra.Command, err error) error {
+// advised adds to a flag's error what to write instead. args are the whole command
+// line.
+func advised(cmd *cobra.Command, err error, args []string) error {
+	if line := withDash(cmd, args); line != "" {
+		return usagef("%w%s; put -- in front of the server's command: %s", err, valueHint(err), line)
+	}
 	hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
 	if near := nearFlag(cmd, err); near != "" {
 		hint = fmt.Sprintf("did you mean --%s?", near)
@@ -85,12 +89,19 @@ func nearFlag(cmd *cobra.Command, err error) string {
 	if !ok {
 		return ""
 	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return nearest(unknown.GetSpecifiedName(), names)
+}
+
+// nearest is the name that was perhaps meant by another, "" where none is near.
+func nearest(name string, names []string) string {
 	// cobra measures how near the names of commands are, and of nothing else.
-	names := &cobra.Command{SuggestionsMinimumDistance: 2}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
-	})
-	if near := names.SuggestionsFor(unknown.GetSpecifiedName()); len(near) > 0 {
+	known := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, n := range names {
+		known.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
+	}
+	if near := known.SuggestionsFor(name); len(near) > 0 {
 		return near[0]
 	}
 	return ""
