@@ -68,7 +68,7 @@ func TestSignalsOfProcessOne(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*rig) int{
 		"drained": func(r *rig) int { return 0 },
-		"at once": func(r *rig) int { r.signal(syscall.SIGTERM); return 143 },
+		"at once": func(r *rig) int { r.insist(syscall.SIGTERM); return 143 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
