@@ -13,10 +13,12 @@ let binary;
 try {
   binary = require.resolve(`${system}/bin/fsm-proxy${windows ? ".exe" : ""}`);
 } catch {
+  const packages = [`fsm-proxy@${version}`, `${system}@${version}`];
+  const fix = __dirname.includes("_npx") ? `npx -p ${packages.join(" -p ")} fsm-proxy` : `npm install ${packages[1]}`;
   process.stderr.write(
     system in made
       ? `fsm-proxy: the package with the binary, ${system}, is not installed. npm leaves it out with --omit=optional,\n` +
-          `and where a lock file or node_modules comes from another system. To get it: npm install ${system}@${version}\n`
+          `and where a lock file or node_modules comes from another system. To get it: ${fix}\n`
       : `fsm-proxy: there is no package for ${process.platform} on ${process.arch}, only ${Object.keys(made).join(", ")}.\n` +
           "To build it: go install github.com/fsm-proxy/fsm-proxy/cmd/fsm-proxy@latest\n",
   );

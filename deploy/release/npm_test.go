@@ -59,17 +59,33 @@ func TestNpmInstallsFiles(t *testing.T) {
 func TestNpmOmitsOptional(t *testing.T) {
 	t.Parallel()
 	folder, env := t.TempDir(), npmEnvironment(t, npmRegistry(t).URL+"/npm/")
-	run(t, folder, env, "npm", "install", "--omit=optional", "fsm-proxy")
-	out, err := try(t, folder, env, "npx", "fsm-proxy", "version")
+	t.Run("npm", func(t *testing.T) {
+		run(t, folder, env, "npm", "install", "--omit=optional", "fsm-proxy")
+		fix := omitted(t, folder, env, "npx", "fsm-proxy", "version")
+		run(t, folder, env, fix[0], fix[1:]...)
+		if out := run(t, folder, env, "npx", "fsm-proxy", "version"); out != versionHere() {
+			t.Errorf("after %q it prints %q", fix, out)
+		}
+	})
+	t.Run("npx", func(t *testing.T) {
+		env := append(env, "npm_config_omit=optional", "npm_config_yes=true")
+		fix := append(omitted(t, t.TempDir(), env, "npx", "fsm-proxy", "version"), "version")
+		if out := run(t, t.TempDir(), env, fix[0], fix[1:]...); out != versionHere() {
+			t.Errorf("%q prints %q", fix, out)
+		}
+	})
+}
+
+// omitted runs a launcher without a binary, and returns the command that it gives.
+func omitted(t *testing.T, folder string, env []string, name string, args ...string) []string {
+	t.Helper()
+	out, err := try(t, folder, env, name, args...)
 	_, fix, ok := strings.Cut(out, "To get it: ")
 	if err == nil || !ok || !strings.Contains(out, "--omit=optional") {
 		t.Fatalf("it says %q: %v", out, err)
 	}
-	fields := strings.Fields(strings.TrimSpace(fix))
-	run(t, folder, env, fields[0], fields[1:]...)
-	if out := run(t, folder, env, "npx", "fsm-proxy", "version"); out != versionHere() {
-		t.Errorf("after %q it prints %q", fix, out)
-	}
+	line, _, _ := strings.Cut(fix, "\n")
+	return strings.Fields(line)
 }
 
 // On a system that no package is for the launcher says which there are.
