@@ -402,7 +402,6 @@ func (c *call) abandon(params string, why error) {
 // expire gives up a call whose time has run out. The upstream is then looked at,
 // whether it answers at all, unless it waits for a client itself.
 func (c *call) expire() {
-	c.s.log.Info("no answer in time: the request is given up (--call-timeout)", c.about("method", clip(c.m.Method), "name", clip(c.name), "after", brevity(c.patience()))...)
 	c.abandon(`{"requestId":0,"reason":"no answer in time"}`, errGivenUp)
 	c.mu.Lock()
 	up := c.up

@@ -375,6 +375,6 @@ func TestOverdue(t *testing.T) {
 		k.result(ok)
 		answered.wait()
 		equal(t, "looked at after an answer", k.late(), 0)
-		has(t, log.String(), "no answer in time: the request is given up (--call-timeout)", "method=tools/call", "name=read_file", "after=5m")
+		has(t, log.String(), "its outcome is unknown", "tool=read_file", "no answer came in 5m (--call-timeout)")
 	}, with(func(c *proxy.Config) { c.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) }))
 }

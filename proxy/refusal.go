@@ -253,10 +253,13 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 // unavailable answers a request that the upstream did not take.
 func (c *call) unavailable(err error) {
 	c.blame(Fault{Code: policy.UpstreamUnavailable})
-	if err == errEnding {
+	switch lost, _ := errorAs(err); {
+	case err == errEnding:
 		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)
-	} else {
-		c.s.log.Warn("the upstream did not take a request: nothing was done", c.aboutTarget(nil, "reason", err)...)
+	case lost != nil && lost.Err == errGivenUp:
+		c.s.log.Warn("a request has no answer: it is given up", c.aboutTarget(nil, "reason", "no answer came in "+brevity(c.patience())+" (--call-timeout)")...)
+	default:
+		c.s.log.Warn("the upstream did not take a request", c.aboutTarget(nil, "reason", err)...)
 	}
 	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
 	if err == errEnding {

