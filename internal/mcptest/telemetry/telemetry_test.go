@@ -37,7 +37,7 @@ states:
 func world() mcptest.Server {
 	return mcptest.Script{
 		Tools: map[string]func(*mcptest.Exchange){
-			"look": nil, "move": nil, "hidden": nil,
+			"look": nil, "move": nil, "hidden": nil, "apply": nil, "wait": func(*mcptest.Exchange) {},
 			"fail": func(e *mcptest.Exchange) { e.Fail(-32000, "broken") },
 		},
 		Methods: map[string]func(*mcptest.Exchange){
@@ -264,7 +264,7 @@ func TestAuditOfTheBinary(t *testing.T) {
 
 var (
 	example  = regexp.MustCompile("(?s)```json\n(.*?)```")
-	variable = regexp.MustCompile(`("(?:time|policy|microseconds|upstream_microseconds)":)("[^"]*"|[0-9]+)`)
+	variable = regexp.MustCompile(`("(?:time|microseconds|upstream_microseconds)":)("[^"]*"|[0-9]+)`)
 	ruleFile = regexp.MustCompile(`"rule":"[^"]*/`)
 )
 
@@ -280,7 +280,7 @@ func TestDocumentedAudit(t *testing.T) {
 	r.Tool("move", "")
 	r.Tool("move", "")
 	r.end(t)
-	want := variable.ReplaceAllString(example.FindStringSubmatch(string(doc))[1], "${1}0")
+	want := ruleFile.ReplaceAllString(variable.ReplaceAllString(example.FindStringSubmatch(string(doc))[1], "${1}0"), `"rule":"`)
 	got := strings.Join(lines(t, path), "\n") + "\n"
 	if got = ruleFile.ReplaceAllString(variable.ReplaceAllString(got, "${1}0"), `"rule":"`); got != want {
 		t.Errorf("got\n%s, documented is\n%s", got, want)
