@@ -255,6 +255,28 @@ func TestCancelDuringTheDrain(t *testing.T) {
 	})
 }
 
+// A body that is refused, and read past for its id, holds up the end no longer than any other that does not come.
+func TestEndlessBodyDuringTheDrain(t *testing.T) {
+	t.Parallel()
+	r := web.with("--drain", "300ms").open(t)
+	held := r.hold()
+	connection, err := r.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	fmt.Fprintf(connection, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n{", r.address(), r.web.ID(), 5<<20)
+	r.end()
+	r.upstream.Open("hold_open")
+	r.Answer(held)
+	began := time.Now()
+	r.ended()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
 // The client has gone in the midst of it: there is nobody left to wait for.
 func TestInputEndsDuringTheDrain(t *testing.T) {
 	each(t, []way{pipes, pipeWeb}, func(r *rig) {
