@@ -180,7 +180,11 @@ func states(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCom
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	p, _, err := loadPolicy(args[0])
+	files, err := policyFiles(args[0])
+	if err != nil || len(files) != 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	p, _, err := loadPolicy(files[0])
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -104,7 +104,7 @@ func (w *starterWriter) policy(inv inventory, d *draft) {
 	if d.forbidden.count() > 0 {
 		w.destructive(d)
 	} else {
-		w.example()
+		w.example(d)
 	}
 }
 
@@ -135,7 +135,7 @@ func (w *starterWriter) head(inv inventory, d *draft) {
 // working writes the state in which a run begins.
 func (w *starterWriter) working(d *draft) {
 	anchor := ""
-	if d.forbidden.count() > 0 {
+	if d.forbidden.count() > 0 || d.writes.count() > 1 {
 		anchor = " &working   # a name for the end of this file"
 	}
 	w.line(1, "%s:", workingState)
@@ -164,7 +164,7 @@ func (d *draft) allowed() string {
 // becomes one.
 func (w *starterWriter) destructive(d *draft) {
 	before := "the_tool_before"
-	if others := append(d.reads.all(), d.writes.all()...); len(others) > 0 {
+	if others := slices.Concat(d.reads.all(), d.writes.all()); len(others) > 0 {
 		before = strictyaml.Scalar(others[0].name)
 	}
 	w.line(0, "")
@@ -196,18 +196,25 @@ func (d *draft) destructiveBlocks() []block {
 	}
 }
 
-// example shows what a second state would look like.
-func (w *starterWriter) example() {
+// example shows what a second state would look like, with tools of the server.
+func (w *starterWriter) example(d *draft) {
+	before, waits := "the_tool_before", "the_tool_that_waits"
+	if tools := slices.Concat(d.reads.all(), d.writes.all()); len(tools) > 1 {
+		before, waits = strictyaml.Scalar(tools[0].name), strictyaml.Scalar(tools[len(tools)-1].name)
+	}
 	w.line(0, "")
 	w.comment = true
-	w.line(1, "The next step: move what must wait into a state of its own, and let the tool that comes before it lead")
-	w.line(1, "there. A tool that the agent can call by itself is a step, and no approval.")
-	w.line(1, "%s:", workingState)
-	w.line(2, "tools:")
-	w.line(3, "the_first_tool: {on_success: second, on_unknown: second}   # what got no answer may have happened")
+	w.line(1, "The next step: move what must wait out of its place above into a state of its own, and let the tool that")
+	w.line(1, "comes before it lead there, by this value in place of stay:")
+	w.line(3, "%s: {on_success: second, on_unknown: stay}", before)
+	w.line(1, "A tool that the agent can call by itself is a step, and no approval.")
+	w.line(1, "")
 	w.line(1, "second:")
 	w.line(2, "tools:")
-	w.line(3, "the_tool_that_waits: {on_success: %[1]s, on_unknown: %[1]s}", workingState)
+	if d.writes.count() > 1 {
+		w.line(3, "<<: *working   # what is allowed there is allowed here")
+	}
+	w.line(3, "%s: {on_any: %s}   # each use needs the step anew", waits, workingState)
 	w.comment = false
 }
 

@@ -239,6 +239,8 @@ func TestStarterKeepsTheOrder(t *testing.T) {
 	}
 	contains(t, text, "Neither annotations nor names tell the server's tools apart, so all are allowed.")
 	contains(t, text, "It forbids nothing yet")
+	contains(t, text, "  #     b: {on_success: second, on_unknown: stay}\n")
+	contains(t, text, "  # second:\n  #   tools:\n  #     <<: *working   # what is allowed there is allowed here\n  #     B: {on_any: working}")
 }
 
 // A server that lists nothing gets a policy all the same.
