@@ -128,6 +128,11 @@ func (t *target) check() error {
 			return usagef("--env %q is not NAME=VALUE", pair)
 		}
 	}
+	for _, name := range t.passEnv {
+		if before, _, pair := strings.Cut(name, "="); pair {
+			return usagef("--pass-env %q is no name of a variable; write '--pass-env %s', or give a value with --env", hidden(name), before)
+		}
+	}
 	return t.checkURL()
 }
 
