@@ -15,9 +15,13 @@ import (
 func TestURLWithoutAServer(t *testing.T) {
 	policy := write(t, "plain.yaml", plainPolicy)
 	commands := map[string]func(t *testing.T, args ...string) string{
-		"init":  func(t *testing.T, args ...string) string { return failing(t, append([]string{"init"}, args...)...) },
-		"check": func(t *testing.T, args ...string) string { return failing(t, append([]string{"check", policy}, args...)...) },
-		"lock":  func(t *testing.T, args ...string) string { return failing(t, append([]string{"lock", policy}, args...)...) },
+		"init": func(t *testing.T, args ...string) string { return failing(t, append([]string{"init"}, args...)...) },
+		"check": func(t *testing.T, args ...string) string {
+			return failing(t, append([]string{"check", policy}, args...)...)
+		},
+		"lock": func(t *testing.T, args ...string) string {
+			return failing(t, append([]string{"lock", policy}, args...)...)
+		},
 		"run": func(t *testing.T, args ...string) string {
 			s, p := mcptest.Dial(t, append([]string{mcptest.Proxy(t), "run", "--policy", policy}, args...)...)
 			answer := s.Call("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
