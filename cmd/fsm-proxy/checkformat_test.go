@@ -69,6 +69,20 @@ func TestCheckFormats(t *testing.T) {
 	golden.Compare(t, file, txtar.Format(out))
 }
 
+// A file is checked whose name is no UTF-8, in each format.
+func TestCheckFormatsWithANameThatIsNoText(t *testing.T) {
+	folder := t.TempDir()
+	const name = "a\xff.yaml"
+	if err := os.WriteFile(filepath.Join(folder, name), []byte("version: 1\ninitial: a\nstates: {a: {}}\n"), 0o600); err != nil {
+		t.Skipf("there is no such name here: %v", err)
+	}
+	for _, format := range []string{"text", "json", "github", "sarif"} {
+		if r := commandIn(t, folder, nil, "check", "--format", format, name); r.code != 0 {
+			t.Errorf("%s: exit %d: %s", format, r.code, r.stderr)
+		}
+	}
+}
+
 // validSARIF fails unless a text is SARIF 2.1.0 by its schema.
 func validSARIF(t *testing.T, text string) {
 	t.Helper()

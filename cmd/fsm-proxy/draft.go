@@ -39,16 +39,17 @@ func (d drafted) all() []draftItem { return slices.Concat(d.said, d.named) }
 func newDraft(inv inventory) *draft {
 	d := &draft{}
 	tools := d.usable(policy.Tool, inv.tools)
-	said, words := make([]hints, len(tools)), make([][]string, len(tools))
+	words := make([][]string, len(tools))
 	for i, item := range tools {
-		said[i], words[i] = hintsOf(item.Raw), wordsOf(item.Name)
+		words[i] = wordsOf(item.Name)
 	}
-	if !slices.ContainsFunc(said, func(h hints) bool { return !h.defaults() }) {
-		clear(said) // they tell no tool from another
+	var said map[string]effect
+	if inv.tools != nil {
+		said = effectsOf(inv.tools.Items)
 	}
 	prefix := sharedPrefix(words)
 	for i, item := range tools {
-		d.addTool(draftItemOf(item), said[i].effect(), effectByName(words[i][prefix:]))
+		d.addTool(draftItemOf(item), said[item.Name], effectByName(words[i][prefix:]))
 	}
 	for _, item := range d.usable(policy.Resource, inv.resources) {
 		d.resources = append(d.resources, draftItemOf(item))

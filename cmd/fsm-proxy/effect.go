@@ -1,10 +1,13 @@
 package main
 
 import (
+	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // effect is what a tool does to the world, as far as its server says. The zero
@@ -25,26 +28,55 @@ type hints struct {
 	Destructive *bool `json:"destructiveHint"`
 	Idempotent  *bool `json:"idempotentHint"`
 	OpenWorld   *bool `json:"openWorldHint"`
+
+	garbled bool // something is said that cannot be read, or not in one way only
 }
 
-// hintsOf reads the annotations of a listed tool. Those that cannot be read are
-// none.
-func hintsOf(tool []byte) hints {
+// hintsOf reads the annotations of a listed tool. What is no object says nothing:
+// some servers write an empty one as [].
+func hintsOf(tool []byte) (h hints) {
 	var t struct {
-		Annotations hints `json:"annotations"`
+		Annotations jsontext.Value `json:"annotations"`
 	}
-	if err := json.Unmarshal(tool, &t); err != nil {
-		return hints{}
+	err := json.Unmarshal(tool, &t)
+	if err == nil && t.Annotations.Kind() == '{' {
+		err = json.Unmarshal(t.Annotations, &h)
 	}
-	return t.Annotations
+	if err != nil { // a hint that is no boolean, or a name that stands twice
+		return hints{garbled: true}
+	}
+	return h
+}
+
+// effectsOf is what a server says of its tools, by name: of one that is listed twice,
+// and differently, the worst. Annotations that all are defaults tell no tool from
+// another, and nothing.
+func effectsOf(tools []wire.Item) map[string]effect {
+	all := make(map[string]effect, len(tools))
+	telling := false
+	for _, tool := range tools {
+		h := hintsOf(tool.Raw)
+		telling = telling || !h.defaults()
+		said := h.effect()
+		if before, twice := all[tool.Name]; twice && before != said {
+			said = effectDestructive
+		}
+		all[tool.Name] = said
+	}
+	if !telling {
+		clear(all)
+	}
+	return all
 }
 
 // effect is what the hints say, unknown where they leave out both that matter.
 // What is said of one only is completed as the specification has it: a tool is not
 // read-only, and one that is not is destructive. A tool that is said to be both
-// read-only and destructive is taken for the worse.
+// read-only and destructive, or in a way that cannot be read, is taken for the worse.
 func (h hints) effect() effect {
 	switch {
+	case h.garbled:
+		return effectDestructive
 	case h.ReadOnly == nil && h.Destructive == nil:
 		return effectUnknown
 	case says(h.Destructive, true):
@@ -72,8 +104,8 @@ var (
 )
 
 // effectByName guesses from the words of a name what a tool does. "query",
-// "fetch" and "run" tell nothing, and "search_and_replace" and "get_or_create" do
-// more than they begin with.
+// "fetch" and "run" tell nothing, and "search_and_replace", "get_or_create" and
+// "read_write_file" do more than they begin with.
 func effectByName(words []string) effect {
 	has := func(some ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(some, w) })
@@ -81,7 +113,7 @@ func effectByName(words []string) effect {
 	switch {
 	case has(destructiveWords...):
 		return effectDestructive
-	case len(words) > 0 && slices.Contains(readingWords, words[0]) && !has("and", "or", "then"):
+	case len(words) > 0 && slices.Contains(readingWords, words[0]) && !has("and", "or", "then", "write", "replace"):
 		return effectRead
 	}
 	return effectUnknown

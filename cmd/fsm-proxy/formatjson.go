@@ -101,9 +101,10 @@ func (p comparison) json() jsonComparison {
 	return out
 }
 
-// writeIndented writes v as JSON for people and machines.
+// writeIndented writes v as JSON for people and machines. The name of a file may be
+// no UTF-8: what JSON cannot hold of it is replaced.
 func writeIndented(w io.Writer, v any) error {
-	if err := json.MarshalWrite(w, v, jsontext.WithIndent("  ")); err != nil {
+	if err := json.MarshalWrite(w, v, jsontext.WithIndent("  "), jsontext.AllowInvalidUTF8(true)); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(w)

@@ -82,6 +82,18 @@ func TestStarterBindsOddNames(t *testing.T) {
 	}
 }
 
+// A name that is listed twice is bound nowhere if the server calls it destructive once,
+// whichever of the two a client believes.
+func TestStarterTakesATwiceListedToolForTheWorst(t *testing.T) {
+	for _, twice := range [][]string{{sayRead, sayDestructive}, {sayDestructive, sayRead}, {sayRead, ""}} {
+		inv := offering(policy.Tool, listed{"get_x", "", twice[0]}, listed{"get_x", "", twice[1]}, listed{"get_y", "", sayRead})
+		if got := newDraft(inv).forbidden.all(); len(got) != 1 || got[0].name != "get_x" {
+			t.Errorf("%q: forbidden are %v", twice, got)
+		}
+		mustBind(t, inv)
+	}
+}
+
 func TestStarterBindsAnyNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var items []listed
