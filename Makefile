@@ -49,7 +49,7 @@ test-deploy: deps-test ## what Kubernetes, Kustomize, Helm and Prometheus say of
 	cd deploy/checks && go vet ./... && go test -timeout 15m ./...
 
 # A module of its own, too: what packages are written with is none of fsm-proxy's.
-test-release: node python $(NODE_DONE) $(UV_DONE) ## what `make release` makes, installed by npm, pip, uv and dpkg
+test-release: node python $(UV_DONE) ## what `make release` makes, installed by npm, pip, uv and dpkg
 	cd deploy/release && go vet ./... && go test -timeout 15m ./...
 
 bench: ## the table of docs/performance.md

@@ -3,13 +3,13 @@ module github.com/fsm-proxy/fsm-proxy/deploy/release
 go 1.27.4
 
 require (
-	github.com/CycloneDX/cyclonedx-go v0.12.0
-	github.com/blakesmith/ar v0.0.0-20190502131153-809d4375e1fb
-	github.com/goreleaser/nfpm/v2 v2.45.2
-	github.com/package-url/packageurl-go v0.1.7
-	github.com/rhysd/actionlint v1.7.12
-	github.com/sassoftware/go-rpmutils v0.4.0
-	go.yaml.in/yaml/v3 v3.0.5
+	github.com/CycloneDX/cyclonedx-go v0.12.0 // the form of SBOMs
+	github.com/blakesmith/ar v0.0.0-20190502131153-809d4375e1fb // tests: what a deb holds
+	github.com/goreleaser/nfpm/v2 v2.45.2 // deb, rpm and apk
+	github.com/package-url/packageurl-go v0.1.7 // the names of modules in SBOMs
+	github.com/rhysd/actionlint v1.7.12 // tests: the action and the workflow of docs/install.md
+	github.com/sassoftware/go-rpmutils v0.4.0 // tests: what an rpm holds
+	go.yaml.in/yaml/v3 v3.0.5 // tests: action.yml, and what docs/install.md shows
 )
 
 require (
