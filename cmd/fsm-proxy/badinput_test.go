@@ -51,6 +51,7 @@ func TestBadInput(t *testing.T) {
 		{"two servers", []string{"run", "--policy", good, "--upstream", "http://127.0.0.1:1/mcp", "--", "cat"}, 2, []string{"one of them"}},
 		{"no URL", []string{"run", "--policy", good, "--upstream", "localhost:8080"}, 2, []string{`"localhost:8080"`, "http://"}},
 		{"variable to pass on with a value", []string{"run", "--policy", good, "--pass-env", "TOKEN=s3cret", "--", "cat"}, 2, []string{`--pass-env "TOKEN=…"`, "'--pass-env TOKEN'", "--env"}},
+		{"pattern of variables to pass on", []string{"run", "--policy", good, "--pass-env", "AWS_*", "--", "cat"}, 2, []string{`--pass-env "AWS_*"`, "once for each"}},
 		{"bad header", []string{"run", "--policy", good, "--upstream", "http://127.0.0.1:1/mcp", "--upstream-header", "secret"}, 2, []string{"'Name: value'"}},
 		{"protocol of no server", []string{"check", good, "--upstream-protocol", "modern"}, 2, []string{"--upstream-protocol", "'--upstream URL'"}},
 		{"unknown protocol of the server", []string{"run", "--policy", good, "--upstream-protocol", "both", "--", "cat"}, 2, []string{"--upstream-protocol", "auto, legacy, modern"}},

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
 // environmentPrefix begins the name of every environment variable that stands
@@ -52,7 +53,7 @@ func checkEnvironment(root *cobra.Command, environ []string) error {
 			name = strings.ToUpper(name) // names have no case there
 		}
 		if strings.HasPrefix(name, environmentPrefix) && value != "" && !known[name] && !isServiceLink(name, value) {
-			unknown = append(unknown, name+meantVariable(name, slices.Sorted(maps.Keys(known))))
+			unknown = append(unknown, strictyaml.Printable(name)+meantVariable(name, slices.Sorted(maps.Keys(known))))
 		}
 	}
 	if len(unknown) == 0 {

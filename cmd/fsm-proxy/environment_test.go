@@ -20,6 +20,7 @@ func TestUnknownVariables(t *testing.T) {
 		"FSM_PROXY_PORT":              "FSM_PROXY_PORT; unset it",
 		"FSM_PROXY_HELP":              "FSM_PROXY_HELP",
 		"FSM_PROXY_":                  "FSM_PROXY_",
+		"FSM_PROXY_A\x1b[31m\n::b":    `FSM_PROXY_A\u001b[31m ::b`,
 	} {
 		r := command(t, []string{variable + "=s3cret"}, "check", path)
 		if r.code != exitUsage || strings.Contains(r.stderr, "s3cret") {

@@ -132,6 +132,9 @@ func (t *target) check() error {
 		if before, _, pair := strings.Cut(name, "="); pair {
 			return usagef("--pass-env %q is no name of a variable; write '--pass-env %s', or give a value with --env", hidden(name), before)
 		}
+		if strings.ContainsAny(name, "*? ") {
+			return usagef("--pass-env %q is no name of a variable, and there are no patterns; give --pass-env once for each", name)
+		}
 	}
 	return t.checkURL()
 }
