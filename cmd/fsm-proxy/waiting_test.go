@@ -15,18 +15,20 @@ func TestWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all, lines []time.Duration
 		var p pace
-		stop := whileWaiting(func(waited time.Duration) {
+		tell := func(waited time.Duration) {
 			all = append(all, waited)
 			if p.due(waited) {
 				lines = append(lines, waited/time.Second)
 			}
-		})
+		}
+		stop := whileWaiting(tell)
 		time.Sleep(1900 * time.Millisecond)
-		synctest.Wait()
+		stop()
 		if len(all) != 0 {
 			t.Error("told of a short wait:", all)
 		}
-		time.Sleep(200 * time.Second)
+		stop = whileWaiting(tell)
+		time.Sleep(200*time.Second + time.Millisecond) // behind the last tick
 		stop()
 		if len(all) < 199 || all[0] != 2*time.Second {
 			t.Errorf("told of %d times, first %v", len(all), all[0])
