@@ -70,7 +70,7 @@ func (s *Server) startable() error {
 		return nil
 	}
 	wait := time.Until(s.failed.Add(min(time.Second<<min(s.failures, 6), time.Minute)))
-	if wait <= 0 && !s.trying && s.processes < s.cfg.MaxProcesses {
+	if wait <= 0 && !s.trying && s.processes == 0 { // else a client's own start tells
 		s.trying = true
 		s.wg.Go(s.try)
 	}

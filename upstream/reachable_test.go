@@ -3,6 +3,7 @@
 package upstream
 
 import (
+	"context"
 	"net"
 	neturl "net/url"
 	"os"
@@ -101,6 +102,36 @@ func TestReachableCommand(t *testing.T) {
 		return s.Reachable() == nil
 	})
 	eventually(t, func() bool { return s.Children() == 0 }) // nobody has called
+}
+
+// Probes start nothing beside a client's own start: some commands can run once only.
+func TestReachableBesideAStart(t *testing.T) {
+	slow := filepath.Join(t.TempDir(), "slow")
+	s := newServer(t, Config{Command: []string{"/bin/sh", "-c", "test -e " + slow + " && exec sleep 60; exit 3"}, Trial: opening(t)})
+	if _, err := s.Dial(t.Context(), opening(t), newRecorder()); err == nil {
+		t.Fatal("a broken command started")
+	}
+	if err := os.WriteFile(slow, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.failed, s.blocked = time.Time{}, time.Time{}
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = s.Dial(ctx, opening(t), newRecorder())
+	}()
+	eventually(t, func() bool { return s.Children() == 1 })
+	_ = s.Reachable()
+	s.mu.Lock()
+	if s.trying {
+		t.Error("a second process is started")
+	}
+	s.mu.Unlock()
+	cancel()
+	<-ended
 }
 
 // While a connection is open the proxy stays ready: its client would be cut off.
