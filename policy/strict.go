@@ -32,6 +32,20 @@ type schema = strictyaml.Schema
 var dialect = strictyaml.Language{
 	Name:  "a policy",
 	Begin: `"version: 1", "initial: STATE" and "states:"`,
+
+	Mistaken: func(has func(string) bool) string {
+		switch {
+		case has("states"), has("initial"):
+			return ""
+		case has("mcpServers"), has("servers"):
+			return `a client's configuration, and no policy; give the file that stands in it behind "--policy"`
+		case has("upstream") && has("tools"):
+			return "a lock file, and no policy; give the policy beside it, whose lock is read with it"
+		case has("policy"), has("upstream"), has("listen"):
+			return "a configuration file, and no policy; give it with --config FILE"
+		}
+		return ""
+	},
 }
 
 // reader reads one policy file and gathers what it finds.

@@ -46,14 +46,14 @@ func newAdmin(c *console) *cobra.Command {
 
 // adminRequest takes the arguments apart.
 func adminRequest(args []string) (method, path, body string, err error) {
-	method = http.MethodGet
+	given, method := "", http.MethodGet
 	if len(args) > 0 && !strings.HasPrefix(args[0], "/") {
-		method, args = strings.ToUpper(args[0]), args[1:]
+		given, method, args = args[0], strings.ToUpper(args[0]), args[1:]
 	}
 	switch method {
 	case http.MethodGet, http.MethodPut, http.MethodPost:
 	default:
-		return "", "", "", usagef("%q is neither GET, PUT nor POST, nor a path that begins with /", method)
+		return "", "", "", usagef("%q is neither GET, PUT nor POST, nor a path that begins with /", given)
 	}
 	if len(args) == 0 || len(args) > 2 || !strings.HasPrefix(args[0], "/") {
 		return "", "", "", usagef("give one path, like /v1/policy, and behind it a body if there is one")

@@ -75,6 +75,7 @@ func TestAdminCommandSaysWhatIsWrong(t *testing.T) {
 		{[]string{"--admin", address}, "give one path"},
 		{[]string{"--admin", address, "v1/policy"}, "begins with /"},
 		{[]string{"--admin", address, "DELETE", "/v1/policy"}, "neither GET, PUT nor POST"},
+		{[]string{"--admin", address, "state"}, `"state" is neither`},
 		{[]string{"--admin", address, "/v2"}, "404 Not Found: there is no such page"},
 		{[]string{"--admin", "unix:" + filepath.Join(t.TempDir(), "none.sock"), "/v1/policy"}, "is it running with --admin"},
 	} {

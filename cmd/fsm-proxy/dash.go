@@ -59,6 +59,23 @@ func isProgram(arg string) bool {
 	return missing != nil && err == nil
 }
 
+// quotedCommand is the program of a command that was quoted as a whole, so that it is
+// one argument, and "" of every other.
+func quotedCommand(command []string) string {
+	program, _, more := strings.Cut(command[0], " ")
+	_, found := exec.LookPath(program)
+	_, whole := exec.LookPath(command[0])
+	if len(command) > 1 || !more || found != nil || whole == nil {
+		return ""
+	}
+	return program
+}
+
+// isURL reports whether an argument is the URL of a server.
+func isURL(arg string) bool {
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
+}
+
 // isPolicyPath reports whether an argument looks like a policy, or a folder of such.
 func isPolicyPath(arg string) bool {
 	if ext := filepath.Ext(arg); ext == ".yaml" || ext == ".yml" {

@@ -63,6 +63,17 @@ func TestInitSeesWhatServersShowToCapableClients(t *testing.T) {
 	contains(t, everywhere, "\n    get-env: stay ")
 }
 
+// What a server answers in place of a list is shown, without what could steer a terminal.
+func TestInitSaysWhyAServerListsNothing(t *testing.T) {
+	u := mcptest.Stdio(t, "drifting")
+	r := command(t, nil, append(append([]string{"init", "--"}, u.Command()...), "/no-such-file-\x1b[2J")...)
+	_, said, _ := strings.Cut(r.stderr, "reading tools/list: the upstream answered with error -32603: ")
+	if r.code != exitFailed || strings.Contains(said, "\x1b") {
+		t.Errorf("exit code %d\n%s", r.code, r.stderr)
+	}
+	contains(t, said, "\"open /no-such-file-")
+}
+
 // A draft is of use at once: what reads and writes reaches the server, and what is
 // destructive is refused with a text that says what to do. Once the way is opened
 // as the end of the file tells, it takes the step in front.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json/v2"
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/go-hclog"
@@ -45,7 +46,28 @@ func takeInventory(ctx context.Context, t *target, log hclog.Logger, line *statu
 	case listing.Err() != nil:
 		return inventory{}, fmt.Errorf("%s has not listed what it offers within %s; give it longer with --connect-timeout", t, brief(t.patience()))
 	}
+	if refused, ok := errors.AsType[*upstream.ListError](err); ok {
+		err = fmt.Errorf("%w%s", err, messageOf(refused.Answer))
+	}
 	return inventory{}, fmt.Errorf("listing what %s offers: %w", t, err)
+}
+
+// mostOfMessage is how much of a server's error message is shown, in characters.
+const mostOfMessage = 300
+
+// messageOf is the message of a server's error, for who started the server; "" where
+// there is none.
+func messageOf(failure *wire.Message) string {
+	var body struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(failure.Raw, &body); err != nil || body.Error.Message == "" {
+		return ""
+	}
+	text, _ := fitting(body.Error.Message, mostOfMessage)
+	return fmt.Sprintf(": %q", text)
 }
 
 // inventory lists until nothing changes any more.

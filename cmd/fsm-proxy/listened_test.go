@@ -53,6 +53,14 @@ func TestWithheldVariablesAreNamed(t *testing.T) {
 	}
 }
 
+// A name of --pass-env that is misspelt, or not set, is told at the start.
+func TestAbsentVariablesAreNamed(t *testing.T) {
+	t.Setenv("WEATHER_API_KEY", "s3cret")
+	policy := mcptest.WritePolicy(t, plainPolicy)
+	_, p := mcptest.Listen(t, "--policy", policy, "--pass-env", "WEATHER_API_KEY,WEATHER_API_KYE", "--", "sh")
+	p.Log().Await(t, "does not have, so the command does not get it: set it, or mend the name: absent=WEATHER_API_KYE\n")
+}
+
 // A server that lacks its key says so in the log, which names what was withheld; its
 // client, who may be anybody, is told neither.
 func TestServerThatLacksItsKey(t *testing.T) {

@@ -16,6 +16,7 @@ var rules = []rule{
 	{"encoding", policy.LevelError, "bytes that are not UTF-8, or control characters"},
 	{"too-large", policy.LevelError, "the file, what aliases expand to, or what `everywhere` binds is more than is read"},
 	{"syntax", policy.LevelError, "the file is not YAML"},
+	{"other-kind", policy.LevelError, "the file is a lock file, a configuration file or a client's configuration"},
 	{"second-document", policy.LevelError, "`---` begins another document"},
 	{"tag", policy.LevelError, "a YAML tag"},
 	{"alias", policy.LevelError, "an alias that contains itself"},

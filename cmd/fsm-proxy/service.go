@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -176,6 +177,9 @@ func (s *service) tellCommand() {
 		return
 	}
 	tellWithheld(f.environment(inheritSafe), s.log)
+	if absent := f.absent(); len(absent) > 0 {
+		s.log.Warn("--pass-env names what the proxy itself does not have, so the command does not get it: set it, or mend the name", "absent", strings.Join(absent, ", "))
+	}
 	if !f.share {
 		s.log.Info("each session, or run, has a process of the server to itself: --max-upstreams bounds them, --share-upstream has all clients share one", "most", f.limits.processes)
 	}

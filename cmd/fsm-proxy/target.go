@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,13 +63,21 @@ func (t *target) register(flags *pflag.FlagSet) {
 // arguments in front of the --.
 func (t *target) take(c *console, cmd *cobra.Command, args []string) (front []string, err error) {
 	front = args
-	if at := commandAt(cmd, c.args); at >= 0 && (cmd.Name() != "check" || isProgram(c.args[at])) {
+	if at := commandAt(cmd, c.args); at >= 0 && isURL(c.args[at]) {
+		return nil, usagef("unexpected argument: a URL; write --upstream in front of it")
+	} else if at >= 0 && (cmd.Name() != "check" || isProgram(c.args[at])) {
 		return nil, usagef("unexpected argument %q; put -- in front of the server's command: %s", c.args[at], withDash(cmd, c.args))
 	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		front, t.command = args[:dash], args[dash:]
 		if len(t.command) == 0 {
 			return nil, usagef("there is no command after --; write '-- COMMAND ARG...'")
+		}
+		if isURL(t.command[0]) {
+			return nil, usagef("after -- stands a URL, and no command; write '--upstream URL' instead")
+		}
+		if program := quotedCommand(t.command); program != "" {
+			return nil, usagef("the command after -- is one argument, \"%s …\"; take the quotes around it away", program)
 		}
 	}
 	if cmd.Flags().Changed("connect-timeout") && t.connectTimeout <= 0 {
@@ -243,6 +252,14 @@ func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork,
 // environment is what the command gets of the proxy's own.
 func (t *target) environment(inherit inheritance) upstream.Environment {
 	return upstream.Environ(bool(inherit), os.Environ(), t.passEnv, t.env)
+}
+
+// absent are the names of --pass-env that the proxy's own environment lacks.
+func (t *target) absent() []string {
+	return slices.DeleteFunc(slices.Clone(t.passEnv), func(name string) bool {
+		_, set := os.LookupEnv(name)
+		return set
+	})
 }
 
 // mostVariables is how many names of variables are told.

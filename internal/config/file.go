@@ -75,6 +75,18 @@ var language = strictyaml.Language{
 	Name:    "a configuration",
 	Begin:   `"version: 1" and "policy: FILE"`,
 	Secrets: true,
+
+	Mistaken: func(has func(string) bool) string {
+		switch {
+		case has("policy"), has("upstream"):
+			return ""
+		case has("states"):
+			return "a policy, and no configuration; give it with --policy FILE"
+		case has("mcpServers"), has("servers"):
+			return "a client's configuration, and none of fsm-proxy"
+		}
+		return ""
+	},
 }
 
 // Parse reads and checks a configuration file. name is put into findings; relative

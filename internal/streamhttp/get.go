@@ -8,11 +8,14 @@ import (
 // written to; the others take over when it ends.
 const maxGets = 8
 
+// noPage begins the refusal of a GET that may be a browser's.
+const noPage = "no page is here: this URL goes into the configuration of an MCP client. "
+
 // get serves an event stream: the session's own, or the one that Last-Event-ID
 // names, from there on.
 func (s *Server) get(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	if !accept(r.Header).sse {
-		refuse(w, http.StatusNotAcceptable, "a GET stream is text/event-stream: accept it")
+		refuse(w, http.StatusNotAcceptable, noPage+"A client's GET is for a stream: accept text/event-stream")
 		return
 	}
 	ses := s.sessionOf(w, r, from)

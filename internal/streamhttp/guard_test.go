@@ -105,6 +105,8 @@ func TestRequestRules(t *testing.T) {
 		{"accepts types", post1(ping, c.id, "Accept: Text/*;q=0.5, application/*"), 200, "result"},
 		{"no accept", post1(ping, c.id, "Accept: -"), 200, "result"},
 		{"GET accepts JSON only", request("GET", "/mcp", "", c.id, "Accept: application/json"), 406, "event-stream"},
+		{"a browser that takes pages only", request("GET", "/mcp", "", "Accept: text/html"), 406, "no page is here: this URL goes into the configuration of an MCP client. "},
+		{"a browser", request("GET", "/mcp", "", "Accept: text/html,*/*;q=0.8"), 400, "no page is here: this URL goes into the configuration of an MCP client. "},
 		{"another revision", post1(ping, c.id, "MCP-Protocol-Version: 2025-03-26"), 400, `"id":7,"error":{"code":-32600`},
 		{"too large", post1(long, c.id), 200, `"id":7,"error":{"code":-32600,"message":"a message may have 1000 bytes`},
 		{"too large, chunked", post1(fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(long), long), c.id, "Content-Length: -", "Transfer-Encoding: chunked"), 200, `"id":7,"error":{"code":-32600`},

@@ -140,7 +140,11 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 	ids := r.Header[headerSession]
 	if len(ids) != 1 {
 		s.cfg.tell(ReasonNoSession, http.StatusBadRequest, r)
-		refuse(w, http.StatusBadRequest, noSession)
+		text := noSession
+		if r.Method == http.MethodGet {
+			text = noPage + "For a client, " + noSession
+		}
+		refuse(w, http.StatusBadRequest, text)
 		return nil
 	}
 	ses := s.table.find(ids[0])

@@ -28,6 +28,9 @@ type Language struct {
 	// one. A slip in the YAML is told by its place alone, and of a key that is not
 	// known, what stands in front of the first ":" or "=".
 	Secrets bool
+	// Mistaken says what a file is, and where it belongs, that is of another kind by its
+	// top-level keys, and is "" for every other. Nil: none is looked for.
+	Mistaken func(has func(key string) bool) string
 }
 
 // Reader reads one file and gathers what it finds. It is not safe for concurrent
@@ -197,5 +200,22 @@ func (r *Reader) root(doc *yaml.Node) *yaml.Node {
 		r.Errorf(Place{1, 1}, "empty", "the file is empty; %s begins with %s", r.lang.Name, r.lang.Begin)
 		return nil
 	}
-	return doc.Content[0]
+	root := doc.Content[0]
+	if r.lang.Mistaken != nil && root.Kind == yaml.MappingNode {
+		if is := r.lang.Mistaken(func(key string) bool { return hasKey(root, key) }); is != "" {
+			r.Errorf(PlaceOf(root), "other-kind", "this is %s", is)
+			return nil
+		}
+	}
+	return root
+}
+
+// hasKey reports whether a mapping has a key of that text.
+func hasKey(mapping *yaml.Node, key string) bool {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return true
+		}
+	}
+	return false
 }
