@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 )
 
@@ -105,7 +106,7 @@ func (f *adminFlags) request(ctx context.Context, method, path, body string) (*h
 		request.Header.Set("Content-Type", "application/json")
 	}
 	if f.bearerFile != "" {
-		token, err := openTokenFile("admin-bearer-file", f.bearerFile)
+		token, err := openTokenFile("admin-bearer-file", f.bearerFile, hclog.NewNullLogger())
 		if err != nil {
 			return nil, err
 		}

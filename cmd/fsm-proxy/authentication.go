@@ -130,7 +130,7 @@ func (s *service) gate(ctx context.Context) (*auth.Gate, error) {
 	}
 	cfg := auth.Config{Resource: resource, Path: f.path, Refused: s.tell.refused}
 	if f.bearerFile != "" {
-		file, err := openTokenFile("bearer-file", f.bearerFile)
+		file, err := openTokenFile("bearer-file", f.bearerFile, s.log)
 		if err != nil {
 			return nil, err
 		}

@@ -74,12 +74,12 @@ type operators struct {
 }
 
 // open opens the listeners that the flags ask for.
-func (f *operatorFlags) open() (*operators, error) {
+func (f *operatorFlags) open(log hclog.Logger) (*operators, error) {
 	o := &operators{}
 	err := f.check()
 	if err == nil && f.admin.bearerFile != "" {
 		var file *tokenFile
-		if file, err = openTokenFile("admin-bearer-file", f.admin.bearerFile); err == nil {
+		if file, err = openTokenFile("admin-bearer-file", f.admin.bearerFile, log); err == nil {
 			o.token = file.get
 		}
 	}

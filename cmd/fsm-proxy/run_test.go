@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
@@ -180,7 +182,7 @@ func TestEnvironmentOfTheServer(t *testing.T) {
 // The old and the new token hold one after the other, without a restart.
 func TestBearerFileIsReadAgain(t *testing.T) {
 	path := write(t, "token", "first")
-	f, err := openTokenFile("bearer-file", path)
+	f, err := openTokenFile("bearer-file", path, hclog.NewNullLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,6 +198,35 @@ func TestBearerFileIsReadAgain(t *testing.T) {
 	f.checked, f.changed = f.checked.Add(-2*tokenFileAge), f.changed.Add(-1)
 	if got := f.get(); got != "second" {
 		t.Errorf("while the file is empty: got %q", got)
+	}
+}
+
+// TestTokenFileThatIsEmptied shows that the log says which token is in force: an
+// emptied file takes nothing away, another token does.
+func TestTokenFileThatIsEmptied(t *testing.T) {
+	token := write(t, "token", "first-secret")
+	u := mcptest.Stdio(t, "quiet")
+	url, p := mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, plainPolicy), "--bearer-file", token, "--"}, u.Command()...)...)
+	asked := func(with, line string) {
+		t.Helper()
+		mcptest.Await(t, line, func() bool { post(t, url, with); return strings.Contains(p.Log().String(), line) })
+	}
+	replace(t, token, "\n")
+	asked("wrong", "a token file cannot be read: the last token stays in force")
+	contains(t, p.Log().String(), "flag=--bearer-file file="+token)
+	if code := post(t, url, "first-secret"); code != http.StatusOK {
+		t.Errorf("the last token, while the file is empty: HTTP %d", code)
+	}
+	replace(t, token, "second-secret")
+	asked("wrong", "a token file was read again")
+	if code := post(t, url, "first-secret"); code != http.StatusUnauthorized {
+		t.Errorf("the old token: HTTP %d", code)
+	}
+	if n := strings.Count(p.Log().String(), "a token file cannot be read"); n != 1 {
+		t.Errorf("the empty file is logged %d times", n)
+	}
+	if strings.Contains(p.Log().String(), "-secret") {
+		t.Error("a token is in the log")
 	}
 }
 

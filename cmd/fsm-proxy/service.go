@@ -49,7 +49,7 @@ func (s *service) open(ctx context.Context, inherit inheritance, cork *stdio.Cor
 	if err != nil {
 		return err
 	}
-	operators, err := f.operators.open()
+	operators, err := f.operators.open(s.log)
 	if err != nil {
 		return err
 	}

@@ -215,12 +215,12 @@ func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork,
 	if err != nil {
 		return nil, err
 	}
-	oauth, err := t.oauth.config()
+	oauth, err := t.oauth.config(log)
 	if err != nil {
 		return nil, err
 	}
 	if t.bearerFile != "" {
-		if _, err := openTokenFile("upstream-bearer-file", t.bearerFile); err != nil {
+		if _, err := openTokenFile("upstream-bearer-file", t.bearerFile, log); err != nil {
 			return nil, err
 		}
 	}
@@ -285,11 +285,11 @@ func tellWithheld(env upstream.Environment, log hclog.Logger) {
 }
 
 // config is what upstream takes, nil where no OAuth is asked for.
-func (o *oauthFlags) config() (*upstream.OAuth, error) {
+func (o *oauthFlags) config(log hclog.Logger) (*upstream.OAuth, error) {
 	if o.clientID == "" {
 		return nil, nil
 	}
-	secret, err := openTokenFile("upstream-oauth-client-secret-file", o.secretFile)
+	secret, err := openTokenFile("upstream-oauth-client-secret-file", o.secretFile, log)
 	if err != nil {
 		return nil, err
 	}
