@@ -199,7 +199,7 @@ func TestCases(t *testing.T) {
 		}
 		reached := len(r.up.reached())
 		for name, arguments := range refuse {
-			if refusal := c.refused(c.ask("tools/call", params(arguments)), policy.UnknownCase); !strings.Contains(refusal.Message, "unless 'command' is one of these: plan, é, apply.") {
+			if refusal := c.refused(c.ask("tools/call", params(arguments)), policy.UnknownCase); !strings.Contains(refusal.Message, "unless 'command' is one of these texts: plan, é, apply.") {
 				t.Errorf("%s: %s", name, refusal.Message)
 			}
 		}

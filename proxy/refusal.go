@@ -142,7 +142,7 @@ func (c *call) reason(code policy.Code, requested string, at place) string {
 		return fmt.Sprintf("%s is not allowed: the run is complete (state '%s').", what, at.state())
 	case policy.UnknownCase:
 		by := at.policy.By(at.at, c.kind, c.name)
-		return fmt.Sprintf("%s is not allowed in %s unless '%s' is one of these: %s.",
+		return fmt.Sprintf("%s is not allowed in %s unless '%s' is one of these texts: %s.",
 			what, at, by, strings.Join(at.policy.Cases(at.at, c.kind, c.name), ", "))
 	case policy.Busy:
 		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)

@@ -154,7 +154,11 @@ func (c *Config) validateCommand() error {
 		return fmt.Errorf("starting the upstream: no command %q in PATH: install it or give its absolute path", name)
 	}
 	if err != nil {
-		return fmt.Errorf("starting the upstream: %q cannot be executed: %w: give the path of a program", placed(c.Dir, name), bare(err))
+		hint := "give the path of a program"
+		if errors.Is(err, fs.ErrPermission) {
+			hint = "make it executable (chmod +x), or put its interpreter in front of it"
+		}
+		return fmt.Errorf("starting the upstream: %q cannot be executed: %w: %s", placed(c.Dir, name), bare(err), hint)
 	}
 	c.Command = append([]string{path}, c.Command[1:]...)
 	return nil

@@ -572,7 +572,7 @@ func TestNewErrors(t *testing.T) {
 		"give a command or a URL":                   {},
 		"not both":                                  {Command: []string{"sh"}, URL: "http://x"},
 		`no command "no-such-command-x" in PATH`:    {Command: []string{"no-such-command-x"}},
-		"cannot be executed":                        {Command: []string{plain}},
+		"put its interpreter in front of it":        {Command: []string{plain}},
 		"no-such-file":                              {Command: []string{"/no-such-file"}},
 		"belong to a URL":                           {Command: []string{"sh"}, SSE: true},
 		"must begin with http:// or https://":       {URL: "ftp://x"},

@@ -43,7 +43,7 @@ var reasons = [...]struct{ word, text string }{
 	ReasonHeader:        {"header_mismatch", "its header contradicts its body or its session"},
 	ReasonTooLarge:      {"body_too_large", "its body is larger than a message may be; --max-message raises that"},
 	ReasonMedia:         {"media_type", "its Content-Type, Content-Encoding or Accept is none that is served"},
-	ReasonPath:          {"path_unknown", "nothing is served at its path; --path says where MCP is"},
+	ReasonPath:          {"path_unknown", "nothing is served at its path; MCP is served at /mcp, or where --path says"},
 	ReasonEnding:        {"ending", "the proxy is ending"},
 }
 
