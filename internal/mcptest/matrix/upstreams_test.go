@@ -12,7 +12,16 @@ import (
 
 func TestMain(m *testing.M) {
 	mcptest.Main(m, mcptest.Servers{"mangled": mcptest.Mangled(), "failing": mcptest.Failing(),
-		"walked": walked(false), "walked modern": walked(true)})
+		"walked": walked(false), "walked modern": walked(true), "slow": {Handle: slow}})
+}
+
+// slow is an upstream that starts when the gate "started" is open.
+func slow(e *mcptest.Exchange) {
+	if e.Method == "initialize" {
+		e.Stderr("npm warn fetching\n")
+		e.Gate("started")
+	}
+	walked(false).Handle(e)
 }
 
 // target is something that a client can connect to: a command, or a URL.
