@@ -19,9 +19,9 @@ const stepping = "version: 1\nname: stepping\ninitial: open\nstates:\n  open:\n 
 func TestLogSaysWhyARequestIsRefused(t *testing.T) {
 	_, upstream := mcptest.HTTP(t, quiet)
 	url, p := mcptest.Listen(t, "--policy", mcptest.WritePolicy(t, plainPolicy), "--bearer-file", write(t, "token", "right"), "--upstream", upstream)
-	post := func(path, body string, header ...string) {
+	send := func(method, path, body string, header ...string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(url, "/mcp")+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), method, strings.TrimSuffix(url, "/mcp")+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,6 +38,10 @@ func TestLogSaysWhyARequestIsRefused(t *testing.T) {
 		}
 		answer.Body.Close()
 	}
+	post := func(path, body string, header ...string) {
+		t.Helper()
+		send(http.MethodPost, path, body, header...)
+	}
 	list := mcptest.Request(1, "tools/list", "{}")
 	post("/mcp", list, "Authorization", "")
 	for range 3 {
@@ -50,6 +54,9 @@ func TestLogSaysWhyARequestIsRefused(t *testing.T) {
 	post("/mcp", list)
 	post("/mcp", "no JSON")
 	post("/mcp", list, "Content-Type", "text/plain")
+	send(http.MethodPut, "/mcp", list)
+	post("/mcp", list, "Mcp-Protocol-Version", "2099-01-01")
+	post("/mcp", list, "Mcp-Protocol-Version", "2026-07-28")
 	post("/mcp", `{"x":"`+strings.Repeat("x", 5<<20)+`"}`)
 	_ = p.Process.Signal(os.Interrupt)
 	p.ExitCode()
@@ -62,14 +69,15 @@ func TestLogSaysWhyARequestIsRefused(t *testing.T) {
 		`status=403 reason=origin_not_allowed why="[^"]*--allowed-origin[^"]*" remote=\S+ method=POST origin=http://evil\.example\n`,
 		`status=404 reason=path_unknown why="[^"]*--path[^"]*" remote=\S+ method=POST path="/sse/…"\n`,
 		`status=404 reason=session_unknown `, `status=400 reason=session_missing `, `status=400 reason=message_unreadable `,
+		`status=405 reason=method_not_allowed why="[^"]*" remote=\S+ method=PUT\n`, `status=400 reason=version_unsupported why="[^"]*--protocol[^"]*"`,
 		`status=415 reason=media_type `, `status=413 reason=body_too_large why="[^"]*--max-message[^"]*"`,
 	} {
 		if !regexp.MustCompile(`\[INFO\]  fsm-proxy: an HTTP request was refused: ` + want).MatchString(log) {
 			t.Errorf("no line %s in\n%s", want, log)
 		}
 	}
-	if n := strings.Count(log, "an HTTP request was refused"); n != 11 {
-		t.Errorf("%d lines, want 11:\n%s", n, log)
+	if n := strings.Count(log, "an HTTP request was refused"); n != 14 {
+		t.Errorf("%d lines, want 14:\n%s", n, log)
 	}
 	if strings.Contains(log, "s3cret") {
 		t.Errorf("the log tells what was sent for a secret:\n%s", log)

@@ -47,9 +47,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, takes accept
 // serveModern serves a message of the modern era.
 func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accepts, m *wire.Message, from PeerInfo) {
 	if fault := s.modernFault(r.Header, m); fault != nil {
-		if fault.Code == wire.CodeHeaderMismatch {
-			s.cfg.tell(ReasonHeader, http.StatusBadRequest, r)
-		}
+		s.cfg.tell(reasonOf(fault), faultStatus(fault), r)
 		answerFault(w, m, fault)
 		return
 	}
@@ -59,6 +57,7 @@ func (s *Server) serveModern(w http.ResponseWriter, r *http.Request, takes accep
 	}
 	x := &solo{s: s, w: w, ctx: r.Context(), head: r.Header, party: partyOf(from), takes: takes, since: s.clock.now.Load()}
 	if x.listens = m.Method == "subscriptions/listen"; x.listens && !takes.sse {
+		s.cfg.tell(ReasonMedia, http.StatusNotAcceptable, r)
 		refuse(w, http.StatusNotAcceptable, "subscriptions/listen is answered by text/event-stream: accept it")
 		return
 	}

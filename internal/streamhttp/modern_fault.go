@@ -10,11 +10,26 @@ import (
 
 // answerFault answers what nobody else sees: whatever its code, it is a bad request.
 func answerFault(w http.ResponseWriter, m *wire.Message, f *wire.Fault) {
-	status := statusOf(f.Code)
-	if status == http.StatusOK {
-		status = http.StatusBadRequest
+	writeAnswer(w, faultStatus(f), wire.ErrorAnswer(m.Bytes(m.ID), f.Code, f.Text, f.Data))
+}
+
+// faultStatus is the HTTP status of an answer with a fault: never 200.
+func faultStatus(f *wire.Fault) int {
+	if status := statusOf(f.Code); status != http.StatusOK {
+		return status
 	}
-	writeAnswer(w, status, wire.ErrorAnswer(m.Bytes(m.ID), f.Code, f.Text, f.Data))
+	return http.StatusBadRequest
+}
+
+// reasonOf is why a request with a fault is refused.
+func reasonOf(f *wire.Fault) Reason {
+	switch f.Code {
+	case wire.CodeHeaderMismatch:
+		return ReasonHeader
+	case wire.CodeUnsupportedVersion:
+		return ReasonVersion
+	}
+	return ReasonMessage
 }
 
 // statusOf is the HTTP status of an answer with an error's code (2026-07-28,

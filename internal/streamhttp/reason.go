@@ -18,11 +18,13 @@ const (
 	ReasonNoSession                   // it names no session, and begins none
 	ReasonNoRun                       // its initialize lacks what its run is found by
 	ReasonCrowded                     // there are too many sessions, requests under way, or bytes of bodies, for another one
-	ReasonMessage                     // it belongs to no session, and cannot be read
+	ReasonMessage                     // it belongs to no session, and cannot be read, or lacks what it must have
 	ReasonHeader                      // its header does not fit its body (modern era), or its session
 	ReasonTooLarge                    // its body is larger than a message may be
 	ReasonMedia                       // it is no JSON, or takes neither JSON nor event streams
 	ReasonPath                        // nothing is served at its path
+	ReasonVersion                     // it is of a revision that is not spoken
+	ReasonMethod                      // its HTTP method is not served
 	ReasonEnding                      // the server is ending
 )
 
@@ -39,11 +41,13 @@ var reasons = [...]struct{ word, text string }{
 	ReasonNoSession:     {"session_missing", "it names no session and is no initialize: its client has lost the Mcp-Session-Id, or speaks a revision that --protocol leaves out"},
 	ReasonNoRun:         {"session_refused", "its initialize lacks what finds its run (--run-key); another line says what"},
 	ReasonCrowded:       {"sessions_full", "there is no room for it: too many sessions, requests or bytes of bodies"},
-	ReasonMessage:       {"message_unreadable", "its body is no message that can be read"},
+	ReasonMessage:       {"message_unreadable", "its body is no message that can be read, or lacks what one must have; its client was told what"},
 	ReasonHeader:        {"header_mismatch", "its header contradicts its body or its session"},
 	ReasonTooLarge:      {"body_too_large", "its body is larger than a message may be; --max-message raises that"},
 	ReasonMedia:         {"media_type", "its Content-Type, Content-Encoding or Accept is none that is served"},
 	ReasonPath:          {"path_unknown", "nothing is served at its path; MCP is served at /mcp, or where --path says"},
+	ReasonVersion:       {"version_unsupported", "it is of a revision that is not spoken here; --protocol says which are"},
+	ReasonMethod:        {"method_not_allowed", "its HTTP method is none that is served: POST, and with a session GET and DELETE"},
 	ReasonEnding:        {"ending", "the proxy is ending"},
 }
 

@@ -94,7 +94,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.methodNotAllowed(w, r.Header)
+	s.methodNotAllowed(w, r)
 }
 
 // run is the run that the path of a request names, "" for none; ok is false where
@@ -123,8 +123,9 @@ func (s *Server) ofSession(w http.ResponseWriter, r *http.Request, from PeerInfo
 	}
 }
 
-func (s *Server) methodNotAllowed(w http.ResponseWriter, h http.Header) {
-	if s.modern(h) {
+func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	s.cfg.tell(ReasonMethod, http.StatusMethodNotAllowed, r)
+	if s.modern(r.Header) {
 		w.Header()["Allow"] = valuePost
 		refuse(w, http.StatusMethodNotAllowed, "use POST: there are no sessions in this revision")
 		return
@@ -165,6 +166,7 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request, from PeerInfo
 	}
 	if fault := versionFault(r.Header, ses.version); fault != "" {
 		ses.leave()
+		s.cfg.tell(ReasonHeader, http.StatusBadRequest, r)
 		refuse(w, http.StatusBadRequest, fault)
 		return nil
 	}
