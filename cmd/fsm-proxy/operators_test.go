@@ -240,6 +240,7 @@ func TestMigrateTellsClients(t *testing.T) {
 	if got := tools(t, s); got != "" {
 		t.Errorf("shown when stranded: %q", got)
 	}
+	p.Log().Await(t, "/v1/runs/migrate': runs=1\n")
 	_, runs := fetch(t, "GET", adminURL+"/v1/runs", "localhost", "")
 	contains(t, runs, `"stranded_since": "`)
 	contains(t, runs, `"refused": true`)

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,7 +28,12 @@ func (s *sink) open() error {
 		return fmt.Errorf("%s is a pipe: give a file, or stderr", s.path)
 	}
 	file, err := os.OpenFile(s.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; make its folder first", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; let this user write there", err)
+	case err != nil:
 		return err
 	}
 	info, err := file.Stat()

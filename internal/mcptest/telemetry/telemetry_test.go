@@ -361,7 +361,7 @@ func TestAuditFlagsThatMeanNothing(t *testing.T) {
 		want  string
 	}{
 		{[]string{"--audit-arguments"}, 2, "--audit-arguments belongs to --audit"},
-		{[]string{"--audit", filepath.Join(t.TempDir(), "no", "audit")}, 1, "opening the audit: "},
+		{[]string{"--audit", filepath.Join(t.TempDir(), "no", "audit")}, 1, "no such file or directory; make its folder first"},
 	} {
 		args := append([]string{mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, plan)}, c.flags...)
 		p := mcptest.Start(t, nil, append(args, "--", os.Args[0])...)
