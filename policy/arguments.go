@@ -13,6 +13,8 @@ type Argument struct {
 	// no call that has it. Others are the arguments that it has.
 	Undeclared, Refused bool
 	Others              []string
+	// Mixed is whether it can be a boolean or a number as well as a text.
+	Mixed bool
 	// Closed is whether Texts are all texts that the argument can be.
 	Closed bool
 	Texts  []string
@@ -43,15 +45,19 @@ func (m *matcher) checkArguments(k Kind) {
 
 // split is what the items that a binding holds say of the argument by which it is split.
 type split struct {
-	refusing, lacking, textless, choosing []string // the items that are so
-	others, texts                         []string // what there is instead
-	never                                 []int    // by case, how many items cannot be so
+	refusing, lacking, textless, choosing, mixed []string // the items that are so
+	others, texts                                []string // what there is instead
+	never                                        []int    // by case, how many items cannot be so
 }
 
 func splitBy(b *binding, items []Offer) split {
 	s := split{never: make([]int, len(b.cases))}
 	for _, o := range items {
-		switch a := o.Argument(b.by); {
+		a := o.Argument(b.by)
+		if a.Mixed {
+			s.mixed = append(s.mixed, o.Name)
+		}
+		switch {
 		case a.Refused:
 			s.refusing, s.others = append(s.refusing, o.Name), append(s.others, a.Others...)
 		case a.Undeclared:
@@ -89,6 +95,10 @@ func (m *matcher) checkArgument(b *binding, items []Offer) {
 	if len(s.textless) > 0 {
 		m.r.Add(level, b.byAt, "unknown-argument", "by: argument %s is no text in %s, so no call can be both allowed and valid; name an argument that is a string",
 			by, upstreams(b.kind, s.textless))
+	}
+	if len(s.mixed) > 0 {
+		m.r.Add(LevelWarning, b.byAt, "unknown-argument", "by: argument %s may be a boolean or a number in %s; no case is that, so such a call is refused",
+			by, upstreams(b.kind, s.mixed))
 	}
 	for i, c := range b.cases {
 		if s.never[i] > 0 && s.never[i]+useless == len(items) {

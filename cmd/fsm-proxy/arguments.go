@@ -67,7 +67,7 @@ func (s *inputSchema) argument(name string) policy.Argument {
 	if declared, ok := properties[name]; ok {
 		s.steps = 0
 		texts := s.texts(declared)
-		return policy.Argument{Closed: !texts.any, Texts: texts.only}
+		return policy.Argument{Mixed: mixed(declared), Closed: !texts.any, Texts: texts.only}
 	}
 	patterns := s.root["patternProperties"] != nil
 	closed := s.root["additionalProperties"] == false && !patterns
@@ -78,6 +78,24 @@ func (s *inputSchema) argument(name string) policy.Argument {
 		return policy.Argument{} // a map by any name
 	}
 	return policy.Argument{Undeclared: true, Refused: closed, Others: slices.Sorted(maps.Keys(properties))}
+}
+
+// mixed reports whether a schema names the type string beside boolean or a number.
+func mixed(schema any) bool {
+	keywords, _ := schema.(map[string]any)
+	types := []any{keywords["type"]}
+	for _, keyword := range []string{"type", "anyOf", "oneOf"} {
+		some, _ := keywords[keyword].([]any)
+		for _, one := range some {
+			if option, ok := one.(map[string]any); ok {
+				one = option["type"]
+			}
+			types = append(types, one)
+		}
+	}
+	return slices.Contains(types, any("string")) && slices.ContainsFunc(types, func(t any) bool {
+		return t == "boolean" || t == "number" || t == "integer"
+	})
 }
 
 // textSet is the texts that a schema lets be: any, or only some.

@@ -10,6 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
@@ -150,6 +151,32 @@ func TestArgumentsOfServers(t *testing.T) {
 			t.Errorf("%s: %s, want %s", schema, got, want)
 		}
 	}
+}
+
+// An argument that is a boolean or a number as often as a text, as servers in Python and sequential-thinking have them.
+func TestMixedArguments(t *testing.T) {
+	for schema, want := range map[string]bool{
+		`{"type":["boolean","string"]}`:                            true,
+		`{"anyOf":[{"type":"boolean"},{"type":"string"}]}`:         true,
+		`{"oneOf":[{"type":"integer"},{"type":"string"}]}`:         true,
+		`{"type":"string"}`:                                        false,
+		`{"type":["string","null"]}`:                               false,
+		`{"anyOf":[{"type":"string"},{"type":"null"}]}`:            false,
+		`{"type":"boolean"}`:                                       false,
+		`{"type":[["string"],{"type":{}}],"anyOf":{},"oneOf":[1]}`: false,
+		`true`: false,
+	} {
+		of := argumentsOf(policy.Tool, []byte(`{"name":"x","inputSchema":{"properties":{"c":`+schema+`}}}`))
+		if got := of("c").Mixed; got != want {
+			t.Errorf("%s: %v", schema, got)
+		}
+	}
+	p, findings := policy.Parse("p.yaml", []byte("version: 1\ninitial: a\nstates: {a: {tools: {think: {by: more, cases: {\"true\": stay, \"false\": stay}}}}}\n"))
+	if findings.Err() != nil {
+		t.Fatal(findings)
+	}
+	offer := offerOf(policy.Tool, wire.Item{Name: "think", Raw: []byte(`{"name":"think","inputSchema":{"properties":{"more":{"type":["boolean","string"]}}}}`)})
+	contains(t, p.Against([]policy.Offer{offer}, nil).Warnings().String(), "by: argument \"more\" may be a boolean or a number in the upstream's tool \"think\"; no case is that, so such a call is refused")
 }
 
 // A prompt's arguments are texts, and a server may take others than it declares.

@@ -58,7 +58,7 @@ var rules = []rule{
 	{"implicit-stay", policy.LevelNote, "an outcome of which nothing is said, so that the state stays"},
 
 	{"unknown-name", policy.LevelError, "a bound name that the server does not list; a note where the value is `none`"},
-	{"unknown-argument", policy.LevelError, "`by` names an argument that the item does not have, or that is no text; a warning where the item may take arguments that it does not declare"},
+	{"unknown-argument", policy.LevelError, "`by` names an argument that the item does not have, or that is no text; a warning where the item may take arguments that it does not declare, or this one as a boolean or a number"},
 	{"unknown-case", policy.LevelError, "a case that the argument cannot be: the item lists the texts that it takes"},
 	{"matches-nothing", policy.LevelWarning, "a glob that matches nothing listed; a note where the value is `none`"},
 	{"no-lock", policy.LevelError, "`pin` wants a [lock file](lock.md) that is not there, or cannot be read; a warning where `pin: warn` has none"},
