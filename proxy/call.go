@@ -414,7 +414,7 @@ func (c *call) expire() {
 // start sends the request upstream. It reports false, and sends nothing, if the
 // call was cancelled before, or the proxy is ending: then unsent is the rest.
 func (c *call) start(conn Upstream) bool {
-	if c.s.p.Draining() && !c.lasts() || c.isCancelled() {
+	if c.s.p.Draining() && !c.servedInDrain() || c.isCancelled() {
 		return false
 	}
 	m := c.translated(conn.Era(), c.sending())

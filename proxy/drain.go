@@ -34,9 +34,10 @@ func (d *drain) begin() {
 	d.stopTaking()
 }
 
-// until is for how long a list may take to come from the upstream: as long as the drain
-// lasts, and what comes behind that, while clients read their last answers, a moment.
-func (d *drain) until(limit time.Duration) (context.Context, context.CancelFunc) {
+// listContext bounds the reading of a list from the upstream: by limit, and by the end of
+// the drain. A list that is asked for after that, while clients read their last answers,
+// has breakTime.
+func (d *drain) listContext(limit time.Duration) (context.Context, context.CancelFunc) {
 	if d.lasting.Err() != nil {
 		return context.WithTimeout(context.Background(), min(limit, breakTime))
 	}
@@ -111,10 +112,10 @@ var (
 
 const tooLate = "fsm-proxy is ending and takes no more calls: this one was not sent. Try again, with a new session"
 
-// lasts reports whether a request is answered until the end, whatever is refused. Lists are:
-// the Python SDK asks for the tools behind the result of one that it has not listed, and its
+// servedInDrain reports whether a request is answered while a drain refuses others. Lists are:
+// after the result of a tool that it has not listed the Python SDK lists the tools, and its
 // caller never sees that result where the list is refused.
-func (c *call) lasts() bool {
+func (c *call) servedInDrain() bool {
 	switch c.m.Method {
 	case "ping", "tools/list", "resources/list", "resources/templates/list", "prompts/list":
 		return true

@@ -135,7 +135,7 @@ func (s *session) cached(conn Upstream, k wire.ListKind) (v view, ok bool) {
 
 // fetch returns the view of a kind, from the upstream if need be.
 func (s *session) fetch(conn Upstream, k wire.ListKind) (v view, err error) {
-	ctx, stop := s.p.drain.until(s.p.cfg.CallTimeout)
+	ctx, stop := s.p.drain.listContext(s.p.cfg.CallTimeout)
 	defer stop()
 	return s.fetchUntil(ctx, conn, k)
 }

@@ -39,7 +39,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	if why == nil && c.ours() { // an answer to what the upstream asks, which passes while a drain lasts
 		return c.comeBack()
 	}
-	if p.Draining() && !c.lasts() {
+	if p.Draining() && !c.servedInDrain() {
 		return c.tooLate()
 	}
 	if why != nil {

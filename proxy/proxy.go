@@ -141,18 +141,18 @@ func orDefault[T int | time.Duration](v *T, def T) {
 // Proxy relays between clients and one wrapped server. It is safe for
 // concurrent use.
 type Proxy struct {
-	cfg     Config
-	shown   renderings
-	schemas schemas
-	params  perList[paramHeaders]
-	noticed noticed
-	led     led
-	shared  *shared // nil: a connection per session
-	ending  sync.WaitGroup
-	drain   drain
-	handles *handles // nil: clients of the modern era bring none
-	holds   holds
-	keeps   keeps
+	cfg          Config
+	shown        renderings
+	schemas      schemas
+	params       perList[paramHeaders]
+	noticed      noticed
+	undiscovered undiscovered
+	shared       *shared // nil: a connection per session
+	ending       sync.WaitGroup
+	drain        drain
+	handles      *handles // nil: clients of the modern era bring none
+	holds        holds
+	keeps        keeps
 	// operations is where those of sessions without a revision are measured.
 	operations Operations
 

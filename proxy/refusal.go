@@ -83,7 +83,8 @@ func (c *call) refused(code policy.Code, reason string) wire.Pending {
 	return c.answer(c.refusalAnswer(c.refusal(code, reason)))
 }
 
-// aboutTarget is about with what the call asks for between what stands before and behind it.
+// aboutTarget returns about's fields: those before, then the name or method that the call
+// asks for, then those behind.
 func (c *call) aboutTarget(before []any, behind ...any) []any {
 	target := []any{"method", clip(c.m.Method)}
 	if c.named() {

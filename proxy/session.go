@@ -112,7 +112,7 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 		c.turnedAway()
 		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
 	}
-	if s.p.Draining() && !c.lasts() {
+	if s.p.Draining() && !c.servedInDrain() {
 		return c.tooLate()
 	}
 	if m.Method != "initialize" && m.Method != "ping" && s.wait(c) {

@@ -294,8 +294,8 @@ func (c *call) onward() wire.Pending {
 	switch {
 	case c.own != notOwn:
 		return c.ownCall()
-	case c.modern() && c.m.Method == "server/discover" && c.s.p.leads():
-		return c.lead()
+	case c.modern() && c.m.Method == "server/discover" && c.s.p.refusesDiscover():
+		return c.refuseDiscover()
 	case c.modern():
 		return c.sit()
 	}

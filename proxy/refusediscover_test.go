@@ -12,7 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
-// leading is a rig by handle in which clients that know both eras are led to sessions.
+// leading is a rig by handle in which clients that know both eras are to have sessions.
 func leading(protocol proxy.Protocol, mode proxy.Mode, log *bytes.Buffer) func(*proxy.Config, *server) {
 	return func(c *proxy.Config, up *server) {
 		byHandle(nil)(c, up)
