@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// PythonSDK is a major version of the Python SDK. What stands on it has an environment of its own, since no environment
-// can have both.
+// PythonSDK is a major version of the Python SDK. Packages that need it are in an environment of its own, since no
+// environment can have both.
 type PythonSDK int
 
+// The major versions.
 const (
 	PythonSDK1 PythonSDK = 1
 	PythonSDK2 PythonSDK = 2

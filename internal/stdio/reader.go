@@ -21,7 +21,7 @@ type Reader struct {
 	buf      []byte
 	from, to int         // what is read and not yet given out: buf[from:to]
 	skipping bool        // inside a line that is too long
-	skipped  wire.IDScan // of that, or of the last one
+	skipped  wire.IDScan // of the line that is too long, or was the last such
 	err      error
 	cork     *Cork
 	holds    bool // the cork
@@ -84,8 +84,8 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 }
 
-// Skipped returns under which id the line is to be answered that Next has just found
-// too long, nil for none.
+// Skipped returns the id under which to answer the line that Next has just found too
+// long, nil for none.
 func (r *Reader) Skipped() (id []byte) {
 	id, _ = r.skipped.Addressee()
 	return id
@@ -133,7 +133,7 @@ func (r *Reader) line() ([]byte, error) {
 	}
 }
 
-// skip reads over a part of a line that is too long.
+// skip drops a part of a line that is too long, after it was scanned for an id.
 func (r *Reader) skip(part []byte) {
 	if !r.skipping {
 		r.skipping, r.skipped = true, wire.IDScan{}

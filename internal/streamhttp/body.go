@@ -19,7 +19,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, takes accepts, fro
 		s.refuseMessage(w, r, takes, ses, s.tooLarge(), nil)
 		return nil, nil, false
 	}
-	giveTime(w, r)
+	allowBodyTime(w, r)
 	claim = s.claim(r, from, ses)
 	raw, err := claim.read(r, s.cfg.MaxMessage)
 	if err == nil {
@@ -30,29 +30,29 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, takes accepts, fro
 	_, _ = scan.Write(raw)
 	claim.release()
 	raw = nil // the rest of the body takes no memory
-	var why *refusal
+	var fault *refusal
 	switch {
 	case errors.Is(err, errBodyTooLarge):
-		why = s.tooLarge()
+		fault = s.tooLarge()
 	case errors.Is(err, errNoRoom):
-		why = &refusal{why: ReasonCrowded, status: http.StatusServiceUnavailable, code: wire.CodeInternal, text: noRoom}
+		fault = &refusal{reason: ReasonCrowded, status: http.StatusServiceUnavailable, code: wire.CodeInternal, text: noRoom}
 	default:
-		why = &refusal{why: ReasonMessage, status: http.StatusBadRequest, code: wire.CodeParse, text: "the body ended too early", cut: true}
+		fault = &refusal{reason: ReasonMessage, status: http.StatusBadRequest, code: wire.CodeParse, text: "the body ended too early", truncated: true}
 	}
-	s.refuseMessage(w, r, takes, ses, why, &scan)
+	s.refuseMessage(w, r, takes, ses, fault, &scan)
 	return nil, nil, false
 }
 
 const noRoom = "the bodies of other requests take the memory that there is for them: send the request again, or have --max-body-memory raised"
 
 func (s *Server) tooLarge() *refusal {
-	return &refusal{why: ReasonTooLarge, status: http.StatusRequestEntityTooLarge, code: wire.CodeInvalidRequest,
+	return &refusal{reason: ReasonTooLarge, status: http.StatusRequestEntityTooLarge, code: wire.CodeInvalidRequest,
 		text: "a message may have " + strconv.Itoa(s.cfg.MaxMessage) + " bytes, and this one has more: send less, or have --max-message raised"}
 }
 
-// giveTime sets until when a body is to have come for which the server's own time is
-// too short.
-func giveTime(w http.ResponseWriter, r *http.Request) {
+// allowBodyTime gives a body bodyTime to arrive that is large, or of unknown length: the
+// server's own read timeout is too short for it.
+func allowBodyTime(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 || r.ContentLength > quickBody {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // net/http lifts it behind the body
 	}

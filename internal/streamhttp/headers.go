@@ -91,10 +91,10 @@ func refused(params string) bool {
 	return false
 }
 
-// headFault says what is wrong with what a POST's header says of its body and its answer;
-// nil: nothing.
+// headFault is the refusal of a POST whose header has a body, or wants an answer, of a form
+// that is not served; nil: there is nothing to refuse.
 func headFault(h http.Header, takes accepts) *refusal {
-	fault := &refusal{why: ReasonMedia, status: http.StatusUnsupportedMediaType, code: wire.CodeInvalidRequest, text: bodyFault(h), firm: true}
+	fault := &refusal{reason: ReasonMedia, status: http.StatusUnsupportedMediaType, code: wire.CodeInvalidRequest, text: bodyFault(h), header: true}
 	switch {
 	case fault.text != "":
 	case !takes.json && !takes.sse:

@@ -62,7 +62,7 @@ func (s *Server) postTo(w http.ResponseWriter, r *http.Request, takes accepts, f
 		return
 	}
 	if text := versionFault(r.Header, ses.version); fault == nil && text != "" {
-		fault = &refusal{why: ReasonHeader, status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: text, firm: true}
+		fault = &refusal{reason: ReasonHeader, status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: text, header: true}
 	}
 	if fault != nil {
 		s.refuseMessage(w, r, takes, ses, fault, nil)

@@ -9,12 +9,12 @@ import (
 
 // refusal is why a POST is refused before its message is looked at.
 type refusal struct {
-	why    Reason
-	status int
-	code   int // of the JSON-RPC error
-	text   string
-	firm   bool // the status stands in a session, too: its header is at fault, as it is in each request of its client
-	cut    bool // its body does not go on
+	reason    Reason
+	status    int
+	code      int // of the JSON-RPC error
+	text      string
+	header    bool // the header is at fault, as in each request of its client: the status stands in a session, too
+	truncated bool // its body has ended too early
 }
 
 // maxPast is how much of a body is read past for the id of the message that it holds.
@@ -29,44 +29,44 @@ const maxPast = 64 << 20
 // the status 200, unless it is not known who waits for what. In the modern era the status
 // stays, and the id is told as well: the Go SDK gives its connection up without. Who has no
 // session gets plain text, from which SDKs begin anew.
-func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes accepts, ses *session, why *refusal, scan *wire.IDScan) {
-	switch why.status {
+func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes accepts, ses *session, fault *refusal, scan *wire.IDScan) {
+	switch fault.status {
 	case http.StatusUnsupportedMediaType:
 		w.Header()["Accept-Encoding"] = valueIdentity
 	case http.StatusServiceUnavailable:
 		w.Header()["Retry-After"] = []string{retryAfter}
 	}
 	if ses == nil && !s.modern(r.Header) {
-		if !why.firm { // the body was not read to its end
+		if !fault.header { // the body was not read to its end
 			w.Header()["Connection"] = []string{"close"}
 		}
-		s.cfg.tell(why.why, why.status, r)
-		refuse(w, why.status, why.text)
+		s.cfg.tell(fault.reason, fault.status, r)
+		refuse(w, fault.status, fault.text)
 		return
 	}
 	if scan == nil {
 		scan = new(wire.IDScan)
-		giveTime(w, r)
+		allowBodyTime(w, r)
 	}
 	var id []byte
 	sure := false
-	if !why.cut {
+	if !fault.truncated {
 		id, sure = readPast(r, scan, int64(s.cfg.MaxMessage)+maxPast)
 	}
 	if !sure {
 		w.Header()["Connection"] = []string{"close"}
 	}
-	status := why.status
-	if ses != nil && sure && !why.firm {
+	status := fault.status
+	if ses != nil && sure && !fault.header {
 		status = http.StatusOK
 		w.Header().Del("Retry-After")
 	}
-	s.cfg.tell(why.why, status, r)
-	takes.write(w, status, wire.ErrorAnswer(id, why.code, why.text, nil))
+	s.cfg.tell(fault.reason, status, r)
+	takes.write(w, status, wire.ErrorAnswer(id, fault.code, fault.text, nil))
 }
 
-// readPast reads the rest of a body, at most so many bytes and in the time that it has, and
-// returns the addressee of its message.
+// readPast reads the rest of a body without keeping it, at most so many bytes and until the
+// read deadline, and returns the addressee of its message.
 func readPast(r *http.Request, scan *wire.IDScan, most int64) (id []byte, sure bool) {
 	if r.ContentLength > most {
 		return nil, false

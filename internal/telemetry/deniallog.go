@@ -14,7 +14,7 @@ type DenialLog struct {
 
 	mu      sync.Mutex // guards what follows
 	denials denials[[]any]
-	timer   *time.Timer // for the next line; nil: none was ever due later
+	timer   *time.Timer // for what is due next; nil: none was needed yet
 	closed  bool
 }
 
@@ -29,18 +29,18 @@ func (d *DenialLog) Denied(one Denial) {
 	due := d.denials.add(one, time.Now())
 	d.mu.Unlock()
 	if due {
-		d.tell()
+		d.flush()
 	}
 }
 
-// tell logs what is due, and comes back for the rest.
-func (d *DenialLog) tell() {
+// flush logs what is due, and sets the timer for the rest.
+func (d *DenialLog) flush() {
 	now := time.Now()
 	d.mu.Lock()
 	told := d.denials.take(now, d.closed)
 	if len(d.denials.counts) > 0 && !d.closed {
 		if wait := d.denials.next.Sub(now); d.timer == nil {
-			d.timer = time.AfterFunc(wait, d.tell)
+			d.timer = time.AfterFunc(wait, d.flush)
 		} else {
 			d.timer.Reset(wait)
 		}
@@ -55,7 +55,7 @@ func (d *DenialLog) tell() {
 	}
 }
 
-// Close logs what is counted. Nothing may be denied any more.
+// Close logs what is counted. Denied must not be called any more.
 func (d *DenialLog) Close() {
 	d.mu.Lock()
 	d.closed = true
@@ -63,7 +63,7 @@ func (d *DenialLog) Close() {
 		d.timer.Stop()
 	}
 	d.mu.Unlock()
-	d.tell()
+	d.flush()
 }
 
 // wordsOfDenied is what the log tells of the first request. No header that may hold a

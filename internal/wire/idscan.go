@@ -21,12 +21,12 @@ type IDScan struct {
 	taking          bool // what is read is kept in text
 	text            []byte
 
-	begun, ended   bool // the outermost object
-	unclear        bool // it is no object, or there is more than one, or a name too long to be told
-	isID           bool // the member being read is the id
-	id             []byte
-	ids            int
-	asks, answered bool // there is a method; a result or an error
+	begun, ended         bool // the outermost object
+	unclear              bool // it is no object, or there is more than one, or a name that is too long or no JSON string
+	isID                 bool // the member being read is the id
+	id                   []byte
+	ids                  int
+	hasMethod, hasResult bool // an error counts as a result
 }
 
 // Write takes the bytes that come next. It never fails.
@@ -53,9 +53,9 @@ func (s *IDScan) next(c byte) {
 		s.quoted = true
 		s.keep(c)
 	case s.depth == 1 && c == ':' && !s.valued:
-		s.named()
+		s.endName()
 	case s.depth == 1 && c == ',':
-		s.member()
+		s.endMember()
 	default:
 		s.keep(c)
 	}
@@ -89,7 +89,7 @@ func (s *IDScan) close(c byte) {
 		s.unclear = true
 		return
 	case 1:
-		s.member()
+		s.endMember()
 		s.ended = true
 	default:
 		s.keep(c)
@@ -103,7 +103,7 @@ func (s *IDScan) keep(c byte) {
 	}
 }
 
-// take returns what was kept, "" if it is too long.
+// take returns what was kept, nil if it is too long.
 func (s *IDScan) take() []byte {
 	text := bytes.TrimSpace(s.text)
 	if len(s.text) > maxScanned {
@@ -113,21 +113,21 @@ func (s *IDScan) take() []byte {
 	return text
 }
 
-// named ends a member's name.
-func (s *IDScan) named() {
+// endName takes a member's name, at the colon behind it.
+func (s *IDScan) endName() {
 	name, err := jsontext.AppendUnquote(nil, s.take())
 	if err != nil {
 		s.unclear = true
 	}
 	is := func(key string) bool { return string(name) == key || Lookalike(string(name), key) }
 	s.isID = is("id")
-	s.asks = s.asks || is("method")
-	s.answered = s.answered || is("result") || is("error")
+	s.hasMethod = s.hasMethod || is("method")
+	s.hasResult = s.hasResult || is("result") || is("error")
 	s.valued, s.taking = true, s.isID
 }
 
-// member ends a member.
-func (s *IDScan) member() {
+// endMember takes the value of a member that is the id, at the comma or brace behind it.
+func (s *IDScan) endMember() {
 	if s.isID {
 		s.id = bytes.Clone(s.take())
 		s.ids++
@@ -143,7 +143,7 @@ func (s *IDScan) Addressee() (id []byte, sure bool) {
 	switch id := s.only(); {
 	case s.unclear || !s.ended:
 		return nil, false
-	case s.answered && !s.asks, s.ids == 0:
+	case s.hasResult && !s.hasMethod, s.ids == 0:
 		return nil, true
 	default:
 		return id, id != nil
@@ -158,7 +158,7 @@ func (s *IDScan) only() []byte {
 	return s.id
 }
 
-// scanned is a scan of a whole message.
+// scanned scans a whole message.
 func scanned(raw []byte) *IDScan {
 	s := new(IDScan)
 	_, _ = s.Write(raw)

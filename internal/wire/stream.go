@@ -173,7 +173,7 @@ type Call interface {
 	// by the upstream's, or nil. The answer may come all the same. It does not
 	// block.
 	Cancel(params []byte)
-	// Overdue tells that the answer has not come in time, so that an upstream that
-	// answers nothing at all is found out. It does not block.
+	// Overdue reports that the answer has not come in time, so that the upstream side can
+	// find out whether the upstream still answers anything. It does not block.
 	Overdue()
 }
