@@ -431,12 +431,8 @@ func (c *checker) unknownLeads(b *binding) string {
 // patterns are the patterns of bindings, each once.
 func patterns(bs []*binding) string {
 	var names []string
-	seen := map[string]bool{}
 	for _, b := range bs {
-		if !seen[b.rule.Pattern] {
-			seen[b.rule.Pattern] = true
-			names = append(names, b.rule.Pattern)
-		}
+		names = appendNew(names, b.rule.Pattern)
 	}
 	return strictyaml.And(names)
 }

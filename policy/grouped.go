@@ -10,23 +10,26 @@ import (
 
 const noOnUnknown = "no-on-unknown"
 
-// What is said of a finding's subject, for one subject and for several.
+// What messages say of their findings' subjects.
 var (
-	lacksUnknown   = saying{` leads on and has no "on_unknown"`, ` lead on and have no "on_unknown"`}
-	outOfReach     = saying{` is out of reach under the run key "handle"`, ` are out of reach under the run key "handle"`}
-	refusedByPin   = saying{` is refused by "pin: refuse"`, ` are refused by "pin: refuse"`}
-	differsFromPin = saying{` is not what was locked`, ` are not what was locked`}
+	lacksUnknown   = predicate{` leads on and has no "on_unknown"`, ` lead on and have no "on_unknown"`}
+	outOfReach     = predicate{` is out of reach under the run key "handle"`, ` are out of reach under the run key "handle"`}
+	refusedByPin   = predicate{` is refused by "pin: refuse"`, ` are refused by "pin: refuse"`}
+	differsFromPin = predicate{` is not what was locked`, ` are not what was locked`}
 )
 
-type saying struct{ one, many string }
+// predicate is what a message says behind its finding's subject: behind one, and behind
+// several.
+type predicate struct{ one, many string }
 
-// groupable are the codes of findings that may be told as one.
-var groupable = map[string][]saying{
+// groupable are the codes of findings that may become one, with the predicates of their
+// messages.
+var groupable = map[string][]predicate{
 	noOnUnknown: {lacksUnknown}, "no-handle": {outOfReach},
 	"not-locked": {refusedByPin, differsFromPin}, "definition-changed": {refusedByPin, differsFromPin},
 }
 
-// eachOf makes a sentence about one name one about each of several.
+// eachOf turns the rest of a message about one name into one about several.
 var eachOf = strings.NewReplacer(": it ", ": each ", ": its ", ": the ")
 
 // Grouped returns findings for people to read: those that say the same of several
@@ -35,29 +38,29 @@ func Grouped(all Findings) Findings {
 	type group struct {
 		level      Level
 		code, tail string
-		saying     saying
+		predicate  predicate
 	}
 	groups := map[group][]int{}
 	for i, f := range all {
-		for _, says := range groupable[f.Code] {
-			if tail, ok := strings.CutPrefix(f.Message, strictyaml.Quote(f.Subject)+says.one); ok {
-				g := group{f.Level, f.Code, tail, says}
+		for _, of := range groupable[f.Code] {
+			if tail, ok := strings.CutPrefix(f.Message, strictyaml.Quote(f.Subject)+of.one); ok {
+				g := group{f.Level, f.Code, tail, of}
 				groups[g] = append(groups[g], i)
 			}
 		}
 	}
-	out, told := slices.Clone(all), map[int]bool{}
+	out, merged := slices.Clone(all), map[int]bool{}
 	for g, members := range groups {
 		if len(members) > 1 {
-			out[members[0]].Message = together(all, members, g.saying) + eachOf.Replace(g.tail)
+			out[members[0]].Message = together(all, members, g.predicate) + eachOf.Replace(g.tail)
 			for _, i := range members[1:] {
-				told[i] = true
+				merged[i] = true
 			}
 		}
 	}
 	kept := out[:0]
 	for i, f := range out {
-		if !told[i] {
+		if !merged[i] {
 			kept = append(kept, f)
 		}
 	}
@@ -65,7 +68,7 @@ func Grouped(all Findings) Findings {
 }
 
 // together is the beginning of one sentence about the subjects of several findings.
-func together(all Findings, members []int, says saying) string {
+func together(all Findings, members []int, of predicate) string {
 	var names, lines []string
 	for _, i := range members {
 		names = appendNew(names, all[i].Subject)
@@ -79,11 +82,12 @@ func together(all Findings, members []int, says saying) string {
 		where = " (lines " + strings.Join(lines, ", ") + ")"
 	}
 	if len(names) == 1 {
-		return strictyaml.Quote(names[0]) + where + says.one
+		return strictyaml.Quote(names[0]) + where + of.one
 	}
-	return strictyaml.And(names) + where + says.many
+	return strictyaml.And(names) + where + of.many
 }
 
+// appendNew appends a text that is not among all yet.
 func appendNew(all []string, text string) []string {
 	if slices.Contains(all, text) {
 		return all

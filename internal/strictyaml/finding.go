@@ -46,7 +46,7 @@ type Finding struct {
 	Code    string
 	Message string
 	// Subject is the name that it is about, where findings that differ in nothing
-	// else may be told as one.
+	// else may be printed as one.
 	Subject string
 }
 
