@@ -77,11 +77,11 @@ type Config struct {
 	DialTimeout time.Duration
 	// PageTimeout bounds the wait for each page of a list. 0: 2 min.
 	PageTimeout time.Duration
-	// Ping is for how long a child may say nothing that is asked whether it lives:
-	// see [Conn.Suspect]. 0: it is not asked.
+	// Ping is how long a child that is pinged may send nothing before it is ended:
+	// see [Conn.Suspect]. 0: it is not pinged.
 	Ping time.Duration
-	// Trial introduces the proxy itself to a child that is started to see whether
-	// it can be: see [Server.Reachable]. Zero: none is.
+	// Trial introduces the proxy itself to a child that is started only to see whether
+	// that is possible: see [Server.Reachable]. Zero: none is started for that.
 	Trial Opening
 	// ProbeTimeout is how long a server/discover may go unanswered until the server
 	// counts as one of the legacy era. 0: 3 s.
@@ -281,9 +281,9 @@ func (c *Config) String() string {
 	return c.Command[0]
 }
 
-// elsewhere asks whether the server is found in another way, where its status says that
-// nothing like it is at the URL; "": it does not.
-func (c *Config) elsewhere(status int) string {
+// urlHint suggests another URL, or the other transport, where the server's status says that
+// there is no MCP at this URL; "": there is nothing to suggest.
+func (c *Config) urlHint(status int) string {
 	if c.endpoint == nil || status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
 		return ""
 	}

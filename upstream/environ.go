@@ -22,9 +22,9 @@ var safeWindows = []string{
 	"SYSTEMROOT", "TEMP", "TMP", "TZ", "USERNAME", "USERPROFILE", "WINDIR",
 }
 
-// proxies and authorities say how the network is reached: without them nothing is
-// where all traffic goes through an HTTP proxy, or is signed by an authority of the
-// house. They are looked for in upper and lower case.
+// proxies and authorities name the variables that say how the network is reached: a
+// child needs them where all traffic goes through an HTTP proxy, or where certificates
+// are signed by an organization's own authority. Both cases of letters count.
 var (
 	proxies = []string{
 		"ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
@@ -83,10 +83,13 @@ func Environ(stdio bool, env, pass, set []string) Environment {
 	}
 	slices.Sort(out.Passwords)
 	slices.SortFunc(out.Withheld, func(a, b string) int {
-		if secret[a] != secret[b] {
-			return map[bool]int{true: -1, false: 1}[secret[a]]
+		switch {
+		case secret[a] == secret[b]:
+			return cmp.Compare(a, b)
+		case secret[a]:
+			return -1
 		}
-		return cmp.Compare(a, b)
+		return 1
 	})
 	out.Variables = append(out.Variables, set...)
 	return out
@@ -116,21 +119,27 @@ func isSafe(name string) bool {
 
 var (
 	ordinary    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
-	serviceLink = regexp.MustCompile(`_SERVICE_(HOST|PORT(_.+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?$`)
+	serviceLink = regexp.MustCompile(`_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$`)
 	secretWord  = regexp.MustCompile(`TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|(^|_)(KEY|KEYS|PASS|PWD|PAT|AUTH|DSN)(_|$)`)
 )
 
 // missable reports whether a child might miss a variable: it is none of the proxy's
-// own, of a shell's own, or of those by which Kubernetes tells each container of
-// each Service.
+// own, of a shell's own, or of Kubernetes'.
 func missable(name, value string) bool {
 	switch {
 	case !ordinary.MatchString(name), strings.HasPrefix(strings.ToUpper(name), ownPrefix):
 		return false
-	case serviceLink.MatchString(name), strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://"):
+	case IsServiceLink(name, value):
 		return false
 	}
 	return !slices.Contains([]string{"_", "COLUMNS", "HOSTNAME", "LINES", "LS_COLORS", "OLDPWD", "PWD", "SHLVL"}, name)
+}
+
+// IsServiceLink reports whether a variable is one of those that Kubernetes sets in a pod
+// for each Service of its namespace: X_SERVICE_HOST and so on, for a Service named x. The
+// last kind, X_PORT, holds a URL: tcp://10.0.0.1:80.
+func IsServiceLink(name, value string) bool {
+	return serviceLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
 
 // isSecret reports whether a variable is likely a secret, by its name, or by a URL

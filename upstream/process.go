@@ -35,7 +35,7 @@ type process struct {
 	stderr *stderrLog
 	read   chan struct{} // closes when stdout was read to its end
 	exited chan struct{} // closes when the child was reaped, its group killed
-	heard  atomic.Uint64 // lines that it has written to its standard output
+	lines  atomic.Uint64 // that were read from its standard output
 }
 
 func newProcess(c *Conn) *process {
@@ -139,7 +139,7 @@ func (p *process) exitError(err error) error {
 	return e
 }
 
-// quote is what the child said last, "" where clients must not know.
+// quote is what the child wrote last to its standard error, "" where clients must not know.
 func (p *process) quote() string {
 	if !p.conn.srv.cfg.Quote {
 		return ""
@@ -147,7 +147,7 @@ func (p *process) quote() string {
 	return p.stderr.last()
 }
 
-// exitError is the end of a child by itself.
+// exitError is the error of a child that ended by itself.
 type exitError struct {
 	status string
 	said   string // last; "": nothing, or not for clients
@@ -161,13 +161,14 @@ func (e *exitError) Error() string {
 	return e.status + "; it said: " + e.said
 }
 
-// TimeoutError is a connection that was given up since its opening was not answered.
+// TimeoutError is the error of a connection that was given up since its opening was not
+// answered.
 type TimeoutError struct {
-	// Asked is the request, initialize or server/discover, Waited for how long its
+	// Asked is the request, initialize or server/discover; Waited is how long its
 	// answer was waited for.
 	Asked  string
 	Waited time.Duration
-	// Process tells that a child ran until then, and was ended.
+	// Process is whether a child ran until then, and was ended.
 	Process bool
 	// Said is what that said last; "": nothing, or not for clients.
 	Said string
@@ -176,7 +177,7 @@ type TimeoutError struct {
 // Error says how long it was, and what became of the child.
 func (e *TimeoutError) Error() string {
 	text := "no answer to " + e.Asked + " in " + e.Waited.String()
-	if e.Asked == ProtocolModern.asks() {
+	if e.Asked == ProtocolModern.opening() {
 		text += ", which a server with sessions may leave unanswered: if it is one, leave --upstream-protocol modern out"
 	}
 	if e.Process {
@@ -188,9 +189,9 @@ func (e *TimeoutError) Error() string {
 	return text
 }
 
-// unanswered is that a connection's opening was not answered.
+// unanswered is the error of an opening that was not answered.
 func (c *Conn) unanswered(waited time.Duration) error {
-	e := &TimeoutError{Asked: c.srv.cfg.Protocol.asks(), Waited: waited.Round(time.Millisecond)}
+	e := &TimeoutError{Asked: c.srv.cfg.Protocol.opening(), Waited: waited.Round(time.Millisecond)}
 	if waited > time.Second {
 		e.Waited = waited.Round(time.Second)
 	}
@@ -218,7 +219,7 @@ func (p *process) readOutput() {
 			p.outputEnded()
 			return
 		default:
-			p.heard.Add(1)
+			p.lines.Add(1)
 			p.conn.receive(line, nil)
 		}
 	}
@@ -294,11 +295,11 @@ func (p *process) close() {
 // report logs why the child has ended, or is ended, where nobody asked for that.
 func (p *process) report() {
 	why, log := p.conn.Err(), p.conn.log()
-	fields := []any{"why", forStrangers(why), "said", p.stderr.last(), "pid", p.cmd.Process.Pid}
+	fields := []any{"why", publicCause(why), "said", p.stderr.last(), "pid", p.cmd.Process.Pid}
 	_, ended := errors.AsType[*exitError](why)
-	unstarted := log.Warn
-	if p.conn.srv.cfg.Quote { // who asked for the start is told
-		unstarted = log.Info
+	logUnstarted := log.Warn
+	if p.conn.srv.cfg.Quote { // its client, which asked for the start, gets the error
+		logUnstarted = log.Info
 	}
 	switch {
 	case why == ErrClosed && p.conn.live:
@@ -316,21 +317,21 @@ func (p *process) report() {
 			text += "; its environment is reduced, and --pass-env names what it gets besides"
 			fields = append(fields, "withheld", strings.Join(hidden, ", "))
 		}
-		unstarted(text, fields...)
+		logUnstarted(text, fields...)
 	default:
-		unstarted("the upstream process did not answer, and is ended", fields...)
+		logUnstarted("the upstream process did not answer, and is ended", fields...)
 	}
 }
 
-// promptly is how long a child that has not answered yet, or answers no more, may take
+// unansweredGrace is how long a child that has not answered yet, or answers no more, may take
 // to end with its input.
-const promptly = 250 * time.Millisecond
+const unansweredGrace = 250 * time.Millisecond
 
 func (p *process) endChild() {
 	grace := p.conn.srv.cfg.Grace
 	first := grace
 	if _, silent := errors.AsType[*silentError](p.conn.Err()); silent || !p.conn.live { // it has nothing to bring to an end
-		first = min(grace, promptly)
+		first = min(grace, unansweredGrace)
 	}
 	if p.gone(first) {
 		return

@@ -45,16 +45,16 @@ func (p Protocol) fixed() (era wire.Era, ok bool) {
 	return era, p != ProtocolAuto
 }
 
-// asks is the request by which a client is introduced that may wait for its answer: the
-// other is given up before.
-func (p Protocol) asks() string {
+// opening is the request whose answer is waited for until [Config.DialTimeout]. Where
+// server/discover is tried before initialize, it is given up earlier.
+func (p Protocol) opening() string {
 	if p == ProtocolModern {
 		return "server/discover"
 	}
 	return "initialize"
 }
 
-// EraError is a server that does not speak the era which [Config.Protocol] fixes, but
+// EraError is the error of a server that does not speak the era which [Config.Protocol] fixes, but
 // the other one.
 type EraError struct {
 	Speaks   string // the revision, as the server says it
@@ -69,9 +69,9 @@ func (e *EraError) Error() string {
 	return fmt.Sprintf("the server speaks revision %.32q, and none with sessions: leave --upstream-protocol legacy out", e.Speaks)
 }
 
-// misfit is that a connection is in another era than the one that is to be spoken: its
-// server does not speak that.
-func (c *Conn) misfit() error {
+// checkEra returns an [*EraError] where the connection is in another era than the one that
+// [Config.Protocol] fixes: its server does not speak that.
+func (c *Conn) checkEra() error {
 	era, fixed := c.srv.cfg.Protocol.fixed()
 	if !fixed || c.Era() == era {
 		return nil

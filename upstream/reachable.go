@@ -53,10 +53,9 @@ func (s *Server) Reachable() error {
 // one that cannot be started: one alone can have had a reason of its own.
 const fewStarts = 2
 
-// startable is why the command could not be started now. A connection that is open
-// says that it could: who has one needs no start. Where starts have failed it has the
-// command started, after a pause, to see whether it can be again: nobody may call
-// what is not ready.
+// startable returns why the command could not be started now. While a connection is open
+// it counts as startable. Where starts have failed, startable has the command started for
+// a trial, after a pause: what is not ready gets no calls that would start it.
 func (s *Server) startable() error {
 	if _, err := lookPath(s.cfg.Dir, s.cfg.Command[0]); err != nil {
 		return fmt.Errorf("%q cannot be executed any more: %w", s.cfg.Command[0], bare(err))
@@ -70,7 +69,7 @@ func (s *Server) startable() error {
 		return nil
 	}
 	wait := time.Until(s.failed.Add(min(time.Second<<min(s.failures, 6), time.Minute)))
-	if wait <= 0 && !s.trying && s.processes == 0 { // else a client's own start tells
+	if wait <= 0 && !s.trying && s.processes == 0 { // else a client's own start shows it
 		s.trying = true
 		s.wg.Go(s.try)
 	}
@@ -81,12 +80,12 @@ func (s *Server) startable() error {
 	if wait > 0 {
 		again = "it is tried again in " + max(wait.Round(time.Second), time.Second).String()
 	}
-	return fmt.Errorf("the last %d starts have failed: %s; %s; the log says more", s.failures, forStrangers(s.cause), again)
+	return fmt.Errorf("the last %d starts have failed: %s; %s; the log says more", s.failures, publicCause(s.cause), again)
 }
 
-// try starts the command, and ends it again when it has answered.
+// try starts the command, and ends it again once it has answered.
 func (s *Server) try() {
-	conn, err := s.Dial(context.Background(), s.cfg.Trial, nobody{})
+	conn, err := s.Dial(context.Background(), s.cfg.Trial, discard{})
 	if err == nil {
 		s.cfg.Log.Info("the upstream process starts again")
 		conn.Close()
@@ -96,14 +95,14 @@ func (s *Server) try() {
 	s.trying = false
 }
 
-// nobody takes what a child says that is only started to see whether it can be.
-type nobody struct{}
+// discard receives what a child sends that is started only for a trial, and drops it.
+type discard struct{}
 
 // Receive implements wire.Receiver.
-func (nobody) Receive(*wire.Message, any) {}
+func (discard) Receive(*wire.Message, any) {}
 
-// forStrangers is why a start failed, without what the child has said.
-func forStrangers(err error) string {
+// publicCause says why a start failed, without what the child has said.
+func publicCause(err error) string {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.status
 	}

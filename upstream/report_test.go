@@ -56,8 +56,8 @@ func TestStartGivenUp(t *testing.T) {
 		_, err := s.Dial(ctx, opening(t), newRecorder())
 		failed <- err
 	}()
-	eventually(t, func() bool { return s.Said() != "" })
-	if got := s.Said(); got != "fetching a package" {
+	eventually(t, func() bool { return s.LastStderr() != "" })
+	if got := s.LastStderr(); got != "fetching a package" {
 		t.Errorf("it said %q", got)
 	}
 	cancel()

@@ -58,7 +58,7 @@ type Stats struct {
 	Noise  uint64 // what the upstream sent that is no message
 	Stray  uint64 // answers and progress that belong to no call under way
 	Stderr uint64 // lines on the child's standard error that were not logged
-	Silent uint64 // children that were ended since they did not say any more that they live
+	Silent uint64 // children that were ended since they answered no ping
 }
 
 // Stats returns the counts so far, over all connections.
@@ -138,7 +138,7 @@ func (s *Server) connect(ctx context.Context, c *Conn, with Opening) error {
 	if err := c.greet(ctx, with); err != nil {
 		return err
 	}
-	if err := c.misfit(); err != nil {
+	if err := c.checkEra(); err != nil {
 		return err
 	}
 	return c.Err()
@@ -214,7 +214,7 @@ func (s *Server) dialError(c *Conn, err error) error {
 	if ended := c.Err(); ended != nil {
 		out.Err = ended
 	}
-	out.Err = fmt.Errorf("connecting to the upstream %s: %w%s", s.cfg.String(), out.Err, s.cfg.elsewhere(out.Status))
+	out.Err = fmt.Errorf("connecting to the upstream %s: %w%s", s.cfg.String(), out.Err, s.cfg.urlHint(out.Status))
 	return out
 }
 
@@ -289,14 +289,14 @@ func (s *Server) Children() int {
 	return len(s.children)
 }
 
-// Said is the last line that a child has written to its standard error, "" for none:
-// where there are several, that of any. It is for whoever waits for the one child
-// that there is.
-func (s *Server) Said() string {
+// LastStderr returns the last line that a child has written to its standard error, "" for
+// none. Where there are several children it is that of any of them: it is for who waits
+// for the only one.
+func (s *Server) LastStderr() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for child := range s.children {
-		return child.stderr.line()
+		return child.stderr.lastLine()
 	}
 	return ""
 }

@@ -96,8 +96,8 @@ func (s *stderrLog) keep(line string) {
 	s.words.keep(line)
 }
 
-// line is the last line.
-func (s *stderrLog) line() string {
+// lastLine is the last line that was kept.
+func (s *stderrLog) lastLine() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.words.line
@@ -110,13 +110,13 @@ func (s *stderrLog) last() string {
 	return s.words.String()
 }
 
-// steering are the sequences by which a program colours its text and moves about.
-var steering = regexp.MustCompile(`\x1b(\[[0-9:;<=>?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])`)
+// escapes are the escape sequences that colour text and move a terminal's cursor.
+var escapes = regexp.MustCompile(`\x1b(\[[0-9:;<=>?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])`)
 
 // printable takes out what could steer a terminal or forge a line of the log.
 func printable(line string) string {
 	if strings.Contains(line, "\x1b") {
-		line = steering.ReplaceAllString(line, "")
+		line = escapes.ReplaceAllString(line, "")
 	}
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || unicode.IsGraphic(r) {

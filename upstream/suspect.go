@@ -7,10 +7,10 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// Suspect has a child asked whether it lives that has left a request unanswered: by
-// ping, or in the modern era, which has none, by server/discover. If it says nothing
-// for [Config.Ping], not to another request either, the connection ends, and the
-// child with it. Suspect waits for nothing. To a server with a URL it does nothing.
+// Suspect finds out whether a child that has left a request unanswered still answers
+// anything: it sends a ping, or in the modern era, which has none, server/discover. If the
+// child writes nothing at all for [Config.Ping], the connection ends, and the child with
+// it. Suspect does not wait for that. For a server with a URL it does nothing.
 func (c *Conn) Suspect() {
 	p, child := c.link.(*process)
 	if !child || c.srv.cfg.Ping == 0 || !c.suspected.CompareAndSwap(false, true) {
@@ -22,18 +22,18 @@ func (c *Conn) Suspect() {
 	})
 }
 
-// probe asks the child whether it lives, and ends the connection if it says nothing.
+// probe pings the child, and ends the connection if it writes nothing for so long.
 func (p *process) probe(patience time.Duration) {
-	c, before := p.conn, p.heard.Load()
+	c, before := p.conn, p.lines.Load()
 	ctx, stop := context.WithTimeout(c.ctx, patience)
 	defer stop()
 	answer, _ := c.Start(c.pingRequest(), nil).Wait(ctx)
 	if answer == nil {
-		<-ctx.Done() // it may have had no room for the question
+		<-ctx.Done() // a child that could not even take the ping has the whole time, too
 	}
 	switch {
 	case c.ctx.Err() != nil:
-	case answer != nil || p.heard.Load() != before:
+	case answer != nil || p.lines.Load() != before:
 		c.log().Info("the upstream process left a request unanswered, and lives: it goes on", "pid", p.cmd.Process.Pid)
 	default:
 		c.srv.stats.silent.Add(1)
@@ -41,7 +41,7 @@ func (p *process) probe(patience time.Duration) {
 	}
 }
 
-// silentError is a child that said nothing more.
+// silentError is the error of a child that was pinged and wrote nothing.
 type silentError struct{ lasted time.Duration }
 
 // Error says for how long.
@@ -57,7 +57,7 @@ func (c *Conn) pingRequest() *wire.Message {
 	}
 	m, err := wire.Read(wire.RequestMessage(0, method, c.listParams(nil)), wire.FromUpstream)
 	if err != nil {
-		panic(err) // nothing in it is anybody's but the connection's own, and was sent before
+		panic(err) // it holds nothing but the connection's own parameters, which were sent before
 	}
 	return m
 }

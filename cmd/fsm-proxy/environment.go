@@ -3,7 +3,6 @@ package main
 import (
 	"maps"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
 // environmentPrefix begins the name of every environment variable that stands
@@ -38,7 +38,8 @@ func bindEnvironment(cmd *cobra.Command, file *configFile) (err error) {
 
 // checkEnvironment refuses variables that stand for no flag of any command: a
 // misspelt one would leave a limit, or the way that clients authenticate, as it is
-// built in. Empty ones count as absent. Values are not repeated, as they can be
+// built in. Empty ones count as absent, and so do those that Kubernetes sets for a
+// Service named fsm-proxy, or fsm-proxy-x. Values are not repeated, as they can be
 // secrets.
 func checkEnvironment(root *cobra.Command, environ []string) error {
 	known := map[string]bool{}
@@ -52,7 +53,7 @@ func checkEnvironment(root *cobra.Command, environ []string) error {
 		if runtime.GOOS == "windows" {
 			name = strings.ToUpper(name) // names have no case there
 		}
-		if strings.HasPrefix(name, environmentPrefix) && value != "" && !known[name] && !isServiceLink(name, value) {
+		if strings.HasPrefix(name, environmentPrefix) && value != "" && !known[name] && !upstream.IsServiceLink(name, value) {
 			unknown = append(unknown, strictyaml.Printable(name)+meantVariable(name, slices.Sorted(maps.Keys(known))))
 		}
 	}
@@ -78,17 +79,6 @@ func meantVariable(name string, known []string) string {
 		return ""
 	}
 	return " (did you mean " + near + "?)"
-}
-
-// serviceLink are variables that Kubernetes sets in a pod for each Service of its
-// namespace: FSM_PROXY_SERVICE_HOST and so on, where one is named fsm-proxy, and
-// FSM_PROXY_X_SERVICE_HOST where it is named fsm-proxy-x.
-var serviceLink = regexp.MustCompile(`_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$`)
-
-// isServiceLink tells them from a variable that somebody made up. The last kind,
-// FSM_PROXY_PORT, has a URL: tcp://10.0.0.1:80.
-func isServiceLink(name, value string) bool {
-	return serviceLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
 
 // meaningless reports whether a flag would contradict the command line, or have

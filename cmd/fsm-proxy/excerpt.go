@@ -12,8 +12,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// leastShown is how many columns of a source line are shown on the narrowest terminal.
-const leastShown = 20
+// minShown is how many columns of a source line are shown on the narrowest terminal.
+const minShown = 20
 
 // excerpt is the source line of a finding with carets below its place, "" where
 // there is none to show.
@@ -24,7 +24,7 @@ func (s screen) excerpt(src []byte, f policy.Finding, look style) string {
 	}
 	number := fmt.Sprintf("%5d", f.Line)
 	bar := s.paint(faint, " | ")
-	shown, before, carets := aim(line, f.Column, max(leastShown, s.width-len(number)-len(" | ")-1))
+	shown, before, carets := clipAround(line, f.Column, max(minShown, s.width-len(number)-len(" | ")-1))
 	return fmt.Sprintf("%s%s%s\n%s%s%s%s\n", s.paint(faint, number), bar, shown,
 		strings.Repeat(" ", len(number)), bar, strings.Repeat(" ", before), s.paint(look, strings.Repeat("^", carets)))
 }
@@ -49,9 +49,9 @@ type cell struct {
 }
 
 const (
-	tabWidth = 4
-	unshown  = "\uFFFD" // for what does not print, or changes the direction of what follows
-	cut      = "…"
+	tabWidth    = 4
+	replacement = "\uFFFD" // for what does not print, or changes the direction of what follows
+	ellipsis    = "…"
 )
 
 func cellOf(r rune) cell {
@@ -61,7 +61,7 @@ func cellOf(r rune) cell {
 	case unicode.In(r, unicode.Mn, unicode.Me):
 		return cell{string(r), 0}
 	case !unicode.IsPrint(r):
-		return cell{unshown, 1}
+		return cell{replacement, 1}
 	}
 	if kind := width.LookupRune(r).Kind(); kind == width.EastAsianWide || kind == width.EastAsianFullwidth {
 		return cell{string(r), 2}
@@ -69,10 +69,10 @@ func cellOf(r rune) cell {
 	return cell{string(r), 1}
 }
 
-// aim is a line as at most so many columns of it are shown, around the word at
-// column, counted in characters from 1; and how many columns there are before the
-// word, and under it.
-func aim(line string, column, columns int) (shown string, before, under int) {
+// clipAround clips a line to at most so many columns around the word at column, which
+// counts characters from 1. It returns how many columns are shown before the word, and
+// how many carets go under it.
+func clipAround(line string, column, columns int) (shown string, before, under int) {
 	column = min(max(column, 1), utf8.RuneCountInString(line)+1)
 	cells := make([]cell, 0, len(line))
 	for _, r := range line {
@@ -82,7 +82,7 @@ func aim(line string, column, columns int) (shown string, before, under int) {
 	last := first + wordLength([]rune(line)[first:])
 	from, to := window(cells, first, last, columns)
 	if from > 0 {
-		shown, before = cut, 1
+		shown, before = ellipsis, 1
 	}
 	for i := from; i < to; i++ {
 		shown += cells[i].text
@@ -94,7 +94,7 @@ func aim(line string, column, columns int) (shown string, before, under int) {
 		}
 	}
 	if to < len(cells) {
-		shown += cut
+		shown += ellipsis
 	}
 	return shown, before, max(under, 1)
 }

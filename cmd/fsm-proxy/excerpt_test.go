@@ -50,7 +50,7 @@ func TestExcerpt(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 			for line := range strings.Lines(got) {
-				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > max(c.width, leastShown+len("    1 | ")) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > max(c.width, minShown+len("    1 | ")) {
 					t.Errorf("a line of %d characters where %d fit: %q", n, c.width, line)
 				}
 			}

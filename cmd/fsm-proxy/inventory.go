@@ -14,7 +14,7 @@ import (
 )
 
 // takeInventory connects to the target as a client and returns what it lists. Either
-// may take as long as --connect-timeout says; line tells what is waited for.
+// may take as long as --connect-timeout says; line shows what is waited for.
 func takeInventory(ctx context.Context, t *target, log hclog.Logger, line *statusLine) (inventory, error) {
 	server, err := t.open(inheritAll, &limitFlags{}, nil, log)
 	if err != nil {
@@ -27,14 +27,14 @@ func takeInventory(ctx context.Context, t *target, log hclog.Logger, line *statu
 	if t.url != "" {
 		verb = "to answer"
 	}
-	told := t.tellWait(line, server, verb)
+	stop := t.showWait(line, server, verb)
 	conn, err := server.Dial(ctx, l.opening(), l)
-	told()
+	stop()
 	if err != nil {
-		return inventory{}, t.unconnected(ctx, err)
+		return inventory{}, t.connectError(ctx, err)
 	}
 	defer conn.Close()
-	defer t.tellWait(line, server, "to list what it offers")()
+	defer t.showWait(line, server, "to list what it offers")()
 	listing, cancel := context.WithTimeout(ctx, t.patience())
 	defer cancel()
 	inv, err := l.inventory(listing, conn)

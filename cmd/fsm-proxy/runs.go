@@ -81,7 +81,7 @@ func (f *runsFlags) keysOf(listening bool, protocol proxy.Protocol) (keys [2]pro
 		case wire.Modern.String():
 			era = wire.Modern
 		default:
-			return keys, usagef("--run-key %q names no era: write %s", text, inAnEra(text))
+			return keys, usagef("--run-key %q names no era: write %s", text, withEra(text))
 		}
 		if named[era] {
 			return keys, usagef("--run-key names two keys for the %s era: there is one for each", era)
@@ -100,8 +100,8 @@ func (f *runsFlags) keysOf(listening bool, protocol proxy.Protocol) (keys [2]pro
 	return f.acrossEras(keys, named, protocol)
 }
 
-// inAnEra is a key that was given without an era, as it has to be given.
-func inAnEra(key string) string {
+// withEra says how to write a key that was given without an era.
+func withEra(key string) string {
 	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
 		if _, err := proxy.ParseRunKey(era, key); err == nil {
 			return era.String() + "=" + key
@@ -282,9 +282,9 @@ func adminRun(info proxy.RunInfo) admin.Run {
 	return run
 }
 
-// tellSharedRun warns where a run belongs to a principal, and several clients may be
+// warnSharedRun warns where a run belongs to a principal, and several clients may be
 // one: all who have the token of --bearer-file.
-func (s *service) tellSharedRun() {
+func (s *service) warnSharedRun() {
 	byPrincipal := func(key proxy.RunKey) bool { return key.Kind == proxy.KeyPrincipal }
 	if s.flags.listen.bearerFile != "" && slices.ContainsFunc(s.keys[:], byPrincipal) {
 		s.log.Warn("all who have the token of --bearer-file are one principal, and with --run-key principal they share one run; " +

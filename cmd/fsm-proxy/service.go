@@ -152,15 +152,15 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	}
 	front := streamhttp.NewServer(s.front(loopback, gate))
 	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
-	s.tellCommand()
-	s.tellSharedRun()
+	s.logCommand()
+	s.warnSharedRun()
 	s.bound.Store(true)
 	ready(f.listen.url(l))
 	return s.serveHTTP(ctx, f.httpServer(front, certificate, s.log), l, front)
 }
 
-// tellWait logs that the server has not answered yet, until told is called.
-func (s *service) tellWait() (told func()) {
+// logWait logs now and then that the server has not answered yet, until stop is called.
+func (s *service) logWait() (stop func()) {
 	var p pace
 	return whileWaiting(func(waited time.Duration) {
 		if p.due(waited) {
@@ -169,14 +169,14 @@ func (s *service) tellWait() (told func()) {
 	})
 }
 
-// tellCommand logs what a listening proxy does otherwise with a command than its users
-// may think: which variables it does not get, and how many processes of it there may be.
-func (s *service) tellCommand() {
+// logCommand logs what users of a listening proxy may not expect of its command: which
+// variables it does not get, and how many processes of it there may be.
+func (s *service) logCommand() {
 	f := s.flags
 	if len(f.command) == 0 {
 		return
 	}
-	tellWithheld(f.environment(inheritSafe), s.log)
+	logWithheld(f.environment(inheritSafe), s.log)
 	if absent := f.absent(); len(absent) > 0 {
 		s.log.Warn("--pass-env names what the proxy itself does not have, so the command does not get it: set it, or mend the name", "absent", strings.Join(absent, ", "))
 	}
@@ -219,9 +219,9 @@ func (s *service) config() proxy.Config {
 	return proxy.Config{
 		Policy: s.policy,
 		Dial: func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
-			told := s.tellWait()
+			stop := s.logWait()
 			conn, err := s.server.Dial(ctx, upstream.Opening(with), r)
-			told()
+			stop()
 			if said, ok := errors.AsType[*upstream.InitializeError](err); ok {
 				return nil, &proxy.HelloError{Answer: said.Answer}
 			}

@@ -71,7 +71,7 @@ func TestWhatCanBeHadBeforehand(t *testing.T) {
 		"node server.js":                         "run it once by itself",
 		"npx -y":                                 "installed beforehand",
 	} {
-		contains(t, (&target{command: strings.Fields(command)}).beforehand(), want)
+		contains(t, (&target{command: strings.Fields(command)}).prefetchHint(), want)
 	}
 }
 

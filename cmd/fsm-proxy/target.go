@@ -32,7 +32,7 @@ type target struct {
 
 	speaks         upstream.Protocol
 	connectTimeout time.Duration
-	ping           time.Duration // of run's alone
+	ping           time.Duration // for run alone
 }
 
 // oauthFlags are the client credentials for an upstream.
@@ -262,15 +262,15 @@ func (t *target) absent() []string {
 	})
 }
 
-// mostVariables is how many names of variables are told.
+// mostVariables is how many names of variables a log line has.
 const mostVariables = 16
 
 // firstNames are the first of some names.
 func firstNames(names []string) []string { return names[:min(len(names), mostVariables)] }
 
-// tellWithheld logs what of the proxy's environment the command does not get: names,
+// logWithheld logs what of the proxy's environment the command does not get: names,
 // and no values.
-func tellWithheld(env upstream.Environment, log hclog.Logger) {
+func logWithheld(env upstream.Environment, log hclog.Logger) {
 	if n := len(env.Passwords); n > 0 {
 		log.Warn("the command does not get a proxy's URL that holds a password: name it with --pass-env to pass it on, or give another with --env",
 			"withheld", strings.Join(firstNames(env.Passwords), ", "))

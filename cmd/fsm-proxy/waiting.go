@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// waitQuietly is for how long nothing is said of a wait.
+// waitQuietly is how long a wait is not mentioned.
 const waitQuietly = 2 * time.Second
 
-// whileWaiting has tell called with how long it has been: after 2 s, and then each
-// second until stop is called, which waits for tell.
-func whileWaiting(tell func(waited time.Duration)) (stop func()) {
+// whileWaiting calls report with how long it has been: after waitQuietly, and then each
+// second until stop is called, which waits for report to return.
+func whileWaiting(report func(waited time.Duration)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	began := time.Now()
 	go func() {
@@ -27,7 +27,7 @@ func whileWaiting(tell func(waited time.Duration)) (stop func()) {
 				return
 			case <-tick.C:
 				if waited := time.Since(began).Round(time.Second); waited >= waitQuietly {
-					tell(waited)
+					report(waited)
 				}
 			}
 		}
@@ -50,11 +50,11 @@ func brief(d time.Duration) string {
 	return text
 }
 
-// pace spaces out what is said of one wait: at 2, 4, 8, 16, 32 and 64 s, and then each
+// pace spaces out the lines on one wait: at 2, 4, 8, 16, 32 and 64 s, and then each
 // minute.
 type pace struct{ next time.Duration }
 
-// due reports whether something is to be said now.
+// due reports whether something is to be printed now.
 func (p *pace) due(waited time.Duration) bool {
 	if waited < p.next {
 		return false
@@ -63,14 +63,14 @@ func (p *pace) due(waited time.Duration) bool {
 	return true
 }
 
-// statusLine is a line that tells how far something is. On a terminal it stands below
-// the log and changes in place; elsewhere it is a new line now and then. What is logged
-// goes through it.
+// statusLine is a line that shows how far something is. On a terminal it stands below
+// the log and changes in place; elsewhere it is a new line now and then. The log is
+// written through it.
 type statusLine struct {
 	out     io.Writer
 	columns func() int // of the terminal; nil: it is none
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards what follows, and orders the writes to out
 	pace  pace
 	width int // of what stands there
 }
@@ -83,7 +83,7 @@ func newStatusLine(out io.Writer) *statusLine {
 	return l
 }
 
-// show says how far it is, after such a time.
+// show shows a text after so long a wait.
 func (l *statusLine) show(waited time.Duration, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func fitting(text string, columns int) (shown string, width int) {
 	var b strings.Builder
 	ends := ""
 	if width > columns {
-		columns, ends = columns-1, cut
+		columns, ends = columns-1, ellipsis
 	}
 	width = len([]rune(ends))
 	for _, c := range cells {
