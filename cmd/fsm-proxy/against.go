@@ -60,7 +60,7 @@ func (f *checkFlags) successions(path string) []succession {
 }
 
 // successionsIn are the files of two folders by name. A folder without any stands for
-// itself, so that it is told what is wrong with it.
+// itself, so that what is wrong with it is printed.
 func successionsIn(old, new string) []succession {
 	before, oldErr := policyFiles(old)
 	after, newErr := policyFiles(new)
@@ -112,9 +112,9 @@ func (p comparison) files() []checked {
 	return out
 }
 
-// annotatable are the policies that there are, of the old one its errors alone: what
-// else is found about it is no part of the change.
-func (p comparison) annotatable() []checked {
+// reported are the policies that there are, with the errors alone of the old one: its
+// other findings are no part of the change.
+func (p comparison) reported() []checked {
 	out := p.files()
 	if p.old != nil {
 		out[0].findings = p.old.findings.Errors()

@@ -107,7 +107,13 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 	if f.lock != "" && (len(files) > 1 || len(files) == 1 && isFolder(files[0])) {
 		return usagef("--lock names the lock of one policy; check one, or leave --lock out")
 	}
-	var reports []checked
+	reports := f.checkAll(files, inv)
+	return failed(format.files(f, c, reports), reports)
+}
+
+// checkAll checks the configuration, if there is one, with the policy that it names, and
+// then the policies of files.
+func (f *checkFlags) checkAll(files []string, inv *inventory) (reports []checked) {
 	if f.config != "" {
 		configuration, its, lock := f.checkConfig()
 		reports = append(reports, configuration)
@@ -120,10 +126,10 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 	for _, path := range files {
 		reports = append(reports, f.checkPath(path, inv)...)
 	}
-	return failed(format.files(f, c, reports), reports)
+	return reports
 }
 
-// failed is the error of printing something, or else says that it is not all well.
+// failed is the error of printing reports, else errReported where one of them is not ok.
 func failed[T interface{ ok() bool }](err error, all []T) error {
 	if err != nil {
 		return err

@@ -72,8 +72,8 @@ var formatWords = map[string][]string{
 var yamlFlags = []string{"policy", "config", "against", "lock"}
 
 // complete says of every flag of every command what a shell completes as its value:
-// words, YAML files, files, or nothing. Arguments of which a command says nothing are
-// not completed.
+// words, YAML files, files, or nothing. Arguments are completed where a command has a
+// function for that.
 func complete(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if cmd.ValidArgsFunction == nil {
@@ -132,9 +132,8 @@ func anyFile(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirecti
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// policiesThenCommand completes policy files, up to most of them, and behind them
-// the command of a server behind --; its own words are files, or the shell's to
-// complete.
+// policiesThenCommand completes at most so many policy files, and then the -- in front
+// of the server's command. Behind that it completes files.
 func policiesThenCommand(most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		switch {

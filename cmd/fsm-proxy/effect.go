@@ -49,21 +49,21 @@ func hintsOf(tool []byte) (h hints) {
 }
 
 // effectsOf is what a server says of its tools, by name: of one that is listed twice,
-// and differently, the worst. Annotations that all are defaults tell no tool from
-// another, and nothing.
+// and differently, the worst. Where each tool has the default annotations nothing is
+// known of any: their author said nothing.
 func effectsOf(tools []wire.Item) map[string]effect {
 	all := make(map[string]effect, len(tools))
-	telling := false
+	informative := false
 	for _, tool := range tools {
 		h := hintsOf(tool.Raw)
-		telling = telling || !h.defaults()
+		informative = informative || !h.defaults()
 		said := h.effect()
 		if before, twice := all[tool.Name]; twice && before != said {
 			said = effectDestructive
 		}
 		all[tool.Name] = said
 	}
-	if !telling {
+	if !informative {
 		clear(all)
 	}
 	return all

@@ -14,12 +14,12 @@ import (
 // A workflow command of GitHub Actions is a line, "::error file=…,line=…::message",
 // that becomes an annotation. Nothing else is printed: what stands in a policy must
 // not be able to begin a command. GitHub shows ten annotations of a level for a
-// step, so errors go first, and what text tells in one line is one.
+// step, so errors go first, and what text prints on one line is one annotation.
 
 func (f *checkFlags) writeFilesGitHub(c *console, reports []checked) error {
 	var all policy.Findings
 	for _, r := range reports {
-		all = append(all, r.annotated()...)
+		all = append(all, r.annotations()...)
 	}
 	return writeCommands(c.out, all)
 }
@@ -27,8 +27,8 @@ func (f *checkFlags) writeFilesGitHub(c *console, reports []checked) error {
 func (f *checkFlags) writePairsGitHub(c *console, pairs []comparison) error {
 	var all policy.Findings
 	for _, p := range pairs {
-		for _, r := range p.annotatable() {
-			all = append(all, r.annotated()...)
+		for _, r := range p.reported() {
+			all = append(all, r.annotations()...)
 		}
 		all = append(all, p.findings()...)
 		if text := p.text(); text != "" {
@@ -38,13 +38,13 @@ func (f *checkFlags) writePairsGitHub(c *console, pairs []comparison) error {
 	return writeCommands(c.out, all)
 }
 
-// annotated is what is told of a file, but the number of implicit stays, and that it
-// could not be read.
-func (r checked) annotated() policy.Findings {
+// annotations are the findings about a file that GitHub is to show: condensed, without
+// the number of implicit stays. A file that could not be read is one finding.
+func (r checked) annotations() policy.Findings {
 	if r.failure != nil {
 		return policy.Findings{r.unreadable()}
 	}
-	return slices.DeleteFunc(r.told(), func(f policy.Finding) bool { return f.Code == "implicit-stay" })
+	return slices.DeleteFunc(r.condensed(), func(f policy.Finding) bool { return f.Code == "implicit-stay" })
 }
 
 func writeCommands(w io.Writer, all policy.Findings) error {

@@ -51,7 +51,7 @@ func (r checked) json() jsonReport {
 }
 
 // The form of check --against --format json. Where there is one policy alone, the
-// other is left out; what compares two, also where there are errors.
+// other is left out. What compares two policies is left out where there are errors, too.
 type jsonComparison struct {
 	OK         bool                 `json:"ok"`
 	Old        *jsonReport          `json:"old,omitzero"`

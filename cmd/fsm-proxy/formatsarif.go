@@ -80,7 +80,7 @@ const (
 func (f *checkFlags) writeFilesSARIF(c *console, reports []checked) error {
 	var all policy.Findings
 	for _, r := range reports {
-		all = append(all, r.each()...)
+		all = append(all, r.allFindings()...)
 	}
 	return writeIndented(c.out, newSARIF(all))
 }
@@ -88,16 +88,16 @@ func (f *checkFlags) writeFilesSARIF(c *console, reports []checked) error {
 func (f *checkFlags) writePairsSARIF(c *console, pairs []comparison) error {
 	var all policy.Findings
 	for _, p := range pairs {
-		for _, r := range p.annotatable() {
-			all = append(all, r.each()...)
+		for _, r := range p.reported() {
+			all = append(all, r.allFindings()...)
 		}
 		all = append(all, p.findings()...)
 	}
 	return writeIndented(c.out, newSARIF(all))
 }
 
-// each is every finding by itself, and that the file could not be read.
-func (r checked) each() policy.Findings {
+// allFindings are all findings, none condensed. A file that could not be read is one.
+func (r checked) allFindings() policy.Findings {
 	if r.failure != nil {
 		return policy.Findings{r.unreadable()}
 	}

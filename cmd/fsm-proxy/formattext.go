@@ -9,11 +9,11 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// told are the findings as people read them, a line each. The notes on implicit
+// condensed are the findings as people read them, a line each. The notes on implicit
 // stays are one: there is one for nearly every binding, and they are to be looked
 // up, by --format json, not to be read. What no state binds is one for each kind: a
 // policy often leaves out most of what a server has.
-func (r checked) told() policy.Findings {
+func (r checked) condensed() policy.Findings {
 	var out policy.Findings
 	stays := 0
 	for _, found := range policy.Grouped(r.findings) {
@@ -59,14 +59,14 @@ func (f *checkFlags) writeFilesText(c *console, reports []checked) error {
 // report is all findings about a file, and a line on the whole.
 func (s screen) report(r checked) string {
 	var b strings.Builder
-	told := r.told()
-	for _, found := range told {
+	shown := r.condensed()
+	for _, found := range shown {
 		b.WriteString(s.finding(found))
 		if s.excerpts && found.Line > 0 {
 			b.WriteString(s.excerpt(r.sources[found.File], found, levelStyles[found.Level]))
 		}
 	}
-	return b.String() + s.summary(r, told) + "\n"
+	return b.String() + s.summary(r, shown) + "\n"
 }
 
 var levelStyles = [...]style{policy.LevelError: red, policy.LevelWarning: yellow, policy.LevelNote: cyan}
@@ -78,9 +78,9 @@ func (s screen) finding(f policy.Finding) string {
 }
 
 // summary is one line on a whole file.
-func (s screen) summary(r checked, told policy.Findings) string {
+func (s screen) summary(r checked, shown policy.Findings) string {
 	file := s.paint(bold, strictyaml.Printable(r.file)+":")
-	errors, warnings := len(told.Errors()), len(told.Warnings())
+	errors, warnings := len(shown.Errors()), len(shown.Warnings())
 	switch {
 	case errors > 0:
 		return fmt.Sprintf("%s %s, %s", file, s.paint(red, count(errors, "error")), count(warnings, "warning"))

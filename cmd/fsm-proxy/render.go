@@ -25,45 +25,51 @@ func newRender(c *console) *cobra.Command {
 		Args:              exactly(1, "FILE|FOLDER [--format "+renderFormats+"]"),
 		ValidArgsFunction: policiesThenCommand(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			draw := drawing(format)
-			if draw == nil {
-				return usagef("--format %q is none of %s", format, renderFormats)
-			}
-			if len(only) > 0 && format != "text" {
-				return usagef("--state is for --format text; leave one of them out")
-			}
-			files, err := policyFiles(args[0])
-			if err != nil {
-				return err
-			}
-			if len(files) > 1 && (format != "text" || len(only) > 0) {
-				return usagef("%s holds %d policies, which only --format text without --state draws together; name one of them: %s", args[0], len(files), files[0])
-			}
-			for i, file := range files {
-				p, _, err := loadPolicy(file)
-				if err != nil {
-					return err
-				}
-				if len(only) > 0 {
-					states, err := statesOf(p, only)
-					if err != nil {
-						return err
-					}
-					draw = func(p *policy.Policy) string { return p.TextOf(states...) }
-				}
-				if i > 0 {
-					fmt.Fprintln(c.out)
-				}
-				if _, err := fmt.Fprintln(c.out, strings.TrimRight(draw(p), "\n")); err != nil {
-					return err
-				}
-			}
-			return nil
+			return render(c, args[0], format, only)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "the `FORMAT` to draw in: "+renderFormats)
 	cmd.Flags().StringArrayVar(&only, "state", nil, "draw this `STATE` only, as text; may be repeated")
 	return cmd
+}
+
+// render draws the policies that path stands for; only are the states to draw, all if it
+// is empty.
+func render(c *console, path, format string, only []string) error {
+	draw := drawing(format)
+	if draw == nil {
+		return usagef("--format %q is none of %s", format, renderFormats)
+	}
+	if len(only) > 0 && format != "text" {
+		return usagef("--state is for --format text; leave one of them out")
+	}
+	files, err := policyFiles(path)
+	if err != nil {
+		return err
+	}
+	if len(files) > 1 && (format != "text" || len(only) > 0) {
+		return usagef("%s holds %d policies, which only --format text without --state draws together; name one of them: %s", path, len(files), files[0])
+	}
+	for i, file := range files {
+		p, _, err := loadPolicy(file)
+		if err != nil {
+			return err
+		}
+		if len(only) > 0 {
+			states, err := statesOf(p, only)
+			if err != nil {
+				return err
+			}
+			draw = func(p *policy.Policy) string { return p.TextOf(states...) }
+		}
+		if i > 0 {
+			fmt.Fprintln(c.out)
+		}
+		if _, err := fmt.Fprintln(c.out, strings.TrimRight(draw(p), "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // statesOf are the states of these names.

@@ -71,8 +71,7 @@ func exactly(n int, usage string) cobra.PositionalArgs {
 	}
 }
 
-// newHelp is cobra's help command, but that a command which there is not is a wrong
-// command line.
+// newHelp is cobra's help command, except that an unknown command is an error.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

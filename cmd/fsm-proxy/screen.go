@@ -63,17 +63,16 @@ type style string
 
 // The styles of findings.
 const (
-	bold    style = "1"
-	faint   style = "2"
-	red     style = "1;31"
-	yellow  style = "1;33"
-	cyan    style = "1;36"
-	noStyle style = ""
+	bold   style = "1"
+	faint  style = "2"
+	red    style = "1;31"
+	yellow style = "1;33"
+	cyan   style = "1;36"
 )
 
 // paint is a text in a style, where there are colours.
 func (s screen) paint(look style, text string) string {
-	if !s.colors || look == noStyle || text == "" {
+	if !s.colors || text == "" {
 		return text
 	}
 	return "\x1b[" + string(look) + "m" + text + "\x1b[0m"
