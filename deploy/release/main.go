@@ -16,7 +16,7 @@ func main() {
 }
 
 func release() error {
-	out := flag.String("out", "", "the `FOLDER` to write into, where an earlier release makes room")
+	out := flag.String("out", "", "the `FOLDER` to write into; an earlier release in it is removed")
 	tag := flag.String("version", "", "what the binaries call themselves, as git describe prints it")
 	ldflags := flag.String("ldflags", "", "what go build gives the linker")
 	systems := flag.String("systems", "", "the systems, like \"linux/amd64 darwin/arm64\"")

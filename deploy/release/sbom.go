@@ -38,7 +38,7 @@ func (b *build) bom(t target, info *debug.BuildInfo) *cyclonedx.BOM {
 	program := cyclonedx.Component{
 		Type: cyclonedx.ComponentTypeApplication, Name: info.Main.Path, Version: b.version.tag,
 		BOMRef: purl(info.Main.Path, b.version.tag), PackageURL: purl(info.Main.Path, b.version.tag),
-		Licenses: &cyclonedx.Licenses{{License: &cyclonedx.License{ID: "Apache-2.0"}}},
+		Licenses: &cyclonedx.Licenses{{License: &cyclonedx.License{ID: licence}}},
 		Hashes:   &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
 	}
 	components := []cyclonedx.Component{library("std", info.GoVersion[len("go"):])}
