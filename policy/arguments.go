@@ -9,8 +9,8 @@ import (
 // Argument is what an offered item says of one argument, as far as that is sure.
 // The zero value says nothing.
 type Argument struct {
-	// Undeclared is whether the item has no such argument; Refused is whether it takes
-	// no call that has it. Others are the arguments that it has.
+	// Undeclared is whether the item declares no such argument; Refused is whether it
+	// also takes no call that has it. Others are the arguments that it declares.
 	Undeclared, Refused bool
 	Others              []string
 	// Mixed is whether it can be a boolean or a number as well as a text.
@@ -45,11 +45,17 @@ func (m *matcher) checkArguments(k Kind) {
 
 // split is what the items that a binding holds say of the argument by which it is split.
 type split struct {
-	refusing, lacking, textless, choosing, mixed []string // the items that are so
-	others, texts                                []string // what there is instead
-	never                                        []int    // by case, how many items cannot be so
+	refusing []string // items that take no call with the argument
+	lacking  []string // items that do not declare it
+	textless []string // items in which it cannot be a string
+	choosing []string // items that list its strings
+	mixed    []string // items in which it may be a string, and a boolean or a number
+	others   []string // the arguments that refusing and lacking declare
+	texts    []string // the strings that choosing list
+	never    []int    // by case, how many of choosing do not list it
 }
 
+// splitBy sorts items by what they say of the argument of a split binding.
 func splitBy(b *binding, items []Offer) split {
 	s := split{never: make([]int, len(b.cases))}
 	for _, o := range items {
@@ -115,7 +121,7 @@ func upstreams(k Kind, names []string) string {
 	return "the upstream's " + k.Plural() + " " + strictyaml.And(names)
 }
 
-// suggest is what was perhaps meant, or all there is.
+// suggest returns a hint at what was perhaps meant, else at all there is.
 func (m *matcher) suggest(text string, there []string) string {
 	slices.Sort(there)
 	there = slices.Compact(there)

@@ -11,8 +11,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// argumentsOf says what a tool or a prompt, as it is listed, says of an argument. nil
-// is nothing.
+// argumentsOf returns what the definition of a tool or a prompt, as it is listed, says of
+// an argument; nil: nothing.
 func argumentsOf(kind policy.Kind, raw []byte) func(name string) policy.Argument {
 	switch kind {
 	case policy.Tool:
@@ -42,20 +42,22 @@ func argumentsOf(kind policy.Kind, raw []byte) func(name string) policy.Argument
 	return nil
 }
 
-// inputSchema reads the JSON Schema of a tool's arguments. What it is not sure of, in
-// any draft, it says nothing of: a keyword that it does not know can only make the
-// schema narrower, but for $ref, beside which drafts up to 7 read nothing.
+// inputSchema reads the JSON Schema of a tool's arguments, of any draft. It says only what
+// is sure: keywords that it does not know can only narrow a schema, except for $ref,
+// beside which drafts up to 7 ignore all others.
 type inputSchema struct {
-	root  map[string]any
-	steps int // taken so far, see most
+	root map[string]any
+	read int // schemas so far, for one argument
 }
 
-// most is how many schemas are read for one argument.
-const most = 1000
+// maxSchemas is how many schemas are read for one argument.
+const maxSchemas = 1000
 
 // declaring are the keywords by which other schemas can declare arguments.
 var declaring = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef", "patternProperties"}
 
+// argument returns what the schema says of an argument, the zero value where that is not
+// sure.
 func (s *inputSchema) argument(name string) policy.Argument {
 	if s.root["$ref"] != nil {
 		return policy.Argument{}
@@ -65,7 +67,7 @@ func (s *inputSchema) argument(name string) policy.Argument {
 		return policy.Argument{}
 	}
 	if declared, ok := properties[name]; ok {
-		s.steps = 0
+		s.read = 0
 		texts := s.texts(declared)
 		return policy.Argument{Mixed: mixed(declared), Closed: !texts.any, Texts: texts.only}
 	}
@@ -98,7 +100,7 @@ func mixed(schema any) bool {
 	})
 }
 
-// textSet is the texts that a schema lets be: any, or only some.
+// textSet is the set of strings that a schema allows: any, or only some.
 type textSet struct {
 	any  bool
 	only []string
@@ -106,8 +108,8 @@ type textSet struct {
 
 var anyText = textSet{any: true}
 
-// and are the texts that both let be.
-func (t textSet) and(other textSet) textSet {
+// intersect returns the strings that both allow.
+func (t textSet) intersect(other textSet) textSet {
 	switch {
 	case t.any:
 		return other
@@ -117,13 +119,13 @@ func (t textSet) and(other textSet) textSet {
 	return textSet{only: slices.DeleteFunc(slices.Clone(t.only), func(text string) bool { return !slices.Contains(other.only, text) })}
 }
 
-// texts are the texts that a schema lets be, and perhaps more.
+// texts returns the strings that a schema allows, or more.
 func (s *inputSchema) texts(schema any) textSet {
 	if schema == false {
 		return textSet{}
 	}
 	keywords, ok := schema.(map[string]any)
-	if s.steps++; !ok || s.steps > most {
+	if s.read++; !ok || s.read > maxSchemas {
 		return anyText
 	}
 	if ref, ok := keywords["$ref"]; ok {
@@ -134,38 +136,40 @@ func (s *inputSchema) texts(schema any) textSet {
 		out = textSet{}
 	}
 	if value, ok := keywords["const"]; ok {
-		out = out.and(textsIn([]any{value}))
+		out = out.intersect(textsIn([]any{value}))
 	}
 	if values, ok := keywords["enum"].([]any); ok {
-		out = out.and(textsIn(values))
+		out = out.intersect(textsIn(values))
 	}
 	if all, ok := keywords["allOf"].([]any); ok {
 		for _, one := range all {
-			out = out.and(s.texts(one))
+			out = out.intersect(s.texts(one))
 		}
 	}
 	for _, keyword := range []string{"anyOf", "oneOf"} {
 		if some, ok := keywords[keyword].([]any); ok && len(some) > 0 {
-			out = out.and(s.union(some))
+			out = out.intersect(s.union(some))
 		}
 	}
 	return out
 }
 
-// allowsString reports whether the keyword type may let a text be.
+// allowsString reports whether the value of the keyword type allows strings, or is not
+// known.
 func allowsString(types any) bool {
 	switch types := types.(type) {
 	case string:
-		return types == "string" || !slices.Contains(jsonTypes, types)
+		return types == "string" || !slices.Contains(otherTypes, types)
 	case []any:
 		return len(types) == 0 || slices.ContainsFunc(types, allowsString)
 	}
 	return true
 }
 
-// jsonTypes are the types that are no text.
-var jsonTypes = []string{"null", "boolean", "object", "array", "number", "integer"}
+// otherTypes are the types of JSON Schema that are not string.
+var otherTypes = []string{"null", "boolean", "object", "array", "number", "integer"}
 
+// textsIn returns the strings among the values of const or enum.
 func textsIn(values []any) (t textSet) {
 	for _, v := range values {
 		if text, ok := v.(string); ok {
@@ -175,6 +179,7 @@ func textsIn(values []any) (t textSet) {
 	return t
 }
 
+// union returns the strings that one of some schemas allows.
 func (s *inputSchema) union(some []any) (out textSet) {
 	for _, one := range some {
 		t := s.texts(one)
@@ -186,7 +191,7 @@ func (s *inputSchema) union(some []any) (out textSet) {
 	return out
 }
 
-// referred are the texts that a reference within the schema lets be.
+// referred returns the strings that the target of a $ref within the schema allows.
 func (s *inputSchema) referred(ref any) textSet {
 	pointer, ok := ref.(string)
 	path, within := strings.CutPrefix(pointer, "#/")
@@ -218,8 +223,8 @@ func (s *inputSchema) referred(ref any) textSet {
 	return s.texts(at)
 }
 
-// rebased reports whether some part of a schema, but its root, has an identity of its
-// own, so that a reference within it begins there.
+// rebased reports whether some part of a schema other than its root has an $id, to which
+// references within that part are relative.
 func rebased(schema any, root bool) bool {
 	switch schema := schema.(type) {
 	case map[string]any:
