@@ -270,6 +270,10 @@ func TestAction(t *testing.T) {
 			before: map[string]string{"policies/a.yaml": brokenPolicy},
 			files:  map[string]string{"policies/a.yaml": goodPolicy}, says: "OK",
 		},
+		"nothing to compare with": {
+			inputs: map[string]string{"policies": "policies", "against": "nowhere"},
+			files:  map[string]string{"policies/a.yaml": goodPolicy}, fails: true, says: "::error::against: there is no commit, branch or tag nowhere at origin",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, releases, c.inputs)
