@@ -206,8 +206,11 @@ func (s *session) admit(c *call) string {
 	if s.crowdedLocked(c) {
 		return "too many requests under way in this session: wait for answers"
 	}
+	if s.closed && s.p.Draining() {
+		return tooLate
+	}
 	if s.closed {
-		return "the session has ended"
+		return "the session has ended, and this request was not sent: begin another session with initialize"
 	}
 	if s.calls == nil {
 		s.calls = make(map[string]*call)

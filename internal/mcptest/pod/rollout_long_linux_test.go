@@ -86,11 +86,13 @@ func (a *agent) call(web *mcptest.Web) bool {
 	return true
 }
 
-// refused reports whether a request was not taken, which the client can tell from its having been lost.
+// refused reports whether a request was not taken, which the client can tell from its having been lost: by the status,
+// or in a session by what it is told.
 func (a *agent) refused(what string, r mcptest.Response) bool {
 	dial, ok := errors.AsType[*net.OpError](r.Err)
 	switch {
-	case ok && dial.Op == "dial", r.Status == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != "", r.Status == http.StatusNotFound:
+	case ok && dial.Op == "dial", r.Status == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != "", r.Status == http.StatusNotFound,
+		strings.Contains(string(r.Body), "fsm-proxy is ending"):
 		return true
 	case r.Err != nil || r.Status != http.StatusOK:
 		a.t.Errorf("%s: HTTP %d %s, %v", what, r.Status, r.Body, r.Err)
