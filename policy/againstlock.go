@@ -27,13 +27,14 @@ func (p *Policy) AgainstLock(why map[string]string, unlocked []string) Findings 
 		level, consequence = LevelError, refusedByPin.one
 	}
 	for _, tool := range slices.Sorted(maps.Keys(why)) {
-		code, what := "definition-changed", "what it is now"
-		if slices.Contains(unlocked, tool) {
-			code, what = "not-locked", "it"
-		}
+		text := strictyaml.Quote(tool) + consequence + ": " + why[tool]
 		for _, b := range p.holding(Tool, tool) {
-			r.AddAbout(level, at{Line: b.rule.Line, Column: b.rule.Column}, code, tool,
-				"%s%s: %s; look at %s, and then run 'fsm-proxy lock'", strictyaml.Quote(tool), consequence, why[tool], what)
+			place := at{Line: b.rule.Line, Column: b.rule.Column}
+			if slices.Contains(unlocked, tool) {
+				r.AddAbout(level, place, "not-locked", tool, "%s; look at it, and then run 'fsm-proxy lock'", text)
+			} else {
+				r.AddAbout(level, place, "definition-changed", tool, "%s; look at what it is now, and then run 'fsm-proxy lock'", text)
+			}
 		}
 	}
 	return r.Findings()
