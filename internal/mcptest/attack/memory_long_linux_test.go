@@ -55,11 +55,11 @@ func (r *rig) promptly(call func()) {
 	r.waits = append(r.waits, time.Since(began))
 }
 
-// servedMeanwhile has a known client make calls until so many answers have come.
+// servedMeanwhile has a known client make calls, ten at least, until so many answers have come.
 func (r *rig) servedMeanwhile(answers <-chan *http.Response, want int) {
 	r.t.Helper()
 	timeout := time.After(3 * mcptest.Patience) // each round is more than 1 MiB, there and back
-	for n := 0; n < want; {
+	for n, calls := 0, 0; n < want || calls < 10; calls++ {
 		r.promptly(r.lives)
 		r.large() // which takes the test itself its time
 		select {
