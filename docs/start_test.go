@@ -40,7 +40,6 @@ type reader struct {
 	entry  string // for a client's configuration, as init has printed it
 	client *mcptest.Session
 	proxy  *mcptest.Process // the one with the client, then the one that listens
-	read   int              // of its log
 	listen string           // the address that stands for the page's
 }
 
