@@ -69,10 +69,9 @@ func checkEnvironment(root *cobra.Command, environ []string) error {
 func meantVariable(name string, known []string) string {
 	near := nearest(name, known)
 	for _, k := range known {
-		if near == "" || strings.HasPrefix(name, near+"_") && len(k) > len(near) {
-			if strings.HasPrefix(name, k+"_") {
-				near = k
-			}
+		longer := near == "" || strings.HasPrefix(name, near+"_") && len(k) > len(near)
+		if longer && strings.HasPrefix(name, k+"_") {
+			near = k
 		}
 	}
 	if near == "" {

@@ -118,7 +118,7 @@ func (a *Audit) Ended(number uint64, of proxy.Peer, op *proxy.Operation) {
 	a.push(l)
 }
 
-// Denied records an HTTP request that reached no session. It waits for nothing.
+// Denied records an HTTP request that was refused before a session saw what it says. It waits for nothing.
 func (a *Audit) Denied(d Denial) {
 	a.mu.Lock()
 	due := a.denials.add(d, time.Now())
