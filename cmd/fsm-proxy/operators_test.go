@@ -50,6 +50,7 @@ func operated(t *testing.T, path string, more ...string) (url, health, admin str
 	health, admin = mcptest.FreeAddress(t), mcptest.FreeAddress(t)
 	args := append([]string{"--policy", path, "--reload-debounce", "5ms", "--health", health, "--admin", admin}, more...)
 	url, p = mcptest.Listen(t, args...)
+	p.Log().Await(t, "serving: url=") // connecting works a moment earlier, and is no sign that the proxy knows of it
 	return url, "http://" + health, "http://" + admin, p
 }
 

@@ -150,11 +150,11 @@ func (s *service) overHTTP(ctx context.Context, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
+	s.bound.Store(true) // clients can connect, and wait in the listener's queue
 	front := streamhttp.NewServer(s.front(loopback, gate))
 	s.log.Info("serving", "url", f.listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
 	s.logCommand()
 	s.warnSharedRun()
-	s.bound.Store(true)
 	ready(f.listen.url(l))
 	return s.serveHTTP(ctx, f.httpServer(front, certificate, s.log), l, front)
 }
