@@ -170,7 +170,7 @@ var forbidden = []struct {
 }{
 	{
 		imports: "github.com/mark3labs/mcp-go/server",
-		except:  []string{"internal/crossroads", "internal/bench", "internal/mcptest", "internal/demo", "cmd/fsm-proxy"},
+		except:  []string{"internal/crossroads", "internal/bench", "internal/mcptest", "internal/demo"},
 		why:     "mcp-go's server loses bytes and notifications; it serves only what demo, bench and tests wrap",
 	},
 	{

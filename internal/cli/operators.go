@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
+)
+
+// operatorFlags say where operators, and the kubelet, find the proxy.
+type operatorFlags struct {
+	health string
+	admin  adminFlags
+}
+
+func (f *operatorFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.health, "health", "", "answer probes and give metrics at this `ADDR`, to everybody: /livez, /readyz, /startupz, /metrics")
+	flags.StringVar(&f.admin.address, "admin", "", "let operators look inside at this `ADDR`, a loopback one, or unix:PATH")
+	flags.StringVar(&f.admin.bearerFile, "admin-bearer-file", "", "a `FILE` that holds the bearer token which operators must send; with it --admin may be any address")
+}
+
+// check refuses what is not safe.
+func (f *operatorFlags) check() error {
+	if f.health != "" {
+		if _, err := net.ResolveTCPAddr("tcp", f.health); err != nil {
+			return usagef("--health %q is no address (%w); write it like :9090", f.health, err)
+		}
+	}
+	switch {
+	case f.admin.address == "" && f.admin.bearerFile != "":
+		return usagef("--admin-bearer-file belongs to --admin, which is missing")
+	case strings.HasPrefix(f.admin.address, "unix:@"), f.admin.address == "unix:":
+		return usagef("--admin %q is no path, and only a file has permissions; write it like unix:/run/fsm-proxy.sock", f.admin.address)
+	case f.admin.address == "" || f.admin.unix() != "":
+		return nil
+	}
+	if _, err := net.ResolveTCPAddr("tcp", f.admin.address); err != nil {
+		return usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.admin.address, err)
+	}
+	return nil
+}
+
+// unix is the path of the unix socket, "" where it is none.
+func (f *adminFlags) unix() string {
+	path, _ := strings.CutPrefix(f.address, "unix:")
+	if path == f.address {
+		return ""
+	}
+	return path
+}
+
+// local reports whether only this machine reaches a listener.
+func local(l net.Listener) bool {
+	addr, tcp := l.Addr().(*net.TCPAddr)
+	return !tcp || addr.IP.IsLoopback()
+}
+
+// operators are the listeners for operators. They are opened before anything
+// else, so that a port that is taken stops the start, and closed last.
+type operators struct {
+	health, admin net.Listener // nil: not asked for
+	token         func() string
+	servers       []*httpserver.Server
+}
+
+// open opens the listeners that the flags ask for.
+func (f *operatorFlags) open(log hclog.Logger) (*operators, error) {
+	o := &operators{}
+	err := f.check()
+	if err == nil && f.admin.bearerFile != "" {
+		var file *tokenFile
+		if file, err = openTokenFile("admin-bearer-file", f.admin.bearerFile, log); err == nil {
+			o.token = file.get
+		}
+	}
+	if err == nil && f.health != "" {
+		o.health, err = listenAt("health", f.health)
+	}
+	if err == nil && f.admin.address != "" {
+		o.admin, err = f.admin.listen()
+	}
+	if err != nil {
+		o.close()
+		return nil, err
+	}
+	return o, nil
+}
+
+func (f *adminFlags) listen() (net.Listener, error) {
+	if path := f.unix(); path != "" {
+		return listenUnix(path)
+	}
+	l, err := listenAt("admin", f.address)
+	if err == nil && !local(l) && f.bearerFile == "" {
+		l.Close()
+		return nil, usagef("--admin %s can be reached from other machines; give a loopback address, unix:PATH, or --admin-bearer-file FILE", f.address)
+	}
+	return l, err
+}
+
+// listenAt listens at the address that a flag names.
+func listenAt(flag, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("--%s %s: the port is taken; choose another, or end what holds it", flag, address)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("--%s %s: not permitted; choose a port above 1023", flag, address)
+	case err != nil:
+		return nil, fmt.Errorf("listening: %w; choose another --%s address", err, flag)
+	}
+	return l, nil
+}
+
+// serve begins to answer.
+func (o *operators) serve(s *service) {
+	if o.health != nil {
+		o.start(o.health, s.health(local(o.health)).Handler(), healthConns, s.log)
+		s.log.Info("answering probes", "url", "http://"+o.health.Addr().String())
+	}
+	if o.admin != nil {
+		o.start(o.admin, s.admin(o).Handler(), adminConns, s.log)
+		s.log.Info("answering operators", "address", o.admin.Addr().String())
+	}
+}
+
+// start serves at a listener, at most so many connections.
+func (o *operators) start(l net.Listener, handler http.Handler, connections int, log hclog.Logger) {
+	server := &httpserver.Server{
+		Handler: handler, HeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxConnections: connections, AddressShare: connections, Log: log,
+	}
+	o.servers = append(o.servers, server)
+	go func() { _ = server.Serve(l) }() // until close
+}
+
+// close ends the listeners, and lets answers under way go out.
+func (o *operators) close() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	defer stop()
+	for _, server := range o.servers {
+		if server.Shutdown(ctx) != nil {
+			server.Close()
+		}
+	}
+	for _, l := range []net.Listener{o.health, o.admin} {
+		if l != nil {
+			l.Close()
+		}
+	}
+}
+
+// health is what the service says to probes, at a loopback listener or another.
+func (s *service) health(loopback bool) *admin.Health {
+	h := &admin.Health{
+		Local:   loopback,
+		Metrics: s.tell.metrics.Handler(),
+		Ready: []admin.Check{
+			{Name: "policy", Run: s.policyLoaded},
+			{Name: "listeners", Run: s.listens},
+			{Name: "not ending", Run: s.notEnding},
+			{Name: "upstream", Run: s.server.Reachable},
+		},
+		Started: []admin.Check{
+			{Name: "policy", Run: s.policyLoaded},
+			{Name: "listeners", Run: s.listens},
+		},
+	}
+	if s.tell.audit != nil {
+		h.Ready = append(h.Ready, admin.Check{Name: "audit", Run: s.tell.audit.Blocked})
+	}
+	return h
+}
+
+func (s *service) policyLoaded() error {
+	if s.relay.Policy() == nil {
+		return errors.New("no policy is in force")
+	}
+	return nil
+}
+
+func (s *service) notEnding() error {
+	if s.relay.Draining() {
+		return errors.New("fsm-proxy is ending: what is under way comes to its end, nothing new is taken")
+	}
+	return nil
+}
+
+func (s *service) listens() error {
+	if !s.bound.Load() {
+		return errors.New("clients cannot connect yet")
+	}
+	return nil
+}
+
+// admin is what the service says to operators, and lets them do.
+func (s *service) admin(o *operators) *admin.Admin {
+	return &admin.Admin{
+		Policy:   s.adminPolicy,
+		Sessions: s.adminSessions,
+		Runs:     s.adminRuns,
+
+		StartRun: s.startRun, RestartRun: s.restartRun,
+		Migrate: func() admin.Migrated {
+			done := s.relay.Migrate()
+			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted)
+			return admin.Migrated{Runs: done.Runs, Restarted: done.Restarted}
+		},
+		Level:    func() string { return s.log.GetLevel().String() },
+		SetLevel: s.askedLevel,
+		Bearer:   o.token,
+		Local:    local(o.admin),
+	}
+}
+
+// askedLevel is setLevel for an operator. The log says so, if its old or its new
+// level lets it.
+func (s *service) askedLevel(text string) error {
+	old := s.log.GetLevel()
+	if err := s.setLevel(text); err != nil {
+		return err
+	}
+	level := s.log.GetLevel()
+	s.log.SetLevel(min(old, level))
+	s.log.Info("the log's level was changed, as an operator asked", "level", level.String())
+	s.log.SetLevel(level)
+	return nil
+}
+
+func (s *service) setLevel(text string) error {
+	level := hclog.LevelFromString(text)
+	if level == hclog.NoLevel {
+		return errors.New("a level is one of trace, debug, info, warn, error, off")
+	}
+	s.log.SetLevel(level)
+	return nil
+}
+
+func (s *service) adminPolicy() admin.Policy {
+	r := s.reloads.state()
+	out := admin.Policy{
+		Name: r.policy.Name(), Digest: r.policy.Digest(), States: len(r.policy.States()),
+		Mode: s.relay.Mode().String(), LoadedAt: r.since, Source: r.attempts.told(r.policy.File()),
+	}
+	if c := s.flags.config.file; c != nil {
+		source := r.configuration.told(c.from.path)
+		out.Configuration = &source
+	}
+	return out
+}
+
+func (a *attempts) told(file string) admin.Source {
+	out := admin.Source{File: file, Succeeded: a.succeeded, Failed: a.failed}
+	if !a.at.IsZero() {
+		out.LastReload = &admin.Reload{At: a.at, Success: a.errors == nil, Errors: a.errors}
+	}
+	return out
+}
+
+// adminSessions names sessions, and their runs, as the log does.
+func (s *service) adminSessions() []admin.Session {
+	infos := s.relay.Sessions()
+	out := make([]admin.Session, len(infos))
+	for i, info := range infos {
+		id := info.Peer.Session
+		if id == "" {
+			id = "stdio"
+		}
+		out[i] = admin.Session{
+			ID: id, Remote: info.Peer.Remote, Client: info.Client, Version: info.Version, Protocol: info.Protocol, State: info.Run.State,
+			Age: time.Since(info.Began).Seconds(), InFlight: info.InFlight, Run: runName(info.Run),
+		}
+	}
+	return out
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+const renderFormats = "text|mermaid|dot|json"
+
+func newRender(c *console) *cobra.Command {
+	var format string
+	var only []string
+	cmd := &cobra.Command{
+		Use:   "render FILE|FOLDER",
+		Short: "Draw a policy: " + renderFormats,
+		Example: "  fsm-proxy render files.yaml\n" +
+			"  fsm-proxy render files.yaml --state review\n" +
+			"  fsm-proxy render files.yaml --format mermaid",
+		Args:              exactly(1, "FILE|FOLDER [--format "+renderFormats+"]"),
+		ValidArgsFunction: policiesThenCommand(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return render(c, args[0], format, only)
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", "the `FORMAT` to draw in: "+renderFormats)
+	cmd.Flags().StringArrayVar(&only, "state", nil, "draw this `STATE` only, as text; may be repeated")
+	return cmd
+}
+
+// render draws the policies that path stands for; only are the states to draw, all if it
+// is empty.
+func render(c *console, path, format string, only []string) error {
+	draw := drawing(format)
+	if draw == nil {
+		return usagef("--format %q is none of %s", format, renderFormats)
+	}
+	if len(only) > 0 && format != "text" {
+		return usagef("--state is for --format text; leave one of them out")
+	}
+	files, err := policyFiles(path)
+	if err != nil {
+		return err
+	}
+	if len(files) > 1 && (format != "text" || len(only) > 0) {
+		return usagef("%s holds %d policies, which only --format text without --state draws together; name one of them: %s", path, len(files), files[0])
+	}
+	for i, file := range files {
+		p, _, err := loadPolicy(file)
+		if err != nil {
+			return err
+		}
+		if len(only) > 0 {
+			states, err := statesOf(p, only)
+			if err != nil {
+				return err
+			}
+			draw = func(p *policy.Policy) string { return p.TextOf(states...) }
+		}
+		if i > 0 {
+			fmt.Fprintln(c.out)
+		}
+		if _, err := fmt.Fprintln(c.out, strings.TrimRight(draw(p), "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statesOf are the states of these names.
+func statesOf(p *policy.Policy, names []string) ([]policy.State, error) {
+	var states []policy.State
+	for _, name := range names {
+		s, ok := p.StateByName(name)
+		if !ok {
+			var known []string
+			for _, info := range p.States() {
+				known = append(known, info.Name)
+			}
+			return nil, usagef("--state %q is no state of the policy; the states are %s", name, strictyaml.Listed(known))
+		}
+		if !slices.Contains(states, s) {
+			states = append(states, s)
+		}
+	}
+	return states, nil
+}
+
+// drawing is what draws in a format, nil for one that there is not.
+func drawing(format string) func(*policy.Policy) string {
+	switch format {
+	case "text":
+		return (*policy.Policy).Text
+	case "mermaid":
+		return (*policy.Policy).Mermaid
+	case "dot":
+		return (*policy.Policy).DOT
+	case "json":
+		return func(p *policy.Policy) string { return string(p.JSON()) }
+	}
+	return nil
+}

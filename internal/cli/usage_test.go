@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// The flags of a long help stand in groups, each flag in one, with what its
+// value is.
+func TestHelpGroupsFlags(t *testing.T) {
+	r := command(t, nil, "run", "--help")
+	if r.code != 0 {
+		t.Fatalf("exit code %d\n%s", r.code, r.stderr)
+	}
+	at := 0
+	for _, part := range []string{"Usage:", "Examples:", "\nFlags:", "--policy FILE", "\nThe wrapped server:", "--upstream URL",
+		"\nHTTP, with --listen:", "--bearer-file FILE", "\nLimits:", "--max-message size", "FSM_PROXY_LOG_LEVEL"} {
+		i := strings.Index(r.stdout[at:], part)
+		if i < 0 {
+			t.Fatalf("no %q behind the parts before it in:\n%s", part, r.stdout)
+		}
+		at += i
+	}
+	if n := strings.Count(r.stdout, "--max-message "); n != 1 {
+		t.Errorf("--max-message stands there %d times", n)
+	}
+}
+
+// --version and version say the same.
+func TestVersionFlag(t *testing.T) {
+	long, short := command(t, nil, "version"), command(t, nil, "--version")
+	oneLine(t, long.stdout, "fsm-proxy ", "go1.")
+	if long.stdout != short.stdout {
+		t.Errorf("version says %q, --version %q", long.stdout, short.stdout)
+	}
+}
