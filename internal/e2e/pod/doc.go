@@ -5,8 +5,8 @@
 //
 // All of that happens in namespaces which the test makes for itself, so that nothing of the machine is touched and
 // nothing stays behind. Where the kernel forbids them the tests fail and say so. The arguments, probes, hooks and times
-// of the sidecar are read from deploy/kustomize; tests in a hurry shorten the times, the tests behind the build tag
-// `long` do not.
+// of the sidecar are read from deploy/kustomize; tests in a hurry shorten the times. All of them stand behind the build
+// tag `long`, which `make test-all` sets.
 //
 // What is not simulated: the container runtime's system call filter, cgroups, and an image without libraries.
 package pod

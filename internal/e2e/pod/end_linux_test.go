@@ -1,3 +1,5 @@
+//go:build long
+
 package pod
 
 import (
@@ -82,6 +84,13 @@ func endWithCallsUnderWay(t *testing.T, k *kubelet) {
 func TestEndWithCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	endWithCallsUnderWay(t, run(newPod(t, walk, inAHurry)))
+}
+
+// The same with the manifest's own times.
+func TestEndInTheManifestsTime(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, walk, readManifest(t).times())
+	endWithCallsUnderWay(t, run(p))
 }
 
 // A call that outlasts the drain may have happened, and its client is told so in time; the server is told to stop.

@@ -1,3 +1,5 @@
+//go:build long
+
 package pod
 
 import (
@@ -131,6 +133,11 @@ type times struct {
 
 // inAHurry are short times: in the same order, and near to one another.
 var inAHurry = times{drain: 2 * time.Second, sleep: 5 * time.Second, grace: 8 * time.Second, faster: 20}
+
+// times are the manifest's own.
+func (m *manifest) times() times {
+	return times{sleep: time.Duration(m.serverSleep) * time.Second, grace: time.Duration(m.Grace) * time.Second, faster: 1}
+}
 
 // args are the sidecar's, with another --drain if there is one.
 func (m *manifest) args(drain time.Duration) (args []string) {

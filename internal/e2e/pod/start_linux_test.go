@@ -1,3 +1,5 @@
+//go:build long
+
 package pod
 
 import (
@@ -80,4 +82,19 @@ func TestStockServer(t *testing.T) {
 	if left := k.inPod(); len(left) > 0 {
 		t.Errorf("processes %v are left in the pod", left)
 	}
+}
+
+// A server that does not come in time: the session is refused, its client told why, and the next one begins.
+func TestUpstreamNeverComes(t *testing.T) {
+	t.Parallel()
+	k := run(newPod(t, walk, inAHurry))
+	k.startSidecar()
+	client, _ := k.dial()
+	holds(t, client.Initialize(), "-32603", "connection refused")
+	k.measures(1, "fsm_proxy_refusals_total", `reason="upstream_unavailable"`)
+	k.startServer()
+	k.journal.await(t, 0, "ready")
+	other, _ := k.join()
+	holds(t, other.Tool("look", ""), "done")
+	k.journal.never(t, "not alive")
 }
