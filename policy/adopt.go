@@ -54,11 +54,11 @@ func (p *Policy) DecideAnywhere(k Kind, name string, listed bool, arg func(name 
 		}
 		switch v := b.decide(Verdict{}, State(s), arg); {
 		case v.Allowed && !v.ByGlob:
-			return Verdict{Allowed: true}
+			return Verdict{Allowed: true, Bound: true}
 		case v.Allowed:
-			best = Verdict{Allowed: true, ByGlob: true}
+			best = Verdict{Allowed: true, Bound: true, ByGlob: true}
 		case !best.Allowed:
-			best = Verdict{Code: v.Code, ByGlob: v.ByGlob}
+			best = Verdict{Code: v.Code, Bound: true, ByGlob: v.ByGlob}
 		}
 	}
 	return best

@@ -59,10 +59,9 @@ func BenchmarkParse(b *testing.B) {
 
 func BenchmarkMachine(b *testing.B) {
 	p := parse(b, "big.yaml", bigSource())
-	parts := p.buildMachineParts()
 	b.ReportAllocs()
 	for b.Loop() {
-		newMachine(parts)
+		p.machines.New()
 	}
 }
 

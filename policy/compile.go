@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
@@ -91,7 +90,6 @@ func (c *compiler) enterStates() {
 			place:     Rule{File: c.r.File(), Line: st.Line, Column: st.Column},
 			inherits:  !st.without && !st.terminal,
 		}
-		e.machineName, e.machineDone = machineNames(State(i), st.name.value)
 		c.p.states = append(c.p.states, e)
 	}
 	c.short = append(slices.Clone(c.names), "stay", "none")
@@ -263,7 +261,7 @@ func (p *Policy) finish() {
 		p.enterClasses(Kind(k))
 		p.enterExact(Kind(k))
 	}
-	p.machineParts = sync.OnceValue(p.buildMachineParts)
+	p.enterMachines()
 }
 
 // enterExact gathers the exact names that some state binds. What a state names

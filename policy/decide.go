@@ -6,6 +6,8 @@ import "slices"
 type Verdict struct {
 	// Allowed is whether the request may go upstream.
 	Allowed bool
+	// Bound is whether a binding holds for the name, whatever it says of its case.
+	Bound bool
 	// ByGlob is whether a glob decided, allowed or not. A glob binds only what
 	// the upstream lists: a caller that did not know must look, and ask again
 	// with listed false if the name is not there.
@@ -44,7 +46,7 @@ func (p *Policy) Decide(c Configuration, k Kind, name string, listed bool, arg f
 
 // decide answers for a binding that holds.
 func (b *binding) decide(v Verdict, s State, arg func(string) (string, bool)) Verdict {
-	v.Rule, v.ByGlob = b.rule, b.glob
+	v.Rule, v.Bound, v.ByGlob = b.rule, true, b.glob
 	e := &b.edges
 	if b.by != "" {
 		var text string

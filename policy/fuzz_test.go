@@ -94,7 +94,9 @@ func walkName(t *testing.T, p *Policy, at Configuration, symbol Symbol) {
 		}
 		for _, o := range allOutcomes {
 			step, err := p.Next(at, symbol, o)
-			if err != nil || step.Changed && !v.Turn {
+			e, _ := p.edgesOf(at, symbol)
+			listed := e.to[o.index()]
+			if err != nil || step.Changed && !v.Turn || step.Entered != listed.in(at.State) || step.Terminal != listed.terminal {
 				t.Fatalf("%+v on %v: %+v, %v", symbol, o, step, err)
 			}
 		}

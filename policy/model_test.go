@@ -352,7 +352,7 @@ func (c comparison) decide(s int, name string, listed bool) {
 				want = InvalidTransition
 			}
 		}
-		if got.Allowed || got.Code != want {
+		if got.Allowed || got.Bound || got.Code != want {
 			c.Fatalf("%q in s%d: %+v, want %v\n%s", name, s, got, want, c.src)
 		}
 		return
@@ -364,7 +364,7 @@ func (c comparison) decide(s int, name string, listed bool) {
 	for _, text := range []string{"x", "y"} {
 		if e, ok := v.cases[text]; ok {
 			c.allowed(s, name, listed, text, e)
-		} else if got := c.p.Decide(at, Tool, name, listed, argument(text)); got.Allowed || got.Code != UnknownCase {
+		} else if got := c.p.Decide(at, Tool, name, listed, argument(text)); got.Allowed || !got.Bound || got.Code != UnknownCase {
 			c.Fatalf("%q in s%d, case %s: %+v\n%s", name, s, text, got, c.src)
 		}
 	}
@@ -388,7 +388,7 @@ func (c comparison) allowed(s int, name string, listed bool, text string, e mode
 		}
 	}
 	want := Symbol{Tool, name, text}
-	if !got.Allowed || got.Code != CodeNone || got.Turn != turn || got.Symbol != want {
+	if !got.Allowed || !got.Bound || got.Code != CodeNone || got.Turn != turn || got.Symbol != want {
 		c.Fatalf("%q in s%d: %+v, turn %v\n%s", name, s, got, turn, c.src)
 	}
 }

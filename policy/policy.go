@@ -19,8 +19,8 @@ type Policy struct {
 	everywhere [Kinds]layer
 	exact      [Kinds][]string // see Exact
 
-	machines     sync.Pool // of *machine, see machine.go
-	machineParts func() machineParts
+	machines sync.Pool         // of *fsm.FSM, see machine.go
+	arrivals map[string]target // by the machines' names for states
 }
 
 // StateInfo is what a state says of itself.

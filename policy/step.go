@@ -21,8 +21,7 @@ type Step struct {
 
 // Next says where outcome o of symbol s leads from c. It is pure. The symbol is
 // one that Decide allowed in c: a symbol that is not bound there, no outcome, and
-// a complete configuration are errors, and so is a disagreement between the edge
-// table and the state machine that takes the step along it.
+// a complete configuration are errors.
 func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 	e, err := p.edgesOf(c, s)
 	if err != nil {
@@ -31,11 +30,11 @@ func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 	if !o.valid() {
 		return Step{}, fmt.Errorf("stepping %s %q: %v is no outcome", s.Kind, s.Name, o)
 	}
-	t := e.to[o.index()]
-	if !t.changes(c.State) {
+	if !e.to[o.index()].changes(c.State) {
 		return Step{From: c, To: c, Entered: c.State}, nil
 	}
-	if err := p.confirm(c.State, e.event[o.index()], t); err != nil {
+	t, err := p.fire(c.State, e.event[o.index()])
+	if err != nil {
 		return Step{}, err
 	}
 	return p.arrive(c, t), nil

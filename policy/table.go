@@ -13,7 +13,7 @@ type target struct {
 // edges are where the three outcomes of one symbol lead.
 type edges struct {
 	to    [outcomes]target
-	event [outcomes]string // the event's name on the machine
+	event [outcomes]string // the event's name on the machines
 
 	exclusive bool // takes the turn though it stays
 	stated    stated
@@ -117,7 +117,7 @@ type stateEntry struct {
 	own      [Kinds]layer
 	class    [Kinds]int32 // equal for states that show the same; 0 shows nothing
 
-	machineName, machineDone string // see machine.go
+	running, completed string // its names on the machines
 }
 
 // effective calls f for every binding, none included, that has a say in a state:

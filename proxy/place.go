@@ -37,7 +37,7 @@ func (w place) decide(k policy.Kind, name string, listed bool, arg func(string) 
 	v := w.policy.Decide(w.at, k, name, listed, arg)
 	if v.Allowed && w.gate != nil {
 		g := w.gate.DecideAnywhere(k, name, listed, arg)
-		v.Allowed, v.Code, v.ByGlob = g.Allowed, g.Code, v.ByGlob || g.ByGlob
+		v.Allowed, v.Bound, v.Code, v.ByGlob = g.Allowed, g.Bound, g.Code, v.ByGlob || g.ByGlob
 	}
 	return v
 }

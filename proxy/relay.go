@@ -109,7 +109,7 @@ func (c *call) relayIfBound() wire.Pending {
 	at := c.s.run.where()
 	c.verdict = at.decide(c.kind, c.name, c.listed, nil)
 	switch {
-	case !c.verdict.Allowed && c.verdict.Code != policy.UnknownCase:
+	case !c.verdict.Bound:
 		c.unsubscribed()
 		return c.refuse(c.verdict.Code)
 	case c.m.Method == "resources/unsubscribe":

@@ -357,6 +357,5 @@ func (s *session) bound(k policy.Kind, name string) bool {
 			listed = l.Has(name)
 		}
 	}
-	v := at.decide(k, name, listed, nil)
-	return v.Allowed || v.Code == policy.UnknownCase
+	return at.decide(k, name, listed, nil).Bound
 }

@@ -111,7 +111,7 @@ func (c *call) judge(k policy.Kind, name string) {
 	}
 	c.place = c.s.run.where()
 	c.verdict = c.place.decide(k, name, c.listed, nil)
-	if !c.verdict.Allowed && c.verdict.Code != policy.UnknownCase {
+	if !c.verdict.Bound {
 		c.overlook(c.verdict.Code)
 	}
 }
