@@ -27,9 +27,9 @@ func FuzzEra(f *testing.F) {
 		}
 		plain := withoutModern(m)
 		differ(t, raw, string(plain))
-		a := amend(m.Raw, m.Params)
-		a.inMeta(m.Raw, m.P.Meta, []string{wire.MetaVersion, wire.MetaCapabilities}, [][]byte{[]byte(`"v"`), []byte(`{}`)})
-		differ(t, raw, string(spliced(m.Raw, a.all())))
+		a := wire.Amend(m.Raw, m.Params)
+		a.SetMeta(m.P.Meta, []string{wire.MetaVersion, wire.MetaCapabilities}, [][]byte{[]byte(`"v"`), []byte(`{}`)})
+		differ(t, raw, string(a.Bytes()))
 		again, err := wire.Read(plain, wire.FromClient)
 		if err != nil || again.Era() == wire.Modern || again.P.RequestStateAt.Present() || again.P.InputResponses.Present() {
 			t.Errorf("%s became %s (%v)", raw, plain, err)

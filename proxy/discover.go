@@ -37,7 +37,7 @@ func (c *call) discover() wire.Pending {
 	if text := c.instructions(instructions, h); text != "" {
 		names, values = append(names, "instructions"), append(values, wire.AppendString(nil, text))
 	}
-	return c.result(c.s.modernResult(object(names, values), c.s.freshList()))
+	return c.result(c.s.modernResult(wire.Object(names, values), c.s.freshList()))
 }
 
 // asInitialize is a modern upstream's answer to server/discover as the answer to
@@ -62,5 +62,5 @@ func (c *call) asInitialize(m *wire.Message) *wire.Message {
 		info = []byte(`{"name":"unknown","version":""}`)
 	}
 	names, values = append(names, "serverInfo"), append(values, info)
-	return made(wire.ResultAnswer(c.id(), object(names, values)))
+	return made(wire.ResultAnswer(c.id(), wire.Object(names, values)))
 }

@@ -59,7 +59,7 @@ func (c *call) limited(m *wire.Message) *wire.Message {
 			return slices.Contains(askables[:], name) && !permits(may, name)
 		})...)
 	}
-	return reread(spliced(m.Raw, edits), m)
+	return reread(wire.Splice(m.Raw, edits...), m)
 }
 
 // withoutModern is a request without what the modern era has in it: a server of
@@ -75,7 +75,7 @@ func withoutModern(m *wire.Message) []byte {
 	if m.P.InputResponses.Present() || m.P.RequestStateAt.Present() {
 		edits = append(edits, wire.Without(m.Raw, m.Params, func(name string) bool { return name == "inputResponses" || name == "requestState" })...)
 	}
-	return spliced(m.Raw, edits)
+	return wire.Splice(m.Raw, edits...)
 }
 
 // withMeta is a legacy request with what a modern upstream needs to know of its
@@ -83,7 +83,7 @@ func withoutModern(m *wire.Message) []byte {
 func (s *session) withMeta(m *wire.Message) []byte {
 	names, values := s.introduction()
 	if !m.Params.Present() {
-		params := append([]byte(`,"params":{"_meta":`), object(names, values)...)
+		params := append([]byte(`,"params":{"_meta":`), wire.Object(names, values)...)
 		end := int32(len(m.Raw))
 		for m.Raw[end-1] != '}' {
 			end--
@@ -91,9 +91,9 @@ func (s *session) withMeta(m *wire.Message) []byte {
 		end--
 		return wire.Splice(m.Raw, wire.Edit{At: wire.Span{Start: end, End: end}, With: append(params, '}')})
 	}
-	a := amend(m.Raw, m.Params)
-	a.inMeta(m.Raw, m.P.Meta, names, values)
-	return spliced(m.Raw, a.all())
+	a := wire.Amend(m.Raw, m.Params)
+	a.SetMeta(m.P.Meta, names, values)
+	return a.Bytes()
 }
 
 // introducing are the members of _meta by which a client is introduced to a modern

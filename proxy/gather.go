@@ -261,19 +261,19 @@ func (g *gather) answered(m *wire.Message) *wire.Message {
 	if !m.Params.Present() {
 		return m
 	}
-	a := amend(m.Raw, m.Params)
+	a := wire.Amend(m.Raw, m.Params)
 	if len(g.responses) > 0 {
 		var names []string
 		var values [][]byte
 		for name, value := range g.responses {
 			names, values = append(names, name), append(values, value)
 		}
-		a.set(m.P.InputResponses, "inputResponses", object(names, values))
+		a.Set(m.P.InputResponses, "inputResponses", wire.Object(names, values))
 	}
 	if g.state != nil {
-		a.set(m.P.RequestStateAt, "requestState", g.state)
+		a.Set(m.P.RequestStateAt, "requestState", g.state)
 	}
-	return reread(spliced(m.Raw, a.all()), m)
+	return reread(a.Bytes(), m)
 }
 
 // fail ends a call whose client was not asked, or did not answer: nothing was done

@@ -31,14 +31,14 @@ func (c *call) give(m *wire.Message) wire.Pending {
 // own era, with what is to be added of the run's state. Nothing else is touched.
 func (c *call) given(m *wire.Message) []byte {
 	if m.Kind == wire.Failure {
-		return spliced(m.Raw, c.failureEdits(m))
+		return wire.Splice(m.Raw, c.failureEdits(m)...)
 	}
 	annotate := c.annotates(m)
 	if !annotate && !c.translates() || m.Raw[m.Result.Start] != '{' {
 		return c.withID(m)
 	}
-	a := amend(m.Raw, m.Result)
-	a.edits = append(a.edits, wire.Edit{At: m.ID, With: c.id()})
+	a := wire.Amend(m.Raw, m.Result)
+	a.Add(wire.Edit{At: m.ID, With: c.id()})
 	var names []string
 	var values [][]byte
 	if annotate {
@@ -46,11 +46,11 @@ func (c *call) given(m *wire.Message) []byte {
 		state, _ := json.Marshal(note)
 		names, values = append(names, "fsm-proxy/state"), append(values, state)
 		if c.s.hello.Load().annotate == AnnotateText && c.kind == policy.Tool {
-			a.edits = append(a.edits, c.textEdit(m, note)...)
+			a.Add(c.textEdit(m, note)...)
 		}
 	}
 	if c.modern() && c.via != wire.Modern {
-		a.set(m.R.ResultTypeAt, "resultType", []byte(`"complete"`))
+		a.Set(m.R.ResultTypeAt, "resultType", []byte(`"complete"`))
 		if info := c.s.serverInfo(); info != nil {
 			names, values = append(names, wire.MetaServerInfo), append(values, info)
 		}
@@ -58,8 +58,8 @@ func (c *call) given(m *wire.Message) []byte {
 	if c.modern() && c.kind == policy.Resource && c.gated {
 		c.freshness(m, a)
 	}
-	a.inMeta(m.Raw, m.R.Meta, names, values)
-	return spliced(m.Raw, a.all())
+	a.SetMeta(m.R.Meta, names, values)
+	return a.Bytes()
 }
 
 // translates reports whether the result wants more for its client's era than the
@@ -76,12 +76,12 @@ func (c *call) annotates(m *wire.Message) bool {
 
 // freshness says how long what was read may be kept: not at all where reading it
 // moves the run, or where it is not to be read in every state.
-func (c *call) freshness(m *wire.Message, a *amendment) {
+func (c *call) freshness(m *wire.Message, a *wire.Amendment) {
 	if m.R.TTL.Present() && m.R.CacheScope.Present() && c.place.inForce().Steady(policy.Resource, c.name, c.listed) {
 		return
 	}
-	a.set(m.R.TTL, "ttlMs", []byte("0"))
-	a.set(m.R.CacheScope, "cacheScope", []byte(`"private"`))
+	a.Set(m.R.TTL, "ttlMs", []byte("0"))
+	a.Set(m.R.CacheScope, "cacheScope", []byte(`"private"`))
 }
 
 // failureEdits are those of the upstream's error: the client's id, and the code
@@ -131,9 +131,9 @@ func (c *call) visits(m *wire.Message) []byte {
 	var values [][]byte
 	for i, params := range asked {
 		names = append(names, "url"+strconv.Itoa(i+1))
-		values = append(values, object([]string{"method", "params"}, [][]byte{[]byte(`"elicitation/create"`), params}))
+		values = append(values, wire.Object([]string{"method", "params"}, [][]byte{[]byte(`"elicitation/create"`), params}))
 	}
-	result := object([]string{"resultType", "inputRequests"}, [][]byte{[]byte(`"` + wire.ResultInputRequired + `"`), object(names, values)})
+	result := wire.Object([]string{"resultType", "inputRequests"}, [][]byte{[]byte(`"` + wire.ResultInputRequired + `"`), wire.Object(names, values)})
 	return wire.ResultAnswer(c.id(), result)
 }
 

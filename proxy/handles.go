@@ -183,9 +183,9 @@ var noTools = func() *wire.List {
 
 // withTools are capabilities with that of tools, which they lack.
 func withTools(capabilities []byte) []byte {
-	a := amend(capabilities, wire.Span{End: int32(len(capabilities))})
-	a.set(wire.Span{}, "tools", listChanges(nil))
-	return spliced(capabilities, a.all())
+	a := wire.Amend(capabilities, wire.Span{End: int32(len(capabilities))})
+	a.Set(wire.Span{}, "tools", listChanges(nil))
+	return a.Bytes()
 }
 
 // runsOf are the runs of an owner that are found by handle, oldest first.

@@ -197,30 +197,12 @@ func (c *call) clientCapabilities(raw []byte, may policy.UpstreamMay) []byte {
 		return raw
 	}
 	p := c.s.policyNow()
-	return keep(raw, func(name string, value []byte) []byte {
+	return wire.Pick(raw, func(name string, value []byte) []byte {
 		if permits(may, name) || p.Passthrough(name) {
 			return value
 		}
 		return nil
 	})
-}
-
-// keep returns an object of the members for which f returns a value.
-func keep(object []byte, f func(name string, value []byte) []byte) []byte {
-	out := []byte{'{'}
-	_ = wire.Members(object, func(name string, at wire.Span) error {
-		value := f(name, object[at.Start:at.End])
-		if value == nil {
-			return nil
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(wire.AppendString(out, name), ':')
-		out = append(out, value...)
-		return nil
-	})
-	return append(out, '}')
 }
 
 // welcome answers initialize with the upstream's own answer, less what is

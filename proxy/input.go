@@ -116,7 +116,7 @@ func (h *held) question(a *ask, m *wire.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := string(a.mine)
-	h.asks[key], h.raw[key] = a, object(names, values)
+	h.asks[key], h.raw[key] = a, wire.Object(names, values)
 	switch {
 	case h.over:
 		h.dropLocked("the call has ended")
@@ -153,8 +153,8 @@ func (h *held) giveLocked() {
 	for key, raw := range h.raw {
 		names, values = append(names, key), append(values, raw)
 	}
-	result := object([]string{"resultType", "inputRequests", "requestState"},
-		[][]byte{[]byte(`"` + wire.ResultInputRequired + `"`), object(names, values), wire.AppendString(nil, h.state)})
+	result := wire.Object([]string{"resultType", "inputRequests", "requestState"},
+		[][]byte{[]byte(`"` + wire.ResultInputRequired + `"`), wire.Object(names, values), wire.AppendString(nil, h.state)})
 	h.timer = time.AfterFunc(h.c.s.p.cfg.AskTimeout, func() { h.expire(state) })
 	h.replyLocked(func(c *call) { c.out.Answer(wire.ResultAnswer(c.id(), result)) })
 }

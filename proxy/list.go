@@ -250,7 +250,7 @@ func fromTemplate(templates *wire.List, uri string) []byte {
 		if err != nil || tmpl.Match(uri) == nil {
 			continue
 		}
-		return keep(t.Raw, func(name string, value []byte) []byte {
+		return wire.Pick(t.Raw, func(name string, value []byte) []byte {
 			if name == "uriTemplate" {
 				return nil
 			}

@@ -104,12 +104,12 @@ func (l *listener) tagged(raw []byte) []byte {
 	m := made(raw)
 	names, values := []string{wire.MetaSubscription}, [][]byte{l.c.id()}
 	if !m.Params.Present() {
-		params := append(append([]byte(`{"_meta":`), object(names, values)...), '}')
+		params := append(append([]byte(`{"_meta":`), wire.Object(names, values)...), '}')
 		return wire.NotificationMessage(m.Method, params)
 	}
-	a := amend(raw, m.Params)
-	a.inMeta(raw, m.P.Meta, names, values)
-	return spliced(raw, a.all())
+	a := wire.Amend(raw, m.Params)
+	a.SetMeta(m.P.Meta, names, values)
+	return a.Bytes()
 }
 
 // wants reports whether a notification is one that the stream asked for.

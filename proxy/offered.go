@@ -43,7 +43,7 @@ func offeredIn(capabilities []byte, era wire.Era) (o offered) {
 // carried are the capabilities of an upstream that the proxy carries for a client of
 // an era, or the policy passes through. It promises list_changed for all that it lists.
 func carried(capabilities []byte, era wire.Era, p *policy.Policy) []byte {
-	return keep(capabilities, func(name string, value []byte) []byte {
+	return wire.Pick(capabilities, func(name string, value []byte) []byte {
 		if string(value) == "null" {
 			return nil
 		}
@@ -70,7 +70,7 @@ func carried(capabilities []byte, era wire.Era, p *policy.Policy) []byte {
 
 // keepOnly returns an object of one member alone.
 func keepOnly(object []byte, only string) []byte {
-	return keep(object, func(name string, value []byte) []byte {
+	return wire.Pick(object, func(name string, value []byte) []byte {
 		if name != only {
 			return nil
 		}
@@ -82,7 +82,7 @@ func listChanges(capability []byte) []byte {
 	if jsontext.Value(capability).Kind() != '{' {
 		return []byte(`{"listChanged":true}`)
 	}
-	out := keep(capability, func(name string, value []byte) []byte {
+	out := wire.Pick(capability, func(name string, value []byte) []byte {
 		if name == "listChanged" {
 			return nil
 		}

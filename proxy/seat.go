@@ -72,9 +72,9 @@ func (p *Proxy) seatOpening(m *wire.Message) Opening {
 
 // openingOf makes the requests by which a client is introduced, in both eras.
 func openingOf(capabilities, info []byte, prefer wire.Era) Opening {
-	initialize := object([]string{"protocolVersion", "capabilities", "clientInfo"},
+	initialize := wire.Object([]string{"protocolVersion", "capabilities", "clientInfo"},
 		[][]byte{wire.AppendString(nil, wire.LatestLegacy), capabilities, info})
-	discover := append(append([]byte(`{"_meta":`), object(introducing(capabilities, info))...), '}')
+	discover := append(append([]byte(`{"_meta":`), wire.Object(introducing(capabilities, info))...), '}')
 	return Opening{
 		Initialize: made(wire.RequestMessage(0, "initialize", initialize)),
 		Discover:   made(wire.RequestMessage(0, "server/discover", discover)),
@@ -103,7 +103,7 @@ func askable(may policy.UpstreamMay) []byte {
 	add("sampling", "{}", may.Sampling)
 	add("elicitation", `{"form":{},"url":{}}`, may.Elicitation)
 	add("roots", "{}", may.Roots)
-	return object(names, values)
+	return wire.Object(names, values)
 }
 
 // seated settles what the upstream offers, once.
@@ -141,7 +141,7 @@ func (s *session) serverInfo() []byte {
 // wants in it; fresh says how long it may be kept, in milliseconds, empty for what
 // is not kept.
 func (s *session) modernResult(result []byte, fresh string) []byte {
-	a := amend(result, wire.Span{Start: 0, End: int32(len(result))})
+	a := wire.Amend(result, wire.Span{Start: 0, End: int32(len(result))})
 	var kind, ttl, scope, meta wire.Span
 	_ = wire.Members(result, func(name string, at wire.Span) error {
 		switch name {
@@ -156,15 +156,15 @@ func (s *session) modernResult(result []byte, fresh string) []byte {
 		}
 		return nil
 	})
-	a.set(kind, "resultType", []byte(`"complete"`))
+	a.Set(kind, "resultType", []byte(`"complete"`))
 	if fresh != "" {
-		a.set(ttl, "ttlMs", []byte(fresh))
-		a.set(scope, "cacheScope", []byte(`"private"`))
+		a.Set(ttl, "ttlMs", []byte(fresh))
+		a.Set(scope, "cacheScope", []byte(`"private"`))
 	}
 	if info := s.serverInfo(); info != nil {
-		a.inMeta(result, meta, []string{wire.MetaServerInfo}, [][]byte{info})
+		a.SetMeta(meta, []string{wire.MetaServerInfo}, [][]byte{info})
 	}
-	return spliced(result, a.all())
+	return a.Bytes()
 }
 
 // freshList is for how many milliseconds a client may keep a list: on the static

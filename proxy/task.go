@@ -93,7 +93,7 @@ func (c *call) taskIn(m *wire.Message) *task {
 	t := &task{id: id, c: c.remains(), conn: c.conn, owner: c.who().Principal, every: pollInterval(state), done: make(chan struct{})}
 	if t.conn.Era() == wire.Modern {
 		names, values := c.meta()
-		t.meta = object(names, values)
+		t.meta = wire.Object(names, values)
 	}
 	return t
 }
