@@ -44,38 +44,40 @@ func (c *call) limited(m *wire.Message) *wire.Message {
 	if all && !tasks && !m.P.Modern.RunAt.Present() {
 		return m
 	}
-	edits := wire.Without(m.Raw, m.P.Meta, func(name string) bool { return name == wire.MetaRun })
+	a := wire.Amend(m.Raw, m.P.Meta)
+	a.Add(wire.Without(m.Raw, m.P.Meta, func(name string) bool { return name == wire.MetaRun })...)
 	if tasks {
 		_ = wire.Members(m.Bytes(capabilities), func(name string, at wire.Span) error {
 			if name == "extensions" {
 				extensions := wire.Span{Start: capabilities.Start + at.Start, End: capabilities.Start + at.End}
-				edits = append(edits, wire.Without(m.Raw, extensions, func(name string) bool { return name == tasksExtension })...)
+				a.Add(wire.Without(m.Raw, extensions, func(name string) bool { return name == tasksExtension })...)
 			}
 			return nil
 		})
 	}
 	if !all {
-		edits = append(edits, wire.Without(m.Raw, capabilities, func(name string) bool {
+		a.Add(wire.Without(m.Raw, capabilities, func(name string) bool {
 			return slices.Contains(askables[:], name) && !permits(may, name)
 		})...)
 	}
-	return reread(wire.Splice(m.Raw, edits...), m)
+	return reread(a.Bytes(), m)
 }
 
 // withoutModern is a request without what the modern era has in it: a server of
 // both eras would take it for a modern one.
 func withoutModern(m *wire.Message) []byte {
-	edits := wire.Without(m.Raw, m.P.Meta, func(name string) bool {
+	a := wire.Amend(m.Raw, m.Params)
+	a.Add(wire.Without(m.Raw, m.P.Meta, func(name string) bool {
 		switch name {
 		case wire.MetaVersion, wire.MetaCapabilities, wire.MetaClientInfo, wire.MetaLogLevel, wire.MetaRun:
 			return true
 		}
 		return false
-	})
+	})...)
 	if m.P.InputResponses.Present() || m.P.RequestStateAt.Present() {
-		edits = append(edits, wire.Without(m.Raw, m.Params, func(name string) bool { return name == "inputResponses" || name == "requestState" })...)
+		a.Add(wire.Without(m.Raw, m.Params, func(name string) bool { return name == "inputResponses" || name == "requestState" })...)
 	}
-	return wire.Splice(m.Raw, edits...)
+	return a.Bytes()
 }
 
 // withMeta is a legacy request with what a modern upstream needs to know of its

@@ -31,7 +31,7 @@ func (c *call) give(m *wire.Message) wire.Pending {
 // own era, with what is to be added of the run's state. Nothing else is touched.
 func (c *call) given(m *wire.Message) []byte {
 	if m.Kind == wire.Failure {
-		return wire.Splice(m.Raw, c.failureEdits(m)...)
+		return c.failure(m)
 	}
 	annotate := c.annotates(m)
 	if !annotate && !c.translates() || m.Raw[m.Result.Start] != '{' {
@@ -84,22 +84,20 @@ func (c *call) freshness(m *wire.Message, a *wire.Amendment) {
 	a.Set(m.R.CacheScope, "cacheScope", []byte(`"private"`))
 }
 
-// failureEdits are those of the upstream's error: the client's id, and the code
-// that its era has for a resource that is not there (2026-07-28, "Error codes").
-func (c *call) failureEdits(m *wire.Message) []wire.Edit {
-	edits := []wire.Edit{{At: m.ID, With: c.id()}}
-	code := c.inEra(m.ErrorCode)
-	if code == m.ErrorCode {
-		return edits
+// failure is the upstream's error under the client's id, with the code that its era
+// has for a resource that is not there (2026-07-28, "Error codes").
+func (c *call) failure(m *wire.Message) []byte {
+	a := wire.Amend(m.Raw, m.Error)
+	a.Add(wire.Edit{At: m.ID, With: c.id()})
+	if code := c.inEra(m.ErrorCode); code != m.ErrorCode {
+		_ = wire.Members(m.Bytes(m.Error), func(name string, at wire.Span) error {
+			if name == "code" {
+				a.Set(wire.Span{Start: at.Start + m.Error.Start, End: at.End + m.Error.Start}, name, strconv.AppendInt(nil, int64(code), 10))
+			}
+			return nil
+		})
 	}
-	_ = wire.Members(m.Bytes(m.Error), func(name string, at wire.Span) error {
-		if name == "code" {
-			span := wire.Span{Start: at.Start + m.Error.Start, End: at.End + m.Error.Start}
-			edits = append(edits, wire.Edit{At: span, With: strconv.AppendInt(nil, int64(code), 10)})
-		}
-		return nil
-	})
-	return edits
+	return a.Bytes()
 }
 
 // inEra is an upstream's error code as the client's era has it.

@@ -53,8 +53,11 @@ func renumber(m *wire.Message, id int64) []byte {
 	var digits [20]byte
 	number := strconv.AppendInt(digits[:0], id, 10)
 	edits := [2]wire.Edit{{At: m.ID, With: number}, {At: m.P.MetaToken, With: number}}
-	if !edits[1].At.Present() {
+	switch {
+	case !edits[1].At.Present():
 		return wire.Splice(m.Raw, edits[:1]...)
+	case edits[1].At.Start < edits[0].At.Start:
+		edits[0], edits[1] = edits[1], edits[0]
 	}
 	return wire.Splice(m.Raw, edits[:]...)
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Amendment gathers edits of one object, in any order: members that are there get
-// another value, those that are not are put in front.
+// Amendment gathers edits, in any order, and new values of one object's members:
+// those that are there get another value, those that are not are put in front.
 type Amendment struct {
 	raw    []byte
 	object Span
@@ -58,8 +58,13 @@ func (a *Amendment) SetMeta(meta Span, names []string, values [][]byte) {
 // Add adds edits of raw that were made elsewhere.
 func (a *Amendment) Add(edits ...Edit) { a.edits = append(a.edits, edits...) }
 
-// Bytes returns raw with the edits made.
-func (a *Amendment) Bytes() []byte { return Splice(a.raw, a.all()...) }
+// Bytes returns raw with the edits made. Those at one place are made in the order in
+// which they came.
+func (a *Amendment) Bytes() []byte {
+	edits := a.all()
+	slices.SortStableFunc(edits, func(a, b Edit) int { return int(a.At.Start - b.At.Start) })
+	return Splice(a.raw, edits...)
+}
 
 func (a *Amendment) all() []Edit {
 	if len(a.fresh) == 0 {

@@ -1,9 +1,6 @@
 package wire
 
-import (
-	"bytes"
-	"slices"
-)
+import "bytes"
 
 // Edit replaces the bytes at At by With; where At is empty (Start == End) it
 // inserts them.
@@ -12,13 +9,11 @@ type Edit struct {
 	With []byte
 }
 
-// Splice returns raw with the edits made, all other bytes untouched. Edits may
-// come in any order, and must not overlap; those at one place are made in the
-// order in which they come. It always copies, and sorts edits where they stand. This
-// is the only place where bytes on their way through the proxy change; which edits
-// there are is the closed list in docs/protocol.md.
+// Splice returns raw with the edits made, all other bytes untouched. Edits must
+// be in ascending order and not overlap. It always copies. This is the only
+// place where bytes on their way through the proxy change; which edits there
+// are is the closed list in docs/protocol.md.
 func Splice(raw []byte, edits ...Edit) []byte {
-	slices.SortStableFunc(edits, func(a, b Edit) int { return int(a.At.Start - b.At.Start) })
 	n := len(raw)
 	for _, e := range edits {
 		n += len(e.With) - int(e.At.End-e.At.Start)
