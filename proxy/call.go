@@ -10,7 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // call is one request of a client under way: gated (tools/call, resources/read,
@@ -23,20 +23,15 @@ type call struct {
 	*alone
 
 	// What was decided. Written under the run's lock.
-	name    string
-	offer   *wire.List // from which listed is known
-	place   place
-	verdict policy.Verdict
+	run.Call
+	offer   *wire.List   // from which Listed is known
 	changes lock.Changes // since the tool was locked; where that refuses it
 	turn    chan struct{}
-	moves   uint64 // of the run, when it was decided
-	life    uint64 // of the run, when the call began to wait; 0: it does not wait
-	kind    policy.Kind
+	moves   uint64        // of the run, when it was decided
+	life    uint64        // of the run, when the call began to wait; 0: it does not wait
 	misfit  handle.Reason // why the tool's calls cannot carry a handle
 	own     ownTool       // of the proxy's that is called
 
-	listed   bool // the upstream lists the name
-	known    bool // listed is known
 	nameless bool // no list is there for the names in an annotation
 	asked    bool // one was asked for
 	blind    bool // none could be had; in shadow that stops nothing

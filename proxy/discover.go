@@ -28,7 +28,7 @@ func (c *call) discover() wire.Pending {
 		}
 		return nil
 	})
-	if c.s.p.handles != nil && !h.lists[wire.Tools] && !c.place.shadow {
+	if c.s.p.handles != nil && !h.lists[wire.Tools] && !c.Snapshot.Shadow {
 		capabilities = withTools(capabilities)
 	}
 	versions, _ := json.Marshal(c.s.p.spoken().Revisions())

@@ -37,7 +37,7 @@ func reread(raw []byte, m *wire.Message) *wire.Message {
 // policy does not let the upstream ask of the client, and, where it has no run, without
 // the extension of tasks: one of them would be anybody's who has its id.
 func (c *call) limited(m *wire.Message) *wire.Message {
-	may := c.s.run.where().upstreamMay()
+	may := c.s.run.where().UpstreamMay()
 	all := may.Sampling && may.Elicitation && may.Roots
 	capabilities := m.P.Modern.Capabilities
 	tasks := c.runless() && !c.s.run.shadow.Load() && wire.Member(wire.Member(m.Bytes(capabilities), "extensions"), tasksExtension) != nil

@@ -20,7 +20,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	if k == policy.Tool && c.begins(name) {
 		return c.beginAgain(name)
 	}
-	c.kind, c.name, c.gated, c.listed = k, name, true, true
+	c.Kind, c.Name, c.gated, c.Listed = k, name, true, true
 	conn := c.s.link.live()
 	if conn == nil {
 		return c.later(c.prepare)
@@ -32,12 +32,12 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 // look finds out whether the upstream lists the name. Without a list it is not
 // known, and what hangs on it waits for one.
 func (c *call) look(l *wire.List) {
-	c.offer, c.listed, c.known = l, true, l != nil
-	if c.known {
-		c.listed = l.Has(c.name)
+	c.offer, c.Listed, c.Known = l, true, l != nil
+	if c.Known {
+		c.Listed = l.Has(c.Name)
 		return
 	}
-	c.nameless = !c.asked && c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.kind)).list == nil
+	c.nameless = !c.asked && c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.Kind)).list == nil
 }
 
 // enter asks the run, and goes as far as it can without waiting.
@@ -57,22 +57,22 @@ func (c *call) prepare() {
 		c.withoutUpstream(err)
 		return
 	}
-	c.look(conn.Cached(listKind(c.kind)))
+	c.look(conn.Cached(listKind(c.Kind)))
 	wait(c.enter(conn))
 }
 
 // listFirst gets the list on which the decision hangs, or only the names in the
 // annotation: without those the call goes on.
 func (c *call) listFirst(conn Upstream) {
-	if c.nameless && !c.place.shadow {
+	if c.nameless && !c.Snapshot.Shadow {
 		c.asked = true
 		c.fetchAll(conn)
-		c.look(conn.Cached(listKind(c.kind)))
+		c.look(conn.Cached(listKind(c.Kind)))
 		wait(c.enter(conn))
 		return
 	}
 	if err := c.fetch(conn); err != nil {
-		if !c.place.shadow {
+		if !c.Snapshot.Shadow {
 			c.withoutUpstream(err)
 			return
 		}
@@ -84,17 +84,17 @@ func (c *call) listFirst(conn Upstream) {
 func (c *call) fetch(conn Upstream) error {
 	defer c.waiting()()
 	patience := c.s.p.cfg.CallTimeout
-	if c.place.shadow {
+	if c.Snapshot.Shadow {
 		patience = c.s.p.cfg.CancelGrace // nothing is held up for what is only noted
 	}
 	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, patience)
 	defer stop()
-	l, err := conn.List(ctx, listKind(c.kind))
+	l, err := conn.List(ctx, listKind(c.Kind))
 	if err != nil {
 		return c.s.p.endedBy(err)
 	}
-	if c.kind != policy.Resource { // of which templates tell, too
-		c.s.p.notice(listKind(c.kind), view{list: l})
+	if c.Kind != policy.Resource { // of which templates tell, too
+		c.s.p.notice(listKind(c.Kind), view{list: l})
 	}
 	c.look(l)
 	return nil
@@ -110,10 +110,10 @@ func wait(rest wire.Pending) {
 // withoutUpstream answers a call while the upstream cannot be reached: what the
 // policy refuses by exact names is refused as ever.
 func (c *call) withoutUpstream(err error) {
-	c.place = c.s.run.where()
-	c.verdict = c.place.decide(c.kind, c.name, c.listed, c.argument)
-	if !c.verdict.Allowed && !c.verdict.ByGlob && !c.place.shadow {
-		wait(c.refuse(c.verdict.Code))
+	c.Snapshot = c.s.run.where()
+	c.Verdict = c.Snapshot.Decide(c.Kind, c.Name, c.Listed, c.argument)
+	if !c.Verdict.Allowed && !c.Verdict.ByGlob && !c.Snapshot.Shadow {
+		wait(c.refuse(c.Verdict.Code))
 		return
 	}
 	c.unavailable(err)
@@ -122,13 +122,13 @@ func (c *call) withoutUpstream(err error) {
 // decided goes on with a call that the run has admitted or turned away.
 func (c *call) decided(e entry, conn Upstream) wire.Pending {
 	switch {
-	case c.place.shadow && e != unlisted:
+	case c.Snapshot.Shadow && e != unlisted:
 		return c.pass(conn)
 	case c.unclear:
 		c.leave()
 		return c.fail(wire.CodeInvalidRequest, "two members of arguments read alike to some: send one")
 	case e == refused:
-		return c.refuse(c.verdict.Code)
+		return c.refuse(c.Verdict.Code)
 	case e == crowded:
 		return c.refuse(policy.Busy)
 	case e == tasked:
@@ -185,7 +185,7 @@ func (c *call) proceed() {
 		c.prepare()
 		return
 	}
-	c.look(conn.Cached(listKind(c.kind)))
+	c.look(conn.Cached(listKind(c.Kind)))
 	if !c.s.run.holds(c) { // a change of mode has taken it out of the queue
 		wait(c.enter(conn))
 		return
@@ -208,9 +208,9 @@ func (c *call) landed(m *wire.Message, err error) {
 	}
 	switch {
 	case err != nil:
-	case c.unfitting(m) && !c.place.shadow:
+	case c.unfitting(m) && !c.Snapshot.Shadow:
 		m, err = nil, errUnfitting
-	case c.runless() && !c.place.shadow && c.taskState(m) != nil:
+	case c.runless() && !c.Snapshot.Shadow && c.taskState(m) != nil:
 		m, err = nil, errTaskOfNoRun
 	case c.started(m):
 		c.give(m)
@@ -247,7 +247,7 @@ func (c *call) logStep(step *step, o policy.Outcome) {
 	}
 	c.stepped(step, o)
 	c.s.log.Info("transition", c.about("from", step.by.StateName(step.From.State), "to", step.by.StateName(step.Entered),
-		c.kind.String(), c.name, "outcome", o.String(), "complete", step.Terminal, "rule", c.verdict.Rule.String())...)
+		c.Kind.String(), c.Name, "outcome", o.String(), "complete", step.Terminal, "rule", c.Verdict.Rule.String())...)
 }
 
 // reply gives the client the upstream's answer, or says why there is none: o is

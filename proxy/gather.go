@@ -226,7 +226,7 @@ func (g *gather) again() {
 		c.dropped(gaveUp)
 		return
 	}
-	c.look(g.conn.Cached(listKind(c.kind)))
+	c.look(g.conn.Cached(listKind(c.Kind)))
 	e, moved, held := c.s.run.keeps(c)
 	if e == unlisted {
 		if err := c.fetch(g.conn); err != nil {

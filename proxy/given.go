@@ -45,7 +45,7 @@ func (c *call) given(m *wire.Message) []byte {
 		note := c.note()
 		state, _ := json.Marshal(note)
 		names, values = append(names, "fsm-proxy/state"), append(values, state)
-		if c.s.hello.Load().annotate == AnnotateText && c.kind == policy.Tool {
+		if c.s.hello.Load().annotate == AnnotateText && c.Kind == policy.Tool {
 			a.Add(c.textEdit(m, note)...)
 		}
 	}
@@ -55,7 +55,7 @@ func (c *call) given(m *wire.Message) []byte {
 			names, values = append(names, wire.MetaServerInfo), append(values, info)
 		}
 	}
-	if c.modern() && c.kind == policy.Resource && c.gated {
+	if c.modern() && c.Kind == policy.Resource && c.gated {
 		c.freshness(m, a)
 	}
 	a.SetMeta(m.R.Meta, names, values)
@@ -65,19 +65,19 @@ func (c *call) given(m *wire.Message) []byte {
 // translates reports whether the result wants more for its client's era than the
 // request's id.
 func (c *call) translates() bool {
-	return c.modern() && (c.via != wire.Modern || c.kind == policy.Resource && c.gated)
+	return c.modern() && (c.via != wire.Modern || c.Kind == policy.Resource && c.gated)
 }
 
 // annotates reports whether something is added to a result of the run's state.
 func (c *call) annotates(m *wire.Message) bool {
-	return c.gated && !c.place.shadow && !c.place.runless && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' && !c.unfinished(m) &&
+	return c.gated && !c.Snapshot.Shadow && !c.Snapshot.Runless && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' && !c.unfinished(m) &&
 		c.s.hello.Load().annotate != AnnotateOff
 }
 
 // freshness says how long what was read may be kept: not at all where reading it
 // moves the run, or where it is not to be read in every state.
 func (c *call) freshness(m *wire.Message, a *wire.Amendment) {
-	if m.R.TTL.Present() && m.R.CacheScope.Present() && c.place.inForce().Steady(policy.Resource, c.name, c.listed) {
+	if m.R.TTL.Present() && m.R.CacheScope.Present() && c.Snapshot.InForce().Steady(policy.Resource, c.Name, c.Listed) {
 		return
 	}
 	a.Set(m.R.TTL, "ttlMs", []byte("0"))
@@ -107,7 +107,7 @@ func (c *call) inEra(code int) int {
 		return wire.CodeInvalidParams
 	case c.modern() && code == wire.CodeURLElicitation: // which this client cannot do
 		return wire.CodeInternal
-	case !c.modern() && c.via == wire.Modern && code == wire.CodeInvalidParams && c.kind == policy.Resource && c.gated:
+	case !c.modern() && c.via == wire.Modern && code == wire.CodeInvalidParams && c.Kind == policy.Resource && c.gated:
 		return wire.CodeResourceNotFound
 	}
 	return code

@@ -62,7 +62,7 @@ func (s *session) misfits(l *wire.List) misfits {
 
 // handled reports whether the call has to be of a tool that can take the argument.
 func (c *call) handled() bool {
-	return c.s.p.handles != nil && c.modern() && c.kind == policy.Tool && !c.place.shadow
+	return c.s.p.handles != nil && c.modern() && c.Kind == policy.Tool && !c.Snapshot.Shadow
 }
 
 // misfits refuses a call that the policy allows, if it is of a tool that cannot take
@@ -71,10 +71,10 @@ func (c *call) misfits() bool {
 	if !c.handled() || c.offer == nil {
 		return false
 	}
-	if c.misfit = c.s.p.handles.misfits.of(c.offer)[c.name]; c.misfit == handle.Fits {
+	if c.misfit = c.s.p.handles.misfits.of(c.offer)[c.Name]; c.misfit == handle.Fits {
 		return false
 	}
-	c.verdict.Allowed, c.verdict.Turn, c.verdict.Code = false, false, policy.NotAvailable
+	c.Verdict.Allowed, c.Verdict.Turn, c.Verdict.Code = false, false, policy.NotAvailable
 	return true
 }
 
@@ -190,7 +190,7 @@ func withTools(capabilities []byte) []byte {
 
 // runsOf are the runs of an owner that are found by handle, oldest first.
 func (p *Proxy) runsOf(owner wire.Principal) []handle.Run {
-	var mine []*run
+	var mine []*liveRun
 	p.mu.Lock()
 	for _, r := range p.found {
 		if r.key.Kind == KeyHandle && r.owner == owner {
@@ -198,11 +198,11 @@ func (p *Proxy) runsOf(owner wire.Principal) []handle.Run {
 		}
 	}
 	p.mu.Unlock()
-	slices.SortFunc(mine, func(a, b *run) int { return int(a.born - b.born) })
+	slices.SortFunc(mine, func(a, b *liveRun) int { return int(a.born - b.born) })
 	all := make([]handle.Run, len(mine))
 	for i, r := range mine {
 		at := r.where()
-		all[i] = handle.Run{Handle: r.id, State: p.told(at), Complete: at.at.Complete, Expires: p.expiryOf(r.born)}
+		all[i] = handle.Run{Handle: r.id, State: p.told(at), Complete: at.At.Complete, Expires: p.expiryOf(r.born)}
 	}
 	return all
 }

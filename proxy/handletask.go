@@ -15,8 +15,8 @@ import (
 // basic/utilities/tasks, "Task Isolation and Access Control"), and of a principal that
 // several share none: they bring the handle. It is safe for concurrent use.
 type handleTasks struct {
-	mu   sync.Mutex       // guards what follows
-	runs map[taskKey]*run // nil: several have a task of this id
+	mu   sync.Mutex           // guards what follows
+	runs map[taskKey]*liveRun // nil: several have a task of this id
 }
 
 type taskKey struct {
@@ -28,14 +28,14 @@ type taskKey struct {
 const maxTaskKeys = 100_000
 
 // keep remembers whose task it is.
-func (h *handleTasks) keep(t *task, r *run) {
+func (h *handleTasks) keep(t *task, r *liveRun) {
 	if r.key.Kind != KeyHandle || t.owner.Shared() || !t.owner.Known() && !unguessable(t.id) {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.runs == nil {
-		h.runs = make(map[taskKey]*run)
+		h.runs = make(map[taskKey]*liveRun)
 	}
 	at := taskKey{t.owner, t.id}
 	switch before, there := h.runs[at]; {
@@ -47,22 +47,22 @@ func (h *handleTasks) keep(t *task, r *run) {
 }
 
 // runOf is the run of a task, nil where that is not known.
-func (h *handleTasks) runOf(id string, owner wire.Principal) *run {
+func (h *handleTasks) runOf(id string, owner wire.Principal) *liveRun {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.runs[taskKey{owner, id}]
 }
 
 // drop forgets the tasks of a run.
-func (h *handleTasks) drop(r *run) {
+func (h *handleTasks) drop(r *liveRun) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.runs, func(_ taskKey, of *run) bool { return of == r })
+	maps.DeleteFunc(h.runs, func(_ taskKey, of *liveRun) bool { return of == r })
 }
 
 // byTask is the run of a request without a handle that is about a task, nil where it is
 // none.
-func (c *call) byTask(p *Proxy) *run {
+func (c *call) byTask(p *Proxy) *liveRun {
 	if p.handles == nil || c.handle != "" || !strings.HasPrefix(c.m.Method, "tasks/") {
 		return nil
 	}

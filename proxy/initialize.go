@@ -55,7 +55,7 @@ func (c *call) initialize() wire.Pending {
 
 func (c *call) open() {
 	s := c.s
-	c.place = s.run.where()
+	c.Snapshot = s.run.where()
 	may := c.mayAsk()
 	request, err := wire.Read(c.initializeUpstream(may), wire.FromClient)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *call) refusedHello(err error) {
 		return
 	}
 	if said, ok := errors.AsType[*HelloError](err); ok {
-		if said.Answer.ErrorCode == wire.CodeURLElicitation && !permits(c.place.upstreamMay(), "elicitation") {
+		if said.Answer.ErrorCode == wire.CodeURLElicitation && !permits(c.Snapshot.UpstreamMay(), "elicitation") {
 			c.failed(wire.CodeInternal, "the server asks the user to visit a URL first, which the policy does not let it")
 			return
 		}
@@ -146,7 +146,7 @@ func (c *call) failed(code int, text string) {
 
 // mayAsk is what the policy and the client together let the upstream ask.
 func (c *call) mayAsk() policy.UpstreamMay {
-	may := c.place.upstreamMay()
+	may := c.Snapshot.UpstreamMay()
 	has := map[string]bool{}
 	c.eachParam(func(key string, value []byte) {
 		if key == "capabilities" {
@@ -193,7 +193,7 @@ func (c *call) initializeUpstream(may policy.UpstreamMay) []byte {
 }
 
 func (c *call) clientCapabilities(raw []byte, may policy.UpstreamMay) []byte {
-	if c.place.shadow {
+	if c.Snapshot.Shadow {
 		return raw
 	}
 	p := c.s.policyNow()
@@ -226,7 +226,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 		said = append(said, "remote", c.s.peer.Remote)
 	}
 	c.s.log.Info("session begun", said...)
-	if c.place.shadow && c.s.p.shared == nil {
+	if c.Snapshot.Shadow && c.s.p.shared == nil {
 		c.answer(c.withID(m))
 	} else {
 		c.result(result)
@@ -274,7 +274,7 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 			}
 		case "capabilities":
 			h.offered = offeredIn(value, c.era)
-			if !c.place.shadow {
+			if !c.Snapshot.Shadow {
 				edits = append(edits, wire.Edit{At: at, With: carried(value, c.era, c.s.policyNow())})
 			}
 		case "instructions":
@@ -295,7 +295,7 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 }
 
 func (c *call) instructions(upstream string, h *hello) string {
-	if c.place.shadow {
+	if c.Snapshot.Shadow {
 		return upstream
 	}
 	parts := []string{upstream, c.s.policyNow().Instructions()}

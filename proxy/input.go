@@ -143,7 +143,7 @@ func (h *held) giveLocked() {
 	state := stateMark + rand.Text()
 	if !h.c.s.p.holds.add(state, h) {
 		h.c.s.log.Warn("a client is not asked: too many are to come back already; --max-in-flight bounds them in one run",
-			h.c.about("method", clip(h.c.m.Method), h.c.kind.String(), clip(h.c.name))...)
+			h.c.about("method", clip(h.c.m.Method), h.c.Kind.String(), clip(h.c.Name))...)
 		h.dropLocked("the client cannot be asked now: too many of its questions are open")
 		return
 	}
@@ -326,7 +326,7 @@ const unkept = "The server has answered this request, and there was no room to k
 // lostLocked tells the log of an answer that its client will not get.
 func (h *held) lostLocked(why string) {
 	if h.answer != nil {
-		h.c.s.log.Warn("an answer was dropped: "+why, h.c.about("method", clip(h.c.m.Method), h.c.kind.String(), clip(h.c.name), "bytes", len(h.answer))...)
+		h.c.s.log.Warn("an answer was dropped: "+why, h.c.about("method", clip(h.c.m.Method), h.c.Kind.String(), clip(h.c.Name), "bytes", len(h.answer))...)
 	}
 	h.answer = nil
 }

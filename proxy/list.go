@@ -8,8 +8,10 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
+	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // view is what an upstream offers of one kind: the list, and for resources the
@@ -65,7 +67,8 @@ func (s *session) give(v view, k wire.ListKind, d dress) []byte {
 	s.mu.Lock()
 	s.refreshes[k].shown = v
 	s.mu.Unlock()
-	return s.rendered(v, policyKind(k), s.run.where(), d)
+	at := s.run.where()
+	return s.rendered(v, policyKind(k), at, s.p.pinsIn(at), d)
 }
 
 // templates refuses what a finite automaton cannot bind.
@@ -82,15 +85,17 @@ func (c *call) templates() wire.Pending {
 
 // show renders a view as the session sees it now.
 func (s *session) show(v view, k wire.ListKind) []byte {
-	return s.rendered(v, policyKind(k), s.run.where(), s.dress())
+	at := s.run.where()
+	return s.rendered(v, policyKind(k), at, s.p.pinsIn(at), s.dress())
 }
 
-// rendered is a view as the session would see it in a place.
-func (s *session) rendered(v view, k policy.Kind, at place, d dress) []byte {
+// rendered is a view as the session would see it in a snapshot of its run, with the pins
+// that hold there.
+func (s *session) rendered(v view, k policy.Kind, at run.Snapshot, pins *pins, d dress) []byte {
 	if s.era == wire.Modern {
-		return s.p.shown.result(v, k, at, s.static(), d, s.forEra)
+		return s.p.shown.result(v, k, at, pins, s.static(), d, s.forEra)
 	}
-	return s.p.shown.result(v, k, at, s.static(), d, nil)
+	return s.p.shown.result(v, k, at, pins, s.static(), d, nil)
 }
 
 // forEra is a result of the proxy's own that may be kept, as a client of the
@@ -206,24 +211,24 @@ func (s *session) lastKnown(k wire.ListKind) view {
 	return s.refreshes[k].shown
 }
 
-// names returns what is listed and allowed in a place, in the upstream's order;
+// names returns what is listed and allowed in a snapshot, in the upstream's order;
 // by the policy alone where no list is known.
-func (s *session) names(at place, k policy.Kind) (names []string) {
+func (s *session) names(at run.Snapshot, k policy.Kind) (names []string) {
 	v := s.lastKnown(listKind(k))
 	if v.list == nil {
-		return at.exact(k)
+		return at.Exact(k)
 	}
-	drift, misfits := at.drift(v.list), s.misfits(v.list)
-	own := k == policy.Tool && s.dress().again && at.startsAgain()
+	drift, misfits := s.p.pinsIn(at).drift(v.list), s.misfits(v.list)
+	own := k == policy.Tool && s.dress().again && at.MayRestart()
 	for _, item := range v.list.Items {
 		if own && item.Name == handle.StartName {
 			continue // the proxy's has the name
 		}
-		if at.visible(k, item.Name) && drift.Of(item.Name) == nil && misfits[item.Name] == handle.Fits {
+		if at.Visible(k, item.Name) && drift.Of(item.Name) == nil && misfits[item.Name] == handle.Fits {
 			names = append(names, item.Name)
 		}
 	}
-	v.served(at.exact(k), func(uri string, _ []byte) { names = append(names, uri) })
+	v.served(at.Exact(k), func(uri string, _ []byte) { names = append(names, uri) })
 	return names
 }
 
@@ -261,8 +266,7 @@ func fromTemplate(templates *wire.List, uri string) []byte {
 }
 
 // renderings caches list results: they are the same for every run that is in
-// the same place over the same upstream lists. It is safe for
-// concurrent use.
+// the same place over the same upstream lists. It is safe for concurrent use.
 type renderings struct {
 	opaque bool // descriptions name no states
 
@@ -276,7 +280,8 @@ const maxRendered = 64 << 20
 
 type rendering struct {
 	list, templates [32]byte
-	place           place
+	at              run.Snapshot
+	pins            *pins
 	kind            policy.Kind
 	static, modern  bool
 	dress           dress
@@ -284,17 +289,17 @@ type rendering struct {
 
 // result renders a view, tools in their dress. era, where there is one, puts the fields of the modern era
 // into what was rendered.
-func (r *renderings) result(v view, k policy.Kind, at place, static bool, d dress, era func([]byte) []byte) []byte {
-	if at.shadow || k != policy.Tool {
+func (r *renderings) result(v view, k policy.Kind, at run.Snapshot, pins *pins, static bool, d dress, era func([]byte) []byte) []byte {
+	if at.Shadow || k != policy.Tool {
 		d = dress{}
 	}
 	switch {
-	case at.shadow:
-		at, static = place{shadow: true}, false
+	case at.Shadow:
+		at, pins, static = run.Snapshot{Shadow: true}, nil, false
 	case static:
-		at = place{policy: at.inForce(), pins: at.pins}
+		at = run.Snapshot{Policy: at.InForce()}
 	}
-	key := rendering{list: v.list.Digest, place: at, kind: k, static: static, modern: era != nil, dress: d}
+	key := rendering{list: v.list.Digest, at: at, pins: pins, kind: k, static: static, modern: era != nil, dress: d}
 	if v.templates != nil {
 		key.templates = v.templates.Digest
 	}
@@ -305,9 +310,9 @@ func (r *renderings) result(v view, k policy.Kind, at place, static bool, d dres
 		return out
 	}
 	if static {
-		out = v.renderStatic(k, at, d, !r.opaque)
+		out = v.renderStatic(k, at, pins.drift(v.list), d, !r.opaque)
 	} else {
-		out = v.render(k, at, d)
+		out = v.render(k, at, pins.drift(v.list), d)
 	}
 	if era != nil {
 		out = era(out)
@@ -344,24 +349,23 @@ func (r *renderings) keep(key rendering, out []byte) {
 }
 
 // render filters a list.
-func (v view) render(k policy.Kind, at place, d dress) []byte {
-	d.again = d.again && at.startsAgain()
-	items := d.own(at.at.Complete)
-	drift := at.drift(v.list)
+func (v view) render(k policy.Kind, at run.Snapshot, drift *lock.Drift, d dress) []byte {
+	d.again = d.again && at.MayRestart()
+	items := d.own(at.At.Complete)
 	for _, item := range v.list.Items {
-		if at.visible(k, item.Name) && drift.Of(item.Name) == nil {
+		if at.Visible(k, item.Name) && drift.Of(item.Name) == nil {
 			items = d.append(items, item)
 		}
 	}
-	v.served(at.exact(k), func(uri string, item []byte) { items = append(items, withURI(item, uri)) })
+	v.served(at.Exact(k), func(uri string, item []byte) { items = append(items, withURI(item, uri)) })
 	return v.list.Result(items)
 }
 
 // renderStatic is the one list of the static surface: all that a policy binds
 // anywhere. tells puts where that is allowed at the end of every description.
-func (v view) renderStatic(k policy.Kind, at place, d dress, tells bool) []byte {
-	p, drift := at.policy, at.drift(v.list)
-	d.again = d.again && at.startsAgain()
+func (v view) renderStatic(k policy.Kind, at run.Snapshot, drift *lock.Drift, d dress, tells bool) []byte {
+	p := at.Policy
+	d.again = d.again && at.MayRestart()
 	items := d.own(d.again)
 	for _, item := range v.list.Items {
 		if in := p.BoundIn(k, item.Name, true); len(in) > 0 && drift.Of(item.Name) == nil {
@@ -394,28 +398,34 @@ func uriMember(uri string, more bool) []byte {
 	return out
 }
 
-// differs reports whether two places show other bytes of a kind, going by the
+// differs reports whether two snapshots show other bytes of a kind, going by the
 // list that is at hand, or else by the one that the client was given last.
-func (s *session) differs(from, to place, k wire.ListKind) bool {
-	kind, static := policyKind(k), s.static()
-	if k == wire.Tools && s.dress().again && from.at.Complete != to.at.Complete && !static {
+func (s *session) differs(from, to run.Snapshot, k wire.ListKind) bool {
+	static := s.static()
+	if k == wire.Tools && s.dress().again && from.At.Complete != to.At.Complete && !static {
 		return true
 	}
-	if static && from.shadow == to.shadow && from.inForce() == to.inForce() && from.pins == to.pins || !static && !from.differs(to, kind) {
+	if static && from.Shadow == to.Shadow && from.InForce() == to.InForce() || !static && !from.Differs(to, policyKind(k)) {
 		return false
 	}
-	v := s.lastKnown(k)
+	return s.shows(k, from, s.p.pinsIn(from), to, s.p.pinsIn(to))
+}
+
+// shows reports whether a session is shown other bytes of a kind in one snapshot, with
+// some pins, than in another with others.
+func (s *session) shows(k wire.ListKind, from run.Snapshot, was *pins, to run.Snapshot, is *pins) bool {
+	v, kind := s.lastKnown(k), policyKind(k)
 	if v.list == nil || v.lacksTemplates(from, k) || v.lacksTemplates(to, k) {
 		return true
 	}
 	d := s.dress()
-	return !bytes.Equal(s.rendered(v, kind, from, d), s.rendered(v, kind, to, d))
+	return !bytes.Equal(s.rendered(v, kind, from, was, d), s.rendered(v, kind, to, is, d))
 }
 
-// lacksTemplates reports whether what is shown in a place hangs on templates that
+// lacksTemplates reports whether what is shown in a snapshot hangs on templates that
 // the view is without.
-func (v view) lacksTemplates(at place, k wire.ListKind) bool {
-	return v.templates == nil && !at.shadow && (needsTemplates(at.policy, k, v.list) || needsTemplates(at.inForce(), k, v.list))
+func (v view) lacksTemplates(at run.Snapshot, k wire.ListKind) bool {
+	return v.templates == nil && !at.Shadow && (needsTemplates(at.Policy, k, v.list) || needsTemplates(at.InForce(), k, v.list))
 }
 
 func policyKind(k wire.ListKind) policy.Kind {

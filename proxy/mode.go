@@ -1,6 +1,9 @@
 package proxy
 
-import "github.com/fsm-proxy/fsm-proxy/policy"
+import (
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
 
 // Mode is whether the policy is enforced. The zero value enforces it.
 type Mode uint8
@@ -33,10 +36,10 @@ func (p *Proxy) Mode() Mode {
 }
 
 // beginning is where new runs begin.
-func (p *Proxy) beginning() place {
+func (p *Proxy) beginning() run.Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return place{policy: p.policy, at: p.policy.Initial(), shadow: p.mode == Shadow}
+	return run.Snapshot{Policy: p.policy, At: p.policy.Initial(), Shadow: p.mode == Shadow}
 }
 
 // SetMode puts a mode in force for every run, and reports whether it was another
@@ -67,7 +70,7 @@ func (p *Proxy) sayMode(m Mode) {
 }
 
 // switchTo makes m the mode that new runs begin with, and returns all others.
-func (p *Proxy) switchTo(m Mode) (runs []*run, other bool) {
+func (p *Proxy) switchTo(m Mode) (runs []*liveRun, other bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	other, p.mode = p.mode != m, m
@@ -77,7 +80,7 @@ func (p *Proxy) switchTo(m Mode) (runs []*run, other bool) {
 // setMode has calls decided in m from now on. In shadow nothing waits for the
 // turn: a call that did is decided anew when its goroutine finds that it has come
 // off the queue.
-func (r *run) setMode(m Mode) (moved shift) {
+func (r *liveRun) setMode(m Mode) (moved shift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	moved.from = r.placeLocked()
@@ -93,7 +96,7 @@ func (r *run) setMode(m Mode) (moved shift) {
 }
 
 // holds reports whether a call has the turn.
-func (r *run) holds(c *call) bool {
+func (r *liveRun) holds(c *call) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.holder == c
@@ -104,12 +107,12 @@ func (r *run) holds(c *call) bool {
 // holds the turn that was decided before the mode changed. A reload is no move:
 // the policy that decided the call steps it, and the one that the run has moved
 // to meanwhile adopts the step.
-func (r *run) shadowStepLocked(c *call, o policy.Outcome) (taken step, err error) {
-	if !c.verdict.Turn || c.overlooked || r.holder != nil || r.moves != c.moves {
+func (r *liveRun) shadowStepLocked(c *call, o policy.Outcome) (taken step, err error) {
+	if !c.Verdict.Turn || c.overlooked || r.holder != nil || r.moves != c.moves {
 		return step{}, nil
 	}
-	by := c.place.policy
-	next, err := by.Next(c.place.at, c.verdict.Symbol, o)
+	by := c.Snapshot.Policy
+	next, err := by.Next(c.Snapshot.At, c.Verdict.Symbol, o)
 	if err != nil {
 		return step{}, err
 	}

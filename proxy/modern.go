@@ -57,12 +57,12 @@ func (p *Proxy) serve(c *call) wire.Pending {
 func (c *call) strays(why *stray) wire.Pending {
 	c.deny(why.code)
 	named := c.names()
-	r := &Refusal{Error: why.code.String(), Requested: clip(c.name), Message: why.text + c.s.p.wayOn(why, wire.Modern)}
+	r := &Refusal{Error: why.code.String(), Requested: clip(c.Name), Message: why.text + c.s.p.wayOn(why, wire.Modern)}
 	c.s.log.Info("refused", c.about("code", r.Error, "method", clip(c.m.Method), "reason", r.Message)...)
 	if named {
-		r.Kind = c.kind.String()
+		r.Kind = c.Kind.String()
 	}
-	if c.kind == policy.Resource {
+	if c.Kind == policy.Resource {
 		r.URI = r.Requested
 	}
 	object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
@@ -78,15 +78,15 @@ func (c *call) names() bool {
 	p := &c.m.P
 	switch {
 	case c.m.Method == "tools/call":
-		c.kind, c.name = policy.Tool, p.Name
+		c.Kind, c.Name = policy.Tool, p.Name
 	case c.m.Method == "resources/read":
-		c.kind, c.name = policy.Resource, p.URI
+		c.Kind, c.Name = policy.Resource, p.URI
 	case c.m.Method == "prompts/get":
-		c.kind, c.name = policy.Prompt, p.Name
+		c.Kind, c.Name = policy.Prompt, p.Name
 	case c.m.Method == "completion/complete" && p.Ref != nil && p.Ref.Type == "ref/resource":
-		c.kind, c.name = policy.Resource, p.Ref.URI
+		c.Kind, c.Name = policy.Resource, p.Ref.URI
 	case c.m.Method == "completion/complete" && p.Ref != nil:
-		c.kind, c.name = policy.Prompt, p.Ref.Name
+		c.Kind, c.Name = policy.Prompt, p.Ref.Name
 	default:
 		return false
 	}

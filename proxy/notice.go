@@ -43,10 +43,8 @@ const maxNoticed = 4096
 // notice looks at a list that has come from the upstream: once at each content,
 // whatever session it came to.
 func (p *Proxy) notice(k wire.ListKind, v view) {
-	p.mu.Lock()
-	now, pins := p.policy, p.pins
-	p.mu.Unlock()
-	drifts, findings := p.noticed.look(now, pins, k, v, p.handles)
+	now := p.Policy()
+	drifts, findings := p.noticed.look(now, p.pins.Load(), k, v, p.handles)
 	for _, d := range drifts {
 		p.tellDrift(now, d)
 	}

@@ -66,7 +66,7 @@ func (c *call) unfitting(m *wire.Message) bool {
 	case wire.ResultInputRequired, wire.ResultTask:
 		return true
 	}
-	return m.R.Task.Present() && wire.Member(m.Bytes(m.Result), payload(c.kind)) == nil
+	return m.R.Task.Present() && wire.Member(m.Bytes(m.Result), payload(c.Kind)) == nil
 }
 
 // payload is the member that every result of a call has.

@@ -4,6 +4,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // ownTool is a tool of the proxy's own, under the key handle.
@@ -47,7 +48,7 @@ func (c *call) ownCall() wire.Pending {
 
 // ofOwn makes the call one of a tool that is known.
 func (c *call) ofOwn(name string) {
-	c.kind, c.name, c.known, c.listed = policy.Tool, name, true, true
+	c.Kind, c.Name, c.Known, c.Listed = policy.Tool, name, true, true
 }
 
 func (c *call) startRun() wire.Pending {
@@ -57,25 +58,25 @@ func (c *call) startRun() wire.Pending {
 		return c.strays(why)
 	}
 	at := p.beginning()
-	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.state())...)
+	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.State())...)
 	r := handle.Run{Handle: id, State: p.told(at), Expires: p.expiryOf(instant())}
 	return c.doneWith(handle.Started(p.handles.argument, r, p.handles.life, c.allowedAt(at)))
 }
 
 // told is the name of a run's state, empty where refusals are opaque.
-func (p *Proxy) told(at place) string {
+func (p *Proxy) told(at run.Snapshot) string {
 	if p.cfg.Refusals == RefusalsOpaque {
 		return ""
 	}
-	return at.state()
+	return at.State()
 }
 
 // allowedAt says what is allowed in a place, where refusals may.
-func (c *call) allowedAt(at place) string {
+func (c *call) allowedAt(at run.Snapshot) string {
 	if c.opaquely() {
 		return ""
 	}
-	return "State is now '" + at.state() + "'. Allowed now: " + some(c.s.names(at, policy.Tool)) + "."
+	return "State is now '" + at.State() + "'. Allowed now: " + some(c.s.names(at, policy.Tool)) + "."
 }
 
 func (c *call) endRun() wire.Pending {
@@ -111,7 +112,7 @@ func (c *call) begins(tool string) bool {
 	if tool != handle.StartName || !c.s.run.key.begins() {
 		return false
 	}
-	return c.s.run.where().startsAgain()
+	return c.s.run.where().MayRestart()
 }
 
 // beginAgain begins the run anew if it is complete.
@@ -126,13 +127,13 @@ func (c *call) beginAgain(tool string) wire.Pending {
 		return c.refuseText(policy.InvalidTransition, reason)
 	}
 	at := c.s.run.where()
-	c.s.log.Info("run begun anew", c.about("run", c.s.run.name, "state", at.state())...)
+	c.s.log.Info("run begun anew", c.about("run", c.s.run.name, "state", at.State())...)
 	c.notifyChanged(moved)
 	return c.doneWith(handle.StartedAgain(c.s.p.told(at), c.allowedAt(at)))
 }
 
 // renew begins a run anew that is complete.
-func (r *run) renew() (moved shift, ok bool) {
+func (r *liveRun) renew() (moved shift, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.at.Complete {

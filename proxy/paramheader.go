@@ -22,7 +22,7 @@ func paramHeadersIn(l *wire.List) paramHeaders {
 // headed is the stream of a call of a tool whose headers are to say what its
 // arguments do; nil: none is.
 func (c *call) headed() wire.HeadedStream {
-	if !c.modern() || c.kind != policy.Tool || c.m.Method != "tools/call" {
+	if !c.modern() || c.Kind != policy.Tool || c.m.Method != "tools/call" {
 		return nil
 	}
 	out, _ := c.out.(wire.HeadedStream)
@@ -36,7 +36,7 @@ func (c *call) headerFault() string {
 	if out == nil || c.offer == nil {
 		return ""
 	}
-	headers := c.s.p.params.of(c.offer)[c.name]
+	headers := c.s.p.params.of(c.offer)[c.Name]
 	if headers == nil {
 		return ""
 	}

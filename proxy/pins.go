@@ -4,6 +4,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // pins are the locked definitions, and what is no longer as it was locked in lists
@@ -17,18 +18,28 @@ func newPins(l *lock.Lock) *pins {
 	return &pins{lock: l, drifts: perList[*lock.Drift]{most: 256, read: l.Compare}}
 }
 
-// drift is what is hidden of a list here since it is not as it was locked, nil for
-// nothing.
-func (w place) drift(l *wire.List) *lock.Drift {
-	if w.pins == nil || w.shadow || l.Kind != wire.Tools {
+// pinsIn are the pins by which tools are shown where a run stands, nil where they need not
+// be what was locked.
+func (p *Proxy) pinsIn(at run.Snapshot) *pins {
+	if at.Shadow || at.InForce().Pin() != policy.PinRefuse {
 		return nil
 	}
-	return w.pins.drifts.of(l)
+	return p.pins.Load()
+}
+
+// drift is what is hidden of a list since it is not as it was locked, nil for nothing.
+func (p *pins) drift(l *wire.List) *lock.Drift {
+	if p == nil || l.Kind != wire.Tools {
+		return nil
+	}
+	return p.drifts.of(l)
 }
 
 // pinned reports whether the definition of what a call asks for has to be what was
 // locked.
-func (c *call) pinned() bool { return c.place.pins != nil && c.kind == policy.Tool }
+func (c *call) pinned() bool {
+	return c.Kind == policy.Tool && c.Snapshot.InForce().Pin() == policy.PinRefuse
+}
 
 // drifted refuses a call that the policy allows, if what it asks for is not what
 // was locked. The list is the one that decided everything else.
@@ -36,15 +47,15 @@ func (c *call) drifted() bool {
 	switch {
 	case !c.pinned() || c.offer == nil: // of which shadow alone takes no notice
 		return false
-	case !c.listed:
+	case !c.Listed:
 		c.changes = lock.Changes{lock.Unlisted}
 	default:
-		c.changes = c.place.pins.drifts.of(c.offer).Of(c.name)
+		c.changes = c.s.p.pins.Load().drifts.of(c.offer).Of(c.Name)
 	}
 	if c.changes == nil {
 		return false
 	}
-	c.verdict.Allowed, c.verdict.Turn, c.verdict.Code = false, false, policy.DefinitionChanged
+	c.Verdict.Allowed, c.Verdict.Turn, c.Verdict.Code = false, false, policy.DefinitionChanged
 	return true
 }
 
@@ -56,35 +67,23 @@ func (c *call) drifted() bool {
 func (p *Proxy) SetLock(l *lock.Lock) bool {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
-	runs, next := p.pin(l)
-	if next == nil {
+	was, is := p.pins.Load(), newPins(l)
+	if l.Same(was.lock) {
 		return false
 	}
-	for _, r := range runs {
-		r.tell(r.setPins(next), nil)
+	p.pins.Store(is)
+	for _, s := range p.open() {
+		s.repinned(was, is)
 	}
 	p.shown.forget()
 	p.noticeAgain(p.open())
 	return true
 }
 
-// pin makes a lock the one that new runs begin with, and returns all others,
-// and the pins, nil for those that there are.
-func (p *Proxy) pin(l *lock.Lock) ([]*run, *pins) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l.Same(p.pins.lock) {
-		return nil, nil
+// repinned marks the list of tools if other pins show other bytes of it.
+func (s *session) repinned(was, is *pins) {
+	h, at := s.hello.Load(), s.run.where()
+	if h != nil && h.lists[wire.Tools] && s.p.pinsIn(at) != nil && s.shows(wire.Tools, at, was, at, is) {
+		s.changed.Mark(bit(wire.Tools))
 	}
-	p.pins = newPins(l)
-	return p.runsLocked(), p.pins
-}
-
-func (r *run) setPins(next *pins) (moved shift) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	moved.from = r.placeLocked()
-	r.pins = next
-	moved.to = r.placeLocked()
-	return moved
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -144,6 +145,7 @@ type Proxy struct {
 	cfg          Config
 	shown        renderings
 	schemas      schemas
+	pins         atomic.Pointer[pins]
 	params       perList[paramHeaders]
 	noticed      noticed
 	undiscovered undiscovered
@@ -161,9 +163,8 @@ type Proxy struct {
 	mu       sync.RWMutex // guards what follows
 	policy   *policy.Policy
 	mode     Mode
-	pins     *pins
 	sessions map[*session]struct{} // clients', and the seats of runs
-	runs     map[*run]struct{}
+	runs     map[*liveRun]struct{}
 	closed   bool
 	registry
 }
@@ -173,8 +174,9 @@ func New(cfg Config) (*Proxy, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, pins: newPins(cfg.Lock), sessions: make(map[*session]struct{}), runs: make(map[*run]struct{})}
-	p.found, p.gone, p.owned = make(map[runID]*run), make(map[runID]wire.Principal), make(map[wire.Principal]int)
+	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, sessions: make(map[*session]struct{}), runs: make(map[*liveRun]struct{})}
+	p.pins.Store(newPins(cfg.Lock))
+	p.found, p.gone, p.owned = make(map[runID]*liveRun), make(map[runID]wire.Principal), make(map[wire.Principal]int)
 	p.params = perList[paramHeaders]{most: 64, read: paramHeadersIn}
 	p.shown.opaque = cfg.Refusals == RefusalsOpaque
 	p.drain.init()
@@ -233,7 +235,7 @@ func (p *Peer) about(pairs []any) []any {
 // client, why it has none: what its era's key needs is missing.
 func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 	key := p.cfg.Keys[wire.Legacy]
-	var r *run
+	var r *liveRun
 	if why := p.besideRun(wire.Legacy, &peer); why != nil {
 		return nil, p.noSession(why, &peer)
 	}
@@ -262,14 +264,14 @@ func (p *Proxy) noSession(why *stray, peer *Peer) error {
 	return told
 }
 
-func (p *Proxy) runOfSessionLocked() *run {
+func (p *Proxy) runOfSessionLocked() *liveRun {
 	r := p.newRunLocked()
 	r.key.Kind = KeySession
 	return r
 }
 
 // openLockedOn makes a session on a run.
-func (p *Proxy) openLockedOn(r *run, peer Peer, own wire.Stream) *session {
+func (p *Proxy) openLockedOn(r *liveRun, peer Peer, own wire.Stream) *session {
 	if r.name == "" {
 		r.name = peer.Session
 	}
@@ -331,14 +333,14 @@ func (p *Proxy) remove(s *session) {
 }
 
 // allRuns returns the runs there are.
-func (p *Proxy) allRuns() []*run {
+func (p *Proxy) allRuns() []*liveRun {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.runsLocked()
 }
 
-func (p *Proxy) runsLocked() []*run {
-	all := make([]*run, 0, len(p.runs))
+func (p *Proxy) runsLocked() []*liveRun {
+	all := make([]*liveRun, 0, len(p.runs))
 	for r := range p.runs {
 		all = append(all, r)
 	}

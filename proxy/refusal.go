@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // Refusal is the object that says why something was refused: in
@@ -60,7 +61,7 @@ func (c *call) refuse(code policy.Code) wire.Pending {
 	case code == policy.RunNotFound:
 		return c.strays(c.s.p.handles.needsRun)
 	case c.misfit != handle.Fits && !c.opaquely():
-		return c.refuseText(code, c.called(clip(c.name))+" is out of reach here: a call of it cannot say which run it belongs to, because "+
+		return c.refuseText(code, c.called(clip(c.Name))+" is out of reach here: a call of it cannot say which run it belongs to, because "+
 			c.misfit.Text()+". An operator can choose another run key, principal or path.")
 	}
 	return c.refuseText(code, "")
@@ -79,7 +80,7 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
 	c.s.log.Info("refused", c.aboutTarget([]any{"code", code.String()},
-		"state", c.s.run.where().state(), "rule", c.verdict.Rule.String(), "why", code.Text())...)
+		"state", c.s.run.where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text())...)
 	return c.answer(c.refusalAnswer(c.refusal(code, reason)))
 }
 
@@ -88,7 +89,7 @@ func (c *call) refused(code policy.Code, reason string) wire.Pending {
 func (c *call) aboutTarget(before []any, behind ...any) []any {
 	target := []any{"method", clip(c.m.Method)}
 	if c.named() {
-		target = []any{c.kind.String(), clip(c.name)}
+		target = []any{c.Kind.String(), clip(c.Name)}
 	}
 	return c.about(slices.Concat(before, target, behind)...)
 }
@@ -97,15 +98,15 @@ func (c *call) aboutTarget(before []any, behind ...any) []any {
 func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	c.deny(code)
 	at := c.s.run.where()
-	requested := clip(c.name)
-	if c.opaquely() || c.place.shadow {
+	requested := clip(c.Name)
+	if c.opaquely() || c.Snapshot.Shadow {
 		return c.opaque(code, requested, reason)
 	}
 	allowed := c.s.allowed(at)
-	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.kind.String(), State: at.state(),
-		ValidNextActions: allowed.of(c.kind), ValidNext: allowed}
+	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.Kind.String(), State: at.State(),
+		ValidNextActions: allowed.of(c.Kind), ValidNext: allowed}
 	if code == policy.InvalidTransition || code == policy.UnknownAction {
-		r.DidYouMean = nearest(c.name, r.ValidNextActions)
+		r.DidYouMean = nearest(c.Name, r.ValidNextActions)
 	}
 	if reason == "" {
 		reason = c.reason(code, requested, at)
@@ -116,7 +117,7 @@ func (c *call) refusal(code policy.Code, reason string) *Refusal {
 
 // opaque is a refusal that tells nothing of what the policy binds.
 func (c *call) opaque(code policy.Code, requested, reason string) *Refusal {
-	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.kind.String(), Message: reason}
+	r := &Refusal{Error: code.String(), Requested: requested, Kind: c.Kind.String(), Message: reason}
 	switch code {
 	case policy.InvalidTransition, policy.UnknownAction, policy.UnknownCase, policy.RunComplete, policy.DefinitionChanged:
 		r.Error = policy.NotAvailable.String()
@@ -128,23 +129,23 @@ func (c *call) opaque(code policy.Code, requested, reason string) *Refusal {
 }
 
 func (c *call) called(requested string) string {
-	kind := c.kind.String()
+	kind := c.Kind.String()
 	return strings.ToUpper(kind[:1]) + kind[1:] + " '" + requested + "'"
 }
 
 // reason says why, as a sentence.
-func (c *call) reason(code policy.Code, requested string, at place) string {
+func (c *call) reason(code policy.Code, requested string, at run.Snapshot) string {
 	what := c.called(requested)
 	if c.outlived {
 		return what + " was not sent: the run began anew while it waited."
 	}
 	switch code {
 	case policy.RunComplete:
-		return fmt.Sprintf("%s is not allowed: the run is complete (state '%s').", what, at.state())
+		return fmt.Sprintf("%s is not allowed: the run is complete (state '%s').", what, at.State())
 	case policy.UnknownCase:
-		by := at.policy.By(at.at, c.kind, c.name)
+		by := at.Policy.By(at.At, c.Kind, c.Name)
 		return fmt.Sprintf("%s is not allowed in %s unless '%s' is one of these texts: %s.",
-			what, at, by, strings.Join(at.policy.Cases(at.at, c.kind, c.name), ", "))
+			what, at, by, strings.Join(at.Policy.Cases(at.At, c.Kind, c.Name), ", "))
 	case policy.Busy:
 		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)
 	case policy.TaskRunning:
@@ -182,9 +183,9 @@ func (c *call) wayOn(code policy.Code, r *Refusal) string {
 func (c *call) allowedNow(r *Refusal) string {
 	switch {
 	case len(r.ValidNextActions) > 0:
-		return some(r.ValidNextActions) + ". Use " + listKind(c.kind).Method() + " to see them."
+		return some(r.ValidNextActions) + ". Use " + listKind(c.Kind).Method() + " to see them."
 	case len(r.ValidNext.Tools) > 0:
-		return "no " + c.kind.Plural() + ", but these tools: " + some(r.ValidNext.Tools) + ". Use tools/list to see them."
+		return "no " + c.Kind.Plural() + ", but these tools: " + some(r.ValidNext.Tools) + ". Use tools/list to see them."
 	}
 	return "nothing."
 }
@@ -213,7 +214,7 @@ func clip(name string) string {
 
 // refusalAnswer puts a refusal into the form that the request has.
 func (c *call) refusalAnswer(r *Refusal) []byte {
-	if c.modern() && c.kind == policy.Resource {
+	if c.modern() && c.Kind == policy.Resource {
 		r.URI = r.Requested
 	}
 	object, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
@@ -221,9 +222,9 @@ func (c *call) refusalAnswer(r *Refusal) []byte {
 		object = []byte(`{}`)
 	}
 	switch {
-	case c.kind == policy.Resource:
+	case c.Kind == policy.Resource:
 		return wire.ErrorAnswer(c.id(), c.inEra(wire.CodeResourceNotFound), r.Message, object)
-	case c.kind == policy.Prompt || c.wantsTask():
+	case c.Kind == policy.Prompt || c.wantsTask():
 		return wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, object)
 	}
 	return wire.ResultAnswer(c.id(), c.toolRefusal(r, object))
@@ -244,7 +245,7 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 	if c.s.p.cfg.Refusals != RefusalsPlain {
 		out = append(out, `"isError":true,`...)
 	}
-	if !c.opaquely() && !c.s.hasOutputSchema(c.name) {
+	if !c.opaquely() && !c.s.hasOutputSchema(c.Name) {
 		out = append(append(append(out, `"structuredContent":`...), object...), ',')
 	}
 	out = append(append(out, `"_meta":{"fsm-proxy/refusal":`...), object...)
@@ -284,8 +285,8 @@ func (c *call) unknown(err error) {
 		why = "no answer came before the proxy had to end"
 	}
 	c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
-		c.aboutTarget(nil, "reason", why+flag, "state", c.s.run.where().state(), "rule", c.verdict.Rule.String())...)
-	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(clip(c.name)), why))
+		c.aboutTarget(nil, "reason", why+flag, "state", c.s.run.where().State(), "rule", c.Verdict.Rule.String())...)
+	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(clip(c.Name)), why))
 }
 
 // brevity is a duration without what is zero in it: 5m, not 5m0s.
@@ -302,12 +303,12 @@ func brevity(d time.Duration) string {
 
 // interrupted answers a call that failed between the proxy and the upstream.
 func (c *call) interrupted(code policy.Code, text string) {
-	if !c.opaquely() && !c.place.shadow {
-		text += " State is now '" + c.s.run.where().state() + "'."
+	if !c.opaquely() && !c.Snapshot.Shadow {
+		text += " State is now '" + c.s.run.where().State() + "'."
 	}
 	r := c.refusal(code, text)
 	raw := c.refusalAnswer(r)
-	if c.kind != policy.Tool || c.wantsTask() {
+	if c.Kind != policy.Tool || c.wantsTask() {
 		object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 		raw = wire.ErrorAnswer(c.id(), wire.CodeInternal, r.Message, object)
 	}
@@ -362,7 +363,7 @@ func (c *call) unknownMethod() string {
 
 // allowed returns what is listed and allowed in a place, in the
 // upstream's order.
-func (s *session) allowed(at place) *Allowed {
+func (s *session) allowed(at run.Snapshot) *Allowed {
 	a := &Allowed{Tools: s.names(at, policy.Tool), Resources: s.names(at, policy.Resource), Prompts: s.names(at, policy.Prompt)}
 	for _, names := range []*[]string{&a.Tools, &a.Resources, &a.Prompts} {
 		if *names = slices.Clip(*names); *names == nil {

@@ -82,11 +82,11 @@ func (c *call) startUnlessWanted(conn Upstream) (wanted, sent bool) {
 
 // relayBound relays a request about a name that is bound now.
 func (c *call) relayBound(k policy.Kind, name string) wire.Pending {
-	c.kind, c.name = k, name
+	c.Kind, c.Name = k, name
 	if conn := c.s.link.live(); conn != nil {
 		c.look(conn.Cached(listKind(k)))
 	}
-	if !c.known {
+	if !c.Known {
 		return c.later(c.boundFetched)
 	}
 	return c.relayIfBound()
@@ -107,11 +107,11 @@ func (c *call) boundFetched() {
 
 func (c *call) relayIfBound() wire.Pending {
 	at := c.s.run.where()
-	c.verdict = at.decide(c.kind, c.name, c.listed, nil)
+	c.Verdict = at.Decide(c.Kind, c.Name, c.Listed, nil)
 	switch {
-	case !c.verdict.Bound:
+	case !c.Verdict.Bound:
 		c.unsubscribed()
-		return c.refuse(c.verdict.Code)
+		return c.refuse(c.Verdict.Code)
 	case c.m.Method == "resources/unsubscribe":
 		return c.relayUnlessWanted()
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // Reloaded says what a reload did to the runs there are.
@@ -39,7 +40,7 @@ func (p *Proxy) Reload(next *policy.Policy) Reloaded {
 }
 
 // enforce makes next the policy that new runs begin with, and returns all others.
-func (p *Proxy) enforce(next *policy.Policy) []*run {
+func (p *Proxy) enforce(next *policy.Policy) []*liveRun {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.policy = next
@@ -85,7 +86,7 @@ func (d *Reloaded) add(f fate) {
 
 // reload makes next the policy in force for a run. It moves at once if no call
 // holds its turn, else when that call has ended.
-func (r *run) reload(next *policy.Policy) (moved shift, f fate) {
+func (r *liveRun) reload(next *policy.Policy) (moved shift, f fate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	moved.from = r.placeLocked()
@@ -105,7 +106,7 @@ const maxBetween = 16
 
 // supersedeLocked keeps the policy that was in force, if the run could not move
 // to it and will need the new names that it gives to states.
-func (r *run) supersedeLocked() {
+func (r *liveRun) supersedeLocked() {
 	if r.holder == nil || r.policy == r.force || !r.force.Renames() {
 		return
 	}
@@ -117,7 +118,7 @@ func (r *run) supersedeLocked() {
 
 // heirLocked is where the run stands under the policy in force: by way of those
 // that came meanwhile, or else directly.
-func (r *run) heirLocked() (at policy.Configuration, ok bool) {
+func (r *liveRun) heirLocked() (at policy.Configuration, ok bool) {
 	p, at := r.policy, r.at
 	for _, next := range r.between {
 		if to, ok := next.Adopt(p, at); ok {
@@ -132,7 +133,7 @@ func (r *run) heirLocked() (at policy.Configuration, ok bool) {
 
 // catchUpLocked moves a run that no call holds to the policy in force, or does
 // what that says of a run that it has no state for.
-func (r *run) catchUpLocked() fate {
+func (r *liveRun) catchUpLocked() fate {
 	switch {
 	case r.policy == r.force:
 		r.between = nil
@@ -150,7 +151,7 @@ func (r *run) catchUpLocked() fate {
 	return moved
 }
 
-func (r *run) strandLocked() fate {
+func (r *liveRun) strandLocked() fate {
 	if r.stranded.IsZero() {
 		r.stranded = time.Now()
 	}
@@ -168,46 +169,31 @@ func (r *run) strandLocked() fate {
 
 // placeLocked is where the run stands for whoever asks. While a call holds the
 // turn of a run that will move, all others are decided where it will be.
-func (r *run) placeLocked() place {
-	w := r.standsLocked()
-	if w.inForce().Pin() == policy.PinRefuse {
-		w.pins = r.pins
+func (r *liveRun) placeLocked() run.Snapshot {
+	if r.runless {
+		return run.Snapshot{Policy: r.force, At: r.force.Initial(), Runless: true, Shadow: r.shadow.Load()}
 	}
-	return w
+	own := r.holdersLocked()
+	own.Shadow = r.shadow.Load()
+	if r.policy != r.force && r.holder != nil && r.force.OnReload() != policy.ReloadPin {
+		if at, ok := r.heirLocked(); ok {
+			return run.Snapshot{Policy: r.force, At: at, Shadow: own.Shadow}
+		}
+	}
+	return own
 }
 
 // holdersLocked is where the run stands for the call that holds its turn: in its own
 // state, by its own policy and by the one in force.
-func (r *run) holdersLocked() place {
-	w := place{policy: r.policy, at: r.at, shut: r.shut || r.expiredLocked()}
+func (r *liveRun) holdersLocked() run.Snapshot {
+	s := run.Snapshot{Policy: r.policy, At: r.at, Refused: r.shut || r.expiredLocked()}
 	if r.policy != r.force {
-		w.gate = r.force
+		s.Gate = r.force
 	}
-	if w.inForce().Pin() == policy.PinRefuse {
-		w.pins = r.pins
-	}
-	return w
-}
-
-// standsLocked is placeLocked, but for the locked definitions.
-func (r *run) standsLocked() place {
-	if r.runless {
-		return place{policy: r.force, at: r.force.Initial(), runless: true, shadow: r.shadow.Load()}
-	}
-	own := place{policy: r.policy, at: r.at, shut: r.shut || r.expiredLocked(), shadow: r.shadow.Load()}
-	if r.policy == r.force {
-		return own
-	}
-	if r.holder != nil && r.force.OnReload() != policy.ReloadPin {
-		if at, ok := r.heirLocked(); ok {
-			return place{policy: r.force, at: at, shadow: own.shadow}
-		}
-	}
-	own.gate = r.force
-	return own
+	return s
 }
 
 // expiredLocked reports whether the run has been stranded for too long.
-func (r *run) expiredLocked() bool {
+func (r *liveRun) expiredLocked() bool {
 	return !r.stranded.IsZero() && time.Since(r.stranded) > r.patience
 }

@@ -357,5 +357,5 @@ func (s *session) bound(k policy.Kind, name string) bool {
 			listed = l.Has(name)
 		}
 	}
-	return at.decide(k, name, listed, nil).Bound
+	return at.Decide(k, name, listed, nil).Bound
 }

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// run is one walk through the automaton. Its configuration is written by the
+// liveRun is one walk through the automaton. Its configuration is written by the
 // call that holds the turn and by nothing else: every other call under way
 // stays, and a stay writes nothing.
 //
 // A reload moves it to the policy in force, or leaves it behind: see reload.go.
-type run struct {
+type liveRun struct {
 	keyed
 	shadow atomic.Bool // calls are decided in shadow; written under mu
 
@@ -29,7 +30,6 @@ type run struct {
 	patience time.Duration    // how long it may be stranded; set once
 	holder   *call
 	queue    []*call    // waiting for the turn, in order
-	pins     *pins      // what tools are held to
 	moves    uint64     // how often a step or a restart has moved it
 	life     uint64     // from 1: which this is, of those that it began anew by itself
 	members  []*session // that are on it
@@ -38,8 +38,8 @@ type run struct {
 }
 
 // newRunLocked returns a run at its beginning, of what is in force.
-func (p *Proxy) newRunLocked() *run {
-	r := &run{life: 1, policy: p.policy, at: p.policy.Initial(), force: p.policy, pins: p.pins, patience: p.cfg.MaxStranded}
+func (p *Proxy) newRunLocked() *liveRun {
+	r := &liveRun{life: 1, policy: p.policy, at: p.policy.Initial(), force: p.policy, patience: p.cfg.MaxStranded}
 	r.shadow.Store(p.mode == Shadow)
 	p.runs[r] = struct{}{}
 	return r
@@ -47,20 +47,20 @@ func (p *Proxy) newRunLocked() *run {
 
 // join makes a session one of those on the run, leave ends that. What changes for
 // the run each of them is told.
-func (r *run) join(s *session) {
+func (r *liveRun) join(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.members = append(r.members, s)
 }
 
-func (r *run) part(s *session) {
+func (r *liveRun) part(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.members = slices.DeleteFunc(slices.Clone(r.members), func(m *session) bool { return m == s })
 }
 
 // on returns the sessions on the run. The slice is not changed any more.
-func (r *run) on() []*session {
+func (r *liveRun) on() []*session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.members[:len(r.members):len(r.members)]
@@ -68,7 +68,7 @@ func (r *run) on() []*session {
 
 // tell marks for every session on the run but one the lists that have changed for
 // it with a shift.
-func (r *run) tell(m shift, but *session) {
+func (r *liveRun) tell(m shift, but *session) {
 	if m.from == m.to {
 		return
 	}
@@ -92,7 +92,7 @@ const (
 )
 
 // where returns where the run stands.
-func (r *run) where() place {
+func (r *liveRun) where() run.Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.placeLocked()
@@ -100,7 +100,7 @@ func (r *run) where() place {
 
 // asked notes of which of its lives a run was asked for a call that has to wait before it can
 // be decided.
-func (r *run) asked(c *call) {
+func (r *liveRun) asked(c *call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.life = r.life
@@ -108,14 +108,14 @@ func (r *run) asked(c *call) {
 
 // enter decides a call or puts it into the queue for the turn. One that comes again, since
 // the decision hung on a list, was asked of the run that it found when it came first.
-func (r *run) enter(c *call, maxQueue int) entry {
+func (r *liveRun) enter(c *call, maxQueue int) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.life == 0 {
 		c.life = r.life
 	}
 	switch e := r.decideLocked(c); {
-	case e != admitted || !c.verdict.Turn || c.unclear || c.place.shadow:
+	case e != admitted || !c.Verdict.Turn || c.unclear || c.Snapshot.Shadow:
 		return e
 	case r.holder == nil:
 		r.holder, c.orphaned = c, false
@@ -133,7 +133,7 @@ func (r *run) enter(c *call, maxQueue int) entry {
 
 // granted decides a call again that has come by the turn: what it found when it
 // queued is past. A call that needs the turn no longer gives it on.
-func (r *run) granted(c *call) (e entry, moved shift) {
+func (r *liveRun) granted(c *call) (e entry, moved shift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	moved.from = r.placeLocked()
@@ -141,7 +141,7 @@ func (r *run) granted(c *call) (e entry, moved shift) {
 	r.catchUpLocked() // to a policy that came since it was given the turn
 	r.holder, c.orphaned = c, false
 	e = r.decideLocked(c)
-	if e != admitted || !c.verdict.Turn || c.place.shadow {
+	if e != admitted || !c.Verdict.Turn || c.Snapshot.Shadow {
 		r.passLocked(c)
 	}
 	moved.to = r.placeLocked()
@@ -153,7 +153,7 @@ func (r *run) granted(c *call) (e entry, moved shift) {
 // has to bind its name still, and a call that it does not bind gives the turn on. One that
 // belongs to a run before this one has none to hold, and in shadow nobody has: held is
 // false, and the call is to be decided like any other.
-func (r *run) keeps(c *call) (e entry, moved shift, held bool) {
+func (r *liveRun) keeps(c *call) (e entry, moved shift, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holder != c {
@@ -170,20 +170,20 @@ func (r *run) keeps(c *call) (e entry, moved shift, held bool) {
 	return e, moved, held
 }
 
-func (r *run) decideLocked(c *call) entry { return r.judgeLocked(c, r.placeLocked()) }
+func (r *liveRun) decideLocked(c *call) entry { return r.judgeLocked(c, r.placeLocked()) }
 
-// judgeLocked decides a call in a place.
-func (r *run) judgeLocked(c *call, at place) entry {
-	c.place, c.moves = at, r.moves
-	c.verdict = c.place.decide(c.kind, c.name, c.listed, c.argument)
+// judgeLocked decides a call in a snapshot.
+func (r *liveRun) judgeLocked(c *call, at run.Snapshot) entry {
+	c.Snapshot, c.moves = at, r.moves
+	c.Verdict = c.Snapshot.Decide(c.Kind, c.Name, c.Listed, c.argument)
 	switch {
 	case c.life != 0 && c.life != r.life:
 		c.outlived = true
-		c.verdict.Allowed, c.verdict.Turn, c.verdict.Code = false, false, policy.NotAvailable
+		c.Verdict.Allowed, c.Verdict.Turn, c.Verdict.Code = false, false, policy.NotAvailable
 		return refused
 	case c.lacksList():
 		return unlisted
-	case !c.verdict.Allowed || c.drifted() || c.misfits():
+	case !c.Verdict.Allowed || c.drifted() || c.misfits():
 		return refused
 	}
 	c.life = 0
@@ -192,26 +192,26 @@ func (r *run) judgeLocked(c *call, at place) entry {
 
 // lacksList reports whether the decision hangs on a list that is not at hand.
 func (c *call) lacksList() bool {
-	if c.known || c.blind && c.place.shadow {
+	if c.Known || c.blind && c.Snapshot.Shadow {
 		return false
 	}
-	nameless := c.nameless && !c.place.shadow
-	return c.verdict.ByGlob || c.verdict.Allowed && (nameless || c.validated() || c.pinned() || c.headed() != nil || c.handled()) || c.hangsOnList()
+	nameless := c.nameless && !c.Snapshot.Shadow
+	return c.Verdict.ByGlob || c.Verdict.Allowed && (nameless || c.validated() || c.pinned() || c.headed() != nil || c.handled()) || c.hangsOnList()
 }
 
 // hangsOnList reports whether a refusal's code would be another one if the
 // upstream did not list the name: a glob binds in some other state.
 func (c *call) hangsOnList() bool {
-	return c.verdict.Code == policy.InvalidTransition &&
-		c.place.decide(c.kind, c.name, false, nil).Code != policy.InvalidTransition
+	return c.Verdict.Code == policy.InvalidTransition &&
+		c.Snapshot.Decide(c.Kind, c.Name, false, nil).Code != policy.InvalidTransition
 }
 
 // shift is what a call changed of where its run stands: by its outcome, or by
 // giving the turn back that kept the run from the policy in force.
-type shift struct{ from, to place }
+type shift struct{ from, to run.Snapshot }
 
 // leave takes a call out of the turn or the queue without a step.
-func (r *run) leave(c *call) (moved shift) {
+func (r *liveRun) leave(c *call) (moved shift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holder == c {
@@ -233,14 +233,14 @@ type step struct {
 
 // step moves the run along the outcome of a call and gives the turn on. For a
 // call without the turn it changes nothing, and there is no step.
-func (r *run) step(c *call, o policy.Outcome) (taken step, err error) {
-	if !c.verdict.Turn && !c.place.shadow {
+func (r *liveRun) step(c *call, o policy.Outcome) (taken step, err error) {
+	if !c.Verdict.Turn && !c.Snapshot.Shadow {
 		return step{}, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case c.place.shadow:
+	case c.Snapshot.Shadow:
 		return r.shadowStepLocked(c, o)
 	case r.holder != c:
 		return step{}, nil
@@ -248,7 +248,7 @@ func (r *run) step(c *call, o policy.Outcome) (taken step, err error) {
 	taken.from = r.placeLocked()
 	if !c.orphaned {
 		taken.by = r.policy
-		if taken.Step, err = r.policy.Next(r.at, c.verdict.Symbol, o); err == nil {
+		if taken.Step, err = r.policy.Next(r.at, c.Verdict.Symbol, o); err == nil {
 			r.arriveLocked(taken.Step)
 		}
 	}
@@ -259,7 +259,7 @@ func (r *run) step(c *call, o policy.Outcome) (taken step, err error) {
 
 // arriveLocked takes the run where a step leads. A run that the step begins anew
 // is a new run: it begins with the policy in force.
-func (r *run) arriveLocked(s policy.Step) {
+func (r *liveRun) arriveLocked(s policy.Step) {
 	r.at = s.To
 	if s.Changed {
 		r.moves++
@@ -270,7 +270,7 @@ func (r *run) arriveLocked(s policy.Step) {
 }
 
 // passLocked gives the turn to the call that has waited longest.
-func (r *run) passLocked(c *call) {
+func (r *liveRun) passLocked(c *call) {
 	if r.holder != c {
 		return
 	}
@@ -285,7 +285,7 @@ func (r *run) passLocked(c *call) {
 
 // restart puts the run back to its beginning. A call that holds the turn keeps
 // it until it ends, but steps no more: it belongs to the old run.
-func (r *run) restart() (moved shift) {
+func (r *liveRun) restart() (moved shift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	moved.from = r.placeLocked()
@@ -295,7 +295,7 @@ func (r *run) restart() (moved shift) {
 }
 
 // restartAfterLoss is restart where the upstream was lost, and nobody has asked for it.
-func (r *run) restartAfterLoss() (moved shift) {
+func (r *liveRun) restartAfterLoss() (moved shift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	moved.from = r.placeLocked()
@@ -305,7 +305,7 @@ func (r *run) restartAfterLoss() (moved shift) {
 	return moved
 }
 
-func (r *run) beginLocked() {
+func (r *liveRun) beginLocked() {
 	r.policy, r.at, r.between = r.force, r.force.Initial(), nil
 	r.moves++
 	r.stranded, r.shut = time.Time{}, false
@@ -313,7 +313,7 @@ func (r *run) beginLocked() {
 
 // refuseQueueLocked refuses what waits for the turn of a run that began anew by itself: it
 // was asked of the old one, in which the call before it may have done it already.
-func (r *run) refuseQueueLocked() {
+func (r *liveRun) refuseQueueLocked() {
 	r.life++
 	for _, c := range r.queue { // they are decided anew, and find that
 		close(c.turn)
@@ -321,7 +321,7 @@ func (r *run) refuseQueueLocked() {
 	r.queue = nil
 }
 
-func (r *run) restartLocked() {
+func (r *liveRun) restartLocked() {
 	r.beginLocked()
 	switch {
 	case r.running != nil: // it belongs to the old run

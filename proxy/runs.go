@@ -32,12 +32,12 @@ type keyed struct {
 
 // registry holds the runs that outlive connections. Proxy.mu guards it.
 type registry struct {
-	found     map[runID]*run
+	found     map[runID]*liveRun
 	gone      map[runID]wire.Principal // whose run it was that has expired
 	order     []runID                  // of gone, oldest first
 	owned     map[wire.Principal]int
-	process   atomic.Pointer[run] // nil: not begun yet; written under the lock
-	catalogue *session            // where requests without a run go; nil: none came yet
+	process   atomic.Pointer[liveRun] // nil: not begun yet; written under the lock
+	catalogue *session                // where requests without a run go; nil: none came yet
 	stop      chan struct{}
 	stopped   chan struct{} // nil: the sweeper does not run
 }
@@ -109,7 +109,7 @@ func (p *Proxy) besideRun(era wire.Era, from *Peer) *stray {
 
 // find returns the run that a request belongs to. create has one begun where the
 // key allows that. Without a run and without a stray the request brings no handle.
-func (p *Proxy) find(era wire.Era, from *Peer, handle string, create bool) (*run, *stray) {
+func (p *Proxy) find(era wire.Era, from *Peer, handle string, create bool) (*liveRun, *stray) {
 	key := p.cfg.Keys[era]
 	switch key.Kind {
 	case KeyPrincipal:
@@ -162,7 +162,7 @@ func (p *Proxy) fromHeader(name string, from *Peer) (string, *stray) {
 
 // lookup finds a run by what its key says, or begins it. Another's run is not
 // there; that one has expired only its owner learns.
-func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool) (*run, *stray) {
+func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool) (*liveRun, *stray) {
 	at := runID{key.Kind, id}
 	if r := p.known(at, owner); r != nil {
 		return r, nil
@@ -190,7 +190,7 @@ func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool)
 }
 
 // known returns a run that was found by its owner before, nil where there is none.
-func (p *Proxy) known(at runID, owner wire.Principal) *run {
+func (p *Proxy) known(at runID, owner wire.Principal) *liveRun {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	r := p.found[at]
@@ -202,7 +202,7 @@ func (p *Proxy) known(at runID, owner wire.Principal) *run {
 }
 
 // beginLocked begins a run that is found by a key.
-func (p *Proxy) beginLocked(key RunKey, id string, owner wire.Principal) (*run, *stray) {
+func (p *Proxy) beginLocked(key RunKey, id string, owner wire.Principal) (*liveRun, *stray) {
 	switch {
 	case p.closed:
 		return nil, errNotFound
@@ -275,7 +275,7 @@ func (p *Proxy) EndRun(era wire.Era, id string, owner wire.Principal) bool {
 
 // endLocked takes a run out of those that are found, and returns its seat, which
 // is to be closed. remember has its owner told that it expired.
-func (p *Proxy) endLocked(r *run, remember bool) *session {
+func (p *Proxy) endLocked(r *liveRun, remember bool) *session {
 	at := runID{r.key.Kind, r.id}
 	if r.ended.Load() || p.found[at] != r {
 		return nil
@@ -316,14 +316,14 @@ func (p *Proxy) RestartRun(name string) (state string, ok bool) {
 		if r.name == name {
 			moved := r.restart()
 			r.tell(moved, nil)
-			return moved.from.state(), true
+			return moved.from.State(), true
 		}
 	}
 	return "", false
 }
 
 // processRun is the one run of the process.
-func (p *Proxy) processRun() *run {
+func (p *Proxy) processRun() *liveRun {
 	if r := p.process.Load(); r != nil {
 		return r
 	}
@@ -332,7 +332,7 @@ func (p *Proxy) processRun() *run {
 	return p.processRunLocked()
 }
 
-func (p *Proxy) processRunLocked() *run {
+func (p *Proxy) processRunLocked() *liveRun {
 	r := p.process.Load()
 	if r == nil {
 		r = p.newRunLocked()
@@ -409,16 +409,16 @@ func (p *Proxy) expireRuns(now time.Duration) {
 
 // overdue are the runs whose time seems to have run out. They are looked at without
 // the lock: no call waits for that.
-func (p *Proxy) overdue(now time.Duration) []*run {
+func (p *Proxy) overdue(now time.Duration) []*liveRun {
 	p.mu.Lock()
-	all := slices.AppendSeq(make([]*run, 0, len(p.found)), maps.Values(p.found))
+	all := slices.AppendSeq(make([]*liveRun, 0, len(p.found)), maps.Values(p.found))
 	p.mu.Unlock()
-	return slices.DeleteFunc(all, func(r *run) bool { return !r.expired(now, &p.cfg) })
+	return slices.DeleteFunc(all, func(r *liveRun) bool { return !r.expired(now, &p.cfg) })
 }
 
 // expired reports whether a run's time has run out. One that a client's session is
 // on, or that a request or a task is under way for, is in use.
-func (r *run) expired(now time.Duration, cfg *Config) bool {
+func (r *liveRun) expired(now time.Duration, cfg *Config) bool {
 	idle := now-time.Duration(r.used.Load()) > cfg.RunIdle
 	if !idle && now-r.born <= cfg.RunAge {
 		return false
@@ -433,7 +433,7 @@ func (r *run) expired(now time.Duration, cfg *Config) bool {
 }
 
 // inUse reports whether anybody is on a run who keeps it.
-func (r *run) inUse() bool {
+func (r *liveRun) inUse() bool {
 	members := r.on()
 	if id, _ := r.runningTask(); id != "" && len(members) > 0 {
 		return true

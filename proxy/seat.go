@@ -13,7 +13,7 @@ import (
 // connection upstream. It has no stream of its own but those that listen.
 
 // newSeatLocked makes the seat of a run.
-func (p *Proxy) newSeatLocked(r *run) *session {
+func (p *Proxy) newSeatLocked(r *liveRun) *session {
 	all := &listeners{}
 	return p.newSessionLocked(&session{own: all, listeners: all, run: r, era: wire.Modern})
 }
@@ -66,7 +66,7 @@ func (p *Proxy) seatOpening(m *wire.Message) Opening {
 	if given := m.Bytes(m.P.Modern.ClientInfo); given != nil && len(given) <= smallKept {
 		info = given
 	}
-	capabilities := askable(p.beginning().upstreamMay())
+	capabilities := askable(p.beginning().UpstreamMay())
 	return openingOf(capabilities, info, wire.Modern)
 }
 
@@ -182,7 +182,7 @@ const listTTL = 30 * time.Second
 // seatFor finds the seat of a request's run. A request that needs none, and has
 // none, goes to the catalogue; so does one that is answered with why it strays.
 func (p *Proxy) seatFor(c *call) (*session, *stray) {
-	var r *run
+	var r *liveRun
 	why := p.besideRun(wire.Modern, &c.from)
 	if why != nil {
 		p.mu.Lock()

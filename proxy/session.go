@@ -18,7 +18,7 @@ import (
 type session struct {
 	p       *Proxy
 	own     wire.Stream
-	run     *run
+	run     *liveRun
 	alarm   alarm
 	link    *link
 	changed Notifier
@@ -375,4 +375,4 @@ func (s *session) end() {
 }
 
 // policyNow is the policy in force, whose settings hold for the session.
-func (s *session) policyNow() *policy.Policy { return s.run.where().inForce() }
+func (s *session) policyNow() *policy.Policy { return s.run.where().InForce() }

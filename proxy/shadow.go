@@ -105,14 +105,14 @@ func (c *call) completeShadowed() wire.Pending {
 // judge notes what the policy says of a request about a name. A list that is not
 // at hand is taken to have it.
 func (c *call) judge(k policy.Kind, name string) {
-	c.kind, c.name, c.listed = k, name, true
+	c.Kind, c.Name, c.Listed = k, name, true
 	if conn := c.s.link.live(); conn != nil {
 		c.look(conn.Cached(listKind(k)))
 	}
-	c.place = c.s.run.where()
-	c.verdict = c.place.decide(k, name, c.listed, nil)
-	if !c.verdict.Bound {
-		c.overlook(c.verdict.Code)
+	c.Snapshot = c.s.run.where()
+	c.Verdict = c.Snapshot.Decide(k, name, c.Listed, nil)
+	if !c.Verdict.Bound {
+		c.overlook(c.Verdict.Code)
 	}
 }
 
@@ -132,8 +132,8 @@ func (c *call) wouldRefuse() policy.Code {
 	switch {
 	case c.unclear:
 		return policy.UnknownCase
-	case !c.verdict.Allowed:
-		return c.verdict.Code
+	case !c.Verdict.Allowed:
+		return c.Verdict.Code
 	case c.invalid() != "":
 		return policy.ValidationFailed
 	}
@@ -144,8 +144,8 @@ func (c *call) wouldRefuse() policy.Code {
 func (c *call) overlook(code policy.Code) {
 	c.overlooked = true
 	about := []any{"why", notCarried}
-	if c.name != "" {
-		about = []any{"state", c.place.state(), "rule", c.verdict.Rule.String(), "why", code.Text()}
+	if c.Name != "" {
+		about = []any{"state", c.Snapshot.State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
 	}
 	c.s.log.Info(wouldBeRefused, c.aboutTarget([]any{"code", code.String()}, about...)...)
 	c.foreseen(code)

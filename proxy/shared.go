@@ -35,7 +35,7 @@ type clientInfo struct {
 
 // hello is the proxy's own initialize request.
 func (sh *shared) hello() *wire.Message {
-	may := sh.p.beginning().upstreamMay()
+	may := sh.p.beginning().UpstreamMay()
 	capabilities := map[string]struct{}{}
 	for name, allowed := range map[string]bool{"sampling": may.Sampling, "elicitation": may.Elicitation, "roots": may.Roots} {
 		if allowed && sh.p.cfg.Streams {

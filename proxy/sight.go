@@ -99,21 +99,21 @@ func (c *call) decide() {
 }
 
 func (c *call) decision() Decision {
-	d := Decision{Peer: c.who(), Message: c.m, Named: c.named(), Kind: c.kind, Name: c.name, Fault: c.seen.op.Fault, Shadow: c.seen.foreseen,
-		Rule: c.verdict.Rule, Case: c.verdict.Symbol.Case}
-	at := c.place
-	if at.policy == nil {
+	d := Decision{Peer: c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Fault: c.seen.op.Fault, Shadow: c.seen.foreseen,
+		Rule: c.Verdict.Rule, Case: c.Verdict.Symbol.Case}
+	at := c.Snapshot
+	if at.Policy == nil {
 		at = c.s.run.where()
 	}
-	d.Policy = at.policy
+	d.Policy = at.Policy
 	if d.Named {
-		d.State = at.state()
+		d.State = at.State()
 	}
 	return d
 }
 
 // named reports whether the call is about a name.
-func (c *call) named() bool { return c.gated || c.name != "" }
+func (c *call) named() bool { return c.gated || c.Name != "" }
 
 // sending records that the call may go upstream, and returns the request as it
 // does.
@@ -184,7 +184,7 @@ func (c *call) observed() {
 func (c *call) operation() *Operation {
 	op := &c.seen.op
 	op.Message, op.Version = c.m, c.s.Version()
-	op.Named, op.Kind, op.Name = c.named(), c.kind, c.name
+	op.Named, op.Kind, op.Name = c.named(), c.Kind, c.Name
 	op.Familiar = op.Named && c.familiar()
 	op.Total = instant() - c.seen.begun
 	if sent := c.clock.started(); !sent.IsZero() {
@@ -197,11 +197,11 @@ func (c *call) operation() *Operation {
 // familiar reports whether the call's name is one of those that the upstream
 // lists or the policy binds exactly.
 func (c *call) familiar() bool {
-	if c.known && c.listed || c.verdict.Allowed && !c.verdict.ByGlob {
+	if c.Known && c.Listed || c.Verdict.Allowed && !c.Verdict.ByGlob {
 		return true
 	}
 	p := c.s.policyNow()
-	return p != nil && p.BoundAnywhere(c.kind, c.name, false)
+	return p != nil && p.BoundAnywhere(c.Kind, c.Name, false)
 }
 
 // operations is where the session's operations are measured, nil for nowhere.

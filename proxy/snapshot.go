@@ -72,7 +72,7 @@ func (s *session) info() SessionInfo {
 	return i
 }
 
-func (r *run) info() RunInfo {
+func (r *liveRun) info() RunInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := RunInfo{Name: r.name, Key: r.key.Kind, Owner: r.owner, Sessions: len(r.members)}
@@ -82,7 +82,7 @@ func (r *run) info() RunInfo {
 	}
 	return RunInfo{Name: i.Name, Key: i.Key, Owner: i.Owner, Sessions: i.Sessions, Age: i.Age, Idle: i.Idle,
 		State: r.policy.StateName(r.at.State), Complete: r.at.Complete, Policy: r.policy.Digest(),
-		Stranded: r.stranded, Refused: r.placeLocked().shut, TurnHeld: r.holder != nil, Queued: len(r.queue),
+		Stranded: r.stranded, Refused: r.placeLocked().Refused, TurnHeld: r.holder != nil, Queued: len(r.queue),
 	}
 }
 
@@ -114,7 +114,7 @@ func (p *Proxy) Migrate() Migrated {
 }
 
 // migrate begins a stranded run anew.
-func (r *run) migrate() (moved shift, ok bool) {
+func (r *liveRun) migrate() (moved shift, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stranded.IsZero() {

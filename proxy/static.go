@@ -61,8 +61,8 @@ type stateNote struct {
 
 func (c *call) note() stateNote {
 	at := c.s.run.where()
-	names := c.s.allowed(at).of(c.kind)
-	return stateNote{State: at.state(), Complete: at.at.Complete, Restarted: c.restarted, ValidNextActions: names}
+	names := c.s.allowed(at).of(c.Kind)
+	return stateNote{State: at.State(), Complete: at.At.Complete, Restarted: c.restarted, ValidNextActions: names}
 }
 
 // textEdit appends a text item to a tool's content.

@@ -101,7 +101,7 @@ func (c *call) taskIn(m *wire.Message) *task {
 // remains is what is left of an answered call whose outcome is still to come: all
 // that steps the run, and nothing of its message, which may be large.
 func (c *call) remains() *call {
-	left := &call{s: c.s, era: c.era, kind: c.kind, name: c.name, place: c.place, verdict: c.verdict, moves: c.moves}
+	left := &call{s: c.s, era: c.era, Call: c.Call, moves: c.moves}
 	if c.alone != nil {
 		left.alone = &alone{from: c.from}
 	}
@@ -119,7 +119,7 @@ func (c *call) recordEnd() {
 		return
 	}
 	op := &c.seen.op
-	op.Message, op.Named, op.Kind, op.Name, op.Sent = c.m, true, c.kind, c.name, true
+	op.Message, op.Named, op.Kind, op.Name, op.Sent = c.m, true, c.Kind, c.Name, true
 	op.Total = instant() - c.seen.begun
 	op.Upstream = op.Total
 	c.s.p.cfg.Telemetry.Auditor.Ended(c.seen.number, c.who(), op)
@@ -154,7 +154,7 @@ const maxMilliseconds = 1e12
 // enterTask makes a task one of the run's, and reports whether it holds the turn
 // that the call had which began it. One that took the id of the task that holds
 // it would hide that: it is none.
-func (r *run) enterTask(t *task, began *call) (holds bool) {
+func (r *liveRun) enterTask(t *task, began *call) (holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running != nil && r.running.at() == t.at() {
@@ -192,7 +192,7 @@ func (t *task) at() taskAt { return taskAt{t.conn, t.id} }
 
 // task is the run's task of an id that is the principal's, and of the era, since tasks are not
 // translated: that of the connection given, or else the only one on any. Nil: there is none.
-func (r *run) task(id string, owner wire.Principal, era wire.Era, conn Upstream) *task {
+func (r *liveRun) task(id string, owner wire.Principal, era wire.Era, conn Upstream) *task {
 	mine := func(t *task) bool { return t != nil && t.owner == owner && t.conn.Era() == era }
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,13 +213,13 @@ func (r *run) task(id string, owner wire.Principal, era wire.Era, conn Upstream)
 }
 
 // runningTask is the id of the task that holds the turn, and the name of its tool.
-func (r *run) runningTask() (id, tool string) {
+func (r *liveRun) runningTask() (id, tool string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running == nil {
 		return "", ""
 	}
-	return r.running.id, r.running.c.name
+	return r.running.id, r.running.c.Name
 }
 
 // end takes the outcome of a task, once: it steps the run and has tell told what
@@ -233,7 +233,7 @@ func (t *task) end(o policy.Outcome, tell func(shift)) {
 	}
 	moved := t.c.settle(o)
 	t.c.recordEnd()
-	t.c.s.log.Info("task ended", t.c.about("task", nameOf(t.id), "tool", clip(t.c.name), "outcome", o.String())...)
+	t.c.s.log.Info("task ended", t.c.about("task", nameOf(t.id), "tool", clip(t.c.Name), "outcome", o.String())...)
 	tell(moved)
 	close(t.done)
 }
@@ -252,7 +252,7 @@ func (t *task) takes() bool {
 }
 
 // dropTasks ends the tasks of a run that is over.
-func (r *run) dropTasks() {
+func (r *liveRun) dropTasks() {
 	r.mu.Lock()
 	tasks := r.tasks
 	r.tasks = nil

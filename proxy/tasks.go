@@ -15,7 +15,7 @@ const tasksExtension = "io.modelcontextprotocol/tasks"
 // started takes an answer that stands for a task, and reports whether it is one:
 // then the call's turn is the task's.
 func (c *call) started(m *wire.Message) bool {
-	if c.place.shadow {
+	if c.Snapshot.Shadow {
 		return false
 	}
 	t := c.taskIn(m)
@@ -26,7 +26,7 @@ func (c *call) started(m *wire.Message) bool {
 	if h := c.s.p.handles; h != nil {
 		h.tasks.keep(t, c.s.run)
 	}
-	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", clip(c.name), "holds the turn", holds)...)
+	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", clip(c.Name), "holds the turn", holds)...)
 	if holds && (ended(t.conn) || !c.s.p.lasts(t.watch)) {
 		t.conclude(policy.Unknown)
 	}
@@ -108,7 +108,7 @@ func (c *call) outOfReach(m *wire.Message) []byte {
 	if c.modern() || c.via != wire.Modern || c.taskState(m) == nil {
 		return nil
 	}
-	text := c.called(clip(c.name)) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
+	text := c.called(clip(c.Name)) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
 		"Its result will not be told; the lists may change when it ends."
 	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
 }

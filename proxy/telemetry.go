@@ -198,7 +198,7 @@ func (p *Proxy) Census() Census {
 }
 
 // standing is the name of the run's state, and whether it is stranded there.
-func (r *run) standing() (state string, stranded bool) {
+func (r *liveRun) standing() (state string, stranded bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.policy.StateName(r.at.State), !r.stranded.IsZero()

@@ -36,19 +36,19 @@ const maxSchemas = 4096
 // that is not listed, or listed without a schema, and a schema that cannot be
 // used are refused: there is nothing to check by.
 func (c *call) invalid() string {
-	if !c.validated() || !c.known { // in shadow the list may not be at hand
+	if !c.validated() || !c.Known { // in shadow the list may not be at hand
 		return ""
 	}
-	raw := member(c.offer, c.name, "inputSchema")
+	raw := member(c.offer, c.Name, "inputSchema")
 	switch {
-	case raw == nil && c.listed:
-		return fmt.Sprintf("%s cannot be checked: the server lists it without an input schema.", c.called(clip(c.name)))
+	case raw == nil && c.Listed:
+		return fmt.Sprintf("%s cannot be checked: the server lists it without an input schema.", c.called(clip(c.Name)))
 	case raw == nil:
-		return fmt.Sprintf("%s cannot be checked: the server does not list it, so there is no input schema.", c.called(clip(c.name)))
+		return fmt.Sprintf("%s cannot be checked: the server does not list it, so there is no input schema.", c.called(clip(c.Name)))
 	}
 	schema, err := c.s.p.schemas.get(raw)
 	if err != nil {
-		return fmt.Sprintf("%s cannot be checked: its input schema is not usable (%v).", c.called(clip(c.name)), err)
+		return fmt.Sprintf("%s cannot be checked: its input schema is not usable (%v).", c.called(clip(c.Name)), err)
 	}
 	arguments := c.m.Bytes(c.m.P.Arguments)
 	if arguments == nil {
@@ -58,7 +58,7 @@ func (c *call) invalid() string {
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("The arguments of %s do not fit its input schema: %s.", c.called(clip(c.name)), brief(err))
+	return fmt.Sprintf("The arguments of %s do not fit its input schema: %s.", c.called(clip(c.Name)), brief(err))
 }
 
 // check validates a value. What the validator cannot bear is an error: it
@@ -122,7 +122,7 @@ func short(number string) bool {
 }
 
 // validated reports whether the policy wants the call's arguments checked.
-func (c *call) validated() bool { return c.kind == policy.Tool && c.place.inForce().Validate() }
+func (c *call) validated() bool { return c.Kind == policy.Tool && c.Snapshot.InForce().Validate() }
 
 // brief is a validation error on one line, without the schema's location.
 func brief(err error) string {

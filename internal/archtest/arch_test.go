@@ -133,7 +133,7 @@ var rules = []rule{
 	{
 		pkg: "proxy",
 		allow: []string{
-			module + "/policy", module + "/internal/wire",
+			module + "/policy", module + "/proxy/run", module + "/internal/wire",
 			module + "/internal/handle",                               // how a call carries its run's handle
 			module + "/internal/lock",                                 // the definitions that tools are held to
 			"github.com/hashicorp/go-hclog",                           // a line per transition and refusal
@@ -142,6 +142,11 @@ var rules = []rule{
 			"golang.org/x/text/language", "golang.org/x/text/message", // what jsonschema prints its findings with
 		},
 		why: "the seven steps speak to upstreams and notifier through interfaces of their own",
+	},
+	{
+		pkg:   "proxy/run",
+		allow: []string{module + "/policy"},
+		why:   "a run is pure: its decisions and its moves are told in tests, without a proxy, a client or an upstream",
 	},
 	{
 		pkg: "upstream",

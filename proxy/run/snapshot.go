@@ -1,0 +1,129 @@
+// Package run is a run of a policy: where it stands, what is decided there, and who
+// has the turn to move it. It is pure: it holds no lock, does no I/O and reads no clock.
+package run
+
+import (
+	"slices"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// Snapshot is where a run stands at a moment, and what decides there. It is comparable:
+// runs whose snapshots are equal are shown and allowed the same. The zero value allows
+// nothing.
+type Snapshot struct {
+	Policy *policy.Policy
+	At     policy.Configuration
+	// Gate is the policy in force where that is another one than the run's own: then a
+	// name must be bound somewhere in it, too, so that a tightening holds at once for
+	// runs that it does not move.
+	Gate *policy.Policy
+	// Refused: the run's state is gone, and nothing is allowed any more.
+	Refused bool
+	// Runless: what is asked for belongs to no run, and so may be what is allowed in
+	// every state, and moves none.
+	Runless bool
+	// Shadow: everything is shown, and what is decided is only noted.
+	Shadow bool
+}
+
+// none reports whether nothing is allowed, whatever is asked for.
+func (s Snapshot) none() bool { return s.Policy == nil || s.Refused }
+
+// Decide says whether a name may be asked for, and why. Its arguments are those of
+// [policy.Policy.Decide].
+func (s Snapshot) Decide(k policy.Kind, name string, listed bool, arg func(string) (string, bool)) policy.Verdict {
+	if s.none() {
+		return policy.Verdict{Code: policy.NotAvailable, Symbol: policy.Symbol{Kind: k, Name: name}}
+	}
+	if s.Runless {
+		return s.Policy.Everywhere(k, name, listed, arg)
+	}
+	v := s.Policy.Decide(s.At, k, name, listed, arg)
+	if v.Allowed && s.Gate != nil {
+		g := s.Gate.DecideAnywhere(k, name, listed, arg)
+		v.Allowed, v.Bound, v.Code, v.ByGlob = g.Allowed, g.Bound, g.Code, v.ByGlob || g.ByGlob
+	}
+	return v
+}
+
+// Visible reports whether a listed item is shown.
+func (s Snapshot) Visible(k policy.Kind, name string) bool {
+	if s.Shadow {
+		return true
+	}
+	if s.none() || !s.Policy.Visible(s.At, k, name) || s.Runless && !s.Policy.Steady(k, name, true) {
+		return false
+	}
+	return s.Gate == nil || s.Gate.BoundAnywhere(k, name, true)
+}
+
+// Exact returns the exact names of a kind that are bound here, whatever is listed.
+// In shadow a binding adds nothing to what is; a tool that has to be what was locked
+// is known only by the list.
+func (s Snapshot) Exact(k policy.Kind) []string {
+	if s.none() || s.Shadow || k == policy.Tool && s.InForce().Pin() == policy.PinRefuse {
+		return nil
+	}
+	names := s.Policy.ExactIn(s.At, k)
+	if s.Runless {
+		names = slices.DeleteFunc(names, func(name string) bool { return !s.Policy.Steady(k, name, false) })
+	}
+	if s.Gate != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return !s.Gate.BoundAnywhere(k, name, false) })
+	}
+	return names
+}
+
+// MayRestart reports whether a client may begin the run anew by a tool of the proxy's,
+// where the run's key has one: it never runs out of runs otherwise.
+func (s Snapshot) MayRestart() bool {
+	return !s.Shadow && (s.At.Complete || s.InForce().OnComplete() == policy.Stop)
+}
+
+// InForce is the policy whose settings hold, and whose names the static surface shows.
+func (s Snapshot) InForce() *policy.Policy {
+	if s.Gate != nil {
+		return s.Gate
+	}
+	return s.Policy
+}
+
+// UpstreamMay is what the upstream may ask of clients.
+func (s Snapshot) UpstreamMay() policy.UpstreamMay {
+	if s.Shadow {
+		return policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true}
+	}
+	return s.InForce().UpstreamMay()
+}
+
+// Differs reports whether two snapshots may show other items of a kind. False is certain.
+func (s Snapshot) Differs(to Snapshot, k policy.Kind) bool {
+	switch {
+	case s.Shadow || to.Shadow:
+		return s.Shadow != to.Shadow
+	case s.Policy != to.Policy || s.Gate != to.Gate || s.Refused != to.Refused || s.Policy == nil:
+		return s != to
+	}
+	return s.Policy.VisibleDiffers(s.At, to.At, k)
+}
+
+// State is the name of the run's state, empty where there is no run.
+func (s Snapshot) State() string {
+	if s.Runless {
+		return ""
+	}
+	return s.Policy.StateName(s.At.State)
+}
+
+// String names the state for people, with what it says of itself.
+func (s Snapshot) String() string {
+	if s.Runless {
+		return "every state"
+	}
+	info := s.Policy.State(s.At.State)
+	if info.Description == "" {
+		return "state '" + info.Name + "'"
+	}
+	return "state '" + info.Name + "' (" + info.Description + ")"
+}
