@@ -28,7 +28,7 @@ func (f *checkFlags) checkConfig() (report checked, policies []string, lock stri
 		lock = tried.lock
 	}
 	if s, ok := said.Find("policy"); ok {
-		policies = []string{watch.Read(s.Values[0], maxPolicySize+1).Path}
+		policies = []string{watch.Config{Path: s.Values[0], MaxSize: maxPolicySize + 1}.Read().Path}
 	}
 	return report, policies, lock
 }

@@ -40,7 +40,7 @@ func load(path string) (*policy.Policy, policy.Findings, source, error) {
 		p, findings, err := loadPolicy(path)
 		return p, findings, source{path: path}, err
 	}
-	file := watch.Read(path, maxPolicySize+1)
+	file := watch.Config{Path: path, MaxSize: maxPolicySize + 1}.Read()
 	if file.Err != nil {
 		return nil, nil, source{}, file.Err
 	}

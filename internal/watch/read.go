@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -26,113 +29,86 @@ type File struct {
 	Err error
 }
 
-// Read reads what [Watch] would deliver now, as far as max bytes (0: as
-// [Config.MaxSize]). It does not wait for a file that is being written.
-func Read(path string, max int64) File {
-	return Config{Path: path, MaxSize: max}.Read()
-}
-
-// Read reads what [Watch] would deliver now of c's Path, as [Read] does.
+// Read reads what [Watch] would deliver now. It does not wait for a file that is being written.
 func (c Config) Read() File {
-	c.What, c.MaxSize = c.what(), orDefault(c.MaxSize, defaultMaxSize)
-	return read(c).File
+	c.What, c.MaxSize = c.what(), cmp.Or(c.MaxSize, defaultMaxSize)
+	return c.read().File
 }
 
-// A sight is a File and how it looked while it was read.
-type sight struct {
+// A reading is a File and how it looked while it was read.
+type reading struct {
 	File
 	steady bool          // it did not change while it was read
 	age    time.Duration // since it was written; negative if its clock is not ours
 }
 
 // rested reports whether nobody seems to be writing the file.
-func (s sight) rested(debounce time.Duration) bool {
-	return s.steady && (s.age < 0 || s.age >= debounce)
+func (r reading) rested(debounce time.Duration) bool {
+	return r.steady && (r.age < 0 || r.age >= debounce)
 }
 
 // read reads the file that c's path stands for.
-func read(c Config) sight {
-	file, err := choose(c.What, absolute(c.Path))
-	if err != nil {
-		return failed(c.What, file, err)
+func (c Config) read() (r reading) {
+	path, err := choose(c.What, absolute(c.Path))
+	if err == nil {
+		r, err = readFile(path, c.MaxSize)
 	}
-	s, err := readFile(file, c.MaxSize)
 	if err != nil {
-		return failed(c.What, file, err)
+		err = fmt.Errorf("reading %s %s: %w", c.What, path, hint(err))
+		return reading{File: File{Path: path, Err: err, Digest: sha256.Sum256([]byte("error\x00" + err.Error()))}, steady: true, age: -1}
 	}
-	return s
+	return r
 }
 
-func failed(what, path string, err error) sight {
-	err = fmt.Errorf("reading %s %s: %w", what, path, err)
-	f := File{Path: path, Err: err, Digest: sha256.Sum256([]byte("error\x00" + err.Error()))}
-	return sight{File: f, steady: true, age: -1}
-}
-
-// absolute leaves an absolute path alone: cleaning it would change its meaning
-// where a link is followed by "..".
+// absolute leaves an absolute path alone: cleaning it would change its meaning where a link is followed by "..".
 func absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return path
+	if abs, err := filepath.Abs(path); err == nil && !filepath.IsAbs(path) {
+		return abs
 	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return path
-	}
-	return abs
+	return path
 }
 
 // choose returns path, or the one file in the folder that path names.
 func choose(what, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return path, hint(err)
+		return path, err
 	}
 	if !info.IsDir() {
-		return path, regular(info)
+		return path, regular(info.Mode())
 	}
 	names, err := PolicyNames(path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return path, err
-	case len(names) > 1:
-		return path, fmt.Errorf("the folder holds several %s files, %s; leave one, or give its path", what, enumerate(names))
+	}
+	if len(names) > 1 {
+		const most = 5
+		listed := strings.Join(names[:min(most, len(names))], ", ")
+		if len(names) > most {
+			listed += fmt.Sprintf(" and %d more", len(names)-most)
+		}
+		return path, fmt.Errorf("the folder holds several %s files, %s; leave one, or give its path", what, listed)
 	}
 	return filepath.Join(path, names[0]), nil
 }
 
-// PolicyNames returns the names of the policy files in a folder, sorted: one at
-// least, or an error that says what to do.
+// PolicyNames returns the names of the policy files in a folder, sorted: one at least, or an error that says what to do.
 func PolicyNames(dir string) ([]string, error) {
-	names, err := present(dir)
-	switch {
-	case err != nil:
-		return nil, hint(err)
-	case len(names) == 0:
-		return nil, errors.New("the folder holds no *.yaml or *.yml file; put one there, or give the path of a file")
-	}
-	return names, nil
-}
-
-// present returns the names of the policy files in dir that are really there: a
-// kubelet makes a link before its target, and removes it after.
-func present(dir string) ([]string, error) {
 	names, err := policyNames(dir)
-	there := names[:0]
-	for _, name := range names {
+	// A kubelet makes a link before its target, and removes it after.
+	names = slices.DeleteFunc(names, func(name string) bool {
 		info, err := os.Stat(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
-			continue
-		}
-		there = append(there, name)
+		return errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir()
+	})
+	if err == nil && len(names) == 0 {
+		err = errors.New("the folder holds no *.yaml or *.yml file; put one there, or give the path of a file")
 	}
-	return there, err
+	return names, hint(err)
 }
 
 // policyNames returns the names in dir that a policy file may have, sorted.
-func policyNames(dir string) ([]string, error) {
+func policyNames(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
-	var names []string
 	for _, entry := range entries {
 		if isPolicyName(entry.Name()) {
 			names = append(names, entry.Name())
@@ -141,92 +117,73 @@ func policyNames(dir string) ([]string, error) {
 	return names, err
 }
 
-// isPolicyName leaves out hidden files, which are the kubelet's and editors' own,
-// and a policy's lock.
+// isPolicyName leaves out hidden files, which are the kubelet's and editors' own, and a policy's lock.
 func isPolicyName(name string) bool {
 	ext := strings.ToLower(filepath.Ext(name))
 	return !strings.HasSuffix(strings.TrimSuffix(name, ext), ".lock") && (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".")
 }
 
-func enumerate(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
-// readFile reads a file of at most max bytes.
-func readFile(path string, max int64) (sight, error) {
-	f, err := open(path)
+// readFile reads a file of at most max bytes. It does not wait for somebody to write, where the path has become a pipe
+// since it was looked at.
+func readFile(path string, max int64) (r reading, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return sight{}, hint(err)
+		return r, err
 	}
 	defer f.Close()
 	before, err := f.Stat()
 	if err != nil {
-		return sight{}, hint(err)
+		return r, err
 	}
-	content, err := readAll(f, before, max)
+	if err := regular(before.Mode()); err != nil {
+		return r, err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, max+1))
 	if err != nil {
-		return sight{}, err
+		return r, err
+	}
+	if int64(len(content)) > max {
+		return r, fmt.Errorf("the file is larger than %d bytes; give the path of a smaller one", max)
 	}
 	after, err := f.Stat()
 	if err != nil {
-		return sight{}, hint(err)
+		return r, err
 	}
-	return sight{
+	return reading{
 		File:   File{Path: path, Content: content, Digest: sha256.Sum256(content)},
 		steady: after.Size() == int64(len(content)) && after.ModTime().Equal(before.ModTime()),
 		age:    time.Since(after.ModTime()),
 	}, nil
 }
 
-func readAll(f *os.File, info fs.FileInfo, max int64) ([]byte, error) {
-	if err := regular(info); err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(io.LimitReader(f, max+1))
-	switch {
-	case err != nil:
-		return nil, hint(err)
-	case int64(len(content)) > max:
-		return nil, fmt.Errorf("the file is larger than %d bytes; give the path of a smaller one", max)
-	}
-	return content, nil
-}
-
 // regular refuses what cannot be read twice, or might never end.
-func regular(info fs.FileInfo) error {
-	if info.Mode().IsRegular() {
-		return nil
-	}
-	return fmt.Errorf("this is a %s; give the path of a file or a folder", kind(info.Mode()))
-}
-
-func kind(mode fs.FileMode) string {
+func regular(mode fs.FileMode) error {
+	kind := "special file"
 	switch {
+	case mode.IsRegular():
+		return nil
 	case mode&fs.ModeNamedPipe != 0:
-		return "pipe"
+		kind = "pipe"
 	case mode&fs.ModeSocket != 0:
-		return "socket"
+		kind = "socket"
 	case mode&fs.ModeDevice != 0:
-		return "device"
+		kind = "device"
 	case mode.IsDir():
-		return "folder"
-	default:
-		return "special file"
+		kind = "folder"
 	}
+	return fmt.Errorf("this is a %s; give the path of a file or a folder", kind)
 }
 
-// hint adds what to do to the cause of an error, and leaves out the path that os
-// put before it: a kubelet's paths differ each time, and the error does not.
+// hint adds what to do to an error of the system's, and leaves out the path that os put before it: a kubelet's paths
+// differ each time, and the error does not.
 func hint(err error) error {
-	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		err = pathErr.Err
+	pathErr, ok := errors.AsType[*fs.PathError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; put a file there, or give the path of another", pathErr.Err)
+	default:
+		return fmt.Errorf("%w; give the path of a file that can be read", pathErr.Err)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w; put a file there, or give the path of another", err)
-	}
-	return fmt.Errorf("%w; give the path of a file that can be read", err)
 }

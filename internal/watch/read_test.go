@@ -10,7 +10,7 @@ import (
 
 func TestReadFile(t *testing.T) {
 	path := policyIn(t, page(3))
-	f := Read(path, 0)
+	f := Config{Path: path}.Read()
 	if f.Err != nil || f.Path != path || string(f.Content) != page(3) || f.Digest != sha256.Sum256([]byte(page(3))) {
 		t.Errorf("got %d bytes of %s, error %v", len(f.Content), f.Path, f.Err)
 	}
@@ -23,7 +23,7 @@ func TestReadFolder(t *testing.T) {
 	must(t, os.Symlink("nobody@host.1:2", filepath.Join(dir, ".#policy.yaml"))) // Emacs' lock
 	must(t, os.Symlink("gone", filepath.Join(dir, "gone.yml")))
 	write(t, path+"~", "x")
-	if f := Read(dir, 0); f.Err != nil || f.Path != path || string(f.Content) != page(3) {
+	if f := (Config{Path: dir}).Read(); f.Err != nil || f.Path != path || string(f.Content) != page(3) {
 		t.Errorf("got %d bytes of %s, error %v", len(f.Content), f.Path, f.Err)
 	}
 }
@@ -46,7 +46,7 @@ func TestReadErrors(t *testing.T) {
 		{empty, "no *.yaml or *.yml file; put one there"},
 		{os.DevNull, "this is a device; give the path of a file"},
 	} {
-		f := Read(test.path, 0)
+		f := Config{Path: test.path}.Read()
 		if f.Err == nil || !strings.Contains(f.Err.Error(), test.says) || !strings.Contains(f.Err.Error(), test.path) {
 			t.Errorf("%s: %v, want %q", test.path, f.Err, test.says)
 			continue
@@ -59,10 +59,10 @@ func TestReadErrors(t *testing.T) {
 
 func TestReadLimit(t *testing.T) {
 	path := policyIn(t, "12345")
-	if f := Read(path, 5); f.Err != nil || string(f.Content) != "12345" {
+	if f := (Config{Path: path, MaxSize: 5}).Read(); f.Err != nil || string(f.Content) != "12345" {
 		t.Errorf("five of five bytes: %q, %v", f.Content, f.Err)
 	}
-	if f := Read(path, 4); f.Err == nil || !strings.Contains(f.Err.Error(), "larger than 4 bytes") {
+	if f := (Config{Path: path, MaxSize: 4}).Read(); f.Err == nil || !strings.Contains(f.Err.Error(), "larger than 4 bytes") {
 		t.Errorf("five of four bytes: %q, %v", f.Content, f.Err)
 	}
 }

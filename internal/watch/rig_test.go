@@ -34,7 +34,7 @@ func start(t *testing.T, cfg Config) *rig {
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	cfg.Trigger = r.kick
-	last := Read(cfg.Path, cfg.MaxSize).Digest
+	last := cfg.Read().Digest
 	go func() { r.ended <- Watch(ctx, cfg, last, func(f File) { r.got <- f }) }()
 	t.Cleanup(r.end)
 	return r

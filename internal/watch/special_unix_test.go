@@ -15,7 +15,7 @@ import (
 func readSoon(t *testing.T, path string) File {
 	t.Helper()
 	read := make(chan File, 1)
-	go func() { read <- Read(path, 0) }()
+	go func() { read <- Config{Path: path}.Read() }()
 	select {
 	case f := <-read:
 		return f

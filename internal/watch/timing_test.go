@@ -45,7 +45,7 @@ func inBubble(t *testing.T, open func(c *clockwork) (*source, error), test func(
 		ended := make(chan error)
 		cfg := Config{Path: path, Trigger: c.kick, Log: hclog.New(&hclog.LoggerOptions{Output: &c.log})}
 		go func() {
-			ended <- watchWith(ctx, cfg, Read(path, 0).Digest, c.take, func() (*source, error) { return open(c) })
+			ended <- watchWith(ctx, cfg, Config{Path: path}.Read().Digest, c.take, func() (*source, error) { return open(c) })
 		}()
 		synctest.Wait()
 		test(c)

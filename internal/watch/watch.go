@@ -9,11 +9,13 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/hashicorp/go-hclog"
 )
 
@@ -59,10 +61,10 @@ func (c *Config) validate() error {
 	if c.Debounce < 0 || c.MaxDebounce < 0 || c.Poll < 0 || c.MaxSize < 0 {
 		return errors.New("a time or size is negative")
 	}
-	c.Debounce = orDefault(c.Debounce, defaultDebounce)
-	c.MaxDebounce = max(orDefault(c.MaxDebounce, defaultMaxDebounce), c.Debounce)
-	c.Poll = orDefault(c.Poll, defaultPoll)
-	c.MaxSize = orDefault(c.MaxSize, defaultMaxSize)
+	c.Debounce = cmp.Or(c.Debounce, defaultDebounce)
+	c.MaxDebounce = max(cmp.Or(c.MaxDebounce, defaultMaxDebounce), c.Debounce)
+	c.Poll = cmp.Or(c.Poll, defaultPoll)
+	c.MaxSize = cmp.Or(c.MaxSize, defaultMaxSize)
 	c.What = c.what()
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
@@ -70,19 +72,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-func (c *Config) what() string {
-	if c.What == "" {
-		return "policy"
-	}
-	return c.What
-}
-
-func orDefault[T ~int64](given, otherwise T) T {
-	if given == 0 {
-		return otherwise
-	}
-	return given
-}
+func (c *Config) what() string { return cmp.Or(c.What, "policy") }
 
 // Watch calls deliver each time that the file's digest differs from the one that
 // was delivered before, beginning with last, which is [File.Digest] of what the
@@ -100,146 +90,172 @@ func watchWith(ctx context.Context, cfg Config, last [32]byte, deliver func(File
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("watching the %s: %w", cfg.what(), err)
 	}
-	w := &watcher{cfg: cfg, last: last, deliver: deliver, timer: time.NewTimer(0), eyes: newEyes(cfg, open)}
+	w := &watcher{cfg: cfg, deliver: deliver, newSource: open, source: &source{}, last: last, timer: time.NewTimer(0)}
 	w.timer.Stop()
 	defer w.timer.Stop()
-	defer w.eyes.close()
+	defer w.close()
 	w.run(ctx)
 	return nil
 }
 
-// A watcher is the state of one Watch. All of it belongs to the goroutine that
-// called Watch.
+// A watcher is the state of one Watch. All of it belongs to the goroutine that called Watch.
 type watcher struct {
-	cfg     Config
-	deliver func(File)
-	last    [32]byte // of what was delivered last
-	asked   bool     // the next finding is delivered even if it is not new
-	burst   burst
-	timer   *time.Timer // runs while a burst is under way
-	eyes    *eyes
+	cfg       Config
+	deliver   func(File)
+	newSource func() (*source, error)
+	source    *source
+	trail     trail // what is watched
+	polling   bool  // a folder is not watched, so that there may be changes without an event
+	warned    bool  // that was logged
+
+	last  [32]byte // of what was delivered last
+	asked bool     // the next finding is delivered even if it is not new
+
+	// A row of changes is delivered as one, a burst.
+	began time.Time   // zero: none is under way
+	event time.Time   // its last event; zero: there was none yet
+	seen  [32]byte    // what was read last
+	timer *time.Timer // runs while a burst is under way
 }
 
 func (w *watcher) run(ctx context.Context) {
 	poll := time.NewTicker(w.cfg.Poll)
 	defer poll.Stop()
-	w.eyes.open()
-	w.glance(ctx)
+	w.open()
+	w.check(ctx)
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case event, ok := <-w.eyes.events():
-			w.hear(event.Name, ok)
-		case err, ok := <-w.eyes.errors():
-			w.lose(err, ok)
+		case event, ok := <-w.source.events:
+			w.take(event, ok)
+		case err, ok := <-w.source.errors:
+			if ok {
+				w.cfg.Log.Debug("events about the "+w.cfg.What+" were lost", "error", err)
+			} else {
+				w.close()
+			}
+			w.extend(ok) // anything may have happened
 		case _, ok := <-w.cfg.Trigger:
-			w.ask(ctx, ok)
+			if !ok {
+				w.cfg.Trigger = nil
+				continue
+			}
+			w.asked = true
+			w.check(ctx)
 		case <-w.timer.C:
 			w.settle(ctx)
 		case <-poll.C:
-			w.eyes.open()
-			w.glance(ctx)
+			w.open()
+			w.check(ctx)
 		}
 	}
 }
 
-// hear takes an event about name.
-func (w *watcher) hear(name string, ok bool) {
-	switch {
-	case !ok:
-		w.eyes.close()
-		w.stir(false)
-	case w.eyes.concerns(name):
-		w.stir(true)
+// take takes an event; without ok the source has ended.
+func (w *watcher) take(event fsnotify.Event, ok bool) {
+	if !ok {
+		w.close()
+	}
+	if !ok || w.trail.concerns(event.Name) {
+		w.extend(ok)
 	}
 }
 
-// lose takes an error of the event source: events were lost, so anything may have
-// happened.
-func (w *watcher) lose(err error, ok bool) {
-	if !ok {
-		w.eyes.close()
-	} else {
-		w.cfg.Log.Debug("events about the "+w.cfg.What+" were lost", "error", err)
+// check reads the file though there was no event. What is new may be half written, so it only begins a burst.
+func (w *watcher) check(ctx context.Context) {
+	if !w.began.IsZero() {
+		return // its end reads as well
 	}
-	w.stir(ok)
-}
-
-// ask takes a trigger.
-func (w *watcher) ask(ctx context.Context, ok bool) {
-	if !ok {
-		w.cfg.Trigger = nil
+	r := w.read()
+	if r.Digest == w.last {
+		w.finish(ctx, r.File)
 		return
 	}
-	w.asked = true
-	w.glance(ctx)
+	w.seen = r.Digest
+	w.extend(false)
 }
 
-// glance looks without any event. Something new may be half written, so it only
-// begins a burst.
-func (w *watcher) glance(ctx context.Context) {
-	if w.burst.underWay() {
-		return // its end looks as well
-	}
-	s := w.look()
-	if s.Digest == w.last {
-		w.finish(ctx, s.File)
-		return
-	}
-	w.burst.seen = s.Digest
-	w.stir(false)
-}
-
-// stir begins a burst, or has it wait anew after an event.
-func (w *watcher) stir(event bool) {
+// extend begins a burst, or has it wait anew after an event.
+func (w *watcher) extend(event bool) {
 	now := time.Now()
-	if !w.burst.underWay() {
-		w.burst.since = now
+	if w.began.IsZero() {
+		w.began = now
 	}
 	if event {
-		w.burst.event = now
+		w.event = now
 	}
-	w.timer.Reset(w.burst.wait(w.cfg, now))
+	w.wait(now)
 }
 
-// settle looks when a burst has rested, or has lasted for too long.
+// wait sets the timer: to Debounce, or to when a burst has lasted for MaxDebounce, or for twice that.
+func (w *watcher) wait(now time.Time) {
+	left := w.cfg.MaxDebounce - now.Sub(w.began)
+	if left <= 0 {
+		left += w.cfg.MaxDebounce
+	}
+	w.timer.Reset(min(w.cfg.Debounce, max(left, time.Millisecond)))
+}
+
+// settle reads the file when a burst has rested, or has lasted for too long.
 func (w *watcher) settle(ctx context.Context) {
-	w.hearAll()
-	s := w.look()
-	w.hearAll() // what came while looking was perhaps not seen
+	w.takeAll()
+	r := w.read()
+	w.takeAll() // what came while reading was perhaps not seen
 	now := time.Now()
-	if w.burst.settled(w.cfg, s, s.Digest == w.last, w.eyes.blind, now) {
-		w.finish(ctx, s.File)
+	if w.settled(r, now) {
+		w.finish(ctx, r.File)
 		return
 	}
-	w.burst.seen = s.Digest
-	w.timer.Reset(w.burst.wait(w.cfg, now))
+	w.seen = r.Digest
+	w.wait(now)
 }
 
-// hearAll takes the events that are there already, at most as many as a queue
-// holds.
-func (w *watcher) hearAll() {
+// takeAll takes the events that are there already, at most as many as a queue holds.
+func (w *watcher) takeAll() {
 	for range 1 << 14 {
 		select {
-		case event, ok := <-w.eyes.events():
-			w.hear(event.Name, ok)
+		case event, ok := <-w.source.events:
+			w.take(event, ok)
 		default:
 			return
 		}
 	}
 }
 
-// look reads the file, and first sees to it that nothing after the reading is
-// missed.
-func (w *watcher) look() sight {
-	w.eyes.follow(w.cfg.Path)
-	return read(w.cfg)
+// settled reports whether what was read may be taken for what is meant, and not for a file half written or a path half
+// swapped.
+//
+// A file that has rested since its last event is. Where no events came, what was read twice is; so with an empty file
+// and an error, the two halves of a save. If events never end, MaxDebounce decides for a file that says something, and
+// twice that for everything else. Nothing waits for what is known already.
+func (w *watcher) settled(r reading, now time.Time) bool {
+	lasted := now.Sub(w.began)
+	quiet := now.Sub(w.event) >= w.cfg.Debounce
+	whole := r.Err == nil && len(r.Content) > 0
+	switch {
+	case lasted >= 2*w.cfg.MaxDebounce:
+		return true
+	case r.Digest == w.last:
+		return quiet || lasted >= w.cfg.MaxDebounce
+	case quiet && r.rested(w.cfg.Debounce):
+		return r.Digest == w.seen || whole && !w.polling && !w.event.IsZero()
+	default:
+		return lasted >= w.cfg.MaxDebounce && whole && r.steady
+	}
+}
+
+// read reads the file, and first sees to it that nothing after the reading is missed.
+func (w *watcher) read() reading {
+	if w.source.add != nil {
+		w.follow()
+	}
+	return w.cfg.read()
 }
 
 // finish ends the burst and delivers what is new or was asked for.
 func (w *watcher) finish(ctx context.Context, f File) {
 	w.timer.Stop()
-	w.burst = burst{}
+	w.began, w.event, w.seen = time.Time{}, time.Time{}, [32]byte{}
 	if ctx.Err() != nil || f.Digest == w.last && !w.asked {
 		return
 	}
