@@ -9,7 +9,6 @@ import (
 	"net/textproto"
 	"net/url"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -27,7 +27,7 @@ type Config struct {
 	// Command is the program to run, with its arguments: a stdio server.
 	Command []string
 	// Env is the complete environment of the child. nil: an empty one. See
-	// [Environ].
+	// [process.Environ].
 	Env []string
 	// Withheld are names of variables that the proxy has and the child does not
 	// get. The log has them beside a child that ends before it has answered.
@@ -149,7 +149,7 @@ func (c *Config) validateCommand() error {
 		return errors.New("configuring the upstream: headers, tokens and SSE belong to a URL, not to a command")
 	}
 	name := c.Command[0]
-	path, err := lookPath(c.Dir, name)
+	path, err := process.LookPath(c.Dir, name)
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("starting the upstream: no command %q in PATH: install it or give its absolute path", name)
 	}
@@ -158,44 +158,10 @@ func (c *Config) validateCommand() error {
 		if errors.Is(err, fs.ErrPermission) {
 			hint = "make it executable (chmod +x), or put its interpreter in front of it"
 		}
-		return fmt.Errorf("starting the upstream: %q cannot be executed: %w: %s", placed(c.Dir, name), bare(err), hint)
+		return fmt.Errorf("starting the upstream: %q cannot be executed: %w: %s", process.Placed(c.Dir, name), err, hint)
 	}
 	c.Command = append([]string{path}, c.Command[1:]...)
 	return nil
-}
-
-// placed is the path that is tried for a program that is named by its path.
-func placed(dir, name string) string {
-	if dir != "" && !filepath.IsAbs(name) {
-		name = filepath.Join(dir, name)
-	}
-	if path, err := filepath.Abs(name); err == nil {
-		return path
-	}
-	return name
-}
-
-// bare is the error without the name and path that os/exec wraps around it.
-func bare(err error) error {
-	if e, ok := errors.AsType[*exec.Error](err); ok {
-		err = e.Err
-	}
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err
-	}
-	return err
-}
-
-// lookPath finds a program; a relative path is one in the child's directory.
-func lookPath(dir, name string) (string, error) {
-	if dir != "" && !filepath.IsAbs(name) && filepath.Base(name) != name {
-		name = filepath.Join(dir, name)
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(path)
 }
 
 // reserved are the headers that the transport itself sets.

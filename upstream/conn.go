@@ -69,8 +69,7 @@ type Conn struct {
 	calls map[int64]*call
 	err   error
 
-	last      atomic.Int64 // the id given out last
-	suspected atomic.Bool  // it is being found out whether the child lives
+	last atomic.Int64 // the id given out last
 }
 
 func newConn(s *Server, r wire.Receiver) *Conn {

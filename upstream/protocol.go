@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -80,6 +81,46 @@ func (c *Conn) checkEra() error {
 	if c.Era() == wire.Legacy {
 		said, _ := readHello(c.hello.Bytes(c.hello.Result)) // it was read before
 		e.Speaks = said.version
+	}
+	return e
+}
+
+// TimeoutError is the error of a connection that was given up since its opening was not
+// answered.
+type TimeoutError struct {
+	// Asked is the request, initialize or server/discover; Waited is how long its
+	// answer was waited for.
+	Asked  string
+	Waited time.Duration
+	// Process is whether a child ran until then, and was ended.
+	Process bool
+	// Said is what that said last; "": nothing, or not for clients.
+	Said string
+}
+
+// Error says how long it was, and what became of the child.
+func (e *TimeoutError) Error() string {
+	text := "no answer to " + e.Asked + " in " + e.Waited.String()
+	if e.Asked == ProtocolModern.opening() {
+		text += ", which a server with sessions may leave unanswered: if it is one, leave --upstream-protocol modern out"
+	}
+	if e.Process {
+		text += "; its process still ran, and was ended (--connect-timeout)"
+	}
+	if e.Said != "" {
+		text += "; it said: " + e.Said
+	}
+	return text
+}
+
+// unanswered is the error of an opening that was not answered.
+func (c *Conn) unanswered(waited time.Duration) error {
+	e := &TimeoutError{Asked: c.srv.cfg.Protocol.opening(), Waited: waited.Round(time.Millisecond)}
+	if waited > time.Second {
+		e.Waited = waited.Round(time.Second)
+	}
+	if p, ok := c.link.(*stdioLink); ok && c.Err() == nil {
+		e.Process, e.Said = true, p.quote()
 	}
 	return e
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -57,8 +58,8 @@ const fewStarts = 2
 // it counts as startable. Where starts have failed, startable has the command started for
 // a trial, after a pause: what is not ready gets no calls that would start it.
 func (s *Server) startable() error {
-	if _, err := lookPath(s.cfg.Dir, s.cfg.Command[0]); err != nil {
-		return fmt.Errorf("%q cannot be executed any more: %w", s.cfg.Command[0], bare(err))
+	if _, err := process.LookPath(s.cfg.Dir, s.cfg.Command[0]); err != nil {
+		return fmt.Errorf("%q cannot be executed any more: %w", s.cfg.Command[0], err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

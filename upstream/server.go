@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -22,19 +23,19 @@ type Server struct {
 	auth      authorizer           // of HTTP upstreams; nil for none
 	stats     counters
 	reach     reach
+	children  process.Set
 	polls     atomic.Bool // see Polls
 
 	mu        sync.Mutex // guards what follows
 	conns     map[*Conn]struct{}
 	processes int
-	ending    int                   // of them, those whose connection has ended
-	children  map[*process]struct{} // that run
-	live      int                   // connections whose opening was answered
-	failures  int                   // dials in a row that failed
-	failed    time.Time             // when the last of them did
-	blocked   time.Time             // until then dials fail at once
-	cause     error                 // why the last dial failed
-	trying    bool                  // it is being found out whether the command starts again
+	ending    int       // of them, those whose connection has ended
+	live      int       // connections whose opening was answered
+	failures  int       // dials in a row that failed
+	failed    time.Time // when the last of them did
+	blocked   time.Time // until then dials fail at once
+	cause     error     // why the last dial failed
+	trying    bool      // it is being found out whether the command starts again
 	closed    bool
 	eras      [2]known       // what was seen of the eras that it speaks
 	wg        sync.WaitGroup // connections being disposed of
@@ -91,7 +92,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{}), children: make(map[*process]struct{})}
+	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{})}
 	if cfg.endpoint != nil {
 		s.transport = streamhttp.NewTransport(cfg.endpoint)
 		s.reach.address = reachAddress(cfg.endpoint)
@@ -147,7 +148,7 @@ func (s *Server) connect(ctx context.Context, c *Conn, with Opening) error {
 func (s *Server) newLink(c *Conn) link {
 	switch {
 	case s.cfg.endpoint == nil:
-		return newProcess(c)
+		return newStdioLink(c)
 	case s.cfg.SSE:
 		return newSSELink(c)
 	}
@@ -265,6 +266,7 @@ func (s *Server) String() string { return s.cfg.String() }
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
+	s.children.Close()
 	conns := make([]*Conn, 0, len(s.conns))
 	for c := range s.conns {
 		conns = append(conns, c)
@@ -283,48 +285,18 @@ func (s *Server) Close() {
 }
 
 // Children is how many child processes run.
-func (s *Server) Children() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.children)
-}
+func (s *Server) Children() int { return s.children.Len() }
 
 // LastStderr returns the last line that a child has written to its standard error, "" for
 // none. Where there are several children it is that of any of them: it is for who waits
 // for the only one.
-func (s *Server) LastStderr() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for child := range s.children {
-		return child.stderr.lastLine()
-	}
-	return ""
-}
+func (s *Server) LastStderr() string { return s.children.LastLine() }
 
 // Kill ends all children at once, with their process groups, and has no more
 // started. It waits for nothing: it is for a process that is about to exit.
 func (s *Server) Kill() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
-	for child := range s.children {
-		kill(child.cmd.Process)
-	}
-}
-
-// begun and over keep track of the children that run. One that begins after the
-// end is killed: whoever ended the others could not see it.
-func (s *Server) begun(child *process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.children[child] = struct{}{}
-	if s.closed {
-		kill(child.cmd.Process)
-	}
-}
-
-func (s *Server) over(child *process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.children, child)
+	s.mu.Unlock()
+	s.children.Kill()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -112,7 +113,7 @@ func (l *sseLink) enqueue(p posting) error {
 	if l.closed {
 		return ErrClosed
 	}
-	if l.queued > maxInput {
+	if l.queued > process.MaxInput {
 		return errors.New("the upstream takes no messages: too many wait to be posted")
 	}
 	l.queue, l.queued = append(l.queue, p), l.queued+len(p.raw)

@@ -86,7 +86,7 @@ func TestSuspectSparesAChildThatLives(t *testing.T) {
 			}
 			conn.Start(request(t, c.tool), nil)
 			conn.Suspect()
-			eventually(t, func() bool { return !conn.suspected.Load() })
+			eventually(t, func() bool { return !conn.link.(*stdioLink).pinging.Load() })
 			contains(t, log.String(), "and lives: it goes on")
 			if conn.Err() != nil || s.Stats().Silent != 0 {
 				t.Error(conn.Err(), s.Stats().Silent)
@@ -101,7 +101,7 @@ func TestSuspectCanBeOff(t *testing.T) {
 	c := dial(t, s, newRecorder())
 	before := c.last.Load()
 	c.Suspect()
-	if c.last.Load() != before || c.suspected.Load() {
+	if c.last.Load() != before || c.link.(*stdioLink).pinging.Load() {
 		t.Error("it was asked")
 	}
 }

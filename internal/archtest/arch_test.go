@@ -126,6 +126,11 @@ var rules = []rule{
 		why:   "locked definitions are content, compared in a check and in a proxy alike; cmd reads and writes the file",
 	},
 	{
+		pkg:   "internal/process",
+		allow: []string{module + "/internal/stdio", "github.com/hashicorp/go-hclog"},
+		why:   "a child process is lines, an environment and an end: it knows nothing of MCP",
+	},
+	{
 		pkg:   "internal/strictyaml",
 		allow: []string{"go.yaml.in/yaml/v4"},
 		why:   "the strict reader of policies and configurations is as pure as the policy that is read with it",
@@ -151,9 +156,9 @@ var rules = []rule{
 	{
 		pkg: "upstream",
 		allow: []string{
-			module + "/internal/wire", module + "/internal/stdio", module + "/internal/streamhttp",
+			module + "/internal/wire", module + "/internal/stdio", module + "/internal/streamhttp", module + "/internal/process",
 			"github.com/mark3labs/mcp-go/client/...", "github.com/mark3labs/mcp-go/client", "github.com/mark3labs/mcp-go/mcp",
-			"github.com/hashicorp/go-hclog", // the standard error of a process
+			"github.com/hashicorp/go-hclog",
 		},
 		why: "a connection knows messages and framings, and mcp-go for OAuth and HTTP+SSE; it knows no policy",
 	},

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
-	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
 // environmentPrefix begins the name of every environment variable that stands
@@ -53,7 +53,7 @@ func checkEnvironment(root *cobra.Command, environ []string) error {
 		if runtime.GOOS == "windows" {
 			name = strings.ToUpper(name) // names have no case there
 		}
-		if strings.HasPrefix(name, environmentPrefix) && value != "" && !known[name] && !upstream.IsServiceLink(name, value) {
+		if strings.HasPrefix(name, environmentPrefix) && value != "" && !known[name] && !process.IsServiceLink(name, value) {
 			unknown = append(unknown, strictyaml.Printable(name)+meantVariable(name, slices.Sorted(maps.Keys(known))))
 		}
 	}

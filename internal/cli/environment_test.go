@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/fsm-proxy/fsm-proxy/upstream"
+	"github.com/fsm-proxy/fsm-proxy/internal/process"
 )
 
 // A variable that stands for no flag is an error of every command, with the name
@@ -64,7 +64,7 @@ func TestVariablesThatAreNone(t *testing.T) {
 func TestNoFlagIsAServiceLink(t *testing.T) {
 	for _, cmd := range newRoot(&console{out: io.Discard, err: io.Discard}).Commands() {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if upstream.IsServiceLink(variableOf(f.Name), "tcp://10.0.0.1:80") {
+			if process.IsServiceLink(variableOf(f.Name), "tcp://10.0.0.1:80") {
 				t.Errorf("--%s of %s has the variable %s, which Kubernetes sets for a Service", f.Name, cmd.Name(), variableOf(f.Name))
 			}
 		})

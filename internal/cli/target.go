@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
@@ -250,8 +251,8 @@ func (t *target) open(inherit inheritance, limits *limitFlags, cork *stdio.Cork,
 }
 
 // environment is what the command gets of the proxy's own.
-func (t *target) environment(inherit inheritance) upstream.Environment {
-	return upstream.Environ(bool(inherit), os.Environ(), t.passEnv, t.env)
+func (t *target) environment(inherit inheritance) process.Environment {
+	return process.Environ(bool(inherit), os.Environ(), t.passEnv, t.env)
 }
 
 // absent are the names of --pass-env that the proxy's own environment lacks.
@@ -270,7 +271,7 @@ func firstNames(names []string) []string { return names[:min(len(names), mostVar
 
 // logWithheld logs what of the proxy's environment the command does not get: names,
 // and no values.
-func logWithheld(env upstream.Environment, log hclog.Logger) {
+func logWithheld(env process.Environment, log hclog.Logger) {
 	if n := len(env.Passwords); n > 0 {
 		log.Warn("the command does not get a proxy's URL that holds a password: name it with --pass-env to pass it on, or give another with --env",
 			"withheld", strings.Join(firstNames(env.Passwords), ", "))

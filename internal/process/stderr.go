@@ -1,4 +1,4 @@
-package upstream
+package process
 
 import (
 	"bufio"
@@ -30,8 +30,8 @@ type stderrLog struct {
 	filled  time.Time
 	skipped int // lines since the last one that was logged
 
-	mu    sync.Mutex // guards words
-	words lastWords
+	mu    sync.Mutex // guards lines
+	lines lastLines
 }
 
 // run reads until the child's standard error ends.
@@ -56,7 +56,9 @@ func (s *stderrLog) take(line string, cut bool) {
 	if strings.TrimSpace(line) == "" {
 		return
 	}
-	s.keep(line)
+	s.mu.Lock()
+	s.lines.keep(line)
+	s.mu.Unlock()
 	if !s.allowed(time.Now()) {
 		s.skipped++
 		s.dropped.Add(1)
@@ -90,24 +92,55 @@ func (s *stderrLog) report() {
 	}
 }
 
-func (s *stderrLog) keep(line string) {
+func (s *stderrLog) last() lastLines {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.words.keep(line)
+	return s.lines
 }
 
-// lastLine is the last line that was kept.
-func (s *stderrLog) lastLine() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.words.line
+const (
+	keptLine = 200 // of a line that much is kept, in bytes
+	errorAge = 30  // an error is told of until that many lines came after it
+)
+
+// lastLines are what a child is remembered by: of what it said last the error,
+// which stands rarely in the last line. npm ends with where its log is, and
+// Node.js with a stack and its version. The zero value is ready to use.
+type lastLines struct {
+	line  string // the last
+	error string // up to two lines that belong together and tell of an error
+	lines int    // in error
+	since int    // how many lines ago that was
 }
 
-// last is what is to be told of a child that has ended.
-func (s *stderrLog) last() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.words.String()
+// keep takes the next line, which is not blank.
+func (l *lastLines) keep(line string) {
+	l.since++
+	l.line = strings.ToValidUTF8(line[:min(len(line), keptLine)], "")
+	if !tellsOfError(line) {
+		return
+	}
+	together := l.since == 1
+	l.since = 0
+	switch {
+	case !together || l.lines == 0:
+		l.error, l.lines = l.line, 1
+	case l.lines == 1:
+		l.error, l.lines = l.error+" / "+l.line, 2
+	}
+}
+
+// tellsOfError reports whether a line names an error and is no frame of a stack.
+func tellsOfError(line string) bool {
+	return strings.Contains(strings.ToLower(line), "error") && !strings.HasPrefix(strings.TrimSpace(line), "at ")
+}
+
+// String returns the error, or the last line where there was none of late.
+func (l lastLines) String() string {
+	if l.lines > 0 && l.since < errorAge {
+		return l.error
+	}
+	return l.line
 }
 
 // escapes are the escape sequences that colour text and move a terminal's cursor.
