@@ -1,11 +1,13 @@
 package telemetry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,32 +78,26 @@ func (a *Audit) Room() bool { return a.waiting.Load() < int64(a.cfg.Queue) }
 
 // Await implements proxy.Auditor.
 func (a *Audit) Await(ctx context.Context) {
-	for !a.Room() {
+	for {
+		a.mu.Lock()
+		if a.Room() {
+			a.mu.Unlock()
+			return
+		}
+		if a.freed == nil {
+			a.freed = make(chan struct{})
+		}
+		freed := a.freed
+		a.mu.Unlock()
 		select {
-		case <-a.freedSoon():
+		case <-freed:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// open is closed.
-var open = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
-// freedSoon returns a channel that closes when there may be room.
-func (a *Audit) freedSoon() <-chan struct{} {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.Room() {
-		return open
-	}
-	if a.freed == nil {
-		a.freed = make(chan struct{})
-	}
-	return a.freed
-}
-
-// Written is how many lines were written.
+// Written returns how many lines were written.
 func (a *Audit) Written() uint64 { return a.written.Load() }
 
 // Decided implements proxy.Auditor.
@@ -153,6 +149,7 @@ func (a *Audit) push(l *line) (number uint64) {
 	return number
 }
 
+// nudge wakes the writer.
 func (a *Audit) nudge() {
 	select {
 	case a.wake <- struct{}{}:
@@ -256,7 +253,9 @@ func (a *Audit) write(lines []byte, queued bool) bool {
 		if pause == firstPause {
 			a.cfg.Log.Error("writing the audit: requests wait until it can be written", "error", err)
 		}
-		if !a.rest(pause) {
+		select {
+		case <-time.After(pause):
+		case <-a.stop:
 			return false
 		}
 	}
@@ -270,17 +269,6 @@ func (a *Audit) free(bytes int) {
 	if a.freed != nil && a.Room() {
 		close(a.freed)
 		a.freed = nil
-	}
-}
-
-func (a *Audit) rest(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-a.stop:
-		return false
 	}
 }
 
@@ -301,3 +289,71 @@ func (a *Audit) Shutdown(ctx context.Context) error {
 }
 
 var _ proxy.Auditor = (*Audit)(nil)
+
+// sink is what the audit is written to. It is used by one goroutine.
+type sink struct {
+	path string    // "" where out is given
+	out  io.Writer // the file, else what was given
+
+	file *os.File
+	info fs.FileInfo
+	part int // bytes of a line that the file has the beginning of
+}
+
+// open opens the file, and creates it for its owner alone.
+func (s *sink) open() error {
+	if s.path == "" {
+		return nil
+	}
+	if info, err := os.Stat(s.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		return fmt.Errorf("%s is a pipe: give a file, or stderr", s.path)
+	}
+	file, err := os.OpenFile(s.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; make its folder first", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; let this user write there", err)
+	case err != nil:
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return err
+	}
+	s.close()
+	s.file, s.info, s.out, s.part = file, info, file, 0
+	return nil
+}
+
+// follow opens the file anew if another one, or none, has its name by now.
+func (s *sink) follow() error {
+	if s.path == "" {
+		return nil
+	}
+	if now, err := os.Stat(s.path); err == nil && os.SameFile(now, s.info) {
+		return nil
+	}
+	return s.open()
+}
+
+// write writes lines, and returns how much of them is done with: whole lines, and
+// how many those are. A line that was begun is gone on with, or written anew where
+// the file is another one.
+func (s *sink) write(lines []byte) (done, count int, err error) {
+	if err := s.follow(); err != nil {
+		return 0, 0, err
+	}
+	n, err := s.out.Write(lines[s.part:])
+	n += s.part
+	done = bytes.LastIndexByte(lines[:n], '\n') + 1
+	s.part = n - done
+	return done, bytes.Count(lines[:done], []byte{'\n'}), err
+}
+
+func (s *sink) close() {
+	if s.file != nil {
+		_ = s.file.Close()
+	}
+}

@@ -5,7 +5,10 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // Denial is an HTTP request that was refused before any session saw what it says.
@@ -60,7 +63,7 @@ type counted[T any] struct {
 
 // add counts a request, and reports whether there is anything to tell by now.
 func (d *denials[T]) add(one Denial, now time.Time) bool {
-	who := denier{sourceOf(one.Request.RemoteAddr), one.Reason}
+	who := denier{prefixOf(one.Request.RemoteAddr), one.Reason}
 	c := d.counts[who]
 	if c == nil && len(d.counts) >= maxDenials {
 		who.from = netip.Prefix{}
@@ -118,9 +121,8 @@ func (d *denials[T]) soon(now time.Time) <-chan time.Time {
 	return time.After(d.next.Sub(now))
 }
 
-// sourceOf is what counts as one address: of IPv6 a /64, since whoever has one has
-// all of it.
-func sourceOf(remote string) netip.Prefix {
+// prefixOf returns what counts as one address: of IPv6 a /64, since whoever has one has all of it.
+func prefixOf(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Prefix{}
@@ -134,15 +136,23 @@ func sourceOf(remote string) netip.Prefix {
 	return from
 }
 
-// lineOfDenied is what the audit tells of the first request.
+// lineOfDenied returns what the audit tells of the first request; one says whether it stands for the requests of one
+// address. No header that may hold a secret is in it.
 func lineOfDenied(d *Denial, one bool) []byte {
 	l := newLine("denial")
 	defer l.free()
-	l.denied(d, one)
+	l.word("decision", "refuse")
+	l.word("reason", d.Reason)
+	if one {
+		l.text("remote", d.Request.RemoteAddr)
+		l.text("http_method", d.Request.Method)
+		l.text("host", d.Request.Host)
+		l.text("origin", d.Request.Header.Get("Origin"))
+	}
 	return slices.Clone(l.b)
 }
 
-// newLineOf is the audit's line on denied requests.
+// newLineOf returns the audit's line on denied requests.
 func newLineOf(c *counted[[]byte]) *line {
 	l := lines.Get().(*line)
 	l.b = append(l.b[:0], c.first...)
@@ -153,16 +163,71 @@ func newLineOf(c *counted[[]byte]) *line {
 	return l
 }
 
-// denied are the members of a denial; one says whether it stands for the requests of
-// one address. No header that may hold a secret is among them.
-func (l *line) denied(d *Denial, one bool) {
-	l.word("decision", "refuse")
-	l.word("reason", d.Reason)
-	if !one {
-		return
+// DenialLog logs denied requests: of one address, for one reason, the first at once, and
+// what follows as one line each 10 s. It is safe for concurrent use.
+type DenialLog struct {
+	log hclog.Logger
+
+	mu      sync.Mutex // guards what follows
+	denials denials[[]any]
+	timer   *time.Timer // for what is due next; nil: none was needed yet
+	closed  bool
+}
+
+// NewDenialLog returns a log of denials.
+func NewDenialLog(log hclog.Logger) *DenialLog {
+	return &DenialLog{log: log, denials: denials[[]any]{first: wordsOfDenied}}
+}
+
+// Denied counts a request, and logs what is due.
+func (d *DenialLog) Denied(one Denial) {
+	d.mu.Lock()
+	due := d.denials.add(one, time.Now())
+	d.mu.Unlock()
+	if due {
+		d.flush()
 	}
-	l.text("remote", d.Request.RemoteAddr)
-	l.text("http_method", d.Request.Method)
-	l.text("host", d.Request.Host)
-	l.text("origin", d.Request.Header.Get("Origin"))
+}
+
+// flush logs what is due, and sets the timer for the rest.
+func (d *DenialLog) flush() {
+	now := time.Now()
+	d.mu.Lock()
+	told := d.denials.take(now, d.closed)
+	if len(d.denials.counts) > 0 && !d.closed {
+		if wait := d.denials.next.Sub(now); d.timer == nil {
+			d.timer = time.AfterFunc(wait, d.flush)
+		} else {
+			d.timer.Reset(wait)
+		}
+	}
+	d.mu.Unlock()
+	for _, c := range told {
+		words := c.first
+		if c.n > 1 {
+			words = append(words, "count", c.n, "since", c.since.UTC().Format(time.RFC3339))
+		}
+		d.log.Info("an HTTP request was refused", words...)
+	}
+}
+
+// Close logs what is counted. Denied must not be called any more.
+func (d *DenialLog) Close() {
+	d.mu.Lock()
+	d.closed = true
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.mu.Unlock()
+	d.flush()
+}
+
+// wordsOfDenied returns what the log tells of the first request. No header that may hold a
+// secret is among it.
+func wordsOfDenied(d *Denial, one bool) []any {
+	words := []any{"status", d.Status, "reason", d.Reason, "why", d.Why}
+	if one {
+		words = append(append(words, "remote", d.Request.RemoteAddr, "method", clip(d.Request.Method)), d.Detail...)
+	}
+	return words
 }

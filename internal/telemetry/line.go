@@ -25,7 +25,7 @@ func newLine(event string) *line {
 	return l
 }
 
-// free gives the line back.
+// free returns the line to the pool.
 func (l *line) free() {
 	if cap(l.b) <= 64<<10 {
 		lines.Put(l)
@@ -40,7 +40,7 @@ func (l *line) appendTo(out []byte, number uint64, at time.Time) []byte {
 	return append(out, '}', '\n')
 }
 
-// decision are the members of a decision.
+// decision writes the members of a decision.
 func (l *line) decision(d *proxy.Decision, arguments bool) {
 	switch {
 	case d.Fault != proxy.Fault{}:
@@ -68,7 +68,7 @@ func (l *line) decision(d *proxy.Decision, arguments bool) {
 	}
 }
 
-// ended are the members of what came of a decision.
+// ended writes the members of what came of a decision.
 func (l *line) ended(number uint64, of proxy.Peer, op *proxy.Operation) {
 	l.number("of", int64(number))
 	if op.Outcome != 0 {
@@ -83,7 +83,7 @@ func (l *line) ended(number uint64, of proxy.Peer, op *proxy.Operation) {
 	l.number("upstream_microseconds", op.Upstream.Microseconds())
 }
 
-// about is what a request asks for.
+// about writes what a request asks for.
 func (l *line) about(m *wire.Message, named bool, k policy.Kind, name string) {
 	l.text("method", m.Method)
 	if named {
@@ -93,6 +93,7 @@ func (l *line) about(m *wire.Message, named bool, k policy.Kind, name string) {
 	}
 }
 
+// client writes who asks.
 func (l *line) client(p proxy.Peer) {
 	l.text("session", p.Session)
 	l.text("remote", p.Remote)

@@ -1,8 +1,11 @@
 package telemetry
 
 import (
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +28,7 @@ const (
 	TCP                   // HTTP
 )
 
-// String is the transport in OpenTelemetry's word.
+// String returns the transport in OpenTelemetry's word.
 func (t Transport) String() string {
 	if t == TCP {
 		return "tcp"
@@ -42,11 +45,14 @@ type About struct {
 // Metrics are the process's metrics, in a registry of their own. It is safe for
 // concurrent use, and a [proxy.Meter].
 type Metrics struct {
-	about     About
-	registry  *prometheus.Registry
-	handler   http.Handler
-	names     names
-	revisions revisions
+	about    About
+	registry *prometheus.Registry
+	handler  http.Handler
+	sources  atomic.Pointer[Sources]
+
+	mu        sync.Mutex             // guards what follows
+	tools     map[string]bool        // that have labels of their own
+	revisions map[string]*operations // by protocol revision
 
 	serverOperations, clientOperations *prometheus.HistogramVec
 	serverSessions                     *prometheus.HistogramVec
@@ -55,7 +61,6 @@ type Metrics struct {
 	definitions, runsRefused           *prometheus.CounterVec
 	restarts, authentication           prometheus.Counter
 	runsExpired                        prometheus.Counter
-	sources                            atomic.Pointer[Sources]
 }
 
 // seconds are the buckets that OpenTelemetry gives for the durations of MCP, in
@@ -76,14 +81,19 @@ const (
 
 // NewMetrics returns metrics that count from zero.
 func NewMetrics(about About) *Metrics {
-	m := &Metrics{about: about, registry: prometheus.NewRegistry(), revisions: revisions{of: map[string]*operations{}}}
+	m := &Metrics{about: about, registry: prometheus.NewRegistry(), tools: map[string]bool{}, revisions: map[string]*operations{}}
 	m.registerOperations()
 	m.registerDecisions()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fsm_proxy_build_info", Help: "The version of fsm-proxy, and of Go that it was built with.",
+		ConstLabels: prometheus.Labels{"version": about.Version, "goversion": runtime.Version()},
+	})
+	build.Set(1)
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build(about.Version),
-		snapshot{m},
+		build,
+		collector{m},
 	)
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: 4})
 	return m
@@ -137,16 +147,6 @@ func (m *Metrics) counters(name, help string, labels ...string) *prometheus.Coun
 	return v
 }
 
-// build is what the program is.
-func build(version string) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fsm_proxy_build_info", Help: "The version of fsm-proxy, and of Go that it was built with.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
-	})
-	g.Set(1)
-	return g
-}
-
 // AuthenticationFailed tells of an HTTP request that was refused for its bearer
 // token, its Host or its Origin.
 func (m *Metrics) AuthenticationFailed() { m.authentication.Inc() }
@@ -180,5 +180,226 @@ func (m *Metrics) RunRefused(reason string) { m.runsRefused.WithLabelValues(reas
 
 // Reconnected implements proxy.Meter.
 func (m *Metrics) Reconnected() { m.restarts.Inc() }
+
+// other is the label of what has no label of its own.
+const other = "_other"
+
+// methods are the requests of clients that have labels of their own.
+var methods = map[string]bool{
+	"initialize": true, "ping": true, "completion/complete": true, "logging/setLevel": true,
+	"tools/list": true, "resources/list": true, "prompts/list": true, "resources/templates/list": true,
+	"tools/call": true, "resources/read": true, "prompts/get": true,
+	"resources/subscribe": true, "resources/unsubscribe": true,
+	"server/discover": true, "subscriptions/listen": true,
+	"tasks/get": true, "tasks/result": true, "tasks/list": true, "tasks/cancel": true, "tasks/update": true,
+}
+
+// maxTools bounds how many tools have labels of their own: an upstream may list
+// others every minute.
+const maxTools = 1000
+
+// toolLabel returns the label of a tool.
+func (m *Metrics) toolLabel(tool string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.tools[tool] && len(m.tools) >= maxTools {
+		return other
+	}
+	m.tools[tool] = true
+	return tool
+}
+
+// operations are the series of one protocol revision. A request finds its own
+// without a lock, in a map that is copied when one is added.
+type operations struct {
+	m       *Metrics
+	version string
+
+	found atomic.Pointer[map[target]*series]
+	mu    sync.Mutex // held while a series is added
+}
+
+// target is what an operation is about.
+type target struct {
+	method string
+	tool   string // "" for none
+	sent   bool   // it went upstream
+}
+
+// series are the histograms of one target's operations with one error type.
+type series struct {
+	server prometheus.Observer
+	client prometheus.Observer // nil where they did not go upstream
+}
+
+// Operations implements proxy.Meter. There is one for each revision.
+func (m *Metrics) Operations(version string) proxy.Operations {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.revisions[version]
+	if o == nil {
+		o = &operations{m: m, version: version}
+		o.found.Store(&map[target]*series{})
+		m.revisions[version] = o
+	}
+	return o
+}
+
+// Ended implements proxy.Operations.
+func (o *operations) Ended(op *proxy.Operation) {
+	if op.Fault.Refusal() {
+		o.m.refusals.WithLabelValues(op.Fault.Code.String()).Inc()
+	}
+	s := o.series(op)
+	s.server.Observe(op.Total.Seconds())
+	if s.client != nil {
+		s.client.Observe(op.Upstream.Seconds())
+	}
+	o.m.overhead.Observe(max(op.Total-op.Upstream-op.Waited, 0).Seconds())
+}
+
+// series returns the series of an operation. Those of operations that failed are rare, and looked up each time.
+func (o *operations) series(op *proxy.Operation) *series {
+	t := target{method: op.Message.Method, sent: op.Sent}
+	if op.Named && op.Kind == policy.Tool {
+		t.tool = other
+		if op.Familiar {
+			t.tool = op.Name
+		}
+	}
+	succeeded := op.Fault == proxy.Fault{}
+	if s := (*o.found.Load())[t]; s != nil && succeeded {
+		return s
+	}
+	t.method = methodLabel(t.method)
+	if t.tool != "" && t.tool != other {
+		t.tool = o.m.toolLabel(t.tool)
+	}
+	if !succeeded {
+		return o.histograms(t, errorType(op.Fault))
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := *o.found.Load()
+	if s := now[t]; s != nil {
+		return s
+	}
+	s := o.histograms(t, "")
+	next := maps.Clone(now)
+	next[t] = s
+	o.found.Store(&next)
+	return s
+}
+
+func (o *operations) histograms(t target, fault string) *series {
+	about := &o.m.about
+	s := &series{server: o.m.serverOperations.WithLabelValues(t.method, t.tool, fault, about.Server.String(), o.version)}
+	if t.sent {
+		s.client = o.m.clientOperations.WithLabelValues(t.method, t.tool, fault, about.Client.String(), o.version)
+	}
+	return s
+}
+
+// errorType returns the label of a fault: JSON-RPC errors that no specification names
+// have one together.
+func errorType(f proxy.Fault) string {
+	if f.Code == policy.CodeNone && f.RPC != 0 && !specified[f.RPC] {
+		return other
+	}
+	return f.String()
+}
+
+// specified are the error codes of JSON-RPC 2.0 and of MCP.
+var specified = map[int]bool{
+	-32700: true, -32600: true, -32601: true, -32602: true, -32603: true, -32000: true,
+	-32002: true, -32042: true, -32020: true, -32021: true, -32022: true,
+}
+
+// Sources are asked when the metrics are read. They must not block. None may be nil.
+type Sources struct {
+	Policy   func() *policy.Policy // in force
+	Census   func() proxy.Census
+	Reloads  func() Reloads
+	Draining func() bool
+	Mode     func() proxy.Mode
+	Noise    func() uint64 // what the upstream sent that is no message
+	Silent   func() uint64 // processes that were ended since they said nothing more
+	Audited  func() uint64 // lines of the audit that were written
+}
+
+// Reloads is what has become of the policy's file, and of the configuration's, since the start.
+type Reloads struct {
+	Succeeded, Failed uint64
+	Current           bool      // what was read last is in force
+	Since             time.Time // the policy is in force
+}
+
+// Watch has the metrics that tell what is there now read from s.
+func (m *Metrics) Watch(s Sources) { m.sources.Store(&s) }
+
+// collector collects what is there at the moment.
+type collector struct{ m *Metrics }
+
+// Describe implements prometheus.Collector. It describes nothing: there is nothing before [Metrics.Watch].
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector. Of a state without runs it tells that there are none.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	s := c.m.sources.Load()
+	if s == nil {
+		return
+	}
+	p, census, reloads := s.Policy(), s.Census(), s.Reloads()
+	for _, state := range p.States() {
+		if !state.Terminal {
+			census.Runs[state.Name] += 0
+		}
+	}
+	o := output(out)
+	for state, n := range census.Runs {
+		o.gauge("fsm_proxy_runs", "Runs, by the state that they are in.", n, "state", state)
+	}
+	o.gauge("fsm_proxy_runs_stranded", "Runs whose state a reload took away.", census.Stranded)
+	o.gauge("fsm_proxy_sessions", "Sessions of clients.", census.Sessions)
+	o.gauge("fsm_proxy_policy_info", "The policy in force.", 1, "name", p.Name(), "digest", p.Digest())
+	const help = "Reloads of the policy, and of the configuration file."
+	o.counter("fsm_proxy_reloads_total", help, reloads.Succeeded, "result", "success")
+	o.counter("fsm_proxy_reloads_total", help, reloads.Failed, "result", "failure")
+	o.gauge("fsm_proxy_policy_last_reload_successful", "Whether the policy's file and the configuration's, as they were last read, are in force.", one(reloads.Current))
+	o.add(prometheus.GaugeValue, "fsm_proxy_policy_last_reload_success_timestamp_seconds", "When the policy in force was read.", float64(reloads.Since.UnixMilli())/1000)
+	o.gauge("fsm_proxy_draining", "Whether the proxy is ending and takes nothing new.", one(s.Draining()))
+	o.gauge("fsm_proxy_mode", "Whether the policy is enforced, or only compared with what happens.", 1, "mode", s.Mode().String())
+	o.counter("fsm_proxy_upstream_noise_lines_total", "What the upstream sent that is no MCP message.", s.Noise())
+	o.counter("fsm_proxy_upstream_silent_total", "Processes of the upstream that were ended since they answered nothing, not even a ping.", s.Silent())
+	o.counter("fsm_proxy_audit_lines_total", "Lines of the audit that were written.", s.Audited())
+}
+
+// output is where metrics go that are collected.
+type output chan<- prometheus.Metric
+
+func (o output) gauge(name, help string, n int, labels ...string) {
+	o.add(prometheus.GaugeValue, name, help, float64(n), labels...)
+}
+
+func (o output) counter(name, help string, n uint64, labels ...string) {
+	o.add(prometheus.CounterValue, name, help, float64(n), labels...)
+}
+
+// add adds a metric. labels are names and values in turn.
+func (o output) add(kind prometheus.ValueType, name, help string, v float64, labels ...string) {
+	var names, values []string
+	for pair := range slices.Chunk(labels, 2) {
+		names, values = append(names, pair[0]), append(values, pair[1])
+	}
+	o <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, v, values...)
+}
+
+// one is 1 for true.
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
 
 var _ proxy.Meter = (*Metrics)(nil)

@@ -1,14 +1,18 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -18,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
@@ -41,7 +46,11 @@ func NewTraces(ctx context.Context, about About, log hclog.Logger) (*Traces, err
 	if err != nil || protocol == "" {
 		return nil, err
 	}
-	exporter, err := newExporter(ctx, protocol)
+	client := otlptracehttp.NewClient() // all else is in the environment
+	if protocol == overGRPC {
+		client = otlptracegrpc.NewClient()
+	}
+	exporter, err := otlptrace.New(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("configuring traces by the OTEL_ variables: %w", err)
 	}
@@ -64,7 +73,7 @@ const (
 	overGRPC = "grpc"
 )
 
-// tracesProtocol is how the environment wants traces to be sent, "" for not.
+// tracesProtocol returns how the environment wants traces to be sent, "" for not.
 func tracesProtocol(env func(string) string) (string, error) {
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
 		return "", nil
@@ -77,10 +86,7 @@ func tracesProtocol(env func(string) string) (string, error) {
 	case exporter != "" && exporter != "otlp":
 		return "", fmt.Errorf("OTEL_TRACES_EXPORTER is %q: set it to otlp or none", exporter)
 	}
-	protocol := env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-	if protocol == "" {
-		protocol = env("OTEL_EXPORTER_OTLP_PROTOCOL")
-	}
+	protocol := cmp.Or(env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), env("OTEL_EXPORTER_OTLP_PROTOCOL"))
 	switch protocol {
 	case "", overHTTP:
 		return overHTTP, nil
@@ -88,14 +94,6 @@ func tracesProtocol(env func(string) string) (string, error) {
 		return overGRPC, nil
 	}
 	return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: set it to %s or %s", protocol, overHTTP, overGRPC)
-}
-
-// newExporter makes what sends spans. All else is in the environment.
-func newExporter(ctx context.Context, protocol string) (*otlptrace.Exporter, error) {
-	if protocol == overGRPC {
-		return otlptracegrpc.New(ctx)
-	}
-	return otlptracehttp.New(ctx)
 }
 
 // Shutdown sends what is not sent yet, until ctx ends.
@@ -106,60 +104,145 @@ func (t *Traces) Begin(m *wire.Message, session string, header func(name string)
 	if m.Method == "ping" {
 		return nil
 	}
-	ctx := propagator.Extract(context.Background(), carrier(contextOf(m, header)))
-	ctx, server := t.tracer.Start(ctx, methodLabel(m.Method), trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(t.beginning(m, session)...))
+	attributes := append(make([]attribute.KeyValue, 0, 4),
+		attribute.String(attrMethod, clip(m.Method)),
+		attribute.String(attrRequest, clip(m.IDKey())),
+		attribute.String(attrTransport, t.about.Server.String()))
+	if session != "" {
+		attributes = append(attributes, attribute.String("fsm_proxy.session", session))
+	}
+	ctx := propagator.Extract(context.Background(), parentOf(m, header))
+	ctx, server := t.tracer.Start(ctx, methodLabel(m.Method), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...))
 	return &span{traces: t, ctx: ctx, server: server}
 }
 
-// contextOf is where a request stands in its client's trace: by its _meta, or
-// else by the headers that it came with.
-func contextOf(m *wire.Message, header func(name string) string) wire.TraceContext {
+// parentOf returns where a request stands in its client's trace: by its _meta, or else by the headers that it came with.
+func parentOf(m *wire.Message, header func(name string) string) propagation.MapCarrier {
 	t := m.Trace()
 	if t.Parent == "" && header != nil {
 		t = wire.TraceContext{Parent: header("Traceparent"), State: header("Tracestate")}
 	}
-	return t
-}
-
-func (t *Traces) beginning(m *wire.Message, session string) []attribute.KeyValue {
-	all := append(make([]attribute.KeyValue, 0, 5),
-		attribute.String(attrMethod, clip(m.Method)),
-		attribute.String("jsonrpc.request.id", clip(m.IDKey())),
-		attribute.String("network.transport", t.about.Server.String()))
-	if session != "" {
-		all = append(all, attribute.String("fsm_proxy.session", session))
-	}
-	return all
+	return propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State}
 }
 
 var propagator = propagation.TraceContext{}
 
-// carry is a trace context as OpenTelemetry reads and writes it.
-type carry struct{ wire.TraceContext }
+// The attributes of spans, by the semantic conventions for MCP.
+const (
+	attrMethod    = "mcp.method.name"
+	attrRequest   = "jsonrpc.request.id"
+	attrTransport = "network.transport"
+	attrTool      = "gen_ai.tool.name"
+	attrPrompt    = "gen_ai.prompt.name"
+	attrResource  = "mcp.resource.uri"
+	attrOperation = "gen_ai.operation.name"
+	attrVersion   = "mcp.protocol.version"
+	attrError     = "error.type"
+	attrStatus    = "rpc.response.status_code"
+)
 
-func carrier(t wire.TraceContext) *carry { return &carry{t} }
-
-// Get implements propagation.TextMapCarrier.
-func (c *carry) Get(key string) string {
-	switch key {
-	case "traceparent":
-		return c.Parent
-	case "tracestate":
-		return c.State
-	}
-	return ""
+// span is one operation that is followed. It is used by the operation's own way.
+type span struct {
+	traces   *Traces
+	ctx      context.Context
+	server   trace.Span
+	client   trace.Span // nil: it did not go upstream
+	answered time.Time
 }
 
-// Set implements propagation.TextMapCarrier.
-func (c *carry) Set(key, value string) {
-	switch key {
-	case "traceparent":
-		c.Parent = value
-	case "tracestate":
-		c.State = value
-	}
+// Send implements proxy.Span.
+func (s *span) Send(m *wire.Message) *wire.Message {
+	var ctx context.Context
+	ctx, s.client = s.traces.tracer.Start(s.ctx, methodLabel(m.Method), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String(attrMethod, clip(m.Method)),
+		attribute.String(attrTransport, s.traces.about.Client.String())))
+	carrier := propagation.MapCarrier{}
+	propagator.Inject(ctx, carrier)
+	return m.WithTrace(wire.TraceContext{Parent: carrier["traceparent"], State: carrier["tracestate"]})
 }
 
-// Keys implements propagation.TextMapCarrier.
-func (c *carry) Keys() []string { return []string{"traceparent", "tracestate"} }
+// Answered implements proxy.Span.
+func (s *span) Answered() { s.answered = time.Now() }
+
+// End implements proxy.Span.
+func (s *span) End(op *proxy.Operation) {
+	name := methodLabel(op.Message.Method)
+	if op.Familiar && op.Kind != policy.Resource && op.Name != "" { // names that are few, and no URIs
+		name += " " + clip(op.Name)
+	}
+	failed := errorType(op.Fault)
+	shared := sharedAttributes(op, failed)
+	end := func(span trace.Span, options ...trace.SpanEndOption) {
+		span.SetName(name)
+		span.SetAttributes(shared...)
+		if failed != "" {
+			span.SetStatus(codes.Error, failed)
+		}
+		span.End(options...)
+	}
+	if s.client != nil {
+		end(s.client, trace.WithTimestamp(s.answered))
+	}
+	s.server.SetAttributes(decisionAttributes(op)...)
+	end(s.server)
+}
+
+// sharedAttributes returns what is known at the end, and the same of both spans.
+func sharedAttributes(op *proxy.Operation, failed string) (all []attribute.KeyValue) {
+	if op.Named {
+		key := attrTool
+		switch op.Kind {
+		case policy.Resource:
+			key = attrResource
+		case policy.Prompt:
+			key = attrPrompt
+		}
+		all = append(all, attribute.String(key, clip(op.Name)))
+	}
+	if op.Message.Method == "tools/call" {
+		all = append(all, attribute.String(attrOperation, "execute_tool"))
+	}
+	if op.Version != "" {
+		all = append(all, attribute.String(attrVersion, op.Version))
+	}
+	if op.Fault.RPC != 0 {
+		all = append(all, attribute.String(attrStatus, strconv.Itoa(op.Fault.RPC)))
+	}
+	if failed != "" {
+		all = append(all, attribute.String(attrError, failed))
+	}
+	return all
+}
+
+// decisionAttributes returns what the policy made of an operation.
+func decisionAttributes(op *proxy.Operation) (all []attribute.KeyValue) {
+	if op.To != "" {
+		all = append(all, attribute.String("fsm_proxy.state.from", op.From), attribute.String("fsm_proxy.state.to", op.To))
+	}
+	if op.Outcome != 0 {
+		all = append(all, attribute.String("fsm_proxy.outcome", op.Outcome.String()))
+	}
+	if op.Fault.Refusal() {
+		all = append(all, attribute.String("fsm_proxy.refusal", op.Fault.Code.String()))
+	}
+	return all
+}
+
+// methodLabel returns the method, or other for one that a client has made up.
+func methodLabel(method string) string {
+	if !methods[method] {
+		return other
+	}
+	return method
+}
+
+// maxText is how many bytes of a client's text are recorded.
+const maxText = 256
+
+// clip cuts a client's text, and makes it valid UTF-8.
+func clip(text string) string {
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}
