@@ -30,7 +30,7 @@ require (
 	go.opentelemetry.io/proto/otlp v1.11.0 // tests: the collector
 	go.uber.org/goleak v1.3.0 // tests: no goroutine stays behind
 	go.yaml.in/yaml/v4 v4.0.0 // policies, with positions that are right
-	golang.org/x/net v0.61.0 // what a header field may hold (httpguts)
+	golang.org/x/net v0.61.0 // tests: HTTP/2 frames that no client sends
 	golang.org/x/sys v0.49.0 // poll, which syscall lacks; CPU clocks, in the benchmark
 	golang.org/x/term v0.47.0 // how wide a terminal is
 	golang.org/x/text v0.43.0 // the language of the schema validator's messages, how wide a character is

@@ -209,11 +209,11 @@ func cancelParams(params []byte, id int64) []byte {
 	return wire.Splice(params, wire.Edit{At: at, With: number})
 }
 
-// Take implements streamhttp.Sink for a call whose messages come on a stream of
+// Take implements client.Sink for a call whose messages come on a stream of
 // their own.
 func (k *call) Take(raw []byte) bool { return k.conn.receive(raw, k) }
 
-// Refused implements streamhttp.Sink.
+// Refused implements client.Sink.
 func (k *call) Refused(raw []byte) bool {
 	m, err := wire.Read(raw, wire.FromUpstream)
 	if err != nil || m.Kind != wire.Failure {
@@ -225,7 +225,7 @@ func (k *call) Refused(raw []byte) bool {
 	return k.mismatched(m) || k.finish(outcome{m: k.addressed(m)})
 }
 
-// Paused implements streamhttp.Sink.
+// Paused implements client.Sink.
 func (k *call) Paused(retry time.Duration) {
 	if p, ok := k.tag.(wire.Pauser); ok {
 		p.Pause(retry)

@@ -4,19 +4,22 @@ import (
 	"context"
 	"errors"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp/client"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // httpLink is a session over Streamable HTTP.
 type httpLink struct {
 	conn   *Conn
-	client *streamhttp.Client
+	client *client.Client
 }
 
-func newHTTPLink(c *Conn) *httpLink {
+func newHTTPLink(c *Conn) *httpLink { return &httpLink{conn: c, client: client.New(clientConfig(c))} }
+
+// clientConfig says how a connection reaches its server over HTTP.
+func clientConfig(c *Conn) client.Config {
 	s := c.srv
-	cfg := streamhttp.ClientConfig{
+	cfg := client.Config{
 		URL:        s.cfg.endpoint,
 		Header:     s.cfg.Header,
 		Transport:  s.transport,
@@ -30,7 +33,7 @@ func newHTTPLink(c *Conn) *httpLink {
 	if s.auth != nil {
 		cfg.Authorize, cfg.Rejected = s.auth.header, s.auth.rejected
 	}
-	return &httpLink{conn: c, client: streamhttp.NewClient(cfg)}
+	return cfg
 }
 
 func (l *httpLink) open(context.Context) error { return nil }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp/client"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -65,8 +66,8 @@ func inputSchema(tool []byte) (schema []byte) {
 
 // fields are the headers of a request that stands alone. Those of a tool's arguments
 // are known from the list of tools, which is read where it never was.
-func (l *httpLink) fields(ctx context.Context, m *wire.Message) []streamhttp.Field {
-	fields := streamhttp.MirrorFields(m)
+func (l *httpLink) fields(ctx context.Context, m *wire.Message) []http1.Field {
+	fields := client.MirrorFields(m)
 	if m.Method != "tools/call" {
 		return fields
 	}
@@ -77,7 +78,7 @@ func (l *httpLink) fields(ctx context.Context, m *wire.Message) []streamhttp.Fie
 	headers := (*l.conn.mirrors.Load())[m.P.Name]
 	for i := range headers {
 		if value, ok := headers[i].Value(m.Bytes(m.P.Arguments)); ok {
-			fields = append(fields, streamhttp.Field{Name: headers[i].Name, Value: value})
+			fields = append(fields, http1.Field{Name: headers[i].Name, Value: value})
 		}
 	}
 	return fields

@@ -15,7 +15,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 )
 
 // OAuth gets tokens by the client credentials grant. mcp-go finds the
@@ -179,7 +179,7 @@ func readToken(resp *http.Response) (*transport.Token, error) {
 	if token.AccessToken == "" {
 		return nil, errors.New("reading the token: there is none in the answer")
 	}
-	if err := streamhttp.CheckField("Authorization", token.TokenType+" "+token.AccessToken); err != nil {
+	if err := http1.CheckField("Authorization", token.TokenType+" "+token.AccessToken); err != nil {
 		return nil, fmt.Errorf("reading the token: %w", err)
 	}
 	token.RefreshToken = "" // it is asked for anew instead

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/fsm-proxy/fsm-proxy/internal/process"
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -19,8 +19,8 @@ import (
 // concurrent use.
 type Server struct {
 	cfg       Config
-	transport streamhttp.Transport // of HTTP upstreams
-	auth      authorizer           // of HTTP upstreams; nil for none
+	transport http1.RoundTripper // of HTTP upstreams
+	auth      authorizer         // of HTTP upstreams; nil for none
 	stats     counters
 	reach     reach
 	children  process.Set
@@ -94,7 +94,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{})}
 	if cfg.endpoint != nil {
-		s.transport = streamhttp.NewTransport(cfg.endpoint)
+		s.transport = http1.New(cfg.endpoint)
 		s.reach.address = reachAddress(cfg.endpoint)
 	}
 	var err error

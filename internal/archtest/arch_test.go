@@ -121,6 +121,20 @@ var rules = []rule{
 		why:   "a listener's connections and deadlines are HTTP's: it knows nothing of MCP",
 	},
 	{
+		pkg: "internal/http1",
+		why: "a client of HTTP/1.1 knows nothing of who asks through it: the standard library is all it needs",
+	},
+	{
+		pkg:   "internal/streamhttp",
+		allow: []string{module + "/internal/wire", module + "/internal/httpserver", "github.com/hashicorp/go-hclog"},
+		why:   "the server's side of Streamable HTTP hands messages to sessions, and knows neither what they do nor the client's side",
+	},
+	{
+		pkg:   "internal/streamhttp/client",
+		allow: []string{module + "/internal/wire", module + "/internal/http1", "github.com/hashicorp/go-hclog"},
+		why:   "the client's side of Streamable HTTP posts messages over a transport, and knows no server's side",
+	},
+	{
 		pkg:   "internal/lock",
 		allow: []string{module + "/policy", module + "/internal/wire", module + "/internal/strictyaml", "go.yaml.in/yaml/v4"},
 		why:   "locked definitions are content, compared in a check and in a proxy alike; cmd reads and writes the file",
@@ -156,11 +170,12 @@ var rules = []rule{
 	{
 		pkg: "upstream",
 		allow: []string{
-			module + "/internal/wire", module + "/internal/stdio", module + "/internal/streamhttp", module + "/internal/process",
-			"github.com/mark3labs/mcp-go/client/...", "github.com/mark3labs/mcp-go/client", "github.com/mark3labs/mcp-go/mcp",
+			module + "/internal/wire", module + "/internal/stdio", module + "/internal/process",
+			module + "/internal/http1", module + "/internal/streamhttp/client",
+			"github.com/mark3labs/mcp-go/client/transport",
 			"github.com/hashicorp/go-hclog",
 		},
-		why: "a connection knows messages and framings, and mcp-go for OAuth and HTTP+SSE; it knows no policy",
+		why: "a connection knows messages and framings, and mcp-go for OAuth; it knows no policy",
 	},
 	{
 		pkg: "notify",

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -177,7 +177,7 @@ func (t *target) header() (http.Header, error) {
 			return nil, usagef("--upstream-header number %d is not 'Name: value'", i+1)
 		}
 		value = strings.TrimSpace(value)
-		if err := streamhttp.CheckField(name, value); err != nil {
+		if err := http1.CheckField(name, value); err != nil {
 			return nil, usagef("--upstream-header number %d is not 'Name: value': %v", i+1, err)
 		}
 		header.Add(name, value)

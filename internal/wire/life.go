@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,11 +14,14 @@ type Life struct {
 	mu    sync.Mutex // guards what follows
 	done  chan struct{}
 	ended bool
-	after Ender // to be ended with it; nil: nothing
+	after []*afterEnd
 }
 
-// Ender is what can be ended. End must not block where a [Life] holds it.
-type Ender interface{ End() }
+// afterEnd is a function to be called at the end.
+type afterEnd struct {
+	life *Life
+	f    func()
+}
 
 // Deadline implements context.Context: there is none.
 func (*Life) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -57,30 +61,43 @@ func (l *Life) End() {
 	}
 	l.ended, l.after = true, nil
 	l.mu.Unlock()
-	if after != nil {
-		after.End()
+	for _, a := range after {
+		a.f()
 	}
 }
 
-// Hold has e ended at the end, or now if that has come. It reports false where
-// something is held already.
-func (l *Life) Hold(e Ender) bool {
+// AfterFunc is what [context.AfterFunc] asks a context for. f is called by End, or now
+// if that has been called, and must not block.
+func (l *Life) AfterFunc(f func()) (stop func() bool) {
+	a := &afterEnd{l, f}
 	l.mu.Lock()
-	taken, ended := l.after != nil, l.ended
-	if !taken && !ended {
-		l.after = e
+	ended := l.ended
+	if !ended {
+		l.after = append(l.after, a)
 	}
 	l.mu.Unlock()
 	if ended {
-		e.End()
+		f()
 	}
-	return !taken
+	return a.stop
 }
 
-// Drop takes back what Hold was given. It reports false if that was ended.
-func (l *Life) Drop() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.after = nil
-	return !l.ended
+// stop reports whether f is called no more for it.
+func (a *afterEnd) stop() bool {
+	a.life.mu.Lock()
+	defer a.life.mu.Unlock()
+	i := slices.Index(a.life.after, a)
+	if i >= 0 {
+		a.life.after = slices.Delete(a.life.after, i, i+1)
+	}
+	return i >= 0
+}
+
+// AfterFunc is [context.AfterFunc], without its channel and goroutine where ctx is a
+// [Life]: f must not block.
+func AfterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if l, ok := ctx.(*Life); ok {
+		return l.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
 }

@@ -5,17 +5,16 @@ import (
 	"testing"
 )
 
-type ender func()
-
-func (e ender) End() { e() }
-
 func TestLife(t *testing.T) {
 	var l Life
 	calls := 0
-	call := ender(func() { calls++ })
-	if !l.Hold(call) || l.Hold(call) || !l.Drop() || !l.Hold(call) {
-		t.Error("holds one at a time")
+	call := func() { calls++ }
+	stop := AfterFunc(&l, call)
+	if !stop() || stop() {
+		t.Error("what is stopped is stopped once")
 	}
+	late := l.AfterFunc(call)
+	AfterFunc(&l, call)
 	if l.Err() != nil || calls != 0 {
 		t.Error("ended before its end")
 	}
@@ -27,10 +26,10 @@ func TestLife(t *testing.T) {
 	<-done
 	<-l.Done()
 	<-child.Done()
-	if l.Err() != context.Canceled || calls != 1 || l.Drop() {
+	if l.Err() != context.Canceled || calls != 2 || late() {
 		t.Errorf("at the end: %v, %d calls", l.Err(), calls)
 	}
-	if !l.Hold(call) || calls != 2 {
+	if stop := l.AfterFunc(call); calls != 3 || stop() {
 		t.Error("after the end it is called at once")
 	}
 	if _, ok := l.Deadline(); ok || l.Value(1) != nil {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package streamhttp
+package client
 
 import (
 	"context"
@@ -11,29 +11,33 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// eachTransport runs a test over the lean transport and over net/http's.
-func eachTransport(t *testing.T, test func(*testing.T, func(*ClientConfig))) {
-	t.Run("lean", func(t *testing.T) { test(t, func(*ClientConfig) {}) })
+// eachTransport runs a test over http1's transport and over net/http's.
+func eachTransport(t *testing.T, test func(*testing.T, func(*Config))) {
+	t.Run("http1", func(t *testing.T) { test(t, func(*Config) {}) })
 	t.Run("standard", func(t *testing.T) {
-		transport := newStandard()
+		transport := http1.NewStandard()
 		t.Cleanup(transport.CloseIdleConnections)
-		test(t, func(cfg *ClientConfig) { cfg.Transport = transport })
+		test(t, func(cfg *Config) { cfg.Transport = transport })
 	})
 }
 
 // TestAsk stands alone: no session, whatever there was before, and the header says
 // what the body does.
 func TestAsk(t *testing.T) {
-	eachTransport(t, func(t *testing.T, change func(*ClientConfig)) {
-		s := newRawServer(t, behaving(func(c net.Conn, req *http.Request, body string) {
+	eachTransport(t, func(t *testing.T, change func(*Config)) {
+		s := mcptest.NewRawServer(t, behaving(func(c net.Conn, req *http.Request, body string) {
 			h := req.Header
 			if h.Get("Mcp-Protocol-Version") != wire.ModernRevision || h.Get("Mcp-Session-Id") != "" || h.Get("X-Extra") != "yes" ||
 				h.Get("Mcp-Method") != "tools/call" || h.Get("Mcp-Name") != "x" || h.Get("Mcp-Param-A") != "1" || body != rawQuestion {
 				t.Error("request:", h, body)
 			}
-			sendReply(c, "Content-Type: application/json\r\n", rawAnswer)
+			mcptest.RawReply(c, "Content-Type: application/json\r\n", rawAnswer)
 		}))
 		c := newClientRig(t, s, change)
 		c.open(t)
@@ -43,7 +47,7 @@ func TestAsk(t *testing.T) {
 		}
 		for range 2 {
 			var g gathered
-			fields := append(MirrorFields(m), Field{"Mcp-Param-A", "1"})
+			fields := append(MirrorFields(m), http1.Field{Name: "Mcp-Param-A", Value: "1"})
 			if err := c.Ask(t.Context(), new(wire.Life), m.Raw, fields, &g); err != nil || len(g.messages) != 1 {
 				t.Error(err, g.messages)
 			}
@@ -53,9 +57,9 @@ func TestAsk(t *testing.T) {
 
 // TestAskEndsWithItsLife closes the stream, which the server sees.
 func TestAskEndsWithItsLife(t *testing.T) {
-	eachTransport(t, func(t *testing.T, change func(*ClientConfig)) {
+	eachTransport(t, func(t *testing.T, change func(*Config)) {
 		begun, ended := make(chan struct{}), make(chan struct{})
-		s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
+		s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
 			_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + eventOf(rawNote)))
 			close(begun)
 			_, _ = c.Read(make([]byte, 1))

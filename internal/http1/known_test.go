@@ -1,4 +1,4 @@
-package streamhttp
+package http1
 
 import (
 	"bufio"
@@ -69,10 +69,10 @@ func TestKnownAnswers(t *testing.T) {
 	}
 	short := answer("a", "cut off")
 	u := answering(t, append(all, short[:len(short)-2])...)
-	lean := new(Lean)
-	defer lean.CloseIdleConnections()
+	tr := new(Transport)
+	defer tr.CloseIdleConnections()
 	post := func() (*http.Response, string, error) {
-		resp, err := lean.RoundTrip(&http.Request{Method: http.MethodPost, URL: u, Body: NewBody([]byte("{}"))})
+		resp, err := tr.RoundTrip(&http.Request{Method: http.MethodPost, URL: u, Body: io.NopCloser(strings.NewReader("{}"))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package streamhttp
+package http1
 
 import (
 	"bufio"
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// FuzzAnswers: a Lean reads two answers, one behind the other, as [http.Transport] reads each by itself: the same status,
+// FuzzAnswers: ours reads two answers, one behind the other, as [http.Transport] reads each by itself: the same status,
 // header, body and trailer. It refuses more, for the reasons in stricter alone, and takes nothing that Transport refuses.
 // Whatever a server sent, the third request gets the answer that it is sent, on whatever connection: bytes that are
 // nobody's, behind an answer or while the connection is idle, are taken for no answer.
@@ -45,29 +45,29 @@ func FuzzAnswers(f *testing.F) {
 			return // what fits no socket buffer waits for its reader
 		}
 		const last = "HTTP/1.1 200 OK\r\nX-Third: yes\r\nContent-Length: 5\r\n\r\nthird"
-		l := new(Lean)
+		l := new(Transport)
 		defer l.CloseIdleConnections()
 		s := &answerer{cut: int(cut), answers: [][]byte{first, second, []byte(last)}, hangUp: hangUp}
 		defer s.close()
 		for i, answer := range s.answers {
-			got := s.askLean(t, l)
+			got := s.askOurs(t, l)
 			want := transportReads(t, &answerer{cut: int(cut), answers: [][]byte{answer}, hangUp: hangUp})
 			switch {
 			case got.err == nil && want.err != nil:
-				t.Fatalf("answer %d: Lean reads %+v, Transport refuses it: %v", i, got, want.err)
+				t.Fatalf("answer %d: ours reads %+v, Transport refuses it: %v", i, got, want.err)
 			case got.err != nil && want.err == nil && !stricter(got.err):
-				t.Fatalf("answer %d: Transport reads %+v, Lean refuses it: %v", i, want, got.err)
+				t.Fatalf("answer %d: Transport reads %+v, ours refuses it: %v", i, want, got.err)
 			case got.err == nil && !reflect.DeepEqual(got, want):
-				t.Fatalf("answer %d: Lean reads\n%+v, Transport\n%+v", i, got, want)
+				t.Fatalf("answer %d: ours reads\n%+v, Transport\n%+v", i, got, want)
 			case got.closes && len(l.idle) > 0:
-				t.Fatalf("answer %d: Lean keeps the connection, which is to be closed: %+v", i, got)
+				t.Fatalf("answer %d: ours keeps the connection, which is to be closed: %+v", i, got)
 			}
 			s.stray(stray)
 		}
 	})
 }
 
-// stricter reports whether an answer is one that a Lean refuses for a reason of its own: a status below 100 is none; it
+// stricter reports whether an answer is one that a Transport refuses for a reason of its own: a status below 100 is none; it
 // changes to no other protocol, and waits for no more than 7 interim answers; its headers are shorter.
 func stricter(err error) bool {
 	for _, reason := range []string{"malformed HTTP status code", "unexpected HTTP status 1xx", "its header is too long"} {
@@ -142,7 +142,7 @@ func readingOf(resp *http.Response, err error) reading {
 	}
 	defer resp.Body.Close()
 	header := resp.Header.Clone()
-	header.Del("Content-Length") // the heads that a Lean knows leave it to ContentLength
+	header.Del("Content-Length") // the heads that a Transport knows leave it to ContentLength
 	if resp.ContentLength >= 0 {
 		header.Set("Content-Length", fmt.Sprint(resp.ContentLength))
 	}
@@ -235,25 +235,25 @@ func (s *answerer) close() {
 	}
 }
 
-const leanAddr = "lean.example:80"
+const serverAddr = "server.example:80"
 
-// askLean sends a request as [Lean.do] does, on a kept connection or on a new one.
-func (s *answerer) askLean(t *testing.T, l *Lean) reading {
+// askOurs sends a request as [Transport.Send] does, on a kept connection or on a new one.
+func (s *answerer) askOurs(t *testing.T, l *Transport) reading {
 	req := question(t)
-	head, err := requestHead(req)
+	p, err := Prepare(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &outgoing{ctx: req.Context(), addr: leanAddr, method: req.Method, head: head, body: []byte("{}"), req: req}
-	conn := l.take(leanAddr)
+	out := &outgoing{Prepared: p, ctx: req.Context(), body: []byte("{}")}
+	conn := l.take(serverAddr)
 	if conn != nil {
 		conn.reused = true
 	} else {
-		conn = newLeanConn(s.connect(t), leanAddr)
+		conn = newConn(s.connect(t), serverAddr)
 	}
 	resp, err := l.exchange(conn, out)
 	if conn.reused && NotSent(err) {
-		resp, err = l.exchange(newLeanConn(s.connect(t), leanAddr), out)
+		resp, err = l.exchange(newConn(s.connect(t), serverAddr), out)
 	}
 	got := readingOf(resp, err)
 	<-s.wrote
@@ -275,6 +275,6 @@ func transportReads(t *testing.T, s *answerer) reading {
 func question(t *testing.T) *http.Request {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // an answer that nobody ends is a find
 	t.Cleanup(cancel)
-	req := &http.Request{Method: "POST", URL: &url.URL{Scheme: "http", Host: leanAddr, Path: "/mcp"}, Header: http.Header{}, Body: NewBody([]byte("{}")), ContentLength: 2}
+	req := &http.Request{Method: "POST", URL: &url.URL{Scheme: "http", Host: serverAddr, Path: "/mcp"}, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}
 	return req.WithContext(ctx)
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package streamhttp
+package client
 
 import (
 	"context"
@@ -16,6 +16,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 )
 
 // gathered is a sink for the request with id 1.
@@ -56,19 +60,20 @@ type clientRig struct {
 	gone  chan error
 }
 
-func newClientRig(t *testing.T, s *rawServer, change ...func(*ClientConfig)) *clientRig {
+func newClientRig(t *testing.T, s *mcptest.RawServer, change ...func(*Config)) *clientRig {
 	t.Helper()
 	rig := &clientRig{heard: make(chan string, 100), gone: make(chan error, 1)}
-	lean := newLean(t)
-	cfg := ClientConfig{
-		URL: s.url(), Header: http.Header{"X-Extra": {"yes"}}, Transport: lean, MaxMessage: 1 << 20, Log: hclog.NewNullLogger(),
+	transport := new(http1.Transport)
+	t.Cleanup(transport.CloseIdleConnections)
+	cfg := Config{
+		URL: s.URL(), Header: http.Header{"X-Extra": {"yes"}}, Transport: transport, MaxMessage: 1 << 20, Log: hclog.NewNullLogger(),
 		Receive: func(raw []byte) { rig.heard <- string(raw) },
 		Gone:    func(err error) { rig.gone <- err },
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
-	rig.Client = NewClient(cfg)
+	rig.Client = New(cfg)
 	t.Cleanup(rig.Close)
 	return rig
 }
@@ -91,7 +96,7 @@ func behaving(h clientHandler) func(net.Conn, int, *http.Request, string) {
 	return func(c net.Conn, _ int, req *http.Request, body string) {
 		switch {
 		case strings.Contains(body, `"initialize"`):
-			sendReply(c, "Content-Type: application/json\r\nMcp-Session-Id: s1\r\n", rawAnswer)
+			mcptest.RawReply(c, "Content-Type: application/json\r\nMcp-Session-Id: s1\r\n", rawAnswer)
 		case req.Method == "POST" && !strings.Contains(body, `"id"`), req.Method == "DELETE":
 			sendStatus(c, 202, "", "")
 		case req.Method == "GET" && req.Header.Get("Last-Event-Id") == "" && !strings.Contains(req.URL.Path, "listen"):
@@ -107,18 +112,20 @@ func sendStatus(c net.Conn, code int, header, body string) {
 }
 
 // sendEvents answers with an event stream of known length.
-func sendEvents(c net.Conn, body string) { sendReply(c, "Content-Type: text/event-stream\r\n", body) }
+func sendEvents(c net.Conn, body string) {
+	mcptest.RawReply(c, "Content-Type: text/event-stream\r\n", body)
+}
 
 func eventOf(data string) string { return "data: " + data + "\n\n" }
 
 func TestPostJSON(t *testing.T) {
-	s := newRawServer(t, behaving(func(c net.Conn, req *http.Request, body string) {
+	s := mcptest.NewRawServer(t, behaving(func(c net.Conn, req *http.Request, body string) {
 		h := req.Header
 		if h.Get("Accept") != "application/json, text/event-stream" || h.Get("Content-Type") != "application/json" ||
 			h.Get("Mcp-Session-Id") != "s1" || h.Get("MCP-Protocol-Version") != "2025-06-18" || h.Get("X-Extra") != "yes" || body != rawQuestion {
 			t.Error("request:", h, body)
 		}
-		sendReply(c, "Content-Type: application/json; charset=utf-8\r\n", rawAnswer)
+		mcptest.RawReply(c, "Content-Type: application/json; charset=utf-8\r\n", rawAnswer)
 	}))
 	c := newClientRig(t, s)
 	c.open(t)
@@ -129,18 +136,18 @@ func TestPostJSON(t *testing.T) {
 }
 
 func TestInitializeHasNoSessionHeaders(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, _ int, req *http.Request, _ string) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, req *http.Request, _ string) {
 		if req.Header.Get("Mcp-Session-Id")+req.Header.Get("Mcp-Protocol-Version") != "" {
 			t.Error(req.Header)
 		}
-		sendReply(c, "Content-Type: application/json\r\n", rawAnswer)
+		mcptest.RawReply(c, "Content-Type: application/json\r\n", rawAnswer)
 	})
 	newClientRig(t, s).open(t)
 }
 
 func TestInitializeBadSessionID(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
-		sendReply(c, "Content-Type: application/json\r\nMcp-Session-Id: a b\r\n", rawAnswer)
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
+		mcptest.RawReply(c, "Content-Type: application/json\r\nMcp-Session-Id: a b\r\n", rawAnswer)
 	})
 	if err := newClientRig(t, s).Initialize(t.Context(), []byte(rawGreeting), new(gathered)); err == nil {
 		t.Error("taken")
@@ -159,7 +166,7 @@ func TestPostSSE(t *testing.T) {
 		"mark":       "\xef\xbb\xbf" + eventOf(rawNote) + eventOf(rawAnswer),
 		"multi-line": eventOf(rawNote) + "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{}}\n\n",
 	} {
-		s := newRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) { sendEvents(c, body) }))
+		s := mcptest.NewRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) { sendEvents(c, body) }))
 		c := newClientRig(t, s)
 		c.open(t)
 		var g gathered
@@ -174,7 +181,7 @@ func TestPostSSE(t *testing.T) {
 // used again.
 func TestPostLingers(t *testing.T) {
 	proceed := make(chan struct{})
-	s := newRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) {
+	s := mcptest.NewRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) {
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
 		fmt.Fprintf(c, "%x\r\n%s\r\n", len(eventOf(rawAnswer)), eventOf(rawAnswer))
 		<-proceed
@@ -242,7 +249,7 @@ func TestPostFailures(t *testing.T) {
 		"interim ones forever": {strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 20), 0, "1xx"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) {
+			s := mcptest.NewRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) {
 				io.WriteString(c, tc.raw)
 				c.Close()
 			}))
@@ -253,7 +260,7 @@ func TestPostFailures(t *testing.T) {
 			if !ok || !failed.Sent || failed.Status != tc.status || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("%+v", err)
 			}
-			if n := s.requests.Load(); n != 2 {
+			if n := s.Requests.Load(); n != 2 {
 				t.Errorf("the server got %d requests", n-1)
 			}
 		})
@@ -265,7 +272,7 @@ func TestPostRefusedWithAnswer(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`,
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`,
 	} {
-		s := newRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) {
+		s := mcptest.NewRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) {
 			sendStatus(c, 400, "Content-Type: application/json\r\n", body)
 		}))
 		c := newClientRig(t, s)
@@ -278,19 +285,19 @@ func TestPostRefusedWithAnswer(t *testing.T) {
 }
 
 func TestPostNotSent(t *testing.T) {
-	s := newRawServer(t, behaving(nil))
-	c := newClientRig(t, s, func(cfg *ClientConfig) {
+	s := mcptest.NewRawServer(t, behaving(nil))
+	c := newClientRig(t, s, func(cfg *Config) {
 		cfg.Authorize = func(context.Context) (string, error) { return "", errors.New("no token") }
 	})
 	err := c.Post(t.Context(), []byte(rawQuestion), new(gathered))
-	if failed, ok := errors.AsType[*wire.CallError](err); !ok || failed.Sent || s.requests.Load() != 0 {
+	if failed, ok := errors.AsType[*wire.CallError](err); !ok || failed.Sent || s.Requests.Load() != 0 {
 		t.Errorf("%+v", err)
 	}
 }
 
 func TestSessionForgotten(t *testing.T) {
 	for name, body := range map[string]string{"empty": "", "TypeScript SDK": `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`} {
-		s := newRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) {
+		s := mcptest.NewRawServer(t, behaving(func(c net.Conn, _ *http.Request, _ string) {
 			sendStatus(c, 404, "Content-Type: application/json\r\n", body)
 		}))
 		c := newClientRig(t, s)
@@ -301,14 +308,14 @@ func TestSessionForgotten(t *testing.T) {
 		}
 		<-c.gone
 		c.Close()
-		if n := s.requests.Load(); n != 2 {
+		if n := s.Requests.Load(); n != 2 {
 			t.Errorf("%s: a session that is gone was ended by DELETE", name)
 		}
 	}
 }
 
 func TestRedirectWithinHost(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
 		if req.URL.Path == "/mcp" {
 			sendStatus(c, 307, "Location: /mcp/\r\n", "")
 			return
@@ -316,7 +323,7 @@ func TestRedirectWithinHost(t *testing.T) {
 		if req.Method != "POST" || body != rawQuestion {
 			t.Error(req.Method, body)
 		}
-		sendReply(c, "Content-Type: application/json\r\n", rawAnswer)
+		mcptest.RawReply(c, "Content-Type: application/json\r\n", rawAnswer)
 	})
 	if err := newClientRig(t, s).Post(t.Context(), []byte(rawQuestion), new(gathered)); err != nil {
 		t.Error(err)
@@ -324,9 +331,9 @@ func TestRedirectWithinHost(t *testing.T) {
 }
 
 func TestRedirectLoop(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { sendStatus(c, 308, "Location: /mcp\r\n", "") })
-	if err := newClientRig(t, s).Post(t.Context(), []byte(rawQuestion), new(gathered)); err == nil || s.requests.Load() != maxRedirects {
-		t.Error(err, s.requests.Load())
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { sendStatus(c, 308, "Location: /mcp\r\n", "") })
+	if err := newClientRig(t, s).Post(t.Context(), []byte(rawQuestion), new(gathered)); err == nil || s.Requests.Load() != maxRedirects {
+		t.Error(err, s.Requests.Load())
 	}
 }
 
@@ -334,7 +341,7 @@ func TestRedirectLoop(t *testing.T) {
 // gives the rest to a GET.
 func TestPostResumed(t *testing.T) {
 	gets := 0
-	s := newRawServer(t, behaving(func(c net.Conn, req *http.Request, _ string) {
+	s := mcptest.NewRawServer(t, behaving(func(c net.Conn, req *http.Request, _ string) {
 		if req.Method == "POST" {
 			sendEvents(c, "id: a\nretry: 10\ndata:\n\n")
 			return
@@ -387,7 +394,7 @@ func TestPostPolled(t *testing.T) {
 // the request itself had been taken.
 func TestPostResumeRefused(t *testing.T) {
 	for _, code := range []int{404, 405, 400, 500} {
-		s := newRawServer(t, behaving(func(c net.Conn, req *http.Request, _ string) {
+		s := mcptest.NewRawServer(t, behaving(func(c net.Conn, req *http.Request, _ string) {
 			if req.Method == "POST" {
 				sendEvents(c, "id: a\nretry: 1\ndata:\n\n")
 				return
@@ -401,7 +408,7 @@ func TestPostResumeRefused(t *testing.T) {
 		if !ok || !failed.Sent || failed.Status != 0 {
 			t.Errorf("%d: %+v", code, err)
 		}
-		if n := s.requests.Load() - 2; code == 500 && n != maxFailures || code != 500 && n != 1 {
+		if n := s.Requests.Load() - 2; code == 500 && n != maxFailures || code != 500 && n != 1 {
 			t.Errorf("%d: tried %d times", code, n)
 		}
 	}
@@ -409,7 +416,7 @@ func TestPostResumeRefused(t *testing.T) {
 
 func TestPostCancelled(t *testing.T) {
 	got := make(chan struct{}, 1)
-	s := newRawServer(t, behaving(func(net.Conn, *http.Request, string) { got <- struct{}{} }))
+	s := mcptest.NewRawServer(t, behaving(func(net.Conn, *http.Request, string) { got <- struct{}{} }))
 	c := newClientRig(t, s)
 	c.open(t)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, nil)
@@ -418,12 +425,12 @@ func TestPostCancelled(t *testing.T) {
 	if failed, ok := errors.AsType[*wire.CallError](err); !ok || !failed.Sent || !errors.Is(err, context.Canceled) {
 		t.Errorf("%+v", err)
 	}
-	<-s.closed
+	<-s.Closed
 }
 
 func TestCloseEndsPosts(t *testing.T) {
 	got := make(chan struct{}, 1)
-	s := newRawServer(t, behaving(func(net.Conn, *http.Request, string) { got <- struct{}{} }))
+	s := mcptest.NewRawServer(t, behaving(func(net.Conn, *http.Request, string) { got <- struct{}{} }))
 	c := newClientRig(t, s)
 	c.open(t)
 	go func() { <-got; c.Close() }()
@@ -437,9 +444,9 @@ func TestCloseEndsPosts(t *testing.T) {
 // comes the DELETE.
 func TestNotifyInOrder(t *testing.T) {
 	var seen []string
-	s := newRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
 		if strings.Contains(body, `"initialize"`) {
-			sendReply(c, "Content-Type: application/json\r\nMcp-Session-Id: s1\r\n", rawAnswer)
+			mcptest.RawReply(c, "Content-Type: application/json\r\nMcp-Session-Id: s1\r\n", rawAnswer)
 			return
 		}
 		if req.Header.Get("X-Extra") != "yes" || req.Header.Get("Mcp-Session-Id") != "s1" {
@@ -469,8 +476,8 @@ func TestNotifyInOrder(t *testing.T) {
 
 func TestNotifyBounded(t *testing.T) {
 	hold := make(chan struct{})
-	s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { <-hold; sendStatus(c, 202, "", "") })
-	c := newClientRig(t, s, func(cfg *ClientConfig) { cfg.MaxQueue = 200 })
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { <-hold; sendStatus(c, 202, "", "") })
+	c := newClientRig(t, s, func(cfg *Config) { cfg.MaxQueue = 200 })
 	var err error
 	for range 5 {
 		err = errors.Join(err, c.Notify([]byte(rawNote)))
@@ -485,7 +492,7 @@ func TestNotifyBounded(t *testing.T) {
 func TestRequestWaitsForInitialized(t *testing.T) {
 	taken := make(chan struct{})
 	var order []string
-	s := newRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
 		switch {
 		case req.Method == "GET":
 			sendStatus(c, 405, "", "")
@@ -495,7 +502,7 @@ func TestRequestWaitsForInitialized(t *testing.T) {
 			sendStatus(c, 202, "", "")
 		default:
 			order = append(order, "request")
-			sendReply(c, "Content-Type: application/json\r\n", rawAnswer)
+			mcptest.RawReply(c, "Content-Type: application/json\r\n", rawAnswer)
 		}
 	})
 	c := newClientRig(t, s)
@@ -513,9 +520,9 @@ func TestRequestWaitsForInitialized(t *testing.T) {
 
 // listening is a server whose GET streams are given by streams, one after the
 // other; then they stay open.
-func listening(t *testing.T, get func(n int, c net.Conn, lastID string) bool) *rawServer {
+func listening(t *testing.T, get func(n int, c net.Conn, lastID string) bool) *mcptest.RawServer {
 	n := 0
-	return newRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
+	return mcptest.NewRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
 		switch {
 		case req.Method == "GET":
 			n++
@@ -523,7 +530,7 @@ func listening(t *testing.T, get func(n int, c net.Conn, lastID string) bool) *r
 				c.Close()
 			}
 		case strings.Contains(body, `"initialize"`):
-			sendReply(c, "Content-Type: application/json\r\nMcp-Session-Id: s1\r\n", rawAnswer)
+			mcptest.RawReply(c, "Content-Type: application/json\r\nMcp-Session-Id: s1\r\n", rawAnswer)
 		default:
 			sendStatus(c, 202, "", "")
 		}
@@ -549,7 +556,7 @@ func TestListenReconnects(t *testing.T) {
 		}
 		return true
 	})
-	c := newClientRig(t, s, func(cfg *ClientConfig) { cfg.Opened = func() { opened <- struct{}{} } })
+	c := newClientRig(t, s, func(cfg *Config) { cfg.Opened = func() { opened <- struct{}{} } })
 	c.open(t)
 	if c.Listening() {
 		t.Error("listening before initialized")

@@ -1,6 +1,6 @@
 //go:build unix
 
-package streamhttp
+package http1
 
 import (
 	"net/http"
@@ -10,7 +10,7 @@ import (
 )
 
 // A request that servers could take for another one, or for two, is not sent: no connection is made for it.
-func TestLeanSendsNoSplitRequest(t *testing.T) {
+func TestTransportSendsNoSplitRequest(t *testing.T) {
 	plain := url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/mcp"}
 	with := func(change func(u *url.URL)) *url.URL { u := plain; change(&u); return &u }
 	for name, req := range map[string]*http.Request{
@@ -27,7 +27,7 @@ func TestLeanSendsNoSplitRequest(t *testing.T) {
 		"no host":  {Method: "POST", URL: with(func(u *url.URL) { u.Host = "" })},
 		"idn host": {Method: "POST", URL: with(func(u *url.URL) { u.Host = "bücher.example" })},
 	} {
-		_, err := newLean(t).RoundTrip(req)
+		_, err := newTransport(t).RoundTrip(req)
 		if !NotSent(err) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "connect") {
 			t.Errorf("%s: %v", name, err)
 		}

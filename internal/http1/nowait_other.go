@@ -1,6 +1,6 @@
 //go:build !unix
 
-package streamhttp
+package http1
 
 import "errors"
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package streamhttp
+package http1
 
 import (
 	"bufio"
@@ -63,7 +63,7 @@ func cpu() time.Duration {
 }
 
 // The CPU time is that of the client and of a server that does next to nothing.
-func benchTransport(b *testing.B, rt Transport, parallel int) {
+func benchTransport(b *testing.B, rt RoundTripper, parallel int) {
 	u := cannedServer(b)
 	b.SetParallelism(parallel)
 	before := cpu()
@@ -72,8 +72,8 @@ func benchTransport(b *testing.B, rt Transport, parallel int) {
 }
 
 func BenchmarkTransport(b *testing.B) {
-	b.Run("lean/1", func(b *testing.B) { benchTransport(b, new(Lean), 1) })
-	b.Run("nethttp/1", func(b *testing.B) { benchTransport(b, newStandard(), 1) })
-	b.Run("lean/16", func(b *testing.B) { benchTransport(b, new(Lean), 16) })
-	b.Run("nethttp/16", func(b *testing.B) { benchTransport(b, newStandard(), 16) })
+	b.Run("transport/1", func(b *testing.B) { benchTransport(b, new(Transport), 1) })
+	b.Run("nethttp/1", func(b *testing.B) { benchTransport(b, NewStandard(), 1) })
+	b.Run("transport/16", func(b *testing.B) { benchTransport(b, new(Transport), 16) })
+	b.Run("nethttp/16", func(b *testing.B) { benchTransport(b, NewStandard(), 16) })
 }

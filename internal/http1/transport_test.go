@@ -1,9 +1,9 @@
 //go:build unix
 
-package streamhttp
+package http1
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,99 +13,27 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// rawServer answers HTTP with the bytes that answer gives for a request. It
-// counts connections and requests.
-type rawServer struct {
-	*testing.T
-	ln       net.Listener
-	answer   func(c net.Conn, n int, req *http.Request, body string)
-	conns    atomic.Int32
-	requests atomic.Int32
-	wg       sync.WaitGroup
-	mu       sync.Mutex
-	open     []net.Conn
-	closed   chan struct{} // gets an element for each connection that the client closed
-}
-
-func newRawServer(t *testing.T, answer func(c net.Conn, n int, req *http.Request, body string)) *rawServer {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &rawServer{T: t, ln: ln, answer: answer, closed: make(chan struct{}, 1000)}
-	s.wg.Go(s.accept)
-	t.Cleanup(s.stop)
-	return s
-}
-
-func (s *rawServer) accept() {
-	for {
-		c, err := s.ln.Accept()
-		if err != nil {
-			return
-		}
-		s.conns.Add(1)
-		s.mu.Lock()
-		s.open = append(s.open, c)
-		s.mu.Unlock()
-		s.wg.Go(func() { s.serve(c) })
-	}
-}
-
-func (s *rawServer) serve(c net.Conn) {
-	defer c.Close()
-	br := bufio.NewReader(c)
-	for {
-		req, err := http.ReadRequest(br)
-		if err != nil {
-			s.closed <- struct{}{}
-			return
-		}
-		body, _ := io.ReadAll(req.Body)
-		s.answer(c, int(s.requests.Add(1)), req, string(body))
-	}
-}
-
-func (s *rawServer) stop() {
-	s.ln.Close()
-	s.mu.Lock()
-	for _, c := range s.open {
-		c.Close()
-	}
-	s.mu.Unlock()
-	s.wg.Wait()
-}
-
-func (s *rawServer) url() *url.URL {
-	return &url.URL{Scheme: "http", Host: s.ln.Addr().String(), Path: "/mcp"}
-}
-
-func (s *rawServer) request(ctx context.Context, body string) *http.Request {
+func requestTo(ctx context.Context, s *mcptest.RawServer, body string) *http.Request {
 	return (&http.Request{
-		Method: "POST", URL: s.url(), Header: http.Header{"X-A": {"1"}},
-		Body: NewBody([]byte(body)), ContentLength: int64(len(body)),
+		Method: "POST", URL: s.URL(), Header: http.Header{"X-A": {"1"}},
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 	}).WithContext(ctx)
 }
 
-// sendReply writes an ordinary answer.
-func sendReply(c net.Conn, header, body string) {
-	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s", header, len(body), body)
-}
-
-func newLean(t *testing.T) *Lean {
-	l := new(Lean)
+func newTransport(t *testing.T) *Transport {
+	l := new(Transport)
 	t.Cleanup(l.CloseIdleConnections)
 	return l
 }
 
-func leanText(t *testing.T, resp *http.Response) string {
+func textOf(t *testing.T, resp *http.Response) string {
 	t.Helper()
 	raw, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
@@ -116,90 +44,90 @@ func leanText(t *testing.T, resp *http.Response) string {
 }
 
 // post returns what the server answers to a POST.
-func (s *rawServer) post(l *Lean, body string) string {
-	s.Helper()
-	resp, err := l.RoundTrip(s.request(s.Context(), body))
+func post(t *testing.T, s *mcptest.RawServer, l *Transport, body string) string {
+	t.Helper()
+	resp, err := l.RoundTrip(requestTo(t.Context(), s, body))
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
-	return leanText(s.T, resp)
+	return textOf(t, resp)
 }
 
-func TestLeanReusesConnections(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, n int, req *http.Request, body string) {
+func TestTransportReusesConnections(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, n int, req *http.Request, body string) {
 		if req.Host != c.LocalAddr().String() || req.Header.Get("X-A") != "1" || req.URL.Path != "/mcp" {
 			t.Error("request:", req)
 		}
-		sendReply(c, "", fmt.Sprint(n, body))
+		mcptest.RawReply(c, "", fmt.Sprint(n, body))
 	})
-	l := newLean(t)
+	l := newTransport(t)
 	for i := range 5 {
-		if got := s.post(l, "x"); got != fmt.Sprint(i+1, "x") {
+		if got := post(t, s, l, "x"); got != fmt.Sprint(i+1, "x") {
 			t.Error(got)
 		}
 	}
-	if n := s.conns.Load(); n != 1 {
+	if n := s.Conns.Load(); n != 1 {
 		t.Errorf("%d connections for 5 requests", n)
 	}
 }
 
-func TestLeanLargeBodies(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, body string) { sendReply(c, "", body) })
-	l := newLean(t)
+func TestTransportLargeBodies(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, body string) { mcptest.RawReply(c, "", body) })
+	l := newTransport(t)
 	big := strings.Repeat("0123456789", 100_000)
 	for range 2 {
-		if s.post(l, big) != big {
+		if post(t, s, l, big) != big {
 			t.Error("the body changed")
 		}
 	}
 }
 
-func TestLeanChunkedAndEmpty(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
+func TestTransportChunkedAndEmpty(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
 		if n == 1 {
 			io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
 			return
 		}
 		io.WriteString(c, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
 	})
-	l := newLean(t)
+	l := newTransport(t)
 	for _, want := range []string{"abc", "", ""} {
-		if got := s.post(l, ""); got != want {
+		if got := post(t, s, l, ""); got != want {
 			t.Errorf("%q", got)
 		}
 	}
-	if s.conns.Load() != 1 {
-		t.Error("connections:", s.conns.Load())
+	if s.Conns.Load() != 1 {
+		t.Error("connections:", s.Conns.Load())
 	}
 }
 
 // A connection that the server has closed while it was idle is noticed before
 // anything is written into it.
-func TestLeanStaleConnection(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
-		sendReply(c, "", "ok")
+func TestTransportStaleConnection(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
+		mcptest.RawReply(c, "", "ok")
 		if n == 1 {
 			c.(*net.TCPConn).CloseWrite()
 		}
 	})
-	l := newLean(t)
+	l := newTransport(t)
 	for range 2 {
-		s.post(l, "x")
+		post(t, s, l, "x")
 		waitIdle(t, l, s)
 	}
-	if s.requests.Load() != 2 || s.conns.Load() != 2 {
-		t.Errorf("%d requests on %d connections", s.requests.Load(), s.conns.Load())
+	if s.Requests.Load() != 2 || s.Conns.Load() != 2 {
+		t.Errorf("%d requests on %d connections", s.Requests.Load(), s.Conns.Load())
 	}
 }
 
 // waitIdle waits until something has come on the idle connection after the
 // first request, without taking it.
-func waitIdle(t *testing.T, l *Lean, s *rawServer) {
+func waitIdle(t *testing.T, l *Transport, s *mcptest.RawServer) {
 	t.Helper()
-	if s.requests.Load() != 1 {
+	if s.Requests.Load() != 1 {
 		return
 	}
-	c := l.take(s.url().Host)
+	c := l.take(s.URL().Host)
 	if c == nil {
 		return // it was seen at once
 	}
@@ -211,7 +139,7 @@ func waitIdle(t *testing.T, l *Lean, s *rawServer) {
 		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
 		return err != syscall.EAGAIN
 	})
-	if c.turn.alive() {
+	if c.alive() {
 		t.Error("the connection passes for alive")
 	}
 	l.put(c)
@@ -219,23 +147,23 @@ func waitIdle(t *testing.T, l *Lean, s *rawServer) {
 
 // Bytes that nobody asked for make an idle connection unusable: they would be
 // taken for the next answer.
-func TestLeanUnaskedBytes(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
-		sendReply(c, "", "ok")
+func TestTransportUnaskedBytes(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
+		mcptest.RawReply(c, "", "ok")
 		if n == 1 {
-			sendReply(c, "", "forged")
+			mcptest.RawReply(c, "", "forged")
 		}
 	})
-	l := newLean(t)
+	l := newTransport(t)
 	for range 2 {
-		if got := s.post(l, "x"); got != "ok" {
+		if got := post(t, s, l, "x"); got != "ok" {
 			t.Error(got)
 		}
 		waitIdle(t, l, s)
 	}
 }
 
-func TestLeanKeepAliveHint(t *testing.T) {
+func TestTransportKeepAliveHint(t *testing.T) {
 	for hint, kept := range map[string]time.Duration{
 		"":                                   maxIdle,
 		"Keep-Alive: timeout=5, max=100\r\n": maxIdle,
@@ -243,10 +171,10 @@ func TestLeanKeepAliveHint(t *testing.T) {
 		"Keep-Alive: timeout=0\r\n":          0,
 		"Connection: close\r\n":              0,
 	} {
-		s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { sendReply(c, hint, "ok") })
-		l := newLean(t)
-		s.post(l, "x")
-		c := l.take(s.url().Host)
+		s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { mcptest.RawReply(c, hint, "ok") })
+		l := newTransport(t)
+		post(t, s, l, "x")
+		c := l.take(s.URL().Host)
 		if kept == 0 {
 			if c != nil {
 				t.Errorf("%q: kept", hint)
@@ -261,27 +189,27 @@ func TestLeanKeepAliveHint(t *testing.T) {
 }
 
 // Ours is the side that closes an idle connection first.
-func TestLeanClosesIdleConnections(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
-		sendReply(c, "Keep-Alive: timeout=1\r\n", "ok")
+func TestTransportClosesIdleConnections(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
+		mcptest.RawReply(c, "Keep-Alive: timeout=1\r\n", "ok")
 	})
-	l := newLean(t)
-	s.post(l, "x")
+	l := newTransport(t)
+	post(t, s, l, "x")
 	select {
-	case <-s.closed:
+	case <-s.Closed:
 	case <-time.After(20 * time.Second):
 		t.Error("not closed")
 	}
 }
 
-func TestLeanNobodyListens(t *testing.T) {
+func TestTransportNobodyListens(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ln.Close()
-	req := &http.Request{Method: "POST", URL: &url.URL{Scheme: "http", Host: ln.Addr().String()}, Body: NewBody([]byte("x"))}
-	for _, rt := range []http.RoundTripper{newLean(t), newStandard()} {
+	req := &http.Request{Method: "POST", URL: &url.URL{Scheme: "http", Host: ln.Addr().String()}, Body: io.NopCloser(strings.NewReader("x"))}
+	for _, rt := range []http.RoundTripper{newTransport(t), NewStandard()} {
 		if _, err := rt.RoundTrip(req); !NotSent(err) {
 			t.Errorf("%T: %v", rt, err)
 		}
@@ -289,38 +217,38 @@ func TestLeanNobodyListens(t *testing.T) {
 }
 
 // A POST into a connection that closes before the answer is never repeated.
-func TestLeanNeverTwice(t *testing.T) {
+func TestTransportNeverTwice(t *testing.T) {
 	for _, first := range []string{"", "HTTP/1.1 200 O", "HTTP/1.1 200 OK\r\nContent-Le"} {
-		s := newRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
+		s := mcptest.NewRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
 			if n == 1 {
-				sendReply(c, "", "ok")
+				mcptest.RawReply(c, "", "ok")
 				return
 			}
 			io.WriteString(c, first)
 			c.Close()
 		})
-		l := newLean(t)
-		s.post(l, "x")
-		if _, err := l.RoundTrip(s.request(t.Context(), "x")); err == nil || NotSent(err) {
+		l := newTransport(t)
+		post(t, s, l, "x")
+		if _, err := l.RoundTrip(requestTo(t.Context(), s, "x")); err == nil || NotSent(err) {
 			t.Errorf("after %q: %v", first, err)
 		}
-		if n := s.requests.Load(); n != 2 {
+		if n := s.Requests.Load(); n != 2 {
 			t.Errorf("%d requests reached the server", n)
 		}
 	}
 }
 
-func TestLeanTruncatedBody(t *testing.T) {
+func TestTransportTruncatedBody(t *testing.T) {
 	for name, answer := range map[string]string{
 		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nA\r\nabc",
 		"no end":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
 	} {
-		s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
+		s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
 			io.WriteString(c, answer)
 			c.Close()
 		})
-		resp, err := newLean(t).RoundTrip(s.request(t.Context(), "x"))
+		resp, err := newTransport(t).RoundTrip(requestTo(t.Context(), s, "x"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,8 +258,8 @@ func TestLeanTruncatedBody(t *testing.T) {
 	}
 }
 
-func TestLeanEndlessHeader(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
+func TestTransportEndlessHeader(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
 		io.WriteString(c, "HTTP/1.1 200 OK\r\n")
 		for {
 			if _, err := io.WriteString(c, "X-Filler: "+strings.Repeat("x", 1000)+"\r\n"); err != nil {
@@ -339,13 +267,13 @@ func TestLeanEndlessHeader(t *testing.T) {
 			}
 		}
 	})
-	if _, err := newLean(t).RoundTrip(s.request(t.Context(), "x")); err == nil || NotSent(err) || !strings.Contains(err.Error(), "too long") {
+	if _, err := newTransport(t).RoundTrip(requestTo(t.Context(), s, "x")); err == nil || NotSent(err) || !strings.Contains(err.Error(), "too long") {
 		t.Error(err)
 	}
 }
 
 // A server that refuses a long body without reading it is heard.
-func TestLeanEarlyAnswer(t *testing.T) {
+func TestTransportEarlyAnswer(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -363,9 +291,9 @@ func TestLeanEarlyAnswer(t *testing.T) {
 		c.(*net.TCPConn).SetLinger(-1)
 		c.Close()
 	})
-	body := NewBody(make([]byte, 16<<20))
+	body := io.NopCloser(bytes.NewReader(make([]byte, 16<<20)))
 	req := &http.Request{Method: "POST", URL: &url.URL{Scheme: "http", Host: ln.Addr().String()}, Body: body}
-	resp, err := newLean(t).RoundTrip(req)
+	resp, err := newTransport(t).RoundTrip(req)
 	if err != nil { // the reset may discard what was received
 		if NotSent(err) {
 			t.Error(err)
@@ -378,47 +306,47 @@ func TestLeanEarlyAnswer(t *testing.T) {
 	resp.Body.Close()
 }
 
-func TestLeanCancel(t *testing.T) {
+func TestTransportCancel(t *testing.T) {
 	for _, head := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"} {
 		got := make(chan struct{})
-		s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
+		s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) {
 			io.WriteString(c, head)
 			close(got)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-got; cancel() }()
-		resp, err := newLean(t).RoundTrip(s.request(ctx, "x"))
+		resp, err := newTransport(t).RoundTrip(requestTo(ctx, s, "x"))
 		if err == nil {
 			_, err = io.ReadAll(resp.Body)
 		}
 		if !errors.Is(err, context.Canceled) || NotSent(err) {
 			t.Error(err)
 		}
-		<-s.closed // the connection is gone
+		<-s.Closed // the connection is gone
 	}
 }
 
-func TestLeanCancelledBefore(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { sendReply(c, "", "ok") })
+func TestTransportCancelledBefore(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { mcptest.RawReply(c, "", "ok") })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := newLean(t).RoundTrip(s.request(ctx, "x")); !NotSent(err) || !errors.Is(err, context.Canceled) {
+	if _, err := newTransport(t).RoundTrip(requestTo(ctx, s, "x")); !NotSent(err) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if s.requests.Load() != 0 {
+	if s.Requests.Load() != 0 {
 		t.Error("it was sent")
 	}
 }
 
-func TestLeanParallel(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, _ int, _ *http.Request, body string) { sendReply(c, "", body) })
-	l := newLean(t)
+func TestTransportParallel(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, body string) { mcptest.RawReply(c, "", body) })
+	l := newTransport(t)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 50 {
 				want := fmt.Sprint(i, "/", j)
-				resp, err := l.RoundTrip(s.request(t.Context(), want))
+				resp, err := l.RoundTrip(requestTo(t.Context(), s, want))
 				if err != nil {
 					t.Error(err)
 					return
@@ -431,17 +359,17 @@ func TestLeanParallel(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := s.conns.Load(); n > 8 {
+	if n := s.Conns.Load(); n > 8 {
 		t.Errorf("%d connections for 8 callers", n)
 	}
 }
 
-func TestLeanPoolIsBounded(t *testing.T) {
-	l := newLean(t)
+func TestTransportPoolIsBounded(t *testing.T) {
+	l := newTransport(t)
 	for range maxIdleConns + 10 {
 		a, b := net.Pipe()
 		defer b.Close()
-		l.put(newLeanConn(a, "x:1"))
+		l.put(newConn(a, "x:1"))
 	}
 	if n := len(l.idle); n != maxIdleConns {
 		t.Error(n)
@@ -449,7 +377,7 @@ func TestLeanPoolIsBounded(t *testing.T) {
 }
 
 // exchangeBench is one round trip as the client makes it.
-func exchangeBench(b *testing.B, rt Transport, u *url.URL) {
+func exchangeBench(b *testing.B, rt RoundTripper, u *url.URL) {
 	defer rt.CloseIdleConnections()
 	header := http.Header{"Accept": {"application/json, text/event-stream"}, "Content-Type": {"application/json"}, "Mcp-Session-Id": {"0123456789abcdef0123456789abcdef"}}
 	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"}}}`)
@@ -458,7 +386,7 @@ func exchangeBench(b *testing.B, rt Transport, u *url.URL) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			req := (&http.Request{Method: "POST", URL: u, Header: header, Body: NewBody(body), ContentLength: int64(len(body))}).WithContext(ctx)
+			req := (&http.Request{Method: "POST", URL: u, Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body))}).WithContext(ctx)
 			resp, err := rt.RoundTrip(req)
 			if err != nil {
 				b.Error(err)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package streamhttp
+package http1
 
 import (
 	"context"
@@ -17,11 +17,13 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
 // narrow connects to a server with buffers that hold a few KiB, so that a request of 60 KiB
 // does not fit. The server's end is given up with the test.
-func narrow(t *testing.T) (*leanConn, *net.TCPConn) {
+func narrow(t *testing.T) (*conn, *net.TCPConn) {
 	t.Helper()
 	l, err := (&net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		_ = raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
@@ -41,7 +43,7 @@ func narrow(t *testing.T) (*leanConn, *net.TCPConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { theirs.Close() })
-	return newLeanConn(ours, l.Addr().String()), theirs.(*net.TCPConn)
+	return newConn(ours, l.Addr().String()), theirs.(*net.TCPConn)
 }
 
 // arrived waits until something has come on a connection, and leaves it there. It closes begin
@@ -65,12 +67,13 @@ func arrived(t *testing.T, c net.Conn, begin chan struct{}) {
 }
 
 // posting is a POST of a body.
-func posting(ctx context.Context, c *leanConn, body string) *outgoing {
-	return &outgoing{ctx: ctx, addr: c.addr, method: http.MethodPost, head: []byte("POST /mcp HTTP/1.1\r\nHost: x\r\n"), body: []byte(body)}
+func posting(ctx context.Context, c *conn, body string) *outgoing {
+	p := &Prepared{req: &http.Request{Method: http.MethodPost}, addr: c.addr, head: []byte("POST /mcp HTTP/1.1\r\nHost: x\r\n")}
+	return &outgoing{Prepared: p, ctx: ctx, body: []byte(body)}
 }
 
 // A request that the system takes in pieces arrives whole, once, and is answered.
-func TestTurnWritesInPieces(t *testing.T) {
+func TestConnWritesInPieces(t *testing.T) {
 	for _, reused := range []bool{false, true} {
 		c, theirs := narrow(t)
 		c.reused = reused
@@ -82,15 +85,15 @@ func TestTurnWritesInPieces(t *testing.T) {
 			want := len(out.head) + len("Content-Length: 61440\r\n\r\n") + len(body)
 			raw := make([]byte, want)
 			_, _ = io.ReadFull(theirs, raw)
-			sendReply(theirs, "", "ok")
+			mcptest.RawReply(theirs, "", "ok")
 			rest, _ := io.ReadAll(theirs)
 			got <- string(raw[want-len(body):]) + string(rest)
 		}()
-		resp, err := new(Lean).exchange(c, out)
+		resp, err := new(Transport).exchange(c, out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := leanText(t, resp); text != "ok" {
+		if text := textOf(t, resp); text != "ok" {
 			t.Error(text)
 		}
 		c.Close()
@@ -102,7 +105,7 @@ func TestTurnWritesInPieces(t *testing.T) {
 
 // A peer that does not read holds up a request until its end: then it was sent, in part, and
 // what the peer says later is no answer.
-func TestTurnEndsWhileThePeerDoesNotRead(t *testing.T) {
+func TestConnEndsWhileThePeerDoesNotRead(t *testing.T) {
 	for _, reused := range []bool{false, true} {
 		c, theirs := narrow(t)
 		c.reused = reused
@@ -110,9 +113,9 @@ func TestTurnEndsWhileThePeerDoesNotRead(t *testing.T) {
 		go func() {
 			arrived(t, theirs, nil)
 			life.End()
-			sendReply(theirs, "", "late")
+			mcptest.RawReply(theirs, "", "late")
 		}()
-		_, err := new(Lean).exchange(c, posting(&life, c, strings.Repeat("x", 60<<10)))
+		_, err := new(Transport).exchange(c, posting(&life, c, strings.Repeat("x", 60<<10)))
 		if !errors.Is(err, context.Canceled) || NotSent(err) {
 			t.Errorf("reused %t: %v", reused, err)
 		}
@@ -121,35 +124,35 @@ func TestTurnEndsWhileThePeerDoesNotRead(t *testing.T) {
 
 // A request that ends while its answer is waited for was sent, and its connection is of no
 // further use.
-func TestTurnEndsWhileItWaits(t *testing.T) {
+func TestConnEndsWhileItWaits(t *testing.T) {
 	got := make(chan struct{}, 1)
-	s := newRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
 		if n == 1 {
-			sendReply(c, "", "first")
+			mcptest.RawReply(c, "", "first")
 			return
 		}
 		got <- struct{}{}
 	})
-	l := newLean(t)
-	s.post(l, "x")
+	l := newTransport(t)
+	post(t, s, l, "x")
 	var life wire.Life
 	go func() { <-got; life.End() }()
-	if _, err := l.RoundTrip(s.request(&life, "x")); !errors.Is(err, context.Canceled) || NotSent(err) {
+	if _, err := l.RoundTrip(requestTo(&life, s, "x")); !errors.Is(err, context.Canceled) || NotSent(err) {
 		t.Error(err)
 	}
-	<-s.closed
-	if s.conns.Load() != 1 || s.requests.Load() != 2 {
-		t.Errorf("%d requests on %d connections", s.requests.Load(), s.conns.Load())
+	<-s.Closed
+	if s.Conns.Load() != 1 || s.Requests.Load() != 2 {
+		t.Errorf("%d requests on %d connections", s.Requests.Load(), s.Conns.Load())
 	}
 }
 
 // A request that has ended before it was written is not.
-func TestTurnEndsBeforeItBegins(t *testing.T) {
+func TestConnEndsBeforeItBegins(t *testing.T) {
 	for _, reused := range []bool{false, true} {
 		c, theirs := narrow(t)
 		c.reused = reused
-		c.End()
-		if written, err := c.turn.ask([]byte("x")); written != 0 || err == nil {
+		c.abort()
+		if written, err := c.write([]byte("x")); written != 0 || err == nil {
 			t.Errorf("%d bytes written, %v", written, err)
 		}
 		c.Close()
@@ -161,7 +164,7 @@ func TestTurnEndsBeforeItBegins(t *testing.T) {
 
 // A server that answers before it is asked, as one without room does, and waits for the
 // client to hang up, is heard at once.
-func TestTurnFindsAnAnswerThatIsThere(t *testing.T) {
+func TestConnFindsAnAnswerThatIsThere(t *testing.T) {
 	c, theirs := narrow(t)
 	begin := make(chan struct{})
 	go func() {
@@ -171,7 +174,7 @@ func TestTurnFindsAnAnswerThatIsThere(t *testing.T) {
 	arrived(t, c.Conn, begin) // and the poller has told of it
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	resp, err := new(Lean).exchange(c, posting(ctx, c, "x"))
+	resp, err := new(Transport).exchange(c, posting(ctx, c, "x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,8 +185,8 @@ func TestTurnFindsAnAnswerThatIsThere(t *testing.T) {
 }
 
 // Answers of HTTP/1.0 end with their connection, unless they say otherwise.
-func TestTurnOfHTTP10(t *testing.T) {
-	s := newRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
+func TestConnOfHTTP10(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, n int, _ *http.Request, _ string) {
 		if n == 1 {
 			fmt.Fprint(c, "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\none")
 			return
@@ -191,26 +194,26 @@ func TestTurnOfHTTP10(t *testing.T) {
 		fmt.Fprint(c, "HTTP/1.0 200 OK\r\n\r\nmore")
 		c.Close()
 	})
-	l := newLean(t)
+	l := newTransport(t)
 	for _, want := range []string{"one", "more", "more"} {
-		if got := s.post(l, "x"); got != want {
+		if got := post(t, s, l, "x"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if s.conns.Load() != 2 {
-		t.Errorf("%d connections", s.conns.Load())
+	if s.Conns.Load() != 2 {
+		t.Errorf("%d connections", s.Conns.Load())
 	}
 }
 
 // whims are what the server of a storm does with a request, by the request's first letter.
 var whims = map[byte]func(c net.Conn, id string){
-	'a': func(c net.Conn, id string) { sendReply(c, "", id) },
-	'b': func(c net.Conn, id string) { sendReply(c, "", id); c.Close() },
+	'a': func(c net.Conn, id string) { mcptest.RawReply(c, "", id) },
+	'b': func(c net.Conn, id string) { mcptest.RawReply(c, "", id); c.Close() },
 	'c': func(c net.Conn, _ string) { c.Close() },
 	'd': func(c net.Conn, _ string) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Le"); c.Close() },
 	'e': func(c net.Conn, id string) {
 		io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\n")
-		sendReply(c, "", id)
+		mcptest.RawReply(c, "", id)
 	},
 	'f': func(c net.Conn, id string) {
 		for _, piece := range []string{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chu", "nked\r\n\r\n", fmt.Sprintf("%x\r\n%s\r\n", len(id), id), "0\r\n\r\n"} {
@@ -225,10 +228,10 @@ var whims = map[byte]func(c net.Conn, id string){
 
 // Whatever the server does, and whenever a request is ended: nobody gets another's answer, no
 // request arrives twice, and what was not sent does not arrive.
-func TestTurnStorm(t *testing.T) {
+func TestConnStorm(t *testing.T) {
 	var mu sync.Mutex
 	seen := make(map[string]int)
-	s := newRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
 		if int64(len(body)) < req.ContentLength {
 			return // it was ended while it was written
 		}
@@ -238,7 +241,7 @@ func TestTurnStorm(t *testing.T) {
 		mu.Unlock()
 		whims[id[0]](c, id)
 	})
-	l := newLean(t)
+	l := newTransport(t)
 	unsent := make(chan string, 8*30)
 	var all sync.WaitGroup
 	for worker := range uint64(8) {
@@ -254,7 +257,7 @@ func TestTurnStorm(t *testing.T) {
 	}
 	all.Wait()
 	l.CloseIdleConnections()
-	s.stop()
+	s.Close()
 	close(unsent)
 	for id := range unsent {
 		if seen[id] > 0 {
@@ -269,14 +272,14 @@ func TestTurnStorm(t *testing.T) {
 }
 
 // storm sends a request, some of which end early. It reports whether it was not sent.
-func storm(t *testing.T, l *Lean, s *rawServer, random *rand.Rand, id string) (unsent bool) {
+func storm(t *testing.T, l *Transport, s *mcptest.RawServer, random *rand.Rand, id string) (unsent bool) {
 	var life wire.Life
 	if id[0] == 'h' || random.IntN(3) == 0 {
 		end := time.AfterFunc(time.Duration(random.IntN(3000))*time.Microsecond, life.End)
 		defer end.Stop()
 	}
 	body := id + " " + strings.Repeat("x", random.IntN(100)*random.IntN(1000))
-	resp, err := l.RoundTrip(s.request(&life, body))
+	resp, err := l.RoundTrip(requestTo(&life, s, body))
 	if err != nil {
 		return NotSent(err)
 	}

@@ -1,0 +1,258 @@
+package http1
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// maxHead bounds the head of an answer, in bytes.
+	maxHead = 1 << 20
+	// oneWrite is up to what length of a body head and body are joined, so that
+	// they leave in one segment.
+	oneWrite = 64 << 10
+	// earlyTime is how long an answer is waited for after writing has failed.
+	earlyTime = time.Second
+)
+
+var (
+	errAnswerHead = errors.New("reading an answer: its header is too long")
+	// errGone is an idle connection on which something has come: its end, an error,
+	// or bytes that nobody has asked for. It is of no use.
+	errGone = errors.New("the idle connection has ended")
+)
+
+// conn is one connection of a [Transport]. It belongs to one request at a time,
+// or to the pool.
+type conn struct {
+	net.Conn
+	addr   string
+	br     *bufio.Reader // reads through conn.Read
+	aborts func()        // abort, made once
+	head   int           // what the head being read may still take; -1: no head
+	idle   time.Duration // how long it may be idle
+	since  time.Time     // when it became idle
+	known  knownAnswer   // that came last
+	reused bool          // it has carried a request before
+	keep   bool          // it can carry another one
+
+	// Where the system lets a socket be worked without waiting, the look at whether the
+	// connection still lives, the writing and the first reading are one trip through
+	// the poller. What comes after the look wakes the trip, so that no read is spent
+	// on finding out that the answer is not here yet.
+	raw        syscall.RawConn              // nil: there is no such way
+	look, step func(fd uintptr) (done bool) // looked and stepped, made once
+	fd         int                          // that Read reads from without waiting; -1: it waits
+	request    []byte
+	written    int
+	err        error // of looking or writing
+}
+
+// newConn wraps a connection.
+func newConn(raw net.Conn, addr string) *conn {
+	c := &conn{Conn: raw, addr: addr, fd: -1, head: -1, idle: maxIdle}
+	c.br = bufio.NewReaderSize(c, 8<<10)
+	c.aborts, c.look, c.step = c.abort, c.looked, c.stepped
+	if sc, ok := raw.(syscall.Conn); ok && canTry {
+		c.raw, _ = sc.SyscallConn()
+	}
+	return c
+}
+
+// abort ends what reads or writes now.
+func (c *conn) abort() { _ = c.SetDeadline(time.Unix(1, 0)) }
+
+// Read reads from the connection, no more than a head may have while one is
+// being read.
+func (c *conn) Read(p []byte) (n int, err error) {
+	switch {
+	case c.head == 0:
+		return 0, errAnswerHead
+	case c.head > 0:
+		p = p[:min(len(p), c.head)]
+	}
+	if c.fd >= 0 {
+		n, err = readNow(c.fd, p)
+	} else {
+		n, err = c.Conn.Read(p)
+	}
+	if c.head > 0 {
+		c.head -= n
+	}
+	return n, err
+}
+
+// exchange sends the request and reads the answer's head.
+func (c *conn) exchange(out *outgoing) (*http.Response, error) {
+	c.head = maxHead
+	defer func() { c.head = -1 }()
+	err := c.send(out)
+	switch {
+	case err == nil:
+		return c.receive(out)
+	case !NotSent(err):
+		if resp := c.early(out); resp != nil {
+			return resp, nil
+		}
+	}
+	return nil, err
+}
+
+var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// send writes the request. The error is a notSent where no byte was written. It
+// always looks whether an idle connection is alive: a server that has just closed
+// it would make a request's outcome unknown, which is worth more than a system
+// call.
+func (c *conn) send(out *outgoing) error {
+	buf := writeBuffers.Get().(*[]byte)
+	defer writeBuffers.Put(buf)
+	head := out.appendHead((*buf)[:0])
+	var n int64
+	var err error
+	if len(out.body) <= oneWrite {
+		head = append(head, out.body...)
+		var written int
+		written, err = c.write(head)
+		n = int64(written)
+	} else if c.reused && !c.alive() {
+		err = errGone
+	} else {
+		parts := net.Buffers{head, out.body}
+		n, err = parts.WriteTo(c.Conn)
+	}
+	if cap(head) <= 2*oneWrite {
+		*buf = head[:0]
+	}
+	if err != nil && n == 0 {
+		return notSent{err}
+	}
+	return err
+}
+
+// alive reports whether an idle connection can carry a request: nothing has come
+// on it. Where that can't be seen, that connections are idle for 2 s at most has
+// to do.
+func (c *conn) alive() bool {
+	if c.raw == nil {
+		return true
+	}
+	err := c.raw.Read(c.look)
+	return err == nil && c.err == nil
+}
+
+func (c *conn) looked(fd uintptr) bool {
+	var one [1]byte
+	_, err := readNow(int(fd), one[:])
+	c.err = nil
+	if err != errNothing {
+		c.err = errGone
+	}
+	return true
+}
+
+// write writes a request, and waits for the first bytes of what comes back. An
+// error of that waiting is left to who reads the answer: it comes again.
+func (c *conn) write(request []byte) (written int, err error) {
+	if c.raw == nil {
+		return c.Conn.Write(request)
+	}
+	c.request, c.written, c.err = request, 0, nil
+	waited := c.raw.Read(c.step)
+	c.request = nil
+	switch {
+	case c.err != nil:
+		return c.written, c.err
+	case c.written == len(request):
+		return c.written, nil
+	case waited != nil:
+		return c.written, waited
+	}
+	rest, err := c.Conn.Write(request[c.written:])
+	return c.written + rest, err
+}
+
+// stepped writes when it is called first, and reads from then on. What came on a
+// new connection before that wakes nobody any more: nothing has looked for it.
+func (c *conn) stepped(fd uintptr) bool {
+	if c.written == 0 {
+		if c.reused && c.looked(fd) && c.err != nil {
+			return true
+		}
+		if c.written, c.err = writeNow(int(fd), c.request); c.written < len(c.request) {
+			return true
+		}
+		if c.reused {
+			return false
+		}
+	}
+	c.fd = int(fd)
+	_, err := c.br.Peek(1)
+	c.fd = -1
+	return err != errNothing
+}
+
+// receive reads the head of the answer; interim ones (1xx) are skipped.
+func (c *conn) receive(out *outgoing) (*http.Response, error) {
+	for range 8 {
+		resp, err := c.readHead(out)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, errors.New("the upstream closed the connection before it answered")
+		case err != nil:
+			return nil, err
+		case resp.StatusCode < 100: // "099" and "+99" pass http.ReadResponse
+			return nil, fmt.Errorf("reading an answer: malformed HTTP status code %q", resp.Status)
+		case resp.StatusCode >= 200:
+			return resp, nil
+		}
+		if resp.StatusCode == http.StatusSwitchingProtocols {
+			break
+		}
+	}
+	return nil, errors.New("reading an answer: unexpected HTTP status 1xx")
+}
+
+// early reads an answer that came before the request was written to its end, as
+// one that refuses a long body does; nil: there is none.
+func (c *conn) early(out *outgoing) *http.Response {
+	_ = c.SetReadDeadline(time.Now().Add(earlyTime))
+	if out.ctx.Err() != nil { // the deadline that abort has set is lost
+		return nil
+	}
+	resp, err := c.receive(out)
+	if err != nil {
+		return nil
+	}
+	resp.Close = true
+	return resp
+}
+
+// hint takes the Keep-Alive header's timeout, less a margin, as the time that
+// the connection may be idle. It reports whether it may be kept at all.
+func (c *conn) hint(h http.Header) bool {
+	c.idle = maxIdle
+	values := h["Keep-Alive"]
+	if len(values) == 0 {
+		return true
+	}
+	for part := range strings.SplitSeq(values[0], ",") {
+		value, ok := strings.CutPrefix(strings.TrimSpace(part), "timeout=")
+		if !ok {
+			continue
+		}
+		if s, err := strconv.Atoi(value); err == nil && s >= 0 {
+			c.idle = min(c.idle, time.Duration(s)*time.Second/2)
+		}
+	}
+	return c.idle > 0
+}
