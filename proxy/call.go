@@ -2,10 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
@@ -47,46 +43,19 @@ type call struct {
 	via        wire.Era // of the connection that it was sent on
 	conn       Upstream // that connection
 
-	asks  atomic.Int32               // requests to the client open for this call
-	next  func()                     // the rest of the way, for Wait; nil: land
-	land  func(*wire.Message, error) // what becomes of the upstream's answer
-	clock clock
-	seen  *sight    // what observers are told; nil: there are none
-	wait  wire.Life // ends when the upstream's answer is given up
-
-	mu        sync.Mutex // guards what follows
-	canceled  bool
-	ended     bool   // out of those under way
-	answered  bool   // and its answer was given
-	after     func() // to be called when the answer was given
-	up        wire.Call
-	stop      func()        // gives up an answer that nobody waits for
-	gaveUp    error         // why it is given up; nil: it is not
-	cancelled chan struct{} // closed by cancel; made on demand
-	done      chan struct{} // closed when over; made on demand
-	asking    *asking       // what its client is asked in the middle of it; nil: nothing
-	grace     *time.Timer
-	params    []byte // of the cancellation, by the client or by the proxy
+	next func()                     // the rest of the way, for Wait; nil: land
+	land func(*wire.Message, error) // what becomes of the upstream's answer
+	seen *sight                     // what observers are told; nil: there are none
+	flight
 }
 
 // alone is what belongs to a request of the modern era, which stands alone.
 type alone struct {
-	from   Peer          // whose it is
-	handle string        // of the run; it is in the request's bytes no more
-	sent   *wire.Message // the request with it; nil: it had none
-	pipe   *pipe         // on which it came; nil: on a stream of its own
-	origin *call         // whose answer it waits for; nil: its own; guarded by the call's lock
+	from     Peer          // whose it is
+	handle   string        // of the run; it is in the request's bytes no more
+	original *wire.Message // the request with it; nil: it had none
+	pipe     *pipe         // on which it came; nil: on a stream of its own
 }
-
-// asking is how a call asks its client across the eras. The call's lock guards it.
-type asking struct {
-	held   *held   // the client's end, where that may come back; nil: it may not
-	gather *gather // what the client is asked now, for a modern upstream; nil: nothing
-	again  *gather // what the call is sent again with; nil: nothing yet
-	rounds int     // how often it has asked so
-}
-
-var errGivenUp = errors.New("no answer in time")
 
 // Wait runs the rest of the call's way, or as much of it as the client's request
 // waits for.
@@ -115,8 +84,8 @@ func (c *call) later(next func()) wire.Pending {
 	return c
 }
 
-// flight leaves the upstream's answer, when it comes, to land.
-func (c *call) flight(land func(*wire.Message, error)) wire.Pending {
+// awaiting leaves the upstream's answer, when it comes, to land.
+func (c *call) awaiting(land func(*wire.Message, error)) wire.Pending {
 	c.land, c.next = land, nil
 	return c
 }
@@ -144,23 +113,6 @@ func (c *call) Detach(done func()) bool {
 func (c *call) restAlone() bool {
 	go c.rest()
 	return true
-}
-
-// afterwards sets what is to be called when the answer was given, and returns what
-// was to be.
-func (c *call) afterwards(f func()) func() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.after
-	c.after = f
-	return before
-}
-
-// released calls it, once.
-func (c *call) released() {
-	if after := c.afterwards(nil); after != nil {
-		after()
-	}
 }
 
 // answer gives the client the answer and ends the call.
@@ -233,165 +185,7 @@ func (c *call) finish() {
 	if c.s.run.born != 0 {
 		c.s.run.used.Store(int64(instant()))
 	}
-	c.clock.halt()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended = true
-	if c.grace != nil {
-		c.grace.Stop()
-	}
-}
-
-// settled lets go on what waits for the call's answer to be given.
-func (c *call) settled() {
-	c.mu.Lock()
-	c.answered = true
-	if c.done != nil {
-		close(c.done)
-	}
-	after := c.after
-	c.after = nil
-	c.mu.Unlock()
-	if after != nil {
-		after()
-	}
-}
-
-// over waits until the call's answer was given or ctx has ended, and reports
-// which.
-func (c *call) over(ctx context.Context) bool {
-	c.mu.Lock()
-	if c.done == nil && !c.answered {
-		c.done = make(chan struct{})
-	}
-	done, answered := c.done, c.answered
-	c.mu.Unlock()
-	if answered {
-		return true
-	}
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// isAnswered reports whether the call has its answer.
-func (c *call) isAnswered() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ended
-}
-
-// isCancelled reports whether the client has cancelled the call.
-func (c *call) isCancelled() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.canceled
-}
-
-// wasSent reports whether the call was sent upstream.
-func (c *call) wasSent() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.up != nil
-}
-
-// cancellation returns a channel that closes when the call is cancelled.
-func (c *call) cancellation() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cancelled == nil {
-		c.cancelled = make(chan struct{})
-		if c.canceled {
-			close(c.cancelled)
-		}
-	}
-	return c.cancelled
-}
-
-// cancel cancels the call: one not yet sent never is, one that was is cancelled
-// upstream and given up after the grace.
-func (c *call) cancel(params []byte) {
-	c.mu.Lock()
-	if c.canceled || c.ended {
-		c.mu.Unlock()
-		return
-	}
-	c.canceled, c.params = true, params
-	gather := c.gatheringLocked()
-	if c.cancelled != nil {
-		close(c.cancelled)
-	}
-	var origin *call
-	if c.alone != nil {
-		origin = c.origin
-	}
-	up := c.up
-	if up != nil {
-		c.graceLocked()
-	}
-	c.mu.Unlock()
-	switch {
-	case gather != nil:
-		go gather.abort()
-	case up != nil:
-		up.Cancel(params)
-	case origin != nil:
-		origin.cancel(params)
-	}
-}
-
-func (c *call) graceLocked() {
-	c.grace = time.AfterFunc(c.s.p.cfg.CancelGrace, func() { c.giveUp(errGivenUp) })
-}
-
-// giveUp ends the wait for the upstream's answer.
-func (c *call) giveUp(why error) {
-	c.mu.Lock()
-	if c.gaveUp == nil {
-		c.gaveUp = why
-	}
-	stop, gather := c.stop, c.gatheringLocked()
-	c.mu.Unlock()
-	if gather != nil {
-		go gather.abort()
-		return
-	}
-	c.wait.End()
-	if stop != nil {
-		stop()
-	}
-}
-
-// stopBy sets how a call that goes on by itself is given up, and does it if that
-// was asked already.
-func (c *call) stopBy(stop func()) {
-	c.mu.Lock()
-	c.stop = stop
-	gaveUp := c.gaveUp
-	c.mu.Unlock()
-	if gaveUp != nil {
-		stop()
-	}
-}
-
-// abandon gives up a call and tells the upstream, unless it was told: now, or
-// when the request has been sent.
-func (c *call) abandon(params string, why error) {
-	c.mu.Lock()
-	up := c.up
-	if c.canceled || c.params != nil {
-		up = nil
-	} else {
-		c.params = []byte(params)
-	}
-	c.mu.Unlock()
-	if up != nil {
-		up.Cancel([]byte(params))
-	}
-	c.giveUp(why)
+	c.flight.finish()
 }
 
 // expire gives up a call whose time has run out. The upstream is then looked at,
@@ -420,39 +214,8 @@ func (c *call) start(conn Upstream) bool {
 		c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
 	}
 	c.conn = conn
-	up := conn.Start(m, c)
-	c.mu.Lock()
-	c.up = up
-	told, params := c.canceled || c.params != nil, c.params
-	if c.canceled {
-		c.graceLocked()
-	}
-	c.mu.Unlock()
-	if told {
-		up.Cancel(params)
-	}
+	c.sent(conn.Start(m, c))
 	return true
-}
-
-// await waits for the upstream's answer.
-func (c *call) await() (*wire.Message, error) {
-	m, err := c.up.Wait(&c.wait)
-	return m, c.why(err)
-}
-
-// why is the reason of a lost answer: that it was given up, if it was, and then
-// whether the request had been sent by then.
-func (c *call) why(err error) error {
-	if err == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.gaveUp != nil {
-		lost, known := errorAs(err)
-		return &wire.CallError{Sent: !known || lost.Sent, Err: c.gaveUp}
-	}
-	return err
 }
 
 // connect gets a connection that was not at hand.

@@ -148,7 +148,7 @@ func (c *call) decided(e entry, conn Upstream) wire.Pending {
 		c.leave()
 		return c.unsent()
 	}
-	return c.flight(c.landed)
+	return c.awaiting(c.landed)
 }
 
 // awaitTurn waits in the queue, is decided when the turn has come, and goes on.

@@ -49,39 +49,39 @@ func (c *call) asksFor(m *wire.Message, err error) bool {
 }
 
 // gatheringLocked is what the client is asked now, nil: nothing.
-func (c *call) gatheringLocked() *gather {
-	if c.asking == nil {
+func (f *flight) gatheringLocked() *gather {
+	if f.asking == nil {
 		return nil
 	}
-	return c.asking.gather
+	return f.asking.gather
 }
 
 // round counts another time that the call asks its client.
-func (c *call) round() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asking == nil {
-		c.asking = &asking{}
+func (f *flight) round() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asking == nil {
+		f.asking = &asking{}
 	}
-	c.asking.rounds++
-	return c.asking.rounds
+	f.asking.rounds++
+	return f.asking.rounds
 }
 
 // hasAsked reports whether the call has asked its client for a modern upstream.
-func (c *call) hasAsked() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.asking != nil && c.asking.rounds > 0
+func (f *flight) hasAsked() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asking != nil && f.asking.rounds > 0
 }
 
 // sentAgain is what the call is sent again with, nil: it is not.
-func (c *call) sentAgain() *gather {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asking == nil {
+func (f *flight) sentAgain() *gather {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asking == nil {
 		return nil
 	}
-	return c.asking.again
+	return f.asking.again
 }
 
 // gatherFrom asks the client what the upstream's answer asks for.

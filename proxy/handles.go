@@ -102,7 +102,7 @@ func (c *call) takeHandle(p *Proxy) string {
 	case fault != "" && !shadow:
 		return string(fault)
 	case len(taken.Edits) > 0:
-		c.handle, c.sent = taken.Handle, c.m
+		c.handle, c.original = taken.Handle, c.m
 		c.m = reread(wire.Splice(c.m.Raw, taken.Edits...), c.m)
 	}
 	return ""
@@ -110,8 +110,8 @@ func (c *call) takeHandle(p *Proxy) string {
 
 // asSent is the request as the client has sent it.
 func (c *call) asSent() *wire.Message {
-	if c.alone != nil && c.sent != nil {
-		return c.sent
+	if c.alone != nil && c.original != nil {
+		return c.original
 	}
 	return c.m
 }

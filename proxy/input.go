@@ -90,20 +90,20 @@ func (c *call) holding() *held {
 	if c.asking == nil {
 		c.asking = &asking{}
 	}
-	if c.asking.held == nil && !c.ended {
+	if c.asking.held == nil && c.stage == stageUnderWay {
 		c.asking.held = &held{c: c, call: digestOf(c.m), owner: c.from.Principal, asks: make(map[string]*ask), raw: make(map[string][]byte), release: make(chan struct{})}
 	}
 	return c.asking.held
 }
 
 // heldEnd is the call's held end, nil if it has none.
-func (c *call) heldEnd() *held {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asking == nil {
+func (f *flight) heldEnd() *held {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asking == nil {
 		return nil
 	}
-	return c.asking.held
+	return f.asking.held
 }
 
 // question has the client asked what the upstream asks: at once, or when it has
@@ -222,11 +222,11 @@ func (h *held) back(by *call) bool {
 
 // waitsFor has the call wait for another's answer, and reports whether it was
 // cancelled before.
-func (c *call) waitsFor(origin *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.origin = origin
-	return c.canceled
+func (f *flight) waitsFor(origin *call) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.toOrigin = origin.cancel
+	return f.canceled
 }
 
 // withIDOf is an answer under another request's id; nil stays nil.

@@ -61,7 +61,7 @@ func (c *call) relayOver(conn Upstream) (rest wire.Pending, ok bool) {
 	case wanted:
 		return c.doneWith([]byte("{}")), true
 	case sent:
-		return c.flight(c.relayed), true
+		return c.awaiting(c.relayed), true
 	}
 	return nil, false
 }

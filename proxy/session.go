@@ -215,6 +215,7 @@ func (s *session) admit(c *call) string {
 	if s.calls == nil {
 		s.calls = make(map[string]*call)
 	}
+	c.grace = s.p.cfg.CancelGrace
 	s.calls[c.key] = c
 	if c.runless() {
 		s.stepping++

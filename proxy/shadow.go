@@ -124,7 +124,7 @@ func (c *call) pass(conn Upstream) wire.Pending {
 	if !c.start(conn) {
 		return c.unsent()
 	}
-	return c.flight(c.landed)
+	return c.awaiting(c.landed)
 }
 
 // wouldRefuse is the code with which a decided call would be refused.
