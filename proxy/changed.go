@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 )
 
 // bit is a list's bit in a Notifier's set.
@@ -118,7 +119,7 @@ func (s *session) listed(k wire.ListKind) {
 
 // refresh is what a session knows of the upstream's changes to one list.
 type refresh struct {
-	shown   view // what the client was given last
+	shown   catalogue.View // what the client was given last
 	running bool
 	again   bool
 }
@@ -163,7 +164,8 @@ func (s *session) compare(conn Upstream, k wire.ListKind) {
 	if s.run.shadow.Load() { // what the upstream said of it has gone on as it came
 		return
 	}
-	if err != nil || last.list == nil || !bytes.Equal(s.show(last, k), s.show(v, k)) {
+	l := s.look(s.run.where(), s.static())
+	if err != nil || last.List == nil || !bytes.Equal(s.rendered(last, l), s.rendered(v, l)) {
 		s.changed.Mark(bit(k))
 	}
 }

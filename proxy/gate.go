@@ -6,6 +6,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 )
 
 // gate takes a call through the automaton: decided at once where all that it
@@ -37,7 +38,7 @@ func (c *call) look(l *wire.List) {
 		c.Listed = l.Has(c.Name)
 		return
 	}
-	c.nameless = !c.asked && c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.Kind)).list == nil
+	c.nameless = !c.asked && c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.Kind)).List == nil
 }
 
 // enter asks the run, and goes as far as it can without waiting.
@@ -94,7 +95,7 @@ func (c *call) fetch(conn Upstream) error {
 		return c.s.p.endedBy(err)
 	}
 	if c.Kind != policy.Resource { // of which templates tell, too
-		c.s.p.notice(listKind(c.Kind), view{list: l})
+		c.s.p.notice(catalogue.View{List: l})
 	}
 	c.look(l)
 	return nil

@@ -57,7 +57,7 @@ func (p *Proxy) SetMode(m Mode) bool {
 	for _, r := range runs {
 		r.tell(r.setMode(m), nil)
 	}
-	p.shown.forget()
+	p.lists.Forget()
 	return true
 }
 

@@ -60,7 +60,7 @@ func (c *call) startRun() wire.Pending {
 	at := p.beginning()
 	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.State())...)
 	r := handle.Run{Handle: id, State: p.told(at), Expires: p.expiryOf(instant())}
-	return c.doneWith(handle.Started(p.handles.argument, r, p.handles.life, c.allowedAt(at)))
+	return c.doneWith(handle.Started(p.handles.argument.Name, r, p.handles.life, c.allowedAt(at)))
 }
 
 // told is the name of a run's state, empty where refusals are opaque.
@@ -103,7 +103,7 @@ func (c *call) listRuns() wire.Pending {
 	if !listsRunsOf(owner) {
 		return c.strays(&stray{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that are told apart. Keep the handles that " + handle.StartName + " returns."})
 	}
-	return c.doneWith(handle.Listed(p.handles.argument, p.runsOf(owner)))
+	return c.doneWith(handle.Listed(p.handles.argument.Name, p.runsOf(owner)))
 }
 
 // begins reports whether the call of a tool begins the run anew, which is the way

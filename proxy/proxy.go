@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 )
 
 // Upstream is one connection to the wrapped server. Package upstream has one.
@@ -143,11 +144,8 @@ func orDefault[T int | time.Duration](v *T, def T) {
 // concurrent use.
 type Proxy struct {
 	cfg          Config
-	shown        renderings
-	schemas      schemas
-	pins         atomic.Pointer[pins]
-	params       perList[paramHeaders]
-	noticed      noticed
+	pins         atomic.Pointer[catalogue.Pins]
+	lists        *catalogue.Catalogue
 	undiscovered undiscovered
 	shared       *shared // nil: a connection per session
 	ending       sync.WaitGroup
@@ -175,10 +173,9 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, sessions: make(map[*session]struct{}), runs: make(map[*liveRun]struct{})}
-	p.pins.Store(newPins(cfg.Lock))
+	p.pins.Store(catalogue.NewPins(cfg.Lock))
 	p.found, p.gone, p.owned = make(map[runID]*liveRun), make(map[runID]wire.Principal), make(map[wire.Principal]int)
-	p.params = perList[paramHeaders]{most: 64, read: paramHeadersIn}
-	p.shown.opaque = cfg.Refusals == RefusalsOpaque
+	p.lists = catalogue.New(cfg.Refusals == RefusalsOpaque)
 	p.drain.init()
 	if cfg.Keys[wire.Modern].Kind == KeyHandle {
 		p.handles = newHandles(&cfg)

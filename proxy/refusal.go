@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -47,12 +46,8 @@ func (a *Allowed) of(k policy.Kind) []string {
 	return a.Tools
 }
 
-// maxRequested is how many characters of a client's name a refusal repeats,
-// maxNamed how many allowed names its text has.
-const (
-	maxRequested = 128
-	maxNamed     = 20
-)
+// maxNamed is how many allowed names a refusal's text has.
+const maxNamed = 20
 
 // refuse answers a call that the automaton does not allow. What the text needs
 // and is not at hand is fetched in Wait.
@@ -201,16 +196,7 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// clip escapes and cuts a name that a client sent, so that a text about it is
-// no carrier of text of its own.
-func clip(name string) string {
-	quoted := strconv.Quote(name)
-	name = quoted[1 : len(quoted)-1]
-	if utf8.RuneCountInString(name) <= maxRequested {
-		return name
-	}
-	return string([]rune(name)[:maxRequested]) + "…"
-}
+func clip(name string) string { return wire.Clip(name) }
 
 // refusalAnswer puts a refusal into the form that the request has.
 func (c *call) refusalAnswer(r *Refusal) []byte {

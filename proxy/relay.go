@@ -252,7 +252,7 @@ func (s *session) restore(conn Upstream) {
 	uris := s.subscribedLocked()
 	var shown [len(gatedLists)]bool
 	for k := range shown {
-		shown[k] = s.refreshes[k].shown.list != nil
+		shown[k] = s.refreshes[k].shown.List != nil
 	}
 	s.mu.Unlock()
 	if conn.Era() == wire.Modern {

@@ -34,7 +34,7 @@ func (p *Proxy) Reload(next *policy.Policy) Reloaded {
 		}
 		r.tell(moved, nil)
 	}
-	p.shown.forget()
+	p.lists.Forget()
 	p.noticeAgain(p.open())
 	return done
 }

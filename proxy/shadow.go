@@ -3,6 +3,7 @@ package proxy
 import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 )
 
 // shadowed takes a request its way where nothing is refused: route is the one that
@@ -76,7 +77,7 @@ func (c *call) gateShadowed(route route, name wire.Span) wire.Pending {
 func (c *call) listShadowed(k wire.ListKind) wire.Pending {
 	c.s.listed(k)
 	c.s.mu.Lock()
-	c.s.refreshes[k].shown = view{}
+	c.s.refreshes[k].shown = catalogue.View{}
 	c.s.mu.Unlock()
 	return c.relay()
 }

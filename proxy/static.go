@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // neverListAgain are the clients known never to list again, by clientInfo.name.
@@ -23,32 +22,6 @@ func (c *call) static(client string) bool {
 	}
 	name, _, _ := strings.Cut(client, " (via ") // what mcp-remote appends to the name of its client
 	return slices.Contains(neverListAgain, name)
-}
-
-// whereAllowed is the end of a description on the static surface.
-func whereAllowed(p *policy.Policy, states []policy.State) string {
-	names := make([]string, len(states))
-	for i, s := range states {
-		names[i] = p.StateName(s)
-	}
-	return "[Allowed in state: " + strings.Join(names, ", ") + "]"
-}
-
-// describe returns an item with text at the end of its description.
-func describe(item []byte, text string) []byte {
-	var edits []wire.Edit
-	_ = wire.Members(item, func(key string, at wire.Span) error {
-		if key == "description" {
-			said, _ := wire.Text(item[at.Start:at.End]) // what is no string says nothing
-			edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, strings.TrimSpace(said+" "+text))})
-		}
-		return nil
-	})
-	if edits == nil {
-		member := append(wire.AppendString([]byte(`"description":`), text), ',')
-		edits = []wire.Edit{{At: wire.Span{Start: 1, End: 1}, With: member}}
-	}
-	return wire.Splice(item, edits...)
 }
 
 // stateNote is what a result says of the run.

@@ -113,6 +113,18 @@ func (l *List) Find(name string) (Item, bool) {
 // Has reports whether the upstream lists the name.
 func (l *List) Has(name string) bool { _, ok := l.index[name]; return ok }
 
+// Member returns a member of an item, nil if there is none. A nil List has no items.
+func (l *List) Member(item, name string) []byte {
+	if l == nil {
+		return nil
+	}
+	found, ok := l.Find(item)
+	if !ok {
+		return nil
+	}
+	return Member(found.Raw, name)
+}
+
 // Result renders the result of a list request with these items: the first
 // page's result, without nextCursor, its items replaced.
 func (l *List) Result(items [][]byte) []byte {

@@ -1,4 +1,4 @@
-package proxy
+package catalogue
 
 import (
 	"bytes"
@@ -14,14 +14,12 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// schemas caches compiled input schemas by their bytes. It is safe for
-// concurrent use.
-type schemas struct {
+// Validator checks arguments against the input schemas of listed tools, and compiles
+// each schema once. The zero value is ready. It is safe for concurrent use.
+type Validator struct {
 	mu       sync.Mutex // guards what follows
 	compiled map[string]*jsonschema.Schema
 }
@@ -31,34 +29,32 @@ var english = message.NewPrinter(language.English)
 // maxSchemas bounds the cache; beyond it starts anew.
 const maxSchemas = 4096
 
-// invalid checks a call's arguments against the listed inputSchema where the
-// policy asks for that. It returns why they do not fit, empty if they do. A tool
-// that is not listed, or listed without a schema, and a schema that cannot be
-// used are refused: there is nothing to check by.
-func (c *call) invalid() string {
-	if !c.validated() || !c.Known { // in shadow the list may not be at hand
+// Check returns, as a sentence, why a call's arguments do not fit what a list of tools
+// says of them; "": they do, or there is no list. A tool that is not listed, or listed
+// without a schema, and a schema that cannot be used fit nothing: there is nothing to
+// check by.
+func (v *Validator) Check(l *wire.List, tool string, arguments []byte) string {
+	if l == nil {
 		return ""
 	}
-	raw := member(c.offer, c.Name, "inputSchema")
+	what, raw := "Tool '"+wire.Clip(tool)+"'", l.Member(tool, "inputSchema")
 	switch {
-	case raw == nil && c.Listed:
-		return fmt.Sprintf("%s cannot be checked: the server lists it without an input schema.", c.called(clip(c.Name)))
+	case raw == nil && l.Has(tool):
+		return what + " cannot be checked: the server lists it without an input schema."
 	case raw == nil:
-		return fmt.Sprintf("%s cannot be checked: the server does not list it, so there is no input schema.", c.called(clip(c.Name)))
+		return what + " cannot be checked: the server does not list it, so there is no input schema."
 	}
-	schema, err := c.s.p.schemas.get(raw)
+	schema, err := v.schema(raw)
 	if err != nil {
-		return fmt.Sprintf("%s cannot be checked: its input schema is not usable (%v).", c.called(clip(c.Name)), err)
+		return fmt.Sprintf("%s cannot be checked: its input schema is not usable (%v).", what, err)
 	}
-	arguments := c.m.Bytes(c.m.P.Arguments)
 	if arguments == nil {
 		arguments = []byte("{}")
 	}
-	err = check(schema, arguments)
-	if err == nil {
-		return ""
+	if err = check(schema, arguments); err != nil {
+		return fmt.Sprintf("The arguments of %s do not fit its input schema: %s.", what, brief(err))
 	}
-	return fmt.Sprintf("The arguments of %s do not fit its input schema: %s.", c.called(clip(c.Name)), brief(err))
+	return ""
 }
 
 // check validates a value. What the validator cannot bear is an error: it
@@ -121,9 +117,6 @@ func short(number string) bool {
 	return len(digits) <= maxNumber && max(exponent, -exponent) <= maxNumber
 }
 
-// validated reports whether the policy wants the call's arguments checked.
-func (c *call) validated() bool { return c.Kind == policy.Tool && c.Snapshot.InForce().Validate() }
-
 // brief is a validation error on one line, without the schema's location.
 func brief(err error) string {
 	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
@@ -137,13 +130,13 @@ func brief(err error) string {
 				if i > 0 {
 					b.WriteByte('/')
 				}
-				b.WriteString(clip(step))
+				b.WriteString(wire.Clip(step))
 			}
-			fmt.Fprintf(&b, ": %s", clip(cause.ErrorKind.LocalizedString(english)))
+			fmt.Fprintf(&b, ": %s", wire.Clip(cause.ErrorKind.LocalizedString(english)))
 		}
 		return b.String()
 	}
-	return clip(err.Error())
+	return wire.Clip(err.Error())
 }
 
 func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
@@ -157,39 +150,12 @@ func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	return all
 }
 
-// member returns a member of a listed tool's definition, nil if it has none.
-func member(l *wire.List, tool, key string) []byte {
-	if l == nil {
-		return nil
-	}
-	item, ok := l.Find(tool)
-	if !ok {
-		return nil
-	}
-	return wire.Member(item.Raw, key)
-}
-
-// hasOutputSchema reports whether a tool has one in what the upstream lists now,
-// or in what the client was given last: that is what it goes by.
-func (s *session) hasOutputSchema(tool string) bool {
-	if handle.Own(tool) {
-		return true
-	}
-	s.mu.Lock()
-	given := s.refreshes[wire.Tools].shown.list
-	s.mu.Unlock()
-	if member(given, tool, "outputSchema") != nil {
-		return true
-	}
-	conn := s.link.live()
-	return conn != nil && member(conn.Cached(wire.Tools), tool, "outputSchema") != nil
-}
-
-func (s *schemas) get(raw []byte) (schema *jsonschema.Schema, err error) {
+// schema returns a schema that is ready to check by.
+func (v *Validator) schema(raw []byte) (schema *jsonschema.Schema, err error) {
 	defer recovered(&err)
-	s.mu.Lock()
-	schema = s.compiled[string(raw)]
-	s.mu.Unlock()
+	v.mu.Lock()
+	schema = v.compiled[string(raw)]
+	v.mu.Unlock()
 	if schema != nil {
 		return schema, nil
 	}
@@ -206,12 +172,12 @@ func (s *schemas) get(raw []byte) (schema *jsonschema.Schema, err error) {
 	if schema, err = compiler.Compile(name); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.compiled == nil || len(s.compiled) >= maxSchemas {
-		s.compiled = make(map[string]*jsonschema.Schema)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.compiled == nil || len(v.compiled) >= maxSchemas {
+		v.compiled = make(map[string]*jsonschema.Schema)
 	}
-	s.compiled[string(raw)] = schema
+	v.compiled[string(raw)] = schema
 	return schema, nil
 }
 
@@ -219,4 +185,6 @@ func (s *schemas) get(raw []byte) (schema *jsonschema.Schema, err error) {
 // file or a connection.
 type noLoader struct{}
 
-func (noLoader) Load(url string) (any, error) { return nil, errors.New("it refers to " + clip(url)) }
+func (noLoader) Load(url string) (any, error) {
+	return nil, errors.New("it refers to " + wire.Clip(url))
+}
