@@ -4,26 +4,10 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
-
-// askables are the capabilities of a client by which an upstream may ask it.
-var askables = [...]string{"sampling", "elicitation", "roots"}
-
-// askableBy is the capability that a request of the upstream's needs; empty: it is
-// none by which a client is asked.
-func askableBy(method string) string {
-	switch method {
-	case "sampling/createMessage":
-		return "sampling"
-	case "elicitation/create":
-		return "elicitation"
-	case "roots/list":
-		return "roots"
-	}
-	return ""
-}
 
 // permits reports whether an upstream may ask by a capability.
 func permits(may policy.UpstreamMay, capability string) bool {
@@ -46,11 +30,11 @@ var errAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the clie
 // error that sends the user to a URL.
 func (c *call) asksTooMuch(m *wire.Message) bool {
 	method, excess := "", false
-	switch {
+	switch meaning := c.server.Meaning(c.m, m); {
 	case m.Kind == wire.Failure:
 		method = "elicitation/create"
 		excess = m.ErrorCode == wire.CodeURLElicitation && !permits(c.s.policyNow().UpstreamMay(), "elicitation")
-	case c.wantsInput(m), c.taskState(m) != nil, strings.HasPrefix(c.m.Method, "tasks/"):
+	case meaning == bridge.InputRequired, meaning == bridge.Task, strings.HasPrefix(c.m.Method, "tasks/"):
 		method, excess = c.s.excessIn(m.Bytes(m.Result), 2)
 	}
 	return excess && !c.s.overlooksAsk(method)
@@ -108,7 +92,7 @@ func (c *call) denyAsk(m *wire.Message) wire.Pending {
 	switch {
 	case m.Kind == wire.Failure:
 		return c.fail(wire.CodeInternal, "The server asks the user to visit a URL, which the policy does not let it. Nothing was done.")
-	case c.gated && c.taskState(m) != nil:
+	case c.gated && c.server.TaskState(c.m, m) != nil:
 		c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
 			c.aboutTarget(nil, "reason", "it has begun a task that asks the client for what upstream_may does not let it")...)
 		c.interrupted(policy.OutcomeUnknown, c.called(clip(c.Name))+" was begun as a task that "+

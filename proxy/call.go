@@ -3,9 +3,11 @@ package proxy
 import (
 	"context"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -38,10 +40,10 @@ type call struct {
 	overlooked bool // the policy would have refused it, but for the shadow
 	restarted  bool // its outcome completed the run, which began anew
 	gated      bool
-	subscribes bool     // it has entered a subscription; written under the session's lock
-	era        wire.Era // the client's
-	via        wire.Era // of the connection that it was sent on
-	conn       Upstream // that connection
+	subscribes bool // it has entered a subscription; written under the session's lock
+	client     bridge.Client
+	server     bridge.Server // of the connection that it was sent on
+	conn       Upstream      // that connection
 
 	next func()                     // the rest of the way, for Wait; nil: land
 	land func(*wire.Message, error) // what becomes of the upstream's answer
@@ -166,10 +168,7 @@ func (c *call) result(result []byte) wire.Pending {
 
 // doneWith is result for one that has no fields of an era yet.
 func (c *call) doneWith(result []byte) wire.Pending {
-	if c.modern() {
-		result = c.s.modernResult(result, "")
-	}
-	return c.result(result)
+	return c.result(c.client.Result(result, c.s.serverInfo(), ""))
 }
 
 func (c *call) pong() wire.Pending { return c.result([]byte("{}")) }
@@ -206,7 +205,7 @@ func (c *call) start(conn Upstream) bool {
 	if c.s.p.Draining() && !c.servedInDrain() || c.isCancelled() {
 		return false
 	}
-	m := c.translated(conn.Era(), c.sending())
+	m := c.translated(conn, c.sending())
 	if again := c.sentAgain(); again != nil {
 		m = again.answered(m)
 		c.clock.release()
@@ -218,6 +217,48 @@ func (c *call) start(conn Upstream) bool {
 	return true
 }
 
+// translated is the request as the upstream of a connection reads it: without what the
+// policy does not let that ask of the client, and, where the call has no run, without
+// the extension of tasks: one of them would be anybody's who has its id.
+func (c *call) translated(conn Upstream, m *wire.Message) *wire.Message {
+	c.server = speaks(conn)
+	hidden := bridge.Hidden{}
+	if c.client.Stateless() {
+		hidden = hides(c.s.run.where().UpstreamMay())
+		hidden.Tasks = c.runless() && !c.s.run.shadow.Load()
+	}
+	return c.server.Request(m, c.client, hidden, c.introduction)
+}
+
+// speaks is how the upstream of a connection speaks.
+func speaks(conn Upstream) bridge.Server { return bridge.ServerOf(conn.Era()) }
+
+// hides is what an upstream is not told of its clients.
+func hides(may policy.UpstreamMay) bridge.Hidden {
+	return bridge.Hidden{Sampling: !may.Sampling, Elicitation: !may.Elicitation, Roots: !may.Roots}
+}
+
+// introduction is how the call's client is introduced to the upstream.
+func (c *call) introduction() bridge.Introduction {
+	if c.client.Stateless() {
+		return bridge.IntroductionIn(c.m)
+	}
+	return c.s.introduction()
+}
+
+// introduction is what initialize, and logging/setLevel, said of the client.
+func (s *session) introduction() (of bridge.Introduction) {
+	if h := s.hello.Load(); h != nil {
+		of.Capabilities, of.Info = h.capabilities, h.clientInfo
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.level != nil {
+			of.Level = s.level.P.Level
+		}
+	}
+	return of
+}
+
 // connect gets a connection that was not at hand.
 func (c *call) connect() (Upstream, error) {
 	defer c.waiting()()
@@ -227,7 +268,7 @@ func (c *call) connect() (Upstream, error) {
 // relay sends a request upstream that steps nothing, and gives back its answer.
 func (c *call) relay() wire.Pending {
 	conn := c.s.link.live()
-	if c.modern() && c.steps() && !c.s.run.shadow.Load() { // the shadow has gone meanwhile
+	if c.client.Stateless() && c.steps() && !c.s.run.shadow.Load() { // the shadow has gone meanwhile
 		return c.routed()
 	}
 	if conn != nil {
@@ -242,7 +283,7 @@ func (c *call) relay() wire.Pending {
 		case err != nil:
 			c.unsubscribed()
 			c.unavailable(err)
-		case c.modern() && c.steps() && !c.s.run.shadow.Load():
+		case c.client.Stateless() && c.steps() && !c.s.run.shadow.Load():
 			wait(c.anew())
 		case c.s.run.where() != decided && c.m.Method != "resources/unsubscribe":
 			wait(c.anew())
@@ -259,7 +300,7 @@ func (c *call) relay() wire.Pending {
 // absorbed does what a legacy client's request asks for where the upstream has no
 // such request, and reports whether it is one of those.
 func (c *call) absorbed(conn Upstream) bool {
-	if c.modern() || conn.Era() == wire.Legacy {
+	if c.client.Stateless() || conn.Era() == wire.Legacy {
 		return false
 	}
 	switch c.m.Method {

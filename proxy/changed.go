@@ -22,7 +22,7 @@ func (c *call) notifyChanged(moved shift) {
 // aside is where a call's client is told of what is no part of the call: on the
 // call's own stream, but in the modern era on those that listen.
 func (c *call) aside() wire.Stream {
-	if c.modern() {
+	if c.client.Stateless() {
 		return c.s.own
 	}
 	return c.out
@@ -35,7 +35,7 @@ func (s *session) differing(m shift) (bits uint8) {
 		return 0
 	}
 	for _, k := range gatedLists {
-		if h.lists[k] && s.differs(m.from, m.to, k) {
+		if h.Lists[k] && s.differs(m.from, m.to, k) {
 			bits |= bit(k)
 		}
 	}

@@ -29,7 +29,7 @@ func (c *call) drifted() bool {
 
 // handled reports whether the call has to be of a tool that can take the argument.
 func (c *call) handled() bool {
-	return c.s.p.handles != nil && c.modern() && c.Kind == policy.Tool && !c.Snapshot.Shadow
+	return c.s.p.handles != nil && c.client.Stateless() && c.Kind == policy.Tool && !c.Snapshot.Shadow
 }
 
 // misfits refuses a call that the policy allows, if it is of a tool that cannot take
@@ -60,7 +60,7 @@ func (c *call) invalid() string {
 // headed is the stream of a call of a tool whose headers are to say what its
 // arguments do; nil: none is.
 func (c *call) headed() wire.HeadedStream {
-	if !c.modern() || c.Kind != policy.Tool || c.m.Method != "tools/call" {
+	if !c.client.Stateless() || c.Kind != policy.Tool || c.m.Method != "tools/call" {
 		return nil
 	}
 	out, _ := c.out.(wire.HeadedStream)
@@ -91,7 +91,7 @@ func (p *Proxy) SetLock(l *lock.Lock) bool {
 	}
 	p.pins.Store(catalogue.NewPins(l))
 	for _, s := range p.open() {
-		if h := s.hello.Load(); h != nil && h.lists[wire.Tools] {
+		if h := s.hello.Load(); h != nil && h.Lists[wire.Tools] {
 			is := s.look(s.run.where(), s.static())
 			before := is
 			before.Pins = was

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
@@ -188,7 +189,7 @@ func TestDrainWhileConnecting(t *testing.T) {
 		equal(t, "dialled", c.up.dialled(), 1)
 	}, func(c *proxy.Config, u *server) {
 		dial, first := c.Dial, true
-		c.Dial = func(ctx context.Context, with proxy.Opening, to wire.Receiver) (proxy.Upstream, error) {
+		c.Dial = func(ctx context.Context, with bridge.Opening, to wire.Receiver) (proxy.Upstream, error) {
 			if first {
 				first = false
 				return dial(ctx, with, to)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -10,7 +11,7 @@ import (
 // held for its client yet.
 func TestConnectionIsLostAsItAsks(t *testing.T) {
 	s := &session{p: &Proxy{cfg: Config{MaxInFlight: 1}}, era: wire.Modern}
-	a := &ask{call: &call{s: s, era: wire.Modern, flight: flight{stage: stageEnded}}, id: []byte("7")}
+	a := &ask{call: &call{s: s, client: bridge.Stateless, flight: flight{stage: stageEnded}}, id: []byte("7")}
 	if !s.enterAsk(a) {
 		t.Fatal("the ask is not entered")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
@@ -15,7 +16,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	if !at.Present() || c.m.Raw[at.Start] != '"' {
 		return c.fail(wire.CodeInvalidParams, "params."+nameKey(k)+" must be a string")
 	}
-	if c.m.P.Task.Present() && !c.s.tasked(c.era) {
+	if c.m.P.Task.Present() && !c.s.tasked(c.client) {
 		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
 	}
 	if k == policy.Tool && c.begins(name) {
@@ -209,9 +210,9 @@ func (c *call) landed(m *wire.Message, err error) {
 	}
 	switch {
 	case err != nil:
-	case c.unfitting(m) && !c.Snapshot.Shadow:
+	case c.server.Meaning(c.m, m) == bridge.Unfitting && !c.Snapshot.Shadow:
 		m, err = nil, errUnfitting
-	case c.runless() && !c.Snapshot.Shadow && c.taskState(m) != nil:
+	case c.runless() && !c.Snapshot.Shadow && c.server.TaskState(c.m, m) != nil:
 		m, err = nil, errTaskOfNoRun
 	case c.started(m):
 		c.give(m)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -45,7 +46,7 @@ var (
 
 // asksFor reports whether an answer asks a client for what the proxy has to ask it.
 func (c *call) asksFor(m *wire.Message, err error) bool {
-	return err == nil && !c.modern() && c.wantsInput(m)
+	return err == nil && !c.client.Stateless() && c.server.Meaning(c.m, m) == bridge.InputRequired
 }
 
 // gatheringLocked is what the client is asked now, nil: nothing.
@@ -273,7 +274,7 @@ func (g *gather) answered(m *wire.Message) *wire.Message {
 	if g.state != nil {
 		a.Set(m.P.RequestStateAt, "requestState", g.state)
 	}
-	return reread(a.Bytes(), m)
+	return bridge.Reread(a.Bytes(), m)
 }
 
 // fail ends a call whose client was not asked, or did not answer: nothing was done

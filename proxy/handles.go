@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -61,7 +62,7 @@ func (c *call) takeHandle(p *Proxy) string {
 		return string(fault)
 	case len(taken.Edits) > 0:
 		c.handle, c.original = taken.Handle, c.m
-		c.m = reread(wire.Splice(c.m.Raw, taken.Edits...), c.m)
+		c.m = bridge.Reread(wire.Splice(c.m.Raw, taken.Edits...), c.m)
 	}
 	return ""
 }
@@ -109,7 +110,7 @@ func (c *call) ownToolsFor(own *catalogue.Own) *catalogue.Own {
 // withTools are capabilities with that of tools, which they lack.
 func withTools(capabilities []byte) []byte {
 	a := wire.Amend(capabilities, wire.Span{End: int32(len(capabilities))})
-	a.Set(wire.Span{}, "tools", listChanges(nil))
+	a.Set(wire.Span{}, "tools", bridge.ListChanges(nil))
 	return a.Bytes()
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -29,7 +30,7 @@ type hello struct {
 	capabilities, clientInfo []byte
 	from                     *wire.Message // a seat's: what the upstream said of itself
 	server                   []byte        // a seat's: how the upstream introduces itself; nil: it does not
-	offered
+	bridge.Offered
 
 	operations Operations    // where the session's are measured; nil: nowhere
 	begun      time.Duration // as instant
@@ -74,18 +75,14 @@ func (c *call) open() {
 		c.refusedHello(err)
 		return
 	}
-	answer := conn.Hello()
-	if conn.Era() == wire.Modern {
-		answer = c.asInitialize(answer)
-	}
-	c.welcome(answer, may)
+	c.welcome(speaks(conn).InitializeResult(conn.Hello(), c.m), may)
 }
 
 // opening introduces a legacy client to the upstream: with its own request, and in
 // the modern era with what that says of it.
-func (c *call) opening(request *wire.Message, may policy.UpstreamMay) Opening {
+func (c *call) opening(request *wire.Message, may policy.UpstreamMay) bridge.Opening {
 	capabilities, info := c.introduced(may)
-	opening := openingOf(capabilities, info, wire.Legacy)
+	opening := c.client.Opening(bridge.Introduction{Capabilities: capabilities, Info: info})
 	opening.Initialize = request
 	return opening
 }
@@ -273,9 +270,9 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, shared)})
 			}
 		case "capabilities":
-			h.offered = offeredIn(value, c.era)
+			h.Offered = c.client.Offered(value)
 			if !c.Snapshot.Shadow {
-				edits = append(edits, wire.Edit{At: at, With: carried(value, c.era, c.s.policyNow())})
+				edits = append(edits, wire.Edit{At: at, With: c.client.Carried(value, c.s.policyNow().Passthrough)})
 			}
 		case "instructions":
 			instructed = true
@@ -299,7 +296,7 @@ func (c *call) instructions(upstream string, h *hello) string {
 		return upstream
 	}
 	parts := []string{upstream, c.s.policyNow().Instructions()}
-	if c.modern() && c.s.p.handles != nil && !c.s.p.cfg.NoHint {
+	if c.client.Stateless() && c.s.p.handles != nil && !c.s.p.cfg.NoHint {
 		parts = append(parts, c.s.p.handles.hint)
 	}
 	said := hint

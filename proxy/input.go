@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -50,11 +51,11 @@ func digestOf(m *wire.Message) [sha256.Size]byte {
 // canBeAsked reports whether the client of a modern request can be asked for
 // anything, so that its answer may come before the call's end.
 func (c *call) canBeAsked() bool {
-	if !c.modern() || !c.steps() || c.via == wire.Modern {
+	if !c.client.Amends(c.server) || !c.steps() {
 		return false
 	}
 	capabilities := c.m.Bytes(c.m.P.Modern.Capabilities)
-	return slices.ContainsFunc(askables[:], func(name string) bool { return has(capabilities, name) })
+	return slices.ContainsFunc(bridge.Asked[:], func(name string) bool { return has(capabilities, name) })
 }
 
 // has reports whether an object has a member that is not null.
@@ -66,7 +67,7 @@ func has(object []byte, name string) bool {
 // declares reports whether a client says in its request that it can be asked for
 // this.
 func (c *call) declares(method string) bool {
-	name := askableBy(method)
+	name := bridge.AskedBy(method)
 	return name != "" && has(c.m.Bytes(c.m.P.Modern.Capabilities), name)
 }
 
@@ -275,9 +276,9 @@ func (h *held) left() bool {
 	}
 }
 
-// client is the stream of the request that waits for a call's answer; nil: its client
+// clientStream is the stream of the request that waits for a call's answer; nil: its client
 // is away.
-func (c *call) client() wire.Stream {
+func (c *call) clientStream() wire.Stream {
 	h := c.heldEnd()
 	if h == nil {
 		return c.out
@@ -296,7 +297,7 @@ func (c *call) client() wire.Stream {
 // Pause implements wire.Pauser: what the upstream does to its stream is done to the
 // client's.
 func (c *call) Pause(retry time.Duration) {
-	if out, ok := c.client().(wire.Pauser); ok {
+	if out, ok := c.clientStream().(wire.Pauser); ok {
 		out.Pause(retry)
 	}
 }

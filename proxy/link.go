@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -26,7 +27,7 @@ type link struct {
 	conn    atomic.Pointer[Upstream] // nil: there is none; each call reads it, and it is written under the lock
 	mu      sync.Mutex               // guards what follows
 	dialing chan struct{}            // closed when the dial under way has ended
-	opening *Opening                 // nil before open
+	opening *bridge.Opening          // nil before open
 	ready   []byte                   // the client's notifications/initialized
 	lost    bool                     // there was a connection before
 	early   []func(Upstream)         // what came from a connection not yet here
@@ -113,7 +114,7 @@ func greet(conn Upstream, raw []byte) {
 }
 
 // open makes the first connection, with the client's introduction.
-func (l *link) open(opening Opening, timeout time.Duration) (Upstream, error) {
+func (l *link) open(opening bridge.Opening, timeout time.Duration) (Upstream, error) {
 	l.mu.Lock()
 	l.opening = &opening
 	l.mu.Unlock()
@@ -228,7 +229,7 @@ func (l *link) settle(conn Upstream, dialing chan struct{}, ready bool) {
 	}
 }
 
-func (l *link) dial(ctx context.Context, opening *Opening, ready []byte, again bool) (Upstream, error) {
+func (l *link) dial(ctx context.Context, opening *bridge.Opening, ready []byte, again bool) (Upstream, error) {
 	if opening == nil {
 		return nil, errClosed
 	}

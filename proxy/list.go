@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -13,10 +14,10 @@ import (
 // list answers a list request from the cached bytes.
 func (c *call) list(k wire.ListKind) wire.Pending {
 	h := c.s.hello.Load()
-	if !h.lists[k] && k == wire.Tools && c.s.p.handles != nil && c.modern() {
+	if !h.Lists[k] && k == wire.Tools && c.s.p.handles != nil && c.client.Stateless() {
 		return c.show(catalogue.NoTools, k)
 	}
-	if !h.lists[k] {
+	if !h.Lists[k] {
 		return c.fail(wire.CodeMethodNotFound, "the upstream server offers no "+k.String())
 	}
 	if c.m.P.Cursor != "" {
@@ -98,7 +99,7 @@ func (s *session) forEra(result []byte) []byte {
 	if s.era == wire.Legacy {
 		return result
 	}
-	return s.modernResult(result, s.freshList())
+	return bridge.Stateless.Result(result, s.serverInfo(), s.freshList())
 }
 
 func (s *session) static() bool {
@@ -147,7 +148,7 @@ var gatedLists = [...]wire.ListKind{wire.Tools, wire.Resources, wire.Prompts}
 func (s *session) atHand(conn Upstream) bool {
 	h := s.hello.Load()
 	for _, k := range gatedLists {
-		if !h.lists[k] {
+		if !h.Lists[k] {
 			continue
 		}
 		if _, ok := s.cached(conn, k); !ok {
@@ -170,7 +171,7 @@ func (s *session) fetchAll(conn Upstream) {
 	defer stop()
 	h := s.hello.Load()
 	for _, k := range gatedLists {
-		if h.lists[k] {
+		if h.Lists[k] {
 			if _, err := s.fetchUntil(ctx, conn, k); err != nil {
 				s.log.Warn("listing what could be named", "list", k.String(), "error", err)
 			}

@@ -60,10 +60,10 @@ func (c *call) listen() wire.Pending {
 func (c *call) heard(want *filter) *listener {
 	h := c.s.hello.Load()
 	l := &listener{c: c, begun: make(chan struct{})}
-	l.lists[wire.Tools] = want.Tools && h.lists[wire.Tools]
-	l.lists[wire.Prompts] = want.Prompts && h.lists[wire.Prompts]
-	l.lists[wire.Resources] = want.Resources && h.lists[wire.Resources]
-	if !h.lists[wire.Resources] {
+	l.lists[wire.Tools] = want.Tools && h.Lists[wire.Tools]
+	l.lists[wire.Prompts] = want.Prompts && h.Lists[wire.Prompts]
+	l.lists[wire.Resources] = want.Resources && h.Lists[wire.Resources]
+	if !h.Lists[wire.Resources] {
 		return l
 	}
 	for _, uri := range want.URIs {

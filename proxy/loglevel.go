@@ -15,7 +15,7 @@ const levelTimeout = 5 * time.Second
 // at the level that the request asks for. A seat raises its connection's level and
 // never lowers it: what a request has not asked for is kept from it.
 func (c *call) levelled() wire.Pending {
-	if c.m.P.Modern.LogLevel == "" || !c.s.hello.Load().logs || !c.s.raise(c.m.P.Modern.LogLevel) {
+	if c.m.P.Modern.LogLevel == "" || !c.s.hello.Load().Logs || !c.s.raise(c.m.P.Modern.LogLevel) {
 		return c.routed()
 	}
 	return c.later(func() {

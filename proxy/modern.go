@@ -5,6 +5,7 @@ import (
 	"encoding/json/v2"
 	"sync"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -16,7 +17,7 @@ func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from Peer) wire.Pending 
 	if m.Kind != wire.Request {
 		return nil // no notification or answer of a client means anything here
 	}
-	c := &call{m: m, out: out, era: wire.Modern, alone: &alone{from: from}}
+	c := &call{m: m, out: out, client: bridge.Stateless, alone: &alone{from: from}}
 	return p.serve(c)
 }
 
@@ -151,7 +152,7 @@ func (d *pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 }
 
 func (d *pipe) serve(m *wire.Message, out wire.Stream) wire.Pending {
-	c := &call{m: m, out: out, era: wire.Modern, alone: &alone{from: d.peer, pipe: d}}
+	c := &call{m: m, out: out, client: bridge.Stateless, alone: &alone{from: d.peer, pipe: d}}
 	if !d.enter(c) {
 		return c.refuseOut(wire.CodeInvalidRequest, "a request with this id is still under way", nil)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -57,7 +58,7 @@ type Config struct {
 	// [Proxy.SetLock]. Nil: no tool is what was locked.
 	Lock *lock.Lock
 	// Dial opens a connection.
-	Dial func(ctx context.Context, with Opening, r wire.Receiver) (Upstream, error)
+	Dial func(ctx context.Context, with bridge.Opening, r wire.Receiver) (Upstream, error)
 	// Notifier makes a session's Notifier; send is as for notify.New.
 	Notifier func(send func(bits uint8) bool) Notifier
 	// Version is the proxy's own, for a shared upstream to know.

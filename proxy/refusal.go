@@ -200,7 +200,7 @@ func clip(name string) string { return wire.Clip(name) }
 
 // refusalAnswer puts a refusal into the form that the request has.
 func (c *call) refusalAnswer(r *Refusal) []byte {
-	if c.modern() && c.Kind == policy.Resource {
+	if c.client.Stateless() && c.Kind == policy.Resource {
 		r.URI = r.Requested
 	}
 	object, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
@@ -209,7 +209,7 @@ func (c *call) refusalAnswer(r *Refusal) []byte {
 	}
 	switch {
 	case c.Kind == policy.Resource:
-		return wire.ErrorAnswer(c.id(), c.inEra(wire.CodeResourceNotFound), r.Message, object)
+		return wire.ErrorAnswer(c.id(), c.code(wire.CodeResourceNotFound), r.Message, object)
 	case c.Kind == policy.Prompt || c.wantsTask():
 		return wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, object)
 	}
@@ -222,7 +222,7 @@ func (c *call) refusalAnswer(r *Refusal) []byte {
 // an opaque refusal it never does: that would tell whether there is such a tool.
 func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 	out := []byte{'{'}
-	if c.modern() {
+	if c.client.Stateless() {
 		out = append(out, `"resultType":"complete",`...)
 	}
 	out = append(out, `"content":[{"type":"text","text":`...)

@@ -149,7 +149,7 @@ func (c *call) setLevel() wire.Pending {
 // wantsLog reports whether log messages of a level may go to the client whose call
 // they came with: one of the modern era gets those that its request has asked for.
 func (c *call) wantsLog(level string) bool {
-	if c == nil || !c.modern() {
+	if c == nil || !c.client.Stateless() {
 		return true
 	}
 	least := slices.Index(levels, c.m.P.Modern.LogLevel)

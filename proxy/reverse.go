@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -78,7 +79,7 @@ func (s *session) send(raw []byte, c *call) bool {
 		if c == nil {
 			return false
 		}
-		out := c.client()
+		out := c.clientStream()
 		return out != nil && out.Send(raw)
 	}
 	return c != nil && c.out.Send(raw) || s.own.Send(raw)
@@ -173,7 +174,7 @@ func (s *session) mayAsk(method string) bool {
 		return false
 	}
 	p := s.policyNow()
-	name := askableBy(method)
+	name := bridge.AskedBy(method)
 	if name == "" {
 		return p.Passthrough(method)
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"maps"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -11,12 +12,19 @@ import (
 // answered.
 type route = func(*call) wire.Pending
 
-// routes is what becomes of each request that is known, by the era of who asks.
-// What is not here, and no passthrough names, is not found.
-var routes [2]map[string]route
+// sessionRoutes and statelessRoutes are what becomes of each request that is known, by
+// how its client speaks. What is not here, and no passthrough names, is not found.
+var sessionRoutes, statelessRoutes map[string]route
+
+func routesOf(client bridge.Client) map[string]route {
+	if client.Stateless() {
+		return statelessRoutes
+	}
+	return sessionRoutes
+}
 
 func init() {
-	routes[wire.Legacy] = map[string]route{
+	sessionRoutes = map[string]route{
 		"initialize":            (*call).initialize,
 		"ping":                  (*call).pong,
 		"resources/subscribe":   (*call).subscribe,
@@ -25,13 +33,13 @@ func init() {
 		"tasks/result":          (*call).ofTask,
 		"tasks/list":            (*call).listTasks,
 	}
-	routes[wire.Modern] = map[string]route{
+	statelessRoutes = map[string]route{
 		"server/discover":      (*call).discover,
 		"subscriptions/listen": (*call).listen,
 		"tasks/update":         (*call).ofTask,
 	}
-	for _, era := range routes {
-		maps.Copy(era, map[string]route{
+	for _, routes := range []map[string]route{sessionRoutes, statelessRoutes} {
+		maps.Copy(routes, map[string]route{
 			"tools/list":               func(c *call) wire.Pending { return c.list(wire.Tools) },
 			"resources/list":           func(c *call) wire.Pending { return c.list(wire.Resources) },
 			"prompts/list":             func(c *call) wire.Pending { return c.list(wire.Prompts) },

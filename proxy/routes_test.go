@@ -12,8 +12,8 @@ import (
 func TestNoPolicyPassesRoutedMethods(t *testing.T) {
 	const text = "version: 1\ninitial: a\nstates: {a: {tools: [x]}}\npassthrough: [%q]\n"
 	all := []string{"sampling/createMessage", "elicitation/create", "roots/list"}
-	for _, era := range routes {
-		for method := range era {
+	for _, routes := range []map[string]route{sessionRoutes, statelessRoutes} {
+		for method := range routes {
 			all = append(all, method)
 		}
 	}

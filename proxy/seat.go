@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -60,26 +61,14 @@ func (s *session) openSeat(m *wire.Message) (Upstream, error) {
 // What the upstream may ask does not hang on the client of the first request:
 // lists must not either. Who introduces itself at length goes by the proxy's name, since
 // the run keeps it.
-func (p *Proxy) seatOpening(m *wire.Message) Opening {
+func (p *Proxy) seatOpening(m *wire.Message) bridge.Opening {
 	info := wire.AppendString([]byte(`{"name":"fsm-proxy","version":`), p.cfg.Version)
 	info = append(info, '}')
 	if given := m.Bytes(m.P.Modern.ClientInfo); given != nil && len(given) <= smallKept {
 		info = given
 	}
-	capabilities := askable(p.beginning().UpstreamMay())
-	return openingOf(capabilities, info, wire.Modern)
-}
-
-// openingOf makes the requests by which a client is introduced, in both eras.
-func openingOf(capabilities, info []byte, prefer wire.Era) Opening {
-	initialize := wire.Object([]string{"protocolVersion", "capabilities", "clientInfo"},
-		[][]byte{wire.AppendString(nil, wire.LatestLegacy), capabilities, info})
-	discover := append(append([]byte(`{"_meta":`), wire.Object(introducing(capabilities, info))...), '}')
-	return Opening{
-		Initialize: made(wire.RequestMessage(0, "initialize", initialize)),
-		Discover:   made(wire.RequestMessage(0, "server/discover", discover)),
-		Prefer:     prefer,
-	}
+	capabilities := bridge.Askable(hides(p.beginning().UpstreamMay()))
+	return bridge.Stateless.Opening(bridge.Introduction{Capabilities: capabilities, Info: info})
 }
 
 // made reads a message that the proxy has made, in part of what it was given.
@@ -91,28 +80,13 @@ func made(raw []byte) *wire.Message {
 	return m
 }
 
-// askable are the client capabilities by which an upstream may ask.
-func askable(may policy.UpstreamMay) []byte {
-	var names []string
-	var values [][]byte
-	add := func(name, value string, allowed bool) {
-		if allowed {
-			names, values = append(names, name), append(values, []byte(value))
-		}
-	}
-	add("sampling", "{}", may.Sampling)
-	add("elicitation", `{"form":{},"url":{}}`, may.Elicitation)
-	add("roots", "{}", may.Roots)
-	return wire.Object(names, values)
-}
-
 // seated settles what the upstream offers, once.
 func (s *session) seated(m *wire.Message) {
 	h := &hello{version: wire.ModernRevision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},
 		static: s.p.cfg.Surface != SurfaceDynamic}
 	h.annotate = s.p.annotateOn(h.static)
 	h.server = m.ServerInfo()
-	h.offered = offeredIn(wire.Member(m.Bytes(m.Result), "capabilities"), wire.Modern)
+	h.Offered = bridge.Stateless.Offered(wire.Member(m.Bytes(m.Result), "capabilities"))
 	h.operations, h.begun = s.p.cfg.Telemetry.operations(h.version), instant()
 	s.hello.CompareAndSwap(nil, h)
 }
@@ -135,36 +109,6 @@ func (s *session) serverInfo() []byte {
 		return h.server
 	}
 	return nil
-}
-
-// modernResult is a result of the proxy's own with the fields that the modern era
-// wants in it; fresh says how long it may be kept, in milliseconds, empty for what
-// is not kept.
-func (s *session) modernResult(result []byte, fresh string) []byte {
-	a := wire.Amend(result, wire.Span{Start: 0, End: int32(len(result))})
-	var kind, ttl, scope, meta wire.Span
-	_ = wire.Members(result, func(name string, at wire.Span) error {
-		switch name {
-		case "resultType":
-			kind = at
-		case "ttlMs":
-			ttl = at
-		case "cacheScope":
-			scope = at
-		case "_meta":
-			meta = at
-		}
-		return nil
-	})
-	a.Set(kind, "resultType", []byte(`"complete"`))
-	if fresh != "" {
-		a.Set(ttl, "ttlMs", []byte(fresh))
-		a.Set(scope, "cacheScope", []byte(`"private"`))
-	}
-	if info := s.serverInfo(); info != nil {
-		a.SetMeta(meta, []string{wire.MetaServerInfo}, [][]byte{info})
-	}
-	return a.Bytes()
 }
 
 // freshList is for how many milliseconds a client may keep a list: on the static

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -164,7 +165,7 @@ func (s *session) opened() {
 
 // routed sends a request its way.
 func (c *call) routed() wire.Pending {
-	route, ok := routes[c.era][c.m.Method]
+	route, ok := routesOf(c.client)[c.m.Method]
 	switch {
 	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
 		return c.before()
@@ -186,7 +187,7 @@ func (c *call) before() wire.Pending {
 	if c.s.p.Draining() {
 		return c.tooLate()
 	}
-	if _, known := routes[wire.Legacy][c.m.Method]; known {
+	if _, known := routesOf(bridge.Client{})[c.m.Method]; known {
 		return c.fail(wire.CodeInvalidRequest, "the session is not initialized: send initialize first")
 	}
 	return c.fail(wire.CodeMethodNotFound, c.unknownMethod())

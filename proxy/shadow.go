@@ -51,7 +51,7 @@ func (c *call) refusesMethod() bool {
 	case "ping":
 		return false
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "tasks/update":
-		return !c.s.tasked(c.era)
+		return !c.s.tasked(c.client)
 	case "resources/templates/list":
 		return now.Templates() == policy.TemplatesRefuse
 	}
@@ -64,7 +64,7 @@ func (c *call) gateShadowed(route route, name wire.Span) wire.Pending {
 	switch {
 	case !name.Present() || c.m.Raw[name.Start] != '"':
 		c.overlook(policy.UnknownAction)
-	case c.m.P.Task.Present() && !c.s.tasked(c.era):
+	case c.m.P.Task.Present() && !c.s.tasked(c.client):
 		c.overlook(policy.NotAvailable)
 	default:
 		return route(c)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -53,7 +54,7 @@ func (sh *shared) hello() *wire.Message {
 
 // opening introduces the proxy in both eras. The legacy one is preferred: in it
 // sampling and the like need no retries.
-func (sh *shared) opening() Opening {
+func (sh *shared) opening() bridge.Opening {
 	m := sh.hello()
 	params := m.Bytes(m.Params)
 	capabilities, info := []byte("{}"), []byte("{}")
@@ -66,7 +67,7 @@ func (sh *shared) opening() Opening {
 		}
 		return nil
 	})
-	opening := openingOf(capabilities, info, wire.Legacy)
+	opening := bridge.Client{}.Opening(bridge.Introduction{Capabilities: capabilities, Info: info})
 	opening.Initialize = m
 	return opening
 }

@@ -294,9 +294,9 @@ func (c *call) onward() wire.Pending {
 	switch {
 	case c.own != notOwn:
 		return c.ownCall()
-	case c.modern() && c.m.Method == "server/discover" && c.s.p.refusesDiscover():
+	case c.client.Stateless() && c.m.Method == "server/discover" && c.s.p.refusesDiscover():
 		return c.refuseDiscover()
-	case c.modern():
+	case c.client.Stateless():
 		return c.sit()
 	}
 	return c.routed()

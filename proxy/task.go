@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -64,44 +65,22 @@ func readStatus(text string) taskStatus {
 	return taskWorking
 }
 
-// taskState is the state of the task that stands for a call's result; nil: none does.
-// In the modern era a server may begin one unasked, in the legacy era it may not.
-func (c *call) taskState(m *wire.Message) (state []byte) {
-	switch {
-	case m.Kind != wire.Result:
-		return nil
-	case c.via == wire.Modern && m.R.ResultType == wire.ResultTask:
-		state = m.Bytes(m.Result)
-	case c.via == wire.Legacy && c.m.P.Task.Present():
-		state = m.Bytes(m.R.Task)
-	default:
-		return nil
-	}
-	if id, _ := wire.Text(wire.Member(state, "taskId")); id == "" {
-		return nil
-	}
-	return state
-}
-
 // taskIn reads the task that an answer to a call stands for; nil: it is none.
 func (c *call) taskIn(m *wire.Message) *task {
-	state := c.taskState(m)
+	state := c.server.TaskState(c.m, m)
 	if state == nil {
 		return nil
 	}
 	id, _ := wire.Text(wire.Member(state, "taskId"))
-	t := &task{id: id, c: c.remains(), conn: c.conn, owner: c.who().Principal, every: pollInterval(state), done: make(chan struct{})}
-	if t.conn.Era() == wire.Modern {
-		names, values := c.meta()
-		t.meta = wire.Object(names, values)
-	}
+	t := &task{id: id, c: c.remains(), conn: c.conn, owner: c.who().Principal, every: pollInterval(state), done: make(chan struct{}),
+		meta: c.introduction().Meta(speaks(c.conn))}
 	return t
 }
 
 // remains is what is left of an answered call whose outcome is still to come: all
 // that steps the run, and nothing of its message, which may be large.
 func (c *call) remains() *call {
-	left := &call{s: c.s, era: c.era, Call: c.Call, moves: c.moves}
+	left := &call{s: c.s, client: c.client, Call: c.Call, moves: c.moves}
 	if c.alone != nil {
 		left.alone = &alone{from: c.from}
 	}
@@ -190,10 +169,10 @@ type taskAt struct {
 
 func (t *task) at() taskAt { return taskAt{t.conn, t.id} }
 
-// task is the run's task of an id that is the principal's, and of the era, since tasks are not
-// translated: that of the connection given, or else the only one on any. Nil: there is none.
-func (r *liveRun) task(id string, owner wire.Principal, era wire.Era, conn Upstream) *task {
-	mine := func(t *task) bool { return t != nil && t.owner == owner && t.conn.Era() == era }
+// task is the run's task of an id that is the principal's, and one that the client can
+// follow: that of the connection given, or else the only one on any. Nil: there is none.
+func (r *liveRun) task(id string, owner wire.Principal, by bridge.Client, conn Upstream) *task {
+	mine := func(t *task) bool { return t != nil && t.owner == owner && by.Follows(speaks(t.conn)) }
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.tasks[taskAt{conn, id}]; mine(t) {
@@ -339,8 +318,8 @@ func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error
 	case taskCancelled:
 		return policy.Unknown, nil
 	case taskCompleted:
-		if t.conn.Era() == wire.Modern {
-			return outcomeOf(wire.Member(state, "result")), nil
+		if result, ok := speaks(t.conn).TaskResult(state); ok {
+			return outcomeOf(result), nil
 		}
 		m, err := t.send(ctx, "tasks/result")
 		switch {
@@ -384,13 +363,4 @@ func (t *task) send(ctx context.Context, method string) (*wire.Message, error) {
 		return nil, errNoObject
 	}
 	return t.conn.Start(m, nil).Wait(ctx)
-}
-
-// meta are the members of _meta by which a call's client is introduced to a
-// modern upstream.
-func (c *call) meta() (names []string, values [][]byte) {
-	if !c.modern() {
-		return c.s.introduction()
-	}
-	return introducing(c.m.Bytes(c.m.P.Modern.Capabilities), c.m.Bytes(c.m.P.Modern.ClientInfo))
 }

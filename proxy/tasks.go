@@ -5,12 +5,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
-
-// tasksExtension is the modern era's capability of tasks.
-const tasksExtension = "io.modelcontextprotocol/tasks"
 
 // started takes an answer that stands for a task, and reports whether it is one:
 // then the call's turn is the task's.
@@ -36,25 +34,25 @@ func (c *call) started(m *wire.Message) bool {
 // ofTask carries a request about a task of the same run and principal. Somebody
 // else's answers as one that is not there.
 func (c *call) ofTask() wire.Pending {
-	t := c.s.run.task(c.m.P.TaskID, c.who().Principal, c.era, c.s.link.live())
-	if !c.s.tasked(c.era) || t == nil {
+	t := c.s.run.task(c.m.P.TaskID, c.who().Principal, c.client, c.s.link.live())
+	if !c.s.tasked(c.client) || t == nil {
 		return c.noTask()
 	}
 	return c.later(func() { c.askTask(t) })
 }
 
 func (c *call) noTask() wire.Pending {
-	if !c.s.tasked(c.era) {
+	if !c.s.tasked(c.client) {
 		return c.fail(wire.CodeMethodNotFound, c.unknownMethod())
 	}
 	return c.fail(wire.CodeInvalidParams, "Failed to retrieve task: Task not found")
 }
 
-// tasked reports whether the upstream offers tasks, in this era.
-func (s *session) tasked(era wire.Era) bool {
+// tasked reports whether the upstream offers tasks that the client can follow.
+func (s *session) tasked(by bridge.Client) bool {
 	h := s.hello.Load()
 	conn := s.link.live()
-	return h.tasks && (conn == nil || conn.Era() == era)
+	return h.Tasks && (conn == nil || by.Follows(speaks(conn)))
 }
 
 // askTask asks about the task over the connection that it lives on. An end that is
@@ -100,12 +98,12 @@ func (c *call) endOf(ctx context.Context, t *task, m *wire.Message) (o policy.Ou
 
 // wantsTask reports whether a call asks for a task in place of its result. Clients
 // read no other result of it then, so that a refusal is told as an error.
-func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.modern() }
+func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.client.Stateless() }
 
 // outOfReach is what a legacy client reads of a modern upstream's task, which it did
 // not ask for and cannot ask about; nil where there is none.
 func (c *call) outOfReach(m *wire.Message) []byte {
-	if c.modern() || c.via != wire.Modern || c.taskState(m) == nil {
+	if c.client.Follows(c.server) || c.client.Stateless() || c.server.TaskState(c.m, m) == nil {
 		return nil
 	}
 	text := c.called(clip(c.Name)) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
@@ -129,7 +127,7 @@ const maxTaskPages = 1000
 // pages, in one. A cursor may tell of others' tasks, too.
 func (c *call) listTasks() wire.Pending {
 	switch {
-	case !c.s.tasked(c.era):
+	case !c.s.tasked(c.client):
 		return c.noTask()
 	case c.m.P.Cursor != "":
 		return c.fail(wire.CodeInvalidParams, "unknown cursor: the whole list comes in one page")
@@ -180,7 +178,7 @@ func (c *call) ownTasks(conn Upstream) (result []byte, failure *wire.Message, er
 func (c *call) keepTasks(own, list []byte, conn Upstream) []byte {
 	_ = wire.Elements(list, func(item []byte) error {
 		id, _ := wire.Text(wire.Member(item, "taskId"))
-		if c.s.run.task(id, c.who().Principal, c.era, conn) == nil {
+		if c.s.run.task(id, c.who().Principal, c.client, conn) == nil {
 			return nil
 		}
 		if own[len(own)-1] != '[' {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
@@ -69,7 +70,7 @@ func (u *server) names(kind wire.ListKind, names ...string) {
 	u.offer(kind, `{"`+kind.String()+`":[`+strings.Join(items, ",")+`]}`)
 }
 
-func (u *server) dial(_ context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
+func (u *server) dial(_ context.Context, with bridge.Opening, r wire.Receiver) (proxy.Upstream, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.asked = append(u.asked, string(with.Initialize.Raw))
@@ -450,9 +451,9 @@ func read(t *testing.T, raw string, from wire.Side) *wire.Message {
 }
 
 // hasty is a dial whose connection speaks before it is handed over.
-func hasty(dial func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error), says ...string,
-) func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error) {
-	return func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
+func hasty(dial func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error), says ...string,
+) func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error) {
+	return func(ctx context.Context, with bridge.Opening, r wire.Receiver) (proxy.Upstream, error) {
 		up, err := dial(ctx, with, r)
 		if c, ok := up.(*conn); ok {
 			for _, raw := range says {
@@ -464,9 +465,9 @@ func hasty(dial func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstr
 }
 
 // slowly is a dial that takes its time.
-func slowly(dial func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error), d time.Duration,
-) func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error) {
-	return func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
+func slowly(dial func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error), d time.Duration,
+) func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error) {
+	return func(ctx context.Context, with bridge.Opening, r wire.Receiver) (proxy.Upstream, error) {
 		wait := time.NewTimer(d)
 		defer wait.Stop()
 		select {

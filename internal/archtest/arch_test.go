@@ -106,6 +106,11 @@ var rules = []rule{
 		why: "who is asking is found out before anything is asked of a run: it knows requests, and no policy",
 	},
 	{
+		pkg:   "internal/bridge",
+		allow: []string{module + "/internal/wire"},
+		why:   "how eras differ is bytes: it knows no policy and no run",
+	},
+	{
 		pkg:   "internal/config",
 		allow: []string{module + "/internal/strictyaml", "go.yaml.in/yaml/v4"},
 		why:   "the configuration file is names, values and places; cmd knows what they are set on",
@@ -153,6 +158,7 @@ var rules = []rule{
 		pkg: "proxy",
 		allow: []string{
 			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/internal/wire",
+			module + "/internal/bridge",     // makes clients and upstreams of all eras alike
 			module + "/internal/handle",     // how a call carries its run's handle
 			module + "/internal/lock",       // the definitions that tools are held to
 			"github.com/hashicorp/go-hclog", // a line per transition and refusal

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -94,7 +95,7 @@ func newHall(count int) (*hall, error) {
 	h := &hall{}
 	h.proxy, err = proxy.New(proxy.Config{
 		Policy: p, Share: true,
-		Dial:     func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error) { return newInstant() },
+		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error) { return newInstant() },
 		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/auth"
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -218,7 +219,7 @@ func (s *service) config() proxy.Config {
 	most, perPrincipal, idle := f.runLimits()
 	return proxy.Config{
 		Policy: s.policy,
-		Dial: func(ctx context.Context, with proxy.Opening, r wire.Receiver) (proxy.Upstream, error) {
+		Dial: func(ctx context.Context, with bridge.Opening, r wire.Receiver) (proxy.Upstream, error) {
 			stop := s.logWait()
 			conn, err := s.server.Dial(ctx, upstream.Opening(with), r)
 			stop()

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/notify"
@@ -36,7 +37,7 @@ func BenchmarkCall(b *testing.B) {
 func benchmarkCall(b *testing.B, tell proxy.Telemetry) {
 	p, _ := policy.Parse("plan.yaml", []byte(plan))
 	relay, err := proxy.New(proxy.Config{Policy: p, Telemetry: tell,
-		Dial: func(context.Context, proxy.Opening, wire.Receiver) (proxy.Upstream, error) {
+		Dial: func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error) {
 			return &echo{done: make(chan struct{})}, nil
 		},
 		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) }})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -55,7 +56,7 @@ func newRig(t *testing.T, tell proxy.Telemetry) *rig {
 	t.Cleanup(server.Close)
 	r.proxy, err = proxy.New(proxy.Config{
 		Policy: parse(t, plan),
-		Dial: func(ctx context.Context, with proxy.Opening, to wire.Receiver) (proxy.Upstream, error) {
+		Dial: func(ctx context.Context, with bridge.Opening, to wire.Receiver) (proxy.Upstream, error) {
 			return server.Dial(ctx, upstream.Opening(with), to)
 		},
 		Notifier:  func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },

@@ -1,4 +1,4 @@
-package proxy
+package bridge
 
 import (
 	"encoding/json"
@@ -25,7 +25,7 @@ func FuzzEra(f *testing.F) {
 		if err != nil || !m.Params.Present() || m.Raw[m.Params.Start] != '{' {
 			return
 		}
-		plain := withoutModern(m)
+		plain := withoutEra(m)
 		differ(t, raw, string(plain))
 		a := wire.Amend(m.Raw, m.Params)
 		a.SetMeta(m.P.Meta, []string{wire.MetaVersion, wire.MetaCapabilities}, [][]byte{[]byte(`"v"`), []byte(`{}`)})
@@ -66,8 +66,8 @@ func eraless(m map[string]any) map[string]any {
 	return m
 }
 
-// FuzzModernResult checks that a result is JSON with the fields of the modern era.
-func FuzzModernResult(f *testing.F) {
+// FuzzStatelessResult checks that a result is JSON with the members that a stateless client wants.
+func FuzzStatelessResult(f *testing.F) {
 	for _, result := range []string{`{}`, `{ }`, `{"_meta":null}`, `{"_meta":{ },"ttlMs":1}`, `{"resultType":"x","tools":[]}`, `{"\u0074tlMs":{},"cacheScope":"public"}`} {
 		f.Add(result)
 	}
@@ -77,7 +77,7 @@ func FuzzModernResult(f *testing.F) {
 		if err != nil || m.Kind != wire.Result || m.Raw[m.Result.Start] != '{' {
 			return
 		}
-		out := new(session).modernResult(m.Bytes(m.Result), "5")
+		out := Stateless.Result(m.Bytes(m.Result), nil, "5")
 		var got struct {
 			Type  string `json:"resultType"`
 			TTL   int    `json:"ttlMs"`

@@ -1,0 +1,201 @@
+package bridge
+
+import "github.com/fsm-proxy/fsm-proxy/internal/wire"
+
+// Server is how an upstream speaks, and so what it wants of requests and what its
+// answers mean. The zero value has sessions.
+type Server struct{ era wire.Era }
+
+// ServerOf is a server that speaks an era.
+func ServerOf(era wire.Era) Server { return Server{era} }
+
+// Hidden is what an upstream is not told of a client. The zero value is nothing.
+type Hidden struct{ Sampling, Elicitation, Roots, Tasks bool }
+
+func (h Hidden) capability(name string) bool {
+	switch name {
+	case "sampling":
+		return h.Sampling
+	case "elicitation":
+		return h.Elicitation
+	case "roots":
+		return h.Roots
+	}
+	return false
+}
+
+// Request is a client's request as the upstream reads it: without what another era or
+// nobody but the proxy reads, and with what it needs to know of the client. What is
+// of its era already stays as it is, less what is hidden.
+func (s Server) Request(m *wire.Message, from Client, hidden Hidden, introduce func() Introduction) *wire.Message {
+	switch {
+	case from.Stateless() && s.era == wire.Legacy:
+		return Reread(withoutEra(m), m)
+	case from.Stateless():
+		return s.limited(m, hidden)
+	case s.era == wire.Modern:
+		return Reread(introduced(m, introduce()), m)
+	}
+	return m
+}
+
+// Reread reads a request that was edited; m is what it was before.
+func Reread(raw []byte, m *wire.Message) *wire.Message {
+	again, err := wire.Read(raw, wire.FromUpstream)
+	if err != nil { // it was read before, and the edits are values of their own
+		return m
+	}
+	return again
+}
+
+// withoutEra is a request without what makes it one that stands alone: a server of
+// both eras would take it for one.
+func withoutEra(m *wire.Message) []byte {
+	a := wire.Amend(m.Raw, m.Params)
+	a.Add(wire.Without(m.Raw, m.P.Meta, func(name string) bool {
+		switch name {
+		case wire.MetaVersion, wire.MetaCapabilities, wire.MetaClientInfo, wire.MetaLogLevel, wire.MetaRun:
+			return true
+		}
+		return false
+	})...)
+	if m.P.InputResponses.Present() || m.P.RequestStateAt.Present() {
+		a.Add(wire.Without(m.Raw, m.Params, func(name string) bool { return name == "inputResponses" || name == "requestState" })...)
+	}
+	return a.Bytes()
+}
+
+// limited is a request without the proxy's own handle and what is hidden.
+func (s Server) limited(m *wire.Message, hidden Hidden) *wire.Message {
+	at := m.P.Modern.Capabilities
+	capabilities := m.Bytes(at)
+	hidden.Tasks = hidden.Tasks && wire.Member(wire.Member(capabilities, "extensions"), tasksExtension) != nil
+	if hidden == (Hidden{}) && !m.P.Modern.RunAt.Present() {
+		return m
+	}
+	a := wire.Amend(m.Raw, m.Params)
+	a.Add(wire.Without(m.Raw, m.P.Meta, func(name string) bool { return name == wire.MetaRun })...)
+	if hidden.Tasks {
+		_ = wire.Members(capabilities, func(name string, value wire.Span) error {
+			if name == "extensions" {
+				extensions := wire.Span{Start: at.Start + value.Start, End: at.Start + value.End}
+				a.Add(wire.Without(m.Raw, extensions, func(name string) bool { return name == tasksExtension })...)
+			}
+			return nil
+		})
+	}
+	a.Add(wire.Without(m.Raw, at, hidden.capability)...)
+	return Reread(a.Bytes(), m)
+}
+
+// introduced is a request with what the upstream needs to know of its client.
+func introduced(m *wire.Message, of Introduction) []byte {
+	names, values := of.meta()
+	if !m.Params.Present() {
+		params := append([]byte(`,"params":{"_meta":`), wire.Object(names, values)...)
+		end := int32(len(m.Raw))
+		for m.Raw[end-1] != '}' {
+			end--
+		}
+		end--
+		return wire.Splice(m.Raw, wire.Edit{At: wire.Span{Start: end, End: end}, With: append(params, '}')})
+	}
+	a := wire.Amend(m.Raw, m.Params)
+	a.SetMeta(m.P.Meta, names, values)
+	return a.Bytes()
+}
+
+// Asked are the capabilities of a client by which an upstream may ask it.
+var Asked = [...]string{"sampling", "elicitation", "roots"}
+
+// AskedBy is the capability that a request of an upstream's needs; empty: it is none
+// by which a client is asked.
+func AskedBy(method string) string {
+	switch method {
+	case "sampling/createMessage":
+		return "sampling"
+	case "elicitation/create":
+		return "elicitation"
+	case "roots/list":
+		return "roots"
+	}
+	return ""
+}
+
+// Meaning is what a server's result is to the request that it answers.
+type Meaning uint8
+
+// The meanings of results.
+const (
+	Complete      Meaning = iota
+	InputRequired         // nothing is done yet: it asks the client for input
+	Task                  // a task stands for it
+	// Unfitting merely looks unfinished: it is of another era, or a task that was not
+	// asked for or has no id. Nothing could tell what becomes of it.
+	Unfitting
+	Unknown // of a type that nobody knows
+)
+
+// Unfinished reports whether what answers a request is no result yet.
+func (m Meaning) Unfinished() bool { return m == InputRequired || m == Task }
+
+// Meaning is what a result is to a request.
+func (s Server) Meaning(request, m *wire.Message) Meaning {
+	switch kind := m.R.ResultType; {
+	case m.Kind != wire.Result:
+		return Complete
+	case s.TaskState(request, m) != nil:
+		return Task
+	case s.era == wire.Modern && kind == wire.ResultInputRequired:
+		return InputRequired
+	case kind == wire.ResultInputRequired, kind == wire.ResultTask,
+		m.R.Task.Present() && wire.Member(m.Bytes(m.Result), payload(request.Method)) == nil:
+		return Unfitting
+	case s.era == wire.Modern && m.R.ResultTypeAt.Present() && kind != wire.ResultComplete:
+		return Unknown
+	}
+	return Complete
+}
+
+// payload is the member that every result of a method has.
+func payload(method string) string {
+	switch method {
+	case "resources/read":
+		return "contents"
+	case "prompts/get":
+		return "messages"
+	}
+	return "content"
+}
+
+// TaskState is the state of the task that stands for a request's result; nil: none does.
+// A stateless server may begin one unasked, one with sessions may not.
+func (s Server) TaskState(request, m *wire.Message) (state []byte) {
+	switch {
+	case m.Kind != wire.Result:
+		return nil
+	case s.era == wire.Modern && m.R.ResultType == wire.ResultTask:
+		state = m.Bytes(m.Result)
+	case s.era == wire.Legacy && request.P.Task.Present():
+		state = m.Bytes(m.R.Task)
+	default:
+		return nil
+	}
+	if id, _ := wire.Text(wire.Member(state, "taskId")); id == "" {
+		return nil
+	}
+	return state
+}
+
+// TaskResult is the result in the state of a completed task; ok is false where the server
+// tells it by tasks/result alone.
+func (s Server) TaskResult(state []byte) (result []byte, ok bool) {
+	if s.era != wire.Modern {
+		return nil, false
+	}
+	return wire.Member(state, "result"), true
+}
+
+// Listens reports whether the server is told by a stream of which updates to tell, in
+// place of a request for each.
+func (s Server) Listens() bool { return s.era == wire.Modern }
