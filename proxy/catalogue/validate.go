@@ -37,22 +37,22 @@ func (v *Validator) Check(l *wire.List, tool string, arguments []byte) string {
 	if l == nil {
 		return ""
 	}
-	what, raw := "Tool '"+wire.Clip(tool)+"'", l.Member(tool, "inputSchema")
+	raw := l.Member(tool, "inputSchema")
 	switch {
 	case raw == nil && l.Has(tool):
-		return what + " cannot be checked: the server lists it without an input schema."
+		return fmt.Sprintf("Tool '%s' cannot be checked: the server lists it without an input schema.", wire.Clip(tool))
 	case raw == nil:
-		return what + " cannot be checked: the server does not list it, so there is no input schema."
+		return fmt.Sprintf("Tool '%s' cannot be checked: the server does not list it, so there is no input schema.", wire.Clip(tool))
 	}
 	schema, err := v.schema(raw)
 	if err != nil {
-		return fmt.Sprintf("%s cannot be checked: its input schema is not usable (%v).", what, err)
+		return fmt.Sprintf("Tool '%s' cannot be checked: its input schema is not usable (%v).", wire.Clip(tool), err)
 	}
 	if arguments == nil {
 		arguments = []byte("{}")
 	}
 	if err = check(schema, arguments); err != nil {
-		return fmt.Sprintf("The arguments of %s do not fit its input schema: %s.", what, brief(err))
+		return fmt.Sprintf("The arguments of Tool '%s' do not fit its input schema: %s.", wire.Clip(tool), brief(err))
 	}
 	return ""
 }

@@ -102,7 +102,7 @@ func (s Snapshot) Differs(to Snapshot, k policy.Kind) bool {
 	switch {
 	case s.Shadow || to.Shadow:
 		return s.Shadow != to.Shadow
-	case s.Policy != to.Policy || s.Gate != to.Gate || s.Refused != to.Refused || s.Policy == nil:
+	case s.Policy != to.Policy || s.Gate != to.Gate || s.Refused != to.Refused || s.Runless != to.Runless || s.Policy == nil:
 		return s != to
 	}
 	return s.Policy.VisibleDiffers(s.At, to.At, k)
