@@ -78,7 +78,7 @@ func accepted(t *testing.T, roots ...*mcptest.Authority) *Clients {
 }
 
 func TestClientCertificates(t *testing.T) {
-	ours, theirs := mcptest.NewAuthority(t, "ours"), mcptest.NewAuthority(t, "theirs")
+	ours, theirs := mcptest.NewAuthority("ours"), mcptest.NewAuthority("theirs")
 	s := serveTLS(t, New(Config{Clients: accepted(t, ours)}), true)
 	for name, c := range map[string]struct {
 		certificate tls.Certificate
@@ -89,7 +89,7 @@ func TestClientCertificates(t *testing.T) {
 		"two URIs":          {ours.Client("ann", nil, "spiffe://a/1", "spiffe://a/2"), ""},
 		"no subject":        {ours.Client("", func(c *x509.Certificate) { c.Subject = pkix.Name{} }), ""},
 		"another authority": {theirs.Client("ann", nil), ""},
-		"its own authority": {mcptest.NewAuthority(t, "ours").Client("ann", nil), ""},
+		"its own authority": {mcptest.NewAuthority("ours").Client("ann", nil), ""},
 		"ended":             {ours.Client("ann", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), ""},
 		"not begun":         {ours.Client("ann", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }), ""},
 		"for servers": {ours.Client("ann", func(c *x509.Certificate) {
@@ -109,7 +109,7 @@ func TestClientCertificates(t *testing.T) {
 
 // Beside tokens a certificate may be left out; a token says who is asking.
 func TestCertificatesBesideTokens(t *testing.T) {
-	ours, theirs := mcptest.NewAuthority(t, "ours"), mcptest.NewAuthority(t, "theirs")
+	ours, theirs := mcptest.NewAuthority("ours"), mcptest.NewAuthority("theirs")
 	s := serveTLS(t, New(Config{Clients: accepted(t, ours), Bearer: func() string { return "secret" }}), false)
 	none, ann := caller(t, s), caller(t, s, ours.Client("ann", nil))
 	for _, c := range []struct {
@@ -130,7 +130,7 @@ func TestCertificatesBesideTokens(t *testing.T) {
 
 // Authorities that are taken out let nobody in, on connections from before either.
 func TestAuthoritiesReplaced(t *testing.T) {
-	ours, others := mcptest.NewAuthority(t, "ours"), mcptest.NewAuthority(t, "others")
+	ours, others := mcptest.NewAuthority("ours"), mcptest.NewAuthority("others")
 	clients := accepted(t, ours)
 	s := serveTLS(t, New(Config{Clients: clients}), true)
 	ann, bob := caller(t, s, ours.Client("ann", nil)), caller(t, s, others.Client("bob", nil))
@@ -159,7 +159,7 @@ func TestAuthoritiesReplaced(t *testing.T) {
 
 // A certificate that ends while its connection is open lets nobody in from then on.
 func TestCertificateEndsOnAnOpenConnection(t *testing.T) {
-	ours := mcptest.NewAuthority(t, "ours")
+	ours := mcptest.NewAuthority("ours")
 	clients := accepted(t, ours)
 	leaf := ours.Client("ann", nil)
 	state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf.Leaf}}

@@ -54,7 +54,7 @@ func sign(t *testing.T, serial int64) (cert, key []byte) {
 // what it speaks.
 func served(t *testing.T, address string, versions ...uint16) (serial int64, protocol string, err error) {
 	t.Helper()
-	cfg := mcptest.TrustTLS(t)
+	cfg := mcptest.TrustTLS()
 	cfg.NextProtos = []string{"h2", "http/1.1"}
 	if len(versions) > 0 {
 		cfg.MinVersion, cfg.MaxVersion = versions[0], versions[0]

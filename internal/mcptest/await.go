@@ -11,14 +11,11 @@ const Patience = 30 * time.Second
 // Await waits for a condition that no channel tells of; what says which.
 func Await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	timeout := time.NewTimer(Patience)
-	defer timeout.Stop()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
+	timeout := time.After(Patience)
 	for !condition() {
 		select {
-		case <-again.C:
-		case <-timeout.C:
+		case <-time.After(10 * time.Millisecond):
+		case <-timeout:
 			t.Fatalf("waited in vain: %s", what)
 		}
 	}

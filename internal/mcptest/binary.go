@@ -138,20 +138,17 @@ func rootFromWorkingFolder() string {
 // process ends before that.
 func (p *Process) AwaitListening(address string) {
 	p.t.Helper()
-	timeout := time.NewTimer(Patience)
-	defer timeout.Stop()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
+	timeout := time.After(Patience)
 	for {
 		if connection, err := net.DialTimeout("tcp", address, time.Second); err == nil {
 			connection.Close()
 			return
 		}
 		select {
-		case <-again.C:
+		case <-time.After(10 * time.Millisecond):
 		case <-p.ended:
 			p.t.Fatalf("%s ended before it listened at %s; it said:\n%s", p.Path, address, p.stderr)
-		case <-timeout.C:
+		case <-timeout:
 			p.t.Fatalf("%s did not listen at %s within %v; it said:\n%s", p.Path, address, Patience, p.stderr)
 		}
 	}

@@ -65,12 +65,11 @@ func (s *Session) Notify(method, params string) { s.Send(Notification(method, pa
 // Next returns the next message from the server that no other call has taken.
 func (s *Session) Next() Message {
 	s.t.Helper()
-	timeout := time.NewTimer(Patience)
-	defer timeout.Stop()
+	timeout := time.After(Patience)
 	select {
 	case m := <-s.inbox:
 		return m
-	case <-timeout.C:
+	case <-timeout:
 		s.t.Fatalf("waited %v for a message from the server", Patience)
 		return Message{}
 	}

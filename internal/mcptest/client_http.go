@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"net/http"
 	"strings"
@@ -46,7 +47,7 @@ func DialWeb(t testing.TB, url string) (*Session, *Web) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Web{
 		URL: url, Header: http.Header{}, Accept: "application/json, text/event-stream", Version: "2025-11-25",
-		t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, TLSClientConfig: TrustTLS(t), ForceAttemptHTTP2: true}}, context: ctx, cancel: cancel,
+		t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, TLSClientConfig: TrustTLS(), ForceAttemptHTTP2: true}}, context: ctx, cancel: cancel,
 	}
 	w.session = newSession(t)
 	w.session.line = w
@@ -56,6 +57,12 @@ func DialWeb(t testing.TB, url string) (*Session, *Web) {
 		w.client.CloseIdleConnections()
 	})
 	return w.session, w
+}
+
+// Present has the client show a certificate, on connections that it makes from now on.
+func (w *Web) Present(certificate tls.Certificate) {
+	transport := w.client.Transport.(*http.Transport)
+	transport.TLSClientConfig.Certificates = []tls.Certificate{certificate}
 }
 
 // ID returns the session id that the server gave.

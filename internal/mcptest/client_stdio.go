@@ -50,7 +50,7 @@ func DialAs(t testing.TB, prepared func(*exec.Cmd), argv ...string) (*Session, *
 		t.Fatalf("starting %s: %v", argv[0], err)
 	}
 	p.stdin = stdin
-	p.begin(func() { readLines(stdout, s) })
+	p.begin(func() { eachLine(stdout, func(line []byte) { s.deliver(ParseMessage(line)) }) })
 	s.line = p
 	return s, p
 }
@@ -94,12 +94,13 @@ func (p *Process) begin(read func()) {
 	p.t.Cleanup(p.stop)
 }
 
-func readLines(in io.Reader, s *Session) {
+// eachLine calls take with each line that is not empty.
+func eachLine(in io.Reader, take func(line []byte)) {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if line = bytes.TrimSuffix(line, []byte("\n")); len(line) > 0 {
-			s.deliver(ParseMessage(line))
+			take(line)
 		}
 		if err != nil {
 			return
@@ -134,12 +135,11 @@ func (p *Process) Ended() <-chan struct{} { return p.ended }
 // ExitCode waits for the process's end and returns its exit code; -1 after a signal.
 func (p *Process) ExitCode() int {
 	p.t.Helper()
-	timeout := time.NewTimer(Patience)
-	defer timeout.Stop()
+	timeout := time.After(Patience)
 	select {
 	case <-p.ended:
 		return p.ProcessState.ExitCode()
-	case <-timeout.C:
+	case <-timeout:
 		p.t.Errorf("%s did not end within %v; it said:\n%s", p.Path, Patience, p.stderr)
 		_ = p.Process.Kill()
 		return -1
@@ -152,11 +152,9 @@ func (p *Process) stop() {
 		p.stdin.Close()
 	}
 	_ = p.Process.Signal(os.Interrupt)
-	grace := time.NewTimer(10 * time.Second)
-	defer grace.Stop()
 	select {
 	case <-p.ended:
-	case <-grace.C:
+	case <-time.After(10 * time.Second):
 		_ = p.Process.Kill()
 		<-p.ended
 	}
@@ -212,8 +210,7 @@ func (l *Log) tail() string {
 // Await waits until the log contains the text.
 func (l *Log) Await(t testing.TB, text string) {
 	t.Helper()
-	timeout := time.NewTimer(Patience)
-	defer timeout.Stop()
+	timeout := time.After(Patience)
 	for {
 		l.mu.Lock()
 		found, over, changed := strings.Contains(l.text.String(), text), l.over, l.changed
@@ -226,7 +223,7 @@ func (l *Log) Await(t testing.TB, text string) {
 		}
 		select {
 		case <-changed:
-		case <-timeout.C:
+		case <-timeout:
 			t.Fatalf("waited %v for %q in the log:\n%s", Patience, text, l)
 		}
 	}

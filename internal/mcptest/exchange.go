@@ -56,15 +56,10 @@ func (e *Exchange) Announce(line string) { e.carrier.announce(line) }
 func (e *Exchange) Ask(method, params string) Message {
 	id, answered := e.world.ask()
 	e.carrier.send(Request(id, method, params))
-	ended := make(chan struct{})
-	go func() {
-		e.world.gate(endGate)
-		close(ended)
-	}()
 	select {
 	case m := <-answered:
 		return m
-	case <-ended:
+	case <-e.world.ended():
 		return Message{Error: []byte(`"the test has ended"`)}
 	}
 }
@@ -160,6 +155,16 @@ type world struct {
 
 func newWorld(gate func(string)) *world {
 	return &world{gate: gate, waiting: map[string]chan Message{}}
+}
+
+// ended returns a channel that closes when the test ends.
+func (w *world) ended() <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		w.gate(endGate)
+		close(ended)
+	}()
+	return ended
 }
 
 func (w *world) ask() (id string, answered <-chan Message) {

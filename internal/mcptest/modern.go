@@ -2,6 +2,7 @@ package mcptest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -29,17 +30,9 @@ type Modern struct {
 
 // members are those of a request's _meta.
 func (m Modern) members() string {
-	if m.Version == "" {
-		m.Version = ModernRevision
-	}
-	if m.Capabilities == "" {
-		m.Capabilities = `{"sampling":{},"elicitation":{},"roots":{}}`
-	}
-	if m.Client == "" {
-		m.Client = `{"name":"raw","version":"1"}`
-	}
-	text := `"` + metaVersion + `":` + string(encode(m.Version)) + `,"` + metaPrefix + `clientCapabilities":` + m.Capabilities +
-		`,"` + metaPrefix + `clientInfo":` + m.Client
+	text := `"` + metaVersion + `":` + string(encode(cmp.Or(m.Version, ModernRevision))) +
+		`,"` + metaPrefix + `clientCapabilities":` + cmp.Or(m.Capabilities, `{"sampling":{},"elicitation":{},"roots":{}}`) +
+		`,"` + metaPrefix + `clientInfo":` + cmp.Or(m.Client, `{"name":"raw","version":"1"}`)
 	if m.Meta != "" {
 		text += "," + m.Meta
 	}

@@ -3,6 +3,7 @@ package mcptest
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -38,11 +39,7 @@ func (f filter) wants(m Message) bool {
 	case "notifications/resources/list_changed":
 		return f.Resources
 	case "notifications/resources/updated":
-		for _, uri := range f.URIs {
-			if uri == m.Name {
-				return true
-			}
-		}
+		return slices.Contains(f.URIs, m.Name)
 	}
 	return false
 }
@@ -161,14 +158,6 @@ func modernResult(result string) string {
 
 // discovered answers server/discover.
 func (s Script) discovered() string {
-	capabilities := s.Capabilities
-	if capabilities == "" {
-		capabilities = defaultCapabilities
-	}
-	instructions := ""
-	if s.Instructions != "" {
-		instructions = string(encode(s.Instructions))
-	}
-	return `{"supportedVersions":["` + ModernRevision + `"],"capabilities":` + capabilities + member("instructions", instructions) +
+	return `{"supportedVersions":["` + ModernRevision + `"],` + s.offer() +
 		`,"ttlMs":0,"cacheScope":"private","_meta":{"` + metaPrefix + `serverInfo":{"name":"raw","version":"1.0.0"}}}`
 }

@@ -2,10 +2,12 @@ package mcptest
 
 import (
 	"encoding/json"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -61,13 +63,10 @@ func command(manifest []byte) string {
 	if json.Unmarshal(manifest, &many) != nil {
 		return ""
 	}
-	first := ""
-	for name := range many.Bin {
-		if first == "" || name < first {
-			first = name
-		}
+	if len(many.Bin) == 0 {
+		return ""
 	}
-	return many.Bin[first]
+	return many.Bin[slices.Min(slices.Collect(maps.Keys(many.Bin)))]
 }
 
 func installed(t testing.TB, path string) string {

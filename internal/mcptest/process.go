@@ -1,8 +1,6 @@
 package mcptest
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"io"
 	"os"
@@ -38,24 +36,11 @@ func serveProcess(name, address string) int {
 		signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	}
 	p := &process{server: server, remote: remote, world: newWorld(remote.gate), out: os.Stdout}
-	p.read(os.Stdin)
+	eachLine(os.Stdin, p.handle)
 	if server.Stubborn {
 		remote.gate(endGate)
 	}
 	return 0
-}
-
-func (p *process) read(in io.Reader) {
-	lines := bufio.NewReader(in)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
-			p.handle(line)
-		}
-		if err != nil {
-			return
-		}
-	}
 }
 
 func (p *process) handle(line []byte) {
@@ -118,11 +103,7 @@ func (p *process) announce(line string) {
 }
 
 func (p *process) spawn() {
-	self, err := os.Executable()
-	if err != nil {
-		return
-	}
-	child := exec.Command(self, idleWord, p.remote.line.RemoteAddr().String())
+	child := exec.Command(self(), idleWord, p.remote.line.RemoteAddr().String())
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	_ = child.Start() // the test sees by Upstream.Live whether it runs
 }

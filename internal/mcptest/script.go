@@ -1,7 +1,9 @@
 package mcptest
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -68,31 +70,28 @@ func (s Script) legacy(e *Exchange) bool {
 	return true
 }
 
-func (s Script) initialized(e *Exchange) string {
-	capabilities := s.Capabilities
-	if capabilities == "" {
-		capabilities = defaultCapabilities
-	}
+// offer is what the server says of itself in either era.
+func (s Script) offer() string {
 	instructions := ""
 	if s.Instructions != "" {
 		instructions = string(encode(s.Instructions))
 	}
+	return `"capabilities":` + cmp.Or(s.Capabilities, defaultCapabilities) + member("instructions", instructions)
+}
+
+func (s Script) initialized(e *Exchange) string {
 	var asked struct {
 		ProtocolVersion string `json:"protocolVersion"`
 	}
 	if json.Unmarshal(e.Params, &asked) != nil || asked.ProtocolVersion == "" {
 		asked.ProtocolVersion = "2025-11-25"
 	}
-	return `{"protocolVersion":` + string(encode(asked.ProtocolVersion)) + `,"capabilities":` + capabilities +
-		`,"serverInfo":{"name":"raw","version":"1.0.0"}` + member("instructions", instructions) + `}`
+	return `{"protocolVersion":` + string(encode(asked.ProtocolVersion)) + `,` + s.offer() +
+		`,"serverInfo":{"name":"raw","version":"1.0.0"}}`
 }
 
 func (s Script) tools() []string {
-	names := make([]string, 0, len(s.Tools))
-	for name := range s.Tools {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(s.Tools))
 	for i, name := range names {
 		names[i] = `{"name":` + string(encode(name)) + `,"inputSchema":{"type":"object"}}`
 	}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -26,11 +25,7 @@ func Served(t testing.TB, name, control string) *Upstream {
 
 // ServedCommand is the argument list that serves the upstream at an address, until SIGTERM, on which it ends at once.
 func (u *Upstream) ServedCommand(address string) []string {
-	self, err := os.Executable()
-	if err != nil {
-		self = os.Args[0]
-	}
-	return []string{filepath.ToSlash(self), webWord, u.name, u.control.address(), address}
+	return []string{self(), webWord, u.name, u.control.address(), address}
 }
 
 // serveWeb serves until SIGTERM.

@@ -1,11 +1,13 @@
 package mcptest
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
@@ -214,23 +216,16 @@ func compact(m Message) string {
 	}
 	var parts []string
 	for _, item := range read.Content {
-		parts = append(parts, firstOf(item.Text, "("+item.Type+")"))
+		parts = append(parts, cmp.Or(item.Text, "("+item.Type+")"))
 	}
 	for _, item := range append(append(read.Tools, read.Prompts...), read.Resources...) {
-		parts = append(parts, firstOf(item.URI, item.Name))
+		parts = append(parts, cmp.Or(item.URI, item.Name))
 	}
 	text := strings.ReplaceAll(strings.Join(parts, " | "), "\n", "⏎")
 	if read.IsError {
 		return "isError " + text
 	}
-	return firstOf(text, string(m.Result))
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
+	return cmp.Or(text, string(m.Result))
 }
 
 func section(t *testing.T, archive *txtar.Archive, name string) []byte {
@@ -260,4 +255,55 @@ func difference(want, got string) string {
 		i++
 	}
 	return "want:\n" + strings.Join(wanted[i:], "\n") + "\ngot:\n" + strings.Join(gotten[i:], "\n")
+}
+
+// Scripted returns the raw upstream that answers as the file named by its last argument says; see Transcript
+// for the lines of that file.
+func Scripted() Server {
+	read := sync.OnceValue(func() *answers { return readAnswers(os.Args[len(os.Args)-1]) })
+	plain := Script{}.Server()
+	return Server{Handle: func(e *Exchange) {
+		if answer, ok := read().next(e.Message); ok {
+			e.Answer(`{"jsonrpc":"2.0","id":` + string(e.ID) + "," + answer + "}")
+			return
+		}
+		plain.Handle(e)
+	}}
+}
+
+// answers are the lines of a script. They are used by the read loop alone.
+type answers struct {
+	lines map[string][]string // by "METHOD" or "METHOD NAME": the members of the answer, in turn
+}
+
+func readAnswers(path string) *answers {
+	a := &answers{lines: map[string][]string{}}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return a
+	}
+	for line := range strings.Lines(string(text)) {
+		key, answer, ok := strings.Cut(strings.TrimSpace(line), " => ")
+		if ok && json.Valid([]byte(answer)) {
+			answer = strings.TrimSpace(answer)
+			a.lines[key] = append(a.lines[key], answer[1:len(answer)-1])
+		}
+	}
+	return a
+}
+
+// next returns the answer to a request: the one for its name, else the one for its method.
+func (a *answers) next(m Message) (string, bool) {
+	if !m.IsRequest() {
+		return "", false
+	}
+	for _, key := range []string{m.Method + " " + m.Name, m.Method} {
+		if lines := a.lines[key]; len(lines) > 0 {
+			if len(lines) > 1 {
+				a.lines[key] = lines[1:]
+			}
+			return lines[0], true
+		}
+	}
+	return "", false
 }

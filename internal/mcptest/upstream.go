@@ -46,13 +46,7 @@ type Upstream struct {
 // must have been given to Main under the name.
 func Stdio(t testing.TB, name string) *Upstream {
 	t.Helper()
-	server, ok := registered[name]
-	if !ok {
-		t.Fatalf("raw upstream %q was not given to mcptest.Main", name)
-	}
-	u := newUpstream(name, server)
-	u.control = listenControl(t, u, "127.0.0.1:0")
-	return u
+	return Served(t, name, "127.0.0.1:0")
 }
 
 // HTTP returns a raw upstream served in the test's own process, and its URL.
@@ -77,11 +71,16 @@ func newUpstream(name string, server Server) *Upstream {
 
 // Command is the argument list that runs the upstream as a stdio server.
 func (u *Upstream) Command() []string {
-	self, err := os.Executable()
+	return []string{self(), serveWord, u.name, u.control.address()}
+}
+
+// self is the path of the test binary.
+func self() string {
+	path, err := os.Executable()
 	if err != nil {
-		self = os.Args[0]
+		path = os.Args[0]
 	}
-	return []string{filepath.ToSlash(self), serveWord, u.name, u.control.address()}
+	return filepath.ToSlash(path)
 }
 
 // Received returns every message that has reached the upstream, in order.
@@ -179,9 +178,7 @@ func (u *Upstream) wakeLocked() {
 
 // until waits for a condition, which is evaluated under the lock, and reports whether it came true in time.
 func (u *Upstream) until(condition func() bool) bool {
-	timeout := time.NewTimer(Patience)
-	defer timeout.Stop()
-	return u.watch(condition, timeout.C)
+	return u.watch(condition, time.After(Patience))
 }
 
 // watch waits for a condition until the channel says stop.

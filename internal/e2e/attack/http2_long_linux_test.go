@@ -43,7 +43,7 @@ type second struct {
 // openSecond opens a connection of HTTP/2, until the test's end. The proxy may close it at any time.
 func (r *rig) openSecond(settings ...http2.Setting) *second {
 	r.t.Helper()
-	trust := mcptest.TrustTLS(r.t)
+	trust := mcptest.TrustTLS()
 	trust.NextProtos, trust.ServerName = []string{"h2"}, "127.0.0.1"
 	raw, err := net.Dial("tcp", r.address())
 	if err != nil {

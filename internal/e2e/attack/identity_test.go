@@ -312,7 +312,7 @@ func TestTokenTakenOut(t *testing.T) {
 // Certificates open connections, over HTTP/1.1 and HTTP/2, and sessions are theirs.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
-	ours, theirs := mcptest.NewAuthority(t, "ours"), mcptest.NewAuthority(t, "ours")
+	ours, theirs := mcptest.NewAuthority("ours"), mcptest.NewAuthority("ours")
 	authorities := filepath.Join(t.TempDir(), "clients.crt")
 	if err := os.WriteFile(authorities, ours.PEM(), 0o600); err != nil {
 		t.Fatal(err)
@@ -351,7 +351,7 @@ func TestClientCertificates(t *testing.T) {
 // overHTTP1 uses the session twice on one connection of HTTP/1.1, with a certificate.
 func (r *rig) overHTTP1(certificate tls.Certificate, want int) {
 	r.t.Helper()
-	cfg := mcptest.TrustTLS(r.t)
+	cfg := mcptest.TrustTLS()
 	cfg.Certificates = []tls.Certificate{certificate}
 	connection, err := tls.Dial("tcp", r.address(), cfg)
 	if err != nil {
