@@ -15,6 +15,8 @@ import (
 const (
 	listsSection = "lists"
 	idleSection  = "idle"
+	// sidecarSection is what a sidecar holds when it is idle, and adds to a start.
+	sidecarSection = "sidecar"
 	// reloadSection is measured in this process: the tree's proxy, not a binary.
 	reloadSection = "reload"
 	// runsSection is likewise, in the modern era: many runs that live at a time.
@@ -44,7 +46,7 @@ type config struct {
 
 // sections are all values of -paths, in the order of the report.
 func sections() []string {
-	return append(callSections(), listsSection, idleSection, reloadSection, runsSection)
+	return append(callSections(), listsSection, idleSection, sidecarSection, reloadSection, runsSection)
 }
 
 // callSections are those that there are in both eras: the others ask by sessions, or

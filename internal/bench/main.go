@@ -99,6 +99,10 @@ func (b *bench) measureAll(ctx context.Context) error {
 	}
 	b.measureReload(ctx)
 	b.measureRuns(ctx)
+	if slices.Contains(b.report.config.paths, sidecarSection) {
+		fmt.Fprintln(b.progress, "sidecar …")
+		b.report.sidecars = measureSidecars(ctx, b.builds, b.site)
+	}
 	if !slices.Contains(b.report.config.paths, idleSection) {
 		return ctx.Err()
 	}

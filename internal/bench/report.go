@@ -12,10 +12,11 @@ import (
 
 // report is everything that a run has measured.
 type report struct {
-	config config
-	builds []string // fsm-proxy's, by name
-	cells  []*cell
-	idle   []idleFigure
+	config   config
+	builds   []string // fsm-proxy's, by name
+	cells    []*cell
+	idle     []idleFigure
+	sidecars []sidecarFigure
 
 	crowd    *runsFigure // nil: not measured
 	reloads  []reloadFigure
@@ -90,6 +91,7 @@ func (r *report) goals() *table {
 	for _, f := range r.idle {
 		r.addIdle(t, f)
 	}
+	r.addSidecars(t)
 	r.addReloads(t)
 	r.addRuns(t)
 	return t
@@ -185,6 +187,11 @@ func (r *report) allNotes() []string {
 	}
 	if r.crowd != nil && r.crowd.failed != nil {
 		notes = append(notes, fmt.Sprintf("%d runs: %v", r.crowd.runs, r.crowd.failed))
+	}
+	for _, f := range r.sidecars {
+		if f.err != nil {
+			notes = append(notes, fmt.Sprintf("sidecar, %s: %v", f.build, f.err))
+		}
 	}
 	for _, f := range r.idle {
 		if f.err != nil {
