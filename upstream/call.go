@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -12,12 +11,12 @@ import (
 
 // call is one request under way. It is a wire.Call.
 type call struct {
-	conn  *Conn
-	id    int64
-	raw   []byte // the request as it goes upstream
-	tag   any
-	token []byte // the client's progress token, raw; nil for none
-	alone *alone // of the modern era over HTTP; else nil
+	conn   *Conn
+	id     int64
+	raw    []byte // the request as it goes upstream
+	tag    any
+	token  []byte      // the client's progress token, raw; nil for none
+	modern *modernPost // of the modern era over HTTP; else nil
 	// Who takes the call out of the connection's table gives it its outcome, or
 	// gives that to then, which conn.mu guards.
 	then func(*wire.Message, error)
@@ -38,39 +37,37 @@ type outcome struct {
 
 // newCall makes the request as it goes upstream: id and progress token are the
 // connection's own integer. It is the only edit.
-func newCall(c *Conn, id int64, m *wire.Message, tag any) *call {
-	k := &call{
-		conn: c, id: id, tag: tag,
-		raw: renumber(m, id), token: m.Bytes(m.P.MetaToken),
+func newCall(c *Conn, m *wire.Message, tag any) *call {
+	id := c.last.Add(1)
+	var digits [20]byte
+	number := strconv.AppendInt(digits[:0], id, 10)
+	edits := [2]wire.Edit{{At: m.ID, With: number}, {At: m.P.MetaToken, With: number}}
+	used := edits[:]
+	switch {
+	case !m.P.MetaToken.Present():
+		used = edits[:1]
+	case m.P.MetaToken.Start < m.ID.Start:
+		edits[0], edits[1] = edits[1], edits[0]
 	}
+	k := &call{conn: c, id: id, tag: tag, raw: wire.Splice(m.Raw, used...), token: m.Bytes(m.P.MetaToken)}
 	if m.Era() == wire.Modern && c.link.streams() {
-		k.alone = &alone{message: m}
+		k.modern = &modernPost{message: m}
 	}
 	return k
 }
 
-func renumber(m *wire.Message, id int64) []byte {
-	var digits [20]byte
-	number := strconv.AppendInt(digits[:0], id, 10)
-	edits := [2]wire.Edit{{At: m.ID, With: number}, {At: m.P.MetaToken, With: number}}
-	switch {
-	case !edits[1].At.Present():
-		return wire.Splice(m.Raw, edits[:1]...)
-	case edits[1].At.Start < edits[0].At.Start:
-		edits[0], edits[1] = edits[1], edits[0]
-	}
-	return wire.Splice(m.Raw, edits[:]...)
-}
-
 // Wait implements wire.Call. The answer carries the connection's id.
-func (k *call) Wait(ctx context.Context) (*wire.Message, error) {
+func (k *call) Wait(ctx context.Context) (*wire.Message, error) { return k.wait(ctx).answer() }
+
+func (k *call) wait(ctx context.Context) outcome {
 	if k.isOver() { // before it was waited for
-		return k.result.split()
+		return k.result
 	}
-	return k.conn.link.wait(ctx, k).split()
+	return k.conn.link.wait(ctx, k)
 }
 
-func (o outcome) split() (*wire.Message, error) {
+// answer returns the outcome as wire.Call has it.
+func (o outcome) answer() (*wire.Message, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -82,8 +79,15 @@ func (k *call) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
 	if k.conn.link.streams() {
 		return nil, false
 	}
-	if !k.conn.arrange(k, done) { // it is over already
-		done(k.outcome().split())
+	c := k.conn
+	c.mu.Lock()
+	underWay := c.calls[k.id] != nil
+	if underWay {
+		k.then = done
+	}
+	c.mu.Unlock()
+	if !underWay {
+		done(k.outcome().answer())
 	}
 	return func() { k.finish(outcome{err: &wire.CallError{Sent: true, Err: context.Canceled}}) }, true
 }
@@ -91,7 +95,7 @@ func (k *call) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
 // await waits for the answer to arrive on the connection's read loop.
 func (k *call) await(ctx context.Context) outcome {
 	select {
-	case <-k.end():
+	case <-k.done():
 		return k.result
 	case <-ctx.Done():
 		return k.giveUp(&wire.CallError{Sent: true, Err: ctx.Err()})
@@ -107,7 +111,7 @@ func (k *call) giveUp(err *wire.CallError) outcome {
 // outcome waits for the outcome of a call that has one, or is being given it.
 func (k *call) outcome() outcome {
 	if !k.isOver() {
-		<-k.end()
+		<-k.done()
 	}
 	return k.result
 }
@@ -118,8 +122,8 @@ func (k *call) isOver() bool {
 	return k.over
 }
 
-// end returns a channel that closes when the call has its outcome.
-func (k *call) end() <-chan struct{} {
+// done returns a channel that closes when the call has its outcome.
+func (k *call) done() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ready == nil {
@@ -133,7 +137,7 @@ func (k *call) end() <-chan struct{} {
 
 // finish gives the call its outcome, once: it reports false where it had one.
 func (k *call) finish(o outcome) bool {
-	if k.conn.forget(k.id) == nil {
+	if k.conn.take(k.id) == nil {
 		return false
 	}
 	k.settle(o)
@@ -143,7 +147,7 @@ func (k *call) finish(o outcome) bool {
 // settle hands an outcome on. The call is out of the table: nobody else does.
 func (k *call) settle(o outcome) {
 	if k.then != nil {
-		k.then(o.split())
+		k.then(o.answer())
 		return
 	}
 	k.mu.Lock()
@@ -154,30 +158,27 @@ func (k *call) settle(o outcome) {
 	}
 }
 
-// withhold keeps a cancelled call from being posted, and reports whether it was
-// in time.
-func (k *call) withhold() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.unsent = k.unsent || !k.posted
-	return k.unsent
-}
-
-// post reports whether the call may be posted: it was not cancelled before.
-func (k *call) post() bool {
+// beginPost reports whether the call may be posted: it was not cancelled before.
+func (k *call) beginPost() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.posted = !k.unsent
 	return k.posted
 }
 
-// Cancel implements wire.Call.
+// Cancel implements wire.Call. What was not posted yet never is.
 func (k *call) Cancel(params []byte) {
-	if k.conn.link.streams() && k.withhold() {
-		return
+	if k.conn.link.streams() {
+		k.mu.Lock()
+		k.unsent = k.unsent || !k.posted
+		unsent := k.unsent
+		k.mu.Unlock()
+		if unsent {
+			return
+		}
 	}
-	if k.alone != nil {
-		k.alone.life.End()
+	if k.modern != nil {
+		k.modern.life.End()
 		return
 	}
 	raw := wire.NotificationMessage("notifications/cancelled", cancelParams(params, k.id))
@@ -186,9 +187,6 @@ func (k *call) Cancel(params []byte) {
 	}
 }
 
-// errFound ends a search.
-var errFound = errors.New("found")
-
 // Overdue implements wire.Call: see [Conn.Suspect].
 func (k *call) Overdue() { k.conn.Suspect() }
 
@@ -196,14 +194,13 @@ func (k *call) Overdue() { k.conn.Suspect() }
 func cancelParams(params []byte, id int64) []byte {
 	number := strconv.AppendInt(nil, id, 10)
 	var at wire.Span
-	err := wire.Members(params, func(name string, value wire.Span) error {
+	_ = wire.Members(params, func(name string, value wire.Span) error {
 		if name == "requestId" {
 			at = value
-			return errFound
 		}
 		return nil
 	})
-	if err != errFound {
+	if !at.Present() {
 		return append(append([]byte(`{"requestId":`), number...), '}')
 	}
 	return wire.Splice(params, wire.Edit{At: at, With: number})
@@ -219,10 +216,10 @@ func (k *call) Refused(raw []byte) bool {
 	if err != nil || m.Kind != wire.Failure {
 		return false
 	}
-	if m.ID.Present() && !k.owns(m) {
+	if id, ok := number(m.Bytes(m.ID)); m.ID.Present() && !(ok && id == k.id) {
 		return false
 	}
-	return k.mismatched(m) || k.finish(outcome{m: k.addressed(m)})
+	return k.keepMismatch(m) || k.finish(outcome{m: k.withID(m)})
 }
 
 // Paused implements client.Sink.
@@ -232,14 +229,8 @@ func (k *call) Paused(retry time.Duration) {
 	}
 }
 
-// owns reports whether an answer is this call's.
-func (k *call) owns(m *wire.Message) bool {
-	id, ok := number(m.Bytes(m.ID))
-	return ok && id == k.id
-}
-
-// addressed gives an error answer without an id the call's.
-func (k *call) addressed(m *wire.Message) *wire.Message {
+// withID gives an error answer without an id the call's.
+func (k *call) withID(m *wire.Message) *wire.Message {
 	if m.ID.Present() {
 		return m
 	}
@@ -257,7 +248,7 @@ func number(raw []byte) (int64, bool) {
 	return n, err == nil
 }
 
-// tagged is the tag of a call, nil for none.
+// tagged returns the tag of a call, nil for none.
 func (k *call) tagged() any {
 	if k == nil {
 		return nil
@@ -265,21 +256,22 @@ func (k *call) tagged() any {
 	return k.tag
 }
 
-// ended is a call on a connection that had ended before.
-type ended struct{ err error }
+// endedCall is a call on a connection that had ended before.
+type endedCall struct{ err error }
 
-func (e ended) Wait(context.Context) (*wire.Message, error) {
+// Wait implements wire.Call.
+func (e endedCall) Wait(context.Context) (*wire.Message, error) {
 	return nil, &wire.CallError{Err: e.err}
 }
 
 // Then implements wire.Call.
-func (e ended) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
+func (e endedCall) Then(done func(*wire.Message, error)) (giveUp func(), ok bool) {
 	done(e.Wait(context.Background()))
 	return func() {}, true
 }
 
 // Cancel implements wire.Call.
-func (ended) Cancel([]byte) {}
+func (endedCall) Cancel([]byte) {}
 
 // Overdue implements wire.Call.
-func (ended) Overdue() {}
+func (endedCall) Overdue() {}

@@ -281,3 +281,49 @@ func plainPath(path string) string {
 	}
 	return strings.Join(segments, "/")
 }
+
+// Protocol is the era that is spoken with a server. The zero value leaves it to the
+// client and the server.
+type Protocol uint8
+
+// The protocols.
+const (
+	ProtocolAuto   Protocol = iota // the client's era, or the other where the server does not speak that
+	ProtocolLegacy                 // sessions: 2024-11-05 to 2025-11-25
+	ProtocolModern                 // 2026-07-28
+)
+
+var protocols = []string{"auto", "legacy", "modern"}
+
+// String is the word of the command line.
+func (p Protocol) String() string { return protocols[p] }
+
+// MarshalText returns the word of the command line.
+func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads the word of the command line.
+func (p *Protocol) UnmarshalText(text []byte) error {
+	i := slices.Index(protocols, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is none of %s", text, strings.Join(protocols, ", "))
+	}
+	*p = Protocol(i)
+	return nil
+}
+
+// fixed is the only era that may be spoken; false: there is none.
+func (p Protocol) fixed() (era wire.Era, ok bool) {
+	if p == ProtocolModern {
+		era = wire.Modern
+	}
+	return era, p != ProtocolAuto
+}
+
+// opening is the request whose answer is waited for until [Config.DialTimeout]. Where
+// server/discover is tried before initialize, it is given up earlier.
+func (p Protocol) opening() string {
+	if p == ProtocolModern {
+		return "server/discover"
+	}
+	return "initialize"
+}

@@ -30,10 +30,10 @@ type link interface {
 	// close ends everything and waits for that, for a bounded time. It is
 	// called once, after open and after the connection's calls were ended.
 	close()
-	// hears tells whether the upstream can tell now what belongs to no call,
+	// hears reports whether the upstream can tell now what belongs to no call,
 	// such as that a list has changed.
 	hears() bool
-	// streams tells whether messages arrive on the stream of their call.
+	// streams reports whether messages arrive on the stream of their call.
 	streams() bool
 }
 
@@ -42,25 +42,23 @@ type Conn struct {
 	srv   *Server
 	link  link
 	recv  wire.Receiver
-	hello *wire.Message
 	era   atomic.Uint32 // a wire.Era
-	// Of the modern era: _meta of the connection's own requests, and what it hears.
-	meta []byte
-	ears *ears
-	caps capabilities
-	// mirrors are of the modern era over HTTP; nil: the tools were never listed.
-	mirrors atomic.Pointer[mirrors]
-	lists   [wire.Templates + 1]lister
+	hello *wire.Message // the answer to initialize or server/discover
+	caps  capabilities
+	lists [wire.Templates + 1]listCache
+	// Of the modern era: _meta of the connection's own requests, what the server tells
+	// of by itself, and over HTTP the headers of calls of tools, nil as long as the tools
+	// were not listed.
+	meta        []byte
+	listener    *listener
+	toolHeaders atomic.Pointer[toolHeaders]
+
 	ctx     context.Context // ends with the connection
 	stop    context.CancelFunc
-	wg      sync.WaitGroup // list fetches
-	// dialled closes when Dial is done with the connection: then it may be
-	// disposed of.
-	dialled chan struct{}
-	gone    chan struct{} // closes when it was disposed of
-	// What became of its opening; set before dialled closes.
-	live      bool // it was answered
-	diedAsked bool // the child ended with server/discover
+	wg      sync.WaitGroup // goroutines of the connection: see spawn
+	dialled chan struct{}  // closes when Dial is done with it: then it may be disposed of
+	opened  opened         // set before dialled closes
+	gone    chan struct{}  // closes when it was disposed of
 
 	// What every call writes is kept away from what it only reads: on one cache
 	// line with it that would have to be fetched again each time.
@@ -71,6 +69,15 @@ type Conn struct {
 
 	last atomic.Int64 // the id given out last
 }
+
+// opened is what became of a connection's opening.
+type opened uint8
+
+const (
+	unanswered      opened = iota
+	answered               // the upstream answered it
+	diedOfDiscovery        // the child ended when it was sent server/discover
+)
 
 func newConn(s *Server, r wire.Receiver) *Conn {
 	c := &Conn{srv: s, recv: r, calls: make(map[int64]*call), dialled: make(chan struct{}), gone: make(chan struct{})}
@@ -83,6 +90,9 @@ func (c *Conn) log() hclog.Logger { return c.srv.cfg.Log }
 // Hello returns the upstream's answer to initialize or server/discover, as the
 // connection's era has it: a Result.
 func (c *Conn) Hello() *wire.Message { return c.hello }
+
+// Era returns the connection's, in which all messages given to [Conn.Start] must be.
+func (c *Conn) Era() wire.Era { return wire.Era(c.era.Load()) }
 
 // Streams reports whether the upstream's messages arrive on the stream of the
 // call that they belong to (Streamable HTTP), so that [wire.Receiver] gets that
@@ -108,14 +118,15 @@ func (c *Conn) Err() error {
 // returns, in the order of the calls. Over Streamable HTTP it is posted by
 // [wire.Call.Wait], on the caller's goroutine.
 func (c *Conn) Start(m *wire.Message, tag any) wire.Call {
-	k := newCall(c, c.last.Add(1), m, tag)
+	k := newCall(c, m, tag)
 	if err := c.enter(k); err != nil {
-		return ended{err}
+		return endedCall{err}
 	}
 	c.link.start(k)
 	return k
 }
 
+// enter puts a call into the table. The error is that of a connection that has ended.
 func (c *Conn) enter(k *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,9 +136,9 @@ func (c *Conn) enter(k *call) error {
 	return c.err
 }
 
-// forget takes a call out of the table and returns it, nil where it was not in
+// take takes a call out of the table and returns it, nil where it was not in
 // there: then it has an outcome.
-func (c *Conn) forget(id int64) *call {
+func (c *Conn) take(id int64) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.calls[id]
@@ -135,18 +146,7 @@ func (c *Conn) forget(id int64) *call {
 	return k
 }
 
-// arrange has a call's outcome given to then. It reports false where the call
-// has one already.
-func (c *Conn) arrange(k *call, then func(*wire.Message, error)) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls[k.id] == nil {
-		return false
-	}
-	k.then = then
-	return true
-}
-
+// find returns the call under way that has an id or a progress token, nil for none.
 func (c *Conn) find(raw []byte) *call {
 	id, ok := number(raw)
 	if !ok {
@@ -165,8 +165,11 @@ func (c *Conn) Notify(raw []byte) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	if c.Era() == wire.Modern && !isModernNotification(raw) {
-		return nil
+	if c.Era() == wire.Modern {
+		m, err := wire.Read(raw, wire.FromUpstream)
+		if err != nil || m.Kind != wire.Notification || m.Method == "notifications/initialized" || m.Method == "notifications/roots/list_changed" {
+			return nil
+		}
 	}
 	return c.link.notify(raw)
 }
@@ -192,12 +195,12 @@ func (c *Conn) end(err error) {
 	for _, k := range calls {
 		k.settle(outcome{err: &wire.CallError{Sent: true, Err: err}})
 	}
-	c.srv.ended(c)
+	c.srv.dispose(c)
 }
 
-// own runs f on a goroutine that the connection's end waits for. It reports
+// spawn runs f on a goroutine that the connection's end waits for. It reports
 // false where the connection has ended.
-func (c *Conn) own(f func()) bool {
+func (c *Conn) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
@@ -206,9 +209,128 @@ func (c *Conn) own(f func()) bool {
 	return c.err == nil
 }
 
-// dispose frees what the connection holds, and waits for that.
-func (c *Conn) dispose() {
-	<-c.dialled
-	c.link.close()
-	c.wg.Wait()
+// receive takes a message, or a batch of them, from the upstream. own is the
+// call on whose stream it came, nil where streams are shared. It reports whether
+// own is over.
+func (c *Conn) receive(raw []byte, own *call) (over bool) {
+	if !wire.IsBatch(raw) {
+		return c.receiveOne(raw, own)
+	}
+	members, err := wire.Split(raw)
+	if err != nil {
+		c.noise(err)
+		return false
+	}
+	for _, member := range members {
+		over = c.receiveOne(member, own) || over
+	}
+	return over
+}
+
+func (c *Conn) receiveOne(raw []byte, own *call) (over bool) {
+	m, err := wire.Read(raw, wire.FromUpstream)
+	if err != nil {
+		return c.receiveUnreadable(raw, err, own)
+	}
+	switch m.Kind {
+	case wire.Result, wire.Failure:
+		return c.receiveAnswer(m, own)
+	case wire.Request:
+		c.receiveRequest(m, own)
+	case wire.Notification:
+		c.receiveNotification(m, own)
+	}
+	return false
+}
+
+// receiveAnswer gives a call its answer. One without an id answers the call whose
+// stream it came on.
+func (c *Conn) receiveAnswer(m *wire.Message, own *call) bool {
+	id, ok := number(m.Bytes(m.ID))
+	var k *call
+	switch {
+	case own == nil && ok:
+		k = c.take(id)
+	case own != nil && (!m.ID.Present() || ok && id == own.id):
+		k = c.take(own.id)
+	}
+	if k == nil {
+		c.srv.stats.stray.Add(1)
+		c.log().Debug("dropped an answer from the upstream that no call waits for", "id", string(m.Bytes(m.ID)))
+		return false
+	}
+	k.settle(outcome{m: k.withID(m)})
+	return true
+}
+
+// receiveRequest passes a request of the upstream on, but for ping, which is answered
+// here. In the modern era servers make none.
+func (c *Conn) receiveRequest(m *wire.Message, own *call) {
+	if c.Era() == wire.Modern {
+		c.noise(errors.New("a request, which a server may not make in this revision"))
+		return
+	}
+	if m.Method != "ping" {
+		c.recv.Receive(m, own.tagged())
+		return
+	}
+	if err := c.link.notify(wire.ResultAnswer(m.Bytes(m.ID), []byte("{}"))); err != nil {
+		c.log().Debug("answering the upstream's ping", "error", err)
+	}
+}
+
+// receiveNotification passes a notification of the upstream on, progress with the client's token again. Lists are
+// dropped before.
+func (c *Conn) receiveNotification(m *wire.Message, own *call) {
+	if m.Method == "notifications/progress" {
+		k := c.find(m.Bytes(m.P.ProgressToken))
+		if k == nil || k.token == nil {
+			c.srv.stats.stray.Add(1)
+			return
+		}
+		raw := wire.Splice(m.Raw, wire.Edit{At: m.P.ProgressToken, With: k.token})
+		if back, err := wire.Read(raw, wire.FromUpstream); err == nil {
+			c.recv.Receive(back, k.tag)
+		}
+		return
+	}
+	if c.Era() == wire.Modern {
+		if m = c.listener.receive(m, own); m == nil {
+			return
+		}
+	}
+	for kind := range wire.Templates + 1 {
+		if kind.Changed() == m.Method {
+			c.lists[kind].drop()
+		}
+	}
+	c.recv.Receive(m, own.tagged())
+}
+
+// receiveUnreadable takes what is no message. Where it is an answer all the same, its
+// call ends now: nothing better will come.
+func (c *Conn) receiveUnreadable(raw []byte, err error, own *call) bool {
+	c.noise(err)
+	fault, ok := errors.AsType[*wire.Error](err)
+	if !ok || fault.ID == nil {
+		return false
+	}
+	if wire.Member(raw, "method") != nil { // a request, as far as it can be read
+		_ = c.link.notify(fault.Answer())
+		return false
+	}
+	k := c.find(fault.ID)
+	if k == nil || own != nil && k != own {
+		return false
+	}
+	return k.finish(outcome{err: &wire.CallError{Sent: true, Err: errors.New("the upstream's answer cannot be read: " + fault.Message)}})
+}
+
+// noise counts what the upstream sent that is no message, and says so now and
+// then.
+func (c *Conn) noise(err error) {
+	n := c.srv.stats.noise.Add(1)
+	if n&(n-1) == 0 { // 1, 2, 4, 8, …
+		c.log().Warn("the upstream sent something that is no MCP message", "error", err, "so far", n)
+	}
 }

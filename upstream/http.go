@@ -3,12 +3,15 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp/client"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// httpLink is a session over Streamable HTTP.
+// httpLink is a session over Streamable HTTP, or in the modern era requests without one.
 type httpLink struct {
 	conn   *Conn
 	client *client.Client
@@ -26,7 +29,7 @@ func clientConfig(c *Conn) client.Config {
 		MaxMessage: s.cfg.MaxMessage,
 		Log:        s.cfg.Log,
 		Receive:    func(raw []byte) { c.receive(raw, nil) },
-		Opened:     c.dropAll,
+		Opened:     c.dropLists,
 		Streams:    s.streamed,
 		Gone:       c.end,
 	}
@@ -43,12 +46,20 @@ func (l *httpLink) start(*call) {}
 // errCancelled is a call that was cancelled before it was posted.
 var errCancelled = errors.New("cancelled before it was sent")
 
-// wait posts the request and reads its stream.
+// wait posts the request and gives the call what comes on its stream.
 func (l *httpLink) wait(ctx context.Context, k *call) outcome {
-	if !k.post() {
+	if !k.beginPost() {
 		return k.giveUp(&wire.CallError{Err: errCancelled})
 	}
-	err := l.post(ctx, k)
+	var err error
+	switch {
+	case k.modern != nil:
+		err = l.postModern(ctx, k)
+	case l.conn.hello == nil:
+		err = l.client.Initialize(ctx, k.raw, k)
+	default:
+		err = l.client.Post(ctx, k.raw, k)
+	}
 	if err == nil {
 		return k.outcome()
 	}
@@ -61,17 +72,6 @@ func (l *httpLink) wait(ctx context.Context, k *call) outcome {
 		o.err = failed // the connection's end, if it came first, knows less
 	}
 	return o
-}
-
-// post sends a call's request and gives the call what comes on its stream.
-func (l *httpLink) post(ctx context.Context, k *call) error {
-	switch {
-	case k.alone != nil:
-		return l.ask(ctx, k)
-	case l.conn.hello == nil:
-		return l.client.Initialize(ctx, k.raw, k)
-	}
-	return l.client.Post(ctx, k.raw, k)
 }
 
 func (l *httpLink) notify(raw []byte) error { return l.client.Notify(raw) }
@@ -90,3 +90,86 @@ func (l *httpLink) close() { l.client.Close() }
 func (l *httpLink) hears() bool { return l.client.Listening() }
 
 func (l *httpLink) streams() bool { return true }
+
+// modernPost is what a request of the modern era over HTTP needs besides.
+type modernPost struct {
+	life    wire.Life // of the stream: when it ends, the request is cancelled
+	message *wire.Message
+	// mismatch is the answer that the headers do not repeat the body, until it is
+	// known that no others will. Guarded by nothing: the request's own goroutine has it.
+	mismatch *wire.Message
+	resent   bool // it was sent with other headers before
+}
+
+// postModern sends a request of the modern era. One that is refused since its headers do
+// not repeat the body is sent once more if the list of tools now asks for others.
+func (l *httpLink) postModern(ctx context.Context, k *call) error {
+	post := k.modern
+	fields := l.headerFields(ctx, post.message)
+	err := l.client.Ask(ctx, &post.life, k.raw, fields, k)
+	if post.mismatch == nil {
+		return err
+	}
+	l.conn.lists[wire.Tools].drop()
+	_, _ = l.conn.List(ctx, wire.Tools)
+	others := l.headerFields(ctx, post.message)
+	if slices.Equal(fields, others) {
+		k.finish(outcome{m: post.mismatch})
+		return nil
+	}
+	post.mismatch, post.resent = nil, true
+	return l.client.Ask(ctx, &post.life, k.raw, others, k)
+}
+
+// keepMismatch keeps the refusal of a call whose headers may be outdated, and reports
+// whether that is what it is.
+func (k *call) keepMismatch(m *wire.Message) bool {
+	if k.modern == nil || k.modern.resent || m.ErrorCode != wire.CodeHeaderMismatch || k.modern.message.Method != "tools/call" {
+		return false
+	}
+	k.modern.mismatch = k.withID(m)
+	return true
+}
+
+// headerFields returns the headers that repeat what is in a request. Those of a tool's arguments
+// are known from the list of tools, which is read where it never was.
+func (l *httpLink) headerFields(ctx context.Context, m *wire.Message) []http1.Field {
+	fields := client.MirrorFields(m)
+	if m.Method != "tools/call" {
+		return fields
+	}
+	if l.conn.toolHeaders.Load() == nil {
+		_, _ = l.conn.List(ctx, wire.Tools) // what comes of it, the call itself will show
+		l.conn.toolHeaders.CompareAndSwap(nil, new(toolHeaders))
+	}
+	for _, header := range (*l.conn.toolHeaders.Load())[m.P.Name] {
+		if value, ok := header.Value(m.Bytes(m.P.Arguments)); ok {
+			fields = append(fields, http1.Field{Name: header.Name, Value: value})
+		}
+	}
+	return fields
+}
+
+// toolHeaders are the arguments that calls of tools repeat in headers, by the tool's
+// name. Most tools have none and are not in it.
+type toolHeaders map[string][]wire.ParamHeader
+
+// keepToolHeaders notes what the tools of a list want repeated, and leaves out those that
+// no client may offer over HTTP (2026-07-28, basic/transports/streamable-http,
+// "Custom Headers from Tool Parameters").
+func (c *Conn) keepToolHeaders(l *wire.List) *wire.List {
+	all := make(toolHeaders)
+	l = l.Keep(func(tool wire.Item) bool {
+		headers, err := wire.ParamHeaders(wire.Member(tool.Raw, "inputSchema"))
+		if err != nil {
+			c.log().Warn("a tool of the upstream is left out", "tool", fmt.Sprintf("%.128s", tool.Name), "error", err)
+			return false
+		}
+		if headers != nil {
+			all[tool.Name] = headers
+		}
+		return true
+	})
+	c.toolHeaders.Store(&all)
+	return l
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +24,15 @@ func (e *ListError) Error() string {
 	return fmt.Sprintf("reading %s: the upstream answered with error %d", e.Kind.Method(), e.Answer.ErrorCode)
 }
 
-// lister keeps the snapshot of one kind of list.
-type lister struct {
+const (
+	// minTTL is how long a list is kept at least: each call looks at one.
+	minTTL = time.Second
+	// maxTTL is how long a list is kept at most, however long the upstream says.
+	maxTTL = 24 * time.Hour
+)
+
+// listCache keeps the snapshot of one kind of list.
+type listCache struct {
 	kept    atomic.Pointer[snapshot] // nil: there is none; each call reads it, and waits for nobody
 	mu      sync.Mutex               // guards what follows, and is held to change what is kept
 	current *fetch                   // under way, and begun after the last change
@@ -35,14 +43,14 @@ type lister struct {
 type snapshot struct {
 	list *wire.List
 	read time.Time
-	hold time.Duration // how long the upstream says that it holds; 0: nothing
+	ttl  time.Duration // how long the upstream says that it may be kept; 0: nothing
 }
 
-// fetch is one reading of all pages. list and err are set when done closes.
+// fetch is one reading of all pages. list, ttl and err are set when done closes.
 type fetch struct {
 	done chan struct{}
 	list *wire.List
-	hold time.Duration
+	ttl  time.Duration
 	err  error
 }
 
@@ -73,24 +81,23 @@ func (c *Conn) List(ctx context.Context, kind wire.ListKind) (*wire.List, error)
 // upstream, nil where there is none. It does not wait.
 func (c *Conn) Cached(kind wire.ListKind) *wire.List {
 	if !c.caps[kind].offered {
-		return nothing[kind]
+		return emptyLists[kind]
 	}
 	kept := c.lists[kind].kept.Load()
 	if kept == nil {
 		return nil
 	}
-	hold := kept.hold
-	if hold == 0 && !(c.caps[kind].changes && c.hears(kind)) {
-		hold = c.srv.cfg.ListTTL
+	ttl := kept.ttl
+	if ttl == 0 && !(c.caps[kind].changes && c.hears(kind)) {
+		ttl = c.srv.cfg.ListTTL
 	}
-	if hold > 0 && time.Since(kept.read) >= hold {
+	if ttl > 0 && time.Since(kept.read) >= ttl {
 		return nil
 	}
 	return kept.list
 }
 
-// nothing are the empty lists.
-var nothing = func() (lists [wire.Templates + 1]*wire.List) {
+var emptyLists = func() (lists [wire.Templates + 1]*wire.List) {
 	for kind := range wire.Templates + 1 {
 		page, err := wire.Read(wire.ResultAnswer([]byte("0"), []byte(`{"`+kind.String()+`":[]}`)), wire.FromUpstream)
 		if err == nil {
@@ -103,24 +110,15 @@ var nothing = func() (lists [wire.Templates + 1]*wire.List) {
 	return lists
 }()
 
-// drop forgets the snapshots that a list_changed notification is about. A
-// fetch under way may have read what was before: it is not kept.
-func (c *Conn) drop(method string) {
-	for kind := range wire.Templates + 1 {
-		if kind.Changed() == method {
-			c.lists[kind].drop()
-		}
-	}
-}
-
-// dropAll forgets all snapshots: a change may have gone unheard.
-func (c *Conn) dropAll() {
+// dropLists forgets all snapshots: a change may not have been told of.
+func (c *Conn) dropLists() {
 	for i := range c.lists {
 		c.lists[i].drop()
 	}
 }
 
-func (l *lister) drop() {
+// drop forgets the snapshot. A fetch under way may have read what was before: it is not kept.
+func (l *listCache) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.kept.Store(nil)
@@ -141,7 +139,15 @@ func (c *Conn) fetch(kind wire.ListKind) *fetch {
 		close(f.done)
 		return f
 	}
-	if !c.own(func() { c.run(f, before, kind) }) {
+	read := func() {
+		defer close(f.done)
+		if before != nil {
+			<-before.done
+		}
+		f.list, f.ttl, f.err = c.readList(kind)
+		l.settle(f)
+	}
+	if !c.spawn(read) {
 		f.err = &wire.CallError{Err: c.Err()}
 		close(f.done)
 		return f
@@ -150,16 +156,8 @@ func (c *Conn) fetch(kind wire.ListKind) *fetch {
 	return f
 }
 
-func (c *Conn) run(f, before *fetch, kind wire.ListKind) {
-	if before != nil {
-		<-before.done
-	}
-	f.list, f.hold, f.err = c.readList(kind)
-	c.lists[kind].settle(f)
-	close(f.done)
-}
-
-func (l *lister) settle(f *fetch) {
+// settle keeps what was fetched, unless the list has changed meanwhile.
+func (l *listCache) settle(f *fetch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.last == f {
@@ -170,30 +168,47 @@ func (l *lister) settle(f *fetch) {
 	}
 	l.current = nil
 	if f.err == nil {
-		l.kept.Store(&snapshot{f.list, time.Now(), f.hold})
+		l.kept.Store(&snapshot{f.list, time.Now(), f.ttl})
 	}
 }
 
 func (c *Conn) readList(kind wire.ListKind) (*wire.List, time.Duration, error) {
 	pages, err := c.readPages(kind)
 	if e, ok := errors.AsType[*ListError](err); ok && kind == wire.Templates && e.Answer.ErrorCode == wire.CodeMethodNotFound {
-		return nothing[kind], 0, nil // resources without templates need no such method
+		return emptyLists[kind], 0, nil // resources without templates need no such method
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	l, err := wire.NewList(kind, pages)
 	if err == nil && kind == wire.Tools && c.Era() == wire.Modern && c.link.streams() {
-		l = c.mirrored(l)
+		l = c.keepToolHeaders(l)
 	}
-	return l, holdOf(pages), err
+	return l, ttlOf(pages), err
+}
+
+// ttlOf is how long a list may be kept as its pages say (ttlMs), 0 where not all of
+// them say so, or say 0: then the connection decides by itself (2026-07-28,
+// server/utilities/caching).
+func ttlOf(pages []*wire.Message) (ttl time.Duration) {
+	for _, page := range pages {
+		ms, err := strconv.ParseFloat(string(page.Bytes(page.R.TTL)), 64)
+		if err != nil || ms <= 0 {
+			return 0
+		}
+		d := max(minTTL, time.Duration(min(ms, float64(maxTTL/time.Millisecond)))*time.Millisecond)
+		if ttl == 0 || d < ttl {
+			ttl = d
+		}
+	}
+	return ttl
 }
 
 // readPages asks for one page after the other. A cursor that comes again would
 // go round for ever.
 func (c *Conn) readPages(kind wire.ListKind) (pages []*wire.Message, err error) {
 	seen, size := make(map[string]bool), 0
-	params := c.listParams(nil)
+	params := c.ownParams(nil)
 	for {
 		page, err := c.readPage(kind, params)
 		if err != nil {
@@ -212,12 +227,12 @@ func (c *Conn) readPages(kind wire.ListKind) (pages []*wire.Message, err error) 
 			return nil, fmt.Errorf("reading %s: more than %d pages", kind.Method(), c.srv.cfg.MaxPages)
 		}
 		seen[wire.Key(cursor)] = true
-		params = c.listParams(cursor)
+		params = c.ownParams(cursor)
 	}
 }
 
-// listParams are those of the connection's own requests, nil where there are none.
-func (c *Conn) listParams(cursor []byte) []byte {
+// ownParams returns the params of the connection's own requests, nil where there are none.
+func (c *Conn) ownParams(cursor []byte) []byte {
 	var out []byte
 	if c.meta != nil {
 		out = append(append(out, `,"_meta":`...), c.meta...)

@@ -57,11 +57,11 @@ func newListRig(t *testing.T, capabilities string, cfg Config) *listRig {
 	close(rig.dialled)
 	rig.link = &scripted{conn: rig.Conn, asked: make(chan *wire.Message, 10), told: make(chan string, 10)}
 	rig.Conn.link = rig.link
-	said, err := readHello([]byte(`{"protocolVersion":"2025-06-18","capabilities":` + capabilities + `}`))
+	said, err := readIntroduction(read(t, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":`+capabilities+`}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig.caps = said.caps
+	rig.caps = said.capabilities()
 	t.Cleanup(s.Close)
 	return rig
 }
@@ -311,6 +311,32 @@ func TestListTTL(t *testing.T) {
 		got = r.names(wire.Tools)
 		r.page(t, "", `{"tools":[{"name":"b"}]}`)
 		r.expect(t, got, "b")
+	}
+}
+
+// TestListTTLOfPages is how long a list is kept.
+func TestListTTLOfPages(t *testing.T) {
+	page := func(ttl string) *wire.Message {
+		if ttl != "" {
+			ttl = `,"ttlMs":` + ttl
+		}
+		return read(t, `{"jsonrpc":"2.0","id":1,"result":{"tools":[]`+ttl+`}}`)
+	}
+	for _, test := range []struct {
+		ttls []string
+		want time.Duration
+	}{
+		{[]string{""}, 0}, {[]string{"0"}, 0}, {[]string{"-5"}, 0}, {[]string{`"9"`}, 0},
+		{[]string{"5000"}, 5 * time.Second}, {[]string{"5"}, time.Second}, {[]string{"1e300"}, maxTTL},
+		{[]string{"5000", "3000"}, 3 * time.Second}, {[]string{"5000", "0"}, 0}, {[]string{"", "5000"}, 0},
+	} {
+		var pages []*wire.Message
+		for _, ttl := range test.ttls {
+			pages = append(pages, page(ttl))
+		}
+		if got := ttlOf(pages); got != test.want {
+			t.Errorf("%v is kept for %s, want %s", test.ttls, got, test.want)
+		}
 	}
 }
 

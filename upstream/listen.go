@@ -21,38 +21,37 @@ const (
 	// ackTime is how long a stream may go without its acknowledgement until it
 	// counts as open all the same.
 	ackTime = 10 * time.Second
-	// partTime is how long the end of a subscription to a child is waited for: there
+	// endTime is how long the end of a subscription to a child is waited for: there
 	// are servers in which it takes the next one with it.
-	partTime = 250 * time.Millisecond
+	endTime = 250 * time.Millisecond
 )
 
-// ears keep a subscriptions/listen stream open, by which a server of the modern era
+// listener keeps a subscriptions/listen stream open, by which a server of the modern era
 // tells what belongs to no request (2026-07-28, basic/patterns/subscriptions): that
 // lists have changed, where it promises to, and updates of resources. Its goroutine
 // ends with the connection.
-type ears struct {
-	conn  *Conn
-	wake  chan struct{} // holds one item when what is wanted has changed
-	heard atomic.Uint32 // the lists whose changes are told of now, a bit for each
+type listener struct {
+	conn   *Conn
+	wake   chan struct{} // holds one item when what is wanted has changed
+	agreed atomic.Uint32 // the lists whose changes are told of now, a bit for each
 
 	mu      sync.Mutex // guards what follows
 	uris    []string   // of the resources whose updates are wanted
 	running bool
-	open    []*ear // one, and another that takes its place
+	open    []*subscription // one, and another that takes its place
 }
 
-// ear is one stream. end is set when over closes.
-type ear struct {
-	call  *call
-	acked chan struct{} // closes when the server has acknowledged it
-	over  chan struct{}
-	lists uint32 // guarded by ears.mu: what the server agreed to tell of
-	// updates is guarded by ears.mu: what it tells of resources, too.
-	updates bool
+// subscription is one subscriptions/listen stream. end is set when over closes.
+type subscription struct {
+	call    *call
+	acked   chan struct{} // closes when the server has acknowledged it
+	over    chan struct{}
+	lists   uint32 // guarded by listener.mu: what the server agreed to tell of
+	updates bool   // guarded by listener.mu: of resources, too
 	end     outcome
 }
 
-func newEars(c *Conn) *ears { return &ears{conn: c, wake: make(chan struct{}, 1)} }
+func newListener(c *Conn) *listener { return &listener{conn: c, wake: make(chan struct{}, 1)} }
 
 // Listen says of which resources' updates the upstream is to tell, in place of those
 // before: all there are. It waits for nothing. In the legacy era, which has
@@ -64,14 +63,14 @@ func (c *Conn) Listen(uris []string) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	c.ears.want(uris)
+	c.listener.subscribe(uris)
 	return nil
 }
 
 // hears reports whether the upstream can tell now that a list has changed.
 func (c *Conn) hears(kind wire.ListKind) bool {
 	if c.Era() == wire.Modern {
-		return c.ears.heard.Load()&listBit(kind) != 0
+		return c.listener.agreed.Load()&listBit(kind) != 0
 	}
 	return c.link.hears()
 }
@@ -84,43 +83,47 @@ func listBit(kind wire.ListKind) uint32 {
 	return 1 << kind
 }
 
-// want sets the resources, and has the goroutine see to it.
-func (e *ears) want(uris []string) {
-	e.mu.Lock()
-	running, same := e.running, slices.Equal(e.uris, uris)
-	e.uris = slices.Clone(uris)
-	start := !e.running && (len(uris) > 0 || e.conn.caps.change())
-	e.running = e.running || start
-	e.mu.Unlock()
+// subscribe sets the resources, and has the goroutine see to it.
+func (l *listener) subscribe(uris []string) {
+	l.mu.Lock()
+	running, same := l.running, slices.Equal(l.uris, uris)
+	l.uris = slices.Clone(uris)
+	start := !l.running && (len(uris) > 0 || l.conn.caps.anyChanges())
+	l.running = l.running || start
+	l.mu.Unlock()
 	switch {
 	case start:
-		e.conn.own(e.run)
+		l.conn.spawn(l.run)
 	case running && !same:
 		select {
-		case e.wake <- struct{}{}:
+		case l.wake <- struct{}{}:
 		default:
 		}
 	}
 }
 
 // run keeps a stream open, until the connection ends.
-func (e *ears) run() {
-	var now *ear
+func (l *listener) run() {
+	var now *subscription
 	var wait time.Duration
-	missed := false // there was a time in which nothing could be heard
+	missed := false // there was a time in which nothing could be told
 	for {
-		now = e.replace(now, missed)
+		now = l.replace(now, missed)
 		began := time.Now()
+		var over <-chan struct{} // where nothing is wanted it never closes
+		if now != nil {
+			over = now.over
+		}
 		select {
-		case <-e.conn.ctx.Done():
+		case <-l.conn.ctx.Done():
 			return
-		case <-e.wake:
+		case <-l.wake:
 			missed = false
-		case <-now.ended():
+		case <-over:
 			if time.Since(began) > maxRelisten {
 				wait = 0
 			}
-			if !e.again(now, &wait) {
+			if !l.pause(now, &wait) {
 				return
 			}
 			now, missed = nil, true
@@ -128,38 +131,30 @@ func (e *ears) run() {
 	}
 }
 
-// again waits until a stream that is over is to be opened anew. It reports false
+// pause waits until a stream that is over is to be opened anew: for a time that grows, or
+// where another would end likewise until something else is wanted. It reports false
 // where the connection ends before.
-func (e *ears) again(r *ear, wait *time.Duration) bool {
-	e.part(r)
-	if e.final(r) {
-		e.conn.log().Debug("the upstream tells of no changes by itself", "reason", r.end.reason())
-		return e.rest()
+func (l *listener) pause(over *subscription, wait *time.Duration) bool {
+	l.mu.Lock()
+	final := over.end.final() || over.end.m != nil && over.lists == 0 && !over.updates
+	l.mu.Unlock()
+	l.remove(over)
+	var passed <-chan time.Time
+	if final {
+		l.conn.log().Debug("the upstream tells of no changes by itself", "reason", over.end.reason())
+	} else {
+		l.conn.log().Debug("the upstream's subscription ended, and is made again", "reason", over.end.reason())
+		*wait = min(max(2*(*wait), minRelisten), maxRelisten)
+		timer := time.NewTimer(*wait - rand.N(*wait/4+1))
+		defer timer.Stop()
+		passed = timer.C
 	}
-	e.conn.log().Debug("the upstream's subscription ended, and is made again", "reason", r.end.reason())
-	return e.pause(wait)
-}
-
-// final reports whether a stream's end says that another would end likewise.
-func (e *ears) final(r *ear) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return r.end.final() || r.end.m != nil && r.lists == 0 && !r.updates
-}
-
-// ended closes when a stream is over; of none it never does.
-func (r *ear) ended() <-chan struct{} {
-	if r == nil {
-		return nil
-	}
-	return r.over
-}
-
-func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-c:
+	case <-passed:
 		return true
-	default:
+	case <-l.wake:
+		return true
+	case <-l.conn.ctx.Done():
 		return false
 	}
 }
@@ -176,7 +171,7 @@ func (o outcome) final() bool {
 	return false
 }
 
-// reason is how a stream ended, in words.
+// reason says how a stream ended.
 func (o outcome) reason() string {
 	switch {
 	case o.err != nil:
@@ -187,157 +182,98 @@ func (o outcome) reason() string {
 	return "it ended the subscription"
 }
 
-// pause waits before the next attempt, or until something else is wanted. It reports false where there is to be none.
-func (e *ears) pause(wait *time.Duration) bool {
-	*wait = min(max(2*(*wait), minRelisten), maxRelisten)
-	timer := time.NewTimer(*wait - rand.N(*wait/4+1))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-e.wake:
-		return true
-	case <-e.conn.ctx.Done():
-		return false
-	}
-}
-
-// rest waits until something else is wanted.
-func (e *ears) rest() bool {
-	select {
-	case <-e.wake:
-		return true
-	case <-e.conn.ctx.Done():
-		return false
-	}
-}
-
 // replace opens a stream for what is wanted now, nil where that is nothing, and
 // closes the one before. Over HTTP it does so in this order, so that nothing is
 // missed; to a child the other way round.
-func (e *ears) replace(before *ear, missed bool) *ear {
-	first := before != nil && !e.conn.link.streams()
+func (l *listener) replace(before *subscription, missed bool) *subscription {
+	first := before != nil && !l.conn.link.streams()
 	if first {
-		e.close(before)
+		l.close(before)
 	}
-	next := e.listen()
+	next := l.listen()
 	if next != nil {
-		e.await(next)
+		timer := time.NewTimer(ackTime)
+		select {
+		case <-next.acked:
+		case <-next.over:
+		case <-timer.C:
+		case <-l.conn.ctx.Done():
+		}
+		timer.Stop()
 	}
 	if before != nil && !first {
 		if next != nil && isClosed(next.over) && !isClosed(before.over) {
-			e.part(next)
-			e.conn.log().Warn("the upstream takes no other subscriptions", "reason", next.end.reason())
+			l.remove(next)
+			l.conn.log().Warn("the upstream takes no other subscriptions", "reason", next.end.reason())
 			return before
 		}
-		e.close(before)
+		l.close(before)
 	}
 	if next != nil && isClosed(next.acked) && (before == nil || first) {
-		e.conn.dropAll()
+		l.conn.dropLists()
 		if missed || first {
-			e.suppose(next)
+			l.reportChanges(next)
 		}
 	}
 	return next
 }
 
-// await waits until a stream is acknowledged, or will not be.
-func (e *ears) await(r *ear) {
-	timer := time.NewTimer(ackTime)
-	defer timer.Stop()
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-r.acked:
-	case <-r.over:
-	case <-timer.C:
-	case <-e.conn.ctx.Done():
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
-// suppose tells that the lists have changed, since that may have gone unheard.
-func (e *ears) suppose(r *ear) {
-	e.mu.Lock()
+// reportChanges tells that the lists of a subscription have changed, since that may not have been told of.
+func (l *listener) reportChanges(r *subscription) {
+	l.mu.Lock()
 	lists := r.lists
-	e.mu.Unlock()
+	l.mu.Unlock()
 	for kind := range wire.Templates {
 		if lists&listBit(kind) == 0 {
 			continue
 		}
 		if m, err := wire.Read(wire.NotificationMessage(kind.Changed(), nil), wire.FromUpstream); err == nil {
-			e.conn.recv.Receive(m, nil)
+			l.conn.recv.Receive(m, nil)
 		}
 	}
 }
 
 // listen opens a stream, nil where nothing is wanted or the connection has ended.
-func (e *ears) listen() *ear {
+func (l *listener) listen() *subscription {
 	select {
-	case <-e.wake: // what is wanted now is read here
+	case <-l.wake: // what is wanted now is read here
 	default:
 	}
-	filter := e.filter()
+	filter := l.filter()
 	if filter == nil {
 		return nil
 	}
-	params := append(append([]byte(`{"_meta":`), e.conn.meta...), `,"notifications":`...)
-	params = append(append(params, filter...), '}')
-	m, err := wire.Read(wire.RequestMessage(0, "subscriptions/listen", params), wire.FromUpstream)
+	c := l.conn
+	params := append(append([]byte(`{"_meta":`), c.meta...), `,"notifications":`...)
+	m, err := wire.Read(wire.RequestMessage(0, "subscriptions/listen", append(append(params, filter...), '}')), wire.FromUpstream)
 	if err != nil {
 		return nil
 	}
-	r := &ear{call: newCall(e.conn, e.conn.last.Add(1), m, nil), acked: make(chan struct{}), over: make(chan struct{})}
-	e.mu.Lock()
-	e.open = append(e.open, r)
-	e.mu.Unlock()
-	if e.conn.enter(r.call) != nil || !e.conn.own(func() { e.hear(r) }) {
+	r := &subscription{call: newCall(c, m, nil), acked: make(chan struct{}), over: make(chan struct{})}
+	l.mu.Lock()
+	l.open = append(l.open, r)
+	l.mu.Unlock()
+	if c.enter(r.call) != nil {
+		return nil
+	}
+	wait := func() {
+		defer close(r.over)
+		c.link.start(r.call)
+		r.end = r.call.wait(c.ctx)
+	}
+	if !c.spawn(wait) {
 		return nil
 	}
 	return r
-}
-
-// hear takes what comes on a stream, until it is over.
-func (e *ears) hear(r *ear) {
-	defer close(r.over)
-	e.conn.link.start(r.call)
-	m, err := r.call.Wait(e.conn.ctx)
-	if err == nil {
-		r.end.m = m
-		return
-	}
-	r.end.err, _ = errors.AsType[*wire.CallError](err)
-}
-
-// filter is what the server is to tell of, nil: nothing.
-func (e *ears) filter() []byte {
-	out := []byte{'{'}
-	add := func(name string, value []byte) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, '"'), name...), `":`...)
-		out = append(out, value...)
-	}
-	for kind, name := range listFilters {
-		if e.conn.caps[kind].changes {
-			add(name, []byte("true"))
-		}
-	}
-	e.mu.Lock()
-	uris := e.uris
-	e.mu.Unlock()
-	if len(uris) > 0 {
-		list := []byte{'['}
-		for i, uri := range uris {
-			if i > 0 {
-				list = append(list, ',')
-			}
-			list = wire.AppendString(list, uri)
-		}
-		add("resourceSubscriptions", append(list, ']'))
-	}
-	if len(out) == 1 {
-		return nil
-	}
-	return append(out, '}')
 }
 
 // listFilters are the members of a filter that stand for lists.
@@ -347,44 +283,125 @@ var listFilters = [...]string{
 	wire.Prompts:   "promptsListChanged",
 }
 
+// filter is what the server is to tell of, nil: nothing.
+func (l *listener) filter() []byte {
+	var out []byte
+	for kind, name := range listFilters {
+		if l.conn.caps[kind].changes {
+			out = append(append(append(out, `,"`...), name...), `":true`...)
+		}
+	}
+	l.mu.Lock()
+	uris := l.uris
+	l.mu.Unlock()
+	for i, uri := range uris {
+		if i == 0 {
+			out = append(out, `,"resourceSubscriptions":[`...)
+		} else {
+			out = append(out, ',')
+		}
+		out = wire.AppendString(out, uri)
+	}
+	if len(uris) > 0 {
+		out = append(out, ']')
+	}
+	if out == nil {
+		return nil
+	}
+	out[0] = '{'
+	return append(out, '}')
+}
+
 // close ends a stream. A child's end of it is waited for a little.
-func (e *ears) close(r *ear) {
-	e.part(r)
+func (l *listener) close(r *subscription) {
+	l.remove(r)
 	if isClosed(r.over) {
 		return
 	}
 	r.call.Cancel(nil)
-	timer := time.AfterFunc(partTime, func() {
+	timer := time.AfterFunc(endTime, func() {
 		r.call.finish(outcome{err: &wire.CallError{Sent: true, Err: errCancelled}})
 	})
 	defer timer.Stop()
 	<-r.over
 }
 
-// part has nothing more come of a stream.
-func (e *ears) part(r *ear) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.open = slices.DeleteFunc(e.open, func(other *ear) bool { return other == r })
-	e.heardLocked()
+// remove has no more notifications of a stream passed on.
+func (l *listener) remove(r *subscription) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = slices.DeleteFunc(l.open, func(other *subscription) bool { return other == r })
+	l.agreeLocked()
 }
 
-func (e *ears) heardLocked() {
+// agreeLocked notes which lists the open streams tell of together.
+func (l *listener) agreeLocked() {
 	var all uint32
-	for _, r := range e.open {
+	for _, r := range l.open {
 		all |= r.lists
 	}
-	e.heard.Store(all)
+	l.agreed.Store(all)
+}
+
+// receive takes a notification of the modern era, and returns it as it is to go on: nil
+// where it is the connection's own business. own is the call on whose stream it came,
+// nil where streams are shared.
+func (l *listener) receive(m *wire.Message, own *call) *wire.Message {
+	if m.Method == "notifications/cancelled" {
+		if r := l.find(l.conn.find(m.Bytes(m.P.RequestID))); r != nil {
+			r.call.finish(outcome{err: &wire.CallError{Sent: true, Err: errors.New("the upstream ended the subscription")}})
+		}
+		return nil
+	}
+	subscribed := m.P.Modern != nil && m.P.Modern.Subscription.Present()
+	if own == nil && subscribed {
+		own = l.conn.find(m.Bytes(m.P.Modern.Subscription))
+	}
+	switch r := l.find(own); {
+	case m.Method == "notifications/subscriptions/acknowledged":
+		if r != nil && !isClosed(r.acked) {
+			l.acknowledge(r, m.Bytes(m.P.Notifications))
+		}
+		return nil
+	case !subscribed:
+		return m
+	case r == nil: // it comes late
+		l.conn.srv.stats.stray.Add(1)
+		return nil
+	}
+	// The id is that of the connection's own request.
+	edits := wire.Without(m.Raw, m.P.Meta, func(name string) bool { return name == wire.MetaSubscription })
+	out, err := wire.Read(wire.Splice(m.Raw, edits...), wire.FromUpstream)
+	if err != nil {
+		return nil
+	}
+	return out
 }
 
 // find returns the stream of a call, nil where that is none, or over.
-func (e *ears) find(k *call) *ear {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, r := range e.open {
+func (l *listener) find(k *call) *subscription {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.open {
 		if r.call == k {
 			return r
 		}
 	}
 	return nil
+}
+
+// acknowledge notes what the server will tell of.
+func (l *listener) acknowledge(r *subscription, agreed []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = wire.Members(agreed, func(name string, at wire.Span) error {
+		value := string(agreed[at.Start:at.End])
+		if kind := slices.Index(listFilters[:], name); kind >= 0 && value == "true" {
+			r.lists |= listBit(wire.ListKind(kind))
+		}
+		r.updates = r.updates || name == "resourceSubscriptions" && value != "[]" && value != "null"
+		return nil
+	})
+	l.agreeLocked()
+	close(r.acked)
 }

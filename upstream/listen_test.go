@@ -211,29 +211,3 @@ func TestListenOverStdio(t *testing.T) {
 	eventually(t, func() bool { return !c.hears(wire.Tools) })
 	eventually(t, func() bool { return c.hears(wire.Tools) })
 }
-
-// TestHold is how long a list is kept.
-func TestHold(t *testing.T) {
-	page := func(ttl string) *wire.Message {
-		if ttl != "" {
-			ttl = `,"ttlMs":` + ttl
-		}
-		return read(t, `{"jsonrpc":"2.0","id":1,"result":{"tools":[]`+ttl+`}}`)
-	}
-	for _, test := range []struct {
-		ttls []string
-		want time.Duration
-	}{
-		{[]string{""}, 0}, {[]string{"0"}, 0}, {[]string{"-5"}, 0}, {[]string{`"9"`}, 0},
-		{[]string{"5000"}, 5 * time.Second}, {[]string{"5"}, time.Second}, {[]string{"1e300"}, maxHold},
-		{[]string{"5000", "3000"}, 3 * time.Second}, {[]string{"5000", "0"}, 0}, {[]string{"", "5000"}, 0},
-	} {
-		var pages []*wire.Message
-		for _, ttl := range test.ttls {
-			pages = append(pages, page(ttl))
-		}
-		if got := holdOf(pages); got != test.want {
-			t.Errorf("%v is kept for %s, want %s", test.ttls, got, test.want)
-		}
-	}
-}

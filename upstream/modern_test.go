@@ -411,10 +411,10 @@ func respondInEras(role string, m *wire.Message) {
 	case m.Method == "initialize":
 		say("%s", wire.ErrorAnswer(id, wire.CodeMethodNotFound, "no such method", nil))
 	case m.Method == "subscriptions/listen":
-		subscription = string(id)
+		subscribed = string(id)
 		tell("notifications/subscriptions/acknowledged", `,"notifications":`+string(m.Bytes(m.P.Notifications)))
-	case m.Method == "notifications/cancelled" && string(m.Bytes(m.P.RequestID)) == subscription:
-		say("%s", wire.ResultAnswer([]byte(subscription), []byte("{}")))
+	case m.Method == "notifications/cancelled" && string(m.Bytes(m.P.RequestID)) == subscribed:
+		say("%s", wire.ResultAnswer([]byte(subscribed), []byte("{}")))
 	case m.P.Name == "change":
 		tell("notifications/tools/list_changed", "")
 		result(id, "")
@@ -422,18 +422,18 @@ func respondInEras(role string, m *wire.Message) {
 		tell("notifications/resources/updated", `,"uri":"file:///a"`)
 		result(id, "")
 	case m.P.Name == "end":
-		say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, subscription)
+		say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, subscribed)
 		result(id, "")
 	default:
 		respond(m, 0)
 	}
 }
 
-// subscription is the id of what serveEras tells by.
-var subscription string
+// subscribed is the id of what serveEras tells by.
+var subscribed string
 
 func tell(method, params string) {
-	say(`{"jsonrpc":"2.0","method":"%s","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}%s}}`, method, subscription, params)
+	say(`{"jsonrpc":"2.0","method":"%s","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}%s}}`, method, subscribed, params)
 }
 
 func TestEraOverStdio(t *testing.T) {

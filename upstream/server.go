@@ -1,3 +1,12 @@
+// Package upstream makes connections to the wrapped MCP server and carries
+// messages over them: to a child process, over Streamable HTTP, or over the old
+// HTTP+SSE transport. A [Server] is what is wrapped, a [Conn] one connection to
+// it: its calls, what it sends by itself, and snapshots of its lists.
+//
+// It speaks both eras of the protocol, and finds out which of them the server knows.
+// In the modern one (2026-07-28) requests stand alone, headers repeat what is in them,
+// and what belongs to no request comes by a subscription. It translates nothing and
+// knows nothing of policies: what may be sent is decided before.
 package upstream
 
 import (
@@ -5,7 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,24 +78,6 @@ func (s *Server) Stats() Stats {
 	return Stats{s.stats.noise.Load(), s.stats.stray.Load(), s.stats.stderr.Load(), s.stats.silent.Load()}
 }
 
-// InitializeError is an upstream that answered initialize, or server/discover in its
-// place, with an error.
-type InitializeError struct {
-	// Answer is the upstream's answer: a Failure.
-	Answer *wire.Message
-	// Era tells which of the two was refused.
-	Era wire.Era
-}
-
-// Error has the code alone: the rest is the upstream's to say, in Answer.
-func (e *InitializeError) Error() string {
-	method := "initialize"
-	if e.Era == wire.Modern {
-		method = "server/discover"
-	}
-	return fmt.Sprintf("the upstream refused %s with error %d", method, e.Answer.ErrorCode)
-}
-
 // New returns the wrapped server. Nothing is started or connected yet, but the
 // command is looked up and the URL read: the error is one line that says what
 // to do.
@@ -102,7 +95,32 @@ func New(cfg Config) (*Server, error) {
 	return s, err
 }
 
-// dial is Dial of one connection. One that is over comes with errDiedAsked.
+// Dial opens a connection, introduces the client and returns when that is answered:
+// by initialize, or by server/discover. Which of them it is, the server decides:
+// what with prefers is tried first, and the other where the server does not know it. A
+// server that does not speak what [Config.Protocol] fixes is an [*EraError].
+// Dial does not send notifications/initialized: that is the caller's. Messages that
+// the upstream sends before its answer reach r, too.
+//
+// The error is a [*wire.CallError] with Sent false where there is no connection,
+// also for some time after failed dials (200 ms, doubling to 5 s). RetryAfter
+// says how long, where another attempt makes sense: after a program that could
+// not start, or a refusal, none does. The other error is an [*InitializeError] where the upstream
+// refused.
+func (s *Server) Dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn, error) {
+	if s.cfg.SSE && with.Initialize != nil {
+		with.Discover = nil // of that transport there is no modern era
+	}
+	c, err := s.dial(ctx, with, r)
+	if err != errDiedOfDiscovery {
+		return c, err
+	}
+	<-c.gone // so that there is room for the next
+	s.learn(wire.Modern, speaksNot)
+	return s.dial(ctx, Opening{Initialize: with.Initialize}, r)
+}
+
+// dial is Dial of one connection. One that is over comes with errDiedOfDiscovery.
 func (s *Server) dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn, error) {
 	c := newConn(s, r)
 	if err := s.admit(c); err != nil {
@@ -114,45 +132,43 @@ func (s *Server) dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	err := s.connect(bounded, c, with)
-	if _, refused := errors.AsType[*InitializeError](err); err != nil && !refused && errors.Is(bounded.Err(), context.DeadlineExceeded) {
-		err = c.unanswered(time.Since(began))
+	_, refused := errors.AsType[*InitializeError](err)
+	if err != nil && !refused && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+		err = c.timeoutError(time.Since(began))
 	}
 	s.settle(ctx, c, err)
-	if err == errDiedAsked {
-		c.diedAsked = true
+	switch {
+	case err == nil:
+		return c, nil
+	case err == errDiedOfDiscovery:
 		return c, err
-	}
-	if err != nil {
+	case !refused:
 		err = s.dialError(c, err)
-		c.end(err)
-		return nil, err
 	}
-	return c, nil
+	c.end(err)
+	return nil, err
 }
 
 // connect makes the link of a connection and introduces the client.
 func (s *Server) connect(ctx context.Context, c *Conn, with Opening) error {
-	c.link = s.newLink(c)
+	switch {
+	case s.cfg.endpoint == nil:
+		c.link = newStdioLink(c)
+	case s.cfg.SSE:
+		c.link = newSSELink(c)
+	default:
+		c.link = newHTTPLink(c)
+	}
 	if err := c.link.open(ctx); err != nil {
 		return err
 	}
-	if err := c.greet(ctx, with); err != nil {
+	if err := c.introduce(ctx, with); err != nil {
 		return err
 	}
 	if err := c.checkEra(); err != nil {
 		return err
 	}
 	return c.Err()
-}
-
-func (s *Server) newLink(c *Conn) link {
-	switch {
-	case s.cfg.endpoint == nil:
-		return newStdioLink(c)
-	case s.cfg.SSE:
-		return newSSELink(c)
-	}
-	return newHTTPLink(c)
 }
 
 // admit enters a connection, unless it is too early or too many are there.
@@ -179,7 +195,7 @@ func (s *Server) admit(c *Conn) error {
 	return nil
 }
 
-// settle keeps the back-off. Neither a refusal nor that the caller, whose ctx it
+// settle keeps what became of an opening, and the back-off. Neither a refusal nor that the caller, whose ctx it
 // is, gave up is the upstream's failure to be there.
 func (s *Server) settle(ctx context.Context, c *Conn, err error) {
 	_, refused := errors.AsType[*InitializeError](err)
@@ -187,9 +203,13 @@ func (s *Server) settle(ctx context.Context, c *Conn, err error) {
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
-		s.failures, c.live = 0, true
+		c.opened = answered
+		s.failures = 0
 		s.live++
-	case refused, err == errDiedAsked:
+	case err == errDiedOfDiscovery:
+		c.opened = diedOfDiscovery
+		s.failures = 0
+	case refused:
 		s.failures = 0
 	case !errors.Is(ctx.Err(), context.Canceled):
 		wait := min(s.cfg.MinBackoff<<min(s.failures, 20), s.cfg.MaxBackoff)
@@ -200,16 +220,16 @@ func (s *Server) settle(ctx context.Context, c *Conn, err error) {
 	}
 }
 
-// dialError words a failed dial: nothing of a call was sent.
+// dialError words a failed dial: nothing of a call was sent. It says when to try again where nobody was there yet.
 func (s *Server) dialError(c *Conn, err error) error {
-	if _, refused := errors.AsType[*InitializeError](err); refused {
-		return err
-	}
 	out := &wire.CallError{Err: err}
 	if e, ok := errors.AsType[*wire.CallError](err); ok {
 		out.Status, out.Err = e.Status, e.Err
-		if s.away(e) {
-			out.RetryAfter = s.pause()
+		if e.Status == 0 && !e.Sent && s.cfg.endpoint != nil || e.Status == http.StatusBadGateway ||
+			e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout {
+			s.mu.Lock()
+			out.RetryAfter = max(time.Until(s.blocked), time.Millisecond)
+			s.mu.Unlock()
 		}
 	}
 	if ended := c.Err(); ended != nil {
@@ -219,38 +239,22 @@ func (s *Server) dialError(c *Conn, err error) error {
 	return out
 }
 
-// away reports whether a failed dial over HTTP found nobody there yet.
-func (s *Server) away(e *wire.CallError) bool {
-	switch e.Status {
-	case 0:
-		return s.cfg.endpoint != nil && !e.Sent
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
-}
-
-// pause is how long the back-off still lasts, a moment at least.
-func (s *Server) pause() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return max(time.Until(s.blocked), time.Millisecond)
-}
-
-// ended disposes of a connection in the background.
-func (s *Server) ended(c *Conn) {
+// dispose frees what a connection that has ended holds, in the background.
+func (s *Server) dispose(c *Conn) {
 	s.mu.Lock()
 	s.ending++
 	s.mu.Unlock()
 	go func() {
 		defer s.wg.Done()
-		c.dispose()
+		<-c.dialled
+		c.link.close()
+		c.wg.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.conns, c)
 		s.processes--
 		s.ending--
-		if c.live {
+		if c.opened == answered {
 			s.live--
 		}
 		close(c.gone)
@@ -299,4 +303,139 @@ func (s *Server) Kill() {
 	s.closed = true
 	s.mu.Unlock()
 	s.children.Kill()
+}
+
+const (
+	// reachAge is how long the answer to whether a host takes connections is
+	// kept: probes come every few seconds, from several sides.
+	reachAge = 2 * time.Second
+	// reachTime bounds the finding out. A kubelet waits for 1 s.
+	reachTime = 800 * time.Millisecond
+)
+
+// reach is what was found out last about the host that connections are made to.
+type reach struct {
+	address string // host:port; set once
+
+	mu  sync.Mutex // guards what follows; held while it is found out
+	at  time.Time
+	err error
+}
+
+// Reachable reports why no connection could be made now, nil where one could, as
+// far as can be known without making one: a command is there, and its last starts have
+// not all failed; the host of a URL, or the HTTP proxy that the environment names for
+// it, takes TCP connections. The error tells nothing that a stranger should not read.
+// It returns within 1 s.
+func (s *Server) Reachable() error {
+	if s.cfg.endpoint == nil {
+		return s.startable()
+	}
+	r := &s.reach
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) >= reachAge {
+		r.err = knock(r.address)
+		r.at = time.Now()
+	}
+	return r.err
+}
+
+// fewStarts is how many starts must have failed in a row for the command to count as
+// one that cannot be started: one alone can have had a reason of its own.
+const fewStarts = 2
+
+// startable returns why the command could not be started now. While a connection is open
+// it counts as startable. Where starts have failed, startable has the command started for
+// a trial, after a pause: what is not ready gets no calls that would start it.
+func (s *Server) startable() error {
+	if _, err := process.LookPath(s.cfg.Dir, s.cfg.Command[0]); err != nil {
+		return fmt.Errorf("%q cannot be executed any more: %w", s.cfg.Command[0], err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.failures == 0 || s.live > 0:
+		return nil
+	}
+	wait := time.Until(s.failed.Add(min(time.Second<<min(s.failures, 6), time.Minute)))
+	if wait <= 0 && !s.trying && s.processes == 0 { // else a client's own start shows it
+		s.trying = true
+		s.wg.Go(s.try)
+	}
+	if s.failures < fewStarts {
+		return nil
+	}
+	again := "it is being tried again"
+	if wait > 0 {
+		again = "it is tried again in " + max(wait.Round(time.Second), time.Second).String()
+	}
+	return fmt.Errorf("the last %d starts have failed: %s; %s; the log says more", s.failures, publicCause(s.cause), again)
+}
+
+// try starts the command, and ends it again once it has answered.
+func (s *Server) try() {
+	conn, err := s.Dial(context.Background(), s.cfg.Trial, discard{})
+	if err == nil {
+		s.cfg.Log.Info("the upstream process starts again")
+		conn.Close()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trying = false
+}
+
+// discard receives what a child sends that is started only for a trial, and drops it.
+type discard struct{}
+
+// Receive implements wire.Receiver.
+func (discard) Receive(*wire.Message, any) {}
+
+// publicCause says why a start failed, without what the child has said.
+func publicCause(err error) string {
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.status
+	}
+	if e, ok := errors.AsType[*TimeoutError](err); ok {
+		return (&TimeoutError{Asked: e.Asked, Waited: e.Waited, Process: e.Process}).Error()
+	}
+	return err.Error()
+}
+
+// knock makes a TCP connection, and ends it. It takes no caller's context: what
+// it finds out is kept for others, and must not be that somebody has hung up.
+func knock(address string) error {
+	ctx, stop := context.WithTimeout(context.Background(), reachTime)
+	defer stop()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w; is the server up?", address, err)
+	}
+	return conn.Close()
+}
+
+// reachAddress is where connections to a server are made.
+func reachAddress(endpoint *url.URL) string {
+	via, err := http.ProxyFromEnvironment(&http.Request{URL: endpoint})
+	if via != nil && err == nil {
+		return hostPort(via)
+	}
+	return hostPort(endpoint)
+}
+
+// hostPort is the address of a URL's host.
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	case u.Scheme == "socks5" || u.Scheme == "socks5h":
+		port = "1080"
+	default:
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }

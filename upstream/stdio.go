@@ -130,7 +130,7 @@ func (l *stdioLink) close() {
 	l.report()
 	grace := l.conn.srv.cfg.Grace
 	first := grace
-	if _, silent := errors.AsType[*silentError](l.conn.Err()); silent || !l.conn.live { // it has nothing to bring to an end
+	if _, silent := errors.AsType[*silentError](l.conn.Err()); silent || l.conn.opened != answered { // it has nothing to bring to an end
 		first = min(grace, unansweredGrace)
 	}
 	if !l.process.Close(first, grace) {
@@ -149,14 +149,14 @@ func (l *stdioLink) report() {
 		logUnstarted = log.Info
 	}
 	switch {
-	case why == ErrClosed && c.live:
+	case why == ErrClosed && c.opened == answered:
 	case why == ErrClosed, errors.Is(why, context.Canceled):
 		log.Info("the upstream process had not answered yet, and is ended: nobody waits for it any more", fields...)
-	case c.diedAsked:
+	case c.opened == diedOfDiscovery:
 		log.Info("the upstream process ended when it was asked for its revisions: it is started again, and not asked", fields...)
-	case ended && c.live:
+	case ended && c.opened == answered:
 		log.Warn("the upstream process ended: the next call starts it again", fields...)
-	case c.live:
+	case c.opened == answered:
 		log.Warn("the upstream process is ended: the next call starts it again", fields...)
 	case ended:
 		text := "the upstream process ended before it answered"
@@ -179,7 +179,7 @@ func (c *Conn) Suspect() {
 	if !child || c.srv.cfg.Ping == 0 || !l.pinging.CompareAndSwap(false, true) {
 		return
 	}
-	c.own(func() {
+	c.spawn(func() {
 		defer l.pinging.Store(false)
 		l.ping(c.srv.cfg.Ping)
 	})
@@ -218,7 +218,7 @@ func (c *Conn) pingRequest() *wire.Message {
 	if c.Era() == wire.Modern {
 		method = "server/discover"
 	}
-	m, err := wire.Read(wire.RequestMessage(0, method, c.listParams(nil)), wire.FromUpstream)
+	m, err := wire.Read(wire.RequestMessage(0, method, c.ownParams(nil)), wire.FromUpstream)
 	if err != nil {
 		panic(err) // it holds nothing but the connection's own parameters, which were sent before
 	}
