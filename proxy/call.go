@@ -28,7 +28,7 @@ type call struct {
 	moves   uint64        // of the run, when it was decided
 	life    uint64        // of the run, when the call began to wait; 0: it does not wait
 	misfit  handle.Reason // why the tool's calls cannot carry a handle
-	own     ownTool       // of the proxy's that is called
+	own     bool          // it is of a tool of the proxy's, by which clients come by handles
 
 	nameless bool // no list is there for the names in an annotation
 	asked    bool // one was asked for

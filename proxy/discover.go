@@ -28,7 +28,9 @@ func (c *call) discover() wire.Pending {
 		return nil
 	})
 	if c.s.p.handles != nil && !h.Lists[wire.Tools] && !c.Snapshot.Shadow {
-		capabilities = withTools(capabilities)
+		a := wire.Amend(capabilities, wire.Span{End: int32(len(capabilities))})
+		a.Set(wire.Span{}, "tools", bridge.ListChanges(nil))
+		capabilities = a.Bytes()
 	}
 	text := c.instructions(instructions, h)
 	return c.result(c.client.Result(bridge.Discovered(c.s.p.spoken().Revisions(), capabilities, text), c.s.serverInfo(), c.s.freshList()))

@@ -19,9 +19,6 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	if c.m.P.Task.Present() && !c.s.tasked(c.client) {
 		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
 	}
-	if k == policy.Tool && c.begins(name) {
-		return c.beginAgain(name)
-	}
 	c.Kind, c.Name, c.gated, c.Listed = k, name, true, true
 	conn := c.s.link.live()
 	if conn == nil {

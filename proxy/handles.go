@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -47,15 +50,13 @@ func (p *Proxy) wayOn(why *stray, era wire.Era) string {
 }
 
 // takeHandle reads which run a request belongs to, and takes that out of it, and
-// which of the proxy's own tools it calls. It returns what is wrong with that.
+// whether it calls a tool of the proxy's own. It returns what is wrong with that.
 func (c *call) takeHandle(p *Proxy) string {
 	if p.handles == nil {
 		return ""
 	}
 	shadow := p.Mode() == Shadow
-	if c.own = ownToolOf(c.m); shadow {
-		c.own = notOwn
-	}
+	c.own = !shadow && c.m.Method == "tools/call" && handle.Own(c.m.P.Name)
 	taken, fault := handle.Take(c.m, p.handles.argument.Name)
 	switch {
 	case fault != "" && !shadow:
@@ -75,43 +76,65 @@ func (c *call) asSent() *wire.Message {
 	return c.m
 }
 
-// restarting is the tool by which a client begins a run anew that is complete; hidden
-// is it where no run is.
-var (
-	restarting = &catalogue.Own{Tools: [][]byte{handle.Again()}, Names: []string{handle.StartName}}
-	hidden     = &catalogue.Own{Names: restarting.Names}
-)
-
-// ownTools is what the proxy adds to the session's tools, whoever asks.
-func (s *session) ownTools(at run.Snapshot, static bool) *catalogue.Own {
-	switch {
-	case s.run.key.begins():
-		stops := at.InForce().OnComplete() == policy.Stop
-		switch {
-		case static && stops, !static && at.At.Complete:
-			return restarting
-		case stops:
-			return hidden
-		}
-	case s.era == wire.Modern && s.p.handles != nil:
-		return s.p.handles.own
-	}
-	return nil
-}
-
-// ownToolsFor is the session's for who asks.
-func (c *call) ownToolsFor(own *catalogue.Own) *catalogue.Own {
-	if h := c.s.p.handles; h != nil && own == h.own && listsRunsOf(c.who().Principal) {
+// List implements ownTools.
+func (h *handles) List(_ run.Snapshot, _ bool, asks wire.Principal) *catalogue.Own {
+	if listsRunsOf(asks) {
 		return h.mine
 	}
-	return own
+	return h.own
 }
 
-// withTools are capabilities with that of tools, which they lack.
-func withTools(capabilities []byte) []byte {
-	a := wire.Amend(capabilities, wire.Span{End: int32(len(capabilities))})
-	a.Set(wire.Span{}, "tools", bridge.ListChanges(nil))
-	return a.Bytes()
+// Call implements ownTools.
+func (h *handles) Call(c *call) (wire.Pending, bool) {
+	if !c.own {
+		return nil, false
+	}
+	switch c.asksOwn(); c.Name {
+	case handle.StartName:
+		return c.startRun(), true
+	case handle.EndName:
+		return c.endRun(), true
+	}
+	return c.listRuns(), true
+}
+
+func (c *call) startRun() wire.Pending {
+	p := c.s.p
+	id, why := p.startRun(wire.Modern, c.who().Principal)
+	if why != nil {
+		return c.strays(why)
+	}
+	at := p.beginning()
+	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.State())...)
+	r := handle.Run{Handle: id, State: p.told(at), Expires: p.expiryOf(instant())}
+	return c.doneWith(handle.Started(p.handles.argument.Name, r, p.handles.life, c.allowedAt(at)))
+}
+
+func (c *call) endRun() wire.Pending {
+	p, from := c.s.p, c.who()
+	if c.handle == "" {
+		return c.strays(p.handles.needsRun)
+	}
+	if _, why := p.find(wire.Modern, &from, c.handle, false); why != nil {
+		return c.strays(why)
+	}
+	if !p.EndRun(wire.Modern, c.handle, from.Principal) {
+		return c.strays(errNotFound)
+	}
+	c.s.log.Info("run ended", c.about("run", runID{KeyHandle, c.handle}.name())...)
+	return c.doneWith(handle.Ended())
+}
+
+// listsRunsOf reports whether a principal is told its runs: whoever has the list has
+// their handles.
+func listsRunsOf(owner wire.Principal) bool { return owner.Known() && !owner.Shared() }
+
+func (c *call) listRuns() wire.Pending {
+	p, owner := c.s.p, c.who().Principal
+	if !listsRunsOf(owner) {
+		return c.strays(&stray{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that are told apart. Keep the handles that " + handle.StartName + " returns."})
+	}
+	return c.doneWith(handle.Listed(p.handles.argument.Name, p.runsOf(owner)))
 }
 
 // runsOf are the runs of an owner that are found by handle, oldest first.
@@ -135,3 +158,68 @@ func (p *Proxy) runsOf(owner wire.Principal) []handle.Run {
 
 // expiryOf is when a run ends at the latest that began at an instant.
 func (p *Proxy) expiryOf(born time.Duration) time.Time { return epoch.Add(born + p.cfg.RunAge) }
+
+// handleTasks are the tasks of runs that are found by handle. A client's library asks
+// about a task by its id alone, and knows of no handle: whoever brings the id of a task
+// that they began, under which no other run of theirs has one, is taken to its run. Where
+// nobody authenticates only ids that nobody guesses are (2025-11-25,
+// basic/utilities/tasks, "Task Isolation and Access Control"), and of a principal that
+// several share none: they bring the handle. It is safe for concurrent use.
+type handleTasks struct {
+	mu   sync.Mutex           // guards what follows
+	runs map[taskKey]*liveRun // nil: several have a task of this id
+}
+
+type taskKey struct {
+	owner wire.Principal
+	id    string
+}
+
+// maxTaskKeys is how many tasks are found by their id; others by handle alone.
+const maxTaskKeys = 100_000
+
+// keep remembers whose task it is.
+func (h *handleTasks) keep(t *task, r *liveRun) {
+	if r.key.Kind != KeyHandle || t.owner.Shared() || !t.owner.Known() && !unguessable(t.id) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.runs == nil {
+		h.runs = make(map[taskKey]*liveRun)
+	}
+	at := taskKey{t.owner, t.id}
+	switch before, there := h.runs[at]; {
+	case there && before != r:
+		h.runs[at] = nil
+	case len(h.runs) < maxTaskKeys:
+		h.runs[at] = r
+	}
+}
+
+// runOf is the run of a task, nil where that is not known.
+func (h *handleTasks) runOf(id string, owner wire.Principal) *liveRun {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.runs[taskKey{owner, id}]
+}
+
+// drop forgets the tasks of a run.
+func (h *handleTasks) drop(r *liveRun) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.runs, func(_ taskKey, of *liveRun) bool { return of == r })
+}
+
+// byTask is the run of a request without a handle that is about a task, nil where it is
+// none.
+func (c *call) byTask(p *Proxy) *liveRun {
+	if p.handles == nil || c.handle != "" || !strings.HasPrefix(c.m.Method, "tasks/") {
+		return nil
+	}
+	r := p.handles.tasks.runOf(c.m.P.TaskID, c.from.Principal)
+	if r != nil {
+		r.used.Store(int64(instant()))
+	}
+	return r
+}

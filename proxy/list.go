@@ -59,7 +59,7 @@ func (c *call) show(v catalogue.View, k wire.ListKind) wire.Pending {
 	s.refreshes[k].shown = v
 	s.mu.Unlock()
 	l := s.look(s.run.where(), s.static())
-	l.Own = c.ownToolsFor(l.Own)
+	l.Own = s.tools.List(l.Snapshot, l.Static, c.who().Principal)
 	return c.result(s.rendered(v, l))
 }
 
@@ -77,7 +77,7 @@ func (c *call) templates() wire.Pending {
 
 // look is how lists look in a snapshot of the session's run, whoever asks.
 func (s *session) look(at run.Snapshot, static bool) catalogue.Look {
-	return catalogue.Look{Snapshot: at, Pins: s.p.pins.Load(), Own: s.ownTools(at, static), Static: static}
+	return catalogue.Look{Snapshot: at, Pins: s.p.pins.Load(), Own: s.tools.List(at, static, wire.Principal{}), Static: static}
 }
 
 // rendered is the result of a list request, in the session's era.

@@ -4,63 +4,83 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// ownTool is a tool of the proxy's own, under the key handle.
-type ownTool uint8
+// ownTools are tools that the proxy itself serves to a session, beside the upstream's.
+// The upstream is told nothing of their calls, and no binding decides on them.
+type ownTools interface {
+	// List returns what is added to the list of tools in a snapshot of the session's run,
+	// on a surface, for whoever asks; nil: nothing.
+	List(at run.Snapshot, static bool, asks wire.Principal) *catalogue.Own
+	// Call answers a call of one of them. It reports false for what is none, and does
+	// nothing then.
+	Call(c *call) (wire.Pending, bool)
+}
 
-const (
-	notOwn ownTool = iota
-	startsRun
-	endsRun
-	listsRuns
+// ownToolsOf are those of a session's run.
+func (p *Proxy) ownToolsOf(s *session) ownTools {
+	switch {
+	case s.run.key.begins():
+		return restarts{}
+	case s.era == wire.Modern && p.handles != nil:
+		return p.handles
+	}
+	return noTools{}
+}
+
+type noTools struct{}
+
+func (noTools) List(run.Snapshot, bool, wire.Principal) *catalogue.Own { return nil }
+func (noTools) Call(*call) (wire.Pending, bool)                        { return nil, false }
+
+// restarts are the tool by which a client begins a run anew that is complete, under keys
+// that name a client or a task, and not a run.
+type restarts struct{}
+
+// restart is the tool where the run is complete, reserved is its name where it may be.
+var (
+	restart  = &catalogue.Own{Tools: [][]byte{handle.Again()}, Names: []string{handle.StartName}}
+	reserved = &catalogue.Own{Names: restart.Names}
 )
 
-// ownToolOf is the proxy's own tool that a request calls.
-func ownToolOf(m *wire.Message) ownTool {
-	if m.Method != "tools/call" {
-		return notOwn
+func (restarts) List(at run.Snapshot, static bool, _ wire.Principal) *catalogue.Own {
+	stops := at.InForce().OnComplete() == policy.Stop
+	switch {
+	case static && stops, !static && at.At.Complete:
+		return restart
+	case stops:
+		return reserved
 	}
-	switch m.P.Name {
-	case handle.StartName:
-		return startsRun
-	case handle.EndName:
-		return endsRun
-	case handle.ListName:
-		return listsRuns
-	}
-	return notOwn
+	return nil
 }
 
-// ownCall answers a call of one of the proxy's own tools, under the key handle. It
-// asks nothing of the upstream.
-func (c *call) ownCall() wire.Pending {
-	c.ofOwn(c.m.P.Name)
-	switch c.own {
-	case startsRun:
-		return c.startRun()
-	case endsRun:
-		return c.endRun()
+func (restarts) Call(c *call) (wire.Pending, bool) {
+	if c.m.Method != "tools/call" || c.m.P.Name != handle.StartName || c.s.hello.Load() == nil || !c.s.run.where().MayRestart() {
+		return nil, false
 	}
-	return c.listRuns()
+	if c.m.P.Task.Present() && !c.s.tasked(c.client) { // which is said where calls are gated
+		return nil, false
+	}
+	c.asksOwn()
+	moved, ok := c.s.run.renew()
+	if !ok {
+		reason := c.called(c.Name) + " is not allowed: the run is not complete."
+		if c.opaquely() {
+			reason = ""
+		}
+		return c.refuseText(policy.InvalidTransition, reason), true
+	}
+	at := c.s.run.where()
+	c.s.log.Info("run begun anew", c.about("run", c.s.run.name, "state", at.State())...)
+	c.notifyChanged(moved)
+	return c.doneWith(handle.StartedAgain(c.s.p.told(at), c.allowedAt(at))), true
 }
 
-// ofOwn makes the call one of a tool that is known.
-func (c *call) ofOwn(name string) {
-	c.Kind, c.Name, c.Known, c.Listed = policy.Tool, name, true, true
-}
-
-func (c *call) startRun() wire.Pending {
-	p := c.s.p
-	id, why := p.startRun(wire.Modern, c.who().Principal)
-	if why != nil {
-		return c.strays(why)
-	}
-	at := p.beginning()
-	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.State())...)
-	r := handle.Run{Handle: id, State: p.told(at), Expires: p.expiryOf(instant())}
-	return c.doneWith(handle.Started(p.handles.argument.Name, r, p.handles.life, c.allowedAt(at)))
+// asksOwn makes the call one of a tool that is known.
+func (c *call) asksOwn() {
+	c.Kind, c.Name, c.Known, c.Listed = policy.Tool, c.m.P.Name, true, true
 }
 
 // told is the name of a run's state, empty where refusals are opaque.
@@ -77,59 +97,6 @@ func (c *call) allowedAt(at run.Snapshot) string {
 		return ""
 	}
 	return "State is now '" + at.State() + "'. Allowed now: " + some(c.s.names(at, policy.Tool)) + "."
-}
-
-func (c *call) endRun() wire.Pending {
-	p, from := c.s.p, c.who()
-	if c.handle == "" {
-		return c.strays(p.handles.needsRun)
-	}
-	if _, why := p.find(wire.Modern, &from, c.handle, false); why != nil {
-		return c.strays(why)
-	}
-	if !p.EndRun(wire.Modern, c.handle, from.Principal) {
-		return c.strays(errNotFound)
-	}
-	c.s.log.Info("run ended", c.about("run", runID{KeyHandle, c.handle}.name())...)
-	return c.doneWith(handle.Ended())
-}
-
-// listsRunsOf reports whether a principal is told its runs: whoever has the list has
-// their handles.
-func listsRunsOf(owner wire.Principal) bool { return owner.Known() && !owner.Shared() }
-
-func (c *call) listRuns() wire.Pending {
-	p, owner := c.s.p, c.who().Principal
-	if !listsRunsOf(owner) {
-		return c.strays(&stray{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that are told apart. Keep the handles that " + handle.StartName + " returns."})
-	}
-	return c.doneWith(handle.Listed(p.handles.argument.Name, p.runsOf(owner)))
-}
-
-// begins reports whether the call of a tool begins the run anew, which is the way
-// under keys that name a client or a task, and not a walk.
-func (c *call) begins(tool string) bool {
-	if tool != handle.StartName || !c.s.run.key.begins() {
-		return false
-	}
-	return c.s.run.where().MayRestart()
-}
-
-// beginAgain begins the run anew if it is complete.
-func (c *call) beginAgain(tool string) wire.Pending {
-	c.ofOwn(tool)
-	moved, ok := c.s.run.renew()
-	if !ok {
-		reason := c.called(tool) + " is not allowed: the run is not complete."
-		if c.opaquely() {
-			reason = ""
-		}
-		return c.refuseText(policy.InvalidTransition, reason)
-	}
-	at := c.s.run.where()
-	c.s.log.Info("run begun anew", c.about("run", c.s.run.name, "state", at.State())...)
-	c.notifyChanged(moved)
-	return c.doneWith(handle.StartedAgain(c.s.p.told(at), c.allowedAt(at)))
 }
 
 // renew begins a run anew that is complete.

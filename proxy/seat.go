@@ -133,7 +133,7 @@ func (p *Proxy) seatFor(c *call) (*session, *stray) {
 		defer p.mu.Unlock()
 		return p.catalogueLocked(), why
 	}
-	if r = c.byTask(p); r == nil && c.own == notOwn {
+	if r = c.byTask(p); r == nil && !c.own {
 		r, why = p.find(wire.Modern, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
 	}
 	if r != nil && !r.ended.Load() {

@@ -22,6 +22,7 @@ type session struct {
 	run     *liveRun
 	alarm   alarm
 	link    *link
+	tools   ownTools
 	changed Notifier
 	log     hclog.Logger
 	era     wire.Era
@@ -71,6 +72,7 @@ func (p *Proxy) newSessionLocked(s *session) *session {
 	if p.shared == nil && s.era == wire.Modern { // whose clients do not say it
 		s.link.ready = wire.NotificationMessage("notifications/initialized", nil)
 	}
+	s.tools = p.ownToolsOf(s)
 	s.run.join(s)
 	if !p.closed {
 		p.sessions[s] = struct{}{}
@@ -165,6 +167,9 @@ func (s *session) opened() {
 
 // routed sends a request its way.
 func (c *call) routed() wire.Pending {
+	if answer, ok := c.s.tools.Call(c); ok {
+		return answer
+	}
 	route, ok := routesOf(c.client)[c.m.Method]
 	switch {
 	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
@@ -246,7 +251,7 @@ func (s *session) crowdedLocked(c *call) bool {
 }
 
 // runless reports whether the call goes upstream for no run.
-func (c *call) runless() bool { return c.s.run.aside && c.steps() && c.own == notOwn }
+func (c *call) runless() bool { return c.s.run.aside && c.steps() && !c.own }
 
 // forget takes an answered request out of those under way.
 func (s *session) forget(c *call) {

@@ -292,8 +292,8 @@ func (c *call) whenRoom() {
 // onward sends a call its way that can be recorded.
 func (c *call) onward() wire.Pending {
 	switch {
-	case c.own != notOwn:
-		return c.ownCall()
+	case c.own:
+		return c.routed()
 	case c.client.Stateless() && c.m.Method == "server/discover" && c.s.p.refusesDiscover():
 		return c.refuseDiscover()
 	case c.client.Stateless():
