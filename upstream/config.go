@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -119,26 +121,19 @@ func (c *Config) validate() error {
 }
 
 func (c *Config) defaults() {
-	def(&c.Grace, 2*time.Second)
-	def(&c.MaxMessage, 64<<20)
-	def(&c.MaxPages, 1000)
-	def(&c.MaxListBytes, 32<<20)
-	def(&c.ListTTL, 30*time.Second)
-	def(&c.MaxProcesses, 64)
-	def(&c.DialTimeout, 2*time.Minute)
-	def(&c.PageTimeout, 2*time.Minute)
-	def(&c.ProbeTimeout, 3*time.Second)
-	def(&c.MinBackoff, 200*time.Millisecond)
-	def(&c.MaxBackoff, 5*time.Second)
+	c.Grace = cmp.Or(c.Grace, 2*time.Second)
+	c.MaxMessage = cmp.Or(c.MaxMessage, 64<<20)
+	c.MaxPages = cmp.Or(c.MaxPages, 1000)
+	c.MaxListBytes = cmp.Or(c.MaxListBytes, 32<<20)
+	c.ListTTL = cmp.Or(c.ListTTL, 30*time.Second)
+	c.MaxProcesses = cmp.Or(c.MaxProcesses, 64)
+	c.DialTimeout = cmp.Or(c.DialTimeout, 2*time.Minute)
+	c.PageTimeout = cmp.Or(c.PageTimeout, 2*time.Minute)
+	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, 3*time.Second)
+	c.MinBackoff = cmp.Or(c.MinBackoff, 200*time.Millisecond)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, 5*time.Second)
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
-	}
-}
-
-func def[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
 	}
 }
 
@@ -200,7 +195,7 @@ func (c *Config) validateHeader() error {
 		if slices.Contains(reserved, canonical) || strings.HasPrefix(canonical, wire.HeaderParam) {
 			return fmt.Errorf("configuring the upstream: the header %s is set by the proxy itself", canonical)
 		}
-		if !validName(name) || slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
+		if http1.CheckField(name, strings.Join(values, "")) != nil {
 			return fmt.Errorf("configuring the upstream: %q is no header", name)
 		}
 		if canonical == "Authorization" {
@@ -216,26 +211,16 @@ func (c *Config) validateHeader() error {
 	if auth > 1 {
 		return errors.New("configuring the upstream: give one of an Authorization header, a bearer file and OAuth")
 	}
-	c.warnPlain(auth > 0)
+	if auth > 0 && c.endpoint.Scheme == "http" && !isLoopback(c.endpoint) {
+		c.Log.Warn("credentials go to the upstream over plain http: use https", "host", c.endpoint.Host)
+	}
 	return nil
 }
 
-// warnPlain warns of credentials that everybody on the way can read.
-func (c *Config) warnPlain(secret bool) {
-	host := c.endpoint.Hostname()
-	ip := net.ParseIP(host)
-	if secret && c.endpoint.Scheme == "http" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		c.Log.Warn("credentials go to the upstream over plain http: use https", "host", c.endpoint.Host)
-	}
-}
-
-func validName(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
-			return false
-		}
-	}
-	return name != ""
+// isLoopback reports whether a URL is one of this machine.
+func isLoopback(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // String names the upstream for people, without its arguments and query, which

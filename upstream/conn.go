@@ -25,14 +25,14 @@ type link interface {
 	wait(ctx context.Context, k *call) outcome
 	// notify sends or queues a message without waiting.
 	notify(raw []byte) error
-	// greeted is told of the server's era, and the revision that is spoken.
-	greeted(era wire.Era, version string)
+	// negotiated is told of the server's era, and the revision that is spoken.
+	negotiated(era wire.Era, version string)
 	// close ends everything and waits for that, for a bounded time. It is
 	// called once, after open and after the connection's calls were ended.
 	close()
-	// hears reports whether the upstream can tell now what belongs to no call,
+	// listening reports whether the upstream can tell now what belongs to no call,
 	// such as that a list has changed.
-	hears() bool
+	listening() bool
 	// streams reports whether messages arrive on the stream of their call.
 	streams() bool
 }

@@ -192,7 +192,7 @@ func (h *handshake) initialize(ctx context.Context) error {
 		return fmt.Errorf("reading the upstream's answer to initialize: %w", err)
 	}
 	h.hello, h.caps = m, said.capabilities()
-	h.link.greeted(wire.Legacy, said.Version)
+	h.link.negotiated(wire.Legacy, said.Version)
 	return nil
 }
 
@@ -228,7 +228,7 @@ func (h *handshake) discover(ctx context.Context, patience time.Duration) error 
 	}
 	h.hello, h.caps, h.meta = m, said.capabilities(), h.with.Discover.Bytes(h.with.Discover.P.Meta)
 	h.listener = newListener(h.Conn)
-	h.link.greeted(wire.Modern, wire.ModernRevision)
+	h.link.negotiated(wire.Modern, wire.ModernRevision)
 	return nil
 }
 
@@ -277,10 +277,11 @@ func (h *handshake) askDiscover(ctx context.Context, patience time.Duration) (*w
 	}
 }
 
-// ask sends a request, once more where the credentials were too old.
+// ask sends a request, once more where the credentials were too old: a rejected request is one of which the
+// upstream has done nothing.
 func (c *Conn) ask(ctx context.Context, m *wire.Message) (*wire.Message, error) {
 	answer, err := c.Start(m, nil).Wait(ctx)
-	if err != nil && c.srv.auth != nil && c.srv.auth.renewed(err) {
+	if e, ok := errors.AsType[*wire.CallError](err); ok && e.Status == http.StatusUnauthorized && c.srv.auth != nil {
 		return c.Start(m, nil).Wait(ctx)
 	}
 	return answer, err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/http1"
+	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp/client"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -76,7 +77,7 @@ func (l *httpLink) wait(ctx context.Context, k *call) outcome {
 
 func (l *httpLink) notify(raw []byte) error { return l.client.Notify(raw) }
 
-func (l *httpLink) greeted(era wire.Era, version string) {
+func (l *httpLink) negotiated(era wire.Era, version string) {
 	l.client.SetEra(era)
 	if era == wire.Legacy {
 		l.client.SetVersion(version)
@@ -85,9 +86,9 @@ func (l *httpLink) greeted(era wire.Era, version string) {
 
 func (l *httpLink) close() { l.client.Close() }
 
-// hears implements link. What the server says while nobody listens is lost, and
+// listening implements link. What the server says while nobody listens is lost, and
 // some servers have no such stream at all.
-func (l *httpLink) hears() bool { return l.client.Listening() }
+func (l *httpLink) listening() bool { return l.client.Listening() }
 
 func (l *httpLink) streams() bool { return true }
 
@@ -173,3 +174,36 @@ func (c *Conn) keepToolHeaders(l *wire.List) *wire.List {
 	c.toolHeaders.Store(&all)
 	return l
 }
+
+// sseLink is a connection over the old HTTP+SSE transport (2024-11-05): one
+// stream for all that the server says, one POST for each message to it. Messages are
+// not tied to the call that they belong to, and a stream that breaks cannot be
+// resumed, which ends the connection.
+type sseLink struct{ client *client.Client }
+
+func newSSELink(c *Conn) *sseLink {
+	cfg := clientConfig(c)
+	cfg.MaxQueue = process.MaxInput
+	return &sseLink{client.New(cfg)}
+}
+
+func (l *sseLink) open(ctx context.Context) error { return l.client.OpenSSE(ctx) }
+
+func (l *sseLink) start(k *call) {
+	failed := func(err *wire.CallError) { k.finish(outcome{err: err}) }
+	if err := l.client.Queue(k.raw, failed); err != nil {
+		failed(&wire.CallError{Err: err})
+	}
+}
+
+func (l *sseLink) wait(ctx context.Context, k *call) outcome { return k.await(ctx) }
+
+func (l *sseLink) notify(raw []byte) error { return l.client.Notify(raw) }
+
+func (l *sseLink) negotiated(_ wire.Era, version string) { l.client.SetVersion(version) }
+
+func (l *sseLink) listening() bool { return true }
+
+func (l *sseLink) streams() bool { return false }
+
+func (l *sseLink) close() { l.client.Close() }

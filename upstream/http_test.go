@@ -28,7 +28,7 @@ import (
 type web struct {
 	*httptest.Server
 	calls  atomic.Int32
-	greets atomic.Int32
+	opened atomic.Int32
 	push   chan string // goes out on the session's own stream
 	told   chan string // notifications and answers that came
 	mu     sync.Mutex
@@ -89,8 +89,8 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request, m *wire.Message) {
 		w.told <- string(m.Raw)
 		rw.WriteHeader(http.StatusAccepted)
 	case m.Method == "initialize":
-		w.greets.Add(1)
-		rw.Header().Set("Mcp-Session-Id", fmt.Sprint("session-", w.greets.Load()))
+		w.opened.Add(1)
+		rw.Header().Set("Mcp-Session-Id", fmt.Sprint("session-", w.opened.Load()))
 		answerJSON(rw, 200, `{"jsonrpc":"2.0","id":`+id+`,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"w","version":"1"}}}`)
 	case m.Method == "tools/list":
 		answerJSON(rw, 200, `{"jsonrpc":"2.0","id":`+id+`,"result":{"tools":[{"name":"echo"}]}}`)
@@ -491,7 +491,7 @@ func TestHTTPOAuthRefused(t *testing.T) {
 		t.Error(e)
 	}
 	contains(t, err.Error(), "getting a token", "invalid_client")
-	if strings.Contains(err.Error(), "wrong-one") || w.greets.Load() != 0 {
+	if strings.Contains(err.Error(), "wrong-one") || w.opened.Load() != 0 {
 		t.Error(err)
 	}
 }

@@ -88,7 +88,7 @@ func (c *Conn) Cached(kind wire.ListKind) *wire.List {
 		return nil
 	}
 	ttl := kept.ttl
-	if ttl == 0 && !(c.caps[kind].changes && c.hears(kind)) {
+	if ttl == 0 && !(c.caps[kind].changes && c.listening(kind)) {
 		ttl = c.srv.cfg.ListTTL
 	}
 	if ttl > 0 && time.Since(kept.read) >= ttl {

@@ -20,7 +20,7 @@ type scripted struct {
 	conn  *Conn
 	asked chan *wire.Message
 	told  chan string
-	deaf  bool
+	mute  bool
 }
 
 func (l *scripted) open(context.Context) error { return nil }
@@ -33,9 +33,9 @@ func (l *scripted) start(k *call) {
 }
 func (l *scripted) wait(ctx context.Context, k *call) outcome { return k.await(ctx) }
 func (l *scripted) notify(raw []byte) error                   { l.told <- string(raw); return nil }
-func (l *scripted) greeted(wire.Era, string)                  {}
+func (l *scripted) negotiated(wire.Era, string)               {}
 func (l *scripted) close()                                    {}
-func (l *scripted) hears() bool                               { return !l.deaf }
+func (l *scripted) listening() bool                           { return !l.mute }
 func (l *scripted) streams() bool                             { return false }
 
 // listRig is a connection over a scripted link.
@@ -293,9 +293,9 @@ func TestListResourcesChangedDropsTemplates(t *testing.T) {
 // Without the promise of list_changed, or without a way to tell of it, a list is
 // read again after a while.
 func TestListTTL(t *testing.T) {
-	for capabilities, deaf := range map[string]bool{`{"tools":{}}`: false, changing: true} {
+	for capabilities, mute := range map[string]bool{`{"tools":{}}`: false, changing: true} {
 		r := newListRig(t, capabilities, Config{ListTTL: time.Hour})
-		r.link.deaf = deaf
+		r.link.mute = mute
 		got := r.names(wire.Tools)
 		r.page(t, "", `{"tools":[{"name":"a"}]}`)
 		r.expect(t, got, "a")
@@ -345,7 +345,7 @@ func TestListDroppedOnReopening(t *testing.T) {
 	w := newWeb(t)
 	c := dial(t, newServer(t, Config{URL: w.URL}), newRecorder())
 	l := c.link.(*httpLink)
-	eventually(t, l.hears)
+	eventually(t, l.listening)
 	if _, err := c.List(t.Context(), wire.Tools); err != nil || c.Cached(wire.Tools) == nil {
 		t.Fatal(err)
 	}

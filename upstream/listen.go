@@ -67,12 +67,12 @@ func (c *Conn) Listen(uris []string) error {
 	return nil
 }
 
-// hears reports whether the upstream can tell now that a list has changed.
-func (c *Conn) hears(kind wire.ListKind) bool {
+// listening reports whether the upstream can tell now that a list has changed.
+func (c *Conn) listening(kind wire.ListKind) bool {
 	if c.Era() == wire.Modern {
 		return c.listener.agreed.Load()&listBit(kind) != 0
 	}
-	return c.link.hears()
+	return c.link.listening()
 }
 
 // listBit is the bit of a list. Templates change with the resources.

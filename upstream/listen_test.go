@@ -69,7 +69,7 @@ func TestListenTellsOfChanges(t *testing.T) {
 	if got := string(l.Bytes(l.P.Notifications)); got != `{"toolsListChanged":true}` || l.Era() != wire.Modern {
 		t.Error(string(l.Raw))
 	}
-	eventually(t, func() bool { return c.hears(wire.Tools) })
+	eventually(t, func() bool { return c.listening(wire.Tools) })
 	list := func() {
 		if _, err := c.List(t.Context(), wire.Tools); err != nil {
 			t.Fatal(err)
@@ -138,13 +138,13 @@ func TestListenAgain(t *testing.T) {
 	r := newRecorder()
 	c := dialEra(t, newServer(t, Config{URL: w.URL}), eras(t, wire.Modern), r, wire.Modern)
 	l := nextListened(t, opened)
-	eventually(t, func() bool { return c.hears(wire.Tools) })
+	eventually(t, func() bool { return c.listening(wire.Tools) })
 	close(l.cut)
-	eventually(t, func() bool { return !c.hears(wire.Tools) })
+	eventually(t, func() bool { return !c.listening(wire.Tools) })
 	nextListened(t, opened)
 	r.next(t, "notifications/tools/list_changed")
-	if !c.hears(wire.Tools) {
-		t.Error("it is deaf")
+	if !c.listening(wire.Tools) {
+		t.Error("it is told of nothing")
 	}
 }
 
@@ -154,14 +154,14 @@ func TestListenRefused(t *testing.T) {
 	c := dialEra(t, newServer(t, Config{URL: w.URL}), eras(t, wire.Modern), newRecorder(), wire.Modern)
 	eventually(t, func() bool { return w.count("subscriptions/listen") == 1 })
 	opened := w.listens()
-	if c.hears(wire.Tools) {
-		t.Error("it hears what was refused")
+	if c.listening(wire.Tools) {
+		t.Error("it is told of what was refused")
 	}
 	if err := c.Listen([]string{"a"}); err != nil {
 		t.Fatal(err)
 	}
 	nextListened(t, opened)
-	eventually(t, func() bool { return c.hears(wire.Tools) })
+	eventually(t, func() bool { return c.listening(wire.Tools) })
 }
 
 // TestListenKeepsWhatItHas where the server takes no other subscriptions.
@@ -170,7 +170,7 @@ func TestListenKeepsWhatItHas(t *testing.T) {
 	opened := w.listens()
 	c := dialEra(t, newServer(t, Config{URL: w.URL}), eras(t, wire.Modern), newRecorder(), wire.Modern)
 	l := nextListened(t, opened)
-	eventually(t, func() bool { return c.hears(wire.Tools) })
+	eventually(t, func() bool { return c.listening(wire.Tools) })
 	w.fails("subscriptions/listen", 400, wire.CodeInvalidParams, "")
 	if err := c.Listen([]string{"too many"}); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestListenKeepsWhatItHas(t *testing.T) {
 func TestListenOverStdio(t *testing.T) {
 	r := newRecorder()
 	c := dialEra(t, newServer(t, child("modern")), eras(t, wire.Modern), r, wire.Modern)
-	eventually(t, func() bool { return c.hears(wire.Tools) })
+	eventually(t, func() bool { return c.listening(wire.Tools) })
 	call := func(tool string) {
 		t.Helper()
 		if m, err := c.Start(modernRequest(t, "tools/call", `"name":"`+tool+`"`), nil).Wait(t.Context()); err != nil || m.Kind != wire.Result {
@@ -208,6 +208,6 @@ func TestListenOverStdio(t *testing.T) {
 		t.Error(string(told.Raw))
 	}
 	call("end") // the server ends the subscription
-	eventually(t, func() bool { return !c.hears(wire.Tools) })
-	eventually(t, func() bool { return c.hears(wire.Tools) })
+	eventually(t, func() bool { return !c.listening(wire.Tools) })
+	eventually(t, func() bool { return c.listening(wire.Tools) })
 }

@@ -74,7 +74,7 @@ func TestSubscriptionsOfTheSDK(t *testing.T) {
 				if err := c.Listen(uris); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, func() bool { return c.hears(wire.Tools) })
+				eventually(t, func() bool { return c.listening(wire.Tools) })
 			}
 			if told := r.next(t, "notifications/resources/updated"); told.P.URI != "test://watched-resource" || strings.Contains(string(told.Raw), "subscriptionId") {
 				t.Error(string(told.Raw))

@@ -288,7 +288,7 @@ func (s *Server) Close() {
 	}
 }
 
-// Children is how many child processes run.
+// Children returns how many child processes run.
 func (s *Server) Children() int { return s.children.Len() }
 
 // LastStderr returns the last line that a child has written to its standard error, "" for
@@ -326,7 +326,8 @@ type reach struct {
 // far as can be known without making one: a command is there, and its last starts have
 // not all failed; the host of a URL, or the HTTP proxy that the environment names for
 // it, takes TCP connections. The error tells nothing that a stranger should not read.
-// It returns within 1 s.
+// It returns within 1 s. It takes no caller's context: what it finds out is kept for
+// others, and must not be that somebody has hung up.
 func (s *Server) Reachable() error {
 	if s.cfg.endpoint == nil {
 		return s.startable()
@@ -334,10 +335,16 @@ func (s *Server) Reachable() error {
 	r := &s.reach
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.at) >= reachAge {
-		r.err = knock(r.address)
-		r.at = time.Now()
+	if time.Since(r.at) < reachAge {
+		return r.err
 	}
+	conn, err := net.DialTimeout("tcp", r.address, reachTime)
+	if err != nil {
+		r.err = fmt.Errorf("connecting to %s: %w; is the server up?", r.address, err)
+	} else {
+		r.err = conn.Close()
+	}
+	r.at = time.Now()
 	return r.err
 }
 
@@ -399,24 +406,14 @@ func publicCause(err error) string {
 		return e.status
 	}
 	if e, ok := errors.AsType[*TimeoutError](err); ok {
-		return (&TimeoutError{Asked: e.Asked, Waited: e.Waited, Process: e.Process}).Error()
+		public := *e
+		public.Said = ""
+		return public.Error()
 	}
 	return err.Error()
 }
 
-// knock makes a TCP connection, and ends it. It takes no caller's context: what
-// it finds out is kept for others, and must not be that somebody has hung up.
-func knock(address string) error {
-	ctx, stop := context.WithTimeout(context.Background(), reachTime)
-	defer stop()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("connecting to %s: %w; is the server up?", address, err)
-	}
-	return conn.Close()
-}
-
-// reachAddress is where connections to a server are made.
+// reachAddress returns where connections to a server are made.
 func reachAddress(endpoint *url.URL) string {
 	via, err := http.ProxyFromEnvironment(&http.Request{URL: endpoint})
 	if via != nil && err == nil {
@@ -425,7 +422,7 @@ func reachAddress(endpoint *url.URL) string {
 	return hostPort(endpoint)
 }
 
-// hostPort is the address of a URL's host.
+// hostPort returns the address of a URL's host.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	switch {

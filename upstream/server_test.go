@@ -38,7 +38,7 @@ func TestReachableURL(t *testing.T) {
 	contains(t, err.Error(), "connecting to "+l.Addr().String(), "is the server up?")
 }
 
-// The host that is knocked at is the one that connections are made to.
+// The host that Reachable connects to is the one that connections are made to.
 func TestReachAddress(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://mcp.example/mcp":              "mcp.example:80",

@@ -112,9 +112,9 @@ func (l *stdioLink) notify(raw []byte) error {
 	return err
 }
 
-func (l *stdioLink) greeted(wire.Era, string) {}
+func (l *stdioLink) negotiated(wire.Era, string) {}
 
-func (l *stdioLink) hears() bool { return true }
+func (l *stdioLink) listening() bool { return true }
 
 func (l *stdioLink) streams() bool { return false }
 
