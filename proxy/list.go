@@ -206,7 +206,7 @@ func (s *session) differs(from, to run.Snapshot, k wire.ListKind) bool {
 }
 
 func (s *session) looksOther(k wire.ListKind, from, to catalogue.Look) bool {
-	return s.p.lists.Differ(k, s.lastKnown(k), from, to, s.finish())
+	return s.p.lists.Differ(k, s.lastKnown, from, to, s.finish())
 }
 
 // hasOutputSchema reports whether a tool has one in what the upstream lists now,

@@ -88,18 +88,16 @@ func (c *Catalogue) Forget() {
 	c.rendered, c.size = nil, 0
 }
 
-// Differ reports whether a list looks otherwise to a client than before. Where that hangs on
-// lists that the view is without it does.
-func (c *Catalogue) Differ(k wire.ListKind, v View, from, to Look, finish func(result []byte) []byte) bool {
+// Differ reports whether a list looks otherwise to a client than before. It asks for what is
+// known to be listed where it hangs on that; what is not known differs.
+func (c *Catalogue) Differ(k wire.ListKind, known func(wire.ListKind) View, from, to Look, finish func(result []byte) []byte) bool {
 	kind := policyKind(k)
 	from, to = from.of(kind), to.of(kind)
-	switch {
-	case from == to, !from.Static && !to.Static && from.Pins == to.Pins && from.Own == to.Own && !from.Differs(to.Snapshot, kind):
+	if from == to || !from.Static && !to.Static && from.Pins == to.Pins && from.Own == to.Own && !from.Differs(to.Snapshot, kind) {
 		return false
-	case v.List == nil || from.lacksTemplates(v) || to.lacksTemplates(v):
-		return true
 	}
-	return !bytes.Equal(c.List(v, from, finish), c.List(v, to, finish))
+	v := known(k)
+	return v.List == nil || from.lacksTemplates(v) || to.lacksTemplates(v) || !bytes.Equal(c.List(v, from, finish), c.List(v, to, finish))
 }
 
 // lacksTemplates reports whether what is shown hangs on templates that a view is without.

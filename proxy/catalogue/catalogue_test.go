@@ -92,7 +92,7 @@ func TestDifferKnowsTheBytes(t *testing.T) {
 				}
 			}
 			for _, to := range all {
-				if is := c.Differ(k, v, from, to, nil); is != (before != string(c.List(v, to, nil))) {
+				if is := c.Differ(k, func(wire.ListKind) catalogue.View { return v }, from, to, nil); is != (before != string(c.List(v, to, nil))) {
 					t.Fatalf("%+v and %+v differ is %t:\n%s\n%s", from, to, is, before, c.List(v, to, nil))
 				}
 			}
@@ -134,7 +134,7 @@ func TestDifferWithoutAList(t *testing.T) {
 		{wire.Resources, catalogue.View{List: list(t, wire.Resources, `{"uri":"demo:1"}`, `{"uri":"file:///x"}`)}, 1, true},
 		{wire.Resources, catalogue.View{List: list(t, wire.Resources, `{"uri":"demo:1"}`, `{"uri":"file:///x"}`)}, 0, false},
 	} {
-		if got := c.Differ(tt.kind, tt.view, at(0), at(tt.to), nil); got != tt.want {
+		if got := c.Differ(tt.kind, func(wire.ListKind) catalogue.View { return tt.view }, at(0), at(tt.to), nil); got != tt.want {
 			t.Errorf("%s of states 0 and %d: %t", tt.kind, tt.to, got)
 		}
 	}
