@@ -20,24 +20,17 @@ type call struct {
 	out wire.Stream
 	*alone
 
-	// What was decided. Written under the run's lock.
+	// What was decided.
 	run.Call
 	offer   *wire.List   // from which Listed is known
 	changes lock.Changes // since the tool was locked; where that refuses it
 	turn    chan struct{}
-	moves   uint64        // of the run, when it was decided
-	life    uint64        // of the run, when the call began to wait; 0: it does not wait
 	misfit  handle.Reason // why the tool's calls cannot carry a handle
 	own     bool          // it is of a tool of the proxy's, by which clients come by handles
 
 	nameless bool // no list is there for the names in an annotation
 	asked    bool // one was asked for
-	blind    bool // none could be had; in shadow that stops nothing
-	unclear  bool // the splitting argument reads differently to others
-	orphaned bool // the run was begun anew meanwhile
-	outlived bool // the same, while it waited
 
-	overlooked bool // the policy would have refused it, but for the shadow
 	restarted  bool // its outcome completed the run, which began anew
 	gated      bool
 	subscribes bool // it has entered a subscription; written under the session's lock
@@ -318,7 +311,7 @@ func (c *call) absorbed(conn Upstream) bool {
 // place was reached, in which it may be refused.
 func (c *call) anew() wire.Pending {
 	c.unsubscribed()
-	c.overlooked = false
+	c.Overlooked = false
 	return c.routed()
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // bit is a list's bit in a Notifier's set.
@@ -12,7 +13,7 @@ func bit(k wire.ListKind) uint8 { return 1 << k }
 
 // notifyChanged tells the client which lists a call changed: on the stream of
 // the call itself, before its answer.
-func (c *call) notifyChanged(moved shift) {
+func (c *call) notifyChanged(moved run.Shift) {
 	s := c.s
 	bits := s.changed.Take() | s.differing(moved)
 	s.changed.Mark(s.sendChanged(c.aside(), bits))
@@ -29,13 +30,13 @@ func (c *call) aside() wire.Stream {
 }
 
 // differing are the lists of which other bytes are shown since a shift.
-func (s *session) differing(m shift) (bits uint8) {
+func (s *session) differing(m run.Shift) (bits uint8) {
 	h := s.hello.Load()
-	if h == nil || m.from == m.to {
+	if h == nil || m.From == m.To {
 		return 0
 	}
 	for _, k := range gatedLists {
-		if h.Lists[k] && s.differs(m.from, m.to, k) {
+		if h.Lists[k] && s.differs(m.From, m.To, k) {
 			bits |= bit(k)
 		}
 	}
@@ -44,7 +45,7 @@ func (s *session) differing(m shift) (bits uint8) {
 
 // tellOwn tells the client of what changed with a shift, before what is sent to it
 // next.
-func (s *session) tellOwn(moved shift) {
+func (s *session) tellOwn(moved run.Shift) {
 	bits := s.changed.Take() | s.differing(moved)
 	if s.own.Listening() {
 		bits = s.sendChanged(s.own, bits)

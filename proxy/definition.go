@@ -1,48 +1,30 @@
 package proxy
 
 import (
-	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// pinned reports whether the definition of what a call asks for has to be what was
-// locked.
-func (c *call) pinned() bool {
-	return c.Kind == policy.Tool && c.Snapshot.InForce().Pin() == policy.PinRefuse
-}
-
-// drifted refuses a call that the policy allows, if what it asks for is not what
-// was locked. The list is the one that decided everything else.
-func (c *call) drifted() bool {
-	if !c.pinned() || c.offer == nil { // of which shadow alone takes no notice
-		return false
+// compare finds out whether the tool that is called is what was locked. The list is the one
+// that decides everything else.
+func (c *call) compare() {
+	c.Locked = run.AsLocked
+	if c.changes = c.s.p.pins.Load().Changes(c.offer, c.Name); c.changes != nil {
+		c.Locked = run.Differs
 	}
-	if c.changes = c.s.p.pins.Load().Changes(c.offer, c.Name); c.changes == nil {
-		return false
-	}
-	c.Verdict.Allowed, c.Verdict.Turn, c.Verdict.Code = false, false, policy.DefinitionChanged
-	return true
 }
 
 // handled reports whether the call has to be of a tool that can take the argument.
 func (c *call) handled() bool {
-	return c.s.p.handles != nil && c.client.Stateless() && c.Kind == policy.Tool && !c.Snapshot.Shadow
+	return c.s.p.handles != nil && c.client.Stateless() && c.Kind == policy.Tool
 }
 
-// misfits refuses a call that the policy allows, if it is of a tool that cannot take
-// the argument.
-func (c *call) misfits() bool {
-	if !c.handled() || c.offer == nil {
-		return false
-	}
-	if c.misfit = c.s.p.handles.argument.Misfit(c.offer, c.Name); c.misfit == handle.Fits {
-		return false
-	}
-	c.Verdict.Allowed, c.Verdict.Turn, c.Verdict.Code = false, false, policy.NotAvailable
-	return true
+// unfit reports whether the call was refused since its tool cannot take the argument.
+func (c *call) unfit() bool {
+	return c.Misfit && c.Verdict.Bound && c.Verdict.Code == policy.NotAvailable && !c.Outlived
 }
 
 // validated reports whether the policy wants the call's arguments checked.

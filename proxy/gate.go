@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // gate takes a call through the automaton: decided at once where all that it
@@ -20,6 +22,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
 	}
 	c.Kind, c.Name, c.gated, c.Listed = k, name, true, true
+	c.Arguments = (*arguments)(c.m)
 	conn := c.s.link.live()
 	if conn == nil {
 		return c.later(c.prepare)
@@ -31,18 +34,26 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 // look finds out whether the upstream lists the name. Without a list it is not
 // known, and what hangs on it waits for one.
 func (c *call) look(l *wire.List) {
-	c.offer, c.Listed, c.Known = l, true, l != nil
-	if c.Known {
-		c.Listed = l.Has(c.Name)
+	c.offer, c.Listed, c.Known, c.Locked, c.Misfit = l, true, l != nil, run.NotCompared, false
+	if !c.Known {
+		c.nameless = !c.asked && c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.Kind)).List == nil
+		c.NeedsList = c.nameless || c.headed() != nil || c.handled()
 		return
 	}
-	c.nameless = !c.asked && c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.Kind)).List == nil
+	c.Listed = l.Has(c.Name)
+	if c.Kind == policy.Tool && c.s.p.Policy().Pin() == policy.PinRefuse {
+		c.compare()
+	}
+	if c.handled() {
+		c.misfit = c.s.p.handles.argument.Misfit(l, c.Name)
+		c.Misfit = c.misfit != handle.Fits
+	}
 }
 
 // enter asks the run, and goes as far as it can without waiting.
 func (c *call) enter(conn Upstream) wire.Pending {
 	switch e := c.s.run.enter(c, c.s.p.cfg.MaxQueue); e {
-	case queued:
+	case run.Queued:
 		return c.later(c.awaitTurn)
 	default:
 		return c.decided(e, conn)
@@ -75,7 +86,7 @@ func (c *call) listFirst(conn Upstream) {
 			c.withoutUpstream(err)
 			return
 		}
-		c.blind = true
+		c.Unlistable = true
 	}
 	wait(c.enter(conn))
 }
@@ -96,6 +107,9 @@ func (c *call) fetch(conn Upstream) error {
 		c.s.p.notice(catalogue.View{List: l})
 	}
 	c.look(l)
+	if c.Kind == policy.Tool {
+		c.compare()
+	}
 	return nil
 }
 
@@ -109,8 +123,7 @@ func wait(rest wire.Pending) {
 // withoutUpstream answers a call while the upstream cannot be reached: what the
 // policy refuses by exact names is refused as ever.
 func (c *call) withoutUpstream(err error) {
-	c.Snapshot = c.s.run.where()
-	c.Verdict = c.Snapshot.Decide(c.Kind, c.Name, c.Listed, c.argument)
+	c.Decide(c.s.run.where())
 	if !c.Verdict.Allowed && !c.Verdict.ByGlob && !c.Snapshot.Shadow {
 		wait(c.refuse(c.Verdict.Code))
 		return
@@ -119,20 +132,20 @@ func (c *call) withoutUpstream(err error) {
 }
 
 // decided goes on with a call that the run has admitted or turned away.
-func (c *call) decided(e entry, conn Upstream) wire.Pending {
+func (c *call) decided(e run.Admission, conn Upstream) wire.Pending {
 	switch {
-	case c.Snapshot.Shadow && e != unlisted:
+	case c.Snapshot.Shadow && e != run.ListWanted:
 		return c.pass(conn)
-	case c.unclear:
+	case c.Unclear:
 		c.leave()
 		return c.fail(wire.CodeInvalidRequest, "two members of arguments read alike to some: send one")
-	case e == refused:
+	case e == run.Refused:
 		return c.refuse(c.Verdict.Code)
-	case e == crowded:
+	case e == run.Crowded:
 		return c.refuse(policy.Busy)
-	case e == tasked:
+	case e == run.TaskRunning:
 		return c.refuse(policy.TaskRunning)
-	case e == unlisted:
+	case e == run.ListWanted:
 		return c.later(func() { c.listFirst(conn) })
 	}
 	if refusal := c.invalid(); refusal != "" {
@@ -185,12 +198,11 @@ func (c *call) proceed() {
 		return
 	}
 	c.look(conn.Cached(listKind(c.Kind)))
-	if !c.s.run.holds(c) { // a change of mode has taken it out of the queue
+	e, ok := c.s.run.granted(c)
+	if !ok { // a change of mode has taken it out of the queue
 		wait(c.enter(conn))
 		return
 	}
-	e, moved := c.s.run.granted(c)
-	c.s.run.tell(moved, nil)
 	wait(c.decided(e, conn))
 }
 
@@ -220,33 +232,38 @@ func (c *call) landed(m *wire.Message, err error) {
 	c.reply(m, err, outcome)
 }
 
-// settle steps the run, if the outcome is one.
-func (c *call) settle(o policy.Outcome) shift {
+// settle moves the run along the outcome, if it is one, and passes the turn on.
+func (c *call) settle(o policy.Outcome) run.Shift {
+	r := c.s.run
 	if o == noOutcome {
-		return c.s.run.leave(c)
+		return r.leave(c)
 	}
 	if c.seen != nil {
 		c.seen.op.Outcome = o
 	}
-	taken, err := c.s.run.step(c, o)
+	if !c.Verdict.Turn {
+		return run.Shift{}
+	}
+	ended, moved, err := r.settle(c, o)
 	if err != nil {
 		c.s.log.Error("stepping the run: it stays where it is", "error", err)
 	}
-	c.restarted = taken.Restarted
-	c.logStep(&taken, o)
-	return taken.shift
+	c.restarted = ended.Step.Restarted
+	c.logStep(&ended)
+	return moved.Then(r.pass(c))
 }
 
 // leave gives up the call's turn, or its place in the queue, without a step.
 func (c *call) leave() { c.s.run.tell(c.s.run.leave(c), nil) }
 
-func (c *call) logStep(step *step, o policy.Outcome) {
-	if !step.Changed {
+func (c *call) logStep(e *run.Entry) {
+	if !e.Step.Changed {
 		return
 	}
-	c.stepped(step, o)
-	c.s.log.Info("transition", c.about("from", step.by.StateName(step.From.State), "to", step.by.StateName(step.Entered),
-		c.Kind.String(), c.Name, "outcome", o.String(), "complete", step.Terminal, "rule", c.Verdict.Rule.String())...)
+	from, to := e.By.StateName(e.Step.From.State), e.By.StateName(e.Step.Entered)
+	c.stepped(from, to, e.Outcome)
+	c.s.log.Info("transition", c.about("from", from, "to", to,
+		c.Kind.String(), c.Name, "outcome", e.Outcome.String(), "complete", e.Step.Terminal, "rule", c.Verdict.Rule.String())...)
 }
 
 // reply gives the client the upstream's answer, or says why there is none: o is
@@ -264,23 +281,21 @@ func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
 	}
 }
 
-// argument reads a top-level string argument for a binding with `by`. An
-// argument that another reader could take for it makes the call unclear.
-func (c *call) argument(name string) (text string, ok bool) {
-	raw := c.m.Bytes(c.m.P.Arguments)
-	if raw == nil {
-		return "", false
-	}
+// arguments are those of a message.
+type arguments wire.Message
+
+// Text implements [run.Arguments].
+func (a *arguments) Text(name string) (text string, ok, unclear bool) {
+	m := (*wire.Message)(a)
+	raw := m.Bytes(m.P.Arguments)
 	_ = wire.Members(raw, func(key string, value wire.Span) error {
-		switch {
-		case key == name:
+		if key == name {
 			text, ok = wire.Text(raw[value.Start:value.End])
-		case wire.Lookalike(key, name):
-			c.unclear = true
 		}
+		unclear = unclear || wire.Lookalike(key, name)
 		return nil
 	})
-	return text, ok
+	return text, ok, unclear
 }
 
 func nameKey(k policy.Kind) string {

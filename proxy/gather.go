@@ -7,6 +7,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // What a modern upstream asks for in its answer to a call, a client of the legacy
@@ -229,7 +230,7 @@ func (g *gather) again() {
 	}
 	c.look(g.conn.Cached(listKind(c.Kind)))
 	e, moved, held := c.s.run.keeps(c)
-	if e == unlisted {
+	if e == run.ListWanted {
 		if err := c.fetch(g.conn); err != nil {
 			c.dropped(err)
 			return

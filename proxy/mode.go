@@ -1,7 +1,8 @@
 package proxy
 
 import (
-	"github.com/fsm-proxy/fsm-proxy/policy"
+	"time"
+
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -39,7 +40,7 @@ func (p *Proxy) Mode() Mode {
 func (p *Proxy) beginning() run.Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return run.Snapshot{Policy: p.policy, At: p.policy.Initial(), Shadow: p.mode == Shadow}
+	return run.Snapshot{Policy: p.Policy(), At: p.Policy().Initial(), Shadow: p.mode == Shadow}
 }
 
 // SetMode puts a mode in force for every run, and reports whether it was another
@@ -77,56 +78,10 @@ func (p *Proxy) switchTo(m Mode) (runs []*liveRun, other bool) {
 	return p.runsLocked(), other
 }
 
-// setMode has calls decided in m from now on. In shadow nothing waits for the
-// turn: a call that did is decided anew when its goroutine finds that it has come
-// off the queue.
-func (r *liveRun) setMode(m Mode) (moved shift) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	moved.from = r.placeLocked()
-	r.shadow.Store(m == Shadow)
-	if m == Shadow {
-		for _, c := range r.queue {
-			close(c.turn)
-		}
-		r.queue = nil
-	}
-	moved.to = r.placeLocked()
-	return moved
-}
-
-// holds reports whether a call has the turn.
-func (r *liveRun) holds(c *call) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.holder == c
-}
-
-// shadowStepLocked moves the run along the outcome of a call that was decided in
-// shadow, and so took no turn: if nothing has moved the run since, and no call
-// holds the turn that was decided before the mode changed. A reload is no move:
-// the policy that decided the call steps it, and the one that the run has moved
-// to meanwhile adopts the step.
-func (r *liveRun) shadowStepLocked(c *call, o policy.Outcome) (taken step, err error) {
-	if !c.Verdict.Turn || c.overlooked || r.holder != nil || r.moves != c.moves {
-		return step{}, nil
-	}
-	by := c.Snapshot.Policy
-	next, err := by.Next(c.Snapshot.At, c.Verdict.Symbol, o)
-	if err != nil {
-		return step{}, err
-	}
-	taken = step{Step: next, by: by}
-	taken.from = r.placeLocked()
-	if r.policy != by && !next.Restarted {
-		to, ok := r.policy.Adopt(by, next.To)
-		if !ok {
-			return step{}, nil
-		}
-		next.To = to
-	}
-	r.arriveLocked(next)
-	r.catchUpLocked()
-	taken.to = r.placeLocked()
-	return taken, nil
+// setMode has calls decided in m from now on: those that waited for the turn enter again.
+func (r *liveRun) setMode(m Mode) run.Shift {
+	return r.does(func(core *run.Run, now time.Time) run.Effects {
+		r.shadow.Store(m == Shadow)
+		return core.SetShadow(m == Shadow, now)
+	})
 }

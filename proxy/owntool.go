@@ -98,16 +98,3 @@ func (c *call) allowedAt(at run.Snapshot) string {
 	}
 	return "State is now '" + at.State() + "'. Allowed now: " + some(c.s.names(at, policy.Tool)) + "."
 }
-
-// renew begins a run anew that is complete.
-func (r *liveRun) renew() (moved shift, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.at.Complete {
-		return moved, false
-	}
-	moved.from = r.placeLocked()
-	r.restartLocked()
-	moved.to = r.placeLocked()
-	return moved, true
-}

@@ -147,6 +147,7 @@ type Proxy struct {
 	cfg          Config
 	pins         atomic.Pointer[catalogue.Pins]
 	lists        *catalogue.Catalogue
+	policy       atomic.Pointer[policy.Policy] // in force; written under mu
 	undiscovered undiscovered
 	shared       *shared // nil: a connection per session
 	ending       sync.WaitGroup
@@ -160,7 +161,6 @@ type Proxy struct {
 	reloading sync.Mutex // held through a Reload, so that all runs go through them in one order
 
 	mu       sync.RWMutex // guards what follows
-	policy   *policy.Policy
 	mode     Mode
 	sessions map[*session]struct{} // clients', and the seats of runs
 	runs     map[*liveRun]struct{}
@@ -173,7 +173,8 @@ func New(cfg Config) (*Proxy, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, policy: cfg.Policy, mode: cfg.Mode, sessions: make(map[*session]struct{}), runs: make(map[*liveRun]struct{})}
+	p := &Proxy{cfg: cfg, mode: cfg.Mode, sessions: make(map[*session]struct{}), runs: make(map[*liveRun]struct{})}
+	p.policy.Store(cfg.Policy)
 	p.pins.Store(catalogue.NewPins(cfg.Lock))
 	p.found, p.gone, p.owned = make(map[runID]*liveRun), make(map[runID]wire.Principal), make(map[wire.Principal]int)
 	p.lists = catalogue.New(cfg.Refusals == RefusalsOpaque)
@@ -190,6 +191,9 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	return p, nil
 }
+
+// Policy is the policy in force.
+func (p *Proxy) Policy() *policy.Policy { return p.policy.Load() }
 
 // Open makes the session of the only client there is. own is the stream for what
 // belongs to no request of the client's.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -55,7 +54,7 @@ func (c *call) refuse(code policy.Code) wire.Pending {
 	switch {
 	case code == policy.RunNotFound:
 		return c.strays(c.s.p.handles.needsRun)
-	case c.misfit != handle.Fits && !c.opaquely():
+	case c.unfit() && !c.opaquely():
 		return c.refuseText(code, c.called(clip(c.Name))+" is out of reach here: a call of it cannot say which run it belongs to, because "+
 			c.misfit.Text()+". An operator can choose another run key, principal or path.")
 	}
@@ -131,7 +130,7 @@ func (c *call) called(requested string) string {
 // reason says why, as a sentence.
 func (c *call) reason(code policy.Code, requested string, at run.Snapshot) string {
 	what := c.called(requested)
-	if c.outlived {
+	if c.Outlived {
 		return what + " was not sent: the run began anew while it waited."
 	}
 	switch code {
@@ -162,7 +161,7 @@ func (c *call) wayOn(code policy.Code, r *Refusal) string {
 	switch {
 	case code == policy.RunComplete:
 		return " " + c.s.run.key.renews()
-	case code == policy.NotAvailable && c.misfit == handle.Fits && !c.outlived:
+	case code == policy.NotAvailable && !c.unfit() && !c.Outlived:
 		return " The policy was changed and has this run's state no more. " + c.s.run.key.renews()
 	}
 	var b strings.Builder

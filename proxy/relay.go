@@ -6,6 +6,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // complete carries completion/complete for what is bound now: a hidden name is
@@ -278,7 +279,7 @@ func (s *session) afterLoss() string {
 	if !s.p.cfg.RestartRun || s.p.shared != nil {
 		return "kept"
 	}
-	s.run.tell(s.run.restartAfterLoss(), nil)
+	s.run.tell(s.run.does((*run.Run).RestartUnasked), nil)
 	return "restarted"
 }
 

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"slices"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -28,7 +27,8 @@ func (p *Proxy) Reload(next *policy.Policy) Reloaded {
 	defer p.reloading.Unlock()
 	var done Reloaded
 	for _, r := range p.enforce(next) {
-		moved, fate := r.reload(next)
+		var fate run.Fate
+		moved := r.does(func(core *run.Run, now time.Time) (e run.Effects) { fate, e = core.Reload(next, now); return e })
 		if !r.aside {
 			done.add(fate)
 		}
@@ -43,157 +43,24 @@ func (p *Proxy) Reload(next *policy.Policy) Reloaded {
 func (p *Proxy) enforce(next *policy.Policy) []*liveRun {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.policy = next
+	p.policy.Store(next)
 	return p.runsLocked()
 }
 
-// Policy is the policy in force.
-func (p *Proxy) Policy() *policy.Policy {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.policy
-}
-
-// fate is what a reload makes of a run.
-type fate uint8
-
-const (
-	moved fate = iota
-	pinned
-	waitsForTurn
-	strandedKept
-	strandedRestarted
-	strandedRefused
-)
-
-func (d *Reloaded) add(f fate) {
+func (d *Reloaded) add(f run.Fate) {
 	d.Runs++
 	switch f {
-	case moved:
+	case run.WasMoved:
 		d.Moved++
-	case pinned:
+	case run.WasPinned:
 		d.Pinned++
-	case waitsForTurn:
+	case run.WaitsForTurn:
 		d.Waiting++
-	case strandedKept:
+	case run.WasStranded:
 		d.Stranded++
-	case strandedRestarted:
+	case run.WasRestarted:
 		d.Restarted++
-	case strandedRefused:
+	case run.WasRefused:
 		d.Refused++
 	}
-}
-
-// reload makes next the policy in force for a run. It moves at once if no call
-// holds its turn, else when that call has ended.
-func (r *liveRun) reload(next *policy.Policy) (moved shift, f fate) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	moved.from = r.placeLocked()
-	r.supersedeLocked()
-	r.force = next
-	f = waitsForTurn
-	if r.holder == nil {
-		f = r.catchUpLocked()
-	}
-	moved.to = r.placeLocked()
-	return moved, f
-}
-
-// maxBetween is how many policies are kept for a run whose turn a call holds.
-// Beyond it the oldest is forgotten, and what it alone renames is stranded.
-const maxBetween = 16
-
-// supersedeLocked keeps the policy that was in force, if the run could not move
-// to it and will need the new names that it gives to states.
-func (r *liveRun) supersedeLocked() {
-	if r.holder == nil || r.policy == r.force || !r.force.Renames() {
-		return
-	}
-	if len(r.between) == maxBetween {
-		r.between = slices.Delete(r.between, 0, 1)
-	}
-	r.between = append(r.between, r.force)
-}
-
-// heirLocked is where the run stands under the policy in force: by way of those
-// that came meanwhile, or else directly.
-func (r *liveRun) heirLocked() (at policy.Configuration, ok bool) {
-	p, at := r.policy, r.at
-	for _, next := range r.between {
-		if to, ok := next.Adopt(p, at); ok {
-			p, at = next, to
-		}
-	}
-	if at, ok = r.force.Adopt(p, at); ok || p == r.policy {
-		return at, ok
-	}
-	return r.force.Adopt(r.policy, r.at)
-}
-
-// catchUpLocked moves a run that no call holds to the policy in force, or does
-// what that says of a run that it has no state for.
-func (r *liveRun) catchUpLocked() fate {
-	switch {
-	case r.policy == r.force:
-		r.between = nil
-		return moved
-	case r.force.OnReload() == policy.ReloadPin:
-		r.stranded, r.shut, r.between = time.Time{}, false, nil
-		return pinned
-	}
-	to, ok := r.heirLocked()
-	r.between = nil
-	if !ok {
-		return r.strandLocked()
-	}
-	r.policy, r.at, r.stranded, r.shut = r.force, to, time.Time{}, false
-	return moved
-}
-
-func (r *liveRun) strandLocked() fate {
-	if r.stranded.IsZero() {
-		r.stranded = time.Now()
-	}
-	r.shut = r.force.Stranded() == policy.StrandedRefuse
-	switch r.force.Stranded() {
-	case policy.StrandedRestart:
-		r.restartLocked()
-		r.refuseQueueLocked()
-		return strandedRestarted
-	case policy.StrandedRefuse:
-		return strandedRefused
-	}
-	return strandedKept
-}
-
-// placeLocked is where the run stands for whoever asks. While a call holds the
-// turn of a run that will move, all others are decided where it will be.
-func (r *liveRun) placeLocked() run.Snapshot {
-	if r.runless {
-		return run.Snapshot{Policy: r.force, At: r.force.Initial(), Runless: true, Shadow: r.shadow.Load()}
-	}
-	own := r.holdersLocked()
-	own.Shadow = r.shadow.Load()
-	if r.policy != r.force && r.holder != nil && r.force.OnReload() != policy.ReloadPin {
-		if at, ok := r.heirLocked(); ok {
-			return run.Snapshot{Policy: r.force, At: at, Shadow: own.Shadow}
-		}
-	}
-	return own
-}
-
-// holdersLocked is where the run stands for the call that holds its turn: in its own
-// state, by its own policy and by the one in force.
-func (r *liveRun) holdersLocked() run.Snapshot {
-	s := run.Snapshot{Policy: r.policy, At: r.at, Refused: r.shut || r.expiredLocked()}
-	if r.policy != r.force {
-		s.Gate = r.force
-	}
-	return s
-}
-
-// expiredLocked reports whether the run has been stranded for too long.
-func (r *liveRun) expiredLocked() bool {
-	return !r.stranded.IsZero() && time.Since(r.stranded) > r.patience
 }

@@ -107,10 +107,8 @@ func (s *session) asking() *call {
 // likeliest is the call that holds the turn, else the only or the oldest one that the
 // upstream works on.
 func (s *session) likeliest() *call {
-	s.run.mu.Lock()
-	holder, running := s.run.holder, s.run.running
-	s.run.mu.Unlock()
-	if holder != nil && holder.s == s && running == nil {
+	holder, running := s.run.turn()
+	if holder != nil && holder.s == s {
 		return holder
 	}
 	var oldest *call

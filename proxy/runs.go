@@ -11,20 +11,20 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // keyed is what a run is found by, and how long it lives. A run of a session has
 // none of it but the kind.
 type keyed struct {
-	key     RunKey
-	id      string         // what the key says; "" for runs that are not found by it
-	name    string         // of the run, for people; no secret
-	owner   wire.Principal // whose it is
-	born    time.Duration  // as instant
-	used    atomic.Int64   // when it was found last, as instant
-	free    bool           // guarded by Proxy.mu: it is the first principal's who comes
-	aside   bool           // it is nobody's: where requests without a run go
-	runless bool           // and they may do what is allowed in every state; set once
+	key   RunKey
+	id    string         // what the key says; "" for runs that are not found by it
+	name  string         // of the run, for people; no secret
+	owner wire.Principal // whose it is
+	born  time.Duration  // as instant
+	used  atomic.Int64   // when it was found last, as instant
+	free  bool           // guarded by Proxy.mu: it is the first principal's who comes
+	aside bool           // it is nobody's: where requests without a run go
 	// Written under Proxy.mu:
 	ended atomic.Bool             // it is found no more
 	seat  atomic.Pointer[session] // of its modern requests; nil: none yet
@@ -314,9 +314,9 @@ func (p *Proxy) rememberLocked(at runID, owner wire.Principal) {
 func (p *Proxy) RestartRun(name string) (state string, ok bool) {
 	for _, r := range p.allRuns() {
 		if r.name == name {
-			moved := r.restart()
+			moved := r.does((*run.Run).Restart)
 			r.tell(moved, nil)
-			return moved.from.State(), true
+			return moved.From.State(), true
 		}
 	}
 	return "", false

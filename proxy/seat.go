@@ -175,7 +175,7 @@ func (k RunKey) begins() bool { return k.Kind == KeyPrincipal || k.Kind == KeyHe
 func (p *Proxy) catalogueLocked() *session {
 	if p.catalogue == nil {
 		r := p.newRunLocked()
-		r.aside, r.runless = true, p.handles != nil
+		r.aside, r.core.Runless = true, p.handles != nil
 		p.catalogue = p.newSeatLocked(r)
 	}
 	return p.catalogue

@@ -11,7 +11,7 @@ import (
 // upstream as it came.
 func (c *call) shadowed(route route) wire.Pending {
 	p := &c.m.P
-	if c.s.run.runless && c.steps() {
+	if c.s.run.core.Runless && c.steps() {
 		return c.relay() // of no run nothing is to be noted
 	}
 	switch c.m.Method {
@@ -119,7 +119,7 @@ func (c *call) judge(k policy.Kind, name string) {
 
 // pass sends a decided call upstream, whatever was decided.
 func (c *call) pass(conn Upstream) wire.Pending {
-	if code := c.wouldRefuse(); code != policy.CodeNone && !c.overlooked {
+	if code := c.wouldRefuse(); code != policy.CodeNone && !c.Overlooked {
 		c.overlook(code)
 	}
 	if !c.start(conn) {
@@ -131,7 +131,7 @@ func (c *call) pass(conn Upstream) wire.Pending {
 // wouldRefuse is the code with which a decided call would be refused.
 func (c *call) wouldRefuse() policy.Code {
 	switch {
-	case c.unclear:
+	case c.Unclear:
 		return policy.UnknownCase
 	case !c.Verdict.Allowed:
 		return c.Verdict.Code
@@ -143,7 +143,7 @@ func (c *call) wouldRefuse() policy.Code {
 
 // overlook notes that a request would have been refused, and lets it step nothing.
 func (c *call) overlook(code policy.Code) {
-	c.overlooked = true
+	c.Overlooked = true
 	about := []any{"why", notCarried}
 	if c.Name != "" {
 		about = []any{"state", c.Snapshot.State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}

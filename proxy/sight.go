@@ -148,8 +148,7 @@ func (c *call) landing(m *wire.Message, err error) {
 }
 
 // stepped tells of a step that changed the run's configuration.
-func (c *call) stepped(s *step, o policy.Outcome) {
-	from, to := s.by.StateName(s.From.State), s.by.StateName(s.Entered)
+func (c *call) stepped(from, to string, o policy.Outcome) {
 	if c.seen != nil { // the call of a task is over
 		c.seen.op.From, c.seen.op.To = from, to
 	}

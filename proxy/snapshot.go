@@ -75,15 +75,17 @@ func (s *session) info() SessionInfo {
 func (r *liveRun) info() RunInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := RunInfo{Name: r.name, Key: r.key.Kind, Owner: r.owner, Sessions: len(r.members)}
+	at := r.core.Standing()
+	holder, _ := r.core.Holder()
+	i := RunInfo{Name: r.name, Key: r.key.Kind, Owner: r.owner, Sessions: len(r.members),
+		State: at.State(), Complete: at.At.Complete, Policy: at.Policy.Digest(), Stranded: at.Stranded,
+		Refused: r.core.Snapshot(time.Now()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(),
+	}
 	if r.born != 0 {
 		now := instant()
 		i.Age, i.Idle = now-r.born, now-time.Duration(r.used.Load())
 	}
-	return RunInfo{Name: i.Name, Key: i.Key, Owner: i.Owner, Sessions: i.Sessions, Age: i.Age, Idle: i.Idle,
-		State: r.policy.StateName(r.at.State), Complete: r.at.Complete, Policy: r.policy.Digest(),
-		Stranded: r.stranded, Refused: r.placeLocked().Refused, TurnHeld: r.holder != nil, Queued: len(r.queue),
-	}
+	return i
 }
 
 // Migrated says what [Proxy.Migrate] did.
@@ -111,17 +113,4 @@ func (p *Proxy) Migrate() Migrated {
 		}
 	}
 	return done
-}
-
-// migrate begins a stranded run anew.
-func (r *liveRun) migrate() (moved shift, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stranded.IsZero() {
-		return moved, false
-	}
-	moved.from = r.placeLocked()
-	r.restartLocked()
-	moved.to = r.placeLocked()
-	return moved, true
 }

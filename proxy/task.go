@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // task is work that a call has begun upstream and that outlives the call: the end
@@ -80,7 +81,8 @@ func (c *call) taskIn(m *wire.Message) *task {
 // remains is what is left of an answered call whose outcome is still to come: all
 // that steps the run, and nothing of its message, which may be large.
 func (c *call) remains() *call {
-	left := &call{s: c.s, client: c.client, Call: c.Call, moves: c.moves}
+	left := &call{s: c.s, client: c.client, Call: c.Call}
+	left.Arguments = nil
 	if c.alone != nil {
 		left.alone = &alone{from: c.from}
 	}
@@ -130,34 +132,41 @@ func milliseconds(object []byte, names ...string) (time.Duration, bool) {
 // maxMilliseconds is more than anybody waits for.
 const maxMilliseconds = 1e12
 
-// enterTask makes a task one of the run's, and reports whether it holds the turn
-// that the call had which began it. One that took the id of the task that holds
+// enterTask makes a task one of the run's, and reports whether it has the turn
+// that the call had which began it. One that took the id of the task that has
 // it would hide that: it is none.
 func (r *liveRun) enterTask(t *task, began *call) (holds bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.running != nil && r.running.at() == t.at() {
-		return false
-	}
-	if r.tasks == nil {
-		r.tasks = make(map[taskAt]*task)
-	}
-	if len(r.tasks) >= maxTasks {
-		maps.DeleteFunc(r.tasks, func(_ taskAt, old *task) bool { return old != r.running })
-	}
-	r.tasks[t.at()] = t
-	if r.holder != began {
-		t.over = true
+	t.c.Tag = t
+	over := false
+	r.does(func(core *run.Run, _ time.Time) (e run.Effects) {
+		running := r.runningLocked()
+		if running != nil && running.at() == t.at() {
+			return e
+		}
+		if r.tasks == nil {
+			r.tasks = make(map[taskAt]*task)
+		}
+		if len(r.tasks) >= maxTasks {
+			maps.DeleteFunc(r.tasks, func(_ taskAt, old *task) bool { return old != running })
+		}
+		r.tasks[t.at()] = t
+		holds, e = core.HandOver(&began.Call, &t.c.Call)
+		over, t.over = !holds, !holds
+		return e
+	})
+	if over {
 		close(t.done)
-		return false
 	}
-	r.holder, r.running = t.c, t
-	t.c.orphaned = began.orphaned
-	for _, c := range r.queue { // they are decided anew, and find the task
-		close(c.turn)
+	return holds
+}
+
+// runningLocked is the task that has the turn, nil for none.
+func (r *liveRun) runningLocked() (t *task) {
+	c, isTask := r.core.Holder()
+	if isTask {
+		t = c.Tag.(*task)
 	}
-	r.queue = nil
-	return true
+	return t
 }
 
 // taskAt tells a run's tasks apart: servers number them, and sessions on one run may have a
@@ -191,23 +200,35 @@ func (r *liveRun) task(id string, owner wire.Principal, by bridge.Client, conn U
 	return only
 }
 
-// runningTask is the id of the task that holds the turn, and the name of its tool.
-func (r *liveRun) runningTask() (id, tool string) {
+// turn is the call, or the task, that has the turn.
+func (r *liveRun) turn() (c *call, t *task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.running == nil {
-		return "", ""
+	holder, isTask := r.core.Holder()
+	switch {
+	case isTask:
+		t = holder.Tag.(*task)
+	case holder != nil:
+		c = holder.Tag.(*call)
 	}
-	return r.running.id, r.running.c.Name
+	return c, t
+}
+
+// runningTask is the id of the task that has the turn, and the name of its tool.
+func (r *liveRun) runningTask() (id, tool string) {
+	if _, t := r.turn(); t != nil {
+		return t.id, t.c.Name
+	}
+	return "", ""
 }
 
 // end takes the outcome of a task, once: it steps the run and has tell told what
 // that changed. Whoever comes second waits until that is done, so that no client
 // learns of an end that has not stepped the run.
-func (t *task) end(o policy.Outcome, tell func(shift)) {
+func (t *task) end(o policy.Outcome, tell func(run.Shift)) {
 	if !t.takes() {
 		<-t.done
-		tell(shift{})
+		tell(run.Shift{})
 		return
 	}
 	moved := t.c.settle(o)
@@ -224,9 +245,6 @@ func (t *task) takes() bool {
 	defer r.mu.Unlock()
 	first := !t.over
 	t.over = true
-	if r.running == t {
-		r.running = nil
-	}
 	return first
 }
 
@@ -237,7 +255,7 @@ func (r *liveRun) dropTasks() {
 	r.tasks = nil
 	r.mu.Unlock()
 	for _, t := range tasks {
-		t.end(policy.Unknown, func(moved shift) { r.tell(moved, nil) })
+		t.end(policy.Unknown, func(moved run.Shift) { r.tell(moved, nil) })
 	}
 }
 
@@ -288,7 +306,7 @@ func (t *task) watch() {
 // conclude ends the task without a request of a client that could be told first.
 func (t *task) conclude(o policy.Outcome) {
 	r := t.c.s.run
-	t.end(o, func(moved shift) { r.tell(moved, nil) })
+	t.end(o, func(moved run.Shift) { r.tell(moved, nil) })
 }
 
 // ask asks the server about the task: its outcome, if it has ended. An error is one

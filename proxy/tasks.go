@@ -8,6 +8,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // started takes an answer that stands for a task, and reports whether it is one:
@@ -208,7 +209,7 @@ func (s *session) taskTold(conn Upstream, m *wire.Message) {
 		ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CallTimeout)
 		defer stop()
 		if o, _ := t.outcome(ctx, m.Bytes(m.Params)); o != noOutcome {
-			t.end(o, func(moved shift) {
+			t.end(o, func(moved run.Shift) {
 				s.tellOwn(moved)
 				s.run.tell(moved, s)
 			})

@@ -201,5 +201,6 @@ func (p *Proxy) Census() Census {
 func (r *liveRun) standing() (state string, stranded bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.policy.StateName(r.at.State), !r.stranded.IsZero()
+	at := r.core.Standing()
+	return at.State(), !at.Stranded.IsZero()
 }

@@ -1,18 +1,439 @@
+// Package run is a run of a policy: where it stands, what is decided there, and who
+// has the turn to move it. It is pure: it holds no lock, does no I/O and reads no clock.
 package run
 
-import "github.com/fsm-proxy/fsm-proxy/policy"
+import (
+	"iter"
+	"slices"
+	"time"
 
-// Request is what a decision is asked for.
-type Request struct {
-	Kind   policy.Kind
-	Name   string
-	Listed bool // the upstream lists the name, or may: see Known
-	Known  bool // Listed is known
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// Config is what a run begins with.
+type Config struct {
+	Policy   *policy.Policy // in force
+	Shadow   bool           // calls are decided in shadow
+	Runless  bool           // it is no run: see [Snapshot]
+	Patience time.Duration  // for how long it may be stranded
 }
 
-// Call is a request's part in a run: what was asked for, and what was decided where.
-type Call struct {
-	Request
-	Snapshot Snapshot
-	Verdict  policy.Verdict
+// Run is one walk through a policy's automaton. Its entries are what has become of it,
+// and [Replay] makes it of them again; the turn to move it and the calls that wait for it
+// stand beside them, and begin empty. The call that has the turn moves it and nothing
+// else does: every other call under way stays.
+//
+// A reload moves it to the policy in force, or leaves it behind: see [Run.Reload].
+//
+// A Run is not safe for concurrent use. Time is the caller's.
+type Run struct {
+	recorded Standing // what its entries have made of it; written by apply alone
+	stands   Standing // where it stands: where reloads since the last entry have taken it
+	reset    bool     // one of them has begun it anew
+
+	Config                   // Policy is the one in force; the run's own unless it is behind
+	between []*policy.Policy // that came and went in force while a call held the turn, if they rename states
+	refused bool             // until it moves
+
+	holder *Call   // has the turn
+	task   bool    // holder is what is left of a call that a task has come of
+	queue  []*Call // wait for the turn, in order
+	moves  uint64  // how often a step or a restart has moved it
+	life   uint64  // from 1: which this is, of those that it began anew by itself
 }
+
+// New returns a run at its beginning.
+func New(c Config) Run {
+	begun := Standing{Policy: c.Policy, At: c.Policy.Initial()}
+	return Run{Config: c, recorded: begun, stands: begun, life: 1}
+}
+
+// Replay returns the run of which entries are told, under the policy that is in force now.
+func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
+	r := New(c)
+	for e := range entries {
+		r.apply(e)
+	}
+	r.catchUp(now)
+	return r
+}
+
+// Type is what an entry tells of.
+type Type uint8
+
+// The types. The zero value is that of no entry.
+const (
+	_        Type = iota
+	Ended         // a call that had the turn, or moved the run in shadow
+	Moved         // a reload has moved the run to the policy in force
+	Stranded      // a reload has taken its state
+	Reset         // the run was begun anew, by an outcome of no call
+)
+
+// Entry is one fact of a run. A run's recorded part is the fold of its entries, and
+// nothing else.
+type Entry struct {
+	Type     Type
+	Time     time.Time
+	Call     *Call          // that ended
+	Outcome  policy.Outcome // of the call
+	By       *policy.Policy // that stepped it
+	Step     policy.Step    // zero: the outcome was one of a run before this
+	Shadow   bool           // the call was decided in shadow
+	From, To Standing
+}
+
+// Standing is where a run stands by its entries.
+type Standing struct {
+	Policy   *policy.Policy
+	At       policy.Configuration
+	Stranded time.Time // since when Policy's successor has no such state; zero: it has
+}
+
+// State is the name of the state.
+func (s Standing) State() string { return s.Policy.StateName(s.At.State) }
+
+// record makes an entry one of the run's.
+func (r *Run) record(e Entry) Entry {
+	e.From = r.recorded
+	r.apply(e)
+	return e
+}
+
+// apply takes an entry into the run.
+func (r *Run) apply(e Entry) { r.recorded, r.stands, r.reset = e.To, e.To, false }
+
+// use makes an entry of where reloads have taken the run since the last one, if they
+// have: it is told of when the run is used.
+func (r *Run) use(now time.Time) []Entry {
+	e := Entry{Type: Moved, Time: now, To: r.stands}
+	switch {
+	case r.reset:
+		e.Type = Reset
+	case r.stands == r.recorded:
+		return nil
+	case !r.stands.Stranded.IsZero():
+		e.Type = Stranded
+	}
+	return []Entry{r.record(e)}
+}
+
+// Effects is what has come of something that was done to a run. Entries are to be
+// recorded before anybody learns of the rest.
+type Effects struct {
+	Shift
+	Entries []Entry
+	Ready   []*Call // off the queue: one has the turn now, or all are to be entered again
+}
+
+// Shift is a change of where a run stands: whoever is shown its lists is told of those
+// that differ.
+type Shift struct{ From, To Snapshot }
+
+// Then is what the change and the one after it come to.
+func (s Shift) Then(next Shift) Shift {
+	switch (Shift{}) {
+	case s:
+		return next
+	case next:
+		return s
+	}
+	return Shift{s.From, next.To}
+}
+
+// Admission is what became of a call that wants to go upstream.
+type Admission uint8
+
+// The admissions.
+const (
+	Refused     Admission = iota // the verdict says why
+	Admitted                     // decided; with the turn if the verdict takes it
+	Queued                       // until effects have it ready, or it leaves
+	Crowded                      // the turn is taken, and waiting would be of no use
+	TaskRunning                  // the turn is a task's
+	ListWanted                   // the decision hangs on the upstream's list
+)
+
+// Expect notes of which of its lives the run was asked for a call that has to wait before
+// it can be entered.
+func (r *Run) Expect(c *Call) { c.life = r.life }
+
+// Enter decides a call, or puts it into the queue for the turn, in which there is room
+// for so many. One that comes again, since the decision hung on a list, was asked of the
+// run that it found when it came first.
+func (r *Run) Enter(c *Call, room int, now time.Time) (a Admission, e Effects) {
+	if c.life == 0 {
+		c.life = r.life
+	}
+	e.Entries = r.use(now)
+	switch a = r.decide(c, r.Snapshot(now)); {
+	case a != Admitted || !c.takesTurn() || c.Unclear:
+	case r.holder == nil:
+		r.holder, c.orphaned = c, false
+	case r.task:
+		a = TaskRunning
+	case len(r.queue) >= room:
+		a = Crowded
+	default:
+		c.life, a = r.life, Queued
+		r.queue = append(r.queue, c)
+	}
+	return a, e
+}
+
+// Holds reports whether a call has the turn.
+func (r *Run) Holds(c *Call) bool { return r.holder == c }
+
+// Granted decides a call again that has come by the turn: what it found when it was
+// queued is past. A call that needs the turn no longer passes it on.
+func (r *Run) Granted(c *Call, now time.Time) (a Admission, e Effects) {
+	e.From = r.Snapshot(now)
+	r.holder = nil
+	_, e.Ready = r.catchUp(now) // to a policy that came since it was given the turn
+	r.holder, c.orphaned = c, false
+	e.Entries = r.use(now)
+	if a = r.decide(c, r.Snapshot(now)); a != Admitted || !c.takesTurn() {
+		e.Ready = append(e.Ready, r.pass(now)...)
+	}
+	e.To = r.Snapshot(now)
+	return a, e
+}
+
+// Keeps decides on a call that is to be sent once more, with what its client was asked
+// for. If it has the turn, nothing has moved the run meanwhile; but the policy in force
+// has to bind its name still, and a call that it does not bind passes the turn on. One that
+// belongs to a run before this one has none, and in shadow nobody has: held is false, and
+// the call is to be entered like any other.
+func (r *Run) Keeps(c *Call, now time.Time) (a Admission, held bool, e Effects) {
+	if r.holder != c {
+		return Refused, false, e
+	}
+	e.From = r.Snapshot(now)
+	if held = !r.Shadow && !c.orphaned; held {
+		a = r.decide(c, r.own(now))
+	}
+	if a == Refused || a == Admitted && !c.takesTurn() {
+		e.Ready = r.pass(now)
+	}
+	e.To = r.Snapshot(now)
+	return a, held, e
+}
+
+// decide decides a call in a snapshot.
+func (r *Run) decide(c *Call, s Snapshot) Admission {
+	c.moves = r.moves
+	c.Decide(s)
+	switch {
+	case c.life != 0 && c.life != r.life:
+		c.Outlived = true
+		c.refuse(policy.NotAvailable)
+	case c.lacksList():
+		return ListWanted
+	case !c.Verdict.Allowed:
+	case c.pinned() && c.Locked == Differs:
+		c.refuse(policy.DefinitionChanged)
+	case c.Misfit && !s.Shadow:
+		c.refuse(policy.NotAvailable)
+	default:
+		c.life = 0
+		return Admitted
+	}
+	return Refused
+}
+
+// Settle moves the run along the outcome of a call, which keeps the turn until it passes
+// it on. Of a call without the turn nothing is told. The error says why there is no step.
+func (r *Run) Settle(c *Call, o policy.Outcome, now time.Time) (e Entry, s Shift, err error) {
+	shadow := c.Snapshot.Shadow
+	if shadow && !r.followsShadow(c) || !shadow && r.holder != c {
+		return e, s, nil
+	}
+	s.From = r.Snapshot(now)
+	e = Entry{Type: Ended, Time: now, Call: c, Outcome: o, Shadow: shadow, By: r.stands.Policy, To: r.stands}
+	from := r.stands.At
+	if shadow {
+		e.By, from = c.Snapshot.Policy, c.Snapshot.At
+	}
+	if !c.orphaned {
+		e.Step, err = e.By.Next(from, c.Verdict.Symbol, o)
+	}
+	if err != nil || !r.arrive(&e) {
+		return Entry{}, Shift{}, err
+	}
+	e = r.record(e)
+	s.To = r.Snapshot(now)
+	return e, s, nil
+}
+
+// followsShadow reports whether a call that was decided in shadow, and so took no turn,
+// moves the run: if nothing has moved it since, and no call has the turn that was decided
+// before the mode changed. A reload is no move: the policy that decided the call steps it,
+// and the one that the run has moved to meanwhile adopts the step.
+func (r *Run) followsShadow(c *Call) bool {
+	return c.Verdict.Turn && !c.Overlooked && r.holder == nil && r.moves == c.moves
+}
+
+// arrive says where an entry's step leads to, and reports whether it leads anywhere. A run
+// that the step begins anew is a new run: it begins with the policy in force.
+func (r *Run) arrive(e *Entry) (ok bool) {
+	switch {
+	case !e.Step.Changed:
+		return true
+	case e.Step.Restarted:
+		e.To = r.beginning()
+	case e.By != e.To.Policy:
+		if e.To.At, ok = e.To.Policy.Adopt(e.By, e.Step.To); !ok {
+			return false
+		}
+	default:
+		e.To.At = e.Step.To
+	}
+	r.moves++
+	return true
+}
+
+// Pass gives the turn, if a call has it, to the one that has waited longest.
+func (r *Run) Pass(c *Call, now time.Time) (e Effects) {
+	if r.holder != nil && r.holder != c {
+		return e
+	}
+	e.From = r.Snapshot(now)
+	e.Ready = r.pass(now)
+	e.To = r.Snapshot(now)
+	return e
+}
+
+// Leave takes a call that has no outcome out of the turn or the queue.
+func (r *Run) Leave(c *Call, now time.Time) (e Effects) {
+	if r.holder == c {
+		return r.Pass(c, now)
+	}
+	if i := slices.Index(r.queue, c); i >= 0 {
+		r.queue = slices.Delete(r.queue, i, i+1)
+	}
+	return e
+}
+
+func (r *Run) pass(now time.Time) (ready []*Call) {
+	r.holder, r.task = nil, false
+	_, ready = r.catchUp(now)
+	if len(r.queue) > 0 {
+		ready, r.queue = r.queue[:1:1], r.queue[1:]
+		r.holder = ready[0]
+	}
+	if len(r.queue) == 0 {
+		r.queue = nil // nor what it has in it
+	}
+	return ready
+}
+
+// catchUp has a run whose turn nobody has follow a reload that came meanwhile.
+func (r *Run) catchUp(now time.Time) (f Fate, ready []*Call) {
+	if r.stands.Policy != r.Policy {
+		return r.follow(now)
+	}
+	r.between = nil
+	return WasMoved, nil
+}
+
+// HandOver leaves a call's turn to what is left of the call, since a task has come of it,
+// and reports whether it had the turn. Nobody waits for the end of a task.
+func (r *Run) HandOver(c, left *Call) (ok bool, e Effects) {
+	if r.holder != c {
+		return false, e
+	}
+	left.orphaned = c.orphaned
+	r.holder, r.task = left, true
+	e.Ready, r.queue = r.queue, nil
+	return true, e
+}
+
+// SetShadow has calls decided in shadow from now on, or by the policy. In shadow nothing
+// waits for the turn.
+func (r *Run) SetShadow(shadow bool, now time.Time) (e Effects) {
+	e.From = r.Snapshot(now)
+	if r.Shadow = shadow; shadow {
+		e.Ready, r.queue = r.queue, nil
+	}
+	e.To = r.Snapshot(now)
+	return e
+}
+
+// Restart puts the run back to its beginning. A call that has the turn keeps it until it
+// ends, but steps no more: it belongs to the old run.
+func (r *Run) Restart(now time.Time) Effects { return r.restarted(now, false) }
+
+// RestartUnasked is Restart where nobody has asked for it: what waits for the turn was
+// asked of the old run, in which the call before it may have done it already.
+func (r *Run) RestartUnasked(now time.Time) Effects { return r.restarted(now, true) }
+
+func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
+	e.From = r.Snapshot(now)
+	r.restart()
+	if unasked {
+		e.Ready = r.refuseQueue()
+	}
+	e.Entries = r.use(now)
+	e.To = r.Snapshot(now)
+	return e
+}
+
+func (r *Run) restart() {
+	r.stands, r.reset = r.beginning(), true
+	r.moves++
+	switch {
+	case r.task: // it belongs to the old run
+		r.holder, r.task = nil, false
+	case r.holder != nil:
+		r.holder.orphaned = true
+	}
+}
+
+// beginning is where the run stands that begins now.
+func (r *Run) beginning() Standing {
+	r.between, r.refused = nil, false
+	return Standing{Policy: r.Policy, At: r.Policy.Initial()}
+}
+
+// refuseQueue has what waits for the turn decided anew, and find that its run is over.
+func (r *Run) refuseQueue() (ready []*Call) {
+	r.life++
+	ready, r.queue = r.queue, nil
+	return ready
+}
+
+// Snapshot is where the run stands for whoever asks. While a call has the turn of a run
+// that will move, all others are decided where it will be.
+func (r *Run) Snapshot(now time.Time) Snapshot {
+	if r.Runless {
+		return Snapshot{Policy: r.Policy, At: r.Policy.Initial(), Runless: true, Shadow: r.Shadow}
+	}
+	if r.stands.Policy != r.Policy && r.holder != nil && r.Policy.OnReload() != policy.ReloadPin {
+		if at, ok := r.heir(); ok {
+			return Snapshot{Policy: r.Policy, At: at, Shadow: r.Shadow}
+		}
+	}
+	s := r.own(now)
+	s.Shadow = r.Shadow
+	return s
+}
+
+// own is where the run stands for the call that has the turn: in its own state, by its
+// own policy and by the one in force.
+func (r *Run) own(now time.Time) Snapshot {
+	expired := !r.stands.Stranded.IsZero() && now.Sub(r.stands.Stranded) > r.Patience
+	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired}
+	if r.stands.Policy != r.Policy {
+		s.Gate = r.Policy
+	}
+	return s
+}
+
+// Standing is where the run stands by its own policy.
+func (r *Run) Standing() Standing { return r.stands }
+
+// Holder is the call that has the turn, nil for none, and whether a task has come of it.
+func (r *Run) Holder() (c *Call, task bool) { return r.holder, r.task }
+
+// Waiting is how many calls wait for the turn.
+func (r *Run) Waiting() int { return len(r.queue) }

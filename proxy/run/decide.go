@@ -1,5 +1,3 @@
-// Package run is a run of a policy: where it stands, what is decided there, and who
-// has the turn to move it. It is pure: it holds no lock, does no I/O and reads no clock.
 package run
 
 import (
@@ -7,6 +5,100 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
+
+// Request is what a decision is asked for, with all that it is made by.
+type Request struct {
+	Kind      policy.Kind
+	Name      string
+	Arguments Arguments // nil: there are none
+
+	Listed     bool   // the upstream lists the name, or may: see Known
+	Known      bool   // Listed is known
+	Unlistable bool   // no list can be had; in shadow that stops nothing
+	NeedsList  bool   // what becomes of an allowed call hangs on the list; not in shadow
+	Misfit     bool   // as listed it cannot be called here; not in shadow
+	Locked     Locked // counts where the policy in force holds tools to a lock
+}
+
+// Arguments are those of a call, as they were sent. They never change.
+type Arguments interface {
+	// Text returns a top-level argument that is a string. It is unclear where another
+	// reader could take another argument for it.
+	Text(name string) (text string, ok, unclear bool)
+}
+
+// Locked is whether a tool is what was locked.
+type Locked uint8
+
+// Whether it is. The zero value has it compared first.
+const (
+	NotCompared Locked = iota
+	AsLocked
+	Differs
+)
+
+// Call is a call's part in a run: what is asked for, and what was decided where.
+type Call struct {
+	Request
+	Snapshot   Snapshot // in which it was decided last
+	Verdict    policy.Verdict
+	Unclear    bool // the argument that decides reads differently to others: it takes no turn
+	Outlived   bool // refused: the run began anew by itself while it waited
+	Overlooked bool // refused but for the shadow: it moves no run
+	Tag        any  // the caller's, not read here
+
+	moves    uint64 // of the run, when it was decided
+	life     uint64 // of the run, when it began to wait; 0: it does not wait
+	orphaned bool   // the run was begun anew while it had the turn
+}
+
+// Decide decides the request in a snapshot.
+func (c *Call) Decide(s Snapshot) {
+	c.Snapshot, c.Unclear = s, false
+	c.Verdict = s.Decide(c.Kind, c.Name, c.Listed, c.text)
+}
+
+func (c *Call) text(name string) (text string, ok bool) {
+	if c.Arguments == nil {
+		return "", false
+	}
+	text, ok, unclear := c.Arguments.Text(name)
+	c.Unclear = c.Unclear || unclear
+	return text, ok
+}
+
+// refuse turns down what the policy allows.
+func (c *Call) refuse(code policy.Code) {
+	c.Verdict.Allowed, c.Verdict.Turn, c.Verdict.Code = false, false, code
+}
+
+// takesTurn reports whether the call, as it was decided, goes upstream with the turn.
+func (c *Call) takesTurn() bool { return c.Verdict.Turn && !c.Snapshot.Shadow }
+
+// pinned reports whether the call's tool has to be what was locked.
+func (c *Call) pinned() bool {
+	return c.Kind == policy.Tool && c.Snapshot.InForce().Pin() == policy.PinRefuse
+}
+
+// lacksList reports whether the decision hangs on a list that was not looked at.
+func (c *Call) lacksList() bool {
+	s, v := &c.Snapshot, &c.Verdict
+	switch {
+	case c.Unlistable && s.Shadow:
+		return false
+	case c.Known:
+		return v.Allowed && c.pinned() && c.Locked == NotCompared
+	}
+	needs := c.NeedsList && !s.Shadow || c.Kind == policy.Tool && s.InForce().Validate() || c.pinned()
+	return v.ByGlob || v.Allowed && needs || c.hangsOnList()
+}
+
+// hangsOnList reports whether a refusal's code would be another one if the
+// upstream did not list the name: a glob binds in some other state.
+func (c *Call) hangsOnList() bool {
+	return c.Verdict.Code == policy.InvalidTransition &&
+		c.Snapshot.Decide(c.Kind, c.Name, false, nil).Code != policy.InvalidTransition
+}
 
 // Snapshot is where a run stands at a moment, and what decides there. It is comparable:
 // runs whose snapshots are equal are shown and allowed the same. The zero value allows
