@@ -12,21 +12,21 @@ func TestCorkGathers(t *testing.T) {
 	w := NewWriter(&s, 0)
 	var c Cork
 	w.Join(&c)
-	c.hold()
+	c.cork()
 	w.Write([]byte("one"))
 	w.Write([]byte("two"))
 	if len(s.begun) > 0 {
 		t.Error("written while held")
 	}
-	c.hold()
-	c.release() // any release writes what there is
+	c.cork()
+	c.uncork() // any release writes what there is
 	<-s.begun
-	c.release()
+	c.uncork()
 	w.Write([]byte("three"))
-	c.hold()
+	c.cork()
 	w.Write([]byte("four"))
 	w.Close() // and so does the end
-	c.release()
+	c.uncork()
 	if got := strings.Join(s.writes, ""); !strings.HasPrefix(s.writes[0], "one\ntwo\n") || got != "one\ntwo\nthree\nfour\n" {
 		t.Errorf("got %q", s.writes)
 	}
@@ -37,7 +37,7 @@ func TestReaderHoldsTheCork(t *testing.T) {
 	var c Cork
 	r := NewReader(in, 100)
 	r.Join(&c)
-	held := func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.holds > 0 }
+	held := func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.readers > 0 }
 	for _, test := range []struct {
 		feed string
 		held []bool // after each line
@@ -77,15 +77,15 @@ func TestReaderHoldsTheCork(t *testing.T) {
 // of them cause goes out while the others are still being handled.
 func TestReaderLetsGoNowAndThen(t *testing.T) {
 	var c Cork
-	r := NewReader(strings.NewReader(strings.Repeat("line\n", 2*together)), 100)
+	r := NewReader(strings.NewReader(strings.Repeat("line\n", 2*maxCorked)), 100)
 	r.Join(&c)
 	w := &Writer{w: io.Discard, cork: &c, limit: 1000, wake: make(chan struct{}, 1)}
-	for i := range 2 * together {
+	for i := range 2 * maxCorked {
 		if _, err := r.Next(); err != nil {
 			t.Fatal(err)
 		}
 		w.Write([]byte("answer"))
-		if let := len(w.wake) > 0; let != (i >= together) {
+		if let := len(w.wake) > 0; let != (i >= maxCorked) {
 			t.Errorf("after line %d: let go %v", i+1, let)
 		}
 	}

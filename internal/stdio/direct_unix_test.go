@@ -23,8 +23,8 @@ func TestDirectWrites(t *testing.T) {
 	w := NewWriter(pipe, 16<<20)
 	w.Write([]byte("at once"))
 	w.mu.Lock()
-	if w.turn != nobodys || len(w.queue) > 0 {
-		t.Errorf("the caller did not write: turn %d, queue %q", w.turn, w.queue)
+	if w.state != idle || len(w.queue) > 0 {
+		t.Errorf("the caller did not write: state %d, queue %q", w.state, w.queue)
 	}
 	w.mu.Unlock()
 	want := bytes.NewBufferString("at once\n")
@@ -63,11 +63,11 @@ func TestDirectWriterOfManyCallers(t *testing.T) {
 		callers.Go(func() {
 			for range 200 {
 				if i%4 == 0 {
-					c.hold()
+					c.cork()
 				}
 				w.Write(bytes.Repeat([]byte{'x'}, 999))
 				if i%4 == 0 {
-					c.release()
+					c.uncork()
 				}
 			}
 		})

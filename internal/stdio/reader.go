@@ -24,8 +24,8 @@ type Reader struct {
 	skipped  wire.IDScan // of the line that is too long, or was the last such
 	err      error
 	cork     *Cork
-	holds    bool // the cork
-	held     int  // lines given out under it
+	corked   bool // the cork is, by this Reader
+	given    int  // lines given out since then
 
 	copied   []byte // a copy of several lines, some not yet given out
 	copiedAt int    // where they stand in buf
@@ -45,27 +45,15 @@ func (r *Reader) Join(c *Cork) { r.cork = c }
 // Release lets go out what has gathered. Next does it by itself as long as it
 // is called.
 func (r *Reader) Release() {
-	if r.holds {
-		r.holds = false
-		r.cork.release()
+	if r.corked {
+		r.corked = false
+		r.cork.uncork()
 	}
 }
 
-// together is how many lines' writings go out together. More would be fewer
+// maxCorked is how many lines' writings go out together. More would be fewer
 // writes still, but the other end would wait for the last of them, idle.
-const together = 16
-
-// hold holds the cork where another line is at hand.
-func (r *Reader) hold() {
-	if r.holds && r.held == together {
-		r.Release()
-	}
-	if r.cork != nil && !r.holds && bytes.IndexByte(r.buf[r.from:r.to], '\n') >= 0 {
-		r.holds, r.held = true, 0
-		r.cork.hold()
-	}
-	r.held++
-}
+const maxCorked = 16
 
 // Next returns the next line without its line break (LF or CRLF), in a slice
 // that is the caller's to keep. Blank lines are skipped; a last line needs no
@@ -78,7 +66,14 @@ func (r *Reader) Next() ([]byte, error) {
 			return nil, err
 		}
 		if len(bytes.TrimLeft(line, " \t")) > 0 {
-			r.hold()
+			if r.corked && r.given == maxCorked {
+				r.Release()
+			}
+			if r.cork != nil && !r.corked && bytes.IndexByte(r.buf[r.from:r.to], '\n') >= 0 {
+				r.corked, r.given = true, 0
+				r.cork.cork()
+			}
+			r.given++
 			return r.keep(line), nil
 		}
 	}

@@ -59,7 +59,9 @@ func Serve(ctx context.Context, cfg Config, in io.Reader, out io.Writer, open fu
 	s.session = open(s.out)
 	go s.read(NewReader(in, cfg.MaxMessage))
 	err := s.wait(ctx, in, w)
-	s.stop()
+	s.mu.Lock() // no message is on its way now
+	s.stopped = true
+	s.mu.Unlock()
 	if err == nil {
 		s.drain(cfg.Linger)
 	}
@@ -94,32 +96,19 @@ type server struct {
 	stopped bool       // guarded by mu: no more are
 }
 
-// wait waits for one of the three ends.
-func (s *server) wait(ctx context.Context, in io.Reader, w *Writer) error {
+// wait waits for one of the three ends. A read under way is ended, where in can do that.
+func (s *server) wait(ctx context.Context, in io.Reader, w *Writer) (err error) {
 	select {
 	case err := <-s.ended:
 		return err
 	case <-w.Done():
-		unblock(in)
-		return w.Err()
+		err = w.Err()
 	case <-ctx.Done():
-		unblock(in)
-		return nil
 	}
-}
-
-// unblock ends a read under way, where in can do that.
-func unblock(in io.Reader) {
 	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok {
 		_ = d.SetReadDeadline(time.Unix(1, 0))
 	}
-}
-
-// stop lets no more messages through, and returns when none is on its way.
-func (s *server) stop() {
-	s.mu.Lock()
-	s.stopped = true
-	s.mu.Unlock()
+	return err
 }
 
 // drain waits for the requests under way.
@@ -173,33 +162,92 @@ func (s *server) take(raw []byte) bool {
 	if err != nil {
 		s.unreadable(s.out, err)
 	} else if p := s.session.Handle(m, s.out); p != nil {
-		s.await(p)
+		s.calls.Add(1)
+		if !p.Detach(s.done) {
+			go func() {
+				defer s.calls.Done()
+				p.Wait()
+			}()
+		}
 	}
 	return true
-}
-
-// await has the rest of a request done, on a goroutine where it needs one.
-func (s *server) await(p wire.Pending) {
-	s.calls.Add(1)
-	if p.Detach(s.done) {
-		return
-	}
-	go func() {
-		defer s.calls.Done()
-		p.Wait()
-	}()
 }
 
 // unreadable answers a message that cannot be read.
 func (s *server) unreadable(out wire.Stream, err error) {
 	wire.Unread(s.session, err)
-	out.Answer(answer(err))
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		out.Answer(e.Answer())
+		return
+	}
+	out.Answer(wire.ErrorAnswer(nil, wire.CodeParse, err.Error(), nil))
 }
 
-// answer is the JSON-RPC answer to a message that cannot be read.
-func answer(err error) []byte {
-	if e, ok := errors.AsType[*wire.Error](err); ok {
-		return e.Answer()
+// batchVersion is the one protocol revision that has batches.
+const batchVersion = "2025-03-26"
+
+// batch starts the members of a JSON-RPC batch: one after the other, each with
+// its answer before the next is handed on.
+func (s *server) batch(raw []byte) {
+	if v := s.session.Version(); v != batchVersion {
+		s.unreadable(s.out, &wire.Error{Code: wire.CodeInvalidRequest,
+			Message: "JSON-RPC batches belong to protocol revision " + batchVersion + " alone: send the messages one by one"})
+		return
 	}
-	return wire.ErrorAnswer(nil, wire.CodeParse, err.Error(), nil)
+	members, err := s.cfg.Limits.Split(raw)
+	if err != nil {
+		s.unreadable(s.out, err)
+		return
+	}
+	s.calls.Go(func() {
+		answers := &batchStream{stream: s.out}
+		for _, raw := range members {
+			m, err := s.cfg.Limits.Read(raw, wire.FromClient)
+			if err == nil {
+				err = m.MemberFault()
+			}
+			if err != nil {
+				s.unreadable(answers, err)
+			} else if p := s.session.Handle(m, answers); p != nil {
+				p.Wait()
+			}
+		}
+		if all := answers.close(); all != nil {
+			s.out.Answer(all)
+		}
+	})
+}
+
+// batchStream is the stream of a batch: answers are kept for the one array that
+// answers it, all else goes out at once.
+type batchStream struct {
+	*stream
+	mu     sync.Mutex
+	all    []byte // guarded by mu: the array, not yet closed
+	closed bool   // guarded by mu: answers come too late
+}
+
+func (b *batchStream) Answer(msg []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || msg == nil {
+		return
+	}
+	if b.all == nil {
+		b.all = append(b.all, '[')
+	} else {
+		b.all = append(b.all, ',')
+	}
+	b.all = append(b.all, msg...)
+}
+
+// close returns the array of answers, nil if there are none.
+func (b *batchStream) close() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	if b.all == nil {
+		return nil
+	}
+	return append(b.all, ']')
 }

@@ -1,3 +1,6 @@
+// Package stdio frames messages as lines, as MCP does over standard input and
+// output: a [Reader] and a [Writer] for either end, and [Serve], the whole
+// server end.
 package stdio
 
 import (
@@ -37,24 +40,24 @@ type Writer struct {
 	done   chan struct{}
 
 	mu     sync.Mutex
-	turn   turn   // guarded by mu
+	state  state  // guarded by mu
 	queue  []byte // guarded by mu
 	spare  []byte // guarded by mu: the buffer written last
 	busy   int    // guarded by mu: bytes of the write under way
 	closed bool   // guarded by mu
 	err    error  // guarded by mu: why it ended
 
-	rest []byte // what a caller could not write; whose turn it is has it
+	rest []byte // what a caller could not write; who writes has it
 }
 
-// turn is whose it is to write, which nobody else may then.
-type turn uint8
+// state says who writes: nobody else may then.
+type state uint8
 
 const (
-	nobodys    turn = iota // nothing is queued
-	corks                  // what is queued waits for the Cork
-	callers                // a caller of Write, or the one who pulled the Cork
-	goroutines             // the Writer's own, told by wake
+	idle       state = iota // nothing is queued
+	corked                  // what is queued waits for the Cork
+	calling                 // a caller of Write, or the one who pulled the Cork, writes
+	background              // the Writer's goroutine writes, told by wake
 )
 
 // NewWriter returns a writer, whose goroutine runs until [Writer.Close] or an
@@ -70,7 +73,7 @@ func NewWriter(w io.Writer, limit int) *Writer {
 	return out
 }
 
-// Join has the messages wait while c is held. It is called before the first
+// Join has the messages wait while c is corked. It is called before the first
 // Write. c may be nil.
 func (w *Writer) Join(c *Cork) { w.cork = c }
 
@@ -92,7 +95,14 @@ func (w *Writer) put(msg []byte, limit int, must bool) bool {
 		return false
 	}
 	w.queue = append(append(w.queue, msg...), '\n')
-	mine := w.turn == nobodys && w.claimLocked()
+	mine := false
+	switch {
+	case w.state != idle:
+	case w.cork.delays(w):
+		w.state = corked
+	default:
+		mine = w.beginLocked()
+	}
 	w.mu.Unlock()
 	if mine {
 		w.flush()
@@ -100,30 +110,21 @@ func (w *Writer) put(msg []byte, limit int, must bool) bool {
 	return true
 }
 
-// claimLocked decides who writes what is queued, and reports whether it is the
+// beginLocked decides who writes what is queued, and reports whether it is the
 // caller.
-func (w *Writer) claimLocked() bool {
-	switch {
-	case w.cork.keep(w):
-		w.turn = corks
-	case w.direct == nil:
+func (w *Writer) beginLocked() bool {
+	if w.direct == nil {
 		w.passLocked()
-	default:
-		w.turn = callers
+		return false
 	}
-	return w.turn == callers
+	w.state = calling
+	return true
 }
 
 // uncork writes what has gathered.
 func (w *Writer) uncork() {
 	w.mu.Lock()
-	mine := w.turn == corks
-	if mine && w.direct == nil {
-		w.passLocked()
-		mine = false
-	} else if mine {
-		w.turn = callers
-	}
+	mine := w.state == corked && w.beginLocked()
 	w.mu.Unlock()
 	if mine {
 		w.flush()
@@ -134,7 +135,7 @@ func (w *Writer) uncork() {
 const rounds = 3
 
 // flush writes as much as there is room for, and leaves the rest to the
-// goroutine. It is the caller's turn.
+// goroutine. It is for the caller who writes.
 func (w *Writer) flush() {
 	for range rounds {
 		batch := w.takeMine()
@@ -156,7 +157,7 @@ func (w *Writer) flush() {
 	w.passLocked()
 }
 
-// takeMine takes what is queued, or gives up the turn.
+// takeMine takes what is queued, or ends the caller's writing.
 func (w *Writer) takeMine() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,15 +166,15 @@ func (w *Writer) takeMine() []byte {
 		w.passLocked()
 		return nil
 	case len(w.queue) == 0:
-		w.busy, w.turn = 0, nobodys
+		w.busy, w.state = 0, idle
 		return nil
 	}
 	return w.takeLocked()
 }
 
-// passLocked leaves the turn to the goroutine.
+// passLocked leaves the writing to the goroutine.
 func (w *Writer) passLocked() {
-	w.turn = goroutines
+	w.state = background
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -212,7 +213,7 @@ func (w *Writer) open() bool {
 }
 
 // endLocked has no more taken. The goroutine writes what is left and ends; a
-// caller whose turn it is hands it on.
+// caller who writes hands it on.
 func (w *Writer) endLocked(err error) {
 	if w.closed {
 		return
@@ -221,7 +222,7 @@ func (w *Writer) endLocked(err error) {
 	if err != ErrClosed {
 		w.queue = nil
 	}
-	if w.turn != callers {
+	if w.state != calling {
 		w.passLocked()
 	}
 }
@@ -245,12 +246,12 @@ func (w *Writer) run() {
 	}
 }
 
-// take takes what is to be written next, or gives up the turn.
+// take takes what is to be written next, or ends the goroutine's writing.
 func (w *Writer) take() (batch []byte, ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.turn != goroutines:
+	case w.state != background:
 		return nil, false
 	case len(w.rest) > 0:
 		batch, w.rest = w.rest, nil
@@ -260,7 +261,7 @@ func (w *Writer) take() (batch []byte, ended bool) {
 	}
 	w.busy = 0
 	if !w.closed {
-		w.turn = nobodys
+		w.state = idle
 	}
 	return nil, w.closed
 }
@@ -281,4 +282,49 @@ func (w *Writer) fail(err error) {
 	defer w.mu.Unlock()
 	w.endLocked(err)
 	w.queue, w.spare, w.rest = nil, nil, nil
+}
+
+// Cork gathers what several Writers are given while a Reader still has lines at
+// hand, so that many messages that came in one read go out in one write. Readers
+// and Writers join it ([Reader.Join], [Writer.Join]) before they are used. Its
+// zero value is ready; a nil Cork gathers nothing. It is safe for concurrent
+// use.
+type Cork struct {
+	mu      sync.Mutex // guards what follows
+	readers int        // that have lines at hand
+	waiting []*Writer  // for one of them to have none
+}
+
+// cork makes the Writers wait until uncork is called.
+func (c *Cork) cork() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readers++
+}
+
+// uncork has everything written that has gathered, whoever gave it.
+func (c *Cork) uncork() {
+	c.mu.Lock()
+	c.readers--
+	var few [2]*Writer
+	waiting := append(few[:0], c.waiting...)
+	clear(c.waiting)
+	c.waiting = c.waiting[:0]
+	c.mu.Unlock()
+	for _, w := range waiting {
+		w.uncork()
+	}
+}
+
+// delays reports whether w has to wait: then it will be uncorked.
+func (c *Cork) delays(w *Writer) bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.readers > 0 {
+		c.waiting = append(c.waiting, w)
+	}
+	return c.readers > 0
 }
