@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
 const otherHost = "this Host is not served here: use localhost, or 127.0.0.1"
@@ -13,11 +13,11 @@ const otherHost = "this Host is not served here: use localhost, or 127.0.0.1"
 // pass reports whether a request may go on; else it is answered.
 func (a *Admin) pass(w http.ResponseWriter, r *http.Request) bool {
 	switch {
-	case a.Local && !streamhttp.LoopbackHost(r.Host):
+	case a.Local && !httpserver.LoopbackHost(r.Host):
 		refuse(w, http.StatusForbidden, otherHost)
 	case !ownOrigin(r) || !ownSite(r):
 		refuse(w, http.StatusForbidden, "requests from web pages of another origin are not served here")
-	case a.Bearer != nil && !streamhttp.Authorized(r, a.Bearer()):
+	case a.Bearer != nil && !httpserver.Authorized(r, a.Bearer()):
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		refuse(w, http.StatusUnauthorized, "a bearer token is needed: the one in the proxy's --admin-bearer-file")
 	default:

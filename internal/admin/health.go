@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
 // Check is one thing that must hold. Run returns why it does not, within a second;
@@ -44,7 +44,7 @@ func (h *Health) Handler() http.Handler {
 		r.get("/metrics", h.Metrics.ServeHTTP)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if h.Local && !streamhttp.LoopbackHost(req.Host) {
+		if h.Local && !httpserver.LoopbackHost(req.Host) {
 			refuse(w, http.StatusForbidden, otherHost)
 			return
 		}

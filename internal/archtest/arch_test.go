@@ -93,7 +93,7 @@ var rules = []rule{
 	},
 	{
 		pkg:   "internal/admin",
-		allow: []string{module + "/internal/streamhttp", module + "/internal/httpserver"},
+		allow: []string{module + "/internal/httpserver"},
 		why:   "it answers operators with what it is given; who may ask is looked at as it is for clients",
 	},
 	{

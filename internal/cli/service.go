@@ -12,6 +12,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/auth"
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -196,7 +197,7 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 		AllowedHosts:   f.listen.allowedHosts,
 		AllowedOrigins: f.listen.allowedOrigins,
 		MaxMessage:     int(f.limits.message),
-		Bodies:         streamhttp.NewBodyBudget(int(f.limits.bodies)),
+		Bodies:         httpserver.NewBodyBudget(int(f.limits.bodies)),
 		Limits:         f.limits.wire(),
 		Queue:          int(f.limits.outbound),
 		Store:          int(f.limits.store),

@@ -277,30 +277,28 @@ func (t *table) crowded() (n int) {
 	return n
 }
 
-// Network is what a remote address counts as: itself, of IPv6 its /64. It is invalid for loopback addresses, behind
-// which many clients or a whole proxy may stand.
+// Network is what a remote address counts as: itself, of IPv6 its /64, since whoever has one
+// address has all of it. It is invalid where there is no address.
 func Network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
-	if !addr.IsValid() || addr.IsLoopback() {
+	prefix, _ := addr.Prefix(min(addr.BitLen(), 64))
+	return prefix
+}
+
+// Share is the network that has a share of what a server has, which an address counts for. It
+// is invalid for loopback addresses, behind which many clients or a whole proxy may stand.
+func Share(addr netip.Addr) netip.Prefix {
+	if addr.Unmap().IsLoopback() {
 		return netip.Prefix{}
 	}
-	bits := 64
-	if addr.Is4() {
-		bits = 32
-	}
-	prefix, _ := addr.Prefix(bits)
-	return prefix
+	return Network(addr)
 }
 
 // network is what a connection counts for.
 func (s *Server) network(raw net.Conn) netip.Prefix {
 	at, ok := raw.RemoteAddr().(*net.TCPAddr)
-	if !ok {
+	if !ok || s.Gateway != nil && s.Gateway(at.AddrPort().Addr().Unmap()) {
 		return netip.Prefix{}
 	}
-	addr := at.AddrPort().Addr().Unmap()
-	if s.Gateway != nil && s.Gateway(addr) {
-		return netip.Prefix{}
-	}
-	return Network(addr)
+	return Share(at.AddrPort().Addr())
 }

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
 // bearers lets in who has one of the tokens; each is a principal of that name.
 func bearers(tokens ...string) func(http.ResponseWriter, *http.Request) (wire.Principal, bool) {
 	return func(w http.ResponseWriter, r *http.Request) (wire.Principal, bool) {
 		for _, token := range tokens {
-			if Authorized(r, token) {
+			if httpserver.Authorized(r, token) {
 				return wire.Principal{Issuer: "test", Subject: token}, true
 			}
 		}
@@ -78,13 +80,13 @@ func TestSharesOfPrincipals(t *testing.T) {
 			t.Errorf("step %d: %v", i, got)
 		}
 	}
-	q.give(ann)
+	q.giveBack(ann)
 	if !q.take(party{}) {
 		t.Error("nobody in particular finds no room")
 	}
-	q.give(party{})
-	q.give(ann)
-	q.give(bob)
+	q.giveBack(party{})
+	q.giveBack(ann)
+	q.giveBack(bob)
 	if q.count != 0 || len(q.owners) != 0 || q.takeRefused() != 2 {
 		t.Errorf("left: %+v", q)
 	}

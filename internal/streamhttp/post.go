@@ -1,334 +1,161 @@
 package streamhttp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"strconv"
-	"sync/atomic"
+	"sync"
+	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// post is one POST under way, as the stream of its request: nothing has been
-// written yet, or it has become an event stream.
+// post is one POST under way, of either era, as the stream of its request: nothing has been
+// written yet, or it has become an event stream. In a session the client can come back for
+// that; in the modern era whoever closes it cancels the request.
 type post struct {
-	s     *session
-	w     http.ResponseWriter
-	ctx   context.Context // the client's end of it
-	head  http.Header     // of the request
-	claim *bodyClaim      // of its body
-	takes accepts
-	since int64 // when it began, in ticks
-	whole bool  // it must not become an event stream before its answer
+	srv     *Server
+	ses     *session // nil: the modern era, or about to begin
+	w       http.ResponseWriter
+	r       *http.Request
+	claim   *httpserver.BodyClaim
+	takes   accepts
+	since   int64 // when it began, in ticks
+	whole   bool  // it must not become an event stream before its answer
+	listens bool  // it is subscriptions/listen: an event stream in any case
+	party   party // that it counts for in the modern era
 
-	plain atomic.Bool // it has its answer, as one body: nothing changes any more
+	link     link        // of the list that it is in
+	mu       *sync.Mutex // the session's, or own; guards what follows
+	own      sync.Mutex
+	answer   answer
+	gathered [][]byte     // a batch's answers
+	stream   *stream      // nil: no event stream yet
+	writer   *eventWriter // the first connection of stream, this POST's own
+	pause    pause
+	cancels  cancels
+}
 
-	// Guarded by the session's mutex:
-	newer, older *post // in the session's list of those waiting
+// link is a POST's place in a postList.
+type link struct {
+	newer, older *post
 	listed       bool
-	answered     bool
-	declined     bool // by the answer
-	answer       []byte
-	inParts      bool // the answer is a result under id
-	id, result   []byte
-	gathered     [][]byte      // a batch's answers
-	box          *outbox       // the event stream
-	out          *outlet       // the first connection of box, this POST's own
-	paused       chan struct{} // closed when its response is to end before its answer; nil: it never is
-	over         bool          // nothing is left to wait for
-	left         bool          // its response has ended before that
+}
+
+// answer is what a POST is answered with.
+type answer struct {
+	given            bool // nothing changes any more
+	status           int
+	head, body, tail []byte // nil: none is due
+}
+
+// pause is of a POST whose response may have to end before its answer.
+type pause struct {
+	asked chan struct{} // closed when it is to; nil: it never is
+	over  bool          // nothing is left to wait for
+	left  bool          // the response has ended before that
+}
+
+// cancels is how a request of the modern era is cancelled.
+type cancels struct {
+	pending wire.Cancellable // nil: nothing to cancel
+	done    bool
+	unwatch func() bool // nil: nobody watches for the client's going
 }
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
-	takes := accept(r.Header)
-	fault := headFault(r.Header, takes)
-	switch modern := s.modern(r.Header); {
-	case !modern && len(r.Header[headerSession]) > 0:
-		s.postTo(w, r, takes, from, fault)
-	case fault != nil:
-		s.refuseMessage(w, r, takes, nil, fault, nil)
-	case modern:
-		s.postModern(w, r, takes, from)
-	default:
-		s.initialize(w, r, takes, from)
+	p := &post{srv: s, w: w, r: r, takes: accept(r.Header), since: s.clock.now.Load()}
+	p.mu = &p.own
+	fault := headFault(r.Header, p.takes)
+	if len(r.Header[headerSession]) > 0 && !s.modern(r.Header) {
+		if p.ses = s.session(w, r, from); p.ses == nil {
+			return
+		}
+		p.mu = &p.ses.mu
+		if text := versionFault(r.Header, p.ses.version); fault == nil && text != "" {
+			fault = &refusal{reason: ReasonHeader, status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: text, header: true}
+		}
 	}
-}
-
-// postTo serves a POST that names a session.
-func (s *Server) postTo(w http.ResponseWriter, r *http.Request, takes accepts, from PeerInfo, fault *refusal) {
-	ses := s.session(w, r, from)
-	if ses == nil {
-		return
-	}
-	if text := versionFault(r.Header, ses.version); fault == nil && text != "" {
-		fault = &refusal{reason: ReasonHeader, status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: text, header: true}
-	}
-	if fault != nil {
-		s.refuseMessage(w, r, takes, ses, fault, nil)
-		ses.leave()
-		return
-	}
-	raw, claim, ok := s.body(w, r, takes, from, ses)
-	if !ok {
-		ses.leave()
-		return
-	}
-	p := &post{s: ses, w: w, ctx: r.Context(), head: r.Header, claim: claim, takes: takes, since: s.clock.now.Load()}
 	defer func() {
-		if !p.left { // written here alone
+		if !p.pause.left { // written here alone
 			p.release()
 		}
 	}()
-	p.serve(raw)
+	if fault != nil {
+		s.refuseMessage(w, r, p.takes, p.ses, fault, nil)
+	} else if raw, ok := p.body(from); ok {
+		p.serve(raw, from)
+	}
 }
 
 // release ends the request: it is under way no more, and its body takes no memory.
 func (p *post) release() {
-	p.claim.release()
-	p.s.leave()
+	if p.claim != nil {
+		p.claim.Release()
+	}
+	if p.ses != nil {
+		p.ses.leave()
+	}
 }
 
 // serve hands on what the body holds and gives its answer.
-func (p *post) serve(raw []byte) {
-	if wire.IsBatch(raw) {
+func (p *post) serve(raw []byte, from PeerInfo) {
+	s, modern := p.srv, p.ses == nil && p.srv.modern(p.r.Header)
+	if wire.IsBatch(raw) && (p.ses != nil || modern) {
 		p.serveBatch(raw)
 		return
 	}
-	m, err := p.s.srv.cfg.Limits.Read(raw, wire.FromClient)
-	if err != nil {
-		p.reject(err)
-		return
+	var m *wire.Message
+	if !wire.IsBatch(raw) {
+		var err error
+		if m, err = s.cfg.Limits.Read(raw, wire.FromClient); err != nil {
+			p.reject(err)
+			return
+		}
+		modern = modern || s.cfg.Modern != nil && m.Era() == wire.Modern
 	}
-	if m.Method == "initialize" {
+	switch {
+	case p.ses != nil && m.Method == "initialize":
 		p.reject(&wire.Error{Code: wire.CodeInvalidRequest, ID: m.Bytes(m.ID), Sure: true,
 			Message: "this session is initialized: leave Mcp-Session-Id out to begin another"})
-		return
-	}
-	if p.s.srv.takesModern(m) {
+	case p.ses != nil && modern:
 		p.reject(&wire.Error{Code: wire.CodeHeaderMismatch, ID: m.Bytes(m.ID),
 			Message: "the body is of revision " + wire.ModernRevision + ", but its MCP-Protocol-Version does not say so"})
-		return
+	case p.ses != nil:
+		pending := p.ses.upper.Handle(m, p)
+		if m.Kind != wire.Request || !p.canPause() {
+			p.wait(pending)
+		} else if p.waitApart(pending) {
+			return
+		}
+		p.end(m.Kind == wire.Request, m.Bytes(m.ID))
+	case modern:
+		p.serveModern(m, from)
+	case m != nil && m.Method == "initialize" && m.Kind == wire.Request:
+		p.initialize(m, from)
+	default:
+		s.cfg.tell(ReasonNoSession, http.StatusBadRequest, p.r)
+		refuse(p.w, http.StatusBadRequest, noSession)
 	}
-	pending := p.s.upper.Handle(m, p)
-	if m.Kind != wire.Request || !p.canPause() {
-		p.wait(pending)
-	} else if p.waitApart(pending) {
-		return
-	}
-	p.end(m.Kind == wire.Request, m.Bytes(m.ID))
 }
 
-// reject answers a POST whose message, or batch, cannot be read. It is no HTTP error where
-// its client takes the JSON-RPC error for the answer: see [Server.refuseMessage].
+// reject answers a POST whose message, or batch, cannot be read. In a session it is no HTTP
+// error where its client takes the JSON-RPC error for the answer: see [Server.refuseMessage].
 func (p *post) reject(err error) {
-	wire.Unread(p.s.upper, err)
+	if p.ses == nil {
+		p.srv.cfg.tell(ReasonMessage, http.StatusBadRequest, p.r)
+		writeJSON(p.w, http.StatusBadRequest, faultAnswer(err))
+		return
+	}
+	wire.Unread(p.ses.upper, err)
 	status := http.StatusBadRequest
 	if e, ok := errors.AsType[*wire.Error](err); ok && e.Sure {
 		status = http.StatusOK
 	}
 	p.takes.write(p.w, status, faultAnswer(err))
-}
-
-// wait waits for what Handle left to be waited for.
-func (p *post) wait(pending wire.Pending) {
-	if pending == nil {
-		return
-	}
-	p.list()
-	pending.Wait()
-}
-
-// list has the sweeper watch over the POST.
-func (p *post) list() {
-	if p.whole || !p.takes.sse {
-		return
-	}
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.answered || p.box != nil || p.listed {
-		return
-	}
-	p.listed = true
-	if p.older = p.s.waiting; p.older != nil {
-		p.older.newer = p
-	}
-	p.s.waiting = p
-}
-
-func (p *post) unlistLocked() {
-	if !p.listed {
-		return
-	}
-	p.listed = false
-	if p.newer != nil {
-		p.newer.older = p.older
-	} else {
-		p.s.waiting = p.older
-	}
-	if p.older != nil {
-		p.older.newer = p.newer
-	}
-	p.newer, p.older = nil, nil
-}
-
-// openLocked makes the POST an event stream, written by a goroutine of its own
-// that end waits for.
-func (p *post) openLocked() {
-	p.attachLocked()
-	go p.out.run(p.ctx)
-}
-
-func (p *post) attachLocked() {
-	p.unlistLocked()
-	p.box = p.s.openStream()
-	p.out = newOutlet(p.box, p.w)
-	p.box.attach(p.out)
-	for _, msg := range p.gathered {
-		p.box.add(msg)
-	}
-	p.gathered = nil
-}
-
-// Send implements wire.Stream.
-func (p *post) Send(msg []byte) bool {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.answered || p.box == nil && (p.whole || !p.takes.sse) {
-		return false
-	}
-	if p.box == nil {
-		p.openLocked()
-	}
-	return p.box.add(msg)
-}
-
-// Answer implements wire.Stream.
-func (p *post) Answer(msg []byte) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.answered {
-		return
-	}
-	p.answered = true
-	p.unlistLocked()
-	switch {
-	case p.box == nil:
-		p.answer = msg
-		p.plain.Store(true)
-	case msg == nil:
-		p.box.finish()
-	default:
-		p.box.addLast(msg)
-	}
-}
-
-// AnswerResult implements wire.ResultStream: a long list is not copied for its id.
-func (p *post) AnswerResult(id, result []byte) {
-	if !p.answerParts(id, result) {
-		p.Answer(wire.ResultAnswer(id, result))
-	}
-}
-
-func (p *post) answerParts(id, result []byte) bool {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.answered || p.box != nil || !p.takes.json || p.prefersEvents() {
-		return false
-	}
-	p.answered = true
-	p.unlistLocked()
-	p.inParts, p.id, p.result = true, id, result
-	p.plain.Store(true)
-	return true
-}
-
-// Listening implements wire.Stream.
-func (p *post) Listening() bool {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.box != nil {
-		return !p.answered && p.box.attached()
-	}
-	return !p.answered && !p.whole && p.takes.sse
-}
-
-// Header implements wire.HeadedStream.
-func (p *post) Header(name string) string { return p.head.Get(name) }
-
-// Headers implements wire.HeadedStream.
-func (p *post) Headers(name string) []string { return p.head[name] }
-
-// end completes the response once nothing is left to wait for.
-func (p *post) end(asked bool, id []byte) {
-	answer, out := p.settle()
-	switch {
-	case out != nil:
-		<-out.done
-	case p.declined:
-		decline(p.w, answer)
-	case p.inParts:
-		writeResult(p.w, p.id, p.result)
-	case answer != nil && p.takes.json && !p.prefersEvents():
-		writeJSON(p.w, answer)
-	case answer != nil:
-		p.stream(answer)
-	case !asked:
-		p.w.WriteHeader(http.StatusAccepted)
-	case p.takes.sse: // cancelled: no answer is due
-		p.w.Header()["Content-Type"] = valueEvents
-		p.w.WriteHeader(http.StatusOK)
-	default:
-		writeJSON(p.w, wire.ErrorAnswer(id, wire.CodeInternal, "the request was cancelled", nil))
-	}
-}
-
-// settle closes the POST as a stream, and returns what is to be written or
-// who writes it.
-func (p *post) settle() (answer []byte, out *outlet) {
-	if p.plain.Load() {
-		return p.answer, nil
-	}
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.unlistLocked()
-	p.answered = true
-	if p.box != nil {
-		p.box.finish()
-	}
-	return p.answer, p.out
-}
-
-// stream writes the answer as an event, here, to a client that takes nothing
-// else.
-func (p *post) stream(answer []byte) {
-	p.s.mu.Lock()
-	p.attachLocked()
-	p.box.addLast(answer)
-	p.s.mu.Unlock()
-	p.out.run(p.ctx)
-}
-
-func writeJSON(w http.ResponseWriter, answer []byte) {
-	announceJSON(w, len(answer))
-	_, _ = w.Write(answer)
-}
-
-// writeResult writes what wire.ResultAnswer makes of id and result.
-func writeResult(w http.ResponseWriter, id, result []byte) {
-	head, tail := wire.ResultFrame(id)
-	announceJSON(w, len(head)+len(result)+len(tail))
-	_, _ = w.Write(head)
-	_, _ = w.Write(result)
-	_, _ = w.Write(tail)
-}
-
-func announceJSON(w http.ResponseWriter, length int) {
-	h := w.Header()
-	h["Content-Type"] = valueJSON
-	if length > 1<<10 { // net/http counts what is shorter by itself
-		h["Content-Length"] = []string{strconv.Itoa(length)}
-	}
 }
 
 // faultAnswer is the JSON-RPC answer to a message that cannot be read.
@@ -337,4 +164,382 @@ func faultAnswer(err error) []byte {
 		return e.Answer()
 	}
 	return wire.ErrorAnswer(nil, wire.CodeParse, err.Error(), nil)
+}
+
+// wait waits for what Handle left to be waited for, while the sweeper may make the POST an
+// event stream.
+func (p *post) wait(pending wire.Pending) {
+	if pending == nil {
+		return
+	}
+	p.mu.Lock()
+	if !p.whole && p.takes.sse && !p.answer.given && p.stream == nil {
+		p.ses.waiting.add(p)
+	}
+	p.mu.Unlock()
+	pending.Wait()
+}
+
+// sweepLocked makes an event stream of a POST that has waited for long enough.
+func (p *post) sweepLocked(now int64) {
+	if now-p.since > ticks(p.srv.cfg.Patience) {
+		p.openLocked()
+	}
+}
+
+// openLocked makes the POST an event stream, written by a goroutine of its own
+// that end waits for. One that listens is written by that which serves it.
+func (p *post) openLocked() {
+	p.attachLocked()
+	if !p.listens {
+		go p.writer.run(p.r.Context())
+	}
+}
+
+func (p *post) attachLocked() {
+	if p.ses != nil {
+		p.ses.waiting.remove(p)
+		p.stream = p.ses.openStream()
+	} else {
+		p.stream = &stream{srv: p.srv, mu: p.mu}
+	}
+	p.writer = newEventWriter(p.stream, p.w)
+	if p.ses == nil {
+		p.writer.lost = p.cancel
+	}
+	p.stream.attach(p.writer)
+	for _, msg := range p.gathered {
+		p.stream.add(msg)
+	}
+	p.gathered = nil
+}
+
+// Send implements wire.Stream.
+func (p *post) Send(msg []byte) bool {
+	sent, closed := p.send(msg)
+	if closed {
+		p.cancel()
+	}
+	return sent
+}
+
+// send reports as well whether the client does not read, and so has its stream closed for good.
+func (p *post) send(msg []byte) (sent, closed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.answer.given || p.stream == nil && (p.whole || !p.takes.sse) {
+		return false, false
+	}
+	if p.stream == nil {
+		p.openLocked()
+	}
+	sent = p.stream.add(msg)
+	return sent, !sent && p.ses == nil
+}
+
+// Answer implements wire.Stream.
+func (p *post) Answer(msg []byte) { p.give(http.StatusOK, nil, msg, nil) }
+
+// AnswerResult implements wire.ResultStream: a long list is not copied for its id.
+func (p *post) AnswerResult(id, result []byte) {
+	head, tail := wire.ResultFrame(id)
+	p.give(http.StatusOK, head, result, tail)
+}
+
+// Fail implements wire.FailingStream. In a session it is Answer.
+func (p *post) Fail(code int, msg []byte) {
+	status := http.StatusOK
+	if p.ses == nil {
+		status = statusOf(code)
+	}
+	p.give(status, nil, msg, nil)
+}
+
+// Decline implements wire.DecliningStream. In a session it is Answer: what the session
+// waits for is here and nowhere else, and an error status would have some SDKs give it up.
+func (p *post) Decline(msg []byte) {
+	status := http.StatusOK
+	if p.ses == nil || p.whole {
+		status = http.StatusServiceUnavailable
+	}
+	p.give(status, nil, msg, nil)
+}
+
+// give gives the POST its answer, which may come in parts.
+func (p *post) give(status int, head, body, tail []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.answer.given {
+		return
+	}
+	p.closeLocked()
+	if head != nil && (p.stream != nil || !p.takesJSON()) {
+		head, body, tail = nil, bytes.Join([][]byte{head, body, tail}, nil), nil
+	}
+	p.answer = answer{true, status, head, body, tail}
+	switch {
+	case p.stream == nil:
+	case body == nil:
+		p.stream.finish()
+	default:
+		p.stream.addLast(body)
+	}
+}
+
+// closeLocked has the sweeper look after the POST no more.
+func (p *post) closeLocked() {
+	if p.ses != nil {
+		p.ses.waiting.remove(p)
+	}
+	p.answer.given = true
+}
+
+// takesJSON reports whether an answer that nothing goes before is to be JSON: clients of
+// 2025-11-25 that name event streams first get an event, so that they can resume it.
+func (p *post) takesJSON() bool {
+	return p.takes.json && !(p.takes.sseFirst && p.ses != nil && p.ses.primes() && !p.whole)
+}
+
+// Listening implements wire.Stream.
+func (p *post) Listening() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stream != nil {
+		return !p.answer.given && p.stream.attached()
+	}
+	return !p.answer.given && !p.whole && p.takes.sse
+}
+
+// Header implements wire.HeadedStream.
+func (p *post) Header(name string) string { return p.r.Header.Get(name) }
+
+// Headers implements wire.HeadedStream.
+func (p *post) Headers(name string) []string { return p.r.Header[name] }
+
+// end completes the response once nothing is left to wait for.
+func (p *post) end(asked bool, id []byte) {
+	a, writer := p.settle()
+	switch {
+	case writer != nil && p.listens: // written by now, unless all of it came before
+		writer.run(p.r.Context())
+	case writer != nil:
+		<-writer.done
+	case a.body != nil && (p.takesJSON() || a.status != http.StatusOK):
+		if a.status == http.StatusServiceUnavailable {
+			p.w.Header()["Retry-After"] = []string{retryAfter}
+		}
+		writeJSON(p.w, a.status, a.head, a.body, a.tail)
+	case a.body != nil: // as an event, here, to a client that takes nothing else
+		p.mu.Lock()
+		p.attachLocked()
+		p.stream.addLast(a.body)
+		p.mu.Unlock()
+		p.writer.run(p.r.Context())
+	case !asked:
+		p.w.WriteHeader(http.StatusAccepted)
+	case p.ses != nil && p.takes.sse: // cancelled: no answer is due
+		p.w.Header()["Content-Type"] = valueEvents
+		p.w.WriteHeader(http.StatusOK)
+	default: // likewise: whoever is still there has no other answer
+		writeJSON(p.w, http.StatusOK, wire.ErrorAnswer(id, wire.CodeInternal, "the request was cancelled", nil))
+	}
+}
+
+// settle closes the POST as a stream, and returns what is to be written or
+// who writes it.
+func (p *post) settle() (answer, *eventWriter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cancels.unwatch != nil {
+		p.cancels.unwatch()
+	}
+	p.closeLocked()
+	if p.stream != nil {
+		p.stream.finish()
+	}
+	return p.answer, p.writer
+}
+
+// writeJSON writes an answer, which may come in parts.
+func writeJSON(w http.ResponseWriter, status int, parts ...[]byte) {
+	length := 0
+	for _, part := range parts {
+		length += len(part)
+	}
+	h := w.Header()
+	h["Content-Type"] = valueJSON
+	if length > 1<<10 { // net/http counts what is shorter by itself
+		h["Content-Length"] = []string{strconv.Itoa(length)}
+	}
+	w.WriteHeader(status)
+	for _, part := range parts {
+		if len(part) > 0 {
+			_, _ = w.Write(part)
+		}
+	}
+}
+
+// serveBatch hands on the members of a JSON-RPC batch one after the other,
+// each with its answer before the next. The answers are one array, or events
+// where the POST has become an event stream.
+func (p *post) serveBatch(raw []byte) {
+	switch {
+	case p.ses == nil:
+		p.reject(&wire.Error{Code: wire.CodeInvalidRequest, Message: "revision " + wire.ModernRevision + " has no batches: send the messages one by one"})
+		return
+	case p.ses.version != revisionBatches:
+		p.reject(&wire.Error{Code: wire.CodeInvalidRequest,
+			Message: "JSON-RPC batches belong to protocol revision " + revisionBatches + " alone: send the messages one by one"})
+		return
+	}
+	members, err := p.srv.cfg.Limits.Split(raw)
+	if err != nil {
+		p.reject(err)
+		return
+	}
+	for _, raw := range members {
+		to := &member{post: p}
+		m, err := p.srv.cfg.Limits.Read(raw, wire.FromClient)
+		if err == nil {
+			err = m.MemberFault()
+		}
+		if err != nil {
+			wire.Unread(p.ses.upper, err)
+			to.Answer(faultAnswer(err))
+			continue
+		}
+		p.wait(p.ses.upper.Handle(m, to))
+	}
+	p.mu.Lock()
+	if len(p.gathered) > 0 {
+		all := append([]byte{'['}, bytes.Join(p.gathered, []byte{','})...)
+		p.answer.status, p.answer.body, p.gathered = http.StatusOK, append(all, ']'), nil
+	}
+	p.mu.Unlock()
+	p.end(false, nil)
+}
+
+// member is a POST as the stream of one member of its batch.
+type member struct {
+	*post
+	done bool // guarded by the session's mutex
+}
+
+// AnswerResult implements wire.ResultStream.
+func (m *member) AnswerResult(id, result []byte) { m.Answer(wire.ResultAnswer(id, result)) }
+
+// Fail is Answer, and so is Decline: a batch is answered as one.
+func (m *member) Fail(_ int, msg []byte) { m.Answer(msg) }
+
+// Decline is Answer.
+func (m *member) Decline(msg []byte) { m.Answer(msg) }
+
+// Answer implements wire.Stream.
+func (m *member) Answer(msg []byte) {
+	p := m.post
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.done || p.answer.given {
+		return
+	}
+	m.done = true
+	switch {
+	case msg == nil:
+	case p.stream == nil:
+		p.gathered = append(p.gathered, msg)
+	default:
+		p.stream.add(msg)
+	}
+}
+
+// canPause reports whether the response may have to end before the answer, for the
+// client to come back for that (2025-11-25, SEP-1699).
+func (p *post) canPause() bool {
+	polls := p.srv.cfg.Polls
+	return polls != nil && polls() && p.ses.primes() && p.takes.sse
+}
+
+// waitApart is wait for a response that may have to end before that. left says that it
+// has: what is left to wait for goes on by itself, and closes the POST as a stream.
+func (p *post) waitApart(pending wire.Pending) (left bool) {
+	s := p.srv
+	if pending == nil || !s.requests.enter() { // at the server's end nobody can come back
+		p.wait(pending)
+		return false
+	}
+	over, asked := make(chan struct{}), make(chan struct{})
+	p.mu.Lock()
+	p.pause.asked = asked
+	p.mu.Unlock()
+	go func() {
+		defer s.requests.leave()
+		p.wait(pending)
+		p.settle()
+		p.mu.Lock()
+		p.pause.over = true
+		left := p.pause.left
+		p.mu.Unlock()
+		if left {
+			p.release()
+		}
+		close(over)
+	}()
+	select {
+	case <-over:
+		return false
+	case <-asked:
+	}
+	<-p.writer.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pause.left = !p.pause.over
+	return p.pause.left
+}
+
+// Pause implements wire.Pauser. The client is told to come back no later than what it
+// comes for is kept.
+func (p *post) Pause(retry time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pause.asked == nil || p.answer.given {
+		return
+	}
+	if p.stream == nil {
+		p.openLocked()
+	}
+	p.stream.pause(min(retry, p.srv.cfg.StoreTime))
+	select {
+	case <-p.pause.asked: // before
+	default:
+		close(p.pause.asked)
+	}
+}
+
+// cancel has a request of the modern era cancelled, once.
+func (p *post) cancel() {
+	p.mu.Lock()
+	pending := p.cancels.pending
+	if p.cancels.done || p.answer.given {
+		pending = nil
+	}
+	p.cancels.done = true
+	p.mu.Unlock()
+	if pending != nil {
+		pending.Cancel()
+	}
+}
+
+// sweep does what time brings to a POST of the modern era.
+func (p *post) sweep(now int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cancels.unwatch == nil && !p.answer.given {
+		p.cancels.unwatch = context.AfterFunc(p.r.Context(), p.cancel)
+	}
+	switch {
+	case p.stream != nil:
+		p.stream.keepAlive(now - ticks(p.srv.cfg.KeepAlive))
+	case !p.answer.given && p.takes.sse && !p.listens:
+		p.sweepLocked(now)
+	}
 }

@@ -1,15 +1,24 @@
+// Package streamhttp is the server's side of MCP's Streamable HTTP, in both eras: sessions
+// (protocol revisions up to 2025-11-25), and requests by themselves (2026-07-28).
 package streamhttp
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
+
+// retryAfter is how long a client waits that is sent away, in seconds: by then
+// a balancer knows better where to send it.
+const retryAfter = "1"
 
 // Server is the server end of Streamable HTTP: an [http.Handler] for one path.
 // Make it with [NewServer], serve it with an [httpserver.Server], which gives each
@@ -20,13 +29,12 @@ import (
 // stream, whose events the client can ask for again.
 type Server struct {
 	cfg   ServerConfig
-	guard *guard
+	guard httpserver.Guard
 	clock clock
 	table table
+	posts modernPosts
 
-	solos solos
-
-	requests underway
+	requests inFlight
 	stores   stores
 
 	stop    chan struct{} // ends the sweeper
@@ -48,14 +56,14 @@ func NewServer(cfg ServerConfig) *Server {
 	cfg.fill()
 	s := &Server{
 		cfg:     cfg,
-		guard:   newGuard(&cfg),
+		guard:   httpserver.NewGuard(cfg.Loopback, cfg.AllowedHosts, cfg.AllowedOrigins),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
 	s.requests.init()
 	s.stores.init(cfg.StoreTotal)
 	s.table.init(&s.cfg)
-	s.solos.init(&s.cfg)
+	s.posts.init(&s.cfg)
 	go s.sweep()
 	return s
 }
@@ -65,7 +73,7 @@ func (s *Server) Sessions() int { return s.table.len() }
 
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	who, ok := s.guard.pass(w, r)
+	who, ok := s.admit(w, r)
 	if !ok {
 		return
 	}
@@ -84,17 +92,65 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	from := PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header, Principal: who, Run: run}
-	switch r.Method {
-	case http.MethodPost:
+	switch modern := r.Method != http.MethodPost && s.modern(r.Header); {
+	case r.Method == http.MethodPost:
 		s.post(w, r, from)
-		return
-	case http.MethodGet, http.MethodDelete:
-		if !s.modern(r.Header) {
-			s.ofSession(w, r, from)
-			return
+	case r.Method == http.MethodGet && !modern:
+		s.get(w, r, from)
+	case r.Method == http.MethodDelete && !modern:
+		s.delete(w, r, from)
+	default:
+		s.cfg.tell(ReasonMethod, http.StatusMethodNotAllowed, r)
+		allow, text := valueAllow, "use POST, GET or DELETE"
+		if modern {
+			allow, text = valuePost, "use POST: there are no sessions in this revision"
 		}
+		w.Header()["Allow"] = allow
+		refuse(w, http.StatusMethodNotAllowed, text)
 	}
-	s.methodNotAllowed(w, r)
+}
+
+// admit says who is asking, if the request may go on; else it is answered.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (who wire.Principal, ok bool) {
+	origins := r.Header["Origin"]
+	switch {
+	case !s.guard.Host(r.Host):
+		s.cfg.tell(ReasonHost, http.StatusForbidden, r)
+		refuse(w, http.StatusForbidden, "this Host is not served here: start the proxy with --allowed-host to allow it")
+		return who, false
+	case len(origins) > 1 || len(origins) == 1 && !s.guard.Origin(origins[0]):
+		s.cfg.tell(ReasonOrigin, http.StatusForbidden, r)
+		refuse(w, http.StatusForbidden, "this Origin is not served here: start the proxy with --allowed-origin to allow it")
+		return who, false
+	case len(origins) == 1 && cors(w, r, origins[0]), s.cfg.Public != nil && s.cfg.Public(w, r):
+		return who, false
+	}
+	if s.cfg.Authenticate != nil {
+		if who, ok = s.cfg.Authenticate(w, r); !ok {
+			return who, false
+		}
+		httpserver.Admit(w)
+	}
+	return who, true
+}
+
+// cors tells browsers what an allowed origin may do, and reports whether the
+// request was answered by that.
+func cors(w http.ResponseWriter, r *http.Request, origin string) bool {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+		h.Set("Access-Control-Allow-Headers", asked)
+	}
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
 }
 
 // run is the run that the path of a request names, "" for none; ok is false where
@@ -113,83 +169,6 @@ func (s *Server) run(r *http.Request) (id string, ok bool) {
 
 // maxRunID is how long the id of a run in a path may be.
 const maxRunID = 128
-
-// ofSession serves what only a session has.
-func (s *Server) ofSession(w http.ResponseWriter, r *http.Request, from PeerInfo) {
-	if r.Method == http.MethodGet {
-		s.get(w, r, from)
-	} else {
-		s.delete(w, r, from)
-	}
-}
-
-func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	s.cfg.tell(ReasonMethod, http.StatusMethodNotAllowed, r)
-	if s.modern(r.Header) {
-		w.Header()["Allow"] = valuePost
-		refuse(w, http.StatusMethodNotAllowed, "use POST: there are no sessions in this revision")
-		return
-	}
-	w.Header()["Allow"] = valueAllow
-	refuse(w, http.StatusMethodNotAllowed, "use POST, GET or DELETE")
-}
-
-// session finds the session of a request and marks it busy; the caller must
-// call its leave. Where there is none the request is answered; somebody else's is
-// none, nor is another URL's.
-func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
-	ids := r.Header[headerSession]
-	if len(ids) != 1 {
-		s.cfg.tell(ReasonNoSession, http.StatusBadRequest, r)
-		text := noSession
-		if r.Method == http.MethodGet {
-			text = noPage + "For a client, " + noSession
-		}
-		refuse(w, http.StatusBadRequest, text)
-		return nil
-	}
-	ses := s.table.find(ids[0])
-	if ses == nil || ses.party.who != from.Principal || ses.run != from.Run || !s.fits(ses, from) || !ses.enter() {
-		s.cfg.tell(ReasonSession, http.StatusNotFound, r)
-		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
-		return nil
-	}
-	httpserver.Admit(w)
-	return ses
-}
-
-// sessionOf is session for a request without a message, whose revision must be the session's.
-func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
-	ses := s.session(w, r, from)
-	if ses == nil {
-		return nil
-	}
-	if fault := versionFault(r.Header, ses.version); fault != "" {
-		ses.leave()
-		s.cfg.tell(ReasonHeader, http.StatusBadRequest, r)
-		refuse(w, http.StatusBadRequest, fault)
-		return nil
-	}
-	return ses
-}
-
-// fits reports whether a request brings what its session was begun with.
-func (s *Server) fits(ses *session, from PeerInfo) bool {
-	return s.cfg.Key == nil || ses.key == s.cfg.Key(from)
-}
-
-const noSession = "exactly one Mcp-Session-Id is needed: begin with initialize, " +
-	"of protocol revision 2024-11-05 to 2025-11-25, and send the id that its answer carries"
-
-func (s *Server) delete(w http.ResponseWriter, r *http.Request, from PeerInfo) {
-	ses := s.sessionOf(w, r, from)
-	if ses == nil {
-		return
-	}
-	ses.leave()
-	s.end(ses, "its client ended it")
-	w.WriteHeader(http.StatusNoContent)
-}
 
 // serverClosed is why sessions end that are still there.
 const serverClosed = "the server is closed"
@@ -214,7 +193,7 @@ func (s *Server) sweep() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var all []*session
-	var posts []*solo
+	var posts []*post
 	for {
 		select {
 		case <-s.stop:
@@ -232,9 +211,9 @@ func (s *Server) sweep() {
 			}
 		}
 		clear(all)
-		posts = s.solos.append(posts[:0])
-		for _, x := range posts {
-			x.sweep(now)
+		posts = s.posts.append(posts[:0])
+		for _, p := range posts {
+			p.sweep(now)
 		}
 		clear(posts)
 		s.complain()
@@ -247,14 +226,104 @@ func (s *Server) complain() {
 	if n := s.table.takeRefused(); n > 0 {
 		s.cfg.Log.Warn("sessions refused: there are too many", "refused", n, "sessions", s.Sessions())
 	}
-	if n := s.solos.takeRefused(); n > 0 {
+	if n := s.posts.takeRefused(); n > 0 {
 		s.cfg.Log.Warn("requests refused: too many are under way", "refused", n)
 	}
 	if n := s.stores.trimmed; n > 0 {
 		s.stores.trimmed = 0
 		s.cfg.Log.Warn("events and answers forgotten: sessions keep too much for clients that are away", "sessions", n)
 	}
-	if n := s.cfg.Bodies.takeRefused(); n > 0 {
+	if n := s.cfg.Bodies.TakeRefused(); n > 0 {
 		s.cfg.Log.Warn("requests refused: the bodies of others take the memory that there is for them", "refused", n)
 	}
 }
+
+// Close refuses new requests, ends every session and its GET streams, and waits
+// until all requests are answered or ctx ends; then the error is ctx's. What
+// is kept for clients that have gone away is lost, and the log says how much.
+func (s *Server) Close(ctx context.Context) error {
+	if !s.requests.close() {
+		return nil
+	}
+	close(s.stop)
+	<-s.stopped
+	all := s.table.all(nil)
+	for _, ses := range all {
+		s.end(ses, serverClosed)
+	}
+	s.posts.close()
+	var err error
+	select {
+	case <-s.requests.empty:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if n := unfetched(all); n > 0 {
+		s.cfg.Log.Warn("answers are lost: their clients had gone away, and have not come back for them", "answers", n)
+	}
+	return err
+}
+
+// unfetched counts the answers that no connection has taken.
+func unfetched(all []*session) (n int) {
+	for _, ses := range all {
+		ses.mu.Lock()
+		for _, b := range ses.streams {
+			if b.over && !b.done() && !b.forgotten {
+				n++
+			}
+		}
+		ses.mu.Unlock()
+	}
+	return n
+}
+
+// inFlight counts the requests under way until it is closed: from then on no more
+// begin. It is what a mutex and a WaitGroup do together, at half the price. It is
+// safe for concurrent use; its zero value is not ready.
+type inFlight struct {
+	_     cacheLine
+	n     atomic.Int64 // with shut added once it is closed
+	_     cacheLine
+	empty chan struct{} // closes when it is closed and nothing is under way
+	once  sync.Once     // for that
+}
+
+const shut = 1 << 62
+
+// cacheLine keeps apart what every request writes from what every request only reads: what
+// lies on one cache line with it would have to be fetched again each time.
+type cacheLine [64]byte
+
+func (u *inFlight) init() { u.empty = make(chan struct{}) }
+
+// enter reports whether one more may begin; then leave is to be called.
+func (u *inFlight) enter() bool {
+	if u.n.Add(1) < shut {
+		return true
+	}
+	u.leave()
+	return false
+}
+
+func (u *inFlight) leave() {
+	if u.n.Add(-1) == shut {
+		u.once.Do(func() { close(u.empty) })
+	}
+}
+
+// close lets no more begin, and reports whether it is the first to do so.
+func (u *inFlight) close() bool {
+	for {
+		n := u.n.Load()
+		if n >= shut {
+			return false
+		}
+		if u.n.CompareAndSwap(n, n+shut+1) {
+			u.leave() // as if one had been under way until now
+			return true
+		}
+	}
+}
+
+func (u *inFlight) closed() bool { return u.n.Load() >= shut }

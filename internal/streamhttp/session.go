@@ -1,45 +1,168 @@
 package streamhttp
 
 import (
-	"slices"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
 	"sync"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
+const (
+	// maxGets is how many GET streams a session may have open. Only the newest is
+	// written to; the others take over when it ends.
+	maxGets = 8
+
+	noSession = "exactly one Mcp-Session-Id is needed: begin with initialize, " +
+		"of protocol revision 2024-11-05 to 2025-11-25, and send the id that its answer carries"
+	// noPage begins the refusal of a GET that may be a browser's.
+	noPage = "no page is here: this URL goes into the configuration of an MCP client. "
+)
+
+// owner is whose a session is: a request that comes from another party, on another URL or
+// with another key finds no such session.
+type owner struct {
+	party
+	run string // that its URL names
+	key string // as ServerConfig.Key has it
+}
+
+func (s *Server) owner(from PeerInfo) owner {
+	o := owner{party: partyOf(from), run: from.Run}
+	if s.cfg.Key != nil {
+		o.key = s.cfg.Key(from)
+	}
+	return o
+}
+
 // session is one client's. Its mutex guards all of its streams as well; no
-// method of wire.Session is called while it is held.
+// method of wire.Session is called while it is locked.
 type session struct {
 	srv     *Server
-	id, tag string
-	party   party        // whose it is
-	run     string       // that its URL names
-	key     string       // as ServerConfig.Key has it
+	id, tag string // 128 random bits in visible ASCII, and what stands for them in logs and event ids
+	owner   owner
 	upper   wire.Session // set before anybody else can find the session
 	version string       // likewise: the negotiated revision
 
-	_       apart
+	_       cacheLine
 	mu      sync.Mutex // guards what follows
 	ended   bool
-	used    bool  // there was a request after initialize
-	busy    int   // requests under way
-	last    int64 // when a request ended last, or lost its client, in ticks
-	waiting *post // the POSTs that may become event streams, newest first
-	own     outbox
+	used    bool     // there was a request after initialize
+	busy    int      // requests under way
+	last    int64    // when a request ended last, or lost its client, in ticks
+	waiting postList // the POSTs that may become event streams
+	own     stream
 	// streams are the POSTs that are or were event streams, by number; over
 	// lists those of them that have ended, the oldest first.
-	streams map[uint64]*outbox
-	over    []*outbox
+	streams map[uint64]*stream
+	over    []*stream
 	numbers uint64 // the number of the stream opened last
 	seq     uint64 // the number of the last event
 	stored  int    // bytes kept for clients that are away
 }
 
-func newSession(srv *Server, by party) *session {
-	s := &session{srv: srv, party: by, busy: 1, last: srv.clock.now.Load()}
-	s.id, s.tag = newID()
-	s.own.s = s
+func newSession(srv *Server, of owner) *session {
+	s := &session{srv: srv, owner: of, id: rand.Text(), busy: 1, last: srv.clock.now.Load()}
+	sum := sha256.Sum256([]byte(s.id))
+	s.tag = hex.EncodeToString(sum[:4])
+	s.own = stream{srv: srv, mu: &s.mu, ses: s}
 	return s
+}
+
+// initialize serves the one request that begins a session.
+func (p *post) initialize(m *wire.Message, from PeerInfo) {
+	s := p.srv
+	of := s.owner(from)
+	if !s.table.reserve(of.party) {
+		s.cfg.tell(ReasonCrowded, http.StatusServiceUnavailable, p.r)
+		p.w.Header().Set("Retry-After", "60")
+		refuse(p.w, http.StatusServiceUnavailable,
+			"too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised (--max-sessions; before a command --max-upstreams, or --share-upstream)")
+		return
+	}
+	ses := newSession(s, of)
+	from.Session = ses.tag
+	upper, err := s.cfg.Open(ownStream{ses}, from)
+	if err != nil {
+		s.table.release(of.party)
+		s.cfg.tell(ReasonNoRun, http.StatusBadRequest, p.r)
+		refuse(p.w, http.StatusBadRequest, err.Error())
+		return
+	}
+	ses.upper = upper
+	p.ses, p.mu, p.whole = ses, &ses.mu, true
+	p.wait(ses.upper.Handle(m, p))
+	if ses.version = ses.upper.Version(); ses.version == "" { // nobody knows of it yet
+		s.table.release(of.party)
+		if ses.end() {
+			ses.upper.Close()
+		}
+	} else {
+		s.table.add(ses)
+		p.w.Header()[headerSession] = []string{ses.id}
+		s.cfg.Log.Debug("session begun", "session", ses.tag, "revision", ses.version)
+	}
+	p.end(true, m.Bytes(m.ID))
+	if s.requests.closed() {
+		s.end(ses, serverClosed)
+	}
+}
+
+// session finds the session of a request and marks it busy; the caller must
+// call its leave. Where there is none the request is answered; somebody else's is
+// none, nor is another URL's.
+func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
+	ids := r.Header[headerSession]
+	if len(ids) != 1 {
+		s.cfg.tell(ReasonNoSession, http.StatusBadRequest, r)
+		text := noSession
+		if r.Method == http.MethodGet {
+			text = noPage + "For a client, " + noSession
+		}
+		refuse(w, http.StatusBadRequest, text)
+		return nil
+	}
+	ses := s.table.find(ids[0])
+	if ses == nil || !s.owns(from, &ses.owner) || !ses.enter() {
+		s.cfg.tell(ReasonSession, http.StatusNotFound, r)
+		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
+		return nil
+	}
+	httpserver.Admit(w)
+	return ses
+}
+
+// owns reports whether a request may use a session, from whatever address it comes.
+func (s *Server) owns(from PeerInfo, of *owner) bool {
+	return of.who == from.Principal && of.run == from.Run && (s.cfg.Key == nil || of.key == s.cfg.Key(from))
+}
+
+// sessionOf is session for a request without a message, whose revision must be the session's.
+func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
+	ses := s.session(w, r, from)
+	if ses == nil {
+		return nil
+	}
+	if fault := versionFault(r.Header, ses.version); fault != "" {
+		ses.leave()
+		s.cfg.tell(ReasonHeader, http.StatusBadRequest, r)
+		refuse(w, http.StatusBadRequest, fault)
+		return nil
+	}
+	return ses
+}
+
+func (s *Server) delete(w http.ResponseWriter, r *http.Request, from PeerInfo) {
+	ses := s.sessionOf(w, r, from)
+	if ses == nil {
+		return
+	}
+	ses.leave()
+	s.end(ses, "its client ended it")
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // enter marks the beginning of a request; false: the session has ended.
@@ -58,10 +181,6 @@ func (s *session) enter() bool {
 func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaveLocked()
-}
-
-func (s *session) leaveLocked() {
 	s.busy--
 	s.last = s.srv.clock.now.Load()
 }
@@ -86,17 +205,15 @@ func (s *session) sweep(now int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cfg := &s.srv.cfg
-	for p := s.waiting; p != nil; {
-		older := p.older
-		if now-p.since > ticks(cfg.Patience) {
-			p.openLocked()
-		}
+	for p := s.waiting.newest; p != nil; {
+		older := p.link.older // p leaves the list when it is opened
+		p.sweepLocked(now)
 		p = older
 	}
 	quiet := now - ticks(cfg.KeepAlive)
-	s.own.beat(quiet)
+	s.own.keepAlive(quiet)
 	for _, b := range s.streams {
-		b.beat(quiet)
+		b.keepAlive(quiet)
 		b.giveUp(now)
 	}
 	s.expire(now - ticks(cfg.StoreTime))
@@ -121,74 +238,12 @@ func (s *session) abandoned() (n int) {
 	return n
 }
 
-// expire forgets what was sent, and the streams that ended, up to a time.
-func (s *session) expire(until int64) {
-	for len(s.over) > 0 && s.over[0].overAt < until && s.over[0].awaits == 0 {
-		s.forgetStream(0)
-	}
-	s.own.expire(until)
-	for _, b := range s.streams {
-		b.expire(until)
-	}
-}
-
-// room makes room for n more bytes in the store by forgetting what is oldest,
-// and reports whether there is enough. What was not sent yet on a stream that
-// is still open is never forgotten.
-func (s *session) room(n int) bool {
-	for s.stored+n > s.srv.cfg.Store && s.forgetOldest() {
-	}
-	return s.stored+n <= s.srv.cfg.Store
-}
-
-// keep counts n more bytes as kept for clients that are away, or fewer.
-func (s *session) keep(n int) {
-	s.stored += n
-	if n != 0 && !s.ended {
-		s.srv.stores.add(n)
-	}
-}
-
-// forgetOldest forgets an event that was sent, or a stream that has ended, and reports
-// whether there was one.
-func (s *session) forgetOldest() bool {
-	if i := slices.IndexFunc(s.over, func(b *outbox) bool { return b.awaits == 0 }); i >= 0 {
-		s.forgetStream(i)
-		return true
-	}
-	oldest := s.own.oldestSent(nil)
-	for _, b := range s.streams {
-		oldest = b.oldestSent(oldest)
-	}
-	if oldest == nil {
-		return false
-	}
-	oldest.forget(1)
-	return true
-}
-
-// forgetStream forgets the stream at i of those that ended.
-func (s *session) forgetStream(i int) {
-	b := s.over[i]
-	if i == 0 {
-		s.over = s.over[1:]
-	} else {
-		s.over = slices.Delete(s.over, i, i+1)
-	}
-	if len(s.over) == 0 {
-		s.over = nil
-	}
-	delete(s.streams, b.num)
-	s.keep(-b.counted)
-	b.counted, b.forgotten = 0, true
-}
-
 // openStream numbers a new event stream.
-func (s *session) openStream() *outbox {
+func (s *session) openStream() *stream {
 	s.numbers++
-	b := &outbox{s: s, num: s.numbers}
+	b := &stream{srv: s.srv, mu: &s.mu, ses: s, num: s.numbers}
 	if s.streams == nil {
-		s.streams = make(map[uint64]*outbox)
+		s.streams = make(map[uint64]*stream)
 	}
 	s.streams[b.num] = b
 	return b
@@ -218,4 +273,62 @@ func (o ownStream) Listening() bool {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
 	return !o.s.ended && o.s.own.attached()
+}
+
+// get serves an event stream: the session's own, or the one that Last-Event-ID
+// names, from there on.
+func (s *Server) get(w http.ResponseWriter, r *http.Request, from PeerInfo) {
+	if !accept(r.Header).sse {
+		refuse(w, http.StatusNotAcceptable, noPage+"A client's GET is for a stream: accept text/event-stream")
+		return
+	}
+	ses := s.sessionOf(w, r, from)
+	if ses == nil {
+		return
+	}
+	defer ses.leave()
+	out, fault := ses.listen(w, r.Header[headerLastEvent])
+	switch {
+	case out == nil && fault.text == "":
+		w.WriteHeader(fault.status)
+		return
+	case out == nil:
+		refuse(w, fault.status, fault.text)
+		return
+	}
+	if out.stream == &ses.own {
+		ses.upper.Listen()
+	}
+	out.run(r.Context())
+}
+
+// listen attaches a GET to the stream it asks for, or says how it is refused.
+func (s *session) listen(w http.ResponseWriter, last []string) (*eventWriter, refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, seq, resumed := &s.own, uint64(0), len(last) > 0 && last[0] != ""
+	if resumed {
+		b, seq = s.find(last[0])
+	}
+	switch {
+	case b == nil || len(last) > 1 && resumed: // no 404: that would say that the session is gone
+		return nil, refusal{status: http.StatusBadRequest, text: "this Last-Event-ID is none of the session's, or its stream is forgotten by now"}
+	case b == &s.own && len(b.writers) >= maxGets:
+		return nil, refusal{status: http.StatusConflict, text: "the session has too many GET streams open: close some"}
+	}
+	out := newEventWriter(b, w)
+	if resumed {
+		out.prime = false
+		b.rewind(seq)
+		defer s.room(0) // what the client has got counts from now on
+	}
+	switch {
+	case b.done() && resumed: // event sources are to reconnect no more: they have all of it
+		return nil, refusal{status: http.StatusNoContent}
+	case b == &s.own:
+		b.attach(out)
+	default:
+		b.takeOver(out)
+	}
+	return out, refusal{}
 }

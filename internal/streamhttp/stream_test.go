@@ -335,7 +335,7 @@ func TestNeverTwoCopies(t *testing.T) {
 		ses := r.srv.table.all(nil)[0]
 		ses.mu.Lock()
 		defer ses.mu.Unlock()
-		return len(ses.own.outlets) == 1
+		return len(ses.own.writers) == 1
 	})
 	c.own.Send(note(2))
 	first.message(`"data":2`)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
 // Denial is an HTTP request that was refused before any session saw what it says.
@@ -63,7 +65,8 @@ type counted[T any] struct {
 
 // add counts a request, and reports whether there is anything to tell by now.
 func (d *denials[T]) add(one Denial, now time.Time) bool {
-	who := denier{prefixOf(one.Request.RemoteAddr), one.Reason}
+	at, _ := netip.ParseAddrPort(one.Request.RemoteAddr)
+	who := denier{httpserver.Network(at.Addr()), one.Reason}
 	c := d.counts[who]
 	if c == nil && len(d.counts) >= maxDenials {
 		who.from = netip.Prefix{}
@@ -119,21 +122,6 @@ func (d *denials[T]) soon(now time.Time) <-chan time.Time {
 		return nil
 	}
 	return time.After(d.next.Sub(now))
-}
-
-// prefixOf returns what counts as one address: of IPv6 a /64, since whoever has one has all of it.
-func prefixOf(remote string) netip.Prefix {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	addr := at.Addr().Unmap().WithZone("")
-	bits := addr.BitLen()
-	if addr.Is6() {
-		bits = 64
-	}
-	from, _ := addr.Prefix(bits)
-	return from
 }
 
 // lineOfDenied returns what the audit tells of the first request; one says whether it stands for the requests of one

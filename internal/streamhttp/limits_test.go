@@ -41,7 +41,7 @@ func TestStoresHaveATotal(t *testing.T) {
 	for i := range many {
 		greedy.own.Send(note(i))
 	}
-	total := func() int { return int(r.srv.stores.held.Load()) }
+	total := func() int { return int(r.srv.stores.bytes.Load()) }
 	eventually(t, "less is kept than there may be", func() bool { return total() <= 16<<10 })
 	kept := modest.stream()
 	for i := range few {

@@ -1,4 +1,4 @@
-package streamhttp
+package httpserver
 
 import (
 	"testing"
@@ -8,14 +8,14 @@ import (
 
 // claimed is a body that has asked for room.
 type claimed struct {
-	*bodyClaim
+	*BodyClaim
 	raw    []byte
 	result chan error
 }
 
 // claimOf asks for a buffer of so many KiB for a body that may wait; holders are whose it is.
 func (b *BodyBudget) claimOf(kib int, holders ...any) *claimed {
-	c := &claimed{bodyClaim: &bodyClaim{budget: b, waits: true, patience: bodyWait, holders: holders}}
+	c := &claimed{BodyClaim: &BodyClaim{budget: b, known: true, patience: bodyWait, Holders: holders}}
 	c.grow(kib)
 	return c
 }
@@ -58,7 +58,7 @@ func (c *claimed) want(t *testing.T, state string) {
 // empty fails the test if anything is left in the budget.
 func (b *BodyBudget) empty(t *testing.T) {
 	t.Helper()
-	if b.all.held != 0 || b.strangers.held != 0 || b.small.held != 0 || b.all.waiting != 0 || len(b.shares) != 0 || b.queue.Len() != 0 {
+	if b.all.used != 0 || b.strangers.used != 0 || b.small.used != 0 || b.all.waiting != 0 || len(b.shares) != 0 || b.queue.Len() != 0 {
 		t.Errorf("left over: %+v", b)
 	}
 }
@@ -70,11 +70,11 @@ func TestBodyBudgetIsFair(t *testing.T) {
 		first.want(t, "has")
 		second.want(t, "waits")
 		third.want(t, "waits") // it would fit, but came later
-		first.release()
+		first.Release()
 		second.want(t, "has")
 		third.want(t, "has")
-		second.release()
-		third.release()
+		second.Release()
+		third.Release()
 		b.empty(t)
 	})
 }
@@ -87,12 +87,12 @@ func TestBodyBudgetRefusesInTime(t *testing.T) {
 		second.want(t, "waits")
 		time.Sleep(time.Millisecond)
 		second.want(t, "refused")
-		second.release()
-		stranger := &claimed{bodyClaim: &bodyClaim{budget: b}}
+		second.Release()
+		stranger := &claimed{BodyClaim: &BodyClaim{budget: b}}
 		stranger.grow(300)
 		stranger.want(t, "refused") // at once
-		stranger.release()
-		first.release()
+		stranger.Release()
+		first.Release()
 		b.empty(t)
 	})
 }
@@ -105,10 +105,10 @@ func TestBodyBudgetShares(t *testing.T) {
 		first.want(t, "has")
 		second.want(t, "waits")
 		other.want(t, "has")
-		first.release()
+		first.Release()
 		second.want(t, "has")
-		second.release()
-		other.release()
+		second.Release()
+		other.Release()
 		b.empty(t)
 	})
 }
@@ -123,9 +123,9 @@ func TestBodyBudgetIsNotStuck(t *testing.T) {
 		second.grow(600)
 		second.want(t, "refused")
 		first.want(t, "waits") // until what was refused is given up
-		second.release()
+		second.Release()
 		first.want(t, "has")
-		first.release()
+		first.Release()
 		b.empty(t)
 	})
 }
@@ -138,10 +138,10 @@ func TestBodyBudgetLetsOneThrough(t *testing.T) {
 		c.want(t, "has")
 		c.grow(800)
 		c.want(t, "has")
-		if c.held != 800<<10 {
-			t.Errorf("%d bytes are held after copying", c.held)
+		if c.used != 800<<10 {
+			t.Errorf("%d bytes are held after copying", c.used)
 		}
-		c.release()
+		c.Release()
 		b.empty(t)
 	})
 }
@@ -155,14 +155,14 @@ func TestBodyBudgetOfSmallBodies(t *testing.T) {
 		small.want(t, "has")
 		strangers := make([]*claimed, 3)
 		for i := range strangers {
-			strangers[i] = &claimed{bodyClaim: &bodyClaim{budget: b}}
+			strangers[i] = &claimed{BodyClaim: &BodyClaim{budget: b}}
 			strangers[i].grow(32)
 		}
 		strangers[0].want(t, "has")
 		strangers[1].want(t, "has")
 		strangers[2].want(t, "refused")
 		for _, c := range append(strangers, full, small) {
-			c.release()
+			c.Release()
 		}
 		b.empty(t)
 	})

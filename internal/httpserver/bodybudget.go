@@ -1,8 +1,10 @@
-package streamhttp
+package httpserver
 
 import (
 	"container/list"
 	"errors"
+	"io"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -21,8 +23,12 @@ const (
 	bodyWait = 5 * time.Second
 )
 
-// errNoRoom is a body for which there is no room in the budget.
-var errNoRoom = errors.New("reading a body: there is no room for it")
+var (
+	// ErrNoRoom is a body for which there is no room in the budget.
+	ErrNoRoom = errors.New("reading a body: there is no room for it")
+	// ErrBodyTooLarge is a body that is longer than it may be.
+	ErrBodyTooLarge = errors.New("reading a body: longer than the limit")
+)
 
 // BodyBudget bounds how many bytes the bodies of requests take, in all servers that
 // share it. They count as they arrive, by the capacity of the buffers that hold them,
@@ -30,24 +36,24 @@ var errNoRoom = errors.New("reading a body: there is no room for it")
 // all requests together that have neither session nor principal, may have half each.
 //
 // A request with a session or a principal waits for room, at most 5 s, in the
-// order of asking; one without is refused. A body of up to 64 KiB never waits: of those
+// order of asking; one without is refused. A body of up to 64 KiB never known: of those
 // that have neither, such bodies may take a quarter of the budget besides, and all
 // others are bounded by the number of connections. What is the only body of an account
 // has room whatever its size, so that the largest message always passes by itself.
 type BodyBudget struct {
-	mu        sync.Mutex // guards what follows, and what the accounts and claims hold
+	mu        sync.Mutex // guards what follows, and what the accounts and claims count
 	all       account
 	strangers account          // bodies of neither session nor principal
 	small     account          // those of them that are no larger than quickBody
 	shares    map[any]*account // by session, principal and network
-	queue     list.List        // of the *bodyClaims that wait, the first to come first
+	queue     list.List        // of the *BodyClaims that wait, the first to come first
 	refused   int              // since it was last asked
 }
 
 // account is what one holder has of a budget.
 type account struct {
 	limit   int
-	held    int // bytes
+	used    int // bytes
 	waiting int // those of them whose claims wait for more
 	claims  int
 }
@@ -61,28 +67,85 @@ func NewBodyBudget(bytes int) *BodyBudget {
 	}
 }
 
-// bodyClaim is what one body takes. Its methods, but those that end in Locked, are
+// BodyClaim is what one body takes. Its methods, but those that end in Locked, are
 // called by the one goroutine that reads the body.
-type bodyClaim struct {
+type BodyClaim struct {
 	budget     *BodyBudget
-	waits      bool            // it has a session or a principal
-	holders    []any           // of the shares that a large body counts for, besides
+	known      bool            // it has a session or a principal
+	Holders    []any           // of the shares that a large body counts for, besides; to be set before Read
 	gone, stop <-chan struct{} // end the waiting
 	patience   time.Duration   // how much longer it may wait
 
 	accounts []*account // that it counts for; nil: for none yet
 	large    bool       // they are those of a large body
-	held     int        // bytes
+	used     int        // bytes
 
-	// While it waits:
+	// While it known:
 	want   int
 	place  *list.Element // nil: it does not wait
 	answer chan bool     // whether it has got what it wants
 }
 
+// Claim begins to count the body of a request, which takes nothing yet; nil: it is so
+// small that it counts for nothing. Known are requests with a session or a principal; the
+// end of stop ends their waiting.
+func (b *BodyBudget) Claim(r *http.Request, known bool, stop <-chan struct{}) *BodyClaim {
+	if n := r.ContentLength; n >= 0 && (n <= tinyBody || known && n <= quickBody) {
+		return nil
+	}
+	return &BodyClaim{budget: b, known: known, patience: bodyWait, gone: r.Context().Done(), stop: stop}
+}
+
+// Read reads the body of a request, after an error as much of it as it has read. A buffer
+// that counts grows as bytes come: a length alone is promised too easily. A nil claim counts
+// nothing.
+func (c *BodyClaim) Read(r *http.Request, limit int) ([]byte, error) {
+	if c == nil {
+		raw := make([]byte, r.ContentLength)
+		n, err := io.ReadFull(r.Body, raw)
+		return raw[:n], err
+	}
+	most := limit + 1
+	if r.ContentLength >= 0 {
+		most = int(r.ContentLength)
+	}
+	raw := make([]byte, 0, min(most, tinyBody))
+	for {
+		n, err := r.Body.Read(raw[len(raw):cap(raw)])
+		raw = raw[:len(raw)+n]
+		switch {
+		case len(raw) > limit:
+			return raw, ErrBodyTooLarge
+		case int64(len(raw)) == r.ContentLength:
+			return raw, nil
+		case err == io.EOF && r.ContentLength < 0:
+			return raw, nil
+		case err == io.EOF:
+			return raw, io.ErrUnexpectedEOF
+		case err != nil:
+			return raw, err
+		}
+		if len(raw) == cap(raw) {
+			grown, err := c.enlarge(raw, min(2*cap(raw), most))
+			if err != nil {
+				return raw, err
+			}
+			raw = grown
+		}
+	}
+}
+
+// AllowBodyTime gives a body 45 s to arrive that is larger than 64 KiB, or of unknown length:
+// the server's own read timeout is too short for it.
+func AllowBodyTime(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength < 0 || r.ContentLength > quickBody {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // net/http lifts it behind the body
+	}
+}
+
 // free is up to what capacity a buffer counts for nothing.
-func (c *bodyClaim) free() int {
-	if c.waits {
+func (c *BodyClaim) free() int {
+	if c.known {
 		return quickBody
 	}
 	return tinyBody
@@ -90,36 +153,36 @@ func (c *bodyClaim) free() int {
 
 // enlarge returns a buffer of a capacity with what is in raw. Both count while one is
 // copied to the other.
-func (c *bodyClaim) enlarge(raw []byte, capacity int) ([]byte, error) {
+func (c *BodyClaim) enlarge(raw []byte, capacity int) ([]byte, error) {
 	if capacity > quickBody && !c.large {
-		c.release()
+		c.Release()
 		c.large = true
 	}
-	copied := c.held
+	copied := c.used
 	if capacity > c.free() && !c.take(capacity) {
-		return nil, errNoRoom
+		return nil, ErrNoRoom
 	}
 	grown := make([]byte, len(raw), capacity)
 	copy(grown, raw)
 	if copied > 0 {
-		c.give(copied)
+		c.giveBack(copied)
 	}
 	return grown, nil
 }
 
-// release gives back all that the body takes; of a nil claim, nothing.
-func (c *bodyClaim) release() {
+// Release gives back all that the body takes; of a nil claim, nothing.
+func (c *BodyClaim) Release() {
 	if c == nil || c.accounts == nil {
 		return
 	}
 	b := c.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.addLocked(-c.held)
+	c.addLocked(-c.used)
 	for _, a := range c.accounts {
 		a.claims--
 	}
-	for _, holder := range c.holders {
+	for _, holder := range c.Holders {
 		if a := b.shares[holder]; a != nil && a.claims == 0 {
 			delete(b.shares, holder)
 		}
@@ -128,7 +191,7 @@ func (c *bodyClaim) release() {
 	b.settleLocked()
 }
 
-func (c *bodyClaim) give(n int) {
+func (c *BodyClaim) giveBack(n int) {
 	c.budget.mu.Lock()
 	defer c.budget.mu.Unlock()
 	c.addLocked(-n)
@@ -137,7 +200,7 @@ func (c *bodyClaim) give(n int) {
 
 // take makes room for n bytes more, or waits until there is some, and reports whether
 // there is.
-func (c *bodyClaim) take(n int) bool {
+func (c *BodyClaim) take(n int) bool {
 	if c.ask(n) {
 		return <-c.answer
 	}
@@ -156,7 +219,7 @@ func (c *bodyClaim) take(n int) bool {
 }
 
 // ask asks for n bytes more, and reports whether that is answered already.
-func (c *bodyClaim) ask(n int) bool {
+func (c *BodyClaim) ask(n int) bool {
 	b := c.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +228,7 @@ func (c *bodyClaim) ask(n int) bool {
 	c.place = b.queue.PushBack(c)
 	c.waitLocked(1)
 	b.settleLocked()
-	if c.place != nil && !c.waits {
+	if c.place != nil && !c.known {
 		c.leaveLocked(false)
 	}
 	return c.place == nil
@@ -173,7 +236,7 @@ func (c *bodyClaim) ask(n int) bool {
 
 // stopWaiting takes the claim out of the queue, and reports whether it has got what it
 // wants meanwhile.
-func (c *bodyClaim) stopWaiting() bool {
+func (c *BodyClaim) stopWaiting() bool {
 	b := c.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,20 +248,20 @@ func (c *bodyClaim) stopWaiting() bool {
 }
 
 // openLocked enters the claim into the accounts that it counts for.
-func (c *bodyClaim) openLocked() {
+func (c *BodyClaim) openLocked() {
 	b := c.budget
 	switch {
 	case c.accounts != nil:
 		return
 	case !c.large:
 		c.accounts = []*account{&b.small}
-	case !c.waits:
+	case !c.known:
 		c.accounts = []*account{&b.strangers, &b.all}
 	default:
 		c.accounts = []*account{&b.all}
 	}
 	if c.large {
-		for _, holder := range c.holders {
+		for _, holder := range c.Holders {
 			a := b.shares[holder]
 			if a == nil {
 				a = &account{limit: b.all.limit / 2}
@@ -212,22 +275,22 @@ func (c *bodyClaim) openLocked() {
 	}
 }
 
-func (c *bodyClaim) addLocked(n int) {
-	c.held += n
+func (c *BodyClaim) addLocked(n int) {
+	c.used += n
 	for _, a := range c.accounts {
-		a.held += n
+		a.used += n
 	}
 }
 
-// waitLocked counts what the claim holds as held by one that waits, or, by -1, no more.
-func (c *bodyClaim) waitLocked(sign int) {
+// waitLocked counts what the claim uses as used by one that waits, or, by -1, no more.
+func (c *BodyClaim) waitLocked(sign int) {
 	for _, a := range c.accounts {
-		a.waiting += sign * c.held
+		a.waiting += sign * c.used
 	}
 }
 
 // leaveLocked takes the claim out of the queue, with what it wants or without.
-func (c *bodyClaim) leaveLocked(granted bool) {
+func (c *BodyClaim) leaveLocked(granted bool) {
 	c.waitLocked(-1)
 	c.budget.queue.Remove(c.place)
 	c.place = nil
@@ -241,9 +304,9 @@ func (c *bodyClaim) leaveLocked(granted bool) {
 
 // shortLocked returns an account that has no room for what the claim wants, of all of
 // them the one of all bodies last; nil: they all have.
-func (c *bodyClaim) shortLocked() (short *account) {
+func (c *BodyClaim) shortLocked() (short *account) {
 	for _, a := range c.accounts {
-		if a.held+c.want > a.limit && a.held > c.held && (short == nil || short == &c.budget.all) {
+		if a.used+c.want > a.limit && a.used > c.used && (short == nil || short == &c.budget.all) {
 			short = a
 		}
 	}
@@ -254,7 +317,7 @@ func (c *bodyClaim) shortLocked() (short *account) {
 // Whoever waits for a share of his own holds up nobody else.
 func (b *BodyBudget) settleLocked() {
 	for e := b.queue.Front(); e != nil; {
-		c := e.Value.(*bodyClaim)
+		c := e.Value.(*BodyClaim)
 		e = e.Next()
 		switch c.shortLocked() {
 		case nil:
@@ -267,20 +330,20 @@ func (b *BodyBudget) settleLocked() {
 }
 
 // unlockLocked refuses the claim that came last of those that keep each other waiting:
-// where all that an account holds is held by claims that wait for more of it, nobody
+// where all that an account counts is of claims that wait for more of it, nobody
 // would ever give any back.
 func (b *BodyBudget) unlockLocked() {
 	for e := b.queue.Back(); e != nil; e = e.Prev() {
-		c := e.Value.(*bodyClaim)
-		if a := c.shortLocked(); a != nil && a.held == a.waiting && c.held > 0 {
+		c := e.Value.(*BodyClaim)
+		if a := c.shortLocked(); a != nil && a.used == a.waiting && c.used > 0 {
 			c.leaveLocked(false)
 			return
 		}
 	}
 }
 
-// takeRefused returns how many bodies were refused since the last call.
-func (b *BodyBudget) takeRefused() int {
+// TakeRefused returns how many bodies were refused since the last call.
+func (b *BodyBudget) TakeRefused() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.refused

@@ -12,14 +12,14 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// check recounts what the outboxes of a session keep count of.
+// check recounts what the streams of a session keep count of.
 func (s *session) check(t *rapid.T) {
 	stored := 0
-	boxes := []*outbox{&s.own}
+	streams := []*stream{&s.own}
 	for _, b := range s.streams {
-		boxes = append(boxes, b)
+		streams = append(streams, b)
 	}
-	for _, b := range boxes {
+	for _, b := range streams {
 		sent, queued := 0, 0
 		for i := range b.records {
 			if i < b.next {
@@ -48,28 +48,28 @@ func (s *session) check(t *rapid.T) {
 }
 
 // Whatever clients and sessions do, the store is counted right and bounded,
-// and what an outbox has taken is given out in order.
-func TestOutboxesCountWhatTheyKeep(t *testing.T) {
+// and what a stream has taken is given out in order.
+func TestStreamsCountWhatTheyKeep(t *testing.T) {
 	srv := NewServer(ServerConfig{Store: 2000, Queue: 1000, Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	defer srv.Close(context.Background())
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSession(srv, party{})
+		s := newSession(srv, owner{})
 		s.version = revisionPriming
-		boxes := []*outbox{&s.own}
-		var outlets []*outlet
-		box := func(t *rapid.T) *outbox { return boxes[rapid.IntRange(0, len(boxes)-1).Draw(t, "box")] }
-		outlet := func(t *rapid.T) *outlet { return outlets[rapid.IntRange(0, len(outlets)-1).Draw(t, "outlet")] }
+		streams := []*stream{&s.own}
+		var writers []*eventWriter
+		one := func(t *rapid.T) *stream { return streams[rapid.IntRange(0, len(streams)-1).Draw(t, "stream")] }
+		writer := func(t *rapid.T) *eventWriter { return writers[rapid.IntRange(0, len(writers)-1).Draw(t, "writer")] }
 		t.Repeat(map[string]func(*rapid.T){
 			"": s.check,
 			"open": func(t *rapid.T) {
-				if len(boxes) < 8 {
-					boxes = append(boxes, s.openStream())
+				if len(streams) < 8 {
+					streams = append(streams, s.openStream())
 				}
 			},
 			"attach": func(t *rapid.T) {
-				b := box(t)
-				o := newOutlet(b, httptest.NewRecorder())
-				outlets = append(outlets, o)
+				b := one(t)
+				o := newEventWriter(b, httptest.NewRecorder())
+				writers = append(writers, o)
 				if b.num == 0 || !b.attached() {
 					b.attach(o)
 				} else {
@@ -77,21 +77,21 @@ func TestOutboxesCountWhatTheyKeep(t *testing.T) {
 				}
 			},
 			"add": func(t *rapid.T) {
-				b := box(t)
+				b := one(t)
 				if !b.over {
 					b.add(make([]byte, rapid.IntRange(1, 400).Draw(t, "size")))
 				}
 			},
 			"answer": func(t *rapid.T) {
-				if b := box(t); b.num != 0 && !b.over {
+				if b := one(t); b.num != 0 && !b.over {
 					b.addLast(make([]byte, rapid.IntRange(1, 3000).Draw(t, "size")))
 				}
 			},
 			"write": func(t *rapid.T) {
-				if len(outlets) == 0 {
+				if len(writers) == 0 {
 					t.Skip()
 				}
-				o := outlet(t)
+				o := writer(t)
 				o.take(nil)
 				if rapid.Bool().Draw(t, "fails") {
 					o.failed()
@@ -100,21 +100,21 @@ func TestOutboxesCountWhatTheyKeep(t *testing.T) {
 				}
 			},
 			"leave": func(t *rapid.T) {
-				if len(outlets) > 0 {
-					outlet(t).leave()
+				if len(writers) > 0 {
+					writer(t).leave()
 				}
 			},
 			"resume": func(t *rapid.T) {
-				last := string(box(t).appendID(nil, rapid.Uint64Range(0, s.seq).Draw(t, "last")))
+				last := string(one(t).appendID(nil, rapid.Uint64Range(0, s.seq).Draw(t, "last")))
 				if out, _ := s.listen(httptest.NewRecorder(), []string{last}); out != nil {
-					outlets = append(outlets, out)
+					writers = append(writers, out)
 				}
 			},
 			"time": func(t *rapid.T) {
 				srv.clock.now.Add(20)
 				s.expire(srv.clock.now.Load() - 60)
 			},
-			"kick": func(t *rapid.T) { box(t).detachAll() },
+			"kick": func(t *rapid.T) { one(t).detachAll() },
 		})
 	})
 }
@@ -125,9 +125,9 @@ func TestOwnStreamLosesNothing(t *testing.T) {
 	srv := NewServer(ServerConfig{Store: 4000, Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	defer srv.Close(context.Background())
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSession(srv, party{})
+		s := newSession(srv, owner{})
 		var taken, got []string
-		var out *outlet
+		var out *eventWriter
 		read := func() {
 			chunk := out.take(nil)
 			for line := range strings.Lines(string(chunk)) {
@@ -161,7 +161,7 @@ func TestOwnStreamLosesNothing(t *testing.T) {
 	})
 }
 
-func doWith(out *outlet, do func()) {
+func doWith(out *eventWriter, do func()) {
 	if out != nil {
 		do()
 	}
@@ -170,7 +170,7 @@ func doWith(out *outlet, do func()) {
 func FuzzEventID(f *testing.F) {
 	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	f.Cleanup(func() { _ = srv.Close(context.Background()) })
-	s := newSession(srv, party{})
+	s := newSession(srv, owner{})
 	b := s.openStream()
 	b.append([]byte("x"))
 	f.Add(string(b.appendID(nil, 1)))

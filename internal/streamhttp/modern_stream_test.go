@@ -198,7 +198,7 @@ func TestModernCancelledByClosing(t *testing.T) {
 				}
 				staying.answer(`"done"`)
 				other.reply().want(t, 200, `"done"`)
-				eventually(t, "the request is over", func() bool { return r.srv.solos.count() == 0 })
+				eventually(t, "the request is over", func() bool { return r.srv.posts.count() == 0 })
 				if s.times() != 1 {
 					t.Errorf("cancelled %d times", s.times())
 				}
@@ -207,10 +207,17 @@ func TestModernCancelledByClosing(t *testing.T) {
 	}
 }
 
-func (e *solos) count() int {
+func (l *postList) len() (n int) {
+	for p := l.newest; p != nil; p = p.link.older {
+		n++
+	}
+	return n
+}
+
+func (e *modernPosts) count() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.requests.count + e.listens.count + len(e.all) - len(e.free)
+	return e.requests.count + e.listens.count + e.all.len()
 }
 
 // A request that was answered is cancelled no more.
@@ -222,7 +229,7 @@ func TestModernAnsweredIsNotCancelled(t *testing.T) {
 	s.answer(`"done"`)
 	c.reply().want(t, 200, `"done"`)
 	c.Close()
-	eventually(t, "the request is over", func() bool { return r.srv.solos.count() == 0 })
+	eventually(t, "the request is over", func() bool { return r.srv.posts.count() == 0 })
 	if s.times() != 0 {
 		t.Error("cancelled")
 	}
@@ -362,32 +369,32 @@ func TestFloodOfListenStreams(t *testing.T) {
 	call.answer(`"done"`)
 	c.reply().want(t, 200, `"done"`)
 	first.answer("{}")
-	eventually(t, "there is room again", func() bool { return r.srv.solos.room(true) })
+	eventually(t, "there is room again", func() bool { return r.srv.posts.room(true) })
 	r.connect().send(listenPost()).events().plainEvent("acknowledged")
 }
 
-func (e *solos) room(listens bool) bool {
+func (e *modernPosts) room(listens bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	q := e.quotaLocked(&solo{listens: listens})
+	q := e.quotaLocked(&post{listens: listens})
 	return q.count < q.limit
 }
 
 func TestFloodOfModernRequestsLocksOutItself(t *testing.T) {
-	var e solos
+	var e modernPosts
 	e.init(&ServerConfig{Requests: 10, Listens: 10})
 	flood, other := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
-	var all []*solo
+	var all []*post
 	for range 20 {
-		if x := (&solo{party: party{network: flood}}); e.enter(x) {
+		if x := (&post{party: party{network: flood}}); e.enter(x) {
 			all = append(all, x)
 		}
 	}
 	if len(all) != 5 {
 		t.Errorf("one address has %d requests under way", len(all))
 	}
-	x := &solo{party: party{network: other}}
-	if !e.enter(x) || !e.enter(&solo{party: party{network: flood}, listens: true}) {
+	x := &post{party: party{network: other}}
+	if !e.enter(x) || !e.enter(&post{party: party{network: flood}, listens: true}) {
 		t.Error("others are locked out")
 	}
 	for _, x := range all {
@@ -395,7 +402,7 @@ func TestFloodOfModernRequestsLocksOutItself(t *testing.T) {
 	}
 	e.leave(x)
 	listening := e.append(nil)
-	if e.requests.count != 0 || len(e.requests.networks) != 0 || len(listening) != 1 || !listening[0].listens || len(e.all)-len(e.free) != 1 {
+	if e.requests.count != 0 || len(e.requests.networks) != 0 || len(listening) != 1 || !listening[0].listens || e.all.len() != 1 {
 		t.Errorf("left: %+v", e.requests)
 	}
 	if n := e.takeRefused(); n != 15 {
@@ -470,6 +477,6 @@ func TestModernOverTLS(t *testing.T) {
 		if body, err := ask(ctx); err == nil {
 			t.Errorf("%s: %q", protocol, body)
 		}
-		eventually(t, "the request is over", func() bool { return srv.solos.count() == 0 })
+		eventually(t, "the request is over", func() bool { return srv.posts.count() == 0 })
 	}
 }

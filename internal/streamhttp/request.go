@@ -1,0 +1,301 @@
+package streamhttp
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// Header names in their canonical form, for direct look-ups.
+const (
+	headerSession   = "Mcp-Session-Id"
+	headerVersion   = wire.HeaderVersion
+	headerLastEvent = "Last-Event-Id"
+)
+
+// Media types.
+const (
+	typeJSON = "application/json"
+	typeSSE  = "text/event-stream"
+)
+
+// Shared header values: they are never changed.
+var (
+	valueJSON     = []string{typeJSON}
+	valueEvents   = []string{typeSSE}
+	valueText     = []string{"text/plain; charset=utf-8"}
+	valueNoCache  = []string{"no-cache, no-transform"}
+	valueNo       = []string{"no"}
+	valueAllow    = []string{"GET, POST, DELETE"}
+	valuePost     = []string{"POST"}
+	valueIdentity = []string{"identity"}
+	valueNoSniff  = []string{"nosniff"}
+)
+
+// Protocol revisions with sessions.
+const (
+	revisionBatches = "2025-03-26" // the one that has JSON-RPC batches
+	revisionPriming = "2025-11-25" // from here on clients understand events without data
+)
+
+// accepts is what a client takes as an answer.
+type accepts struct {
+	json, sse bool
+	sseFirst  bool // event streams are named before JSON
+}
+
+// accept reads the Accept header. Without one a client gets JSON.
+func accept(h http.Header) accepts {
+	values := h["Accept"]
+	switch {
+	case len(values) == 0:
+		return accepts{json: true}
+	case len(values) == 1 && values[0] == typeJSON+", "+typeSSE:
+		return accepts{json: true, sse: true}
+	}
+	var a accepts
+	for _, value := range values {
+		for item := range strings.SplitSeq(value, ",") {
+			a.add(item)
+		}
+	}
+	return a
+}
+
+func (a *accepts) add(item string) {
+	name, params, _ := strings.Cut(item, ";")
+	if refused(params) {
+		return
+	}
+	switch strings.ToLower(strings.TrimSpace(name)) {
+	case typeJSON, "application/*":
+		a.json = true
+	case typeSSE, "text/*":
+		a.sse, a.sseFirst = true, !a.json
+	case "*/*":
+		a.json, a.sse = true, true
+	}
+}
+
+// refused reports whether the parameters of an Accept item say q=0.
+func refused(params string) bool {
+	for param := range strings.SplitSeq(params, ";") {
+		key, value, _ := strings.Cut(strings.TrimSpace(param), "=")
+		if strings.EqualFold(key, "q") {
+			return strings.Trim(value, "0.") == ""
+		}
+	}
+	return false
+}
+
+// headFault is the refusal of a POST whose header has a body, or wants an answer, of a form
+// that is not served; nil: there is nothing to refuse.
+func headFault(h http.Header, takes accepts) *refusal {
+	fault := &refusal{reason: ReasonMedia, status: http.StatusUnsupportedMediaType, code: wire.CodeInvalidRequest, text: bodyFault(h), header: true}
+	switch {
+	case fault.text != "":
+	case !takes.json && !takes.sse:
+		fault.status, fault.text = http.StatusNotAcceptable, "answers are application/json or text/event-stream: accept both"
+	default:
+		return nil
+	}
+	return fault
+}
+
+// bodyFault says what a request's header has its body be that is not read here; "":
+// nothing.
+func bodyFault(h http.Header) string {
+	for _, value := range h["Content-Encoding"] {
+		if !strings.EqualFold(strings.TrimSpace(value), "identity") {
+			return "bodies are read as they are: send this one without a Content-Encoding"
+		}
+	}
+	value := ""
+	if values := h["Content-Type"]; len(values) == 1 {
+		value = values[0]
+	}
+	if value == typeJSON {
+		return ""
+	}
+	name, params, err := mime.ParseMediaType(value)
+	switch charset, ok := params["charset"]; {
+	case err != nil || name != typeJSON:
+		return "the Content-Type must be application/json: send JSON under it"
+	case ok && !strings.EqualFold(charset, "utf-8"):
+		return "JSON is UTF-8 here: send it so, with the Content-Type application/json"
+	}
+	return ""
+}
+
+// versionFault says what is wrong with a request's MCP-Protocol-Version, given
+// the session's revision; empty: nothing.
+func versionFault(h http.Header, negotiated string) string {
+	values := h[headerVersion]
+	switch {
+	case len(values) == 0 || len(values) == 1 && values[0] == negotiated:
+		return ""
+	case len(values) > 1:
+		return "more than one MCP-Protocol-Version"
+	case !wire.IsLegacyRevision(values[0]):
+		return "this MCP-Protocol-Version is not spoken here: the session's is " + negotiated
+	}
+	return "this MCP-Protocol-Version is not the session's, which is " + negotiated
+}
+
+// refuse answers a request that is no message to anybody. It is plain text:
+// clients take a JSON-RPC body for the answer of a session that exists, and
+// newer ones fall back to initialize where there is none.
+func refuse(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h["Content-Type"] = valueText
+	h["X-Content-Type-Options"] = valueNoSniff
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n")
+}
+
+// body reads the body of the request; false: it could not be read, and the request is
+// answered.
+func (p *post) body(from PeerInfo) (raw []byte, ok bool) {
+	s := p.srv
+	if p.r.ContentLength > int64(s.cfg.MaxMessage) {
+		s.refuseMessage(p.w, p.r, p.takes, p.ses, s.tooLarge(), nil)
+		return nil, false
+	}
+	httpserver.AllowBodyTime(p.w, p.r)
+	p.claimBody(from)
+	raw, err := p.claim.Read(p.r, s.cfg.MaxMessage)
+	if err == nil {
+		httpserver.Hold(p.w) // of who has neither session nor principal
+		return raw, true
+	}
+	var scan wire.IDScan
+	_, _ = scan.Write(raw)
+	p.claim.Release()
+	raw = nil // the rest of the body takes no memory
+	var fault *refusal
+	switch {
+	case errors.Is(err, httpserver.ErrBodyTooLarge):
+		fault = s.tooLarge()
+	case errors.Is(err, httpserver.ErrNoRoom):
+		fault = &refusal{reason: ReasonCrowded, status: http.StatusServiceUnavailable, code: wire.CodeInternal, text: noRoom}
+	default:
+		fault = &refusal{reason: ReasonMessage, status: http.StatusBadRequest, code: wire.CodeParse, text: "the body ended too early", truncated: true}
+	}
+	s.refuseMessage(p.w, p.r, p.takes, p.ses, fault, &scan)
+	return nil, false
+}
+
+const noRoom = "the bodies of other requests take the memory that there is for them: send the request again, or have --max-body-memory raised"
+
+func (s *Server) tooLarge() *refusal {
+	return &refusal{reason: ReasonTooLarge, status: http.StatusRequestEntityTooLarge, code: wire.CodeInvalidRequest,
+		text: "a message may have " + strconv.Itoa(s.cfg.MaxMessage) + " bytes, and this one has more: send less, or have --max-message raised"}
+}
+
+// claimBody begins to count the body, for all whose it is.
+func (p *post) claimBody(from PeerInfo) {
+	cfg := &p.srv.cfg
+	// Where nobody can have a session or a principal, there is nobody to keep room for.
+	known := p.ses != nil || from.Principal.Known() || cfg.Open == nil && cfg.Authenticate == nil
+	if p.claim = cfg.Bodies.Claim(p.r, known, p.srv.stop); p.claim == nil {
+		return
+	}
+	if p.ses != nil {
+		p.claim.Holders = append(p.claim.Holders, p.ses)
+	}
+	by := partyOf(from)
+	if by.who.Known() && cfg.PrincipalShare < cfg.Sessions {
+		p.claim.Holders = append(p.claim.Holders, by.who)
+	}
+	if by.network.IsValid() && cfg.Share < cfg.Sessions {
+		p.claim.Holders = append(p.claim.Holders, by.network)
+	}
+}
+
+// refusal is why a POST is refused before its message is looked at.
+type refusal struct {
+	reason    Reason
+	status    int
+	code      int // of the JSON-RPC error
+	text      string
+	header    bool // the header is at fault, as in each request of its client: the status stands in a session, too
+	truncated bool // its body has ended too early
+}
+
+// maxPast is how much of a body is read past for the id of the message that it holds.
+const maxPast = 64 << 20
+
+// refuseMessage refuses a POST of a session, nil for none. scan has read what was read of
+// its body; nil: nothing was.
+//
+// Who has a session waits for an answer by its id, and the Python SDK 1.x gives up the
+// session, with all that it waits for, for a status that is an error and not 404. So the
+// answer is a JSON-RPC error under that id, which is found without keeping the body, and
+// the status 200, unless it is not known who waits for what. In the modern era the status
+// stays, and the id is told as well: the Go SDK gives its connection up without. Who has no
+// session gets plain text, from which SDKs begin anew.
+func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes accepts, ses *session, fault *refusal, scan *wire.IDScan) {
+	switch fault.status {
+	case http.StatusUnsupportedMediaType:
+		w.Header()["Accept-Encoding"] = valueIdentity
+	case http.StatusServiceUnavailable:
+		w.Header()["Retry-After"] = []string{retryAfter}
+	}
+	if ses == nil && !s.modern(r.Header) {
+		if !fault.header { // the body was not read to its end
+			w.Header()["Connection"] = []string{"close"}
+		}
+		s.cfg.tell(fault.reason, fault.status, r)
+		refuse(w, fault.status, fault.text)
+		return
+	}
+	if scan == nil {
+		scan = new(wire.IDScan)
+		httpserver.AllowBodyTime(w, r)
+	}
+	var id []byte
+	sure := false
+	if !fault.truncated {
+		id, sure = readPast(r, scan, int64(s.cfg.MaxMessage)+maxPast)
+	}
+	if !sure {
+		w.Header()["Connection"] = []string{"close"}
+	}
+	status := fault.status
+	if ses != nil && sure && !fault.header {
+		status = http.StatusOK
+		w.Header().Del("Retry-After")
+	}
+	s.cfg.tell(fault.reason, status, r)
+	takes.write(w, status, wire.ErrorAnswer(id, fault.code, fault.text, nil))
+}
+
+// readPast reads the rest of a body without keeping it, at most so many bytes and until the
+// read deadline, and returns the addressee of its message.
+func readPast(r *http.Request, scan *wire.IDScan, most int64) (id []byte, sure bool) {
+	if r.ContentLength > most {
+		return nil, false
+	}
+	n, err := io.CopyBuffer(scan, io.LimitReader(r.Body, most+1), make([]byte, 4<<10))
+	if err != nil || n > most {
+		return nil, false
+	}
+	return scan.Addressee()
+}
+
+// write gives a JSON-RPC error to a client, as an event where it takes nothing else.
+func (a accepts) write(w http.ResponseWriter, status int, answer []byte) {
+	if status != http.StatusOK || a.json || !a.sse {
+		writeJSON(w, status, answer)
+		return
+	}
+	w.Header()["Content-Type"] = valueEvents
+	w.Header()["Cache-Control"] = valueNoCache
+	_, _ = w.Write([]byte("event: message\ndata: " + string(wire.OneLine(answer)) + "\n\n"))
+}
