@@ -22,6 +22,9 @@ func permits(may policy.UpstreamMay, capability string) bool {
 	return false
 }
 
+// errExcess ends a search: what it was for is found.
+var errExcess = errors.New("found")
+
 // errAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
 var errAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the client for what the policy does not let it")}
 
@@ -54,7 +57,7 @@ func (s *session) excessIn(result []byte, more int) (method string, found bool) 
 			method, found = s.excessIn(value, more-1)
 		}
 		if found {
-			return errUnasked
+			return errExcess
 		}
 		return nil
 	})
@@ -75,12 +78,12 @@ func (s *session) excess(requests []byte) (method string, found bool) {
 			}
 			named = true
 			if method, _ = wire.Text(request[at.Start:at.End]); !s.mayAsk(method) {
-				return errUnasked
+				return errExcess
 			}
 			return nil
 		})
 		if err == nil && !named {
-			method, err = "", errUnasked
+			method, err = "", errExcess
 		}
 		return err
 	})

@@ -1,7 +1,7 @@
 package proxy
 
 import (
-	"context"
+	"errors"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
@@ -35,8 +35,9 @@ type call struct {
 	gated      bool
 	subscribes bool // it has entered a subscription; written under the session's lock
 	client     bridge.Client
-	server     bridge.Server // of the connection that it was sent on
-	conn       Upstream      // that connection
+	server     bridge.Server    // of the connection that it was sent on
+	conn       *bridge.Upstream // that connection
+	resent     resending
 
 	next func()                     // the rest of the way, for Wait; nil: land
 	land func(*wire.Message, error) // what becomes of the upstream's answer
@@ -60,9 +61,6 @@ func (c *call) Wait() {
 		return
 	}
 	c.rest()
-	if c.hasAsked() { // it goes on elsewhere
-		c.over(context.Background())
-	}
 }
 
 func (c *call) rest() {
@@ -81,6 +79,9 @@ func (c *call) later(next func()) wire.Pending {
 
 // awaiting leaves the upstream's answer, when it comes, to land.
 func (c *call) awaiting(land func(*wire.Message, error)) wire.Pending {
+	if c.resent == resent { // which it awaits already
+		return nil
+	}
 	c.land, c.next = land, nil
 	return c
 }
@@ -194,27 +195,78 @@ func (c *call) expire() {
 
 // start sends the request upstream. It reports false, and sends nothing, if the
 // call was cancelled before, or the proxy is ending: then unsent is the rest.
-func (c *call) start(conn Upstream) bool {
+func (c *call) start(conn *bridge.Upstream) bool {
 	if c.s.p.Draining() && !c.servedInDrain() || c.isCancelled() {
 		return false
 	}
-	m := c.translated(conn, c.sending())
-	if again := c.sentAgain(); again != nil {
-		m = again.answered(m)
+	if c.resent == toBeResent {
+		c.resent = resent
 		c.clock.release()
-	} else {
-		c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
+		return true
 	}
+	m := c.translated(conn, c.sending())
+	c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
 	c.conn = conn
 	c.sent(conn.Start(m, c))
 	return true
 }
 
+// resending is where a call stands whose upstream has asked its client, and is to get the
+// request again.
+type resending uint8
+
+const (
+	notResent resending = iota
+	toBeResent
+	resent
+)
+
+// errAnswered is why a call is not sent again that has its answer.
+var errAnswered = errors.New("it was answered")
+
+// Asks implements bridge.Caller.
+func (c *call) Asks() bool { return !c.client.Stateless() }
+
+// Go implements bridge.Caller.
+func (c *call) Go(f func()) bool { return c.s.p.lasts(f) }
+
+// Resend implements bridge.Caller: the policy may not allow the call any more, or it may
+// have to wait for a turn that it takes by now. Its time does not run meanwhile.
+func (c *call) Resend() error {
+	c.mu.Lock()
+	gaveUp := c.gaveUp
+	c.mu.Unlock()
+	if gaveUp != nil || !c.gated {
+		return gaveUp
+	}
+	c.clock.hold()
+	c.resent = toBeResent
+	defer func() { c.resent = notResent }()
+	c.look(c.conn.Cached(listKind(c.Kind)))
+	e, moved, held := c.s.run.keeps(c)
+	if e == run.ListWanted {
+		if err := c.fetch(c.conn); err != nil {
+			return err
+		}
+		e, moved, held = c.s.run.keeps(c)
+	}
+	c.s.run.tell(moved, nil)
+	if held {
+		wait(c.decided(e, c.conn))
+	} else {
+		wait(c.enter(c.conn))
+	}
+	if c.resent != resent {
+		return errAnswered
+	}
+	return nil
+}
+
 // translated is the request as the upstream of a connection reads it: without what the
 // policy does not let that ask of the client, and, where the call has no run, without
 // the extension of tasks: one of them would be anybody's who has its id.
-func (c *call) translated(conn Upstream, m *wire.Message) *wire.Message {
-	c.server = speaks(conn)
+func (c *call) translated(conn *bridge.Upstream, m *wire.Message) *wire.Message {
+	c.server = conn.Server
 	hidden := bridge.Hidden{}
 	if c.client.Stateless() {
 		hidden = hides(c.s.run.where().UpstreamMay())
@@ -222,9 +274,6 @@ func (c *call) translated(conn Upstream, m *wire.Message) *wire.Message {
 	}
 	return c.server.Request(m, c.client, hidden, c.introduction)
 }
-
-// speaks is how the upstream of a connection speaks.
-func speaks(conn Upstream) bridge.Server { return bridge.ServerOf(conn.Era()) }
 
 // hides is what an upstream is not told of its clients.
 func hides(may policy.UpstreamMay) bridge.Hidden {
@@ -253,7 +302,7 @@ func (s *session) introduction() (of bridge.Introduction) {
 }
 
 // connect gets a connection that was not at hand.
-func (c *call) connect() (Upstream, error) {
+func (c *call) connect() (*bridge.Upstream, error) {
 	defer c.waiting()()
 	return c.s.link.get(c.s.p.cfg.ConnectTimeout)
 }
@@ -288,23 +337,6 @@ func (c *call) relay() wire.Pending {
 			wait(rest)
 		}
 	})
-}
-
-// absorbed does what a legacy client's request asks for where the upstream has no
-// such request, and reports whether it is one of those.
-func (c *call) absorbed(conn Upstream) bool {
-	if c.client.Stateless() || conn.Era() == wire.Legacy {
-		return false
-	}
-	switch c.m.Method {
-	case "resources/subscribe", "resources/unsubscribe":
-		c.s.entered(c)
-		c.s.listenTo(conn)
-	case "logging/setLevel": // each request brings its level along
-	default:
-		return false
-	}
-	return true
 }
 
 // anew sends a request its way again: while it waited for a connection another

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -127,7 +128,7 @@ type refresh struct {
 
 // upstreamChanged compares what the client was shown with what the upstream
 // offers now, on a goroutine that the Proxy waits for.
-func (s *session) upstreamChanged(conn Upstream, k wire.ListKind) {
+func (s *session) upstreamChanged(conn *bridge.Upstream, k wire.ListKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.refreshes[k]
@@ -140,7 +141,7 @@ func (s *session) upstreamChanged(conn Upstream, k wire.ListKind) {
 	go s.refresh(conn, k)
 }
 
-func (s *session) refresh(conn Upstream, k wire.ListKind) {
+func (s *session) refresh(conn *bridge.Upstream, k wire.ListKind) {
 	defer s.p.ending.Done()
 	for more := true; more; {
 		s.compare(conn, k)
@@ -154,7 +155,7 @@ func (s *session) refresh(conn Upstream, k wire.ListKind) {
 
 // compare marks a list whose shown bytes differ from those given last. To a
 // client that has not listed yet the change goes on as it came.
-func (s *session) compare(conn Upstream, k wire.ListKind) {
+func (s *session) compare(conn *bridge.Upstream, k wire.ListKind) {
 	s.mu.Lock()
 	last := s.refreshes[k].shown
 	s.mu.Unlock()

@@ -189,7 +189,7 @@ func TestDrainWhileConnecting(t *testing.T) {
 		equal(t, "dialled", c.up.dialled(), 1)
 	}, func(c *proxy.Config, u *server) {
 		dial, first := c.Dial, true
-		c.Dial = func(ctx context.Context, with bridge.Opening, to wire.Receiver) (proxy.Upstream, error) {
+		c.Dial = func(ctx context.Context, with bridge.Opening, to wire.Receiver) (bridge.Conn, error) {
 			if first {
 				first = false
 				return dial(ctx, with, to)

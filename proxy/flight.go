@@ -44,10 +44,7 @@ const (
 
 // asking is how a call asks its client across the eras. The call's lock guards it.
 type asking struct {
-	held   *held   // the client's end, where that may come back; nil: it may not
-	gather *gather // what the client is asked now, for a modern upstream; nil: nothing
-	again  *gather // what the call is sent again with; nil: nothing yet
-	rounds int     // how often it has asked so
+	held *held // the client's end, where that may come back; nil: it may not
 }
 
 var errGivenUp = errors.New("no answer in time")
@@ -64,14 +61,12 @@ func (f *flight) cancel(params []byte) {
 	if f.cancelled != nil {
 		close(f.cancelled)
 	}
-	gather, up, toOrigin := f.gatheringLocked(), f.up, f.toOrigin
+	up, toOrigin := f.up, f.toOrigin
 	if up != nil {
 		f.graceLocked()
 	}
 	f.mu.Unlock()
 	switch {
-	case gather != nil:
-		go gather.abort()
 	case up != nil:
 		up.Cancel(params)
 	case toOrigin != nil:
@@ -89,12 +84,8 @@ func (f *flight) giveUp(why error) {
 	if f.gaveUp == nil {
 		f.gaveUp = why
 	}
-	stop, gather := f.stop, f.gatheringLocked()
+	stop := f.stop
 	f.mu.Unlock()
-	if gather != nil {
-		go gather.abort()
-		return
-	}
 	f.wait.End()
 	if stop != nil {
 		stop()

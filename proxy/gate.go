@@ -51,7 +51,7 @@ func (c *call) look(l *wire.List) {
 }
 
 // enter asks the run, and goes as far as it can without waiting.
-func (c *call) enter(conn Upstream) wire.Pending {
+func (c *call) enter(conn *bridge.Upstream) wire.Pending {
 	switch e := c.s.run.enter(c, c.s.p.cfg.MaxQueue); e {
 	case run.Queued:
 		return c.later(c.awaitTurn)
@@ -73,7 +73,7 @@ func (c *call) prepare() {
 
 // listFirst gets the list on which the decision hangs, or only the names in the
 // annotation: without those the call goes on.
-func (c *call) listFirst(conn Upstream) {
+func (c *call) listFirst(conn *bridge.Upstream) {
 	if c.nameless && !c.Snapshot.Shadow {
 		c.asked = true
 		c.fetchAll(conn)
@@ -91,7 +91,7 @@ func (c *call) listFirst(conn Upstream) {
 	wait(c.enter(conn))
 }
 
-func (c *call) fetch(conn Upstream) error {
+func (c *call) fetch(conn *bridge.Upstream) error {
 	defer c.waiting()()
 	patience := c.s.p.cfg.CallTimeout
 	if c.Snapshot.Shadow {
@@ -132,7 +132,7 @@ func (c *call) withoutUpstream(err error) {
 }
 
 // decided goes on with a call that the run has admitted or turned away.
-func (c *call) decided(e run.Admission, conn Upstream) wire.Pending {
+func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 	switch {
 	case c.Snapshot.Shadow && e != run.ListWanted:
 		return c.pass(conn)
@@ -188,9 +188,9 @@ func (c *call) awaitTurn() {
 // proceed goes on with a call that has come by the turn, over the connection
 // and by the list that there are now.
 func (c *call) proceed() {
-	conn := c.asker()
-	if conn == nil {
-		conn = c.s.link.live()
+	conn := c.s.link.live()
+	if c.resent != notResent {
+		conn = c.conn
 	}
 	if conn == nil {
 		c.leave()
@@ -209,13 +209,12 @@ func (c *call) proceed() {
 // landed takes the upstream's answer: it steps the run, tells the client which
 // lists changed, and then answers. That order is the promise.
 func (c *call) landed(m *wire.Message, err error) {
+	if err != nil && c.isAnswered() { // it was not to be sent again
+		return
+	}
 	c.landing(m, err)
 	if err == nil && m.Kind == wire.Result && m.Raw[m.Result.Start] != '{' {
 		err = errNoObject
-	}
-	if c.asksFor(m, err) {
-		c.gatherFrom(m)
-		return
 	}
 	switch {
 	case err != nil:

@@ -75,7 +75,7 @@ func (c *call) open() {
 		c.refusedHello(err)
 		return
 	}
-	c.welcome(speaks(conn).InitializeResult(conn.Hello(), c.m), may)
+	c.welcome(conn.Server.InitializeResult(conn.Hello(), c.m), may)
 }
 
 // opening introduces a legacy client to the upstream: with its own request, and in

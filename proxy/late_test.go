@@ -15,7 +15,7 @@ import (
 // delayed has every connection but the first come up in a second.
 func delayed(c *proxy.Config, u *server) {
 	dial, slow := c.Dial, slowly(c.Dial, time.Second)
-	c.Dial = func(ctx context.Context, with bridge.Opening, r wire.Receiver) (proxy.Upstream, error) {
+	c.Dial = func(ctx context.Context, with bridge.Opening, r wire.Receiver) (bridge.Conn, error) {
 		if u.dialled() == 0 {
 			return dial(ctx, with, r)
 		}

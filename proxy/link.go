@@ -16,57 +16,57 @@ import (
 type link struct {
 	p        *Proxy
 	receiver wire.Receiver
-	replay   func(Upstream, bool) // brings a new connection to where the last one was
-	ctx      context.Context      // ends with the link
+	replay   func(*bridge.Upstream, bool) // brings a new connection to where the last one was
+	ctx      context.Context              // ends with the link
 	stop     context.CancelFunc
 
 	// subscribing is held from looking at what is subscribed to until the upstream has
 	// been told, which waits for nothing. It is taken before any other lock.
 	subscribing sync.Mutex
 
-	conn    atomic.Pointer[Upstream] // nil: there is none; each call reads it, and it is written under the lock
-	mu      sync.Mutex               // guards what follows
-	dialing chan struct{}            // closed when the dial under way has ended
-	opening *bridge.Opening          // nil before open
-	ready   []byte                   // the client's notifications/initialized
-	lost    bool                     // there was a connection before
-	early   []func(Upstream)         // what came from a connection not yet here
+	conn    atomic.Pointer[bridge.Upstream] // nil: there is none; each call reads it, and it is written under the lock
+	mu      sync.Mutex                      // guards what follows
+	dialing chan struct{}                   // closed when the dial under way has ended
+	opening *bridge.Opening                 // nil before open
+	ready   []byte                          // the client's notifications/initialized
+	lost    bool                            // there was a connection before
+	early   []func(*bridge.Upstream)        // what came from a connection not yet here
 	closed  bool
 }
 
 var errClosed = &wire.CallError{Err: errors.New("the session has ended")}
 
-func newLink(p *Proxy, r wire.Receiver, replay func(Upstream, bool)) *link {
+func newLink(p *Proxy, r wire.Receiver, replay func(*bridge.Upstream, bool)) *link {
 	l := &link{p: p, receiver: r, replay: replay}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l
 }
 
 // live returns the connection if there is one, and never blocks.
-func (l *link) live() Upstream {
-	if conn := l.conn.Load(); conn != nil && !ended(*conn) {
-		return *conn
+func (l *link) live() *bridge.Upstream {
+	if conn := l.conn.Load(); conn != nil && !ended(conn) {
+		return conn
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.liveLocked()
 }
 
-func (l *link) liveLocked() Upstream {
+func (l *link) liveLocked() *bridge.Upstream {
 	conn := l.conn.Load()
 	switch {
 	case conn == nil:
 		return nil
-	case ended(*conn):
+	case ended(conn):
 		l.conn.Store(nil)
 		l.lost = true
 		return nil
 	}
-	return *conn
+	return conn
 }
 
 // ended reports whether a connection has ended.
-func ended(conn Upstream) bool {
+func ended(conn *bridge.Upstream) bool {
 	select {
 	case <-conn.Done():
 		return true
@@ -80,7 +80,7 @@ const maxEarly = 256
 
 // with gives f the connection a message came on. While that is still coming up
 // f waits for it; without one f is dropped.
-func (l *link) with(f func(Upstream)) {
+func (l *link) with(f func(*bridge.Upstream)) {
 	l.mu.Lock()
 	conn := l.liveLocked()
 	if conn == nil && l.dialing != nil && len(l.early) < maxEarly {
@@ -102,19 +102,12 @@ func (l *link) initialized(raw []byte) {
 	}
 	l.mu.Unlock()
 	if conn != nil && first {
-		greet(conn, raw)
-	}
-}
-
-// greet sends notifications/initialized, which the modern era has not.
-func greet(conn Upstream, raw []byte) {
-	if conn.Era() == wire.Legacy {
 		_ = conn.Notify(raw)
 	}
 }
 
 // open makes the first connection, with the client's introduction.
-func (l *link) open(opening bridge.Opening, timeout time.Duration) (Upstream, error) {
+func (l *link) open(opening bridge.Opening, timeout time.Duration) (*bridge.Upstream, error) {
 	l.mu.Lock()
 	l.opening = &opening
 	l.mu.Unlock()
@@ -123,7 +116,7 @@ func (l *link) open(opening bridge.Opening, timeout time.Duration) (Upstream, er
 
 // get returns the connection, and makes one if there is none: for so long as
 // the timeout lasts it tries again what was not sent.
-func (l *link) get(timeout time.Duration) (Upstream, error) {
+func (l *link) get(timeout time.Duration) (*bridge.Upstream, error) {
 	if conn := l.live(); conn != nil {
 		return conn, nil
 	}
@@ -176,7 +169,7 @@ func again(ctx context.Context, err error) bool {
 
 // dialOnce dials, or waits for the dial under way; then there may be neither a
 // connection nor an error, and the caller looks again.
-func (l *link) dialOnce(ctx context.Context) (Upstream, error) {
+func (l *link) dialOnce(ctx context.Context) (*bridge.Upstream, error) {
 	l.mu.Lock()
 	if conn := l.liveLocked(); conn != nil || l.closed {
 		l.mu.Unlock()
@@ -205,11 +198,11 @@ func (l *link) dialOnce(ctx context.Context) (Upstream, error) {
 
 // settle takes the outcome of a dial. ready tells that the connection has got
 // notifications/initialized; one that came meanwhile goes out now.
-func (l *link) settle(conn Upstream, dialing chan struct{}, ready bool) {
+func (l *link) settle(conn *bridge.Upstream, dialing chan struct{}, ready bool) {
 	l.mu.Lock()
 	closed := l.closed
 	if conn != nil && !closed {
-		l.conn.Store(&conn)
+		l.conn.Store(conn)
 	}
 	early, greeting := l.early, l.ready
 	l.dialing, l.early = nil, nil
@@ -221,7 +214,7 @@ func (l *link) settle(conn Upstream, dialing chan struct{}, ready bool) {
 		conn.Close()
 	default:
 		if greeting != nil && !ready {
-			greet(conn, greeting)
+			_ = conn.Notify(greeting)
 		}
 		for _, f := range early {
 			f(conn)
@@ -229,16 +222,17 @@ func (l *link) settle(conn Upstream, dialing chan struct{}, ready bool) {
 	}
 }
 
-func (l *link) dial(ctx context.Context, opening *bridge.Opening, ready []byte, again bool) (Upstream, error) {
+func (l *link) dial(ctx context.Context, opening *bridge.Opening, ready []byte, again bool) (*bridge.Upstream, error) {
 	if opening == nil {
 		return nil, errClosed
 	}
-	conn, err := l.p.cfg.Dial(ctx, *opening, l.receiver)
+	dialled, err := l.p.cfg.Dial(ctx, *opening, l.receiver)
 	if err != nil {
 		return nil, err
 	}
+	conn := bridge.NewUpstream(dialled, l.receiver)
 	if ready != nil {
-		greet(conn, ready)
+		_ = conn.Notify(ready)
 	}
 	l.replay(conn, again)
 	return conn, nil
@@ -252,7 +246,7 @@ func (l *link) close() {
 	l.closed = true
 	l.mu.Unlock()
 	if conn != nil {
-		(*conn).Close()
+		conn.Close()
 	}
 }
 

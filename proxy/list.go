@@ -47,7 +47,7 @@ func (c *call) listFetched(k wire.ListKind) {
 }
 
 // view is fetch for the call, which waits for it.
-func (c *call) view(conn Upstream, k wire.ListKind) (catalogue.View, error) {
+func (c *call) view(conn *bridge.Upstream, k wire.ListKind) (catalogue.View, error) {
 	defer c.waiting()()
 	return c.s.fetch(conn, k)
 }
@@ -108,7 +108,7 @@ func (s *session) static() bool {
 }
 
 // cached returns the view of a kind if it is at hand.
-func (s *session) cached(conn Upstream, k wire.ListKind) (v catalogue.View, ok bool) {
+func (s *session) cached(conn *bridge.Upstream, k wire.ListKind) (v catalogue.View, ok bool) {
 	if v.List = conn.Cached(k); v.List == nil {
 		return v, false
 	}
@@ -120,13 +120,13 @@ func (s *session) cached(conn Upstream, k wire.ListKind) (v catalogue.View, ok b
 }
 
 // fetch returns the view of a kind, from the upstream if need be.
-func (s *session) fetch(conn Upstream, k wire.ListKind) (v catalogue.View, err error) {
+func (s *session) fetch(conn *bridge.Upstream, k wire.ListKind) (v catalogue.View, err error) {
 	ctx, stop := s.p.drain.listContext(s.p.cfg.CallTimeout)
 	defer stop()
 	return s.fetchUntil(ctx, conn, k)
 }
 
-func (s *session) fetchUntil(ctx context.Context, conn Upstream, k wire.ListKind) (v catalogue.View, err error) {
+func (s *session) fetchUntil(ctx context.Context, conn *bridge.Upstream, k wire.ListKind) (v catalogue.View, err error) {
 	if v.List, err = conn.List(ctx, k); err != nil {
 		return v, err
 	}
@@ -145,7 +145,7 @@ func (s *session) fetchUntil(ctx context.Context, conn Upstream, k wire.ListKind
 var gatedLists = [...]wire.ListKind{wire.Tools, wire.Resources, wire.Prompts}
 
 // atHand reports whether all that a refusal names is cached.
-func (s *session) atHand(conn Upstream) bool {
+func (s *session) atHand(conn *bridge.Upstream) bool {
 	h := s.hello.Load()
 	for _, k := range gatedLists {
 		if !h.Lists[k] {
@@ -159,14 +159,14 @@ func (s *session) atHand(conn Upstream) bool {
 }
 
 // fetchAll is the session's for the call, which waits for it.
-func (c *call) fetchAll(conn Upstream) {
+func (c *call) fetchAll(conn *bridge.Upstream) {
 	defer c.waiting()()
 	c.s.fetchAll(conn)
 }
 
 // fetchAll gets what a refusal or an annotation names. It waits no longer than a
 // refusal may.
-func (s *session) fetchAll(conn Upstream) {
+func (s *session) fetchAll(conn *bridge.Upstream) {
 	ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CancelGrace)
 	defer stop()
 	h := s.hello.Load()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -176,7 +177,7 @@ func (ls *listeners) Listening() bool { return true }
 // where the last one was before; it is told when it is there.
 func (s *session) subscribe() {
 	if changed := s.rewanted(); len(changed) > 0 {
-		s.link.with(func(conn Upstream) { s.tellOf(conn, changed) })
+		s.link.with(func(conn *bridge.Upstream) { s.tellOf(conn, changed) })
 	}
 }
 
@@ -204,11 +205,7 @@ func (s *session) rewanted() []string {
 
 // tellOf tells the upstream whether resources are subscribed to, as it is now:
 // whichever of two changes is told last tells of both.
-func (s *session) tellOf(conn Upstream, uris []string) {
-	if conn.Era() == wire.Modern {
-		s.listenTo(conn)
-		return
-	}
+func (s *session) tellOf(conn *bridge.Upstream, uris []string) {
 	s.link.subscribing.Lock()
 	defer s.link.subscribing.Unlock()
 	for _, uri := range uris {
@@ -218,16 +215,6 @@ func (s *session) tellOf(conn Upstream, uris []string) {
 		case !s.wanted(uri):
 			s.part(conn, uri)
 		}
-	}
-}
-
-// listenTo has a modern upstream tell of the resources that its clients subscribe
-// to.
-func (s *session) listenTo(conn Upstream) {
-	s.link.subscribing.Lock()
-	defer s.link.subscribing.Unlock()
-	if err := conn.Listen(s.allSubscribed()); err != nil {
-		s.log.Warn("subscribing to resources of the upstream", "error", err)
 	}
 }
 
@@ -248,7 +235,7 @@ func (s *session) allSubscribed() []string {
 	return slices.Compact(uris)
 }
 
-func (s *session) resubscribe(conn Upstream, uri string) {
+func (s *session) resubscribe(conn *bridge.Upstream, uri string) {
 	if m := ofResource("resources/subscribe", uri); m != nil {
 		redo(conn, m)
 	}
@@ -256,7 +243,7 @@ func (s *session) resubscribe(conn Upstream, uri string) {
 
 // part ends a subscription upstream. The goroutine ends with the connection at the
 // latest.
-func (s *session) part(conn Upstream, uri string) {
+func (s *session) part(conn *bridge.Upstream, uri string) {
 	m := ofResource("resources/unsubscribe", uri)
 	if m == nil {
 		return
@@ -272,10 +259,10 @@ func (s *session) part(conn Upstream, uri string) {
 // it is wanted by now: over HTTP one request overtakes another. One that has yet to be
 // asked for comes later by itself.
 func (s *session) rejoin(uri string) {
-	s.link.with(func(conn Upstream) {
+	s.link.with(func(conn *bridge.Upstream) {
 		s.link.subscribing.Lock()
 		defer s.link.subscribing.Unlock()
-		if conn.Era() == wire.Legacy && s.wanted(uri) && slices.Contains(s.allSubscribed(), uri) {
+		if s.wanted(uri) && slices.Contains(s.allSubscribed(), uri) {
 			s.resubscribe(conn, uri)
 		}
 	})

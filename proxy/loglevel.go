@@ -49,7 +49,7 @@ func (c *call) tellLevel() {
 	over := c.waiting()
 	defer over()
 	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
-	if err != nil || conn.Era() != wire.Legacy {
+	if err != nil {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.Background(), levelTimeout)

@@ -18,30 +18,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 )
 
-// Upstream is one connection to the wrapped server. Package upstream has one.
-type Upstream interface {
-	// Era is the connection's, in which all messages given to Start must be.
-	Era() wire.Era
-	// Hello is the upstream's answer to initialize, or to server/discover.
-	Hello() *wire.Message
-	// Start sends a client's request under the connection's own id and
-	// progress token, and returns without waiting. tag is given back with the
-	// messages that belong to the request.
-	Start(m *wire.Message, tag any) wire.Call
-	// Notify sends a notification, or an answer to a request of the upstream.
-	Notify(raw []byte) error
-	// List returns what the upstream lists, Cached the same if it is at hand
-	// and still holds, else nil.
-	List(ctx context.Context, kind wire.ListKind) (*wire.List, error)
-	Cached(kind wire.ListKind) *wire.List
-	// Listen says of which resources' updates the upstream is to tell, in place of
-	// those before: all there are. It is for the modern era, and waits for nothing.
-	Listen(uris []string) error
-	// Done is closed when the connection has ended.
-	Done() <-chan struct{}
-	Close()
-}
-
 // Notifier holds a session's changed lists, as a set of bits, until they are
 // sent. Package notify has one.
 type Notifier interface {
@@ -58,7 +34,7 @@ type Config struct {
 	// [Proxy.SetLock]. Nil: no tool is what was locked.
 	Lock *lock.Lock
 	// Dial opens a connection.
-	Dial func(ctx context.Context, with bridge.Opening, r wire.Receiver) (Upstream, error)
+	Dial func(ctx context.Context, with bridge.Opening, r wire.Receiver) (bridge.Conn, error)
 	// Notifier makes a session's Notifier; send is as for notify.New.
 	Notifier func(send func(bits uint8) bool) Notifier
 	// Version is the proxy's own, for a shared upstream to know.

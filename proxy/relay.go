@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -54,10 +55,7 @@ func (c *call) relayUnlessWanted() wire.Pending {
 // relayOver relays a request over a connection, and reports false where it was not
 // sent. Whether a subscription is to end is looked at here again: the request may
 // have waited for the connection.
-func (c *call) relayOver(conn Upstream) (rest wire.Pending, ok bool) {
-	if c.absorbed(conn) {
-		return c.result([]byte("{}")), true
-	}
+func (c *call) relayOver(conn *bridge.Upstream) (rest wire.Pending, ok bool) {
 	switch wanted, sent := c.startUnlessWanted(conn); {
 	case wanted:
 		return c.doneWith([]byte("{}")), true
@@ -69,7 +67,7 @@ func (c *call) relayOver(conn Upstream) (rest wire.Pending, ok bool) {
 
 // startUnlessWanted is start, but for the end of a subscription that another session
 // has over the same upstream. One that comes to want it from now on asks after that.
-func (c *call) startUnlessWanted(conn Upstream) (wanted, sent bool) {
+func (c *call) startUnlessWanted(conn *bridge.Upstream) (wanted, sent bool) {
 	if c.s.p.shared == nil || c.m.Method != "resources/unsubscribe" {
 		return false, c.start(conn)
 	}
@@ -186,14 +184,6 @@ func (s *session) enterSubscription(c *call, uri string) bool {
 	return true
 }
 
-// entered has a call's subscription be the session's: it is not to be asked for by
-// the call any more.
-func (s *session) entered(c *call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.subscribes = false
-}
-
 // subscribedLocked are the subscriptions to make again. One whose call has not been
 // sent yet goes its own way, on which it may be refused.
 func (s *session) subscribedLocked() []string {
@@ -236,7 +226,7 @@ func (s *session) wanted(uri string) bool {
 
 // replay brings a new connection to where the last one was. again tells that
 // there was one.
-func (s *session) replay(conn Upstream, again bool) {
+func (s *session) replay(conn *bridge.Upstream, again bool) {
 	go s.watch(conn)
 	if again {
 		s.p.reconnected()
@@ -246,7 +236,7 @@ func (s *session) replay(conn Upstream, again bool) {
 
 // restore sends again what a lost connection knew: log level and subscriptions.
 // What it lists may be another, and is compared.
-func (s *session) restore(conn Upstream) {
+func (s *session) restore(conn *bridge.Upstream) {
 	s.log.Warn("the upstream connection was made anew", s.about("run", s.afterLoss())...)
 	s.mu.Lock()
 	level := s.level
@@ -256,10 +246,6 @@ func (s *session) restore(conn Upstream) {
 		shown[k] = s.refreshes[k].shown.List != nil
 	}
 	s.mu.Unlock()
-	if conn.Era() == wire.Modern {
-		s.listenTo(conn)
-		level, uris = nil, nil
-	}
 	if level != nil {
 		redo(conn, level)
 	}
@@ -285,14 +271,14 @@ func (s *session) afterLoss() string {
 
 // redo sends a request whose answer nobody waits for; the goroutine ends with
 // the connection at the latest.
-func redo(conn Upstream, m *wire.Message) {
+func redo(conn *bridge.Upstream, m *wire.Message) {
 	call := conn.Start(m, nil)
 	go func() { _, _ = call.Wait(context.Background()) }()
 }
 
 // watch ends what a connection has open at the client when it is lost. The
 // goroutine ends with the connection.
-func (s *session) watch(conn Upstream) {
+func (s *session) watch(conn *bridge.Upstream) {
 	s.p.lifetime(conn)
 	s.forgetAsks(conn)
 }

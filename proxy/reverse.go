@@ -11,23 +11,19 @@ import (
 
 // ask is a request of the upstream that is open at the client.
 type ask struct {
-	conn   Upstream
+	conn   *bridge.Upstream
 	id     []byte // the upstream's own id
 	method string
 	call   *call       // for which it asks; nil: none is known
 	token  string      // the key of its progress token, empty: none
 	mine   []byte      // the id that the client sees
 	lapses *time.Timer // when the client has had its time
-	// gather is what wants the answer where no upstream waits for it, under a name;
-	// there is no conn then.
-	gather *gather
-	name   string
 }
 
 // Receive takes what the session's own upstream sends besides answers.
 func (s *session) Receive(m *wire.Message, tag any) {
 	c, _ := tag.(*call)
-	s.link.with(func(conn Upstream) {
+	s.link.with(func(conn *bridge.Upstream) {
 		switch {
 		case m.Kind != wire.Request:
 			s.notified(conn, m, c)
@@ -40,7 +36,7 @@ func (s *session) Receive(m *wire.Message, tag any) {
 }
 
 // notified takes a notification of the upstream.
-func (s *session) notified(conn Upstream, m *wire.Message, c *call) {
+func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 	if s.run.shadow.Load() && s.unfiltered(m, c) {
 		return
 	}
@@ -134,7 +130,7 @@ func (s *session) meets(who wire.Principal) {
 }
 
 // asked carries a request of the upstream to the client.
-func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
+func (s *session) asked(conn *bridge.Upstream, m *wire.Message, c *call) {
 	if s.era == wire.Modern && (c == nil || !c.steps() || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !c.declares(m.Method)) ||
 		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
@@ -160,7 +156,7 @@ func (s *session) asked(conn Upstream, m *wire.Message, c *call) {
 	}
 }
 
-func (s *session) reject(conn Upstream, id []byte, code int, text string) {
+func (s *session) reject(conn *bridge.Upstream, id []byte, code int, text string) {
 	if err := conn.Notify(wire.ErrorAnswer(id, code, text, nil)); err != nil {
 		s.log.Debug("answering a request of the upstream", "error", err)
 	}
@@ -230,11 +226,7 @@ func (s *session) lapse(id string) {
 	if s.era == wire.Legacy {
 		s.withdrawFrom(a, unanswered)
 	}
-	switch {
-	case a.gather != nil:
-		a.gather.fail(errUnanswered)
-		return
-	case s.era == wire.Modern:
+	if s.era == wire.Modern {
 		if h := a.call.heldEnd(); h != nil {
 			h.withdrawn(id)
 		}
@@ -254,12 +246,8 @@ func (s *session) withdrawFrom(a *ask, reason string) {
 // nothing that is open goes nowhere.
 func (s *session) answered(m *wire.Message) {
 	a := s.takeAsk(m.IDKey())
-	switch {
-	case a == nil:
+	if a == nil {
 		s.log.Debug("dropped an answer to no open request")
-		return
-	case a.gather != nil:
-		a.gather.take(a.name, m)
 		return
 	}
 	if err := a.conn.Notify(wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.id})); err != nil {
@@ -268,7 +256,7 @@ func (s *session) answered(m *wire.Message) {
 }
 
 // withdraw carries the upstream's cancellation of its own request.
-func (s *session) withdraw(conn Upstream, m *wire.Message) {
+func (s *session) withdraw(conn *bridge.Upstream, m *wire.Message) {
 	key := wire.Key(m.Bytes(m.P.RequestID))
 	for id, a := range s.openAsks() {
 		if a.conn != conn || wire.Key(a.id) != key || s.takeAsk(id) == nil {
@@ -302,10 +290,8 @@ func (s *session) awaitsClients() bool {
 		users = s.p.shared.members()
 	}
 	for _, user := range users {
-		for _, a := range user.openAsks() {
-			if a.conn != nil {
-				return true
-			}
+		if len(user.openAsks()) > 0 {
+			return true
 		}
 	}
 	return false
@@ -315,14 +301,14 @@ func (s *session) awaitsClients() bool {
 // has ended.
 func (s *session) dropAsks() {
 	for id, a := range s.openAsks() {
-		if s.takeAsk(id) != nil && a.conn != nil {
+		if s.takeAsk(id) != nil {
 			s.reject(a.conn, a.id, wire.CodeInternal, "the client's session has ended")
 		}
 	}
 }
 
 // forgetAsks takes back from the client what a connection has asked that is lost.
-func (s *session) forgetAsks(conn Upstream) {
+func (s *session) forgetAsks(conn *bridge.Upstream) {
 	for id, a := range s.openAsks() {
 		if a.conn == conn && s.takeAsk(id) != nil {
 			if s.era == wire.Modern {
@@ -340,7 +326,7 @@ func (s *session) forgetAsks(conn Upstream) {
 func (s *session) progressOfAsk(m *wire.Message) {
 	token := wire.Key(m.Bytes(m.P.ProgressToken))
 	for _, a := range s.openAsks() {
-		if token != "" && a.token == token && a.conn != nil {
+		if token != "" && a.token == token {
 			_ = a.conn.Notify(m.Raw)
 			return
 		}

@@ -47,7 +47,7 @@ func (c *call) takeSeat() {
 
 // openSeat opens the seat's connection, with the introduction of the client whose
 // request is the first.
-func (s *session) openSeat(m *wire.Message) (Upstream, error) {
+func (s *session) openSeat(m *wire.Message) (*bridge.Upstream, error) {
 	p := s.p
 	opening := p.seatOpening(m)
 	if p.shared != nil {

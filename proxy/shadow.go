@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
@@ -118,7 +119,7 @@ func (c *call) judge(k policy.Kind, name string) {
 }
 
 // pass sends a decided call upstream, whatever was decided.
-func (c *call) pass(conn Upstream) wire.Pending {
+func (c *call) pass(conn *bridge.Upstream) wire.Pending {
 	if code := c.wouldRefuse(); code != policy.CodeNone && !c.Overlooked {
 		c.overlook(code)
 	}

@@ -89,7 +89,7 @@ func (sh *shared) dismiss(s *session) {
 	delete(sh.sessions, s)
 	sh.mu.Unlock()
 	if len(uris) > 0 {
-		sh.link.with(func(conn Upstream) { s.tellOf(conn, uris) })
+		sh.link.with(func(conn *bridge.Upstream) { s.tellOf(conn, uris) })
 	}
 }
 
@@ -129,10 +129,10 @@ func (sh *shared) anySubscribed(uri string) bool {
 
 // Receive takes what the shared upstream sends besides answers.
 func (sh *shared) Receive(m *wire.Message, tag any) {
-	sh.link.with(func(conn Upstream) { sh.receive(conn, m, tag) })
+	sh.link.with(func(conn *bridge.Upstream) { sh.receive(conn, m, tag) })
 }
 
-func (sh *shared) receive(conn Upstream, m *wire.Message, tag any) {
+func (sh *shared) receive(conn *bridge.Upstream, m *wire.Message, tag any) {
 	c, _ := tag.(*call)
 	switch {
 	case m.Kind == wire.Request && c != nil:
@@ -162,7 +162,7 @@ func concernsAll(method string) bool {
 
 // notified gives every session a notification; the one whose call it came with,
 // if any, on that call's stream.
-func (sh *shared) notified(conn Upstream, m *wire.Message, c *call) {
+func (sh *shared) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 	for _, s := range sh.members() {
 		if c != nil && c.s == s {
 			s.notified(conn, m, c)
@@ -173,7 +173,7 @@ func (sh *shared) notified(conn Upstream, m *wire.Message, c *call) {
 }
 
 // replay brings a new connection to where the last one was.
-func (sh *shared) replay(conn Upstream, again bool) {
+func (sh *shared) replay(conn *bridge.Upstream, again bool) {
 	go sh.watch(conn)
 	if !again {
 		return
@@ -186,7 +186,7 @@ func (sh *shared) replay(conn Upstream, again bool) {
 
 // watch ends what a connection has open at any client when it is lost. The
 // goroutine ends with the connection.
-func (sh *shared) watch(conn Upstream) {
+func (sh *shared) watch(conn *bridge.Upstream) {
 	sh.p.lifetime(conn)
 	for _, s := range sh.members() {
 		s.forgetAsks(conn)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -220,7 +221,7 @@ func (s *session) measured() {
 }
 
 // lifetime waits for the end of a connection.
-func (p *Proxy) lifetime(conn Upstream) {
+func (p *Proxy) lifetime(conn *bridge.Upstream) {
 	begun := instant()
 	<-conn.Done()
 	if m := p.cfg.Telemetry.Meter; m != nil {

@@ -21,7 +21,7 @@ import (
 type task struct {
 	id    string
 	c     *call // what is left of the call that began it
-	conn  Upstream
+	conn  *bridge.Upstream
 	owner wire.Principal
 	meta  []byte        // of what the proxy asks about it; nil: none
 	every time.Duration // between polls
@@ -74,7 +74,7 @@ func (c *call) taskIn(m *wire.Message) *task {
 	}
 	id, _ := wire.Text(wire.Member(state, "taskId"))
 	t := &task{id: id, c: c.remains(), conn: c.conn, owner: c.who().Principal, every: pollInterval(state), done: make(chan struct{}),
-		meta: c.introduction().Meta(speaks(c.conn))}
+		meta: c.introduction().Meta(c.conn.Server)}
 	return t
 }
 
@@ -172,7 +172,7 @@ func (r *liveRun) runningLocked() (t *task) {
 // taskAt tells a run's tasks apart: servers number them, and sessions on one run may have a
 // server's process each.
 type taskAt struct {
-	conn Upstream
+	conn *bridge.Upstream
 	id   string
 }
 
@@ -180,8 +180,8 @@ func (t *task) at() taskAt { return taskAt{t.conn, t.id} }
 
 // task is the run's task of an id that is the principal's, and one that the client can
 // follow: that of the connection given, or else the only one on any. Nil: there is none.
-func (r *liveRun) task(id string, owner wire.Principal, by bridge.Client, conn Upstream) *task {
-	mine := func(t *task) bool { return t != nil && t.owner == owner && by.Follows(speaks(t.conn)) }
+func (r *liveRun) task(id string, owner wire.Principal, by bridge.Client, conn *bridge.Upstream) *task {
+	mine := func(t *task) bool { return t != nil && t.owner == owner && by.Follows(t.conn.Server) }
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.tasks[taskAt{conn, id}]; mine(t) {
@@ -336,7 +336,7 @@ func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error
 	case taskCancelled:
 		return policy.Unknown, nil
 	case taskCompleted:
-		if result, ok := speaks(t.conn).TaskResult(state); ok {
+		if result, ok := t.conn.Server.TaskResult(state); ok {
 			return outcomeOf(result), nil
 		}
 		m, err := t.send(ctx, "tasks/result")

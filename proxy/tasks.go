@@ -53,7 +53,7 @@ func (c *call) noTask() wire.Pending {
 func (s *session) tasked(by bridge.Client) bool {
 	h := s.hello.Load()
 	conn := s.link.live()
-	return h.Tasks && (conn == nil || by.Follows(speaks(conn)))
+	return h.Tasks && (conn == nil || by.Follows(conn.Server))
 }
 
 // askTask asks about the task over the connection that it lives on. An end that is
@@ -154,7 +154,7 @@ func (c *call) listTasks() wire.Pending {
 }
 
 // ownTasks reads the upstream's tasks, of which the run's own are left.
-func (c *call) ownTasks(conn Upstream) (result []byte, failure *wire.Message, err error) {
+func (c *call) ownTasks(conn *bridge.Upstream) (result []byte, failure *wire.Message, err error) {
 	defer c.waiting()()
 	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
 	defer stop()
@@ -176,7 +176,7 @@ func (c *call) ownTasks(conn Upstream) (result []byte, failure *wire.Message, er
 }
 
 // keepTasks appends the run's own of a list to those that were found already.
-func (c *call) keepTasks(own, list []byte, conn Upstream) []byte {
+func (c *call) keepTasks(own, list []byte, conn *bridge.Upstream) []byte {
 	_ = wire.Elements(list, func(item []byte) error {
 		id, _ := wire.Text(wire.Member(item, "taskId"))
 		if c.s.run.task(id, c.who().Principal, c.client, conn) == nil {
@@ -193,7 +193,7 @@ func (c *call) keepTasks(own, list []byte, conn Upstream) []byte {
 
 // taskTold takes the upstream's notification of where a task stands: one of the
 // run's is passed on, and its end steps the run before.
-func (s *session) taskTold(conn Upstream, m *wire.Message) {
+func (s *session) taskTold(conn *bridge.Upstream, m *wire.Message) {
 	s.run.mu.Lock()
 	t := s.run.tasks[taskAt{conn, m.P.TaskID}]
 	s.run.mu.Unlock()

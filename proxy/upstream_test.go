@@ -12,7 +12,6 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
 // server is a scripted upstream of bytes. It counts what reached it.
@@ -70,7 +69,7 @@ func (u *server) names(kind wire.ListKind, names ...string) {
 	u.offer(kind, `{"`+kind.String()+`":[`+strings.Join(items, ",")+`]}`)
 }
 
-func (u *server) dial(_ context.Context, with bridge.Opening, r wire.Receiver) (proxy.Upstream, error) {
+func (u *server) dial(_ context.Context, with bridge.Opening, r wire.Receiver) (bridge.Conn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.asked = append(u.asked, string(with.Initialize.Raw))
@@ -451,9 +450,9 @@ func read(t *testing.T, raw string, from wire.Side) *wire.Message {
 }
 
 // hasty is a dial whose connection speaks before it is handed over.
-func hasty(dial func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error), says ...string,
-) func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error) {
-	return func(ctx context.Context, with bridge.Opening, r wire.Receiver) (proxy.Upstream, error) {
+func hasty(dial func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error), says ...string,
+) func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) {
+	return func(ctx context.Context, with bridge.Opening, r wire.Receiver) (bridge.Conn, error) {
 		up, err := dial(ctx, with, r)
 		if c, ok := up.(*conn); ok {
 			for _, raw := range says {
@@ -465,9 +464,9 @@ func hasty(dial func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upst
 }
 
 // slowly is a dial that takes its time.
-func slowly(dial func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error), d time.Duration,
-) func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error) {
-	return func(ctx context.Context, with bridge.Opening, r wire.Receiver) (proxy.Upstream, error) {
+func slowly(dial func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error), d time.Duration,
+) func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) {
+	return func(ctx context.Context, with bridge.Opening, r wire.Receiver) (bridge.Conn, error) {
 		wait := time.NewTimer(d)
 		defer wait.Stop()
 		select {

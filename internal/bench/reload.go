@@ -95,7 +95,7 @@ func newHall(count int) (*hall, error) {
 	h := &hall{}
 	h.proxy, err = proxy.New(proxy.Config{
 		Policy: p, Share: true,
-		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error) { return newInstant() },
+		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) { return newInstant() },
 		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
 	})
 	if err != nil {

@@ -76,7 +76,7 @@ func newCrowd(count int) (*crowd, error) {
 	c.proxy, err = proxy.New(proxy.Config{
 		Policy: p, Share: true, Annotate: proxy.AnnotateOff, MaxRuns: count + 1, RunIdle: sweptEvery,
 		Keys:     [2]proxy.RunKey{wire.Modern: {Kind: proxy.KeyHandle}},
-		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error) { return newInstant() },
+		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) { return newInstant() },
 		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
 	})
 	if err != nil {

@@ -220,7 +220,7 @@ func (s *service) config() proxy.Config {
 	most, perPrincipal, idle := f.runLimits()
 	return proxy.Config{
 		Policy: s.policy,
-		Dial: func(ctx context.Context, with bridge.Opening, r wire.Receiver) (proxy.Upstream, error) {
+		Dial: func(ctx context.Context, with bridge.Opening, r wire.Receiver) (bridge.Conn, error) {
 			stop := s.logWait()
 			conn, err := s.server.Dial(ctx, upstream.Opening(with), r)
 			stop()

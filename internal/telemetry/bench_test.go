@@ -37,7 +37,7 @@ func BenchmarkCall(b *testing.B) {
 func benchmarkCall(b *testing.B, tell proxy.Telemetry) {
 	p, _ := policy.Parse("plan.yaml", []byte(plan))
 	relay, err := proxy.New(proxy.Config{Policy: p, Telemetry: tell,
-		Dial: func(context.Context, bridge.Opening, wire.Receiver) (proxy.Upstream, error) {
+		Dial: func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) {
 			return &echo{done: make(chan struct{})}, nil
 		},
 		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) }})

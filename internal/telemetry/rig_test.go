@@ -56,7 +56,7 @@ func newRig(t *testing.T, tell proxy.Telemetry) *rig {
 	t.Cleanup(server.Close)
 	r.proxy, err = proxy.New(proxy.Config{
 		Policy: parse(t, plan),
-		Dial: func(ctx context.Context, with bridge.Opening, to wire.Receiver) (proxy.Upstream, error) {
+		Dial: func(ctx context.Context, with bridge.Opening, to wire.Receiver) (bridge.Conn, error) {
 			return server.Dial(ctx, upstream.Opening(with), to)
 		},
 		Notifier:  func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
