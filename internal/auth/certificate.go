@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,16 +22,7 @@ import (
 // else its distinguished name (RFC 4514).
 type Clients struct {
 	roots atomic.Pointer[x509.CertPool]
-
-	mu    sync.RWMutex
-	known map[*x509.Certificate]knownClient // guarded by mu
-}
-
-// knownClient is whose certificate it is, as long as it holds.
-type knownClient struct {
-	who   wire.Principal
-	roots *x509.CertPool // by which
-	until time.Time
+	known cache[*x509.Certificate, *x509.CertPool]
 }
 
 // maxClients is how many certificates are remembered.
@@ -88,53 +78,25 @@ var (
 	wrongCertificate = &denial{streamhttp.ReasonCertificate, http.StatusUnauthorized, "", "the client certificate is not accepted any more"}
 )
 
-// of says who is at the other end of a connection that has a certificate.
-func (c *Clients) of(state *tls.ConnectionState) (wire.Principal, *denial) {
-	who, err := c.holder(state, time.Now())
-	if err != nil {
-		return wire.Principal{}, wrongCertificate
-	}
-	return who, nil
-}
-
-// holder says whose certificate a connection has; the handshake has shown that the
+// holder returns whose certificate a connection has; the handshake has shown that the
 // key is theirs, too.
 func (c *Clients) holder(state *tls.ConnectionState, now time.Time) (wire.Principal, error) {
 	leaf, roots := state.PeerCertificates[0], c.roots.Load()
-	c.mu.RLock()
-	k, ok := c.known[leaf]
-	c.mu.RUnlock()
-	if ok && k.roots == roots && now.Before(k.until) {
-		return k.who, nil
+	if who, ok := c.known.find(leaf, roots, now); ok {
+		return who, nil
 	}
 	k, err := verify(state.PeerCertificates, roots, now)
-	if err != nil {
-		return wire.Principal{}, err
+	if err == nil {
+		c.known.put(leaf, k, maxClients)
 	}
-	c.remember(leaf, k)
-	return k.who, nil
-}
-
-func (c *Clients) remember(leaf *x509.Certificate, k knownClient) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for old := range c.known {
-		if len(c.known) < maxClients {
-			break
-		}
-		delete(c.known, old)
-	}
-	if c.known == nil {
-		c.known = make(map[*x509.Certificate]knownClient)
-	}
-	c.known[leaf] = k
+	return k.who, err
 }
 
 // verify says whose a certificate is, which comes first, followed by those between
 // it and an authority.
-func verify(given []*x509.Certificate, roots *x509.CertPool, now time.Time) (knownClient, error) {
+func verify(given []*x509.Certificate, roots *x509.CertPool, now time.Time) (k known[*x509.CertPool], err error) {
 	if roots == nil {
-		return knownClient{}, errors.New("no authority is known")
+		return k, errors.New("no authority is known")
 	}
 	between := x509.NewCertPool()
 	for _, one := range given[1:] {
@@ -144,25 +106,20 @@ func verify(given []*x509.Certificate, roots *x509.CertPool, now time.Time) (kno
 		Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return knownClient{}, err
+		return k, err
 	}
 	subject, err := subjectOf(given[0])
 	if err != nil {
-		return knownClient{}, err
+		return k, err
 	}
 	chain := chains[0]
-	k := knownClient{who: wire.Principal{Issuer: chain[len(chain)-1].Subject.String(), Subject: subject}, roots: roots, until: chain[0].NotAfter}
+	k = known[*x509.CertPool]{who: wire.Principal{Issuer: chain[len(chain)-1].Subject.String(), Subject: subject}, by: roots, until: chain[0].NotAfter}
 	for _, one := range chain {
-		k.until = earlier(k.until, one.NotAfter)
+		if one.NotAfter.Before(k.until) {
+			k.until = one.NotAfter
+		}
 	}
 	return k, nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 func subjectOf(leaf *x509.Certificate) (string, error) {

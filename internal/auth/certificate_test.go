@@ -176,13 +176,13 @@ func TestCertificateEndsOnAnOpenConnection(t *testing.T) {
 	if _, err := new(Clients).holder(state, time.Now()); err == nil {
 		t.Error("no authority lets somebody in")
 	}
-	if len(clients.known) != 1 {
-		t.Errorf("%d certificates are remembered", len(clients.known))
+	if len(clients.known.all) != 1 {
+		t.Errorf("%d certificates are remembered", len(clients.known.all))
 	}
 	for range maxClients + 5 {
-		clients.remember(&x509.Certificate{}, knownClient{})
+		clients.known.put(&x509.Certificate{}, known[*x509.CertPool]{}, maxClients)
 	}
-	if len(clients.known) != maxClients {
-		t.Errorf("%d certificates are remembered", len(clients.known))
+	if len(clients.known.all) != maxClients {
+		t.Errorf("%d certificates are remembered", len(clients.known.all))
 	}
 }

@@ -7,10 +7,14 @@ package auth
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json/v2"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -69,7 +73,11 @@ func (g *Gate) who(r *http.Request) (wire.Principal, *denial) {
 		}
 		return g.holder(r, token)
 	case g.cfg.Clients != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
-		return g.cfg.Clients.of(r.TLS)
+		who, err := g.cfg.Clients.holder(r.TLS, time.Now())
+		if err != nil {
+			return wire.Principal{}, wrongCertificate
+		}
+		return who, nil
 	case g.cfg.Clients != nil && !g.tokens():
 		return wire.Principal{}, noCertificate
 	}
@@ -142,4 +150,183 @@ func answer(w http.ResponseWriter, status int, text string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text+"\n")
+}
+
+// denial is why a request is not let in. Its text is for the client: it tells
+// nothing of the token.
+type denial struct {
+	reason streamhttp.Reason
+	status int
+	code   string // RFC 6750, section 3.1; "" where the client sent nothing that could be wrong
+	text   string
+}
+
+func invalid(text string) *denial {
+	return &denial{streamhttp.ReasonBearerWrong, http.StatusUnauthorized, "invalid_token", text}
+}
+
+var (
+	missing  = &denial{streamhttp.ReasonBearerMissing, http.StatusUnauthorized, "", "a bearer token is needed"}
+	repeated = &denial{streamhttp.ReasonBearerWrong, http.StatusBadRequest, "invalid_request", "there is more than one Authorization header"}
+	tooLong  = invalid("the token is too long")
+	unknown  = invalid("the token is not known here: a bearer token is needed that is")
+)
+
+// deny answers a request that is not let in.
+func (g *Gate) deny(w http.ResponseWriter, r *http.Request, no *denial) {
+	g.cfg.Refused(no.reason, no.status, r)
+	switch {
+	case no.status == http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
+	case g.tokens():
+		w.Header().Set("WWW-Authenticate", g.challenge(r, no))
+	}
+	answer(w, no.status, no.text)
+}
+
+// challenge is the value of WWW-Authenticate (RFC 6750, section 3).
+func (g *Gate) challenge(r *http.Request, no *denial) string {
+	var params []string
+	param := func(name, value string) { params = append(params, name+`="`+value+`"`) }
+	if no.code != "" {
+		param("error", no.code)
+		param("error_description", no.text)
+	}
+	if g.cfg.Issuer != nil {
+		if scopes := g.cfg.Issuer.cfg.Scopes; len(scopes) > 0 {
+			param("scope", strings.Join(scopes, " "))
+		}
+		param("resource_metadata", g.metadataURL(r))
+	}
+	return strings.TrimSuffix("Bearer "+strings.Join(params, ", "), " ")
+}
+
+// wellKnownResource is where clients look for the metadata (RFC 9728, section 3).
+const wellKnownResource = "/.well-known/oauth-protected-resource"
+
+// metadata is what the proxy says of itself as a protected resource (RFC 9728,
+// section 2).
+type metadata struct {
+	Resource string   `json:"resource"`
+	Servers  []string `json:"authorization_servers"`
+	Scopes   []string `json:"scopes_supported,omitempty"`
+	Methods  []string `json:"bearer_methods_supported"`
+}
+
+// Public answers requests for the metadata, which need no token. It is for
+// [streamhttp.ServerConfig].
+func (g *Gate) Public(w http.ResponseWriter, r *http.Request) bool {
+	if g.cfg.Issuer == nil || !g.isMetadata(r.URL.Path) {
+		return false
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		answer(w, http.StatusMethodNotAllowed, "use GET")
+		return true
+	}
+	text, err := json.Marshal(metadata{
+		Resource: g.resource(r).String(), Servers: []string{g.cfg.Issuer.cfg.URL}, Scopes: g.cfg.Issuer.cfg.Scopes, Methods: []string{"header"},
+	})
+	if err != nil {
+		answer(w, http.StatusInternalServerError, "the metadata cannot be written")
+		return true
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(text)
+	return true
+}
+
+// isMetadata reports whether a path is that of the metadata, or of those of a path
+// that is served here, or that is so named outside.
+func (g *Gate) isMetadata(path string) bool {
+	of, ok := strings.CutPrefix(path, wellKnownResource)
+	return ok && (of == "" || slices.Contains(g.paths(), of) || g.run(of) != "")
+}
+
+// paths are the path that is served, and what it is called outside.
+func (g *Gate) paths() []string {
+	if g.cfg.Resource != nil {
+		return []string{g.cfg.Path, g.cfg.Resource.Path}
+	}
+	return []string{g.cfg.Path}
+}
+
+// runs is what stands between the path served and the id of a run that has a URL of
+// its own: to its client that is a resource of its own.
+const runs = "/runs/"
+
+// run is what a path, or that of its metadata, has behind the path served: "/runs/ID",
+// "" for none.
+func (g *Gate) run(path string) string {
+	path = strings.TrimPrefix(path, wellKnownResource)
+	for _, served := range g.paths() {
+		rest, ok := strings.CutPrefix(path, served)
+		if id, of := strings.CutPrefix(rest, runs); ok && of && id != "" && !strings.Contains(id, "/") {
+			return rest
+		}
+	}
+	return ""
+}
+
+// resource is the URL that a request is for, or whose metadata it is for, as its
+// client has it: as it was told, or else as the request says.
+func (g *Gate) resource(r *http.Request) *url.URL {
+	u := &url.URL{Scheme: "http", Host: r.Host, Path: g.cfg.Path}
+	if r.TLS != nil {
+		u.Scheme = "https"
+	}
+	if g.cfg.Resource != nil {
+		*u = *g.cfg.Resource
+	}
+	u.Path += g.run(r.URL.Path)
+	return u
+}
+
+// metadataURL is where a request's client finds the metadata (RFC 9728, section 3.1).
+func (g *Gate) metadataURL(r *http.Request) string {
+	u := g.resource(r)
+	u.Path = wellKnownResource + strings.TrimSuffix(u.Path, "/")
+	return u.String()
+}
+
+// cache remembers who was verified, by what they have shown: a signature costs more than all else of a call. What
+// was verified holds as long as that by which it was, T, is in force. The zero value is ready. It is safe for
+// concurrent use.
+type cache[K, T comparable] struct {
+	mu  sync.RWMutex
+	all map[K]known[T] // guarded by mu
+}
+
+// known is one who was verified.
+type known[T comparable] struct {
+	who   wire.Principal
+	until time.Time
+	by    T
+}
+
+// find returns who has shown key, if that is known and holds.
+func (c *cache[K, T]) find(key K, by T, now time.Time) (wire.Principal, bool) {
+	c.mu.RLock()
+	k, ok := c.all[key]
+	c.mu.RUnlock()
+	return k.who, ok && k.by == by && now.Before(k.until)
+}
+
+// put remembers one, in place of any other where there are as many as may be.
+func (c *cache[K, T]) put(key K, k known[T], most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for old := range c.all {
+		if len(c.all) < most {
+			break
+		}
+		delete(c.all, old)
+	}
+	if c.all == nil {
+		c.all = make(map[K]known[T])
+	}
+	c.all[key] = k
 }

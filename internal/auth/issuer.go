@@ -3,13 +3,17 @@ package auth
 import (
 	"context"
 	"encoding/json/jsontext"
+	"encoding/json/v2"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
@@ -68,8 +72,8 @@ type Issuer struct {
 	cfg        IssuerConfig
 	algorithms []jose.SignatureAlgorithm
 	keys       source
-	known      cache // tokens that open all
-	ofRuns     cache // others, by inRun
+	known      cache[[32]byte, *keySet] // tokens that open all, by their SHA-256
+	ofRuns     cache[[32]byte, *keySet] // others, by inRun
 
 	end     context.CancelFunc
 	running sync.WaitGroup
@@ -82,13 +86,11 @@ func NewIssuer(cfg IssuerConfig) (*Issuer, error) {
 		return nil, err
 	}
 	i := &Issuer{cfg: cfg, end: func() {}}
-	i.known.init()
-	i.ofRuns.init()
 	for _, name := range cfg.Algorithms {
 		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(name))
 	}
 	if cfg.Keys != nil {
-		i.keys = &held{}
+		i.keys = &fixedKeys{}
 		return i, i.SetKeys(cfg.Keys)
 	}
 	i.fetch(newFetcher(cfg.URL).keys)
@@ -97,7 +99,7 @@ func NewIssuer(cfg IssuerConfig) (*Issuer, error) {
 
 // fetch keeps the keys what a function gets.
 func (i *Issuer) fetch(get func(context.Context) (*keySet, error)) {
-	f := newFetched(get, i.cfg.Log)
+	f := newFetchedKeys(get, i.cfg.Log)
 	ctx, end := context.WithCancel(context.Background())
 	i.keys, i.end = f, end
 	i.running.Go(func() { f.run(ctx) })
@@ -107,7 +109,7 @@ func (i *Issuer) fetch(get func(context.Context) (*keySet, error)) {
 func (i *Issuer) SetKeys(jwks []byte) error {
 	set, err := readKeys(jwks)
 	if err == nil {
-		i.keys.(*held).set.Store(set)
+		i.keys.(*fixedKeys).set.Store(set)
 	}
 	return err
 }
@@ -138,10 +140,10 @@ func (i *Issuer) holder(ctx context.Context, sum [32]byte, token, run string) (w
 	if no == nil && c.lacks(i.cfg.Scopes) {
 		no = insufficient
 	}
-	var to reach
+	var to grant
 	if no == nil {
-		if to = c.reach(i.cfg.Audiences); !to.opens(run) {
-			no = otherReach
+		if to = c.grant(i.cfg.Audiences); !to.opens(run) {
+			no = otherAudience
 		}
 	}
 	if no != nil {
@@ -149,14 +151,17 @@ func (i *Issuer) holder(ctx context.Context, sum [32]byte, token, run string) (w
 		return wire.Principal{}, no
 	}
 	who := wire.Principal{Issuer: i.cfg.URL, Subject: c.Subject}
-	k := known{who: who, keys: set, until: instant(*c.Expires).Add(i.cfg.Skew)}
+	k := known[*keySet]{who: who, by: set, until: instant(*c.Expires).Add(i.cfg.Skew)}
 	if to.all {
-		i.known.put(sum, k)
+		i.known.put(sum, k, maxKnown)
 	} else {
-		i.ofRuns.put(inRun(sum, run), k)
+		i.ofRuns.put(inRun(sum, run), k, maxKnown)
 	}
 	return who, nil
 }
+
+// maxKnown is how many verified tokens are remembered.
+const maxKnown = 10_000
 
 // inRun is under what a token is remembered for one run.
 func inRun(sum [32]byte, run string) [32]byte { return digest(string(sum[:]) + run) }
@@ -179,7 +184,10 @@ func givesAccess(header jose.Header) bool {
 func (i *Issuer) verify(ctx context.Context, token string) (*claims, *keySet, *denial) {
 	jws, err := jose.ParseSignedCompact(token, i.algorithms)
 	if err != nil {
-		return nil, nil, unparsed(err)
+		if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
+			return nil, nil, oddAlgorithm
+		}
+		return nil, nil, unreadable
 	}
 	if !givesAccess(jws.Signatures[0].Protected) {
 		return nil, nil, noAccess
@@ -206,13 +214,6 @@ func (i *Issuer) verify(ctx context.Context, token string) (*claims, *keySet, *d
 	return c, set, no
 }
 
-func unparsed(err error) *denial {
-	if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
-		return oddAlgorithm
-	}
-	return unreadable
-}
-
 // check is one look at a signature, as [oidc.KeySet].
 type check struct {
 	jws    *jose.JSONWebSignature
@@ -226,4 +227,127 @@ func (c *check) VerifySignature(context.Context, string) (payload []byte, err er
 		return nil, errors.New("verifying a token: none of the keys has signed it")
 	}
 	return payload, nil
+}
+
+// claims are what a token says that matters here (RFC 9068, section 2.2). A name
+// that stands there twice, or in another case, is no name of these.
+type claims struct {
+	Issuer    string   `json:"iss"`
+	Subject   string   `json:"sub"`
+	Audience  texts    `json:"aud"`
+	Expires   *float64 `json:"exp"`
+	NotBefore *float64 `json:"nbf"`
+	Issued    *float64 `json:"iat"`
+	Scope     texts    `json:"scope"`
+	Scp       texts    `json:"scp"` // the same at some issuers
+}
+
+// texts is a text, or a list of them.
+type texts []string
+
+// UnmarshalJSON reads either.
+func (t *texts) UnmarshalJSON(raw []byte) error {
+	switch jsontext.Value(raw).Kind() {
+	case jsontext.KindString:
+		var one string
+		err := json.Unmarshal(raw, &one)
+		*t = texts{one}
+		return err
+	case jsontext.KindBeginArray:
+		return json.Unmarshal(raw, (*[]string)(t))
+	}
+	return errors.New("neither a text nor a list")
+}
+
+// has reports whether one of the words is there.
+func (t texts) has(word string) bool {
+	return slices.ContainsFunc(t, func(item string) bool { return slices.Contains(strings.Fields(item), word) })
+}
+
+// The faults of tokens that are what they say they are.
+var (
+	unreadable    = invalid("the token cannot be read")
+	otherIssuer   = invalid("the token was issued by somebody else")
+	otherAudience = invalid("the token is for another audience")
+	expired       = invalid("the token has expired")
+	endless       = invalid("the token does not say when it expires")
+	early         = invalid("the token is not valid yet")
+	nobody        = invalid("the token does not say whose it is")
+	oddSubject    = invalid("the token's subject is not one that can be written down")
+	noAccess      = invalid("the token is of a kind that gives no access")
+	oddAlgorithm  = invalid("the token's algorithm is not accepted")
+	unsigned      = invalid("the token was signed by none of the issuer's keys")
+)
+
+func readClaims(payload []byte) (*claims, *denial) {
+	c := &claims{}
+	if json.Unmarshal(payload, c) != nil {
+		return nil, unreadable
+	}
+	return c, nil
+}
+
+// fault is why the claims let nobody in now; nil: they do.
+func (c *claims) fault(cfg *IssuerConfig, now time.Time) *denial {
+	switch {
+	case c.Issuer != cfg.URL:
+		return otherIssuer
+	case c.grant(cfg.Audiences).none():
+		return otherAudience
+	case c.Expires == nil:
+		return endless
+	case !now.Before(instant(*c.Expires).Add(cfg.Skew)):
+		return expired
+	case c.NotBefore != nil && now.Add(cfg.Skew).Before(instant(*c.NotBefore)), c.Issued != nil && now.Add(cfg.Skew).Before(instant(*c.Issued)):
+		return early
+	case c.Subject == "":
+		return nobody
+	case !plainName(c.Subject):
+		return oddSubject
+	}
+	return nil
+}
+
+// grant is what a token opens: all that is served, or the runs whose URLs it is for.
+type grant struct {
+	all  bool
+	runs []string // ids
+}
+
+// grant returns what the token opens of these audiences.
+func (c *claims) grant(audiences []string) (to grant) {
+	for _, whom := range c.Audience {
+		for _, own := range audiences {
+			if id, of := strings.CutPrefix(whom, own+runs); of && id != "" {
+				to.runs = append(to.runs, id)
+			}
+			to.all = to.all || whom == own
+		}
+	}
+	return to
+}
+
+func (to grant) none() bool { return !to.all && to.runs == nil }
+
+// opens reports whether a run is within it, "" for all that is served beside runs with
+// a URL of their own.
+func (to grant) opens(run string) bool { return to.all || run != "" && slices.Contains(to.runs, run) }
+
+// instant is a NumericDate (RFC 7519, section 2), of this side of the year 9999.
+func instant(seconds float64) time.Time {
+	whole, part := math.Modf(min(max(seconds, 0), 253402300799))
+	return time.Unix(int64(whole), int64(part*1e9))
+}
+
+// maxName is how long a name may be, in bytes.
+const maxName = 512
+
+// plainName reports whether a name can stand in a log as it is.
+func plainName(name string) bool {
+	return name != "" && len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// lacks reports whether one of these scopes is missing.
+func (c *claims) lacks(scopes []string) bool {
+	return slices.ContainsFunc(scopes, func(scope string) bool { return !c.Scope.has(scope) && !c.Scp.has(scope) })
 }

@@ -335,11 +335,10 @@ func TestTokenOfARun(t *testing.T) {
 
 // There is room for so many tokens and no more.
 func TestCacheIsBounded(t *testing.T) {
-	var c cache
-	c.init()
+	var c cache[[32]byte, *keySet]
 	set, now := setOf("a"), time.Now()
 	for n := range maxKnown + 100 {
-		c.put([32]byte{byte(n), byte(n >> 8)}, known{who: wire.Principal{Subject: "ann"}, keys: set, until: now.Add(time.Minute)})
+		c.put([32]byte{byte(n), byte(n >> 8)}, known[*keySet]{who: wire.Principal{Subject: "ann"}, by: set, until: now.Add(time.Minute)}, maxKnown)
 	}
 	if len(c.all) != maxKnown {
 		t.Errorf("%d are remembered", len(c.all))

@@ -47,9 +47,9 @@ func setOf(ids ...string) *keySet {
 }
 
 // bubble runs a test of fetched keys in its own time.
-func bubble(t *testing.T, from *rotating, test func(t *testing.T, f *fetched)) {
+func bubble(t *testing.T, from *rotating, test func(t *testing.T, f *fetchedKeys)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFetched(from.fetch, hclog.NewNullLogger())
+		f := newFetchedKeys(from.fetch, hclog.NewNullLogger())
 		ctx, end := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { f.run(ctx); close(done) }()
@@ -63,7 +63,7 @@ func bubble(t *testing.T, from *rotating, test func(t *testing.T, f *fetched)) {
 // every so often.
 func TestUnknownKeysAreAskedForNowAndThen(t *testing.T) {
 	from := rotatingOf("a")
-	bubble(t, from, func(t *testing.T, f *fetched) {
+	bubble(t, from, func(t *testing.T, f *fetchedKeys) {
 		if set := f.find(t.Context(), "a"); !set.has("a") {
 			t.Error("the first request does not wait for the first keys")
 		}
@@ -91,7 +91,7 @@ func TestUnknownKeysAreAskedForNowAndThen(t *testing.T) {
 
 func TestKeysAreRefreshed(t *testing.T) {
 	from := rotatingOf("a")
-	bubble(t, from, func(t *testing.T, f *fetched) {
+	bubble(t, from, func(t *testing.T, f *fetchedKeys) {
 		before := f.find(t.Context(), "a")
 		time.Sleep(refreshEvery + time.Second)
 		synctest.Wait()
@@ -115,7 +115,7 @@ func TestKeysAreRefreshed(t *testing.T) {
 
 func TestOutageAtTheStart(t *testing.T) {
 	from := &rotating{}
-	bubble(t, from, func(t *testing.T, f *fetched) {
+	bubble(t, from, func(t *testing.T, f *fetchedKeys) {
 		if f.find(t.Context(), "a") != nil {
 			t.Error("there are keys")
 		}
@@ -136,7 +136,7 @@ func TestOutageAtTheStart(t *testing.T) {
 func TestWaitingForKeysEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		f := newFetched(func(context.Context) (*keySet, error) { <-hold; return nil, errors.New("no") }, hclog.NewNullLogger())
+		f := newFetchedKeys(func(context.Context) (*keySet, error) { <-hold; return nil, errors.New("no") }, hclog.NewNullLogger())
 		ctx, end := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { f.run(ctx); close(done) }()
