@@ -1,3 +1,11 @@
+// Package handle is what the run key `handle` does to bytes: a client of the modern
+// era, which has no session, says by an argument of its calls which run they belong
+// to. [AddArgument] adds that argument to the definition of a tool, [Take] takes it
+// out of a call again, before anything is decided and before the upstream sees it.
+// [Start], [End] and [List] are the tools by which a client gets, ends and finds
+// handles.
+//
+// It knows no run: bytes in, bytes out.
 package handle
 
 import (
@@ -60,22 +68,22 @@ const (
 		`"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}}`
 )
 
-// Start is the tool that starts a run and returns its handle; argument is a valid
+// Start returns the tool that starts a run and returns its handle; argument is a valid
 // name, under which the other tools want it.
 func Start(argument string, l Lifetime) []byte {
 	return []byte(strings.NewReplacer("{argument}", argument, "{lifetime}", l.String()).Replace(startTool))
 }
 
-// Again is the tool that starts a new run where something else than a handle says
+// Again returns the tool that starts a new run where something else than a handle says
 // which run a request belongs to.
 func Again() []byte { return []byte(againTool) }
 
-// End is the tool that ends a run.
+// End returns the tool that ends a run.
 func End(argument string) []byte {
 	return []byte(strings.ReplaceAll(endTool, "{argument}", argument))
 }
 
-// List is the tool that lists the runs of who asks.
+// List returns the tool that lists the runs of who asks.
 func List(argument string) []byte {
 	return []byte(strings.ReplaceAll(listTool, "{argument}", argument))
 }
@@ -102,7 +110,7 @@ func (r Run) append(out []byte, argument string) []byte {
 	return out
 }
 
-// Started is the result of Start. more is a sentence on what to do next, or empty.
+// Started returns the result of Start. more is a sentence on what to do next, or empty.
 func Started(argument string, r Run, l Lifetime, more string) []byte {
 	structured := r.append([]byte{'{'}, argument)
 	if l.Idle > 0 {
@@ -110,22 +118,22 @@ func Started(argument string, r Run, l Lifetime, more string) []byte {
 		structured = strconv.AppendInt(structured, int64(l.Idle/time.Second), 10)
 	}
 	text := "Run started. Give " + argument + " \"" + r.Handle + "\" with every call. It ends " + l.String() + "."
-	return result(text+sentence(more), append(structured, '}'))
+	return result(strings.TrimSuffix(text+" "+more, " "), append(structured, '}'))
 }
 
-// StartedAgain is the result of Again, with the state in which the run begins, or "".
+// StartedAgain returns the result of Again, with the state in which the run begins, or "".
 func StartedAgain(state, more string) []byte {
 	structured := []byte(`{}`)
 	if state != "" {
 		structured = append(wire.AppendString([]byte(`{"state":`), state), '}')
 	}
-	return result("A new run has begun."+sentence(more), structured)
+	return result(strings.TrimSuffix("A new run has begun. "+more, " "), structured)
 }
 
-// Ended is the result of End.
+// Ended returns the result of End.
 func Ended() []byte { return result("The run has ended.", []byte(`{"ended":true}`)) }
 
-// Listed is the result of List.
+// Listed returns the result of List.
 func Listed(argument string, runs []Run) []byte {
 	structured := []byte(`{"runs":[`)
 	for i, r := range runs {
@@ -133,26 +141,52 @@ func Listed(argument string, runs []Run) []byte {
 			structured = append(structured, ',')
 		}
 		structured = r.append(append(structured, '{'), argument)
-		if r.Complete {
-			structured = append(structured, `,"complete":true}`...)
-		} else {
-			structured = append(structured, `,"complete":false}`...)
-		}
+		structured = append(strconv.AppendBool(append(structured, `,"complete":`...), r.Complete), '}')
 	}
 	structured = append(structured, `]}`...)
 	return result(string(structured), structured)
 }
 
-func sentence(more string) string {
-	if more == "" {
-		return ""
-	}
-	return " " + more
-}
-
-// result is a tool's result: the structured content, and a text that says the same
+// result returns a tool's result: the structured content, and a text that says the same
 // to clients that read no other.
 func result(text string, structured []byte) []byte {
 	out := append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), `}],"structuredContent":`...)
 	return append(append(out, structured...), '}')
+}
+
+// Lifetime is how long a run lasts. Zero is without end.
+type Lifetime struct {
+	Idle time.Duration // from its last use
+	Age  time.Duration // from its beginning
+}
+
+// String is the rest of a sentence that begins with "a run ends".
+func (l Lifetime) String() string {
+	idle := "when it has not been used for " + inWords(l.Idle)
+	switch {
+	case l.Idle <= 0 && l.Age <= 0:
+		return "when " + EndName + " is called"
+	case l.Age <= 0:
+		return idle
+	case l.Idle <= 0:
+		return inWords(l.Age) + " after it began"
+	}
+	return idle + ", and at the latest " + inWords(l.Age) + " after it began"
+}
+
+// inWords returns a duration in the largest unit of which it is a multiple.
+func inWords(d time.Duration) string {
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		switch n := d / u.unit; {
+		case d%u.unit != 0:
+		case n == 1:
+			return "1 " + u.name
+		default:
+			return strconv.FormatInt(int64(n), 10) + " " + u.name + "s"
+		}
+	}
+	return d.String()
 }
