@@ -73,14 +73,10 @@ func (p *Proxy) SetLock(l *lock.Lock) bool {
 	}
 	p.pins.Store(catalogue.NewPins(l))
 	for _, s := range p.open() {
-		if h := s.hello.Load(); h != nil && h.Lists[wire.Tools] {
-			is := s.look(s.run.where(), s.static())
-			before := is
-			before.Pins = was
-			if s.looksOther(wire.Tools, before, is) {
-				s.changed.Mark(bit(wire.Tools))
-			}
-		}
+		now := s.look(s.run.where(), s.static())
+		before := now
+		before.Pins = was
+		s.changed.Mark(s.differ(before, now))
 	}
 	p.lists.Forget()
 	p.noticeAgain(p.open())

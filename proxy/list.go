@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -23,7 +24,6 @@ func (c *call) list(k wire.ListKind) wire.Pending {
 	if c.m.P.Cursor != "" {
 		return c.fail(wire.CodeInvalidParams, "unknown cursor: the whole list comes in one page")
 	}
-	c.s.listed(k)
 	if conn := c.s.link.live(); conn != nil {
 		if v, ok := c.s.cached(conn, k); ok {
 			return c.show(v, k)
@@ -36,7 +36,9 @@ func (c *call) listFetched(k wire.ListKind) {
 	conn, err := c.connect()
 	var v catalogue.View
 	if err == nil {
-		v, err = c.view(conn, k)
+		over := c.waiting()
+		v, err = c.s.fetch(conn, k)
+		over()
 	}
 	if err != nil {
 		c.blame(Fault{Code: policy.UpstreamUnavailable})
@@ -46,21 +48,37 @@ func (c *call) listFetched(k wire.ListKind) {
 	c.show(v, k)
 }
 
-// view is fetch for the call, which waits for it.
-func (c *call) view(conn *bridge.Upstream, k wire.ListKind) (catalogue.View, error) {
-	defer c.waiting()()
-	return c.s.fetch(conn, k)
-}
-
-// show answers with a view as it looks to the client, and remembers what it was given.
+// show answers with a view as it looks to the client, and remembers what it was shown.
 func (c *call) show(v catalogue.View, k wire.ListKind) wire.Pending {
 	s := c.s
-	s.mu.Lock()
-	s.refreshes[k].shown = v
-	s.mu.Unlock()
+	s.shows(k, v)
 	l := s.look(s.run.where(), s.static())
 	l.Own = s.tools.List(l.Snapshot, l.Static, c.who().Principal)
 	return c.result(s.rendered(v, l))
+}
+
+// shown is what a session's client knows of a list, and what is done to keep it up to date.
+type shown struct {
+	view      catalogue.View // that it was shown last; zero: none, or not by the proxy
+	asked     bool           // for the list, once or more often
+	told      int            // how often it was told of a change since it asked
+	comparing bool           // with what the upstream offers now
+	again     bool           // once that is done
+}
+
+// shows notes what the client is shown that asks for a list; the zero View where that is not
+// known.
+func (s *session) shows(k wire.ListKind, v catalogue.View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.shown[k]
+	l.view, l.asked, l.told = v, true, 0
+}
+
+func (s *session) shownLast(k wire.ListKind) catalogue.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown[k].view
 }
 
 // templates refuses what a finite automaton cannot bind.
@@ -158,38 +176,31 @@ func (s *session) atHand(conn *bridge.Upstream) bool {
 	return true
 }
 
-// fetchAll is the session's for the call, which waits for it.
-func (c *call) fetchAll(conn *bridge.Upstream) {
-	defer c.waiting()()
-	c.s.fetchAll(conn)
-}
-
 // fetchAll gets what a refusal or an annotation names. It waits no longer than a
 // refusal may.
-func (s *session) fetchAll(conn *bridge.Upstream) {
-	ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CancelGrace)
+func (c *call) fetchAll(conn *bridge.Upstream) {
+	defer c.waiting()()
+	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CancelGrace)
 	defer stop()
-	h := s.hello.Load()
+	h := c.s.hello.Load()
 	for _, k := range gatedLists {
 		if h.Lists[k] {
-			if _, err := s.fetchUntil(ctx, conn, k); err != nil {
-				s.log.Warn("listing what could be named", "list", k.String(), "error", err)
+			if _, err := c.s.fetchUntil(ctx, conn, k); err != nil {
+				c.s.log.Warn("listing what could be named", "list", k.String(), "error", err)
 			}
 		}
 	}
 }
 
 // lastKnown returns the view of a kind without waiting: the one at hand, or else
-// the one that the client was given last. The list is nil where there is neither.
+// the one that the client was shown last. The list is nil where there is neither.
 func (s *session) lastKnown(k wire.ListKind) catalogue.View {
 	if conn := s.link.live(); conn != nil {
 		if v, ok := s.cached(conn, k); ok {
 			return v
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refreshes[k].shown
+	return s.shownLast(k)
 }
 
 // names returns what is listed and allowed in a snapshot, in the upstream's order;
@@ -198,27 +209,164 @@ func (s *session) names(at run.Snapshot, k policy.Kind) []string {
 	return s.look(at, false).Names(k, s.lastKnown(listKind(k)))
 }
 
-// differs reports whether a list looks otherwise in one snapshot than in another, going
-// by the one that is at hand, or else by the one that the client was given last.
-func (s *session) differs(from, to run.Snapshot, k wire.ListKind) bool {
-	static := s.static()
-	return s.looksOther(k, s.look(from, static), s.look(to, static))
-}
-
-func (s *session) looksOther(k wire.ListKind, from, to catalogue.Look) bool {
-	return s.p.lists.Differ(k, s.lastKnown, from, to, s.finish())
-}
-
 // hasOutputSchema reports whether a tool has one in what the upstream lists now,
-// or in what the client was given last: that is what it goes by.
+// or in what the client was shown last: that is what it goes by.
 func (s *session) hasOutputSchema(tool string) bool {
 	const key = "outputSchema"
-	s.mu.Lock()
-	shown := s.refreshes[wire.Tools].shown.List
-	s.mu.Unlock()
-	if handle.Own(tool) || shown.Member(tool, key) != nil {
+	if handle.Own(tool) || s.shownLast(wire.Tools).List.Member(tool, key) != nil {
 		return true
 	}
 	conn := s.link.live()
 	return conn != nil && conn.Cached(wire.Tools).Member(tool, key) != nil
+}
+
+// bit is a list's bit in a Notifier's set.
+func bit(k wire.ListKind) uint8 { return 1 << k }
+
+// notifyChanged tells the client which lists a call changed: on the stream of
+// the call itself, before its answer.
+func (c *call) notifyChanged(moved run.Shift) {
+	s := c.s
+	bits := s.changed.Take() | s.differing(moved)
+	s.changed.Mark(s.sendChanged(c.aside(), bits))
+	s.run.tell(moved, s)
+}
+
+// aside is where a call's client is told of what is no part of the call: on the
+// call's own stream, but in the modern era on those that listen.
+func (c *call) aside() wire.Stream {
+	if c.client.Stateless() {
+		return c.s.own
+	}
+	return c.out
+}
+
+// differing are the lists of which other bytes are shown since a shift.
+func (s *session) differing(m run.Shift) uint8 {
+	if m.From == m.To {
+		return 0
+	}
+	static := s.static()
+	return s.differ(s.look(m.From, static), s.look(m.To, static))
+}
+
+// differ are the lists that look otherwise than before, going by what is at hand, or else
+// by what the client was shown last.
+func (s *session) differ(from, to catalogue.Look) (bits uint8) {
+	h := s.hello.Load()
+	if h == nil {
+		return 0
+	}
+	for _, k := range gatedLists {
+		if h.Lists[k] && s.p.lists.Differ(k, s.lastKnown, from, to, s.finish()) {
+			bits |= bit(k)
+		}
+	}
+	return bits
+}
+
+// tellOwn tells the client of what changed with a shift, before what is sent to it
+// next.
+func (s *session) tellOwn(moved run.Shift) {
+	bits := s.changed.Take() | s.differing(moved)
+	if s.own.Listening() {
+		bits = s.sendChanged(s.own, bits)
+	}
+	s.changed.Mark(bits)
+}
+
+// sendOwn sends changed lists on the session's own stream. It reports false
+// where none went out.
+func (s *session) sendOwn(bits uint8) bool {
+	if !s.own.Listening() {
+		return false
+	}
+	rest := s.sendChanged(s.own, bits)
+	if rest != bits {
+		s.changed.Mark(rest)
+	}
+	return rest != bits
+}
+
+// sendChanged tells the client of changed lists, and returns those that did not
+// go out: none is told of twice.
+func (s *session) sendChanged(out wire.Stream, bits uint8) (rest uint8) {
+	for _, k := range gatedLists {
+		switch {
+		case bits&bit(k) == 0:
+		case out.Send(changedMessages[k]):
+			s.told(k)
+		default:
+			rest |= bit(k)
+		}
+	}
+	return rest
+}
+
+var changedMessages = [...][]byte{
+	wire.Tools:     wire.NotificationMessage(wire.Tools.Changed(), nil),
+	wire.Resources: wire.NotificationMessage(wire.Resources.Changed(), nil),
+	wire.Prompts:   wire.NotificationMessage(wire.Prompts.Changed(), nil),
+}
+
+// patience is how many times a client is told of a change, without listing in
+// between, until the log gives advice. Of a list that it never asked for it need not.
+const patience = 3
+
+func (s *session) told(k wire.ListKind) {
+	s.mu.Lock()
+	l := &s.shown[k]
+	l.told++
+	warn := l.asked && l.told >= patience && !s.advised
+	s.advised = s.advised || warn
+	s.mu.Unlock()
+	if warn {
+		h := s.hello.Load()
+		s.log.Warn("the client does not list again when it is told that a list changed; try --surface static",
+			s.about("client", clip(h.client), "list", k.String())...)
+	}
+}
+
+// upstreamChanged compares what the client was shown with what the upstream
+// offers now, on a goroutine that the Proxy waits for.
+func (s *session) upstreamChanged(conn *bridge.Upstream, k wire.ListKind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.shown[k]
+	if s.closed || l.comparing {
+		l.again = true
+		return
+	}
+	l.comparing = true
+	s.p.ending.Add(1)
+	go s.refresh(conn, k)
+}
+
+func (s *session) refresh(conn *bridge.Upstream, k wire.ListKind) {
+	defer s.p.ending.Done()
+	for more := true; more; {
+		s.compare(conn, k)
+		s.mu.Lock()
+		l := &s.shown[k]
+		more = l.again && !s.closed
+		l.again, l.comparing = false, more
+		s.mu.Unlock()
+	}
+}
+
+// compare marks a list whose shown bytes differ from those shown last. To a
+// client that has not listed yet the change goes on as it came.
+func (s *session) compare(conn *bridge.Upstream, k wire.ListKind) {
+	last := s.shownLast(k)
+	v, err := s.fetch(conn, k)
+	if err != nil {
+		s.log.Debug("listing again after a change upstream", "list", k.String(), "error", err)
+	}
+	if s.run.shadow.Load() { // what the upstream said of it has gone on as it came
+		return
+	}
+	l := s.look(s.run.where(), s.static())
+	if err != nil || last.List == nil || !bytes.Equal(s.rendered(last, l), s.rendered(v, l)) {
+		s.changed.Mark(bit(k))
+	}
 }

@@ -243,7 +243,7 @@ func (s *session) restore(conn *bridge.Upstream) {
 	uris := s.subscribedLocked()
 	var shown [len(gatedLists)]bool
 	for k := range shown {
-		shown[k] = s.refreshes[k].shown.List != nil
+		shown[k] = s.shown[k].view.List != nil
 	}
 	s.mu.Unlock()
 	if level != nil {

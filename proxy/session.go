@@ -50,8 +50,8 @@ type session struct {
 	opening       bool          // initialize is under way, or early not yet empty
 	early         []*call       // what came meanwhile, in order
 	closed        bool
-	relist        relist
-	refreshes     [3]refresh // by wire.ListKind
+	advised       bool     // to try the static surface, in the log
+	shown         [3]shown // by wire.ListKind
 }
 
 // apart keeps what every call writes from what every call only reads: what lies on

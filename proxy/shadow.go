@@ -76,10 +76,7 @@ func (c *call) gateShadowed(route route, name wire.Span) wire.Pending {
 // listShadowed relays a list request, page by page as the client asks. What the
 // client is shown then is not known here.
 func (c *call) listShadowed(k wire.ListKind) wire.Pending {
-	c.s.listed(k)
-	c.s.mu.Lock()
-	c.s.refreshes[k].shown = catalogue.View{}
-	c.s.mu.Unlock()
+	c.s.shows(k, catalogue.View{})
 	return c.relay()
 }
 
