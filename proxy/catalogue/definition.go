@@ -1,7 +1,9 @@
 package catalogue
 
 import (
+	"crypto/sha256"
 	"slices"
+	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
@@ -93,4 +95,57 @@ func (o *Own) with(tool []byte) []byte {
 	}
 	edited, _ := handle.AddArgument(tool, o.Argument.Name) // it is not hidden, and so it fits
 	return edited
+}
+
+// mirrored are the arguments that tools want repeated in headers, by the tool's name.
+// Most tools have none and are not in it.
+type mirrored = map[string][]wire.ParamHeader
+
+func readMirrored(l *wire.List) mirrored {
+	tools := make(mirrored)
+	for _, item := range l.Items {
+		if headers, err := wire.ParamHeaders(l.Member(item.Name, "inputSchema")); err == nil && len(headers) > 0 {
+			tools[item.Name] = headers
+		}
+	}
+	return tools
+}
+
+// HeaderFault returns, as a text, in what the headers of a listed tool's call differ
+// from its arguments; "": in nothing.
+func (c *Catalogue) HeaderFault(l *wire.List, tool string, arguments []byte, headers func(name string) []string) string {
+	wanted := c.mirrors.of(l)[tool]
+	if wanted == nil {
+		return ""
+	}
+	return wire.ParamFault(wanted, arguments, headers)
+}
+
+// perList is what was read of lists, each content once. Servers show different lists
+// to different clients, but not many: beyond a bound all are forgotten. It is safe
+// for concurrent use.
+type perList[T any] struct {
+	most int
+	read func(*wire.List) T
+
+	mu   sync.RWMutex // guards what follows
+	have map[[sha256.Size]byte]T
+}
+
+// of returns what there is to read of a list.
+func (p *perList[T]) of(l *wire.List) T {
+	p.mu.RLock()
+	found, known := p.have[l.Digest]
+	p.mu.RUnlock()
+	if known {
+		return found
+	}
+	found = p.read(l)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.have == nil || len(p.have) >= p.most {
+		p.have = make(map[[sha256.Size]byte]T)
+	}
+	p.have[l.Digest] = found
+	return found
 }
