@@ -8,14 +8,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
+	"github.com/fsm-proxy/fsm-proxy/internal/secret"
 )
 
 // authorizer makes the Authorization header of HTTP requests.
@@ -29,71 +29,22 @@ type authorizer interface {
 func newAuthorizer(cfg *Config) (authorizer, error) {
 	switch {
 	case cfg.BearerFile != "":
-		b := &bearerFile{path: cfg.BearerFile}
-		_, err := b.header(context.Background())
-		return b, err
+		file, err := secret.Open("upstream-bearer-file", cfg.BearerFile, cfg.Log)
+		return bearer{file}, err
 	case cfg.OAuth != nil:
 		return newOAuth(cfg), nil
 	}
 	return nil, nil
 }
 
-// bearerEvery is how often the bearer file is looked at, at most.
-const bearerEvery = time.Second
+// bearer gives the token that a file holds.
+type bearer struct{ file *secret.File }
 
-// bearerFile gives the token that a file holds. A file that cannot be read any
-// more keeps its last token: it may be about to be replaced.
-type bearerFile struct {
-	path string
+func (b bearer) header(context.Context) (string, error) { return "Bearer " + b.file.Get(), nil }
 
-	mu      sync.Mutex // guards what follows
-	value   string
-	looked  time.Time
-	changed time.Time
-	size    int64
-}
+func (b bearer) rejected(*http.Response) { b.file.Rejected() }
 
-func (b *bearerFile) header(context.Context) (string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.value != "" && time.Since(b.looked) < bearerEvery {
-		return b.value, nil
-	}
-	b.looked = time.Now()
-	if err := b.readLocked(); err != nil && b.value == "" {
-		return "", err
-	}
-	return b.value, nil
-}
-
-func (b *bearerFile) readLocked() error {
-	info, err := os.Stat(b.path)
-	if err != nil {
-		return fmt.Errorf("reading the upstream's bearer file: %w", err)
-	}
-	if b.value != "" && info.ModTime().Equal(b.changed) && info.Size() == b.size {
-		return nil
-	}
-	raw, err := os.ReadFile(b.path)
-	if err != nil {
-		return fmt.Errorf("reading the upstream's bearer file: %w", err)
-	}
-	token := strings.TrimSpace(string(raw))
-	if token == "" || strings.ContainsAny(token, " \t\r\n\x00") {
-		return fmt.Errorf("reading the upstream's bearer file %s: it must hold one token and nothing else", b.path)
-	}
-	b.value, b.changed, b.size = "Bearer "+token, info.ModTime(), info.Size()
-	return nil
-}
-
-// rejected has the file read again by the next request.
-func (b *bearerFile) rejected(*http.Response) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.looked = time.Time{}
-}
-
-func (b *bearerFile) close() {}
+func (b bearer) close() {}
 
 // OAuth gets tokens by the client credentials grant. mcp-go finds the
 // authorization server (the protected resource's metadata, the server's

@@ -549,7 +549,7 @@ func TestNewErrors(t *testing.T) {
 		"Mcp-Session-Id is set by the proxy itself": {URL: "http://x", Header: map[string][]string{"mcp-session-id": {"1"}}},
 		"is no header":                              {URL: "http://x", Header: map[string][]string{"A": {"1\r\nB: 2"}}},
 		"give one of":                               {URL: "http://x", Header: map[string][]string{"authorization": {"1"}}, BearerFile: plain},
-		"bearer file":                               {URL: "http://x", BearerFile: "/no-such-file"},
+		"--upstream-bearer-file /no-such-file":      {URL: "http://x", BearerFile: "/no-such-file"},
 		"must hold one token":                       {URL: "http://x", BearerFile: plain},
 		"give a client id":                          {URL: "http://x", OAuth: &OAuth{}},
 	} {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/inventory"
+	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -21,7 +23,7 @@ type comparison struct {
 // what a reload would do to each state; of two folders, so each two policies of one
 // name. --strict and a live server are for the new one: what is wrong with the old
 // one is in force already, and so is its lock.
-func (f *checkFlags) compare(path string, inv *inventory) []comparison {
+func (f *checkFlags) compare(path string, inv *inventory.Inventory) []comparison {
 	var out []comparison
 	for _, p := range f.successions(path) {
 		x := comparison{strict: f.strict}
@@ -47,7 +49,7 @@ type succession struct{ old, new string }
 // is meant that is called as the other.
 func (f *checkFlags) successions(path string) []succession {
 	old, new := f.against, path
-	switch oldFolder, newFolder := isFolder(old), isFolder(new); {
+	switch oldFolder, newFolder := policyfile.IsFolder(old), policyfile.IsFolder(new); {
 	case oldFolder && newFolder:
 		f.folders = true
 		return successionsIn(old, new)
@@ -62,8 +64,8 @@ func (f *checkFlags) successions(path string) []succession {
 // successionsIn are the files of two folders by name. A folder without any stands for
 // itself, so that what is wrong with it is printed.
 func successionsIn(old, new string) []succession {
-	before, oldErr := policyFiles(old)
-	after, newErr := policyFiles(new)
+	before, oldErr := policyfile.Files(old)
+	after, newErr := policyfile.Files(new)
 	switch {
 	case oldErr != nil:
 		return []succession{{old: old}}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
@@ -150,13 +151,13 @@ func TestWrongCommandLines(t *testing.T) {
 			if f.NoOptDefVal == "" {
 				wrong = append(wrong, []string{"--" + f.Name}) // without its value
 			}
-			if kind := f.Value.Type(); !strings.HasPrefix(kind, "string") || flagWords[f.Name] != nil || f.Name == "format" {
+			if kind := f.Value.Type(); !strings.HasPrefix(kind, "string") || wordsFor(f.Name) != nil || f.Name == "format" {
 				wrong = append(wrong, append([]string{"--" + f.Name + "=no such value"}, rest...))
 			}
 		})
 		for _, args := range wrong {
 			args = append([]string{cmd.Name()}, args...)
-			if r := inProcess(t, args...); r.code != exitUsage {
+			if r := inProcess(t, args...); r.code != exit.Usage {
 				t.Errorf("%q: exit code %d\n%s", args, r.code, r.stderr)
 			}
 		}
@@ -168,6 +169,6 @@ func TestWrongCommandLines(t *testing.T) {
 func inProcess(t *testing.T, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
-	return result{report(&stderr, err), stdout.String(), stderr.String()}
+	c := &console{args: args, in: strings.NewReader(""), out: &stdout, err: &stderr}
+	return result{c.execute(t.Context()), stdout.String(), stderr.String()}
 }

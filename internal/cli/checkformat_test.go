@@ -63,7 +63,7 @@ func TestCheckFormats(t *testing.T) {
 		if strings.Contains(f.name, "sarif") {
 			validSARIF(t, r.stdout)
 		}
-		printed := strings.NewReplacer("\x1b", `\e`, folder, "FOLDER", `"version": "`+versionText()+`"`, `"version": "VERSION"`).Replace(r.stdout)
+		printed := strings.NewReplacer("\x1b", `\e`, folder, "FOLDER", `"version": "`+versionOf("")+`"`, `"version": "VERSION"`).Replace(r.stdout)
 		out.Files = append(out.Files, txtar.File{Name: "want/" + f.name, Data: []byte(printed)})
 	}
 	golden.Compare(t, file, txtar.Format(out))

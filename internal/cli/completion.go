@@ -9,6 +9,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/auth"
+	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
@@ -40,26 +43,25 @@ func newCompletion(c *console) *cobra.Command {
 			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(c.out)
 			}
-			return usagef("no completion for %q; it is one of %s", args[0], strings.Join(shells, ", "))
+			return exit.Usagef("no completion for %q; it is one of %s", args[0], strings.Join(shells, ", "))
 		},
 	}
 }
 
-// flagWords are the values of flags that take one of a closed set.
+// flagWords are the values of flags that take one of a closed set, beside those of which
+// the table of settings knows.
 var flagWords = map[string][]string{
-	"mode":                {"enforce", "shadow"},
-	"protocol":            {"auto", "both", "legacy", "modern"},
-	"upstream-protocol":   {"auto", "legacy", "modern"},
-	"surface":             {"auto", "dynamic", "static"},
-	"annotate":            {"auto", "off", "meta", "text"},
-	"refusals":            {"error", "plain", "opaque"},
-	"on-upstream-restart": {"keep", "restart"},
-	"log-level":           {"trace", "debug", "info", "warn", "error", "off"},
-	"log-format":          {"text", "json"},
-	"color":               {"auto", "always", "never"},
-	"oidc-algorithms":     auth.Algorithms,
+	"color":           {"auto", "always", "never"},
+	"oidc-algorithms": auth.Algorithms,
 	"run-key": {"legacy=session", "modern=handle", "legacy=process", "modern=process", "legacy=principal", "modern=principal",
 		"legacy=path", "modern=path", "legacy=header:", "modern=header:"},
+}
+
+func wordsFor(flag string) []string {
+	if words := config.Words(flag); words != nil {
+		return words
+	}
+	return flagWords[flag]
 }
 
 // formatWords are the values of --format, by command.
@@ -95,8 +97,8 @@ func valuesOf(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
 	switch {
 	case f.Name == "format":
 		return oneOf(formatWords[cmd.Name()]...)
-	case flagWords[f.Name] != nil:
-		return oneOf(flagWords[f.Name]...)
+	case wordsFor(f.Name) != nil:
+		return oneOf(wordsFor(f.Name)...)
 	case f.Name == "state":
 		return states
 	case slices.Contains(yamlFlags, f.Name):
@@ -179,11 +181,11 @@ func states(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCom
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	files, err := policyFiles(args[0])
+	files, err := policyfile.Files(args[0])
 	if err != nil || len(files) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	p, _, err := loadPolicy(files[0])
+	p, _, err := policyfile.Load(files[0])
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -122,7 +122,7 @@ func TestCompletedWordsAreTheFlags(t *testing.T) {
 // to a word that it does not take.
 func checkWords(t *testing.T, cmd *cobra.Command, f *pflag.Flag) {
 	t.Helper()
-	words := flagWords[f.Name]
+	words := wordsFor(f.Name)
 	if f.Name == "format" {
 		words = formatWords[cmd.Name()]
 	}

@@ -70,9 +70,9 @@ func bound(t *testing.T, env map[string]string, args ...string) (*runFlags, []st
 	}
 	front, err := f.take(&console{}, cmd, cmd.Flags().Args())
 	if err == nil {
-		err = f.check(cmd.Flags(), front)
+		err = f.check(front)
 	}
-	return f, f.command, f.config.file.locate(err)
+	return f, f.Server.Command, f.file.locate(err)
 }
 
 // The flag wins over the environment, that over the file, and that over what is
@@ -84,43 +84,45 @@ func TestPrecedence(t *testing.T) {
 		name, file string
 		env        map[string]string
 		args       []string
-		got        func(*runFlags) string
+		got        func(*config.Run) string
 		want       string
 	}{
-		{"built in", server, nil, nil, func(f *runFlags) string { return f.callTimeout.String() }, "5m0s"},
-		{"file", server + "timeouts: {call: 1m}\n", nil, nil, func(f *runFlags) string { return f.callTimeout.String() }, "1m0s"},
+		{"built in", server, nil, nil, func(f *config.Run) string { return f.Timeouts.Call.String() }, "5m0s"},
+		{"file", server + "timeouts: {call: 1m}\n", nil, nil, func(f *config.Run) string { return f.Timeouts.Call.String() }, "1m0s"},
 		{"environment", server + "timeouts: {call: 1m}\n", map[string]string{"FSM_PROXY_CALL_TIMEOUT": "2m"}, nil,
-			func(f *runFlags) string { return f.callTimeout.String() }, "2m0s"},
+			func(f *config.Run) string { return f.Timeouts.Call.String() }, "2m0s"},
 		{"flag", server + "timeouts: {call: 1m}\n", map[string]string{"FSM_PROXY_CALL_TIMEOUT": "2m"}, []string{"--call-timeout", "3m"},
-			func(f *runFlags) string { return f.callTimeout.String() }, "3m0s"},
-		{"negated key", server + "hint: false\n", nil, nil, func(f *runFlags) string { return fmt.Sprint(f.noHint) }, "true"},
-		{"file's server", server, nil, nil, func(f *runFlags) string { return fmt.Sprint(f.command, f.env) }, "[cat -u] [A=file]"},
-		{"a list is replaced", server, nil, []string{"--env", "B=flag"}, func(f *runFlags) string { return fmt.Sprint(f.env) }, "[B=flag]"},
+			func(f *config.Run) string { return f.Timeouts.Call.String() }, "3m0s"},
+		{"negated key", server + "hint: false\n", nil, nil, func(f *config.Run) string { return fmt.Sprint(f.NoHint) }, "true"},
+		{"file's server", server, nil, nil, func(f *config.Run) string { return fmt.Sprint(f.Server.Command, f.Server.Env) }, "[cat -u] [A=file]"},
+		{"a list is replaced", server, nil, []string{"--env", "B=flag"}, func(f *config.Run) string { return fmt.Sprint(f.Server.Env) }, "[B=flag]"},
 		{"variable for the file's command", "upstream: {command: [cat]}\n", map[string]string{"FSM_PROXY_ENV": "B=variable"}, nil,
-			func(f *runFlags) string { return fmt.Sprint(f.env) }, "[B=variable]"},
+			func(f *config.Run) string { return fmt.Sprint(f.Server.Env) }, "[B=variable]"},
 		{"variable for the file's URL", remote, map[string]string{"FSM_PROXY_UPSTREAM_HEADER": "A: variable", "FSM_PROXY_ENV": "B=variable"}, nil,
-			func(f *runFlags) string { return fmt.Sprint(f.headers, f.env) }, "[A: variable] []"},
+			func(f *config.Run) string { return fmt.Sprint(f.Server.Headers, f.Server.Env) }, "[A: variable] []"},
 		{"command for URL", remote, nil, []string{"--", "cat"},
-			func(f *runFlags) string { return fmt.Sprint(f.command, f.url, f.headers, f.share) }, "[cat][] false"},
+			func(f *config.Run) string {
+				return fmt.Sprint(f.Server.Command, f.Server.URL, f.Server.Headers, f.Share)
+			}, "[cat][] false"},
 		{"URL for command", server, nil, []string{"--upstream", "http://127.0.0.1:2/mcp"},
-			func(f *runFlags) string { return fmt.Sprint(f.command, f.url, f.env) }, "[]http://127.0.0.1:2/mcp[]"},
+			func(f *config.Run) string { return fmt.Sprint(f.Server.Command, f.Server.URL, f.Server.Env) }, "[]http://127.0.0.1:2/mcp[]"},
 		{"URL of the environment for command", server, map[string]string{"FSM_PROXY_UPSTREAM": "http://127.0.0.1:2/mcp"}, nil,
-			func(f *runFlags) string { return fmt.Sprint(f.command, f.url, f.env) }, "[]http://127.0.0.1:2/mcp[]"},
+			func(f *config.Run) string { return fmt.Sprint(f.Server.Command, f.Server.URL, f.Server.Env) }, "[]http://127.0.0.1:2/mcp[]"},
 		{"no listening", server + "listen: {address: '127.0.0.1:0', path: /x, insecure: true}\n", nil, []string{"--listen", ""},
-			func(f *runFlags) string { return fmt.Sprint(f.listen.address, f.listen.path, f.listen.insecure) }, "/mcpfalse"},
+			func(f *config.Run) string { return fmt.Sprint(f.Listen.Address, f.Listen.Path, f.Listen.Insecure) }, "/mcpfalse"},
 		{"listening elsewhere", server + "listen: {address: '127.0.0.1:0', path: /x}\n", nil, []string{"--listen", "127.0.0.1:1"},
-			func(f *runFlags) string { return f.listen.address + f.listen.path }, "127.0.0.1:1/x"},
+			func(f *config.Run) string { return f.Listen.Address + f.Listen.Path }, "127.0.0.1:1/x"},
 		{"variable that belongs to listening", server + "listen: {address: '127.0.0.1:0'}\n", map[string]string{"FSM_PROXY_BEARER_FILE": "t"}, nil,
-			func(f *runFlags) string { return f.listen.bearerFile }, "t"},
+			func(f *config.Run) string { return f.Listen.BearerFile }, "t"},
 		{"a comma in a list", server + "listen: {address: '127.0.0.1:0', allowed_hosts: ['a,b', c]}\n", nil, nil,
-			func(f *runFlags) string { return fmt.Sprintf("%q", f.listen.allowedHosts) }, `["a,b" "c"]`},
+			func(f *config.Run) string { return fmt.Sprintf("%q", f.Listen.AllowedHosts) }, `["a,b" "c"]`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, _, err := bound(t, c.env, append([]string{"--config", configured(t, c.file)}, c.args...)...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.got(f); got != c.want {
+			if got := c.got(&f.Run); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
@@ -142,11 +144,7 @@ func TestConfigWordsAreTheFlags(t *testing.T) {
 			if strings.HasPrefix(key, "upstream") {
 				args = args[:2]
 			}
-			f, _, err := bound(t, nil, args...)
-			if err == nil {
-				_, err = f.log.logger(os.Stderr)
-			}
-			if err != nil {
+			if _, _, err := bound(t, nil, args...); err != nil {
 				t.Errorf("%s: %v", line, err)
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 )
 
 // A forgotten -- in front of the server's command is said, with the line that was
@@ -42,7 +44,7 @@ func TestForgottenDash(t *testing.T) {
 		"render p.yaml x -y":                                      "see 'fsm-proxy render --help'",
 	} {
 		r := commandIn(t, work, []string{"PATH=" + folder}, strings.Fields(line)...)
-		if r.code != exitUsage || strings.Contains(r.stderr, "s3cret") {
+		if r.code != exit.Usage || strings.Contains(r.stderr, "s3cret") {
 			t.Errorf("%s: exit code %d\n%s", line, r.code, r.stderr)
 		}
 		oneLine(t, r.stderr, want+"\n")
@@ -64,11 +66,11 @@ func TestQuotedCommand(t *testing.T) {
 	}
 	environment := []string{"PATH=" + folder}
 	r := commandIn(t, folder, environment, "run", "--policy", policy, "--", "npx -y server --key s3cret")
-	if r.code != exitUsage || strings.Contains(r.stderr, "s3cret") {
+	if r.code != exit.Usage || strings.Contains(r.stderr, "s3cret") {
 		t.Errorf("exit code %d\n%s", r.code, r.stderr)
 	}
 	oneLine(t, r.stderr, `the command after -- is one argument, "npx …"; take the quotes around it away`)
-	if r := commandIn(t, folder, environment, "run", "--policy", policy, "--", "my server"); r.code != exitOK {
+	if r := commandIn(t, folder, environment, "run", "--policy", policy, "--", "my server"); r.code != exit.OK {
 		t.Errorf("a program with a space: exit code %d\n%s", r.code, r.stderr)
 	}
 }

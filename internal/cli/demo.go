@@ -9,7 +9,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/crossroads"
 	"github.com/fsm-proxy/fsm-proxy/internal/demo"
+	"github.com/fsm-proxy/fsm-proxy/internal/host"
+	"github.com/fsm-proxy/fsm-proxy/internal/service"
 	"github.com/fsm-proxy/fsm-proxy/policies"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
@@ -17,39 +21,38 @@ import (
 
 func newDemo(c *console) *cobra.Command {
 	var once bool
-	f := &runFlags{}
+	f := &config.Run{}
 	cmd := &cobra.Command{
 		Use:   "demo [--once]",
 		Short: "Serve and play the Crossroads walk on this machine",
 		Args:  exactly(0, "[--once]"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.demo(cmd.Context(), c, once)
+			if err := config.Check(cmd.Flags(), true); err != nil {
+				return err
+			}
+			return demonstrate(cmd.Context(), c, f, once)
 		},
 	}
-	f.register(pflag.NewFlagSet("run", pflag.ContinueOnError)) // for the defaults
-	cmd.Flags().StringVar(&f.listen.address, "listen", "127.0.0.1:0", "the `ADDR` at which the proxy listens")
+	config.Register(pflag.NewFlagSet("run", pflag.ContinueOnError), f, "") // for what is built in
+	cmd.Flags().StringVar(&f.Listen.Address, "listen", "127.0.0.1:0", "the `ADDR` at which the proxy listens")
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the walk")
-	f.log.registerLevel(cmd.Flags(), "warn")
+	config.Register(cmd.Flags(), f, "", "log-level")
+	registerDefault(cmd.Flags(), "log-level", "warn")
 	return cmd
 }
 
-// demo wraps the Crossroads server, which is this very binary, and plays a
+// demonstrate wraps the Crossroads server, which is this very binary, and plays a
 // client to the proxy.
-func (f *runFlags) demo(ctx context.Context, c *console, once bool) error {
-	log, err := f.log.logger(c.err)
-	if err != nil {
+func demonstrate(ctx context.Context, c *console, f *config.Run, once bool) (err error) {
+	if f.Policy, err = crossroadsPolicy(); err != nil {
 		return err
 	}
-	p, err := crossroadsPolicy()
-	if err != nil {
-		return err
-	}
-	f.command, f.annotate = []string{ownPath(), "crossroads"}, proxy.AnnotateMeta
+	f.Log, f.Version = newLogger(f, c.err), c.version
+	f.Server.Command, f.Annotate = []string{ownPath(), "crossroads"}, proxy.AnnotateMeta
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	played := make(chan error, 1)
-	s := &service{flags: f, policy: p, log: log}
-	err = s.overHTTP(serving, func(url string) {
+	f.Ready = func(url string) {
 		go func() {
 			err := demo.Play(serving, url, demo.Options{Out: c.out, Colour: coloured(c.out)})
 			played <- err
@@ -59,8 +62,8 @@ func (f *runFlags) demo(ctx context.Context, c *console, once bool) error {
 			}
 			fmt.Fprintf(c.out, demoHint, url, url)
 		}()
-	})
-	if err != nil {
+	}
+	if err := service.Serve(serving, f.Config); err != nil {
 		return err
 	}
 	if err := <-played; err != nil && (once || ctx.Err() == nil) {
@@ -90,5 +93,27 @@ func crossroadsPolicy() (*policy.Policy, error) {
 // coloured reports whether out is a terminal whose user has nothing against
 // colours.
 func coloured(out io.Writer) bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(out)
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && host.IsTerminal(out)
+}
+
+// newCrossroads is the server that `demo` wraps, as a process of its own. It is
+// hidden: an example, not a part of the proxy.
+func newCrossroads(c *console) *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use:    "crossroads",
+		Short:  "Serve the demo's upstream over standard input and output",
+		Hidden: true,
+		Args:   exactly(0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg := crossroads.Config{KeyID: key, Version: c.version}
+			err := crossroads.Serve(cmd.Context(), cfg, c.in, c.out)
+			if cmd.Context().Err() != nil {
+				return nil
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "the id of the key that fits (default: one that nobody can guess)")
+	return cmd
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
@@ -61,7 +62,7 @@ func checkEnvironment(root *cobra.Command, environ []string) error {
 		return nil
 	}
 	slices.Sort(unknown)
-	return usagef("no flag has this environment variable: %s; unset it, or see 'fsm-proxy run --help' for the flags", strings.Join(unknown, ", "))
+	return exit.Usagef("no flag has this environment variable: %s; unset it, or see 'fsm-proxy run --help' for the flags", strings.Join(unknown, ", "))
 }
 
 // meantVariable says which variable was perhaps meant by an unknown one: the
@@ -80,22 +81,18 @@ func meantVariable(name string, known []string) string {
 	return " (did you mean " + near + "?)"
 }
 
-// meaningless reports whether a flag would contradict the command line, or have
-// nothing to belong to.
+// meaningless reports whether a setting of the environment would contradict the
+// command line, or have nothing to belong to.
 func meaningless(cmd *cobra.Command, file *configFile, flag string) bool {
 	command := cmd.ArgsLenAtDash() >= 0 || file.has(config.CommandKey)
-	switch {
-	case flag == "env", flag == "pass-env", flag == "upstream-ping":
-		return !command
-	case slices.Contains(listening, flag):
-		return !given(cmd, "listen") && !file.has("listen.address")
-	case flag == "upstream":
-		return command
+	url := !command && (given(cmd, "upstream") || file.has("upstream.url"))
+	there := map[string]bool{
+		"upstream": url, config.NeedsCommand: command, config.NeedsServer: command || url, "listen": given(cmd, "listen") || file.has("listen.address"),
 	}
-	if flag == "upstream-protocol" {
-		return !command && !given(cmd, "upstream") && !file.has("upstream.url")
-	}
-	return strings.HasPrefix(flag, "upstream-") && (command || !given(cmd, "upstream") && !file.has("upstream.url"))
+	return flag == "upstream" && command || slices.ContainsFunc(config.Needs(flag), func(need string) bool {
+		is, known := there[need]
+		return known && !is
+	})
 }
 
 // given reports whether a flag has a value of the user's.
@@ -116,7 +113,7 @@ func setFlag(flags *pflag.FlagSet, f *pflag.Flag, variable, value string) error 
 	}
 	for _, v := range values {
 		if err := flags.Set(f.Name, v); err != nil {
-			return usagef("environment variable %s: %w%s", variable, err, valueHint(err))
+			return exit.Usagef("environment variable %s: %w%s", variable, err, valueHint(err))
 		}
 	}
 	return nil

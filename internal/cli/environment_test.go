@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/process"
 )
 
@@ -25,13 +26,13 @@ func TestUnknownVariables(t *testing.T) {
 		"FSM_PROXY_A\x1b[31m\n::b":    `FSM_PROXY_A\u001b[31m ::b`,
 	} {
 		r := command(t, []string{variable + "=s3cret"}, "check", path)
-		if r.code != exitUsage || strings.Contains(r.stderr, "s3cret") {
+		if r.code != exit.Usage || strings.Contains(r.stderr, "s3cret") {
 			t.Errorf("%s: exit code %d\n%s", variable, r.code, r.stderr)
 		}
 		oneLine(t, r.stderr, says)
 	}
 	for _, line := range []string{"run --policy " + path, "check", "render " + path, "init", "lock " + path, "demo --once", "schema", "drain", "admin /v1/runs", "version", "man ."} {
-		if r := command(t, []string{"FSM_PROXY_NONE=x"}, strings.Fields(line)...); r.code != exitUsage || !strings.Contains(r.stderr, "FSM_PROXY_NONE") {
+		if r := command(t, []string{"FSM_PROXY_NONE=x"}, strings.Fields(line)...); r.code != exit.Usage || !strings.Contains(r.stderr, "FSM_PROXY_NONE") {
 			t.Errorf("%s: exit code %d\n%s", line, r.code, r.stderr)
 		}
 	}
@@ -49,12 +50,12 @@ func TestVariablesThatAreNone(t *testing.T) {
 		"FSM_PROXY_PORT_80_TCP_PORT=80", "FSM_PROXY_PORT_80_TCP_ADDR=10.0.0.1", "FSM_PROXY_PORT_53_UDP_ADDR=10.0.0.1",
 		"FSM_PROXY_LISTEN_SERVICE_HOST=10.0.0.1", "FSM_PROXY_LISTEN_PORT=tcp://10.0.0.1:80", "FSM_PROXY_LISTEN_PORT_80_TCP_PORT=80",
 	} {
-		if r := command(t, []string{variable}, "check", path); r.code != exitOK {
+		if r := command(t, []string{variable}, "check", path); r.code != exit.OK {
 			t.Errorf("%s: exit code %d\n%s", variable, r.code, r.stderr)
 		}
 	}
 	for _, line := range []string{"completion bash", "__complete run --mo", "help run"} {
-		if r := command(t, []string{"FSM_PROXY_NONE=x"}, strings.Fields(line)...); r.code != exitOK {
+		if r := command(t, []string{"FSM_PROXY_NONE=x"}, strings.Fields(line)...); r.code != exit.OK {
 			t.Errorf("%s: exit code %d\n%s", line, r.code, r.stderr)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -68,7 +70,7 @@ func TestInitSaysWhyAServerListsNothing(t *testing.T) {
 	u := mcptest.Stdio(t, "drifting")
 	r := command(t, nil, append(append([]string{"init", "--"}, u.Command()...), "/no-such-file-\x1b[2J")...)
 	_, said, _ := strings.Cut(r.stderr, "reading tools/list: the upstream answered with error -32603: ")
-	if r.code != exitFailed || strings.Contains(said, "\x1b") {
+	if r.code != exit.Failed || strings.Contains(said, "\x1b") {
 		t.Errorf("exit code %d\n%s", r.code, r.stderr)
 	}
 	contains(t, said, "\"open /no-such-file-")
@@ -193,19 +195,19 @@ func TestAdviceNamesTheSameServer(t *testing.T) {
 	given := []string{"--upstream", "https://example.com/mcp", "--upstream-sse", "--upstream-oauth-client-id", "me",
 		"--upstream-oauth-client-secret-file", "/s", "--upstream-oauth-metadata-url", "https://example.com/as",
 		"--upstream-oauth-scope", "a", "--upstream-oauth-scope", "b"}
-	var server target
+	var server serverFlags
 	flags := pflag.NewFlagSet("init", pflag.ContinueOnError)
-	server.register(flags)
+	server.register(flags, "The server")
 	if err := flags.Parse(given); err != nil {
 		t.Fatal(err)
 	}
-	if got := server.args(); !slices.Equal(got, given) {
+	if got := serverArgs(&server.Server); !slices.Equal(got, given) {
 		t.Errorf("got  %q\nwant %q", got, given)
 	}
 }
 
 func TestShellLine(t *testing.T) {
-	got := shellLine([]string{"/bin/a b", "--x=1", "it's", "$HOME", ""})
+	got := host.ShellLine([]string{"/bin/a b", "--x=1", "it's", "$HOME", ""})
 	if want := `'/bin/a b' --x=1 'it'\''s' '$HOME' ''`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

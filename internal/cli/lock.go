@@ -11,7 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/inventory"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
+	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -19,9 +23,7 @@ import (
 
 // lockFlags are the flags of lock.
 type lockFlags struct {
-	target
-	log   logFlags
-	path  string
+	serverFlags
 	check bool
 }
 
@@ -39,7 +41,7 @@ func newLock(c *console) *cobra.Command {
 			case err != nil:
 				return err
 			case len(front) != 1:
-				return usagef("lock takes one policy, or a folder of them, got %d; usage: fsm-proxy lock FILE (--upstream URL | -- COMMAND ARG...)", len(front))
+				return exit.Usagef("lock takes one policy, or a folder of them, got %d; usage: fsm-proxy lock FILE (--upstream URL | -- COMMAND ARG...)", len(front))
 			}
 			if err := f.need(nil); err != nil {
 				return err
@@ -48,44 +50,38 @@ func newLock(c *console) *cobra.Command {
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVar(&f.path, "lock", "", "the lock `FILE` (default: the policy's name with .lock.yaml, beside it)")
+	config.Register(cmd.Flags(), &f.Run, "", "lock")
 	cmd.Flags().BoolVar(&f.check, "check", false, "write nothing, and exit with 1 if something has changed")
-	f.log.register(cmd.Flags(), "warn")
-	group(cmd.Flags(), "The server", f.register)
+	f.register(cmd.Flags(), "The server")
 	cmd.SetUsageFunc(groupedUsage)
 	return cmd
 }
 
 func (f *lockFlags) run(ctx context.Context, c *console, path string) error {
-	line := newStatusLine(c.err)
-	log, err := f.log.logger(line)
+	files, err := policyfile.Files(path)
 	if err != nil {
 		return err
 	}
-	files, err := policyFiles(path)
-	if err != nil {
-		return err
-	}
-	if f.path != "" && len(files) > 1 {
-		return usagef("--lock names the lock of one policy, and %s holds %d; name one of them: %s", path, len(files), files[0])
+	if f.LockFile != "" && len(files) > 1 {
+		return exit.Usagef("--lock names the lock of one policy, and %s holds %d; name one of them: %s", path, len(files), files[0])
 	}
 	policies := make([]*policy.Policy, len(files))
 	befores := make([]*lock.Lock, len(files))
 	for i, file := range files {
-		if policies[i], _, _, err = load(file); err != nil {
+		if policies[i], _, _, err = policyfile.Open(file); err != nil {
 			return err
 		}
-		if befores[i], err = f.before(c, lockPath(f.path, policies[i].File())); err != nil {
+		if befores[i], err = f.before(c, policyfile.LockPath(f.LockFile, policies[i].File())); err != nil {
 			return err
 		}
 	}
-	inv, err := takeInventory(ctx, &f.target, log, line)
+	inv, err := f.takeInventory(ctx, c, newStatusLine(c.err))
 	if err != nil {
 		return err
 	}
 	var changed error
 	for i, p := range policies {
-		if err := f.lock(c, p, befores[i], &inv); errors.Is(err, errReported) {
+		if err := f.lock(c, p, befores[i], inv); errors.Is(err, exit.ErrReported) {
 			changed = err
 		} else if err != nil {
 			return err
@@ -95,16 +91,16 @@ func (f *lockFlags) run(ctx context.Context, c *console, path string) error {
 }
 
 // lock locks one policy, and says what has changed.
-func (f *lockFlags) lock(c *console, p *policy.Policy, before *lock.Lock, inv *inventory) error {
-	path := lockPath(f.path, p.File())
-	next, err := lock.Take(p, lock.Upstream{Name: inv.server, Version: inv.version}, inv.tools)
+func (f *lockFlags) lock(c *console, p *policy.Policy, before *lock.Lock, inv *inventory.Inventory) error {
+	path := policyfile.LockPath(f.LockFile, p.File())
+	next, err := lock.Take(p, lock.Upstream{Name: inv.Server, Version: inv.Version}, inv.Tools)
 	if err != nil {
 		return err
 	}
 	if _, err := c.out.Write([]byte(lockReport(path, before, next))); err != nil {
 		return err
 	}
-	if _, err := c.err.Write([]byte(lockNotes(p, inv.tools))); err != nil {
+	if _, err := c.err.Write([]byte(lockNotes(p, inv.Tools))); err != nil {
 		return err
 	}
 	return f.finish(path, p, before, next)
@@ -113,7 +109,7 @@ func (f *lockFlags) lock(c *console, p *policy.Policy, before *lock.Lock, inv *i
 // before reads the lock that there is, nil for none. One that cannot be read is
 // written anew.
 func (f *lockFlags) before(c *console, path string) (*lock.Lock, error) {
-	before, _, err := readLock(path)
+	before, _, err := policyfile.ReadLock(path)
 	switch {
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		return before, nil
@@ -131,16 +127,16 @@ func (f *lockFlags) finish(path string, p *policy.Policy, before, next *lock.Loc
 		if before.Same(next) {
 			return nil
 		}
-		return errReported
+		return exit.ErrReported
 	}
 	text, err := next.Format(filepath.Base(p.File()))
 	if err != nil {
 		return err
 	}
-	if _, file, err := readLock(path); err == nil && bytes.Equal(file.Content, text) {
+	if _, file, err := policyfile.ReadLock(path); err == nil && bytes.Equal(file.Content, text) {
 		return nil
 	}
-	return writeLock(path, text)
+	return policyfile.WriteLock(path, text)
 }
 
 // lockReport says what has changed, a line for each tool.

@@ -12,6 +12,9 @@ import (
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/host"
 )
 
 // newMan writes the manual pages of all commands, for packages.
@@ -34,7 +37,7 @@ func newMan() *cobra.Command {
 			for _, page := range manual(cmd.Root()) {
 				path := filepath.Join(args[0], page.name()+".1")
 				if err := os.WriteFile(path, page.roff(date), 0o644); err != nil {
-					return fmt.Errorf("writing %s: %w; make the folder, or choose another one", absolute(path), cause(err))
+					return fmt.Errorf("writing %s: %w; make the folder, or choose another one", host.Absolute(path), host.Cause(err))
 				}
 			}
 			return nil
@@ -49,7 +52,7 @@ func manDate(epoch string) (string, error) {
 	}
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
-		return "", usagef("SOURCE_DATE_EPOCH %q is no number of seconds since 1970", epoch)
+		return "", exit.Usagef("SOURCE_DATE_EPOCH %q is no number of seconds since 1970", epoch)
 	}
 	return time.Unix(seconds, 0).UTC().Format(time.DateOnly), nil
 }

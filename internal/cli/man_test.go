@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 )
 
 // There is a page for every command, with each of its flags, and it is the same
@@ -54,10 +56,10 @@ func TestManualDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	contains(t, string(text), `.TH "FSM-PROXY" "1" "" `)
-	if r := command(t, []string{"SOURCE_DATE_EPOCH=now"}, "man", folder); r.code != exitUsage {
+	if r := command(t, []string{"SOURCE_DATE_EPOCH=now"}, "man", folder); r.code != exit.Usage {
 		t.Errorf("exit code %d\n%s", r.code, r.stderr)
 	}
-	if r := command(t, nil, "man", filepath.Join(folder, "none")); r.code != exitFailed || !strings.Contains(r.stderr, "make the folder") {
+	if r := command(t, nil, "man", filepath.Join(folder, "none")); r.code != exit.Failed || !strings.Contains(r.stderr, "make the folder") {
 		t.Errorf("a folder that is not there: exit code %d\n%s", r.code, r.stderr)
 	}
 }

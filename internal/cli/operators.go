@@ -2,284 +2,174 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/admin"
-	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/host"
+	"github.com/fsm-proxy/fsm-proxy/internal/secret"
+	"github.com/fsm-proxy/fsm-proxy/internal/service"
 )
 
-// operatorFlags say where operators, and the kubelet, find the proxy.
-type operatorFlags struct {
-	health string
-	admin  adminFlags
+// adminTime is how long the proxy may take to answer.
+const adminTime = 30 * time.Second
+
+// adminFlags say where a proxy's admin interface is. They have the names that
+// they have for run, and with them the same environment variables: in a
+// container, where run has them from there, nothing has to be said.
+type adminFlags struct{ service.Admin }
+
+// newAdmin is for images that have no curl.
+func newAdmin(c *console) *cobra.Command {
+	f := &adminFlags{}
+	cmd := &cobra.Command{
+		Use:               "admin --admin ADDR|unix:PATH [GET|PUT|POST] PATH [BODY]",
+		Short:             "Ask the admin interface of a running proxy",
+		Example:           "  fsm-proxy admin --admin unix:/run/fsm-proxy/admin.sock GET /v1/policy",
+		ValidArgsFunction: adminRequests,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			method, path, body, err := adminRequest(args)
+			if err != nil {
+				return err
+			}
+			return f.ask(cmd.Context(), c.out, method, path, body)
+		},
+	}
+	cmd.Flags().StringVar(&f.Address, "admin", "", "where the admin interface is: `ADDR`, or unix:PATH")
+	cmd.Flags().StringVar(&f.BearerFile, "admin-bearer-file", "", "a `FILE` that holds the bearer token for it")
+	return cmd
 }
 
-func (f *operatorFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.health, "health", "", "answer probes and give metrics at this `ADDR`, to everybody: /livez, /readyz, /startupz, /metrics")
-	flags.StringVar(&f.admin.address, "admin", "", "let operators look inside at this `ADDR`, a loopback one, or unix:PATH")
-	flags.StringVar(&f.admin.bearerFile, "admin-bearer-file", "", "a `FILE` that holds the bearer token which operators must send; with it --admin may be any address")
+// adminRequest takes the arguments apart.
+func adminRequest(args []string) (method, path, body string, err error) {
+	given, method := "", http.MethodGet
+	if len(args) > 0 && !strings.HasPrefix(args[0], "/") {
+		given, method, args = args[0], strings.ToUpper(args[0]), args[1:]
+	}
+	switch method {
+	case http.MethodGet, http.MethodPut, http.MethodPost:
+	default:
+		return "", "", "", exit.Usagef("%q is neither GET, PUT nor POST, nor a path that begins with /", given)
+	}
+	if len(args) == 0 || len(args) > 2 || !strings.HasPrefix(args[0], "/") {
+		return "", "", "", exit.Usagef("give one path, like /v1/policy, and behind it a body if there is one")
+	}
+	if len(args) == 2 {
+		body = args[1]
+	}
+	return method, args[0], body, nil
 }
 
-// check refuses what is not safe.
-func (f *operatorFlags) check() error {
-	if f.health != "" {
-		if _, err := net.ResolveTCPAddr("tcp", f.health); err != nil {
-			return usagef("--health %q is no address (%w); write it like :9090", f.health, err)
-		}
+// ask prints what the proxy answers.
+func (f *adminFlags) ask(ctx context.Context, out io.Writer, method, path, body string) error {
+	if f.Address == "" {
+		return exit.Usagef("where is it? give --admin ADDR or --admin unix:PATH, as 'fsm-proxy run' has it")
 	}
-	switch {
-	case f.admin.address == "" && f.admin.bearerFile != "":
-		return usagef("--admin-bearer-file belongs to --admin, which is missing")
-	case strings.HasPrefix(f.admin.address, "unix:@"), f.admin.address == "unix:":
-		return usagef("--admin %q is no path, and only a file has permissions; write it like unix:/run/fsm-proxy.sock", f.admin.address)
-	case f.admin.address == "" || f.admin.unix() != "":
-		return nil
+	if _, _, err := net.SplitHostPort(f.Address); err != nil && !strings.HasPrefix(f.Address, "unix:") {
+		return exit.Usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.Address, err)
 	}
-	if _, err := net.ResolveTCPAddr("tcp", f.admin.address); err != nil {
-		return usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.admin.address, err)
-	}
-	return nil
-}
-
-// unix is the path of the unix socket, "" where it is none.
-func (f *adminFlags) unix() string {
-	path, _ := strings.CutPrefix(f.address, "unix:")
-	if path == f.address {
-		return ""
-	}
-	return path
-}
-
-// local reports whether only this machine reaches a listener.
-func local(l net.Listener) bool {
-	addr, tcp := l.Addr().(*net.TCPAddr)
-	return !tcp || addr.IP.IsLoopback()
-}
-
-// operators are the listeners for operators. They are opened before anything
-// else, so that a port that is taken stops the start, and closed last.
-type operators struct {
-	health, admin net.Listener // nil: not asked for
-	token         func() string
-	servers       []*httpserver.Server
-}
-
-// open opens the listeners that the flags ask for.
-func (f *operatorFlags) open(log hclog.Logger) (*operators, error) {
-	o := &operators{}
-	err := f.check()
-	if err == nil && f.admin.bearerFile != "" {
-		var file *tokenFile
-		if file, err = openTokenFile("admin-bearer-file", f.admin.bearerFile, log); err == nil {
-			o.token = file.get
-		}
-	}
-	if err == nil && f.health != "" {
-		o.health, err = listenAt("health", f.health)
-	}
-	if err == nil && f.admin.address != "" {
-		o.admin, err = f.admin.listen()
-	}
-	if err != nil {
-		o.close()
-		return nil, err
-	}
-	return o, nil
-}
-
-func (f *adminFlags) listen() (net.Listener, error) {
-	if path := f.unix(); path != "" {
-		return listenUnix(path)
-	}
-	l, err := listenAt("admin", f.address)
-	if err == nil && !local(l) && f.bearerFile == "" {
-		l.Close()
-		return nil, usagef("--admin %s can be reached from other machines; give a loopback address, unix:PATH, or --admin-bearer-file FILE", f.address)
-	}
-	return l, err
-}
-
-// listenAt listens at the address that a flag names.
-func listenAt(flag, address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("--%s %s: the port is taken; choose another, or end what holds it", flag, address)
-	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("--%s %s: not permitted; choose a port above 1023", flag, address)
-	case err != nil:
-		return nil, fmt.Errorf("listening: %w; choose another --%s address", err, flag)
-	}
-	return l, nil
-}
-
-// serve begins to answer.
-func (o *operators) serve(s *service) {
-	if o.health != nil {
-		o.start(o.health, s.health(local(o.health)).Handler(), healthConns, s.log)
-		s.log.Info("answering probes", "url", "http://"+o.health.Addr().String())
-	}
-	if o.admin != nil {
-		o.start(o.admin, s.admin(o).Handler(), adminConns, s.log)
-		s.log.Info("answering operators", "address", o.admin.Addr().String())
-	}
-}
-
-// start serves at a listener, at most so many connections.
-func (o *operators) start(l net.Listener, handler http.Handler, connections int, log hclog.Logger) {
-	server := &httpserver.Server{
-		Handler: handler, HeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxConnections: connections, AddressShare: connections, Log: log,
-	}
-	o.servers = append(o.servers, server)
-	go func() { _ = server.Serve(l) }() // until close
-}
-
-// close ends the listeners, and lets answers under way go out.
-func (o *operators) close() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	ctx, stop := context.WithTimeout(ctx, adminTime)
 	defer stop()
-	for _, server := range o.servers {
-		if server.Shutdown(ctx) != nil {
-			server.Close()
-		}
-	}
-	for _, l := range []net.Listener{o.health, o.admin} {
-		if l != nil {
-			l.Close()
-		}
-	}
-}
-
-// health is what the service says to probes, at a loopback listener or another.
-func (s *service) health(loopback bool) *admin.Health {
-	h := &admin.Health{
-		Local:   loopback,
-		Metrics: s.tell.metrics.Handler(),
-		Ready: []admin.Check{
-			{Name: "policy", Run: s.policyLoaded},
-			{Name: "listeners", Run: s.listens},
-			{Name: "not ending", Run: s.notEnding},
-			{Name: "upstream", Run: s.server.Reachable},
-		},
-		Started: []admin.Check{
-			{Name: "policy", Run: s.policyLoaded},
-			{Name: "listeners", Run: s.listens},
-		},
-	}
-	if s.tell.audit != nil {
-		h.Ready = append(h.Ready, admin.Check{Name: "audit", Run: s.tell.audit.Blocked})
-	}
-	return h
-}
-
-func (s *service) policyLoaded() error {
-	if s.relay.Policy() == nil {
-		return errors.New("no policy is in force")
-	}
-	return nil
-}
-
-func (s *service) notEnding() error {
-	if s.relay.Draining() {
-		return errors.New("fsm-proxy is ending: what is under way comes to its end, nothing new is taken")
-	}
-	return nil
-}
-
-func (s *service) listens() error {
-	if !s.bound.Load() {
-		return errors.New("clients cannot connect yet")
-	}
-	return nil
-}
-
-// admin is what the service says to operators, and lets them do.
-func (s *service) admin(o *operators) *admin.Admin {
-	return &admin.Admin{
-		Policy:   s.adminPolicy,
-		Sessions: s.adminSessions,
-		Runs:     s.adminRuns,
-
-		StartRun: s.startRun, RestartRun: s.restartRun,
-		Migrate: func() admin.Migrated {
-			done := s.relay.Migrate()
-			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted)
-			return admin.Migrated{Runs: done.Runs, Restarted: done.Restarted}
-		},
-		Level:    func() string { return s.log.GetLevel().String() },
-		SetLevel: s.askedLevel,
-		Bearer:   o.token,
-		Local:    local(o.admin),
-	}
-}
-
-// askedLevel is setLevel for an operator. The log says so, if its old or its new
-// level lets it.
-func (s *service) askedLevel(text string) error {
-	old := s.log.GetLevel()
-	if err := s.setLevel(text); err != nil {
+	request, err := f.request(ctx, method, path, body)
+	if err != nil {
 		return err
 	}
-	level := s.log.GetLevel()
-	s.log.SetLevel(min(old, level))
-	s.log.Info("the log's level was changed, as an operator asked", "level", level.String())
-	s.log.SetLevel(level)
-	return nil
+	client := &http.Client{Transport: &http.Transport{DialContext: f.dial, DisableKeepAlives: true}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking the proxy at %s: %w; is it running with --admin %s?", f.Address, err, f.Address)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= http.StatusBadRequest {
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
+		return fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, strings.TrimSpace(string(said)))
+	}
+	_, err = io.Copy(out, answer.Body)
+	return err
 }
 
-func (s *service) setLevel(text string) error {
-	level := hclog.LevelFromString(text)
-	if level == hclog.NoLevel {
-		return errors.New("a level is one of trace, debug, info, warn, error, off")
+func (f *adminFlags) request(ctx context.Context, method, path, body string) (*http.Request, error) {
+	host := f.Address
+	if strings.HasPrefix(f.Address, "unix:") {
+		host = "localhost"
 	}
-	s.log.SetLevel(level)
-	return nil
-}
-
-func (s *service) adminPolicy() admin.Policy {
-	r := s.reloads.state()
-	out := admin.Policy{
-		Name: r.policy.Name(), Digest: r.policy.Digest(), States: len(r.policy.States()),
-		Mode: s.relay.Mode().String(), LoadedAt: r.since, Source: r.attempts.told(r.policy.File()),
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, strings.NewReader(body))
+	if err != nil {
+		return nil, exit.Usagef("%s %s is no request: %w", method, path, err)
 	}
-	if c := s.flags.config.file; c != nil {
-		source := r.configuration.told(c.from.path)
-		out.Configuration = &source
+	if method != http.MethodGet {
+		request.Header.Set("Content-Type", "application/json")
 	}
-	return out
-}
-
-func (a *attempts) told(file string) admin.Source {
-	out := admin.Source{File: file, Succeeded: a.succeeded, Failed: a.failed}
-	if !a.at.IsZero() {
-		out.LastReload = &admin.Reload{At: a.at, Success: a.errors == nil, Errors: a.errors}
-	}
-	return out
-}
-
-// adminSessions names sessions, and their runs, as the log does.
-func (s *service) adminSessions() []admin.Session {
-	infos := s.relay.Sessions()
-	out := make([]admin.Session, len(infos))
-	for i, info := range infos {
-		id := info.Peer.Session
-		if id == "" {
-			id = "stdio"
+	if f.BearerFile != "" {
+		token, err := secret.Open("admin-bearer-file", f.BearerFile, hclog.NewNullLogger())
+		if err != nil {
+			return nil, err
 		}
-		out[i] = admin.Session{
-			ID: id, Remote: info.Peer.Remote, Client: info.Client, Version: info.Version, Protocol: info.Protocol, State: info.Run.State,
-			Age: time.Since(info.Began).Seconds(), InFlight: info.InFlight, Run: runName(info.Run),
-		}
+		request.Header.Set("Authorization", "Bearer "+token.Get())
 	}
-	return out
+	return request, nil
+}
+
+func (f *adminFlags) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if path := f.Unix(); path != "" {
+		network, address = "unix", path
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
+}
+
+// newDrain is for the preStop hook of a Kubernetes sidecar: the kubelet runs it
+// when the pod is told to end, and sends SIGTERM only when the server has ended,
+// with which no call can be finished any more. A SIGTERM that comes after it is
+// not the second one.
+func newDrain(*console) *cobra.Command {
+	var pid int
+	cmd := &cobra.Command{
+		Use:   "drain [--pid N]",
+		Short: "Tell the fsm-proxy of this container to end, as SIGTERM does; for a preStop hook",
+		Args:  exactly(0, "[--pid N]"),
+		RunE: func(*cobra.Command, []string) error {
+			if pid < 1 {
+				return exit.Usagef("--pid %d is no process; give a number from 1 on", pid)
+			}
+			if err := checkProxy(pid); err != nil {
+				return err
+			}
+			p, err := os.FindProcess(pid)
+			if err == nil {
+				err = p.Signal(host.DrainSignal)
+			}
+			if err != nil {
+				return fmt.Errorf("telling process %d to end: %w; run it as the user that runs the proxy", pid, err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&pid, "pid", 1, "the `PROCESS` that is told")
+	return cmd
+}
+
+// checkProxy refuses to signal a process that does not run this program: where
+// the containers of a pod share their processes, process 1 is another one.
+func checkProxy(pid int) error {
+	own, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w; this needs Linux and /proc", err)
+	}
+	its, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/exe")
+	if err != nil {
+		return fmt.Errorf("looking at process %d: %w; run this in the proxy's container, as its user", pid, host.Cause(err))
+	}
+	if ours, err := os.Stat(own); err != nil || !os.SameFile(ours, its) {
+		return fmt.Errorf("process %d is no fsm-proxy; run this in the proxy's container, and do not share its processes with others", pid)
+	}
+	return nil
 }

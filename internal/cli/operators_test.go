@@ -385,8 +385,8 @@ func TestOperatorsListenOrSayWhy(t *testing.T) {
 	} {
 		args := append([]string{"run", "--policy", policy, "--upstream", "http://127.0.0.1:1/mcp"}, c.args...)
 		var said strings.Builder
-		err := run(context.Background(), args, strings.NewReader(""), io.Discard, &said)
-		if code := report(&said, err); strings.Count(said.String(), "\n") != 1 || code != c.code || !strings.Contains(said.String(), c.says) {
+		command := &console{args: args, in: strings.NewReader(""), out: io.Discard, err: &said}
+		if code := command.execute(context.Background()); strings.Count(said.String(), "\n") != 1 || code != c.code || !strings.Contains(said.String(), c.says) {
 			t.Errorf("%v: %d %s", c.args, code, said.String())
 		}
 	}

@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -38,20 +41,20 @@ func newRender(c *console) *cobra.Command {
 func render(c *console, path, format string, only []string) error {
 	draw := drawing(format)
 	if draw == nil {
-		return usagef("--format %q is none of %s", format, renderFormats)
+		return exit.Usagef("--format %q is none of %s", format, renderFormats)
 	}
 	if len(only) > 0 && format != "text" {
-		return usagef("--state is for --format text; leave one of them out")
+		return exit.Usagef("--state is for --format text; leave one of them out")
 	}
-	files, err := policyFiles(path)
+	files, err := policyfile.Files(path)
 	if err != nil {
 		return err
 	}
 	if len(files) > 1 && (format != "text" || len(only) > 0) {
-		return usagef("%s holds %d policies, which only --format text without --state draws together; name one of them: %s", path, len(files), files[0])
+		return exit.Usagef("%s holds %d policies, which only --format text without --state draws together; name one of them: %s", path, len(files), files[0])
 	}
 	for i, file := range files {
-		p, _, err := loadPolicy(file)
+		p, _, err := policyfile.Load(file)
 		if err != nil {
 			return err
 		}
@@ -82,7 +85,7 @@ func statesOf(p *policy.Policy, names []string) ([]policy.State, error) {
 			for _, info := range p.States() {
 				known = append(known, info.Name)
 			}
-			return nil, usagef("--state %q is no state of the policy; the states are %s", name, strictyaml.Listed(known))
+			return nil, exit.Usagef("--state %q is no state of the policy; the states are %s", name, strictyaml.Listed(known))
 		}
 		if !slices.Contains(states, s) {
 			states = append(states, s)
@@ -104,4 +107,24 @@ func drawing(format string) func(*policy.Policy) string {
 		return func(p *policy.Policy) string { return string(p.JSON()) }
 	}
 	return nil
+}
+
+func newSchema(c *console) *cobra.Command {
+	return &cobra.Command{
+		Use:               "schema [policy|config]",
+		Short:             "Print the JSON Schema of policy files, or of the configuration file",
+		ValidArgsFunction: firstOf("policy", "config"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			schema := policy.Schema
+			switch strings.Join(args, " ") {
+			case "", "policy":
+			case "config":
+				schema = config.Schema
+			default:
+				return exit.Usagef("no schema of %q; it is 'fsm-proxy schema policy' or 'fsm-proxy schema config'", strings.Join(args, " "))
+			}
+			_, err := c.out.Write(schema())
+			return err
+		},
+	}
 }

@@ -1,12 +1,42 @@
+// Package cli is the command line of fsm-proxy: its commands and flags, and what
+// they print.
 package cli
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 )
+
+// Main executes a command line and returns its exit code. ctx ends with the
+// process's first SIGINT, SIGTERM or SIGHUP. stamped is the version of a release
+// build, "" of any other.
+func Main(ctx context.Context, stamped string, args []string) int {
+	c := &console{args: args, version: versionOf(stamped), in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	return c.execute(ctx)
+}
+
+// console is what a command was given, and where it reads and writes.
+type console struct {
+	args     []string // the command line, without the program
+	version  string
+	in       io.Reader
+	out, err io.Writer
+}
+
+func (c *console) execute(ctx context.Context) int {
+	root := newRoot(c)
+	root.SetArgs(c.args)
+	return exit.Report(c.err, root.ExecuteContext(ctx))
+}
 
 // newRoot is the command tree.
 func newRoot(c *console) *cobra.Command {
@@ -20,7 +50,7 @@ func newRoot(c *console) *cobra.Command {
 			"FSM_PROXY_CALL_TIMEOUT. The flag wins.\n\n" +
 			"Exit codes: 0 all went well, 1 a policy, a configuration or the run failed,\n" +
 			"2 the command line was wrong.",
-		Version:       versionText(),
+		Version:       c.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
@@ -43,7 +73,7 @@ func newRoot(c *console) *cobra.Command {
 		return advised(cmd, err, c.args)
 	})
 	root.SetHelpCommand(newHelp())
-	root.SetVersionTemplate(versionLine())
+	root.SetVersionTemplate(c.versionLine())
 	root.AddCommand(newRun(c), newCheck(c), newRender(c), newInit(c), newLock(c), newDemo(c), newSchema(c), newDrain(c), newAdmin(c), newCompletion(c), newMan(), newVersion(c), newCrossroads(c))
 	complete(root)
 	return root
@@ -58,14 +88,14 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = fmt.Sprintf("did you mean '%s'?", strings.Join(near, "' or '"))
 	}
-	return usagef("unknown command %q; %s", args[0], hint)
+	return exit.Usagef("unknown command %q; %s", args[0], hint)
 }
 
 // exactly is cobra's ExactArgs with an error that says what to do.
 func exactly(n int, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usagef("%s takes %s, got %d; usage: %s", cmd.Name(), count(n, "argument"), len(args), strings.TrimSpace(cmd.CommandPath()+" "+usage))
+			return exit.Usagef("%s takes %s, got %d; usage: %s", cmd.Name(), count(n, "argument"), len(args), strings.TrimSpace(cmd.CommandPath()+" "+usage))
 		}
 		return nil
 	}
@@ -95,4 +125,42 @@ func newHelp() *cobra.Command {
 			return about.Help()
 		},
 	}
+}
+
+func newVersion(c *console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  exactly(0, ""),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(c.out, c.versionLine())
+			return err
+		},
+	}
+}
+
+// versionLine is what version and --version print.
+func (c *console) versionLine() string {
+	return fmt.Sprintf("fsm-proxy %s %s %s/%s\n", c.version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// versionOf is the stamped version, else the module's, else the revision that
+// was built.
+func versionOf(stamped string) string {
+	if stamped != "" {
+		return stamped
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "devel-" + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return "devel"
 }

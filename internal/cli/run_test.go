@@ -10,8 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hashicorp/go-hclog"
-
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
@@ -179,28 +178,6 @@ func TestEnvironmentOfTheServer(t *testing.T) {
 	}
 }
 
-// The old and the new token hold one after the other, without a restart.
-func TestBearerFileIsReadAgain(t *testing.T) {
-	path := write(t, "token", "first")
-	f, err := openTokenFile("bearer-file", path, hclog.NewNullLogger())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := f.get(); got != "first" {
-		t.Errorf("got %q", got)
-	}
-	replace(t, path, "second")
-	f.checked, f.changed = f.checked.Add(-2*tokenFileAge), f.changed.Add(-1)
-	if got := f.get(); got != "second" {
-		t.Errorf("after the change: got %q", got)
-	}
-	replace(t, path, "\n")
-	f.checked, f.changed = f.checked.Add(-2*tokenFileAge), f.changed.Add(-1)
-	if got := f.get(); got != "second" {
-		t.Errorf("while the file is empty: got %q", got)
-	}
-}
-
 // TestTokenFileThatIsEmptied shows that the log says which token is in force: an
 // emptied file takes nothing away, another token does.
 func TestTokenFileThatIsEmptied(t *testing.T) {
@@ -238,24 +215,6 @@ func replace(t *testing.T, path, text string) {
 	}
 	if err := os.Rename(next, path); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestSize(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "1000": 1000, "4MiB": 4 << 20, "4 mib": 4 << 20, "32KiB": 32 << 10, "2GiB": 2 << 30, "7B": 7} {
-		var s size
-		if err := s.Set(text); err != nil || int64(s) != want {
-			t.Errorf("%q: %d, %v", text, s, err)
-		}
-		var again size
-		if err := again.Set(s.String()); err != nil || again != s {
-			t.Errorf("%q is written %s, which reads %d, %v", text, &s, again, err)
-		}
-	}
-	for _, text := range []string{"", "0", "-1", "x", "1.5MiB", "1MB", "MiB", "9999999999GiB"} {
-		if err := new(size).Set(text); err == nil {
-			t.Errorf("%q is taken", text)
-		}
 	}
 }
 
@@ -301,10 +260,10 @@ func TestRenderOneState(t *testing.T) {
 	if r.code != 0 || strings.Contains(r.stdout, "look") || strings.Count(r.stdout, "out") != 1 {
 		t.Errorf("c, which takes nothing of everywhere: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if r = command(t, nil, "render", path, "--state", "d"); r.code != exitUsage || !strings.Contains(r.stderr, `the states are "a", "b" or "c"`) {
+	if r = command(t, nil, "render", path, "--state", "d"); r.code != exit.Usage || !strings.Contains(r.stderr, `the states are "a", "b" or "c"`) {
 		t.Errorf("d: exit code %d\n%s", r.code, r.stderr)
 	}
-	if r = command(t, nil, "render", path, "--state", "b", "--format", "json"); r.code != exitUsage {
+	if r = command(t, nil, "render", path, "--state", "b", "--format", "json"); r.code != exit.Usage {
 		t.Errorf("as JSON: exit code %d\n%s", r.code, r.stderr)
 	}
 }

@@ -71,7 +71,9 @@ func TestWhatCanBeHadBeforehand(t *testing.T) {
 		"node server.js":                         "run it once by itself",
 		"npx -y":                                 "installed beforehand",
 	} {
-		contains(t, (&target{command: strings.Fields(command)}).prefetchHint(), want)
+		flags := &serverFlags{}
+		flags.Server.Command = strings.Fields(command)
+		contains(t, flags.prefetchHint(), want)
 	}
 }
 

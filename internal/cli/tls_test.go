@@ -138,7 +138,7 @@ func TestTLSErrors(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		"no key":          {[]string{"--tls-cert", cert}, 2, []string{"--tls-key", "belong together"}},
+		"no key":          {[]string{"--tls-cert", cert}, 2, []string{"--tls-key", "--tls-cert belongs to --tls-key, which is missing"}},
 		"missing":         {[]string{"--tls-cert", "no.crt", "--tls-key", key}, 1, []string{"--tls-cert", "no.crt", "no such file"}},
 		"missing key":     {[]string{"--tls-cert", cert, "--tls-key", "no.key"}, 1, []string{"--tls-key", "no.key", "no such file"}},
 		"a folder":        {[]string{"--tls-cert", t.TempDir(), "--tls-key", key}, 1, []string{"it is a folder"}},

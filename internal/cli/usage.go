@@ -3,26 +3,19 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/host"
 )
-
-// flagGroup is the annotation that holds a flag's group.
-const flagGroup = "group"
-
-// group puts the flags that register adds into a group of the help. Flags of no
-// group stand first.
-func group(flags *pflag.FlagSet, title string, register func(*pflag.FlagSet)) {
-	added := pflag.NewFlagSet(title, pflag.ContinueOnError)
-	added.SortFlags = false
-	register(added)
-	added.VisitAll(func(f *pflag.Flag) {
-		f.Annotations = map[string][]string{flagGroup: {title}}
-		flags.AddFlag(f)
-	})
-}
 
 // groupedUsage is cobra's usage, with the flags in their groups.
 func groupedUsage(cmd *cobra.Command) error {
@@ -55,7 +48,7 @@ func groups(flags *pflag.FlagSet) []titledFlags {
 	at := map[string]int{}
 	flags.VisitAll(func(f *pflag.Flag) {
 		title := ungrouped
-		if g := f.Annotations[flagGroup]; len(g) > 0 {
+		if g := f.Annotations[config.TitleAnnotation]; len(g) > 0 {
 			title = g[0]
 		}
 		i, ok := at[title]
@@ -74,13 +67,13 @@ func groups(flags *pflag.FlagSet) []titledFlags {
 // line.
 func advised(cmd *cobra.Command, err error, args []string) error {
 	if line := withDash(cmd, args); line != "" {
-		return usagef("%w%s; put -- in front of the server's command: %s", err, valueHint(err), line)
+		return exit.Usagef("%w%s; put -- in front of the server's command: %s", err, valueHint(err), line)
 	}
 	hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
 	if near := nearFlag(cmd, err); near != "" {
 		hint = fmt.Sprintf("did you mean --%s?", near)
 	}
-	return usagef("%w%s; %s", err, valueHint(err), hint)
+	return exit.Usagef("%w%s; %s", err, valueHint(err), hint)
 }
 
 // nearFlag is the flag that was perhaps meant by one that there is not.
@@ -113,4 +106,105 @@ func valueHint(err error) string {
 		return " (write it like 30s, 5m or 1h30m)"
 	}
 	return ""
+}
+
+// withDash is a command line in which the -- in front of the server's command was
+// forgotten, with it: 'npx -y SERVER' without it gives flags of the server, or of
+// npx, to this program. It is "" where none was forgotten.
+func withDash(cmd *cobra.Command, args []string) string {
+	at := commandAt(cmd, args)
+	if at < 0 {
+		return ""
+	}
+	line := slices.Concat([]string{cmd.Root().Name()}, withoutSecrets(args[:at]), []string{"--"}, args[at:])
+	return host.ShellLine(line)
+}
+
+// commandAt is where the server's command begins in a command line without --: at
+// the first argument that is neither a flag, nor its value, nor a policy. It is -1
+// where there is none in front of the first unknown flag.
+func commandAt(cmd *cobra.Command, args []string) int {
+	if cmd.Flags().Lookup("upstream") == nil || cmd.Flags().Changed("upstream") || slices.Contains(args, "--") {
+		return -1
+	}
+	for i := slices.Index(args, cmd.Name()) + 1; i < len(args); i++ {
+		arg := args[i]
+		if arg == "-" || !strings.HasPrefix(arg, "-") {
+			if isPolicyPath(arg) {
+				continue
+			}
+			return i
+		}
+		name, _, hasValue := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		f := cmd.Flags().Lookup(name)
+		if !strings.HasPrefix(arg, "--") {
+			f, hasValue = cmd.Flags().ShorthandLookup(arg[1:2]), len(arg) > 2
+		}
+		if f == nil {
+			return -1
+		}
+		if !hasValue && f.NoOptDefVal == "" {
+			i++
+		}
+	}
+	return -1
+}
+
+// isProgram reports whether an argument names a program, and no file that is here.
+func isProgram(arg string) bool {
+	_, missing := os.Stat(arg)
+	_, err := exec.LookPath(arg)
+	return missing != nil && err == nil
+}
+
+// quotedCommand is the program of a command that was quoted as a whole, so that it is
+// one argument, and "" of every other.
+func quotedCommand(command []string) string {
+	program, _, more := strings.Cut(command[0], " ")
+	_, found := exec.LookPath(program)
+	_, whole := exec.LookPath(command[0])
+	if len(command) > 1 || !more || found != nil || whole == nil {
+		return ""
+	}
+	return program
+}
+
+// isURL reports whether an argument is the URL of a server.
+func isURL(arg string) bool {
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
+}
+
+// isPolicyPath reports whether an argument looks like a policy, or a folder of such.
+func isPolicyPath(arg string) bool {
+	if ext := filepath.Ext(arg); ext == ".yaml" || ext == ".yml" {
+		return true
+	}
+	info, err := os.Stat(arg)
+	return err == nil && info.IsDir()
+}
+
+// withoutSecrets is a command line without the values of variables and headers.
+func withoutSecrets(args []string) []string {
+	out := slices.Clone(args)
+	for i := range out {
+		flag, value, joined := strings.Cut(out[i], "=")
+		if !slices.Contains([]string{"--env", "--upstream-header"}, flag) {
+			continue
+		}
+		switch {
+		case joined:
+			out[i] = flag + "=" + hidden(value)
+		case i+1 < len(out):
+			out[i+1] = hidden(out[i+1])
+		}
+	}
+	return out
+}
+
+// hidden is NAME=VALUE, or 'Name: value', without the value.
+func hidden(pair string) string {
+	if i := strings.IndexAny(pair, "=:"); i >= 0 {
+		return pair[:i+1] + "…"
+	}
+	return "…"
 }

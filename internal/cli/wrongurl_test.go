@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
@@ -50,7 +51,7 @@ func TestURLWithoutAServer(t *testing.T) {
 func failing(t *testing.T, args ...string) string {
 	t.Helper()
 	r := command(t, nil, args...)
-	if r.code != exitFailed {
+	if r.code != exit.Failed {
 		t.Errorf("exit code %d", r.code)
 	}
 	return r.stderr

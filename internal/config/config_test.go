@@ -10,10 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 	"golang.org/x/tools/txtar"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
 )
 
 // Each message is to be read as its user would: it says what is wrong, where, and
@@ -148,16 +149,16 @@ func TestSchemaRefuses(t *testing.T) {
 func TestKeysAreUnique(t *testing.T) {
 	paths, flags := map[string]bool{}, map[string]bool{}
 	for _, k := range keys {
-		if paths[k.path] || k.flag != "" && flags[k.flag] {
-			t.Errorf("%s (--%s) stands there twice", k.path, k.flag)
+		if paths[k.key] || k.flag != "" && flags[k.flag] {
+			t.Errorf("%s (--%s) stands there twice", k.key, k.flag)
 		}
-		paths[k.path], flags[k.flag] = true, true
-		if k.doc == "" || k.flag == "" && k.path != CommandKey {
-			t.Errorf("%s: %+v", k.path, k)
+		paths[k.key], flags[k.flag] = true, true
+		if k.about() == "" || k.flag == "" && k.key != CommandKey {
+			t.Errorf("%s: %+v", k.key, k)
 		}
 	}
 	for path := range groups {
-		if !slices.ContainsFunc(keys, func(k key) bool { return strings.HasPrefix(k.path, path+".") }) {
+		if !slices.ContainsFunc(keys, func(k setting) bool { return strings.HasPrefix(k.key, path+".") }) {
 			t.Errorf("the group %s has no keys", path)
 		}
 	}

@@ -125,13 +125,14 @@ func readVersion(r *strictyaml.Reader, e entry, into *reading) {
 }
 
 // setting reads one key.
-func (x *reading) setting(r *strictyaml.Reader, e entry, k key) {
-	values := k.kind.read(r, e, x.folder)
+func (x *reading) setting(r *strictyaml.Reader, e entry, k setting) {
+	kind := k.of()
+	values := kind.read(r, e, x.folder)
 	if values == nil {
 		return
 	}
 	place := strictyaml.PlaceOf(e.Value)
-	s := Setting{Key: k.path, Flag: k.flag, Values: values, Many: k.kind.many, Line: place.Line, Column: place.Column}
+	s := Setting{Key: k.key, Flag: k.flag, Values: values, Many: kind.many, Line: place.Line, Column: place.Column}
 	if x.accept != nil {
 		if err := x.accept(s); err != nil {
 			r.Errorf(place, "value", "%s: %v", e.Name(), err)

@@ -1,18 +1,50 @@
 package config
 
 import (
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/auth"
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
+	"github.com/fsm-proxy/fsm-proxy/internal/service"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// key is one key of the file. A new flag of run takes one line below.
-type key struct {
-	path string // "listen.tls.cert"
-	flag string // the flag that it stands for, "" for the command behind the --
-	kind kind
-	doc  string
+// Run is all that a run of fsm-proxy can be told.
+type Run struct {
+	service.Config
+	LogLevel, LogFormat string
 }
+
+// setting is one thing that can be set: by its flag, its environment variable, its
+// key in the file. What help, schema, documentation and completion say of it, and
+// what is checked, comes from its row in table.
+type setting struct {
+	key  string // "listen.tls.cert"
+	flag string // "" for the command behind the --
+	at   any    // points to its place in Run
+	def  string // what is built in, as the flag takes it; "": the zero value
+	// usage is what the flag is for, with what its value is in backquotes.
+	usage string
+	// doc is usage for the file; "": the same.
+	doc string
+	// kind is how the file has it; zero: as the type of its place has it.
+	kind kind
+	// needs are flags without which it means nothing, or one of the words of needed.
+	needs []string
+	// zero is true of a number or time that may be 0.
+	zero bool
+}
+
+// What a setting needs, beside flags.
+const (
+	NeedsCommand = "command" // a command is wrapped
+	NeedsServer  = "server"  // a command, or --upstream
+)
 
 // The words of closed sets, as the flags take them.
 var (
@@ -27,112 +59,189 @@ var (
 	logForms  = []string{"text", "json"}
 )
 
-// keys are all keys but version, in the order of the page that explains them.
-var keys = []key{
-	{"policy", "policy", file, "The policy file to enforce, or a folder with one."},
-	{"lock", "lock", file, "The lock file of the policy's tools; the policy's name with .lock.yaml, beside it, if it is not given."},
-	{"mode", "mode", word(modes), "Whether the policy is enforced, or in shadow, where nothing is refused and what would have been is logged."},
+// keys are all settings, of no run.
+var keys = table(new(Run))
 
-	{"listen.address", "listen", text, "Where to serve Streamable HTTP, like 127.0.0.1:8080; standard input and output if it is not given."},
-	{"listen.path", "path", text, "The path to serve; /mcp if it is not given."},
-	{"listen.allowed_hosts", "allowed-host", list, "Host headers to accept."},
-	{"listen.allowed_origins", "allowed-origin", list, "Origins to accept, like https://example.com."},
-	{"listen.bearer_file", "bearer-file", file, "A file that holds the bearer token which clients must send."},
-	{"listen.insecure", "insecure-listen", boolean, "Listen beyond loopback without authentication."},
-	{"listen.tls.cert", "tls-cert", file, "A PEM file with the certificate, and those between it and its root."},
-	{"listen.tls.key", "tls-key", file, "A PEM file with the certificate's key."},
-	{"listen.tls.client_ca", "client-ca", file, "A PEM file with the authorities to which the certificates of clients lead that are accepted."},
-	{"listen.tokens", "tokens", file, "A file of names and the SHA-256 of their bearer tokens."},
-	{"listen.oidc.issuer", "oidc-issuer", text, "The URL of the issuer whose access tokens are accepted."},
-	{"listen.oidc.audiences", "oidc-audience", list, "Whom access tokens may be for; resource_url if it is not given."},
-	{"listen.oidc.jwks", "oidc-jwks", file, "A file with the issuer's keys, instead of asking it for them."},
-	{"listen.oidc.algorithms", "oidc-algorithms", list, "The signatures that are accepted."},
-	{"listen.oidc.skew", "oidc-skew", duration, "How far the issuer's clock may be off."},
-	{"listen.oidc.required_scopes", "required-scope", list, "Scopes that access tokens must have."},
-	{"listen.oidc.resource_url", "resource-url", text, "The URL at which clients find the proxy; that of the request if it is not given."},
+// table is all settings of a run, in the order of the page that explains them. A
+// new setting takes one row here, and a field.
+func table(r *Run) []setting {
+	server, listen, oidc, runs, limits := &r.Server, &r.Listen, &r.Listen.OIDC, &r.Runs, &r.Limits
+	atURL, atCommand, listening := []string{"upstream"}, []string{NeedsCommand}, []string{"listen"}
+	oauth, issuer := []string{"upstream", "upstream-oauth-client-id"}, []string{"listen", "oidc-issuer"}
+	return []setting{
+		{key: "policy", flag: "policy", at: &r.PolicyFile, kind: file, usage: "the policy `FILE` to enforce, or a folder with one; changes are followed"},
+		{key: "lock", flag: "lock", at: &r.LockFile, kind: file, usage: "the lock `FILE` of the policy's tools (default: the policy's name with .lock.yaml, beside it)"},
+		{key: "mode", flag: "mode", at: &r.Mode, kind: word(modes), usage: "the `MODE`: enforce the policy, or shadow, to refuse nothing and log what would have been"},
 
-	{"upstream.command", "", command, "The wrapped server's program and its arguments, each an item."},
-	{"upstream.env", "env", variables, "Variables for the command's environment, by name."},
-	{"upstream.pass_env", "pass-env", list, "Names of the proxy's own variables that the command gets too, where it does not get all."},
-	{"upstream.url", "upstream", text, "The URL of the wrapped server, instead of a command."},
-	{"upstream.headers", "upstream-header", headers, "Headers of every request to the URL, by name."},
-	{"upstream.bearer_file", "upstream-bearer-file", file, "A file that holds the bearer token for the URL."},
-	{"upstream.oauth.client_id", "upstream-oauth-client-id", text, "The id of the OAuth client whose credentials get tokens for the URL."},
-	{"upstream.oauth.client_secret_file", "upstream-oauth-client-secret-file", file, "A file that holds the OAuth client's secret."},
-	{"upstream.oauth.metadata_url", "upstream-oauth-metadata-url", text, "Where the authorization server describes itself; found through the URL if it is not given."},
-	{"upstream.oauth.scopes", "upstream-oauth-scope", list, "OAuth scopes to ask for."},
-	{"upstream.sse", "upstream-sse", boolean, "The URL speaks the old HTTP+SSE transport."},
-	{"upstream.protocol", "upstream-protocol", word(eras), "The protocol to speak with the server: legacy is with sessions, modern is 2026-07-28, auto is its client's where the server speaks that, and else the other."},
-	{"upstream.share", "share-upstream", boolean, "One connection to the server for all clients."},
-	{"upstream.on_restart", "on-upstream-restart", word(restarts), "What becomes of a run whose server process died."},
-	{"upstream.ping", "upstream-ping", duration, "How long a command that left a call unanswered may say nothing when it is pinged, before it is ended; 0s: it is not pinged."},
+		{key: "upstream.command", at: &server.Command, kind: command, doc: "The wrapped server's program and its arguments, each an item."},
+		{key: "upstream.env", flag: "env", at: &server.Env, kind: variables, needs: atCommand,
+			usage: "`NAME=VALUE` for the command's environment; may be repeated",
+			doc:   "Variables for the command's environment, by name."},
+		{key: "upstream.pass_env", flag: "pass-env", at: &server.PassEnv, needs: atCommand,
+			usage: "a `NAME` of the proxy's environment that the command gets too, where it does not get all; may be repeated",
+			doc:   "Names of the proxy's own variables that the command gets too, where it does not get all."},
+		{key: "upstream.url", flag: "upstream", at: &server.URL, usage: "the `URL` of the server to wrap, instead of -- COMMAND", doc: "The URL of the wrapped server, instead of a command."},
+		{key: "upstream.headers", flag: "upstream-header", at: &server.Headers, kind: headers, needs: atURL,
+			usage: "`'Name: value'` for every request to --upstream; may be repeated",
+			doc:   "Headers of every request to the URL, by name."},
+		{key: "upstream.bearer_file", flag: "upstream-bearer-file", at: &server.BearerFile, kind: file, needs: atURL,
+			usage: "a `FILE` that holds the bearer token for --upstream",
+			doc:   "A file that holds the bearer token for the URL."},
+		{key: "upstream.oauth.client_id", flag: "upstream-oauth-client-id", at: &server.OAuth.ClientID, needs: []string{"upstream", "upstream-oauth-client-secret-file"},
+			usage: "get tokens for --upstream by OAuth client credentials, as the client of this `ID`",
+			doc:   "The id of the OAuth client whose credentials get tokens for the URL."},
+		{key: "upstream.oauth.client_secret_file", flag: "upstream-oauth-client-secret-file", at: &server.OAuth.SecretFile, kind: file, needs: oauth, usage: "a `FILE` that holds the OAuth client's secret"},
+		{key: "upstream.oauth.metadata_url", flag: "upstream-oauth-metadata-url", at: &server.OAuth.MetadataURL, needs: oauth,
+			usage: "the `URL` where the authorization server describes itself (default: found through --upstream)",
+			doc:   "Where the authorization server describes itself; found through the URL if it is not given."},
+		{key: "upstream.oauth.scopes", flag: "upstream-oauth-scope", at: &server.OAuth.Scopes, needs: oauth, usage: "an OAuth `SCOPE` to ask for; may be repeated", doc: "OAuth scopes to ask for."},
+		{key: "upstream.sse", flag: "upstream-sse", at: &server.SSE, needs: atURL, usage: "--upstream speaks the old HTTP+SSE transport", doc: "The URL speaks the old HTTP+SSE transport."},
+		{key: "upstream.protocol", flag: "upstream-protocol", at: &server.Protocol, kind: word(eras), needs: []string{NeedsServer},
+			usage: "the `PROTOCOL` to speak with the server: legacy (with sessions), modern (2026-07-28),\nor auto, which is its client's where the server speaks that, and else the other"},
+		{key: "upstream.share", flag: "share-upstream", at: &r.Share, usage: "one connection to the server for all clients"},
+		{key: "upstream.on_restart", flag: "on-upstream-restart", at: &r.OnRestart, def: "keep", kind: word(restarts), usage: "`WHAT` becomes of a run whose server process died: keep or restart"},
+		{key: "upstream.ping", flag: "upstream-ping", at: &server.Ping, def: "30s", needs: atCommand, zero: true,
+			usage: "how long a command that left a call unanswered may say nothing when it is pinged, before it is ended; 0: it is not pinged",
+			doc:   "How long a command that left a call unanswered may say nothing when it is pinged, before it is ended; 0s: it is not pinged."},
 
-	{"protocol", "protocol", word(protocols), "The protocol that clients may speak: legacy is with sessions, modern is 2026-07-28, both is either, and auto is both, but has clients that know both begin a session where modern ones would need a handle."},
-	{"runs.key", "run-key", list, "How requests of an era find their run: legacy=KEY, modern=KEY."},
-	{"runs.trusted_proxies", "trusted-proxies", list, "Addresses, or networks, of gateways whose header says which run it is."},
-	{"runs.handle_arg", "handle-arg", text, "Name of the argument in which calls carry their run's handle."},
-	{"runs.path_create", "path-create", boolean, "With the key path: an unknown id begins a run, if nobody can guess it."},
-	{"runs.max", "max-runs", number, "Runs that are found by a key at a time."},
-	{"runs.max_per_principal", "max-runs-per-principal", number, "Such runs of one principal."},
-	{"runs.idle", "run-idle", duration, "After how long without a request such a run expires."},
-	{"runs.age", "run-age", duration, "After how long such a run expires that nobody uses just then."},
-	{"surface", "surface", word(surfaces), "The surface that clients are shown."},
-	{"annotate", "annotate", word(annotates), "What is added to results."},
-	{"refusals", "refusals", word(refusals), "The form of refusals."},
-	{"hint", "no-hint", negated, "Tell clients in the instructions that tools appear and disappear; true if it is not given."},
+		{key: "listen.address", flag: "listen", at: &listen.Address,
+			usage: "serve Streamable HTTP at this `ADDR` instead of standard input and output",
+			doc:   "Where to serve Streamable HTTP, like 127.0.0.1:8080; standard input and output if it is not given."},
+		{key: "listen.path", flag: "path", at: &listen.Path, def: "/mcp", usage: "the `PATH` to serve under --listen", doc: "The path to serve; /mcp if it is not given."},
+		{key: "listen.allowed_hosts", flag: "allowed-host", at: &listen.AllowedHosts, needs: listening, usage: "a `HOST` to accept; may be repeated", doc: "Host headers to accept."},
+		{key: "listen.allowed_origins", flag: "allowed-origin", at: &listen.AllowedOrigins, needs: listening,
+			usage: "an `ORIGIN` to accept, like https://example.com; may be repeated",
+			doc:   "Origins to accept, like https://example.com."},
+		{key: "listen.bearer_file", flag: "bearer-file", at: &listen.BearerFile, kind: file, needs: listening, usage: "a `FILE` that holds the bearer token which clients must send"},
+		{key: "listen.insecure", flag: "insecure-listen", at: &listen.Insecure, needs: listening, usage: "listen beyond loopback without authentication"},
+		{key: "listen.tls.cert", flag: "tls-cert", at: &listen.TLS.Cert, kind: file, needs: []string{"listen", "tls-key"},
+			usage: "serve https with the certificate in this PEM `FILE`, and those between it and its root; changes are followed",
+			doc:   "A PEM file with the certificate, and those between it and its root."},
+		{key: "listen.tls.key", flag: "tls-key", at: &listen.TLS.Key, kind: file, needs: []string{"listen", "tls-cert"},
+			usage: "the PEM `FILE` with the certificate's key"},
+		{key: "listen.tls.client_ca", flag: "client-ca", at: &listen.ClientCA, kind: file, needs: []string{"listen", "tls-cert"},
+			usage: "accept clients whose certificate leads to an authority in this PEM `FILE`, with --tls-cert; changes are followed",
+			doc:   "A PEM file with the authorities to which the certificates of clients lead that are accepted."},
+		{key: "listen.tokens", flag: "tokens", at: &listen.Tokens, kind: file, needs: listening, usage: "a `FILE` of names and the SHA-256 of their bearer tokens; changes are followed"},
+		{key: "listen.oidc.issuer", flag: "oidc-issuer", at: &oidc.Issuer, needs: listening,
+			usage: "accept access tokens (JWTs) of the issuer at this `URL`, letter by letter as its tokens have it",
+			doc:   "The URL of the issuer whose access tokens are accepted."},
+		{key: "listen.oidc.audiences", flag: "oidc-audience", at: &oidc.Audiences, needs: issuer,
+			usage: "an `AUDIENCE` that tokens may be for (default --resource-url); may be repeated",
+			doc:   "Whom access tokens may be for; resource_url if it is not given."},
+		{key: "listen.oidc.jwks", flag: "oidc-jwks", at: &oidc.JWKS, kind: file, needs: issuer, usage: "a `FILE` with the issuer's keys, instead of asking it for them; changes are followed"},
+		{key: "listen.oidc.algorithms", flag: "oidc-algorithms", at: &oidc.Algorithms, def: strings.Join(auth.DefaultAlgorithms, ","), needs: issuer, usage: "the `SIGNATURES` that are accepted"},
+		{key: "listen.oidc.skew", flag: "oidc-skew", at: &oidc.Skew, def: "1m", needs: issuer, zero: true, usage: "how far the issuer's clock may be off"},
+		{key: "listen.oidc.required_scopes", flag: "required-scope", at: &oidc.Scopes, needs: issuer,
+			usage: "a `SCOPE` that access tokens must have; may be repeated",
+			doc:   "Scopes that access tokens must have."},
+		{key: "listen.oidc.resource_url", flag: "resource-url", at: &oidc.Resource, needs: issuer,
+			usage: "the `URL` at which clients find this proxy, for their tokens (default that of the request)",
+			doc:   "The URL at which clients find the proxy; that of the request if it is not given."},
 
-	{"timeouts.turn", "turn-timeout", duration, "How long a call may wait for its run's turn."},
-	{"timeouts.call", "call-timeout", duration, "How long a call may take, not counting what a person takes to answer."},
-	{"timeouts.ask", "ask-timeout", duration, "How long a client may take to answer what the server asks it in the middle of a call."},
-	{"timeouts.task", "task-timeout", duration, "How long a task may run whose end moves its run."},
-	{"timeouts.cancel_grace", "cancel-grace", duration, "How long a cancelled call may still be answered."},
-	{"timeouts.connect", "connect-timeout", duration, "How long a connection to the server may take."},
-	{"timeouts.drain", "drain", duration, "How long calls under way may still take when the proxy is told to end; 0s: no time at all."},
+		{key: "protocol", flag: "protocol", at: &r.Protocol, kind: word(protocols),
+			usage: "the `PROTOCOL` that clients may speak: legacy (with sessions), modern (2026-07-28), both, or auto: both, but with\n--listen clients that know both have a session, unless --run-key names modern=KEY",
+			doc:   "The protocol that clients may speak: legacy is with sessions, modern is 2026-07-28, both is either, and auto is both, but has clients that know both begin a session where modern ones would need a handle."},
+		{key: "runs.key", flag: "run-key", at: &runs.Keys,
+			usage: "how requests of an era find their run, `ERA=KEY`: process, session (legacy), principal, header:NAME, path or handle (modern);\nprocess, principal, header and path hold for both eras where one is named (default legacy=session,modern=handle with --listen, process without)",
+			doc:   "How requests of an era find their run: legacy=KEY, modern=KEY."},
+		{key: "runs.trusted_proxies", flag: "trusted-proxies", at: &runs.Trusted,
+			usage: "`ADDRESSES` of gateways whose header says which run it is, like 10.0.0.0/8; may be repeated",
+			doc:   "Addresses, or networks, of gateways whose header says which run it is."},
+		{key: "runs.handle_arg", flag: "handle-arg", at: &runs.HandleArgument, def: handle.DefaultArgument, usage: "`NAME` of the argument in which calls carry their run's handle"},
+		{key: "runs.path_create", flag: "path-create", at: &runs.PathCreate,
+			usage: "with --run-key path: an unknown id in the path begins a run, if nobody can guess it",
+			doc:   "With the key path: an unknown id begins a run, if nobody can guess it."},
+		{key: "runs.max", flag: "max-runs", at: &runs.Max,
+			usage: "runs that are found by a key at a time (default 10000, or one fewer than --max-upstreams where each has a process)",
+			doc:   "Runs that are found by a key at a time."},
+		{key: "runs.max_per_principal", flag: "max-runs-per-principal", at: &runs.MaxPerPrincipal,
+			usage: "such runs of one principal (default 1000, or half of --max-runs where each has a process)",
+			doc:   "Such runs of one principal."},
+		{key: "runs.idle", flag: "run-idle", at: &runs.Idle,
+			usage: "after how long without a request such a run expires (default 24h, or 1h where each has a process)",
+			doc:   "After how long without a request such a run expires."},
+		{key: "runs.age", flag: "run-age", at: &runs.Age, def: "720h", usage: "after how long such a run expires that nobody uses just then"},
+		{key: "surface", flag: "surface", at: &r.Surface, kind: word(surfaces), usage: "the `SURFACE` that clients are shown: auto, dynamic or static"},
+		{key: "annotate", flag: "annotate", at: &r.Annotate, kind: word(annotates), usage: "`WHAT` is added to results: auto, off, meta or text"},
+		{key: "refusals", flag: "refusals", at: &r.Refusals, kind: word(refusals), usage: "the `FORM` of refusals: error, plain or opaque"},
+		{key: "hint", flag: "no-hint", at: &r.NoHint, kind: negated,
+			usage: "do not tell clients in the instructions that tools appear and disappear",
+			doc:   "Tell clients in the instructions that tools appear and disappear; true if it is not given."},
 
-	{"health.address", "health", text, "Where to answer probes and give metrics, to everybody."},
-	{"admin.address", "admin", text, "Where operators may look inside: a loopback address, or unix:PATH."},
-	{"admin.bearer_file", "admin-bearer-file", file, "A file that holds the bearer token which operators must send."},
+		{key: "timeouts.turn", flag: "turn-timeout", at: &r.Timeouts.Turn, def: "1m", usage: "how long a call may wait for its run's turn"},
+		{key: "timeouts.call", flag: "call-timeout", at: &r.Timeouts.Call, def: "5m", usage: "how long a call may take, not counting what a person takes to answer"},
+		{key: "timeouts.ask", flag: "ask-timeout", at: &r.Timeouts.Ask, def: "10m", usage: "how long a client may take to answer what the server asks it in the middle of a call"},
+		{key: "timeouts.task", flag: "task-timeout", at: &r.Timeouts.Task, def: "1h", usage: "how long a task may run whose end moves its run"},
+		{key: "timeouts.cancel_grace", flag: "cancel-grace", at: &r.Timeouts.CancelGrace, def: "5s", usage: "how long a cancelled call may still be answered"},
+		{key: "timeouts.connect", flag: "connect-timeout", at: &server.ConnectTimeout, usage: "how long a connection to the server may take (default 30s; 2m for a command, which may first fetch itself)"},
+		{key: "timeouts.drain", flag: "drain", at: &r.Timeouts.Drain, def: "25s", zero: true,
+			usage: "how long calls under way may still take when the proxy is told to end; 0: no time at all",
+			doc:   "How long calls under way may still take when the proxy is told to end; 0s: no time at all."},
 
-	{"reload.debounce", "reload-debounce", duration, "How long a watched file's folder must rest before a change is read."},
-	{"reload.poll", "reload-poll", duration, "How often a watched file is read besides, where no change was noticed."},
-	{"reload.max_stranded", "max-stranded", duration, "How long a run may go on whose state a reload took away."},
+		{key: "health.address", flag: "health", at: &r.Operators.Health,
+			usage: "answer probes and give metrics at this `ADDR`, to everybody: /livez, /readyz, /startupz, /metrics",
+			doc:   "Where to answer probes and give metrics, to everybody."},
+		{key: "admin.address", flag: "admin", at: &r.Operators.Admin.Address,
+			usage: "let operators look inside at this `ADDR`, a loopback one, or unix:PATH",
+			doc:   "Where operators may look inside: a loopback address, or unix:PATH."},
+		{key: "admin.bearer_file", flag: "admin-bearer-file", at: &r.Operators.Admin.BearerFile, kind: file, needs: []string{"admin"},
+			usage: "a `FILE` that holds the bearer token which operators must send; with it --admin may be any address",
+			doc:   "A file that holds the bearer token which operators must send."},
 
-	{"telemetry.audit", "audit", destination, "A file to which a line is appended for each decision, or stderr."},
-	{"telemetry.audit_arguments", "audit-arguments", boolean, "Have the audit tell the arguments of calls."},
+		{key: "reload.debounce", flag: "reload-debounce", at: &r.Reload.Debounce, def: "200ms", usage: "how long a watched file's folder must rest before a change is read"},
+		{key: "reload.poll", flag: "reload-poll", at: &r.Reload.Poll, def: "45s", usage: "how often a watched file is read besides, where no change was noticed"},
+		{key: "reload.max_stranded", flag: "max-stranded", at: &r.Reload.MaxStranded, def: "24h", usage: "how long a run may go on whose state a reload took away"},
 
-	{"log.level", "log-level", word(logLevels), "The least level to log."},
-	{"log.format", "log-format", word(logForms), "The form of the log."},
+		{key: "telemetry.audit", flag: "audit", at: &r.Audit.Path, kind: destination,
+			usage: "append a line of JSON for each decision to this `FILE`, or to stderr; calls wait while it cannot be written",
+			doc:   "A file to which a line is appended for each decision, or stderr."},
+		{key: "telemetry.audit_arguments", flag: "audit-arguments", at: &r.Audit.Arguments, needs: []string{"audit"},
+			usage: "have the audit tell the arguments of calls, which may hold secrets"},
 
-	{"limits.message", "max-message", size, "The size of a message from a client."},
-	{"limits.body_memory", "max-body-memory", size, "What the bodies of requests may take, all together."},
-	{"limits.upstream_message", "max-upstream-message", size, "The size of a message from the server."},
-	{"limits.list_size", "max-list-size", size, "The size of a list, all pages together."},
-	{"limits.list_pages", "max-list-pages", number, "The pages of a list."},
-	{"limits.in_flight", "max-in-flight", number, "Requests of one session at a time."},
-	{"limits.queue", "max-queue", number, "Calls that wait for one run's turn."},
-	{"limits.subscriptions", "max-subscriptions", number, "Resource subscriptions of one session."},
-	{"limits.outbound", "max-outbound", size, "What may wait for a client on one stream before the stream closes."},
-	{"limits.resume", "max-resume", size, "What a session keeps for streams that are resumed."},
-	{"limits.resume_time", "resume-time", duration, "How long a session keeps what streams may resume."},
-	{"limits.connections", "max-connections", number, "Connections of clients at a time."},
-	{"limits.connections_per_address", "max-connections-per-address", number, "Of them, those of one remote address that carried no request which was let in."},
-	{"limits.header", "max-header", size, "The size of a request's headers."},
-	{"limits.header_timeout", "header-timeout", duration, "How long a request's headers, and a body of up to 64 KiB, may take."},
-	{"limits.depth", "max-depth", number, "How deeply a message from a client may nest."},
-	{"limits.batch", "max-batch", number, "The messages of a JSON-RPC batch."},
-	{"limits.sessions", "max-sessions", number, "Sessions at a time."},
-	{"limits.sessions_per_address", "max-sessions-per-address", number, "Sessions of one remote address that is not loopback."},
-	{"limits.sessions_per_principal", "max-sessions-per-principal", number, "Sessions of one principal, where clients are told apart."},
-	{"limits.requests", "max-requests", number, "Requests without a session at a time."},
-	{"limits.listen_streams", "max-listen-streams", number, "The subscriptions/listen streams at a time."},
-	{"limits.upstreams", "max-upstreams", number, "Processes of the wrapped server at a time."},
-	{"limits.session_idle", "session-idle", duration, "After how long without a request a session ends."},
-	{"limits.session_unused", "session-unused", duration, "How long a session may take from initialize to its next request."},
-	{"limits.write_timeout", "write-timeout", duration, "How long a client may take to accept what is written."},
+		{key: "log.level", flag: "log-level", at: &r.LogLevel, def: "info", kind: word(logLevels), usage: "the least `LEVEL` to log: trace, debug, info, warn, error or off"},
+		{key: "log.format", flag: "log-format", at: &r.LogFormat, def: "text", kind: word(logForms), usage: "the `FORMAT` of the log: text or json"},
+
+		{key: "limits.message", flag: "max-message", at: &limits.Message, def: "4MiB", usage: "the size of a message from a client"},
+		{key: "limits.body_memory", flag: "max-body-memory", at: &limits.Bodies, def: "64MiB", usage: "what the bodies of requests may take, all together"},
+		{key: "limits.upstream_message", flag: "max-upstream-message", at: &limits.UpstreamMessage, def: "64MiB", usage: "the size of a message from the server"},
+		{key: "limits.list_size", flag: "max-list-size", at: &limits.ListBytes, def: "32MiB", usage: "the size of a list, all pages together"},
+		{key: "limits.list_pages", flag: "max-list-pages", at: &limits.ListPages, def: "1000", usage: "the pages of a list"},
+		{key: "limits.in_flight", flag: "max-in-flight", at: &limits.InFlight, def: "256", usage: "requests of one session at a time"},
+		{key: "limits.queue", flag: "max-queue", at: &limits.Queue, def: "64", usage: "calls that wait for one run's turn"},
+		{key: "limits.subscriptions", flag: "max-subscriptions", at: &limits.Subscriptions, def: "1000", usage: "resource subscriptions of one session"},
+		{key: "limits.outbound", flag: "max-outbound", at: &limits.Outbound, def: "4MiB", usage: "what may wait for a client on one stream before the stream closes"},
+		{key: "limits.resume", flag: "max-resume", at: &limits.Store, def: "1MiB", usage: "what a session keeps for streams that are resumed"},
+		{key: "limits.resume_time", flag: "resume-time", at: &limits.StoreTime, def: "1m", usage: "how long a session keeps what streams may resume"},
+		{key: "limits.connections", flag: "max-connections", at: &limits.Connections,
+			usage: "connections of clients at a time (default what the limits on open files and memory leave, at most 65536)",
+			doc:   "Connections of clients at a time."},
+		{key: "limits.connections_per_address", flag: "max-connections-per-address", at: &limits.ConnectionsPerAddr,
+			usage: "of them, those of one remote address that carried no request which was let in (default half of all; loopback and --trusted-proxies: all)",
+			doc:   "Of them, those of one remote address that carried no request which was let in."},
+		{key: "limits.header", flag: "max-header", at: &limits.Header, def: "32KiB", usage: "the size of a request's headers"},
+		{key: "limits.header_timeout", flag: "header-timeout", at: &limits.HeaderTimeout, def: "10s", usage: "how long a request may take to arrive: its headers, and a body of up to 64 KiB"},
+		{key: "limits.depth", flag: "max-depth", at: &limits.Depth, def: strconv.Itoa(wire.MaxDepth), usage: "how deeply a message from a client may nest"},
+		{key: "limits.batch", flag: "max-batch", at: &limits.Batch, def: strconv.Itoa(wire.MaxBatch), usage: "the messages of a JSON-RPC batch"},
+		{key: "limits.sessions", flag: "max-sessions", at: &limits.Sessions, usage: "sessions at a time (default 10000, or --max-upstreams where each has a process)", doc: "Sessions at a time."},
+		{key: "limits.sessions_per_address", flag: "max-sessions-per-address", at: &limits.SessionsPerAddr,
+			usage: "sessions of one remote address that is not loopback (default half of all)",
+			doc:   "Sessions of one remote address that is not loopback."},
+		{key: "limits.sessions_per_principal", flag: "max-sessions-per-principal", at: &limits.SessionsPerIdentity,
+			usage: "sessions of one principal, where clients are told apart (default half of all)",
+			doc:   "Sessions of one principal, where clients are told apart."},
+		{key: "limits.requests", flag: "max-requests", at: &limits.Requests, def: "10000", usage: "requests without a session at a time; one remote address that is not loopback may have half"},
+		{key: "limits.listen_streams", flag: "max-listen-streams", at: &limits.Listens, def: "10000", usage: "subscriptions/listen streams at a time; one remote address that is not loopback may have half"},
+		{key: "limits.upstreams", flag: "max-upstreams", at: &limits.Processes, def: "64", usage: "processes of the wrapped server at a time"},
+		{key: "limits.session_idle", flag: "session-idle", at: &limits.Idle, def: "1h", usage: "after how long without a request a session ends"},
+		{key: "limits.session_unused", flag: "session-unused", at: &limits.Unused, def: "1m", usage: "how long a session may take from initialize to its next request"},
+		{key: "limits.write_timeout", flag: "write-timeout", at: &limits.WriteTimeout, def: "30s", usage: "how long a client may take to accept what is written"},
+	}
 }
 
 // A group is a mapping of keys that belong together.
 type group struct {
+	title    string // of its flags in a help
 	doc      string
 	required []string            // keys without which the group means nothing
 	needs    map[string][]string // keys that belong to another one
@@ -141,9 +250,10 @@ type group struct {
 
 // groups are what is said of each group beside its keys.
 var groups = map[string]group{
-	"listen":     {doc: "The address for clients. Left out, or without an address, the one client is at standard input and output."},
+	"listen":     {title: "HTTP, with --listen", doc: "The address for clients. Left out, or without an address, the one client is at standard input and output."},
 	"listen.tls": {doc: "Serve https. Changed files are followed, for new connections.", required: []string{"cert", "key"}},
 	"upstream": {
+		title: "The wrapped server",
 		doc: "The wrapped server: a command, or a URL, with what belongs to it. " +
 			"A server on the command line, or in FSM_PROXY_UPSTREAM, takes the place of all of it.",
 		oneOf: []string{"command", "url"},
@@ -153,13 +263,13 @@ var groups = map[string]group{
 		},
 	},
 	"upstream.oauth": {doc: "OAuth client credentials for the URL.", required: []string{"client_id", "client_secret_file"}},
-	"runs":           {doc: "How requests find their run, and how long runs live that are found by a key."},
-	"timeouts":       {doc: "How long things may take."},
-	"limits":         {doc: "What clients and servers can take, all of it refused clearly. Sizes are bytes, or written with KiB, MiB, GiB."},
-	"health":         {doc: "The address for probes and metrics: /livez, /readyz, /startupz, /metrics."},
-	"telemetry":      {doc: "Who is told what is decided, beside the log. Metrics belong to health, and traces are configured by the OTEL_ variables."},
-	"admin":          {doc: "The address for operators."},
-	"reload":         {doc: "How what is in force follows the files it came from."},
+	"runs":           {title: "Runs", doc: "How requests find their run, and how long runs live that are found by a key."},
+	"timeouts":       {title: "Timeouts", doc: "How long things may take."},
+	"limits":         {title: "Limits", doc: "What clients and servers can take, all of it refused clearly. Sizes are bytes, or written with KiB, MiB, GiB."},
+	"health":         {title: "Operators", doc: "The address for probes and metrics: /livez, /readyz, /startupz, /metrics."},
+	"telemetry":      {title: "Audit", doc: "Who is told what is decided, beside the log. Metrics belong to health, and traces are configured by the OTEL_ variables."},
+	"admin":          {title: "Operators", doc: "The address for operators."},
+	"reload":         {title: "Reload", doc: "How what is in force follows the files it came from."},
 	"log":            {doc: "How much is logged to standard error, and in which form."},
 }
 
@@ -168,25 +278,64 @@ func Keys() map[string]string {
 	paths := make(map[string]string, len(keys))
 	for _, k := range keys {
 		if k.flag != "" {
-			paths[k.flag] = k.path
+			paths[k.flag] = k.key
 		}
 	}
 	return paths
 }
 
+// find returns the setting of a flag.
+func find(flag string) (k setting, ok bool) {
+	i := slices.IndexFunc(keys, func(k setting) bool { return k.flag == flag && flag != "" })
+	if i < 0 {
+		return setting{}, false
+	}
+	return keys[i], true
+}
+
 // Written is how the file says what a flag says with a value, its path in front; "" where no
 // key stands for the flag.
 func Written(flag, value string) string {
-	for _, k := range keys {
-		switch {
-		case k.flag == "" || k.flag != flag:
-		case k.kind.many:
-			return k.path + ": [" + value + "]"
-		default:
-			return k.path + ": " + value
-		}
+	k, ok := find(flag)
+	switch {
+	case !ok:
+		return ""
+	case k.of().many:
+		return k.key + ": [" + value + "]"
 	}
-	return ""
+	return k.key + ": " + value
+}
+
+// placeholder is the name of a flag's value within its usage.
+var placeholder = regexp.MustCompile("`[^`]+`")
+
+// about says what a key is for: what its flag is for, as a sentence.
+func (k setting) about() string {
+	if k.doc != "" {
+		return k.doc
+	}
+	text := placeholder.ReplaceAllStringFunc(k.usage, func(name string) string { return strings.ToLower(strings.Trim(name, "`")) })
+	return strings.ReplaceAll(strings.ToUpper(text[:1])+text[1:], "\n", " ") + "."
+}
+
+// of is how the file has a setting.
+func (k setting) of() kind {
+	if k.kind.read != nil {
+		return k.kind
+	}
+	switch k.at.(type) {
+	case *bool:
+		return boolean
+	case *int:
+		return number
+	case *service.Size:
+		return size
+	case *time.Duration:
+		return duration
+	case *[]string:
+		return list
+	}
+	return text
 }
 
 type (
@@ -204,7 +353,7 @@ func fieldsOf(parent string) []field {
 	}
 	seen := map[string]bool{}
 	for _, k := range keys {
-		rest, ok := beneath(k.path, parent)
+		rest, ok := beneath(k.key, parent)
 		name, _, deeper := strings.Cut(rest, ".")
 		if !ok || seen[name] {
 			continue
@@ -219,8 +368,8 @@ func fieldsOf(parent string) []field {
 	return fields
 }
 
-func keyField(name string, k key) field {
-	return field{Name: name, Doc: k.doc, Schema: k.kind.schema,
+func keyField(name string, k setting) field {
+	return field{Name: name, Doc: k.about(), Schema: k.of().schema,
 		Read: func(r *strictyaml.Reader, e entry, into *reading) { into.setting(r, e, k) }}
 }
 

@@ -16,7 +16,9 @@ import (
 type kind struct {
 	schema func() *schema
 	read   func(r *strictyaml.Reader, e entry, folder string) []string
-	many   bool // the flag takes any number of values
+	many   bool     // the flag takes any number of values
+	commas bool     // which may have commas in them
+	words  []string // the closed set of values
 }
 
 // The kinds of values. Numbers and booleans are their text where a text is wanted.
@@ -32,13 +34,13 @@ var (
 	size        = kind{schema: sizeSchema, read: readText}
 	list        = kind{schema: strictyaml.List(anyText), read: readList, many: true}
 	command     = kind{schema: commandSchema, read: readCommand, many: true}
-	variables   = kind{schema: variablesSchema, read: readVariables, many: true}
-	headers     = kind{schema: headersSchema, read: readHeaders, many: true}
+	variables   = kind{schema: variablesSchema, read: readVariables, many: true, commas: true}
+	headers     = kind{schema: headersSchema, read: readHeaders, many: true, commas: true}
 )
 
 // word is one of a closed set.
 func word(words []string) kind {
-	return kind{schema: strictyaml.Enum(words), read: func(r *strictyaml.Reader, e entry, _ string) []string {
+	return kind{words: words, schema: strictyaml.Enum(words), read: func(r *strictyaml.Reader, e entry, _ string) []string {
 		if i, ok := r.Choice(e, words); ok {
 			return []string{words[i]}
 		}

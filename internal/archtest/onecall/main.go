@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -39,8 +40,7 @@ func main() {
 	check(err)
 	address := free.Addr().String()
 	free.Close()
-	os.Args = []string{"fsm-proxy", "run", "--policy", file, "--listen", address, "--upstream", upstream.URL, "--log-level", "error"}
-	go cli.Main("")
+	go cli.Main(context.Background(), "", []string{"run", "--policy", file, "--listen", address, "--upstream", upstream.URL, "--log-level", "error"})
 	c := &client{url: "http://" + address + "/mcp"}
 	for range 200 { // tries, of 50 ms
 		if connection, err := net.Dial("tcp", address); err == nil {

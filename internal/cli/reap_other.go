@@ -1,6 +1,0 @@
-//go:build !linux
-
-package cli
-
-// reaping runs work: only on Linux is the proxy the first process of anything.
-func reaping(work func() int) int { return work() }

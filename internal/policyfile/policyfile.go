@@ -1,0 +1,165 @@
+// Package policyfile reads policies, and the locks of their tools, from where the
+// user has them: a file, a folder, a pipe. Its errors say which path was tried, and
+// what to do.
+package policyfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/host"
+	"github.com/fsm-proxy/fsm-proxy/internal/lock"
+	"github.com/fsm-proxy/fsm-proxy/internal/watch"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// MaxSize is the most that a policy file may hold, in bytes.
+const MaxSize = 1 << 20
+
+// Read reads a policy file. Its errors name the absolute path that was
+// tried, since a client seldom starts the proxy where one thinks.
+func Read(path string) ([]byte, error) {
+	tried := host.Absolute(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading policy %s: %w; %s", tried, host.Cause(err), missingHint(err))
+	}
+	defer f.Close()
+	// One byte more than is allowed shows the parser that there was more.
+	src, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading policy %s: %w; give the path of a YAML file", tried, host.Cause(err))
+	}
+	return src, nil
+}
+
+func missingHint(err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "give the path of a policy file, or have one written by 'fsm-proxy init'"
+	}
+	return "give the path of a policy file that can be read"
+}
+
+// Load reads and parses the policy that run is to enforce. Its error has a
+// line for each error in the file.
+func Load(path string) (*policy.Policy, policy.Findings, error) {
+	src, err := Read(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return Parse(path, src)
+}
+
+// Parse parses a policy. Its error has a line for each error in the file.
+func Parse(path string, src []byte) (*policy.Policy, policy.Findings, error) {
+	p, findings := policy.Parse(path, src)
+	if err := findings.Err(); err != nil {
+		return nil, findings, fmt.Errorf("the policy has errors:\n%w", err)
+	}
+	return p, findings, nil
+}
+
+// Files are the policies that a path stands for: the file itself, or those in
+// a folder, which are not looked for further down.
+func Files(path string) ([]string, error) {
+	if !IsFolder(path) {
+		return []string{path}, nil
+	}
+	names, err := watch.PolicyNames(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading policies in %s: %w", host.Absolute(path), err)
+	}
+	for i, name := range names {
+		names[i] = filepath.Join(path, name)
+	}
+	return names, nil
+}
+
+func IsFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// Source is where the policy in force came from.
+type Source struct {
+	Path    string
+	Digest  [32]byte
+	Watched bool // it can change: no pipe
+}
+
+// Open reads the policy to begin with: from a file, from the one policy in a
+// folder, or from a pipe, which is read once.
+func Open(path string) (*policy.Policy, policy.Findings, Source, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+		p, findings, err := Load(path)
+		return p, findings, Source{Path: path}, err
+	}
+	file := watch.Config{Path: path, MaxSize: MaxSize + 1}.Read()
+	if file.Err != nil {
+		return nil, nil, Source{}, file.Err
+	}
+	p, findings, err := Parse(file.Path, file.Content)
+	return p, findings, Source{Path: path, Digest: file.Digest, Watched: true}, err
+}
+
+// LockPath is where the lock of a policy is, unless it is said to be elsewhere:
+// policy.lock.yaml beside policy.yaml.
+func LockPath(given, policyFile string) string {
+	if given != "" {
+		return given
+	}
+	for _, ext := range []string{".yaml", ".yml"} {
+		policyFile = strings.TrimSuffix(policyFile, ext)
+	}
+	return policyFile + ".lock.yaml"
+}
+
+// ReadLock reads a lock file as watch.Watch would deliver it.
+func ReadLock(path string) (*lock.Lock, watch.File, error) {
+	file := watch.Config{Path: path, What: "lock", MaxSize: lock.MaxSize + 1}.Read()
+	l, err := ParseLock(file)
+	return l, file, err
+}
+
+// ParseLock parses a lock file. Its error has a line for each error in it.
+func ParseLock(file watch.File) (*lock.Lock, error) {
+	if file.Err != nil {
+		return nil, file.Err
+	}
+	l, findings := lock.Parse(file.Path, file.Content)
+	if err := findings.Err(); err != nil {
+		return nil, fmt.Errorf("the lock has errors:\n%w", err)
+	}
+	return l, nil
+}
+
+// NoLock says that a policy wants a lock which is not there.
+func NoLock(p *policy.Policy, path string) error {
+	return fmt.Errorf("there is no lock file %s, which 'pin: %s' compares tools with; write it by 'fsm-proxy lock %s' and the server, or name it by --lock",
+		path, p.Pin(), host.ShellLine([]string{p.File()}))
+}
+
+// WriteLock writes a lock file whole, or not at all: whoever follows it never sees
+// half of it.
+func WriteLock(path string, text []byte) (err error) {
+	temp, err := os.CreateTemp(filepath.Dir(path), ".lock-*")
+	if err == nil {
+		defer os.Remove(temp.Name())
+		_, err = bytes.NewReader(text).WriteTo(temp)
+		err = errors.Join(err, temp.Chmod(0o644), temp.Close())
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w; choose another --lock", host.Absolute(path), host.Cause(err))
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+)
+
+// Runs says how requests find their run, and how long runs live.
+type Runs struct {
+	Keys            []string // "legacy=KEY", "modern=KEY"
+	Trusted         []string // gateways whose header says which run it is: addresses, networks
+	HandleArgument  string
+	PathCreate      bool          // with the key path: an unknown id begins a run
+	Max             int           // 0: 10,000, or one fewer than processes where each has one
+	MaxPerPrincipal int           // 0: 1,000, or half of Max where each has a process
+	Idle            time.Duration // 0: 24 h, or 1 h where each has a process
+	Age             time.Duration
+}
+
+// runLimits are how many runs there may be, in all and of one principal, and for how
+// long nobody may use one; 0 is the relay's own default. Where each run has a process
+// there are no more than processes, with one left for requests without a run, and one
+// principal does not get them all.
+func (c *Config) runLimits() (most, perPrincipal int, idle time.Duration) {
+	r := &c.Runs
+	most, perPrincipal, idle = r.Max, r.MaxPerPrincipal, r.Idle
+	if !c.eachHasProcess() {
+		return most, perPrincipal, idle
+	}
+	if most == 0 {
+		most = max(c.Limits.Processes-1, 1)
+	}
+	if perPrincipal == 0 {
+		perPrincipal = (most + 1) / 2
+	}
+	if idle == 0 {
+		idle = time.Hour
+	}
+	return most, perPrincipal, idle
+}
+
+// RunKeys are the keys by which requests find their run, by era.
+func (c *Config) RunKeys() ([2]proxy.RunKey, error) {
+	return c.Runs.keysOf(c.Listen.Address != "", c.Protocol)
+}
+
+// keysOf are the keys of both eras; listening tells that there may be several
+// clients. A key that no client gets rid of by itself must not be got rid of by
+// speaking the other era: named for one era it holds for both.
+func (f *Runs) keysOf(listening bool, protocol proxy.Protocol) (keys [2]proxy.RunKey, err error) {
+	keys = [2]proxy.RunKey{{Kind: proxy.KeyProcess}, {Kind: proxy.KeyProcess}}
+	if listening {
+		keys = [2]proxy.RunKey{wire.Legacy: {Kind: proxy.KeySession}, wire.Modern: {Kind: proxy.KeyHandle}}
+	}
+	named := [2]bool{}
+	for _, text := range f.Keys {
+		name, key, _ := strings.Cut(text, "=")
+		era := wire.Legacy
+		switch name {
+		case wire.Legacy.String():
+		case wire.Modern.String():
+			era = wire.Modern
+		default:
+			return keys, exit.Usagef("--run-key %q names no era: write %s", text, withEra(text))
+		}
+		if named[era] {
+			return keys, exit.Usagef("--run-key names two keys for the %s era: there is one for each", era)
+		}
+		named[era] = true
+		if keys[era], err = proxy.ParseRunKey(era, key); err != nil {
+			return keys, exit.Usagef("--run-key %s=%s: %w", era, key, err)
+		}
+		if !listening && keys[era].Kind != proxy.KeyProcess && keys[era].Kind != proxy.KeySession {
+			return keys, exit.Usagef("--run-key %s=%s needs --listen: over standard input and output there is one client, and one run", era, key)
+		}
+	}
+	if !listening { // the only session is the process's
+		return [2]proxy.RunKey{{Kind: proxy.KeyProcess}, {Kind: proxy.KeyProcess}}, nil
+	}
+	return f.acrossEras(keys, named, protocol)
+}
+
+// withEra says how to write a key that was given without an era.
+func withEra(key string) string {
+	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
+		if _, err := proxy.ParseRunKey(era, key); err == nil {
+			return era.String() + "=" + key
+		}
+	}
+	return "legacy=KEY or modern=KEY"
+}
+
+// acrossEras has a key that is named for one era hold for the other, unless it is of
+// one era only, and refuses two of which the one lets a client begin anew where the
+// other does not.
+func (f *Runs) acrossEras(keys [2]proxy.RunKey, named [2]bool, protocol proxy.Protocol) ([2]proxy.RunKey, error) {
+	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
+		other := wire.Modern - era
+		if kind := keys[era].Kind; named[era] && !named[other] && kind != proxy.KeySession && kind != proxy.KeyHandle {
+			keys[other] = keys[era]
+		}
+		if (protocol == proxy.ProtocolAuto || protocol == proxy.ProtocolBoth) && !f.resettable(keys[era]) && f.resettable(keys[other]) {
+			return keys, exit.Usagef("--run-key %[1]s=%[2]s,%[3]s=%[4]s: a client whose run %[2]s keeps begins anew by speaking the %[3]s era, under %[4]s; "+
+				"write '--run-key %[1]s=%[2]s', which holds for both eras, or leave one of them with '--protocol legacy' or '--protocol modern'", era, keys[era], other, keys[other])
+		}
+	}
+	return keys, nil
+}
+
+// resettable reports whether a client can leave its run under the key, and begin
+// another, by itself.
+func (f *Runs) resettable(key proxy.RunKey) bool {
+	switch key.Kind {
+	case proxy.KeySession, proxy.KeyHandle:
+		return true
+	case proxy.KeyPath:
+		return f.PathCreate
+	}
+	return false
+}
+
+// check refuses what cannot be meant.
+func (f *Runs) check(listening, authenticated bool, protocol proxy.Protocol) error {
+	keys, err := f.keysOf(listening, protocol)
+	if err != nil {
+		return err
+	}
+	if err := handle.ValidArgument(f.HandleArgument); err != nil {
+		return exit.Usagef("--handle-arg: %w", err)
+	}
+	if f.PathCreate && !byPath(keys) {
+		return exit.Usagef("--path-create begins runs by their URL, and no --run-key is path: add modern=path or legacy=path to --run-key, or leave --path-create out")
+	}
+	gateways, err := f.gateways()
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if key.Kind == proxy.KeyPrincipal && !authenticated {
+			return exit.Usagef("--run-key %s needs to know who is asking: give --oidc-issuer, --tokens or --client-ca", key)
+		}
+		if key.Kind == proxy.KeyHeader && len(gateways) == 0 {
+			return exit.Usagef("--run-key %s needs --trusted-proxies with the gateway's address: anybody can send a header", key)
+		}
+	}
+	return nil
+}
+
+// gateways are the networks of the trusted gateways.
+func (f *Runs) gateways() (networks []netip.Prefix, err error) {
+	for _, text := range f.Trusted {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			addr, single := netip.ParseAddr(text)
+			if single != nil {
+				return nil, exit.Usagef("--trusted-proxies %q is neither an address nor a network like 10.0.0.0/8", text)
+			}
+			prefix = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		networks = append(networks, prefix.Masked())
+	}
+	return networks, nil
+}
+
+// protocolOf is the protocol as it is served: whoever names a key for the modern era
+// wants clients to speak it.
+func (f *Runs) protocolOf(given proxy.Protocol) proxy.Protocol {
+	if given == proxy.ProtocolAuto && slices.ContainsFunc(f.Keys, func(key string) bool { return strings.HasPrefix(key, "modern=") }) {
+		return proxy.ProtocolBoth
+	}
+	return given
+}
+
+// trusts reports whether a request comes from a gateway that may say which run it
+// is.
+func (s *service) trusts(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	return err == nil && s.gateway(at.Addr().Unmap())
+}
+
+// gateway reports whether an address is that of a trusted gateway.
+func (s *service) gateway(addr netip.Addr) bool {
+	return slices.ContainsFunc(s.gateways, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// byPath reports whether runs of some era have a URL of their own.
+func byPath(keys [2]proxy.RunKey) bool {
+	return keys[wire.Legacy].Kind == proxy.KeyPath || keys[wire.Modern].Kind == proxy.KeyPath
+}
+
+// peer is what the relay learns of a client.
+func (s *service) peer(from streamhttp.PeerInfo) proxy.Peer {
+	p := proxy.Peer{Session: from.Session, Remote: from.RemoteAddr, Run: from.Run, Principal: from.Principal}
+	for _, key := range s.keys {
+		if key.Kind == proxy.KeyHeader {
+			header := from.Header // and not from, which would be copied for every request
+			p.Header = func(name string) []string { return header[name] }
+			p.Trusted = s.trusts(from.RemoteAddr)
+		}
+	}
+	return p
+}
+
+// sessionKey is what a gateway says of each request of a session: all must be of
+// one run. Nil: that is not asked of it.
+func (s *service) sessionKey() func(from streamhttp.PeerInfo) string {
+	key := s.keys[wire.Legacy]
+	if key.Kind != proxy.KeyHeader {
+		return nil
+	}
+	return func(from streamhttp.PeerInfo) string {
+		if given := from.Header[key.Header]; len(given) == 1 && s.trusts(from.RemoteAddr) {
+			return given[0]
+		}
+		return ""
+	}
+}
+
+var errNoPaths = errors.New("no run has a URL of its own here: give --run-key modern=path or legacy=path")
+
+// startRun begins a run that has a URL of its own, for an operator to hand out. It
+// belongs to whoever comes with that URL.
+func (s *service) startRun() (admin.Started, error) {
+	for _, era := range []wire.Era{wire.Modern, wire.Legacy} {
+		if s.keys[era].Kind != proxy.KeyPath {
+			continue
+		}
+		id, err := s.relay.StartRun(era, wire.Principal{})
+		if err != nil {
+			return admin.Started{}, err
+		}
+		s.log.Info("a run was begun, as an operator asked")
+		return admin.Started{ID: id, Path: s.cfg.Listen.Path + "/runs/" + id}, nil
+	}
+	return admin.Started{}, errNoPaths
+}
+
+// restartRun begins a run anew by its name, and reports whether there is one.
+func (s *service) restartRun(name string) bool {
+	state, ok := s.relay.RestartRun(name)
+	if !ok {
+		return false
+	}
+	if s.tell.audit != nil {
+		ctx, stop := context.WithTimeout(context.Background(), time.Second)
+		defer stop()
+		s.tell.audit.Restarted(ctx, name, state)
+	}
+	s.log.Info("a run was begun anew, as an operator asked", "run", name)
+	return true
+}
+
+// adminRuns are the runs there are: those of sessions by the session's name, the
+// others by their own.
+func (s *service) adminRuns() []admin.Run {
+	var all []admin.Run
+	for _, info := range s.relay.Runs() {
+		all = append(all, adminRun(info))
+	}
+	return all
+}
+
+// runName is what a run is called. That of the only session has no name.
+func runName(info proxy.RunInfo) string {
+	if info.Name == "" {
+		return "stdio"
+	}
+	return info.Name
+}
+
+func adminRun(info proxy.RunInfo) admin.Run {
+	run := admin.Run{
+		ID: runName(info), Key: info.Key.String(), Owner: info.Owner.Subject, Sessions: info.Sessions, State: info.State, Complete: info.Complete,
+		Policy: info.Policy, Refused: info.Refused, TurnHeld: info.TurnHeld, Queued: info.Queued,
+	}
+	if since := info.Stranded; !since.IsZero() {
+		run.Stranded = &since
+	}
+	return run
+}
+
+// warnSharedRun warns where a run belongs to a principal, and several clients may be
+// one: all who have the token of --bearer-file.
+func (s *service) warnSharedRun() {
+	byPrincipal := func(key proxy.RunKey) bool { return key.Kind == proxy.KeyPrincipal }
+	if s.cfg.Listen.BearerFile != "" && slices.ContainsFunc(s.keys[:], byPrincipal) {
+		s.log.Warn("all who have the token of --bearer-file are one principal, and with --run-key principal they share one run; " +
+			"tell clients apart with --tokens, --oidc-issuer or --client-ca")
+	}
+}
