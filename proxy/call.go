@@ -193,24 +193,6 @@ func (c *call) expire() {
 	}
 }
 
-// start sends the request upstream. It reports false, and sends nothing, if the
-// call was cancelled before, or the proxy is ending: then unsent is the rest.
-func (c *call) start(conn *bridge.Upstream) bool {
-	if c.s.p.Draining() && !c.servedInDrain() || c.isCancelled() {
-		return false
-	}
-	if c.resent == toBeResent {
-		c.resent = resent
-		c.clock.release()
-		return true
-	}
-	m := c.translated(conn, c.sending())
-	c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
-	c.conn = conn
-	c.sent(conn.Start(m, c))
-	return true
-}
-
 // resending is where a call stands whose upstream has asked its client, and is to get the
 // request again.
 type resending uint8

@@ -78,6 +78,8 @@ type Config struct {
 	Log hclog.Logger // nil: none
 	// Telemetry is who is told what happens; zero: nobody.
 	Telemetry Telemetry
+	// Journal is where what calls make of their runs is recorded; nil: in the audit.
+	Journal Journal
 }
 
 func (c *Config) validate() error {
@@ -107,6 +109,9 @@ func (c *Config) validate() error {
 	orDefault(&c.MaxSubscriptions, 1000)
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
+	}
+	if c.Journal == nil && c.Telemetry.Auditor != nil {
+		c.Journal = c.Telemetry.Auditor
 	}
 	return nil
 }

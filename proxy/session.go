@@ -108,26 +108,6 @@ func (s *session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 	return nil
 }
 
-func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
-	c := &call{s: s, m: m, key: m.IDKey(), out: out}
-	c.sighted()
-	if refusal := s.admit(c); refusal != "" {
-		c.turnedAway()
-		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
-	}
-	if s.p.Draining() && !c.servedInDrain() {
-		return c.tooLate()
-	}
-	if m.Method != "initialize" && m.Method != "ping" && s.wait(c) {
-		return waiting{c}
-	}
-	if c.crowdsOut() {
-		s.run.asked(c)
-		return c.later(c.whenRoom)
-	}
-	return c.routed()
-}
-
 // waiting is the rest of a request that waits for initialize: what lies beyond
 // belongs to the goroutine that runs [session.opened].
 type waiting struct{ c *call }
@@ -163,26 +143,6 @@ func (s *session) opened() {
 			}
 		}
 	}
-}
-
-// routed sends a request its way.
-func (c *call) routed() wire.Pending {
-	if answer, ok := c.s.tools.Call(c); ok {
-		return answer
-	}
-	route, ok := routesOf(c.client)[c.m.Method]
-	switch {
-	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
-		return c.before()
-	case c.s.run.shadow.Load():
-		return c.shadowed(route)
-	case ok:
-		return route(c)
-	}
-	if c.s.policyNow().Passthrough(c.m.Method) {
-		return c.relay()
-	}
-	return c.fail(wire.CodeMethodNotFound, c.unknownMethod())
 }
 
 // before answers a request that comes before initialize. A client that opens

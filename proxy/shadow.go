@@ -115,8 +115,8 @@ func (c *call) judge(k policy.Kind, name string) {
 	}
 }
 
-// pass sends a decided call upstream, whatever was decided.
-func (c *call) pass(conn *bridge.Upstream) wire.Pending {
+// sendDecided sends a decided call upstream, whatever was decided.
+func (c *call) sendDecided(conn *bridge.Upstream) wire.Pending {
 	if code := c.wouldRefuse(); code != policy.CodeNone && !c.Overlooked {
 		c.overlook(code)
 	}

@@ -19,7 +19,8 @@ type sight struct {
 	answered time.Duration // when the upstream had; 0: not
 	since    time.Duration // when it began to wait
 	waits    int
-	decided  bool
+	decided  bool        // the decision is recorded
+	recorded bool        // and so is what became of it
 	number   uint64      // of the decision's record; 0: none
 	foreseen policy.Code // why it would be refused, but for the shadow mode
 	op       Operation   // what is known of it so far
@@ -31,7 +32,7 @@ var sights = sync.Pool{New: func() any { return new(sight) }}
 // sighted begins to note what is told of a call.
 func (c *call) sighted() {
 	t := &c.s.p.cfg.Telemetry
-	if !t.wanted() {
+	if !t.wanted() && c.s.p.cfg.Journal == nil {
 		return
 	}
 	c.seen = sights.Get().(*sight)
@@ -87,7 +88,7 @@ func (c *call) foreseen(code policy.Code) {
 	c.s.p.cfg.Telemetry.shadowRefused(code)
 }
 
-// decide records the decision, once.
+// decide records the decision on a call that does not go upstream, once.
 func (c *call) decide() {
 	s, a := c.seen, c.s.p.cfg.Telemetry.Auditor
 	if s == nil || a == nil || s.decided {
@@ -95,7 +96,46 @@ func (c *call) decide() {
 	}
 	s.decided = true
 	if c.m.Method != "ping" {
-		s.number = a.Decided(c.decision())
+		a.Decided(c.decision())
+	}
+}
+
+// journal is where it is recorded that the call went upstream, and what became of it; nil:
+// nowhere. What steps no run is no entry of one, but has its lines in the audit.
+func (c *call) journal() Journal {
+	if c.gated {
+		return c.s.p.cfg.Journal
+	}
+	if a := c.s.p.cfg.Telemetry.Auditor; a != nil {
+		return a
+	}
+	return nil
+}
+
+// begin records, once, that the call goes upstream.
+func (c *call) begin() {
+	if j := c.journal(); j != nil && !c.seen.decided {
+		c.seen.decided, c.seen.number = true, j.Begin(c.decision())
+	}
+}
+
+// record records what became of a call that was sent and has an outcome, or why it has none.
+func (c *call) record(lost error, o policy.Outcome) {
+	if c.seen == nil || o == noOutcome || c.seen.recorded {
+		return
+	}
+	if lost != nil && c.isCancelled() {
+		c.blame(Fault{Cancelled: true})
+	} else if lost != nil {
+		c.blame(Fault{Code: policy.OutcomeUnknown})
+	}
+	c.end(c.operation())
+}
+
+func (c *call) end(op *Operation) {
+	if s := c.seen; s.number != 0 && !s.recorded {
+		s.recorded = true
+		c.journal().End(s.number, c.who(), op)
 	}
 }
 
@@ -116,14 +156,9 @@ func (c *call) decision() Decision {
 // named reports whether the call is about a name.
 func (c *call) named() bool { return c.gated || c.Name != "" }
 
-// sending records that the call may go upstream, and returns the request as it
-// does.
-func (c *call) sending() *wire.Message {
-	if c.seen == nil {
-		return c.m
-	}
-	c.decide()
-	if c.seen.span == nil {
+// traced is the request with the context of the trace in which it goes upstream.
+func (c *call) traced() *wire.Message {
+	if c.seen == nil || c.seen.span == nil {
 		return c.m
 	}
 	return c.seen.span.Send(c.m)
@@ -166,9 +201,7 @@ func (c *call) observed() {
 	}
 	c.decide()
 	op := c.operation()
-	if t := &c.s.p.cfg.Telemetry; s.number != 0 && op.Sent {
-		t.Auditor.Ended(s.number, c.who(), op)
-	}
+	c.end(op)
 	if ops := c.s.operations(); ops != nil {
 		ops.Ended(op)
 	}

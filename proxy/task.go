@@ -83,6 +83,7 @@ func (c *call) taskIn(m *wire.Message) *task {
 func (c *call) remains() *call {
 	left := &call{s: c.s, client: c.client, Call: c.Call}
 	left.Arguments = nil
+	left.gated = c.gated
 	if c.alone != nil {
 		left.alone = &alone{from: c.from}
 	}
@@ -103,7 +104,7 @@ func (c *call) recordEnd() {
 	op.Message, op.Named, op.Kind, op.Name, op.Sent = c.m, true, c.Kind, c.Name, true
 	op.Total = instant() - c.seen.begun
 	op.Upstream = op.Total
-	c.s.p.cfg.Telemetry.Auditor.Ended(c.seen.number, c.who(), op)
+	c.end(op)
 }
 
 // pollInterval is how often the server wants to be asked about a task. One that
@@ -233,6 +234,7 @@ func (t *task) end(o policy.Outcome, tell func(run.Shift)) {
 	}
 	moved := t.c.settle(o)
 	t.c.recordEnd()
+	moved = moved.Then(t.c.passOn(o))
 	t.c.s.log.Info("task ended", t.c.about("task", nameOf(t.id), "tool", clip(t.c.Name), "outcome", o.String())...)
 	tell(moved)
 	close(t.done)

@@ -216,14 +216,16 @@ type ledger struct {
 func (l *ledger) Room() bool            { return true }
 func (l *ledger) Await(context.Context) {}
 
-func (l *ledger) Decided(proxy.Decision) uint64 {
+func (l *ledger) Decided(d proxy.Decision) { l.Begin(d) }
+
+func (l *ledger) Begin(proxy.Decision) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n++
 	return l.n
 }
 
-func (l *ledger) Ended(_ uint64, _ proxy.Peer, op *proxy.Operation) {
+func (l *ledger) End(_ uint64, _ proxy.Peer, op *proxy.Operation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if op.Name == "write_plan" {

@@ -69,17 +69,26 @@ type Span interface {
 	End(op *Operation)
 }
 
-// Auditor records decisions. It is safe for concurrent use.
+// Journal records what calls make of their runs. It is safe for concurrent use, and nothing
+// of it blocks: who is told of a Begin has the room for its End.
+type Journal interface {
+	// Begin records that a request goes upstream, before it does, and returns the number under
+	// which End tells what became of it: before anybody else learns of that.
+	Begin(d Decision) (number uint64)
+	End(number uint64, of Peer, op *Operation)
+}
+
+// Auditor records decisions. It is a [Journal] for requests of no run, too. It is safe for
+// concurrent use.
 type Auditor interface {
+	Journal
 	// Room reports whether there is room for another request's records. Else the
 	// request waits, undecided, in Await, until there is or ctx ends.
 	Room() bool
 	Await(ctx context.Context)
-	// Decided records a decision, before anything comes of it, and Ended what
-	// came of one that let a request go upstream. Neither blocks: what was let in
-	// is recorded.
-	Decided(d Decision) (number uint64)
-	Ended(number uint64, of Peer, op *Operation)
+	// Decided records a decision by which a request does not go upstream, before anything comes
+	// of it. It does not block: what was let in is recorded.
+	Decided(d Decision)
 }
 
 // Decision is what was decided on one request.

@@ -101,14 +101,17 @@ func (a *Audit) Await(ctx context.Context) {
 func (a *Audit) Written() uint64 { return a.written.Load() }
 
 // Decided implements proxy.Auditor.
-func (a *Audit) Decided(d proxy.Decision) (number uint64) {
+func (a *Audit) Decided(d proxy.Decision) { a.Begin(d) }
+
+// Begin implements proxy.Journal.
+func (a *Audit) Begin(d proxy.Decision) (number uint64) {
 	l := newLine("decision")
 	l.decision(&d, a.cfg.Arguments)
 	return a.push(l)
 }
 
-// Ended implements proxy.Auditor.
-func (a *Audit) Ended(number uint64, of proxy.Peer, op *proxy.Operation) {
+// End implements proxy.Journal.
+func (a *Audit) End(number uint64, of proxy.Peer, op *proxy.Operation) {
 	l := newLine("outcome")
 	l.ended(number, of, op)
 	a.push(l)

@@ -118,7 +118,7 @@ func everything(t *testing.T, a *telemetry.Audit) {
 	}
 	op := operation("look")
 	op.Outcome, op.Fault, op.From, op.To = policy.Error, proxy.Fault{Tool: true}, "a", "b"
-	a.Ended(1, d.Peer, op)
+	a.End(1, d.Peer, op)
 	for range 3 {
 		a.Denied(telemetry.Denial{Reason: "x", Request: denied()})
 	}

@@ -1,0 +1,394 @@
+package proxy
+
+import (
+	"context"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// A request of a client has one way, and this file is it, from top to bottom:
+//
+//  1. request: it is entered among those under way, and refused if there are too many.
+//  2. route: what it asks for decides who serves it. What follows are the calls of a tool, a
+//     resource or a prompt; all else is answered, or relayed, without a run.
+//  3. gate: the run decides, by the policy, at once or when the turn to move it has come.
+//  4. send: the journal has it, and then the upstream.
+//  5. settle: what became of it moves the run.
+//  6. record: the journal has that, and the turn passes on.
+//  7. notify, and answer: the client learns which lists changed, and then what it asked for.
+//
+// What waits for a connection, a list or the turn goes on in Wait, on a goroutine of the
+// framing's; the upstream's answer comes on the upstream's.
+
+// request takes a request of the session's client.
+func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
+	c := &call{s: s, m: m, key: m.IDKey(), out: out}
+	c.sighted()
+	if refusal := s.admit(c); refusal != "" {
+		c.turnedAway()
+		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
+	}
+	if s.p.Draining() && !c.servedInDrain() {
+		return c.tooLate()
+	}
+	if m.Method != "initialize" && m.Method != "ping" && s.wait(c) {
+		return waiting{c}
+	}
+	if c.crowdsOut() {
+		s.run.asked(c)
+		return c.later(c.whenRoom)
+	}
+	return c.routed()
+}
+
+// routed sends a request its way.
+func (c *call) routed() wire.Pending {
+	if answer, ok := c.s.tools.Call(c); ok {
+		return answer
+	}
+	route, ok := routesOf(c.client)[c.m.Method]
+	switch {
+	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
+		return c.before()
+	case c.s.run.shadow.Load():
+		return c.shadowed(route)
+	case ok:
+		return route(c)
+	}
+	if c.s.policyNow().Passthrough(c.m.Method) {
+		return c.relay()
+	}
+	return c.fail(wire.CodeMethodNotFound, c.unknownMethod())
+}
+
+// gate takes a call through the automaton: decided at once where all that it
+// takes is at hand, else in Wait.
+func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
+	if !at.Present() || c.m.Raw[at.Start] != '"' {
+		return c.fail(wire.CodeInvalidParams, "params."+nameKey(k)+" must be a string")
+	}
+	if c.m.P.Task.Present() && !c.s.tasked(c.client) {
+		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
+	}
+	c.Kind, c.Name, c.gated, c.Listed = k, name, true, true
+	c.Arguments = (*arguments)(c.m)
+	conn := c.s.link.live()
+	if conn == nil {
+		return c.later(c.prepare)
+	}
+	c.look(conn.Cached(listKind(k)))
+	return c.enter(conn)
+}
+
+// look finds out whether the upstream lists the name. Without a list it is not
+// known, and what hangs on it waits for one.
+func (c *call) look(l *wire.List) {
+	c.offer, c.Listed, c.Known, c.Locked, c.Misfit = l, true, l != nil, run.NotCompared, false
+	if !c.Known {
+		c.nameless = !c.asked && c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.Kind)).List == nil
+		c.NeedsList = c.nameless || c.headed() != nil || c.handled()
+		return
+	}
+	c.Listed = l.Has(c.Name)
+	if c.Kind == policy.Tool && c.s.p.Policy().Pin() == policy.PinRefuse {
+		c.compare()
+	}
+	if c.handled() {
+		c.misfit = c.s.p.handles.argument.Misfit(l, c.Name)
+		c.Misfit = c.misfit != handle.Fits
+	}
+}
+
+// enter asks the run, and goes as far as it can without waiting.
+func (c *call) enter(conn *bridge.Upstream) wire.Pending {
+	switch e := c.s.run.enter(c, c.s.p.cfg.MaxQueue); e {
+	case run.Queued:
+		return c.later(c.awaitTurn)
+	default:
+		return c.decided(e, conn)
+	}
+}
+
+// awaitTurn waits in the queue, is decided when the turn has come, and goes on.
+func (c *call) awaitTurn() {
+	timeout := time.NewTimer(c.s.p.cfg.TurnTimeout)
+	defer timeout.Stop()
+	over := c.waiting()
+	select {
+	case <-c.turn:
+		over()
+		c.proceed()
+	case <-timeout.C:
+		over()
+		c.leave()
+		wait(c.refuse(policy.Busy))
+	case <-c.cancellation():
+		c.leave()
+		c.answer(nil)
+	case <-c.s.p.drain.taking.Done():
+		c.leave()
+		c.unsent()
+	}
+}
+
+// proceed goes on with a call that has come by the turn, over the connection
+// and by the list that there are now.
+func (c *call) proceed() {
+	conn := c.s.link.live()
+	if c.resent != notResent {
+		conn = c.conn
+	}
+	if conn == nil {
+		c.leave()
+		c.prepare()
+		return
+	}
+	c.look(conn.Cached(listKind(c.Kind)))
+	e, ok := c.s.run.granted(c)
+	if !ok { // a change of mode has taken it out of the queue
+		wait(c.enter(conn))
+		return
+	}
+	wait(c.decided(e, conn))
+}
+
+// decided goes on with a call that the run has admitted or turned away.
+func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
+	switch {
+	case c.Snapshot.Shadow && e != run.ListWanted:
+		return c.sendDecided(conn)
+	case c.Unclear:
+		c.leave()
+		return c.fail(wire.CodeInvalidRequest, "two members of arguments read alike to some: send one")
+	case e == run.Refused:
+		return c.refuse(c.Verdict.Code)
+	case e == run.Crowded:
+		return c.refuse(policy.Busy)
+	case e == run.TaskRunning:
+		return c.refuse(policy.TaskRunning)
+	case e == run.ListWanted:
+		return c.later(func() { c.listFirst(conn) })
+	}
+	if refusal := c.invalid(); refusal != "" {
+		c.leave()
+		return c.refuseText(policy.ValidationFailed, refusal)
+	}
+	if fault := c.headerFault(); fault != "" {
+		c.leave()
+		return c.fail(wire.CodeHeaderMismatch, fault)
+	}
+	if !c.start(conn) {
+		c.leave()
+		return c.unsent()
+	}
+	return c.awaiting(c.landed)
+}
+
+// start sends the request upstream. It reports false, and sends nothing, if the
+// call was cancelled before, or the proxy is ending: then unsent is the rest.
+func (c *call) start(conn *bridge.Upstream) bool {
+	if c.s.p.Draining() && !c.servedInDrain() || c.isCancelled() {
+		return false
+	}
+	if c.resent == toBeResent {
+		c.resent = resent
+		c.clock.release()
+		return true
+	}
+	c.begin()
+	m := c.translated(conn, c.traced())
+	c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
+	c.conn = conn
+	c.sent(conn.Start(m, c))
+	return true
+}
+
+// landed takes the upstream's answer, or why there is none.
+func (c *call) landed(m *wire.Message, err error) {
+	if err != nil && c.isAnswered() { // it was not to be sent again
+		return
+	}
+	c.landing(m, err)
+	if err == nil && m.Kind == wire.Result && m.Raw[m.Result.Start] != '{' {
+		err = errNoObject
+	}
+	switch {
+	case err != nil:
+	case c.server.Meaning(c.m, m) == bridge.Unfitting && !c.Snapshot.Shadow:
+		m, err = nil, errUnfitting
+	case c.runless() && !c.Snapshot.Shadow && c.server.TaskState(c.m, m) != nil:
+		m, err = nil, errTaskOfNoRun
+	case c.started(m):
+		c.give(m)
+		return
+	}
+	outcome := c.classify(m, err)
+	moved := c.settle(outcome)
+	c.record(err, outcome)
+	c.notifyChanged(moved.Then(c.passOn(outcome)))
+	c.reply(m, err, outcome)
+}
+
+// settle moves the run along the outcome, if it is one. The call keeps its turn.
+func (c *call) settle(o policy.Outcome) run.Shift {
+	if c.seen != nil {
+		c.seen.op.Outcome = o
+	}
+	if o == noOutcome || !c.Verdict.Turn {
+		return run.Shift{}
+	}
+	ended, moved, err := c.s.run.settle(c, o)
+	if err != nil {
+		c.s.log.Error("stepping the run: it stays where it is", "error", err)
+	}
+	if c.restarted = ended.Step.Restarted; ended.Step.Changed {
+		from, to := ended.By.StateName(ended.Step.From.State), ended.By.StateName(ended.Step.Entered)
+		c.stepped(from, to, o)
+		c.s.log.Info("transition", c.about("from", from, "to", to,
+			c.Kind.String(), c.Name, "outcome", o.String(), "complete", ended.Step.Terminal, "rule", c.Verdict.Rule.String())...)
+	}
+	return moved
+}
+
+// passOn gives the turn to the call that has waited longest, once what became of this one is
+// recorded.
+func (c *call) passOn(o policy.Outcome) run.Shift {
+	switch {
+	case o == noOutcome:
+		return c.s.run.leave(c)
+	case !c.Verdict.Turn:
+		return run.Shift{}
+	}
+	return c.s.run.pass(c)
+}
+
+// leave gives up the call's turn, or its place in the queue, without an outcome.
+func (c *call) leave() { c.s.run.tell(c.s.run.leave(c), nil) }
+
+// reply gives the client the upstream's answer, or says why there is none: o is
+// what that means for a call that steps.
+func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
+	switch {
+	case err == nil:
+		c.give(m)
+	case c.isCancelled():
+		c.answer(nil)
+	case o == policy.Unknown:
+		c.unknown(err)
+	default:
+		c.unavailable(err)
+	}
+}
+
+// What follows is for calls that something is not at hand for.
+
+// prepare gets the connection that was not at hand.
+func (c *call) prepare() {
+	conn, err := c.connect()
+	if err != nil {
+		c.withoutUpstream(err)
+		return
+	}
+	c.look(conn.Cached(listKind(c.Kind)))
+	wait(c.enter(conn))
+}
+
+// listFirst gets the list on which the decision hangs, or only the names in the
+// annotation: without those the call goes on.
+func (c *call) listFirst(conn *bridge.Upstream) {
+	if c.nameless && !c.Snapshot.Shadow {
+		c.asked = true
+		c.fetchAll(conn)
+		c.look(conn.Cached(listKind(c.Kind)))
+		wait(c.enter(conn))
+		return
+	}
+	if err := c.fetch(conn); err != nil {
+		if !c.Snapshot.Shadow {
+			c.withoutUpstream(err)
+			return
+		}
+		c.Unlistable = true
+	}
+	wait(c.enter(conn))
+}
+
+func (c *call) fetch(conn *bridge.Upstream) error {
+	defer c.waiting()()
+	patience := c.s.p.cfg.CallTimeout
+	if c.Snapshot.Shadow {
+		patience = c.s.p.cfg.CancelGrace // nothing is held up for what is only noted
+	}
+	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, patience)
+	defer stop()
+	l, err := conn.List(ctx, listKind(c.Kind))
+	if err != nil {
+		return c.s.p.endedBy(err)
+	}
+	if c.Kind != policy.Resource { // of which templates tell, too
+		c.s.p.notice(catalogue.View{List: l})
+	}
+	c.look(l)
+	if c.Kind == policy.Tool {
+		c.compare()
+	}
+	return nil
+}
+
+// wait runs the rest of a way, if there is any.
+func wait(rest wire.Pending) {
+	if rest != nil {
+		rest.Wait()
+	}
+}
+
+// withoutUpstream answers a call while the upstream cannot be reached: what the
+// policy refuses by exact names is refused as ever.
+func (c *call) withoutUpstream(err error) {
+	c.Decide(c.s.run.where())
+	if !c.Verdict.Allowed && !c.Verdict.ByGlob && !c.Snapshot.Shadow {
+		wait(c.refuse(c.Verdict.Code))
+		return
+	}
+	c.unavailable(err)
+}
+
+// arguments are those of a message.
+type arguments wire.Message
+
+// Text implements [run.Arguments].
+func (a *arguments) Text(name string) (text string, ok, unclear bool) {
+	m := (*wire.Message)(a)
+	raw := m.Bytes(m.P.Arguments)
+	_ = wire.Members(raw, func(key string, value wire.Span) error {
+		if key == name {
+			text, ok = wire.Text(raw[value.Start:value.End])
+		}
+		unclear = unclear || wire.Lookalike(key, name)
+		return nil
+	})
+	return text, ok, unclear
+}
+
+func nameKey(k policy.Kind) string {
+	if k == policy.Resource {
+		return "uri"
+	}
+	return "name"
+}
+
+func listKind(k policy.Kind) wire.ListKind {
+	switch k {
+	case policy.Resource:
+		return wire.Resources
+	case policy.Prompt:
+		return wire.Prompts
+	}
+	return wire.Tools
+}
