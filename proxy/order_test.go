@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,56 @@ func TestTransitionThenNotificationThenAnswer(t *testing.T) {
 			equal(t, "order", lines, []string{"call tools/list_changed", "call resources/list_changed", "call answer"})
 		})
 	}
+}
+
+// recorder is a Journal that tells a client's log when it is told.
+type recorder struct{ log *journal }
+
+func (r *recorder) Begin(d proxy.Decision) uint64 {
+	r.log.add("begin " + d.Name)
+	return 1
+}
+
+func (r *recorder) End(_ uint64, _ proxy.Peer, op *proxy.Operation) {
+	r.log.add(strings.TrimSpace("end " + op.Name + " " + op.Outcome.String() + " " + op.To + op.Fault.Code.String()))
+}
+
+// TestRecordThenNotificationThenAnswer: what became of a call is recorded before its
+// client learns of it, and before another call has its turn.
+func TestRecordThenNotificationThenAnswer(t *testing.T) {
+	j := &recorder{log: &journal{}}
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		c.do("status", ok)
+		j.log = c.log
+		before := len(c.log.all())
+		first, second := c.call("write_plan"), c.call("write_plan")
+		synctest.Wait()
+		r.up.next().result(failed)
+		first.wait()
+		up := r.up.next()
+		synctest.Wait()
+		up.result(ok)
+		second.wait()
+		lines := c.log.all()[before:]
+		equal(t, "recorded", slices.DeleteFunc(slices.Clone(lines), func(s string) bool { return !strings.Contains(s, "write_plan") }),
+			[]string{"begin write_plan", "end write_plan error", "begin write_plan", "end write_plan success review"})
+		equal(t, "in the end", lines[len(lines)-4:], []string{"end write_plan success review", "7 tools/list_changed", "7 resources/list_changed", "7 answer"})
+	}, with(func(c *proxy.Config) { c.Journal = j }))
+}
+
+// TestLossIsRecordedWithItsReason: so is a call whose outcome nobody knows.
+func TestLossIsRecordedWithItsReason(t *testing.T) {
+	j := &recorder{log: &journal{}}
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		j.log = c.log
+		before := len(c.log.all())
+		reply := c.call("write_plan")
+		r.up.next().lose(&wire.CallError{Sent: true, Err: errors.New("the connection was reset")})
+		reply.wait()
+		equal(t, "told", c.log.all()[before:], []string{"begin write_plan", "end write_plan unknown outcome_unknown", "5 answer"})
+	}, with(func(c *proxy.Config) { c.Journal = j }))
 }
 
 // TestOnlyChangedListsAreNotified: the prompts are the same in both states, and
