@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/json/v2"
 	"errors"
 
@@ -162,4 +163,39 @@ func classifyLost(err error) policy.Outcome {
 		return noOutcome
 	}
 	return policy.Unknown
+}
+
+// stateNote is what a result says of the run.
+type stateNote struct {
+	State            string   `json:"state"`
+	Complete         bool     `json:"complete,omitzero"`
+	Restarted        bool     `json:"restarted,omitzero"`
+	ValidNextActions []string `json:"valid_next_actions"`
+}
+
+func (c *call) note() stateNote {
+	at := c.s.run.where()
+	names := c.s.allowed(at).of(c.Kind)
+	return stateNote{State: at.State(), Complete: at.At.Complete, Restarted: c.restarted, ValidNextActions: names}
+}
+
+// textEdit appends a text item to a tool's content.
+func (c *call) textEdit(m *wire.Message, note stateNote) []wire.Edit {
+	content := m.Bytes(m.R.Content)
+	if len(content) == 0 || content[0] != '[' {
+		return nil
+	}
+	text := "State is now '" + note.State + "'. Allowed now: " + some(note.ValidNextActions) + "."
+	switch {
+	case note.Restarted:
+		text = "The run was completed and begins again. " + text
+	case note.Complete:
+		text = "The run is complete. " + c.s.run.key.renews()
+	}
+	with := append(wire.AppendString([]byte(`{"type":"text","text":`), text), '}')
+	if len(bytes.TrimSpace(content[1:])) > 1 {
+		with = append([]byte{','}, with...)
+	}
+	end := m.R.Content.End - 1
+	return []wire.Edit{{At: wire.Span{Start: end, End: end}, With: with}}
 }

@@ -231,6 +231,22 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 	c.s.opened()
 }
 
+// neverListAgain are the clients known never to list again, by clientInfo.name.
+// The sources stand in docs/clients.md.
+var neverListAgain = []string{"codex-mcp-client", "claude-ai"}
+
+// static reports whether a client gets the static surface.
+func (c *call) static(client string) bool {
+	switch c.s.p.cfg.Surface {
+	case SurfaceDynamic:
+		return false
+	case SurfaceStatic:
+		return true
+	}
+	name, _, _ := strings.Cut(client, " (via ") // what mcp-remote appends to the name of its client
+	return slices.Contains(neverListAgain, name)
+}
+
 func surfaceOf(h *hello) Surface {
 	if h.static {
 		return SurfaceStatic

@@ -36,8 +36,7 @@ func plain(c byte) bool {
 }
 
 // AddArgument returns a tool's definition with one more argument, a string that is
-// required, under a valid name. Everything else stays byte for byte, and it is made
-// by one splice. Where it is not sure that a call that fits the tool's own input schema
+// required, under a valid name. Everything else stays byte for byte. Where it is not sure that a call that fits the tool's own input schema
 // fits the new one with the argument, and nothing else is asked of it, it returns nil
 // and why.
 func AddArgument(tool []byte, name string) ([]byte, Reason) {
@@ -49,12 +48,7 @@ func AddArgument(tool []byte, name string) ([]byte, Reason) {
 	if reason := s.read(); reason != Fits {
 		return nil, reason
 	}
-	edits := s.edits()
-	for i := range edits {
-		edits[i].At.Start += root.Start
-		edits[i].At.End += root.Start
-	}
-	return wire.Splice(tool, edits...), Fits
+	return wire.Splice(tool, wire.Edit{At: root, With: s.extended()}), Fits
 }
 
 // Misfits returns the tools of a list that cannot take the argument, and why: those
@@ -92,43 +86,30 @@ func inputSchema(tool []byte) (at wire.Span, reason Reason) {
 	return at, Fits
 }
 
-// edits returns those that add the argument, in front of the others. It has no x-mcp-header: no intermediary has
-// to see which run a call belongs to.
-func (s *schema) edits() []wire.Edit {
+// extended returns the schema with the argument, in front of the others. It has no x-mcp-header: no
+// intermediary has to see which run a call belongs to.
+func (s *schema) extended() []byte {
 	name := wire.AppendString(nil, s.argument)
 	member := append(append([]byte{}, name...), `:{"type":"string","description":`...)
 	member = append(wire.AppendString(member, "The run that this call belongs to, as "+StartName+" returned it."), '}')
-	var edits []wire.Edit
-	var fresh []byte
-	if s.properties.Present() {
-		edits = append(edits, inFront(s.raw, s.properties, member))
-	} else {
-		fresh = append(append(append(fresh, `"properties":{`...), member...), '}')
-	}
-	switch {
-	case !s.required.Present():
-		if fresh != nil {
-			fresh = append(fresh, ',')
-		}
-		fresh = append(append(append(fresh, `"required":[`...), name...), ']')
-	case s.required.Start < s.properties.Start:
-		edits = []wire.Edit{inFront(s.raw, s.required, name), edits[0]}
-	default:
-		edits = append(edits, inFront(s.raw, s.required, name))
-	}
-	if fresh != nil {
-		whole := wire.Span{End: int32(len(s.raw))}
-		edits = append([]wire.Edit{inFront(s.raw, whole, fresh)}, edits...)
-	}
-	return edits
+	a := wire.Amend(s.raw, wire.Span{End: int32(len(s.raw))})
+	a.Set(s.properties, "properties", s.inFront(s.properties, "{}", member))
+	a.Set(s.required, "required", s.inFront(s.required, "[]", name))
+	return a.Bytes()
 }
 
-// inFront puts something in front of what an object, or an array, holds.
-func inFront(raw []byte, at wire.Span, what []byte) wire.Edit {
-	if len(bytes.Trim(raw[at.Start+1:at.End-1], " \t\r\n")) > 0 {
-		what = append(what[:len(what):len(what)], ',')
+// inFront returns an object, or an array, that holds something more, in front of the rest; at is
+// absent where it holds nothing else.
+func (s *schema) inFront(at wire.Span, brackets string, what []byte) []byte {
+	out := append([]byte{brackets[0]}, what...)
+	if at.Present() {
+		rest := s.raw[at.Start+1 : at.End-1]
+		if len(bytes.TrimSpace(rest)) > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, rest...)
 	}
-	return wire.Edit{At: wire.Span{Start: at.Start + 1, End: at.Start + 1}, With: what}
+	return append(out, brackets[1])
 }
 
 // schema is the root of a tool's input schema, as far as the argument depends on it.
