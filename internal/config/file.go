@@ -1,3 +1,11 @@
+// Package config is the configuration file of `fsm-proxy run`: what flags make
+// clumsy, grouped by noun and read as strictly as a policy.
+//
+// One table, in keys.go, says of each key which flag it stands for, what it holds
+// and what it is for. Reading, suggestions and the JSON Schema come from it. The
+// package knows no flags beyond their names: what it returns are values as the
+// command line would give them, each with its place, for whoever sets the flags
+// that neither the command line nor the environment has set.
 package config
 
 import (
@@ -181,23 +189,50 @@ func checkGroup(r *strictyaml.Reader, e entry, path string) {
 			}
 		}
 	}
-	checkOneOf(r, e, path, given)
-}
-
-func checkOneOf(r *strictyaml.Reader, e entry, path string, given map[string]entry) {
+	if len(g.oneOf) == 0 {
+		return
+	}
 	var there []entry
-	for _, name := range groups[path].oneOf {
+	for _, name := range g.oneOf {
 		if x, ok := given[name]; ok {
 			there = append(there, x)
 		}
 	}
-	names := groups[path].oneOf
-	switch {
-	case len(names) == 0:
-	case len(there) == 0:
-		r.Errorf(e.Place(), "missing", "%s: neither %s; give one of them", path, strings.Join(names, " nor "))
-	case len(there) > 1:
-		last := there[len(there)-1]
-		r.Errorf(last.Place(), "both", "%s: both %s; give one of them", path, strictyaml.And(names))
+	switch n := len(there); {
+	case n == 0:
+		r.Errorf(e.Place(), "missing", "%s: neither %s; give one of them", path, strings.Join(g.oneOf, " nor "))
+	case n > 1:
+		r.Errorf(there[n-1].Place(), "both", "%s: both %s; give one of them", path, strictyaml.And(g.oneOf))
 	}
+}
+
+// SchemaURL is where the JSON Schema of configuration files is published.
+const SchemaURL = "https://raw.githubusercontent.com/fsm-proxy/fsm-proxy/main/internal/config/config.schema.json"
+
+// Schema returns the JSON Schema (draft 2020-12) of configuration files, generated
+// from the table that Parse reads by. It is checked in as config.schema.json.
+func Schema() []byte {
+	s := strictyaml.ObjectOf(fieldsOf(""))
+	s.Schema = strictyaml.Draft
+	s.ID = SchemaURL
+	s.Title = "fsm-proxy configuration"
+	s.Description = "What `fsm-proxy run` takes from --config; flags and the environment win over it."
+	s.Required = []string{"version"}
+	s.PatternProperties = strictyaml.Extensions()
+	return s.Encode()
+}
+
+// groupSchema is a group's mapping, or nothing, as where all of it is a comment.
+func groupSchema(path string) *schema {
+	s := strictyaml.ObjectOf(fieldsOf(path))
+	s.Type = []string{"object", "null"}
+	g := groups[path]
+	s.Required, s.DependentRequired = g.required, g.needs
+	for _, name := range g.oneOf {
+		s.AnyOf = append(s.AnyOf, &schema{Required: []string{name}})
+	}
+	if len(g.oneOf) > 0 {
+		s.Not = &schema{Required: g.oneOf}
+	}
+	return s
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,21 +22,29 @@ type kind struct {
 	words  []string // the closed set of values
 }
 
+// anyText is the schema of a text, which need not be quoted.
+var anyText = schema{Type: []string{"string", "number", "boolean"}}
+
+// of returns what makes copies of a schema.
+func of(s schema) func() *schema {
+	return func() *schema { c := s; return &c }
+}
+
 // The kinds of values. Numbers and booleans are their text where a text is wanted.
 var (
-	text = kind{schema: anyText, read: readText}
-	file = kind{schema: anyText, read: readFile}
+	text = kind{schema: of(anyText), read: readText}
+	file = kind{schema: of(anyText), read: readFile}
 	// destination is a file, or a stream of the process's own.
-	destination = kind{schema: anyText, read: readDestination}
-	boolean     = kind{schema: strictyaml.Bool, read: readBoolean}
-	negated     = kind{schema: strictyaml.Bool, read: readNegated}
-	number      = kind{schema: numberSchema, read: readNumber}
-	duration    = kind{schema: durationSchema, read: readDuration}
-	size        = kind{schema: sizeSchema, read: readText}
-	list        = kind{schema: strictyaml.List(anyText), read: readList, many: true}
-	command     = kind{schema: commandSchema, read: readCommand, many: true}
-	variables   = kind{schema: variablesSchema, read: readVariables, many: true, commas: true}
-	headers     = kind{schema: headersSchema, read: readHeaders, many: true, commas: true}
+	destination = kind{schema: of(anyText), read: readDestination}
+	boolean     = kind{schema: strictyaml.Bool, read: readBoolean(false)}
+	negated     = kind{schema: strictyaml.Bool, read: readBoolean(true)}
+	number      = kind{schema: of(schema{Type: "integer", Minimum: 1}), read: readNumber}
+	duration    = kind{schema: of(schema{Type: "string", Pattern: `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`}), read: readDuration}
+	size        = kind{schema: of(schema{Type: []string{"integer", "string"}, Minimum: 1, Pattern: `^ *[0-9]+ *([KkMmGg]?[Ii]?[Bb])? *$`}), read: readText}
+	list        = kind{schema: strictyaml.List(of(anyText)), read: readList, many: true}
+	command     = kind{schema: of(schema{Type: "array", Items: &anyText, MinItems: 1}), read: readCommand, many: true}
+	variables   = kind{schema: of(schema{Type: "object", PropertyNames: &schema{Pattern: "^[^=]+$"}, AdditionalProperties: &anyText}), read: readVariables, many: true, commas: true}
+	headers     = kind{schema: of(schema{Type: "object", PropertyNames: &schema{Pattern: "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"}, AdditionalProperties: &anyText}), read: readHeaders, many: true, commas: true}
 )
 
 // word is one of a closed set.
@@ -63,18 +72,16 @@ func readText(r *strictyaml.Reader, e entry, _ string) []string {
 // readFile reads a path. A relative one begins at the file's own folder.
 func readFile(r *strictyaml.Reader, e entry, folder string) []string {
 	values := readText(r, e, folder)
-	for i, path := range values {
-		values[i] = resolve(folder, path)
+	if values != nil {
+		values[0] = resolve(folder, values[0])
 	}
 	return values
 }
 
 func readDestination(r *strictyaml.Reader, e entry, folder string) []string {
 	values := readText(r, e, folder)
-	for i, path := range values {
-		if path != "stderr" {
-			values[i] = resolve(folder, path)
-		}
+	if values != nil && values[0] != "stderr" {
+		values[0] = resolve(folder, values[0])
 	}
 	return values
 }
@@ -88,24 +95,15 @@ func resolve(folder, path string) string {
 	return filepath.Join(folder, path)
 }
 
-func readBoolean(r *strictyaml.Reader, e entry, _ string) []string {
-	b, ok := r.Boolean(e)
-	return truth(b, ok)
-}
-
-func readNegated(r *strictyaml.Reader, e entry, _ string) []string {
-	b, ok := r.Boolean(e)
-	return truth(!b, ok)
-}
-
-func truth(b, ok bool) []string {
-	switch {
-	case !ok:
-		return nil
-	case b:
-		return []string{"true"}
+// readBoolean reads a truth value; negate: the flag says the opposite.
+func readBoolean(negate bool) func(*strictyaml.Reader, entry, string) []string {
+	return func(r *strictyaml.Reader, e entry, _ string) []string {
+		b, ok := r.Boolean(e)
+		if !ok {
+			return nil
+		}
+		return []string{strconv.FormatBool(b != negate)}
 	}
-	return []string{"false"}
 }
 
 func readNumber(r *strictyaml.Reader, e entry, _ string) []string {
