@@ -2,32 +2,8 @@ package httpserver
 
 import (
 	"container/list"
-	"errors"
-	"io"
-	"net/http"
 	"sync"
 	"time"
-)
-
-const (
-	// tinyBody is up to what size a body counts for nothing: the buffers of its
-	// connection are larger.
-	tinyBody = 4 << 10
-	// quickBody is up to what size the body of a request with a session, or of a
-	// principal, counts for nothing: such a one never waits. How many there can be is
-	// bounded by how many connections there are.
-	quickBody = 64 << 10
-	// bodyTime is how long the reading of a body larger than quickBody may take, and
-	// bodyWait how much of that it may wait for room.
-	bodyTime = 45 * time.Second
-	bodyWait = 5 * time.Second
-)
-
-var (
-	// ErrNoRoom is a body for which there is no room in the budget.
-	ErrNoRoom = errors.New("reading a body: there is no room for it")
-	// ErrBodyTooLarge is a body that is longer than it may be.
-	ErrBodyTooLarge = errors.New("reading a body: longer than the limit")
 )
 
 // BodyBudget bounds how many bytes the bodies of requests take, in all servers that
@@ -84,63 +60,6 @@ type BodyClaim struct {
 	want   int
 	place  *list.Element // nil: it does not wait
 	answer chan bool     // whether it has got what it wants
-}
-
-// Claim begins to count the body of a request, which takes nothing yet; nil: it is so
-// small that it counts for nothing. Known are requests with a session or a principal; the
-// end of stop ends their waiting.
-func (b *BodyBudget) Claim(r *http.Request, known bool, stop <-chan struct{}) *BodyClaim {
-	if n := r.ContentLength; n >= 0 && (n <= tinyBody || known && n <= quickBody) {
-		return nil
-	}
-	return &BodyClaim{budget: b, known: known, patience: bodyWait, gone: r.Context().Done(), stop: stop}
-}
-
-// Read reads the body of a request, after an error as much of it as it has read. A buffer
-// that counts grows as bytes come: a length alone is promised too easily. A nil claim counts
-// nothing.
-func (c *BodyClaim) Read(r *http.Request, limit int) ([]byte, error) {
-	if c == nil {
-		raw := make([]byte, r.ContentLength)
-		n, err := io.ReadFull(r.Body, raw)
-		return raw[:n], err
-	}
-	most := limit + 1
-	if r.ContentLength >= 0 {
-		most = int(r.ContentLength)
-	}
-	raw := make([]byte, 0, min(most, tinyBody))
-	for {
-		n, err := r.Body.Read(raw[len(raw):cap(raw)])
-		raw = raw[:len(raw)+n]
-		switch {
-		case len(raw) > limit:
-			return raw, ErrBodyTooLarge
-		case int64(len(raw)) == r.ContentLength:
-			return raw, nil
-		case err == io.EOF && r.ContentLength < 0:
-			return raw, nil
-		case err == io.EOF:
-			return raw, io.ErrUnexpectedEOF
-		case err != nil:
-			return raw, err
-		}
-		if len(raw) == cap(raw) {
-			grown, err := c.enlarge(raw, min(2*cap(raw), most))
-			if err != nil {
-				return raw, err
-			}
-			raw = grown
-		}
-	}
-}
-
-// AllowBodyTime gives a body 45 s to arrive that is larger than 64 KiB, or of unknown length:
-// the server's own read timeout is too short for it.
-func AllowBodyTime(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength < 0 || r.ContentLength > quickBody {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // net/http lifts it behind the body
-	}
 }
 
 // free is up to what capacity a buffer counts for nothing.

@@ -11,20 +11,6 @@ import (
 
 // The modern era (2026-07-28): there are no sessions, and every POST is one by itself.
 
-// modern reports whether a request's header is of the modern era: it names a
-// revision that is none of the legacy one, or nothing else is spoken here.
-func (s *Server) modern(h http.Header) bool {
-	if s.cfg.Modern == nil {
-		return false
-	}
-	for _, version := range h[headerVersion] {
-		if !wire.IsLegacyRevision(version) {
-			return true
-		}
-	}
-	return s.cfg.Open == nil
-}
-
 // serveModern serves a message of the modern era.
 func (p *post) serveModern(m *wire.Message, from PeerInfo) {
 	s := p.srv
@@ -183,35 +169,6 @@ func (e *modernPosts) close() {
 	for _, p := range e.append(nil) {
 		p.cancel()
 	}
-}
-
-// postList is a list of POSTs. Each is in one list at most.
-type postList struct{ newest *post }
-
-func (l *postList) add(p *post) {
-	if p.link.listed {
-		return
-	}
-	p.link = link{older: l.newest, listed: true}
-	if p.link.older != nil {
-		p.link.older.link.newer = p
-	}
-	l.newest = p
-}
-
-func (l *postList) remove(p *post) {
-	if !p.link.listed {
-		return
-	}
-	if p.link.newer != nil {
-		p.link.newer.link.older = p.link.older
-	} else {
-		l.newest = p.link.older
-	}
-	if p.link.older != nil {
-		p.link.older.link.newer = p.link.newer
-	}
-	p.link = link{}
 }
 
 // statusOf is the HTTP status of an answer with an error's code (2026-07-28,

@@ -66,6 +66,35 @@ type cancels struct {
 	unwatch func() bool // nil: nobody watches for the client's going
 }
 
+// postList is a list of POSTs. Each is in one list at most.
+type postList struct{ newest *post }
+
+func (l *postList) add(p *post) {
+	if p.link.listed {
+		return
+	}
+	p.link = link{older: l.newest, listed: true}
+	if p.link.older != nil {
+		p.link.older.link.newer = p
+	}
+	l.newest = p
+}
+
+func (l *postList) remove(p *post) {
+	if !p.link.listed {
+		return
+	}
+	if p.link.newer != nil {
+		p.link.newer.link.older = p.link.older
+	} else {
+		l.newest = p.link.older
+	}
+	if p.link.older != nil {
+		p.link.older.link.newer = p.link.newer
+	}
+	p.link = link{}
+}
+
 func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	p := &post{srv: s, w: w, r: r, takes: accept(r.Header), since: s.clock.now.Load()}
 	p.mu = &p.own

@@ -133,6 +133,20 @@ func bodyFault(h http.Header) string {
 	return ""
 }
 
+// modern reports whether a request's header is of the modern era: it names a
+// revision that is none of the legacy one, or nothing else is spoken here.
+func (s *Server) modern(h http.Header) bool {
+	if s.cfg.Modern == nil {
+		return false
+	}
+	for _, version := range h[headerVersion] {
+		if !wire.IsLegacyRevision(version) {
+			return true
+		}
+	}
+	return s.cfg.Open == nil
+}
+
 // versionFault says what is wrong with a request's MCP-Protocol-Version, given
 // the session's revision; empty: nothing.
 func versionFault(h http.Header, negotiated string) string {

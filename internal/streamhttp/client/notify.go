@@ -78,23 +78,6 @@ func isInitialized(raw []byte) bool {
 	return err == nil && m.Kind == wire.Notification && m.Method == methodInitialized
 }
 
-// awaitInitialized waits while notifications/initialized is on its way: a request must not
-// overtake it.
-func (c *Client) awaitInitialized(ctx context.Context) error {
-	posted := c.initializing.Load()
-	if posted == nil {
-		return nil
-	}
-	select {
-	case <-*posted:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.ctx.Done():
-		return errClosed
-	}
-}
-
 // postQueue posts what is queued, and ends when nothing is.
 func (c *Client) postQueue() {
 	for m, ok := c.dequeue(); ok; m, ok = c.dequeue() {

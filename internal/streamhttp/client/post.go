@@ -55,6 +55,23 @@ func (c *Client) Post(ctx context.Context, body []byte, sink Sink) error {
 	return c.exchange(ctx, &exchange{Client: c, sink: sink}, body, false)
 }
 
+// awaitInitialized waits while notifications/initialized is on its way: a request must not
+// overtake it.
+func (c *Client) awaitInitialized(ctx context.Context) error {
+	posted := c.initializing.Load()
+	if posted == nil {
+		return nil
+	}
+	select {
+	case <-*posted:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ctx.Done():
+		return errClosed
+	}
+}
+
 // Initialize is Post for the initialize request: the answer's header may bring
 // the session's id.
 func (c *Client) Initialize(ctx context.Context, body []byte, sink Sink) error {
