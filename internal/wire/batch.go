@@ -9,18 +9,6 @@ import (
 // nothing else.
 const MaxBatch = 100
 
-// IsBatch reports whether raw is a JSON array, as a JSON-RPC batch is.
-func IsBatch(raw []byte) bool {
-	for _, c := range raw {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-			continue
-		}
-		return c == '['
-	}
-	return false
-}
-
 // Split returns the members of a batch, unread: each is still to be given to
 // [Read]. The error is always an [*Error].
 func Split(raw []byte) ([][]byte, error) { return Limits{}.Split(raw) }
@@ -63,13 +51,6 @@ func split(raw []byte, most int) (members [][]byte, err error) {
 		return nil, errors.New("data after the batch's end")
 	}
 	return members, nil
-}
-
-func trimSpace(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\r' || b[0] == '\n') {
-		b = b[1:]
-	}
-	return b
 }
 
 // MemberFault says why a message must not be part of a batch, as an [*Error]; nil:

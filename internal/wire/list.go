@@ -1,11 +1,9 @@
 package wire
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
 )
 
@@ -263,76 +261,4 @@ func itemName(item []byte, key string) (name string, ok bool) {
 		return nil
 	})
 	return name, ok && found == 1 && err == nil
-}
-
-// Members calls f for each member of a JSON object, in order, with its decoded
-// name and where its value stands in object.
-func Members(object []byte, f func(name string, value Span) error) error {
-	return eachMember(object, func(name string, _, value Span) error { return f(name, value) })
-}
-
-// Member returns the value of a member of a JSON object, the last where there are
-// several; nil: there is none, or no object.
-func Member(object []byte, name string) (value []byte) {
-	_ = Members(object, func(key string, at Span) error {
-		if key == name {
-			value = object[at.Start:at.End:at.End]
-		}
-		return nil
-	})
-	return value
-}
-
-// Elements calls f for each value of a JSON array, in order.
-func Elements(array []byte, f func(value []byte) error) error {
-	dec := decoder(array)
-	if tok, err := dec.ReadToken(); err != nil {
-		return err
-	} else if tok.Kind() != '[' {
-		return errors.New("no JSON array")
-	}
-	for dec.PeekKind() != ']' {
-		raw, err := dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		end := int(dec.InputOffset())
-		if err := f(array[end-len(raw) : end : end]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func eachMember(object []byte, f func(name string, whole, value Span) error) error {
-	j := judges.Get().(*judge)
-	defer judges.Put(j)
-	j.buf = *bytes.NewBuffer(object)
-	defer func() { j.buf = bytes.Buffer{} }()
-	j.dec.Reset(&j.buf, lenient...)
-	dec := &j.dec
-	if tok, err := dec.ReadToken(); err != nil {
-		return err
-	} else if tok.Kind() != '{' {
-		return errors.New("no JSON object")
-	}
-	for dec.PeekKind() != '}' {
-		name, err := dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		key, start := unquote(name), int(dec.InputOffset())-len(name)
-		raw, err := dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		end := int(dec.InputOffset())
-		if err := f(key, span(start, end), span(end-len(raw), end)); err != nil {
-			return err
-		}
-	}
-	if _, err := dec.ReadToken(); err != nil && err != io.EOF {
-		return err
-	}
-	return nil
 }

@@ -1,7 +1,18 @@
+// Package wire reads JSON-RPC messages of the Model Context Protocol strictly
+// and once, keeps the bytes they came in, and changes those bytes in one way
+// only: [Splice].
+//
+// Its other types are the words that the framings (stdio, streamhttp), the
+// relay (proxy) and the connections to the wrapped server (upstream) share:
+// [Stream], [Session] and [Pending] towards clients, [Receiver] and
+// [CallError] towards upstreams, [List] for what a server offers.
 package wire
 
 import (
 	"encoding/json/jsontext"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // Kind says which of the four JSON-RPC 2.0 messages a [Message] is. The zero
@@ -165,4 +176,245 @@ func Text(raw []byte) (text string, ok bool) {
 		return "", false
 	}
 	return unquote(raw), true
+}
+
+// Era is which of the two ways of MCP a message goes.
+type Era uint8
+
+const (
+	// Legacy are the revisions up to 2025-11-25: initialize, sessions.
+	Legacy Era = iota
+	// Modern is 2026-07-28: no handshake and no session, each request says in its
+	// _meta what it needs to be understood.
+	Modern
+)
+
+// String names the era in one word.
+func (e Era) String() string {
+	if e == Modern {
+		return "modern"
+	}
+	return "legacy"
+}
+
+// ModernRevision is the revision of the modern era, LatestLegacy the newest of the
+// legacy era.
+const (
+	ModernRevision = "2026-07-28"
+	LatestLegacy   = "2025-11-25"
+)
+
+var legacyRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", LatestLegacy}
+
+// LegacyRevisions are those of the legacy era, oldest first.
+func LegacyRevisions() []string { return slices.Clone(legacyRevisions) }
+
+// IsLegacyRevision reports whether a revision is one of the legacy era.
+func IsLegacyRevision(revision string) bool { return slices.Contains(legacyRevisions, revision) }
+
+// Members of _meta (2026-07-28, basic/index, "_meta").
+const (
+	metaPrefix       = "io.modelcontextprotocol/"
+	MetaVersion      = metaPrefix + "protocolVersion"
+	MetaCapabilities = metaPrefix + "clientCapabilities"
+	MetaClientInfo   = metaPrefix + "clientInfo"
+	MetaServerInfo   = metaPrefix + "serverInfo"
+	MetaLogLevel     = metaPrefix + "logLevel"
+	MetaSubscription = metaPrefix + "subscriptionId"
+	// MetaRun carries a run's handle, in place of an argument.
+	MetaRun = "fsm-proxy/run"
+)
+
+// What a result of the modern era can be (2026-07-28, basic/index, "ResultType").
+const (
+	ResultComplete      = "complete"
+	ResultInputRequired = "input_required"
+	ResultTask          = "task" // of the tasks extension
+)
+
+// ModernParams is what _meta of a request says in the modern era. Strings are
+// empty where the member is absent or not a string, and the Span says which.
+type ModernParams struct {
+	Version, LogLevel, Run       string
+	VersionAt, LogLevelAt, RunAt Span
+	Capabilities, ClientInfo     Span
+	Subscription                 Span // subscriptionId of a notification
+}
+
+// Era is the era of a request or a notification by what it carries: modern iff
+// _meta has a protocol version.
+func (m *Message) Era() Era {
+	if m.P.Modern != nil && m.P.Modern.VersionAt.Present() {
+		return Modern
+	}
+	return Legacy
+}
+
+// Principal is who is asking, as authentication has found out. The zero value is
+// nobody: all who are not told apart. It is comparable.
+type Principal struct {
+	Issuer  string // who vouches for the subject
+	Subject string // who it is to the issuer
+}
+
+// BearerIssuer is the issuer of all who have the one token of a bearer file: they
+// are one principal.
+const BearerIssuer = "bearer-file"
+
+// Known reports whether it is anybody.
+func (p Principal) Known() bool { return p != Principal{} }
+
+// Shared reports whether several clients may be it, who know no secret of each other.
+func (p Principal) Shared() bool { return p.Issuer == BearerIssuer }
+
+// ServerInfo is how a server introduces itself in a result: in its answer to
+// initialize, or in _meta in the modern era. Nil where it does not.
+func (m *Message) ServerInfo() (info []byte) {
+	if info = Member(m.Bytes(m.R.Meta), MetaServerInfo); info == nil {
+		info = Member(m.Bytes(m.Result), "serverInfo")
+	}
+	return info
+}
+
+// Fault is why a request is answered with an error before anybody looks at what
+// it asks for.
+type Fault struct {
+	Code int
+	Text string
+	Data []byte // JSON; nil: none
+}
+
+// Spoken says which eras are spoken somewhere.
+type Spoken struct{ Legacy, Modern bool }
+
+// Revisions are those of the eras, newest first.
+func (s Spoken) Revisions() (all []string) {
+	if s.Legacy {
+		all = LegacyRevisions()
+	}
+	if s.Modern {
+		all = append(all, ModernRevision)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// MetaFault is what is wrong with what a request of the modern era says of itself
+// (2026-07-28, basic/index, "Per-request protocol fields"); nil: nothing. An unknown
+// version comes before all that its revision may have otherwise.
+func (s Spoken) MetaFault(m *Message) *Fault {
+	p := m.P.Modern
+	switch {
+	case !m.SaysVersion():
+		return &Fault{Code: CodeInvalidParams, Text: "params._meta must have the protocol's version as " + MetaVersion}
+	case !s.Modern || p.Version != ModernRevision:
+		return s.Unsupported(p.Version)
+	case !p.Capabilities.Present() || m.Raw[p.Capabilities.Start] != '{':
+		return &Fault{Code: CodeInvalidParams, Text: "params._meta must have the client's capabilities, an object, as " + MetaCapabilities}
+	}
+	return nil
+}
+
+// SaysVersion reports whether _meta has a protocol version, a string.
+func (m *Message) SaysVersion() bool {
+	p := m.P.Modern
+	return p != nil && p.VersionAt.Present() && m.Raw[p.VersionAt.Start] == '"'
+}
+
+// maxShown is how much of a version that a client asks for is told again, in bytes.
+const maxShown = 128
+
+// Unsupported is the fault of a request in a revision that is not spoken
+// (2026-07-28, basic/versioning).
+func (s Spoken) Unsupported(requested string) *Fault {
+	all := s.Revisions()
+	data := AppendString([]byte(`{"supported":["`+strings.Join(all, `","`)+`"],"requested":`), requested[:min(len(requested), maxShown)])
+	return &Fault{
+		Code: CodeUnsupportedVersion,
+		Text: "unsupported protocol version: spoken here are " + strings.Join(all, ", "),
+		Data: append(data, '}'),
+	}
+}
+
+// JSON-RPC 2.0 error codes, and those that MCP adds.
+const (
+	CodeParse              = -32700
+	CodeInvalidRequest     = -32600
+	CodeMethodNotFound     = -32601
+	CodeInvalidParams      = -32602
+	CodeInternal           = -32603
+	CodeResourceNotFound   = -32002 // MCP up to 2025-11-25
+	CodeHeaderMismatch     = -32020 // MCP 2026-07-28: headers and body differ
+	CodeMissingCapability  = -32021 // MCP 2026-07-28: the client has not declared what the call needs
+	CodeUnsupportedVersion = -32022 // MCP 2026-07-28
+	CodeURLElicitation     = -32042 // MCP 2025-11-25: the user is to visit a URL
+)
+
+// ResultAnswer returns the answer to the request with the raw id.
+func ResultAnswer(id, result []byte) []byte {
+	out := make([]byte, 0, len(id)+len(result)+34)
+	out = appendResultHead(out, id)
+	out = append(out, result...)
+	return append(out, resultTail...)
+}
+
+// ResultFrame returns what [ResultAnswer] puts before and behind the result.
+func ResultFrame(id []byte) (head, tail []byte) {
+	return appendResultHead(make([]byte, 0, len(id)+33), id), resultTail
+}
+
+var resultTail = []byte("}")
+
+func appendResultHead(out, id []byte) []byte {
+	out = append(out, `{"jsonrpc":"2.0","id":`...)
+	out = append(out, id...)
+	return append(out, `,"result":`...)
+}
+
+// ErrorAnswer returns an error answer. A nil id becomes null, a nil data is
+// left out.
+func ErrorAnswer(id []byte, code int, message string, data []byte) []byte {
+	if id == nil {
+		id = []byte("null")
+	}
+	out := make([]byte, 0, len(id)+len(message)+len(data)+64)
+	out = append(out, `{"jsonrpc":"2.0","id":`...)
+	out = append(out, id...)
+	out = append(out, `,"error":{"code":`...)
+	out = strconv.AppendInt(out, int64(code), 10)
+	out = append(out, `,"message":`...)
+	out = AppendString(out, message)
+	if data != nil {
+		out = append(out, `,"data":`...)
+		out = append(out, data...)
+	}
+	return append(out, "}}"...)
+}
+
+// RequestMessage returns a request with a numeric id; nil params are left out.
+func RequestMessage(id int64, method string, params []byte) []byte {
+	out := append([]byte(nil), `{"jsonrpc":"2.0","id":`...)
+	out = strconv.AppendInt(out, id, 10)
+	return appendCall(out, method, params)
+}
+
+// NotificationMessage returns a notification; nil params are left out.
+func NotificationMessage(method string, params []byte) []byte {
+	return appendCall([]byte(`{"jsonrpc":"2.0"`), method, params)
+}
+
+func appendCall(out []byte, method string, params []byte) []byte {
+	out = append(out, `,"method":`...)
+	out = AppendString(out, method)
+	if params != nil {
+		out = append(out, `,"params":`...)
+		out = append(out, params...)
+	}
+	return append(out, '}')
+}
+
+// AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
+func AppendString(out []byte, s string) []byte {
+	out, _ = jsontext.AppendQuote(out, s)
+	return out
 }

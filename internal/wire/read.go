@@ -5,10 +5,9 @@ import (
 	"encoding/json/jsontext"
 	"errors"
 	"io"
+	"math"
 	"strconv"
-	"strings"
 	"sync"
-	"unicode/utf8"
 )
 
 // Side says who sent a message, and so how strictly it is read.
@@ -94,22 +93,6 @@ func (l Limits) readChecked(raw []byte, from Side) (*Message, error) {
 	return m, nil
 }
 
-// reader walks over one message. It goes down where routed members stand, and
-// skips all other values.
-type reader struct {
-	raw     []byte
-	from    Side
-	checked bool // the bytes are known to be JSON, and no name stands twice where none may
-	at      int
-	beyond  uint64 // has the highest bit of a byte set if the message is not ASCII
-	m       *Message
-	version string
-	method  Span
-}
-
-// errUnsure is a message of which the walk does not know that it is JSON.
-var errUnsure = errors.New("not plain")
-
 var (
 	strict  = jsontext.AllowDuplicateNames(false)
 	lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
@@ -174,222 +157,365 @@ func (m *Message) fault(err error, from Side) *Error {
 
 func invalid(text string) *Error { return &Error{Code: CodeInvalidRequest, Message: text} }
 
-// object reads an object of which the members named in the level's keys are
-// routed: they may occur once, under no lookalike name.
-func (r *reader) object(l level) error {
-	var seen uint32
-	var others names
-	for more := r.enter(); more; {
-		at, err := r.name()
-		if err != nil {
-			return err
+// IsBatch reports whether raw is a JSON array, as a JSON-RPC batch is.
+func IsBatch(raw []byte) bool {
+	for _, c := range raw {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+			continue
 		}
-		key, err := r.find(at, levelKeys[l])
-		switch {
-		case err != nil:
-			return err
-		case key < 0 && !others.add(r, at):
-			return errUnsure
-		case key >= 0 && seen&(1<<key) != 0:
-			return invalid("duplicate member name " + strconv.Quote(levelKeys[l][key]))
-		case key >= 0:
-			seen |= 1 << key
+		return c == '['
+	}
+	return false
+}
+
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\r' || b[0] == '\n') {
+		b = b[1:]
+	}
+	return b
+}
+
+// level is an object whose members are routed: a message's way is decided by
+// these and nothing else.
+type level uint8
+
+const (
+	envelopeLevel level = iota
+	paramsLevel
+	metaLevel // of params
+	refLevel  // of params
+	resultLevel
+	errorLevel
+)
+
+// levelKeys are the routed members of each level.
+var levelKeys = [...][]string{
+	envelopeLevel: {"jsonrpc", "id", "method", "params", "result", "error"},
+	paramsLevel: {
+		"name", "uri", "cursor", "arguments", "_meta", "task", "ref",
+		"progressToken", "requestId", "level", "protocolVersion",
+		// Not read here, but decided on where a session begins:
+		"capabilities", "clientInfo",
+		// Of the modern era:
+		"inputResponses", "requestState", "notifications", "taskId",
+	},
+	metaLevel: {
+		"progressToken", metaPrefix + "protocolVersion", metaPrefix + "clientCapabilities", metaPrefix + "clientInfo",
+		metaPrefix + "logLevel", metaPrefix + "subscriptionId", MetaRun,
+	},
+	refLevel: {"type", "name", "uri"},
+	resultLevel: {
+		"isError", "resultType", "task", "_meta", "content", "nextCursor",
+		"inputRequests", "requestState", "ttlMs", "cacheScope",
+	},
+	errorLevel: {"code"},
+}
+
+// member reads the value of one member. key is its index among the level's keys,
+// -1 for one that is not routed.
+func (r *reader) member(l level, key int) (err error) {
+	if key < 0 {
+		_, err = r.value()
+		return err
+	}
+	switch l {
+	case envelopeLevel:
+		return r.envelope(key)
+	case paramsLevel:
+		return r.params(key)
+	case metaLevel:
+		return r.meta(key)
+	case refLevel:
+		return r.ref(key)
+	case resultLevel:
+		return r.result(key)
+	case errorLevel:
+		return r.failure()
+	}
+	return err
+}
+
+const (
+	keyVersion = iota
+	keyID
+	keyMethod
+	keyParams
+	keyResult
+	keyError
+)
+
+const (
+	keyName = iota
+	keyURI
+	keyCursor
+	keyArguments
+	keyMeta
+	keyTask
+	keyRef
+	keyToken
+	keyRequestID
+	keyLevel
+	keyProtocolVersion
+	keyCapabilities
+	keyClientInfo
+	keyInputResponses
+	keyRequestState
+	keyNotifications
+	keyTaskID
+)
+
+const (
+	keyMetaToken = iota
+	keyMetaVersion
+	keyMetaCapabilities
+	keyMetaClientInfo
+	keyMetaLogLevel
+	keyMetaSubscription
+	keyMetaRun
+)
+
+const (
+	keyIsError = iota
+	keyResultType
+	keyResultTask
+	keyResultMeta
+	keyContent
+	keyNextCursor
+	keyInputRequests
+	keyResultState
+	keyTTL
+	keyCacheScope
+)
+
+// message reads the envelope and says what kind of message it is.
+func (r *reader) message() error {
+	if r.peek() != '{' {
+		return invalid("a message must be a JSON object")
+	}
+	if err := r.object(envelopeLevel); err != nil {
+		return err
+	}
+	if !r.checked && !r.plain() {
+		return errUnsure
+	}
+	if r.version != "2.0" {
+		return invalid(`"jsonrpc" must be "2.0"`)
+	}
+	return r.classify()
+}
+
+func (r *reader) envelope(key int) (err error) {
+	m := r.m
+	switch key {
+	case keyVersion:
+		_, err = r.string(&r.version)
+	case keyID:
+		m.ID, err = r.value()
+	case keyMethod:
+		r.method, err = r.string(&m.Method)
+	case keyParams:
+		m.Params, err = r.nested(paramsLevel)
+	case keyResult:
+		m.Result, err = r.nested(resultLevel)
+	case keyError:
+		m.Error, err = r.nested(errorLevel)
+	}
+	return err
+}
+
+func (r *reader) params(key int) (err error) {
+	p := &r.m.P
+	switch key {
+	case keyName:
+		p.NameAt, err = r.string(&p.Name)
+	case keyURI:
+		p.URIAt, err = r.string(&p.URI)
+	case keyCursor:
+		_, err = r.string(&r.rare().Cursor)
+	case keyArguments:
+		p.Arguments, err = r.value()
+	case keyMeta:
+		p.Meta, err = r.nested(metaLevel)
+	case keyTask:
+		r.rare().Task, err = r.value()
+	case keyRef:
+		if r.peek() == '{' {
+			r.rare().Ref = new(Ref)
 		}
-		if err := r.member(l, key); err != nil {
-			return err
-		}
-		if more, err = r.another('}'); err != nil {
-			return err
-		}
+		_, err = r.nested(refLevel)
+	case keyToken:
+		p.ProgressToken, err = r.value()
+	case keyRequestID:
+		r.rare().RequestID, err = r.value()
+	case keyLevel:
+		_, err = r.string(&r.rare().Level)
+	case keyProtocolVersion:
+		_, err = r.string(&r.rare().ProtocolVersion)
+	case keyInputResponses:
+		r.rare().InputResponses, err = r.value()
+	case keyRequestState:
+		p := r.rare()
+		p.RequestStateAt, err = r.string(&p.RequestState)
+	case keyNotifications:
+		r.rare().Notifications, err = r.value()
+	case keyTaskID:
+		p := r.rare()
+		p.TaskIDAt, err = r.string(&p.TaskID)
+	default:
+		_, err = r.value()
+	}
+	return err
+}
+
+// rare are the message's own rare members of params.
+func (r *reader) rare() *RareParams {
+	if r.m.P.RareParams == &noRare {
+		r.m.P.RareParams = new(RareParams)
+	}
+	return r.m.P.RareParams
+}
+
+// rareFields are the message's own rare members of its result.
+func (r *reader) rareFields() *RareFields {
+	if r.m.R.RareFields == &noFields {
+		r.m.R.RareFields = new(RareFields)
+	}
+	return r.m.R.RareFields
+}
+
+// meta reads a routed member of _meta. What is the modern era's is kept apart, so
+// that messages of the legacy one are no larger for it.
+func (r *reader) meta(key int) (err error) {
+	if key == keyMetaToken {
+		r.m.P.MetaToken, err = r.value()
+		return err
+	}
+	p := r.m.P.Modern
+	if p == nil {
+		p = new(ModernParams)
+		r.m.P.Modern = p
+	}
+	switch key {
+	case keyMetaVersion:
+		p.VersionAt, err = r.string(&p.Version)
+	case keyMetaCapabilities:
+		p.Capabilities, err = r.value()
+	case keyMetaClientInfo:
+		p.ClientInfo, err = r.value()
+	case keyMetaLogLevel:
+		p.LogLevelAt, err = r.string(&p.LogLevel)
+	case keyMetaSubscription:
+		p.Subscription, err = r.value()
+	case keyMetaRun:
+		p.RunAt, err = r.string(&p.Run)
+	}
+	return err
+}
+
+func (r *reader) ref(key int) (err error) {
+	ref := r.m.P.Ref
+	_, err = r.string([...]*string{&ref.Type, &ref.Name, &ref.URI}[key])
+	return err
+}
+
+func (r *reader) result(key int) (err error) {
+	f := &r.m.R
+	var at Span
+	switch key {
+	case keyIsError:
+		at, err = r.value()
+		f.IsError = IsTrue(r.raw[at.Start:at.End])
+	case keyResultType:
+		f.ResultTypeAt, err = r.string(&f.ResultType)
+	case keyResultTask:
+		r.rareFields().Task, err = r.value()
+	case keyResultMeta:
+		f.Meta, err = r.value()
+	case keyContent:
+		f.Content, err = r.value()
+	case keyNextCursor:
+		f := r.rareFields()
+		f.NextCursorAt, err = r.string(&f.NextCursor)
+	case keyInputRequests:
+		r.rareFields().InputRequests, err = r.value()
+	case keyResultState:
+		r.rareFields().RequestState, err = r.value()
+	case keyTTL:
+		r.rareFields().TTL, err = r.value()
+	case keyCacheScope:
+		r.rareFields().CacheScope, err = r.value()
+	}
+	return err
+}
+
+func (r *reader) failure() error {
+	at, err := r.value()
+	if err != nil {
+		return err
+	}
+	r.m.ErrorCode = errorCode(string(r.raw[at.Start:at.End]))
+	return nil
+}
+
+// errorCode reads an error's code as clients do, most of which take -32042.0 and
+// -3.2042e4 for the integer. What is no 32-bit one is 0.
+func errorCode(raw string) int {
+	if code, err := strconv.ParseInt(raw, 10, 32); err == nil {
+		return int(code)
+	}
+	code, err := strconv.ParseFloat(raw, 64)
+	if err != nil || code != math.Trunc(code) || code < math.MinInt32 || code > math.MaxInt32 {
+		return 0
+	}
+	return int(code)
+}
+
+// classify checks the members against each other: exactly one of method,
+// result and error, and an id where one is due.
+func (r *reader) classify() error {
+	m := r.m
+	id, asks := m.Bytes(m.ID), r.method.Present()
+	answers := m.Result.Present() || m.Error.Present()
+	switch {
+	case !asks && !answers:
+		return invalid(`a message needs "method", "result" or "error"`)
+	case asks && answers, m.Result.Present() && m.Error.Present():
+		return invalid(`a message has only one of "method", "result" and "error"`)
+	case asks && m.Method == "":
+		return invalid(`"method" must be a string that names one`)
+	case m.Params.Present() && r.raw[m.Params.Start] != '{':
+		return invalid(`"params" must be an object`)
+	case asks && id == nil:
+		m.Kind = Notification
+	case m.Error.Present() && (id == nil || string(id) == "null"):
+		m.Kind, m.ID = Failure, Span{}
+	case !validID(id):
+		return invalid(`"id" must be a string or an integer`)
+	case asks:
+		m.Kind = Request
+	case m.Result.Present():
+		m.Kind = Result
+	default:
+		m.Kind = Failure
 	}
 	return nil
 }
 
-// enter goes into an object or an array and reports whether it holds anything.
-func (r *reader) enter() bool {
-	end := r.raw[r.at] + 2 // of a bracket or a brace
-	r.at++
-	if r.peek() != end {
+// validID accepts what MCP allows as a request id: a string or an integer,
+// written as one, of any size.
+func validID(id []byte) bool {
+	if len(id) == 0 {
+		return false
+	}
+	if id[0] == '"' {
 		return true
 	}
-	r.at++
-	return false
-}
-
-// another goes beyond the comma, or the end, that follows a value.
-func (r *reader) another(end byte) (more bool, err error) {
-	c := r.peek()
-	r.at++
-	switch c {
-	case ',':
-		return true, nil
-	case end:
-		return false, nil
-	}
-	return false, errUnsure
-}
-
-// name reads a member's name, and the colon behind it.
-func (r *reader) name() (at Span, err error) {
-	if r.peek() != '"' {
-		return Span{}, errUnsure
-	}
-	start := r.at
-	if err := r.text(); err != nil {
-		return Span{}, err
-	}
-	at = span(start, r.at)
-	if r.peek() != ':' {
-		return Span{}, errUnsure
-	}
-	r.at++
-	return at, nil
-}
-
-// find finds a name among the routed ones; -1 is none of them.
-func (r *reader) find(at Span, keys []string) (int, error) {
-	text := r.raw[at.Start+1 : at.End-1]
-	for i, k := range keys {
-		if string(text) == k {
-			return i, nil
-		}
-	}
-	return lookup(r.raw[at.Start:at.End], keys)
-}
-
-// lookup finds a name that is not written like any of keys: by escapes, as a
-// lookalike (an error), or not at all.
-func lookup(raw []byte, keys []string) (int, error) {
-	name := raw[1 : len(raw)-1]
-	if bytes.IndexByte(name, '\\') >= 0 {
-		name = []byte(unquote(raw))
-	}
-	plain := plain(name)
-	for i, k := range keys {
-		if plain && len(name) != len(k) {
-			continue
-		}
-		if string(name) == k {
-			return i, nil
-		}
-		if len(name) >= len(k) && Lookalike(string(name), k) {
-			return -1, invalid("member name " + strconv.QuoteToASCII(string(name)) + " looks like " + strconv.Quote(k))
-		}
-	}
-	return -1, nil
-}
-
-// plain reports whether a name is a lookalike of names of its own length alone:
-// it is of ASCII without NUL.
-func plain(name []byte) bool {
-	for _, c := range name {
-		if c == 0 || c >= utf8.RuneSelf {
+	digits := bytes.TrimPrefix(id, []byte{'-'})
+	for _, c := range digits {
+		if c < '0' || c > '9' {
 			return false
 		}
 	}
-	return true
-}
-
-// Lookalike reports whether some JSON readers take name for key though it is
-// another: equal under Unicode case folding (encoding/json's way) or by upper
-// case (Java's way, to which an i without or with a dot is an i), or up to a
-// NUL (C strings).
-func Lookalike(name, key string) bool {
-	if before, _, cut := strings.Cut(name, "\x00"); cut {
-		return sameFolded(before, key)
-	}
-	return name != key && len(name) >= len(key) && sameFolded(name, key)
-}
-
-// otherDots are the letters that are an i in upper or lower case alone.
-var otherDots = strings.NewReplacer("\u0130", "i", "\u0131", "i")
-
-func sameFolded(name, key string) bool {
-	if strings.IndexByte(name, 0xc4) >= 0 { // both begin with it
-		name = otherDots.Replace(name)
-	}
-	return strings.EqualFold(name, key)
-}
-
-// common returns the strings that come with most messages, which need no memory
-// of their own each time; empty for all others.
-func common(text []byte) string {
-	switch string(text) {
-	case "2.0":
-		return "2.0"
-	case "tools/call":
-		return "tools/call"
-	case "notifications/progress":
-		return "notifications/progress"
-	case ModernRevision:
-		return ModernRevision
-	case ResultComplete:
-		return ResultComplete
-	}
-	return ""
-}
-
-// string reads a value; s gets its text if it is a string.
-func (r *reader) string(s *string) (Span, error) {
-	at, err := r.value()
-	if err != nil || r.raw[at.Start] != '"' {
-		return at, err
-	}
-	if *s = common(r.raw[at.Start+1 : at.End-1]); *s != "" {
-		return at, nil
-	}
-	if *s = unquote(r.raw[at.Start:at.End]); r.from == FromUpstream && !utf8.ValidString(*s) {
-		return at, invalid("invalid UTF-8 in a member that the message's way depends on")
-	}
-	return at, nil
-}
-
-func unquote(raw []byte) string {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1])
-	}
-	text, _ := jsontext.AppendUnquote(nil, raw)
-	return string(text)
-}
-
-// nested reads the next value as a routed object if it is one, and returns
-// where it stands.
-func (r *reader) nested(l level) (Span, error) {
-	if r.peek() != '{' {
-		return r.value()
-	}
-	start := r.at
-	err := r.object(l)
-	return span(start, r.at), err
-}
-
-// tooDeep reports whether raw nests deeper than most. It errs on no valid
-// message: brackets inside strings are told apart.
-func tooDeep(raw []byte, most int) bool {
-	if bytes.Count(raw, []byte{'['})+bytes.Count(raw, []byte{'{'}) <= most {
-		return false
-	}
-	depth, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '[' || c == '{':
-			if depth++; depth > most {
-				return true
-			}
-		case c == ']' || c == '}':
-			depth--
-		}
-	}
-	return false
-}
-
-// decoder reads a part of a message that was read before: nothing in it is
-// refused again.
-func decoder(raw []byte) *jsontext.Decoder {
-	return jsontext.NewDecoder(bytes.NewBuffer(raw), lenient...)
+	return len(digits) > 0
 }

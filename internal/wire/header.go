@@ -2,12 +2,86 @@ package wire
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json/jsontext"
 	"fmt"
 	"net/textproto"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
+
+// Headers of the modern era that repeat what the body says, in their canonical
+// form (2026-07-28, basic/transports/streamable-http, "Request Metadata").
+const (
+	HeaderVersion = "Mcp-Protocol-Version"
+	HeaderMethod  = "Mcp-Method"
+	HeaderName    = "Mcp-Name"
+	// HeaderParam begins the names of those that repeat a tool's arguments.
+	HeaderParam = "Mcp-Param-"
+)
+
+// What stands around a header's value that is Base64.
+const (
+	encodedHead = "=?base64?"
+	encodedTail = "?="
+)
+
+// Named returns what Mcp-Name repeats of a request, which is required where named
+// is true. An empty name: the request has none.
+func (m *Message) Named() (name string, named bool) {
+	switch m.Method {
+	case "tools/call", "prompts/get":
+		return m.P.Name, true
+	case "resources/read":
+		return m.P.URI, true
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		return m.P.TaskID, true
+	}
+	return "", false
+}
+
+// EncodeHeader returns a header's value that stands for text: itself where it is
+// made of visible ASCII and spaces within, else its Base64 form, which the empty
+// text has, too, as headers without a value are lost on some ways.
+func EncodeHeader(text string) string {
+	if plainHeader(text) && !encoded(text) {
+		return text
+	}
+	return encodedHead + base64.StdEncoding.EncodeToString([]byte(text)) + encodedTail
+}
+
+// DecodeHeader returns what a header's value stands for. ok is false where it has
+// characters that no header may have, or claims to be Base64 and is not.
+func DecodeHeader(value string) (text string, ok bool) {
+	for i := range len(value) {
+		if c := value[i]; c != '\t' && (c < ' ' || c > '~') {
+			return "", false
+		}
+	}
+	if !encoded(value) {
+		return value, true
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(value[len(encodedHead) : len(value)-len(encodedTail)])
+	return string(raw), err == nil && utf8.Valid(raw)
+}
+
+func encoded(value string) bool {
+	return len(value) >= len(encodedHead)+len(encodedTail) && strings.HasPrefix(value, encodedHead) && strings.HasSuffix(value, encodedTail)
+}
+
+// plainHeader reports whether text arrives as it is when it is a header's value.
+func plainHeader(text string) bool {
+	if text == "" || text[0] == ' ' || text[len(text)-1] == ' ' {
+		return false
+	}
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
 
 // ParamHeader is an argument of a tool that calls over HTTP repeat in a header
 // (2026-07-28, basic/transports/streamable-http, "Custom Headers from Tool
@@ -233,4 +307,36 @@ func sameInteger(value, text string) bool {
 	a, ok := safeInteger(value)
 	b, also := safeInteger(text)
 	return ok && also && a == b
+}
+
+// maxClipped is how many characters of a name Clip leaves.
+const maxClipped = 128
+
+// Clip escapes and cuts a name that a peer sent, so that a text about it is no carrier
+// of text of its own.
+func Clip(name string) string {
+	quoted := strconv.Quote(name)
+	name = quoted[1 : len(quoted)-1]
+	if utf8.RuneCountInString(name) <= maxClipped {
+		return name
+	}
+	return string([]rune(name)[:maxClipped]) + "…"
+}
+
+// IsToken reports whether a text can be the name of a header, or a part of one (RFC
+// 9110, 5.6.2).
+func IsToken[T ~string | ~[]byte](text T) bool {
+	return len(text) > 0 && MadeOf(text, "!#$%&'*+-.^_`|~")
+}
+
+// MadeOf reports whether a text is made of ASCII letters, digits and some marks.
+func MadeOf[T ~string | ~[]byte](text T, marks string) bool {
+	for i := range len(text) {
+		b := text[i]
+		letter := b|0x20 >= 'a' && b|0x20 <= 'z'
+		if !letter && (b < '0' || b > '9') && strings.IndexByte(marks, b) < 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,269 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+)
+
+// Members calls f for each member of a JSON object, in order, with its decoded
+// name and where its value stands in object.
+func Members(object []byte, f func(name string, value Span) error) error {
+	return eachMember(object, func(name string, _, value Span) error { return f(name, value) })
+}
+
+// Member returns the value of a member of a JSON object, the last where there are
+// several; nil: there is none, or no object.
+func Member(object []byte, name string) (value []byte) {
+	_ = Members(object, func(key string, at Span) error {
+		if key == name {
+			value = object[at.Start:at.End:at.End]
+		}
+		return nil
+	})
+	return value
+}
+
+// Elements calls f for each value of a JSON array, in order.
+func Elements(array []byte, f func(value []byte) error) error {
+	dec := decoder(array)
+	if tok, err := dec.ReadToken(); err != nil {
+		return err
+	} else if tok.Kind() != '[' {
+		return errors.New("no JSON array")
+	}
+	for dec.PeekKind() != ']' {
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		end := int(dec.InputOffset())
+		if err := f(array[end-len(raw) : end : end]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func eachMember(object []byte, f func(name string, whole, value Span) error) error {
+	j := judges.Get().(*judge)
+	defer judges.Put(j)
+	j.buf = *bytes.NewBuffer(object)
+	defer func() { j.buf = bytes.Buffer{} }()
+	j.dec.Reset(&j.buf, lenient...)
+	dec := &j.dec
+	if tok, err := dec.ReadToken(); err != nil {
+		return err
+	} else if tok.Kind() != '{' {
+		return errors.New("no JSON object")
+	}
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		key, start := unquote(name), int(dec.InputOffset())-len(name)
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		end := int(dec.InputOffset())
+		if err := f(key, span(start, end), span(end-len(raw), end)); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.ReadToken(); err != nil && err != io.EOF {
+		return err
+	}
+	return nil
+}
+
+// Edit replaces the bytes at At by With; where At is empty (Start == End) it
+// inserts them.
+type Edit struct {
+	At   Span
+	With []byte
+}
+
+// Splice returns raw with the edits made, all other bytes untouched. Edits must
+// be in ascending order and not overlap. It always copies. This is the only
+// place where bytes on their way through the proxy change; which edits there
+// are is the closed list in docs/protocol.md.
+func Splice(raw []byte, edits ...Edit) []byte {
+	n := len(raw)
+	for _, e := range edits {
+		n += len(e.With) - int(e.At.End-e.At.Start)
+	}
+	out := make([]byte, 0, n)
+	at := int32(0)
+	for _, e := range edits {
+		out = append(out, raw[at:e.At.Start]...)
+		out = append(out, e.With...)
+		at = e.At.End
+	}
+	return append(out, raw[at:]...)
+}
+
+// OneLine returns raw with the line breaks between its tokens made spaces, for
+// framings in which a line break ends the message. Inside strings JSON allows
+// none. raw itself is returned where there is nothing to do.
+func OneLine(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return raw
+	}
+	out := bytes.Clone(raw)
+	for i, c := range out {
+		if c == '\n' || c == '\r' {
+			out[i] = ' '
+		}
+	}
+	return out
+}
+
+// Amendment gathers edits, in any order, and new values of one object's members:
+// those that are there get another value, those that are not are put in front.
+type Amendment struct {
+	raw    []byte
+	object Span
+	edits  []Edit
+	fresh  [][]byte // members, "name":value
+}
+
+// Amend begins an amendment of the object at a span of raw.
+func Amend(raw []byte, object Span) *Amendment { return &Amendment{raw: raw, object: object} }
+
+// Set gives a member a value: at is where its value stands, absent where there is
+// none yet.
+func (a *Amendment) Set(at Span, name string, value []byte) {
+	if at.Present() {
+		a.Add(Edit{At: at, With: value})
+		return
+	}
+	member := append(AppendString(make([]byte, 0, len(name)+len(value)+3), name), ':')
+	a.fresh = append(a.fresh, append(member, value...))
+}
+
+// SetMeta sets members of the object's _meta, which stands at meta or nowhere. What
+// stands there and is no object goes.
+func (a *Amendment) SetMeta(meta Span, names []string, values [][]byte) {
+	if len(names) == 0 {
+		return
+	}
+	if !meta.Present() || a.raw[meta.Start] != '{' {
+		a.Set(meta, "_meta", Object(names, values))
+		return
+	}
+	inner := Amend(a.raw, meta)
+	there := make([]bool, len(names))
+	_ = Members(a.raw[meta.Start:meta.End], func(name string, at Span) error {
+		if i := slices.Index(names, name); i >= 0 { // once for each way to write it
+			there[i] = true
+			inner.Set(Span{Start: at.Start + meta.Start, End: at.End + meta.Start}, name, values[i])
+		}
+		return nil
+	})
+	for i, name := range names {
+		if !there[i] {
+			inner.Set(Span{}, name, values[i])
+		}
+	}
+	a.Add(inner.all()...)
+}
+
+// Add adds edits of raw that were made elsewhere.
+func (a *Amendment) Add(edits ...Edit) { a.edits = append(a.edits, edits...) }
+
+// Bytes returns raw with the edits made. Those at one place are made in the order in
+// which they came.
+func (a *Amendment) Bytes() []byte {
+	edits := a.all()
+	slices.SortStableFunc(edits, func(a, b Edit) int { return int(a.At.Start - b.At.Start) })
+	return Splice(a.raw, edits...)
+}
+
+func (a *Amendment) all() []Edit {
+	if len(a.fresh) == 0 {
+		return a.edits
+	}
+	with := bytes.Join(a.fresh, []byte{','})
+	if inner := a.raw[a.object.Start+1 : a.object.End-1]; len(bytes.TrimSpace(inner)) > 0 {
+		with = append(with, ',')
+	}
+	at := a.object.Start + 1
+	return append(a.edits, Edit{At: Span{Start: at, End: at}, With: with})
+}
+
+// Object makes an object of members.
+func Object(names []string, values [][]byte) []byte {
+	out := []byte{'{'}
+	for i, name := range names {
+		out = appendMember(out, name, values[i])
+	}
+	return append(out, '}')
+}
+
+// Pick returns an object of the members for which f returns a value.
+func Pick(object []byte, f func(name string, value []byte) []byte) []byte {
+	out := []byte{'{'}
+	_ = Members(object, func(name string, at Span) error {
+		if value := f(name, object[at.Start:at.End]); value != nil {
+			out = appendMember(out, name, value)
+		}
+		return nil
+	})
+	return append(out, '}')
+}
+
+func appendMember(out []byte, name string, value []byte) []byte {
+	if len(out) > 1 {
+		out = append(out, ',')
+	}
+	return append(append(AppendString(out, name), ':'), value...)
+}
+
+// Without returns the edits that take members out of the object at a span of raw,
+// each with the one comma that belongs to it, and leave every other byte as it is:
+// the comma behind a member that stands first, else the one before it. What is no
+// object has no members.
+func Without(raw []byte, object Span, drop func(name string) bool) (edits []Edit) {
+	kept := false
+	_ = eachMember(raw[object.Start:object.End], func(name string, whole, _ Span) error {
+		if !drop(name) {
+			kept = true
+			return nil
+		}
+		at := Span{whole.Start + object.Start, whole.End + object.Start}
+		if kept {
+			at.Start = commaBefore(raw, at.Start)
+		} else {
+			at.End = commaBehind(raw, at.End)
+		}
+		edits = append(edits, Edit{At: at})
+		return nil
+	})
+	return edits
+}
+
+// commaBefore is where the comma stands that comes before a member.
+func commaBefore(raw []byte, at int32) int32 {
+	for raw[at] != ',' {
+		at--
+	}
+	return at
+}
+
+// commaBehind is where the comma ends that follows a member, or the member where
+// none does.
+func commaBehind(raw []byte, end int32) int32 {
+	for at := end; int(at) < len(raw); at++ {
+		switch raw[at] {
+		case ' ', '\t', '\r', '\n':
+		case ',':
+			return at + 1
+		default:
+			return end
+		}
+	}
+	return end
+}
