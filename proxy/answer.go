@@ -90,7 +90,7 @@ func (c *call) code(code int) int { return c.client.Code(code, c.server, c.reads
 // client's era says so.
 func (c *call) answerFailure(code int, raw []byte) wire.Pending {
 	if out := c.failing(); out != nil {
-		return c.answerWith(func(*call) { out.Fail(code, raw) }, raw)
+		return c.answerWith(func() { out.Fail(code, raw) }, raw)
 	}
 	return c.answer(raw)
 }

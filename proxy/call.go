@@ -56,8 +56,8 @@ type alone struct {
 // Wait runs the rest of the call's way, or as much of it as the client's request
 // waits for.
 func (c *call) Wait() {
-	if c.next == nil && c.canBeAsked() {
-		c.waitHeld()
+	if c.next == nil && c.steps() && c.client.Amends(c.server) && bridge.Declares(c.m, "") {
+		c.waitInput()
 		return
 	}
 	c.rest()
@@ -98,7 +98,7 @@ func (c *call) Detach(done func()) bool {
 		return c.afterwards(nil) == nil && c.restAlone()
 	}
 	c.stopBy(giveUp)
-	if h := c.heldEnd(); h != nil && h.left() { // its client was asked before there was anything to call
+	if in := c.input(false); in != nil && in.Left() { // its client was asked before there was anything to call
 		c.released()
 	}
 	return true
@@ -116,20 +116,16 @@ func (c *call) answer(raw []byte) wire.Pending {
 	if raw == nil {
 		c.blame(Fault{Cancelled: true})
 	}
-	return c.answerWith(func(to *call) { to.out.Answer(raw) }, raw)
+	return c.answerWith(func() { c.out.Answer(raw) }, raw)
 }
 
 // answerWith is answerBy for a call whose client may be another request by now.
-func (c *call) answerWith(give func(to *call), raw []byte) wire.Pending {
+func (c *call) answerWith(give func(), raw []byte) wire.Pending {
 	c.finish() // from here on nothing is asked that was not before
-	h := c.heldEnd()
-	if h == nil {
-		return c.finished(func() { give(c) })
+	if in := c.input(false); in != nil {
+		return c.finished(func() { in.Conclude(raw, give) })
 	}
-	c.observed()
-	h.settle(func(to *call) { to.out.Answer(withIDOf(to, raw)) }, raw)
-	c.settled()
-	return nil
+	return c.finished(give)
 }
 
 // answerBy is answer with another way to give it.

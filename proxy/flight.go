@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -26,7 +27,7 @@ type flight struct {
 	up         wire.Call           // the request upstream; nil: it was not sent
 	stop       func()              // gives up an answer that nobody waits for
 	toOrigin   func(params []byte) // cancels the call whose answer this one waits for; nil: its own
-	asking     *asking             // what its client is asked in the middle of it; nil: nothing
+	asking     *bridge.Input       // where its client is asked in the middle of it; nil: nowhere
 	after      func()              // is called when the answer was given
 	cancelled  chan struct{}       // closed by cancel; made on demand
 	done       chan struct{}       // closed when answered; made on demand
@@ -41,11 +42,6 @@ const (
 	stageEnded          // out of those under way: nothing is asked for it any more
 	stageAnswered       // and its answer was given
 )
-
-// asking is how a call asks its client across the eras. The call's lock guards it.
-type asking struct {
-	held *held // the client's end, where that may come back; nil: it may not
-}
 
 var errGivenUp = errors.New("no answer in time")
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -10,8 +11,8 @@ import (
 // TestConnectionIsLostAsItAsks: an ask is open, its call has ended, and nothing is
 // held for its client yet.
 func TestConnectionIsLostAsItAsks(t *testing.T) {
-	s := &session{p: &Proxy{cfg: Config{MaxInFlight: 1}}, era: wire.Modern}
-	a := &ask{call: &call{s: s, client: bridge.Stateless, flight: flight{stage: stageEnded}}, id: []byte("7")}
+	s := &session{p: &Proxy{cfg: Config{MaxInFlight: 1, AskTimeout: time.Hour}}, own: &listeners{}, era: wire.Modern}
+	a := &ask{call: &call{s: s, m: &wire.Message{}, alone: &alone{}, client: bridge.Stateless, flight: flight{stage: stageEnded}}, id: []byte("7")}
 	if !s.enterAsk(a) {
 		t.Fatal("the ask is not entered")
 	}

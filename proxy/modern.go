@@ -97,7 +97,7 @@ func (c *call) names() bool {
 // Cancel implements wire.Cancellable: the client has closed the response stream.
 // One that was answered, so that its client comes back, is not cancelled by that.
 func (c *call) Cancel() {
-	if h := c.heldEnd(); h == nil || !h.left() {
+	if in := c.input(false); in == nil || !in.Left() {
 		c.cancel(nil)
 	}
 }

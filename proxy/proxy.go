@@ -134,7 +134,7 @@ type Proxy struct {
 	ending       sync.WaitGroup
 	drain        drain
 	handles      *handles // nil: clients of the modern era bring none
-	holds        holds
+	inputs       bridge.Inputs
 	keeps        keeps
 	// operations is where those of sessions without a revision are measured.
 	operations Operations
@@ -160,6 +160,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.found, p.gone, p.owned = make(map[runID]*liveRun), make(map[runID]wire.Principal), make(map[wire.Principal]int)
 	p.lists = catalogue.New(cfg.Refusals == RefusalsOpaque)
 	p.drain.init()
+	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
 	if cfg.Keys[wire.Modern].Kind == KeyHandle {
 		p.handles = newHandles(&cfg)
 	}

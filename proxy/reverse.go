@@ -71,14 +71,12 @@ func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 // send gives the client a message: on the stream of the call it belongs to, or
 // else on the session's own.
 func (s *session) send(raw []byte, c *call) bool {
-	if s.era == wire.Modern {
-		if c == nil {
-			return false
-		}
-		out := c.clientStream()
-		return out != nil && out.Send(raw)
-	}
-	return c != nil && c.out.Send(raw) || s.own.Send(raw)
+	return c != nil && c.stream(false).Send(raw) || s.own.Send(raw)
+}
+
+// sendAsk is send for a request of the upstream, or what is said of one.
+func (s *session) sendAsk(raw []byte, c *call) bool {
+	return c != nil && c.stream(true).Send(raw) || s.own.Send(raw)
 }
 
 // updated tells the client that a resource has changed.
@@ -131,7 +129,7 @@ func (s *session) meets(who wire.Principal) {
 
 // asked carries a request of the upstream to the client.
 func (s *session) asked(conn *bridge.Upstream, m *wire.Message, c *call) {
-	if s.era == wire.Modern && (c == nil || !c.steps() || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !c.declares(m.Method)) ||
+	if s.era == wire.Modern && (c == nil || !c.steps() || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !bridge.Declares(c.m, m.Method)) ||
 		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
 		return
@@ -141,16 +139,8 @@ func (s *session) asked(conn *bridge.Upstream, m *wire.Message, c *call) {
 		s.reject(conn, a.id, wire.CodeInternal, "the client's session has ended, or too many requests are open")
 		return
 	}
-	if s.era == wire.Modern {
-		if h := c.holding(); h != nil {
-			h.question(a, m)
-		} else if s.takeAsk(string(a.mine)) != nil {
-			s.reject(conn, a.id, wire.CodeInternal, "the call has ended")
-		}
-		return
-	}
 	raw := wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.mine})
-	if !s.send(raw, c) {
+	if !s.sendAsk(raw, c) {
 		s.takeAsk(string(a.mine))
 		s.reject(conn, a.id, wire.CodeInternal, "the client takes no requests now")
 	}
@@ -223,23 +213,16 @@ func (s *session) lapse(id string) {
 		return
 	}
 	s.log.Warn("a client did not answer a request of the upstream in time (--ask-timeout)", s.about("method", clip(a.method))...)
-	if s.era == wire.Legacy {
-		s.withdrawFrom(a, unanswered)
-	}
-	if s.era == wire.Modern {
-		if h := a.call.heldEnd(); h != nil {
-			h.withdrawn(id)
-		}
-	}
+	s.withdrawFrom(a, unanswered)
 	s.reject(a.conn, a.id, wire.CodeInternal, unanswered)
 }
 
 const unanswered = "the client did not answer in time"
 
-// withdrawFrom tells a client of the legacy era that it need not answer an ask any more.
+// withdrawFrom tells a client that it need not answer an ask any more.
 func (s *session) withdrawFrom(a *ask, reason string) {
 	params := append(append([]byte(`{"requestId":`), a.mine...), `,"reason":`...)
-	s.send(wire.NotificationMessage("notifications/cancelled", append(wire.AppendString(params, reason), '}')), a.call)
+	s.sendAsk(wire.NotificationMessage("notifications/cancelled", append(wire.AppendString(params, reason), '}')), a.call)
 }
 
 // answered carries the client's answer to the upstream that asked. An answer to
@@ -262,13 +245,7 @@ func (s *session) withdraw(conn *bridge.Upstream, m *wire.Message) {
 		if a.conn != conn || wire.Key(a.id) != key || s.takeAsk(id) == nil {
 			continue
 		}
-		if s.era == wire.Modern {
-			if h := a.call.heldEnd(); h != nil {
-				h.withdrawn(id)
-			}
-			continue
-		}
-		s.send(wire.Splice(m.Raw, wire.Edit{At: m.P.RequestID, With: a.mine}), a.call)
+		s.sendAsk(wire.Splice(m.Raw, wire.Edit{At: m.P.RequestID, With: a.mine}), a.call)
 	}
 }
 
@@ -311,12 +288,6 @@ func (s *session) dropAsks() {
 func (s *session) forgetAsks(conn *bridge.Upstream) {
 	for id, a := range s.openAsks() {
 		if a.conn == conn && s.takeAsk(id) != nil {
-			if s.era == wire.Modern {
-				if h := a.call.heldEnd(); h != nil { // else its client is yet to be asked
-					h.withdrawn(id)
-				}
-				continue
-			}
 			s.withdrawFrom(a, "the upstream server has gone")
 		}
 	}

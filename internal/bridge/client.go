@@ -3,6 +3,7 @@ package bridge
 import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
+	"slices"
 	"strconv"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -112,6 +113,17 @@ func (c Client) Visit(request, m *wire.Message) []byte {
 	}
 	result := wire.Object([]string{"resultType", "inputRequests"}, [][]byte{[]byte(`"` + wire.ResultInputRequired + `"`), wire.Object(names, values)})
 	return wire.ResultAnswer(request.Bytes(request.ID), result)
+}
+
+// Declares reports whether the client of a stateless request says that it can be asked by
+// a method, or, where that is empty, by any.
+func Declares(request *wire.Message, method string) bool {
+	capabilities := request.Bytes(request.P.Modern.Capabilities)
+	if method == "" {
+		return slices.ContainsFunc(Asked[:], func(name string) bool { return has(capabilities, name) })
+	}
+	name := AskedBy(method)
+	return name != "" && has(capabilities, name)
 }
 
 // has reports whether an object has a member that is not null.
