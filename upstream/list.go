@@ -110,6 +110,22 @@ var emptyLists = func() (lists [wire.Templates + 1]*wire.List) {
 	return lists
 }()
 
+// listening reports whether the upstream can tell now that a list has changed.
+func (c *Conn) listening(kind wire.ListKind) bool {
+	if c.Era() == wire.Modern {
+		return c.listener.agreed.Load()&listBit(kind) != 0
+	}
+	return c.link.listening()
+}
+
+// listBit is the bit of a list. Templates change with the resources.
+func listBit(kind wire.ListKind) uint32 {
+	if kind == wire.Templates {
+		kind = wire.Resources
+	}
+	return 1 << kind
+}
+
 // dropLists forgets all snapshots: a change may not have been told of.
 func (c *Conn) dropLists() {
 	for i := range c.lists {

@@ -67,22 +67,6 @@ func (c *Conn) Listen(uris []string) error {
 	return nil
 }
 
-// listening reports whether the upstream can tell now that a list has changed.
-func (c *Conn) listening(kind wire.ListKind) bool {
-	if c.Era() == wire.Modern {
-		return c.listener.agreed.Load()&listBit(kind) != 0
-	}
-	return c.link.listening()
-}
-
-// listBit is the bit of a list. Templates change with the resources.
-func listBit(kind wire.ListKind) uint32 {
-	if kind == wire.Templates {
-		kind = wire.Resources
-	}
-	return 1 << kind
-}
-
 // subscribe sets the resources, and has the goroutine see to it.
 func (l *listener) subscribe(uris []string) {
 	l.mu.Lock()

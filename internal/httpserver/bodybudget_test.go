@@ -139,7 +139,7 @@ func TestBodyBudgetLetsOneThrough(t *testing.T) {
 		c.grow(800)
 		c.want(t, "has")
 		if c.used != 800<<10 {
-			t.Errorf("%d bytes are held after copying", c.used)
+			t.Errorf("%d bytes are used after copying", c.used)
 		}
 		c.Release()
 		b.empty(t)

@@ -308,11 +308,11 @@ func Admit(w http.ResponseWriter) {
 	}
 }
 
-// Hold keeps the connection of a request until it is idle: for requests that are not to be lost although nobody knows
+// Keep keeps the connection of a request until it is idle: for requests that are not to be lost although nobody knows
 // who asks. What it carries counts for the share of its address as before.
-func Hold(w http.ResponseWriter) {
+func Keep(w http.ResponseWriter) {
 	if r, ok := w.(*response); ok && !r.conn.admitted.Load() {
-		r.conn.srv.table.hold(r.conn)
+		r.conn.srv.table.keep(r.conn)
 	}
 }
 

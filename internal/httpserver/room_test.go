@@ -96,18 +96,18 @@ func TestRequestsOfHTTP2TakeRoom(t *testing.T) {
 	}
 }
 
-// TestHeldIsNotClosedForRoom: what a connection carries that is held is not lost, and once it is idle it is like others.
-func TestHeldIsNotClosedForRoom(t *testing.T) {
-	held, go_ := make(chan struct{}), make(chan struct{})
+// TestKeptIsNotClosedForRoom: what a connection carries that is kept is not lost, and once it is idle it is like others.
+func TestKeptIsNotClosedForRoom(t *testing.T) {
+	kept, go_ := make(chan struct{}), make(chan struct{})
 	srv := &Server{MaxConnections: 1}
 	r := serving(t, srv, func(w http.ResponseWriter, r *http.Request) {
-		Hold(w)
-		held <- struct{}{}
+		Keep(w)
+		kept <- struct{}{}
 		<-go_
 	})
 	first := r.connect()
 	first.send(in)
-	<-held
+	<-kept
 	r.connect().gone()
 	close(go_)
 	first.want(200, "")
@@ -115,7 +115,7 @@ func TestHeldIsNotClosedForRoom(t *testing.T) {
 	second := r.connect()
 	first.gone()
 	second.send(in)
-	<-held
+	<-kept
 	second.want(200, "")
 }
 

@@ -21,7 +21,7 @@ import (
 //
 //   - There are never more connections than MaxConnections, where of the requests that an HTTP/2 connection carries at
 //     once each but the first counts as one. At the limit the one is closed for a new one that has been there for
-//     longest, and carried no admitted request (see [Admit] and [Hold]). Where all have, the new one is closed, or the
+//     longest, and carried no admitted request (see [Admit] and [Keep]). Where all have, the new one is closed, or the
 //     request answered 503.
 //   - Each write has a deadline of its own, so that streams and answers may last for as long as their client reads.
 //   - A connection whose last answer was 401 or 403 may be idle for 5 s.
@@ -165,7 +165,7 @@ func (s *Server) Retire() { s.retiring.Store(true) }
 // is about to.
 const firstTime = 500 * time.Millisecond
 
-// strangerEnd is how long connections that carried no admitted request, and carry none that is held, may hold up the end.
+// strangerEnd is how long connections that carried no admitted request, and carry none that is kept, may hold up the end.
 const strangerEnd = 2 * time.Second
 
 // Shutdown accepts no more connections, closes idle ones, and waits for the others to answer the request they carry,

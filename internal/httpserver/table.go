@@ -17,7 +17,7 @@ type table struct {
 	all  map[*conn]struct{}
 	load int // of all
 	// unknown are the *conn that may be closed for another one: that carried no admitted request, and carry none that
-	// is held. The one that has been there for longest, or idle since a held request, is first.
+	// is kept. The one that has been there for longest, or idle since a kept request, is first.
 	unknown  list.List
 	networks map[netip.Prefix]int // the load of those that carried no admitted request; not of those that have no share
 	left     chan struct{}        // a connection has ended; nil: nobody waits for that
@@ -154,7 +154,7 @@ func (t *table) removeLocked(c *conn) {
 	}
 	delete(t.all, c)
 	t.loadLocked(c, -max(c.requests, 1))
-	t.holdLocked(c)
+	t.keepLocked(c)
 	t.wakeLocked()
 }
 
@@ -167,24 +167,24 @@ func (t *table) known(c *conn) {
 	}
 	t.shareLocked(c, -max(c.requests, 1))
 	c.stranger = false
-	t.holdLocked(c)
+	t.keepLocked(c)
 }
 
-// hold is known until free is called, and leaves the connection to the share of its address.
-func (t *table) hold(c *conn) {
+// keep is known until free is called, and leaves the connection to the share of its address.
+func (t *table) keep(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.holdLocked(c)
+	t.keepLocked(c)
 }
 
-func (t *table) holdLocked(c *conn) {
+func (t *table) keepLocked(c *conn) {
 	if c.place != nil {
 		t.unknown.Remove(c.place)
 		c.place = nil
 	}
 }
 
-// free ends what hold began.
+// free ends what keep began.
 func (t *table) free(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -185,7 +185,7 @@ func (p *post) body(from PeerInfo) (raw []byte, ok bool) {
 	p.claimBody(from)
 	raw, err := p.claim.Read(p.r, s.cfg.MaxMessage)
 	if err == nil {
-		httpserver.Hold(p.w) // of who has neither session nor principal
+		httpserver.Keep(p.w) // of who has neither session nor principal
 		return raw, true
 	}
 	var scan wire.IDScan
