@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
-	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 func TestMain(m *testing.M) { mcptest.Main(m, nil) }
@@ -52,11 +52,11 @@ func TestReadmePicture(t *testing.T) {
 		case b.info == "yaml":
 			source = b.text
 		case b.info == "text" && source != "":
-			p, findings := policy.Parse("ship.yaml", []byte(source))
+			p, findings := report.Parse("ship.yaml", []byte(source))
 			if len(findings.Errors())+len(findings.Warnings()) > 0 {
 				t.Fatal(findings)
 			}
-			if got := strings.TrimRight(p.Text(), "\n") + "\n"; got != b.text {
+			if got := strings.TrimRight(report.Text(p), "\n") + "\n"; got != b.text {
 				t.Errorf("README.md:%d: render prints:\n%s", b.line, got)
 			}
 			return

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // block is one fenced block of a Markdown file.
@@ -69,9 +70,9 @@ func examples(t *testing.T) []example {
 // behind it, or none. The notes are part of such a block where it has one.
 func TestPolicyExamples(t *testing.T) {
 	for _, e := range examples(t) {
-		_, findings := policy.Parse("policy.yaml", []byte(e.text))
+		_, findings := report.Parse("policy.yaml", []byte(e.text))
 		grave := len(findings.Errors()) + len(findings.Warnings())
-		switch got := policy.Grouped(findings).String(); {
+		switch got := report.Grouped(findings).String(); {
 		case e.finds == "" && grave > 0:
 			t.Errorf("policy.md:%d: the example is not clean:\n%s", e.line, got)
 		case e.finds != "" && got+"\n" != e.finds:
@@ -111,7 +112,7 @@ func TestPolicyAgainst(t *testing.T) {
 		case "against":
 			before, _ := policy.Parse("old.yaml", []byte(old))
 			after, _ := policy.Parse("new.yaml", []byte(new))
-			if got := policy.CompareText(before, after); got != b.text {
+			if got := report.CompareText(before, after); got != b.text {
 				t.Errorf("policy.md:%d: it says:\n%s", b.line, got)
 			}
 		}

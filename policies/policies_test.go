@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/policies"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 func TestMain(m *testing.M) { mcptest.Main(m, nil) }
@@ -39,7 +40,7 @@ func source(t *testing.T, name string) []byte {
 
 func TestEveryPolicyIsStrictlyFreeOfFindings(t *testing.T) {
 	for _, name := range names(t) {
-		p, findings := policy.Parse(name+".yaml", source(t, name))
+		p, findings := report.Parse(name+".yaml", source(t, name))
 		if err := findings.Strict().Err(); err != nil {
 			t.Error(err)
 			continue
@@ -100,26 +101,26 @@ func TestPoliciesAgainstRealLists(t *testing.T) {
 func TestPoliciesAgainstPublishedNames(t *testing.T) {
 	for _, name := range []string{"github", "terraform"} {
 		p, _ := policy.Parse(name+".yaml", source(t, name))
-		if err := p.Against(published(t, name), nil).Strict().Err(); err != nil {
+		if err := report.Against(p, published(t, name), nil).Strict().Err(); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 // published are the tools of testdata/NAME.tools.
-func published(t *testing.T, name string) []policy.Offer {
+func published(t *testing.T, name string) []report.Offer {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".tools"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var offers []policy.Offer
+	var offers []report.Offer
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
 		tool, hint, _ := strings.Cut(strings.TrimSpace(line), " ")
-		offers = append(offers, policy.Offer{Name: tool, ReadOnly: hint == "read-only"})
+		offers = append(offers, report.Offer{Name: tool, ReadOnly: hint == "read-only"})
 	}
 	return offers
 }

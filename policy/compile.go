@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
 
 // maxGlobs is how many globs one place may bind of one kind: they are tried one
@@ -18,227 +19,206 @@ const maxGlob = 4096
 // together.
 const maxInherited = 200_000
 
-// compiler turns a source into an edge table.
+// compiler turns what a file says into an edge table.
 type compiler struct {
-	r       reader
-	s       *source
+	r       *strictyaml.Reader
+	f       *syntax.File
 	p       *Policy
 	names   []string // of states
 	targets []string // what may stand for a target
 	short   []string // and for a value that is a target alone
 }
 
-func (r reader) compile(s *source) *Policy {
-	c := &compiler{r: r, s: s, p: &Policy{settings: s.settings, file: r.File(), byName: map[string]State{}, renames: map[string]State{}}}
-	c.checkTop()
+// compile returns the edge table, nil where there are errors beside overlaps.
+func compile(r *strictyaml.Reader, f *syntax.File) *Policy {
+	p := &Policy{settings: f.Settings, file: r.File(), byName: map[string]State{}, renames: map[string]State{}}
+	c := &compiler{r: r, f: f, p: p}
 	c.enterStates()
 	c.enterInitial()
 	c.enterRenames()
-	for k := range Kinds {
-		c.p.everywhere[k] = c.layer(here, Kind(k), s.everywhere.kinds[k])
+	for _, k := range AllKinds {
+		p.everywhere[k] = c.layer(Everywhere, k, f.Everywhere.Kinds[k])
 	}
-	for i := range s.states {
-		for k := range Kinds {
-			c.p.states[i].own[k] = c.layer(State(i), Kind(k), s.states[i].kinds[k])
+	for i := range f.States {
+		for _, k := range AllKinds {
+			p.states[i].own[k] = c.layer(State(i), k, f.States[i].Kinds[k])
 		}
 	}
 	c.checkTerminalStates()
 	c.checkSize()
-	if r.OK() {
-		c.p.finish()
-		(&checker{r: r, s: s, p: c.p}).check()
+	if !r.OK() {
+		return nil
 	}
-	return c.p
+	for _, k := range AllKinds {
+		p.enterClasses(k)
+		p.enterExact(k)
+	}
+	p.enterMachines()
+	c.checkOverlaps()
+	return p
 }
 
 // checkSize bounds the edge table, which has what everywhere binds once for each
 // state that takes it.
 func (c *compiler) checkSize() {
 	inherited, takers := 0, 0
-	for k := range Kinds {
-		inherited += len(c.p.everywhere[k].order)
+	for _, l := range c.p.everywhere {
+		inherited += len(l.order)
 	}
 	for i := range c.p.states {
-		if c.p.states[i].inherits {
+		if c.p.states[i].Inherits {
 			takers++
 		}
 	}
 	if inherited*takers > maxInherited {
-		c.r.Errorf(at{Line: 1, Column: 1}, "too-large", "everywhere binds %d names in %d states; at most %d in all: bind them where they are needed", inherited, takers, maxInherited)
-	}
-}
-
-func (c *compiler) checkTop() {
-	top := at{Line: 1, Column: 1}
-	if !c.s.version {
-		c.r.Errorf(top, "version", "no version; begin the file with \"version: 1\"")
-	}
-	if !c.s.hasStates {
-		c.r.Errorf(top, "states", "no states; write \"states:\" and below it the states by name")
-	}
-	if !c.s.hasInitial {
-		c.r.Errorf(top, "initial", "no initial; write \"initial: STATE\", the state in which a run begins")
+		c.r.Errorf(Place{Line: 1, Column: 1}, "too-large", "everywhere binds %d names in %d states; at most %d in all: bind them where they are needed", inherited, takers, maxInherited)
 	}
 }
 
 func (c *compiler) enterStates() {
-	for i, st := range c.s.states {
-		c.p.byName[st.name.value] = State(i)
-		c.names = append(c.names, st.name.value)
-		e := stateEntry{
-			StateInfo: StateInfo{Name: st.name.value, Description: st.description, Terminal: st.terminal},
-			place:     Rule{File: c.r.File(), Line: st.Line, Column: st.Column},
-			inherits:  !st.without && !st.terminal,
-		}
-		c.p.states = append(c.p.states, e)
+	for i, st := range c.f.States {
+		c.p.byName[st.Name.Value] = State(i)
+		c.names = append(c.names, st.Name.Value)
+		c.p.states = append(c.p.states, stateEntry{StateInfo: StateInfo{
+			Name: st.Name.Value, Description: st.Description, Terminal: st.Terminal, Inherits: !st.Without && !st.Terminal, Place: st.Place,
+		}})
 	}
 	c.short = append(slices.Clone(c.names), "stay", "none")
 	c.targets = c.short[:len(c.names)+1]
 }
 
 func (c *compiler) enterInitial() {
-	t := c.s.initial
-	if !t.given {
+	t := c.f.Initial
+	if !t.Given {
 		return
 	}
 	i, ok := c.state(t, "initial", c.names)
 	if ok && c.p.states[i].Terminal {
-		c.r.Errorf(t.at, "initial", "initial: %s is terminal, so a run would end before it begins; name another state", strictyaml.Quote(t.value))
+		c.r.Errorf(t.Place, "initial", "initial: %s is terminal, so a run would end before it begins; name another state", strictyaml.Quote(t.Value))
 	}
 	c.p.initial = i
 }
 
 func (c *compiler) enterRenames() {
-	for _, x := range c.s.renames {
-		if _, still := c.p.byName[x.old.value]; still {
-			c.r.Errorf(x.old.at, "renamed", "renamed: %s is still a state; \"renamed\" maps states that are gone to those that took their place", strictyaml.Quote(x.old.value))
+	for _, x := range c.f.Renamed {
+		if _, still := c.p.byName[x.Old.Value]; still {
+			c.r.Errorf(x.Old.Place, "renamed", "renamed: %s is still a state; \"renamed\" maps states that are gone to those that took their place", strictyaml.Quote(x.Old.Value))
 		}
-		if s, ok := c.state(x.new, "renamed", c.names); ok {
-			c.p.renamed = append(c.p.renamed, Rename{x.old.value, x.new.value})
-			c.p.renames[x.old.value] = s
+		if s, ok := c.state(x.New, "renamed", c.names); ok {
+			c.p.renamed = append(c.p.renamed, Rename{x.Old.Value, x.New.Value})
+			c.p.renames[x.Old.Value] = s
 		}
 	}
 }
 
 // state finds the state that a text names, and reports it if there is none.
-func (c *compiler) state(t text, what string, candidates []string) (State, bool) {
-	if i, ok := c.p.byName[t.value]; ok {
+func (c *compiler) state(t syntax.Text, what string, candidates []string) (State, bool) {
+	if i, ok := c.p.byName[t.Value]; ok {
 		return i, true
 	}
-	if !c.s.hasStates {
+	if !c.f.HasStates {
 		return 0, false
 	}
-	hint := c.r.DidYouMean(t.value, candidates)
+	hint := c.r.DidYouMean(t.Value, candidates)
 	switch {
-	case t.value == "none" && what != "initial":
+	case t.Value == "none" && what != "initial":
 		hint = "; none unbinds a name and is no target: write stay, or leave the edge out"
 	case hint == "" && len(c.names) > 0:
 		hint = "; the states are " + strictyaml.Listed(c.names)
 	}
-	c.r.Errorf(t.at, "unknown-target", "%s: %s is no state%s", what, strictyaml.Quote(t.value), hint)
+	c.r.Errorf(t.Place, "unknown-target", "%s: %s is no state%s", what, strictyaml.Quote(t.Value), hint)
 	return 0, false
 }
 
 // layer compiles what one place binds of one kind.
-func (c *compiler) layer(home State, k Kind, sources []bindingSource) layer {
-	l := layer{exact: map[string]*binding{}, byGlob: map[string]*binding{}}
-	for i := range sources {
-		b := c.binding(home, k, &sources[i])
+func (c *compiler) layer(home State, k Kind, entries []syntax.Entry) layer {
+	l := layer{exact: map[string]*Binding{}, byGlob: map[string]*Binding{}}
+	for i := range entries {
+		b := c.binding(home, k, &entries[i])
 		l.order = append(l.order, b)
-		if b.glob {
+		if b.Glob {
 			l.globs = append(l.globs, b)
-			l.byGlob[b.rule.Pattern] = b
+			l.byGlob[b.Pattern] = b
 		} else {
-			l.exact[b.rule.Pattern] = b
+			l.exact[b.Pattern] = b
 		}
 	}
 	if n := len(l.globs); n > maxGlobs {
-		c.r.Errorf(sources[0].pattern.at, "glob", "%d globs over %s in one place; at most %d: join some, or name what they match", n, k.Plural(), maxGlobs)
+		c.r.Errorf(entries[0].Name.Place, "glob", "%d globs over %s in one place; at most %d: join some, or name what they match", n, k.Plural(), maxGlobs)
 		l.globs = nil
 	}
-	slices.SortStableFunc(l.globs, func(a, b *binding) int { return compareGlobs(a.rule.Pattern, b.rule.Pattern) })
+	slices.SortStableFunc(l.globs, func(a, b *Binding) int { return compareGlobs(a.Pattern, b.Pattern) })
 	return l
 }
 
-func (c *compiler) binding(home State, k Kind, s *bindingSource) *binding {
-	t := s.pattern
+func (c *compiler) binding(home State, k Kind, e *syntax.Entry) *Binding {
+	t, v := e.Name, &e.Value
 	c.checkJoined(t)
-	if len(t.value) > maxGlob && isGlob(t.value) {
-		c.r.Errorf(t.at, "glob", "a glob of %d bytes; at most %d", len(t.value), maxGlob)
+	if len(t.Value) > maxGlob && IsGlob(t.Value) {
+		c.r.Errorf(t.Place, "glob", "a glob of %d bytes; at most %d", len(t.Value), maxGlob)
 	}
-	b := &binding{
-		rule: Rule{File: c.r.File(), Line: t.Line, Column: t.Column, Pattern: t.value},
-		home: home, kind: k, glob: isGlob(t.value), none: s.value.none, by: s.value.by.value, byAt: s.value.by.at,
+	b := &Binding{
+		Rule: Rule{File: c.r.File(), Line: t.Line, Column: t.Column, Pattern: t.Value},
+		Home: home, Kind: k, Glob: IsGlob(t.Value), None: v.None, By: v.By.Value, ByPlace: v.By.Place,
 	}
-	if b.by == "" {
-		b.edges = c.edges(b, "", &s.value)
-		return b
+	switch {
+	case b.None:
+	case b.By == "":
+		b.Cases = []Case{c.compileCase(b, "", v)}
+	default:
+		b.Cases, b.byText = make([]Case, len(v.Cases)), make(map[string]*Case, len(v.Cases))
+		for i, x := range v.Cases {
+			b.Cases[i] = c.compileCase(b, x.Name.Value, &x.Value)
+			b.Cases[i].Place = x.Name.Place
+			b.Cases[i].Exclusive = b.Cases[i].Exclusive || v.Exclusive
+			b.byText[x.Name.Value] = &b.Cases[i]
+		}
 	}
-	c.enterCases(b, s.value)
 	return b
 }
 
-func (c *compiler) enterCases(b *binding, v valueSource) {
-	b.caseOf = make(map[string]*edges, len(v.cases))
-	b.cases = make([]caseEdges, len(v.cases))
-	for i, x := range v.cases {
-		b.cases[i] = caseEdges{x.text.value, x.text.at, c.edges(b, x.text.value, &x.value)}
-		b.cases[i].exclusive = b.cases[i].exclusive || v.exclusive
-		b.caseOf[x.text.value] = &b.cases[i].edges
-	}
-}
-
 // checkJoined reports NAME:STATE, which YAML reads as one word.
-func (c *compiler) checkJoined(t text) {
-	for i := len(t.value) - 1; t.joined && i > 0; i-- {
-		if t.value[i] != ':' {
+func (c *compiler) checkJoined(t syntax.Text) {
+	for i := len(t.Value) - 1; t.Joined && i > 0; i-- {
+		if t.Value[i] != ':' {
 			continue
 		}
-		rest := t.value[i+1:]
+		rest := t.Value[i+1:]
 		if _, state := c.p.byName[rest]; state || rest == "stay" || rest == "none" {
-			c.r.Errorf(t.at, "colon", "%s is one word in YAML; put a space after the colon: %s: %s (or quote it, if the name is such)", strictyaml.Quote(t.value), t.value[:i], rest)
+			c.r.Errorf(t.Place, "colon", "%s is one word in YAML; put a space after the colon: %s: %s (or quote it, if the name is such)", strictyaml.Quote(t.Value), t.Value[:i], rest)
 		}
 		return
 	}
 }
 
-// edges resolves the edges of one value.
-func (c *compiler) edges(b *binding, text string, v *valueSource) edges {
-	e := edges{exclusive: v.exclusive, stated: stated{bare: v.bare}}
-	if _, ok := c.p.byName[v.null.value]; ok && v.null.given {
-		c.r.Errorf(v.null.at, "null", "%s means nothing here, so the name would stay; quote it to mean the state: \"%s\"", v.null.value, v.null.value)
+// compileCase resolves the edges of one value.
+func (c *compiler) compileCase(b *Binding, text string, v *syntax.Value) Case {
+	out := Case{Text: text, Exclusive: v.Exclusive, Bare: v.Bare}
+	if _, ok := c.p.byName[v.Null.Value]; ok && v.Null.Given {
+		c.r.Errorf(v.Null.Place, "null", "%s means nothing here, so the name would stay; quote it to mean the state: \"%s\"", v.Null.Value, v.Null.Value)
 	}
-	for i := range v.edges {
-		c.target(v, i)
+	for i, e := range v.Edges {
+		switch {
+		case !e.To.Given:
+		case v.Short:
+			c.state(e.To, "target", c.short)
+		default:
+			c.state(e.To, syntax.EdgeKeys[i], c.targets)
+		}
 	}
-	for i, o := range allOutcomes {
-		t, given := v.edge(o)
-		e.to[i] = c.resolved(t)
-		e.stated.explicit[i] = given
-		e.event[i] = fmt.Sprintf("%s %q %q %s", b.kind, b.rule.Pattern, text, o)
+	for i, o := range AllOutcomes {
+		t, given := v.Edge(i)
+		out.edges[i] = edge{c.target(t), given, fmt.Sprintf("%s %q %q %s", b.Kind, b.Pattern, text, o)}
 	}
-	return e
+	return out
 }
 
-// target reports an edge whose target is no state.
-func (c *compiler) target(v *valueSource, i int) {
-	t := v.edges[i].to
-	if !t.given {
-		return
-	}
-	what, candidates := edgeKeys[i], c.targets
-	if v.short {
-		what, candidates = "target", c.short
-	}
-	c.state(t, what, candidates)
-}
-
-// resolved is a target in the table; one that is no state stays, and was reported.
-func (c *compiler) resolved(t targetSource) target {
-	out := target{state: here, terminal: t.terminal}
-	if i, ok := c.p.byName[t.to.value]; ok && t.to.given {
-		out.state = i
-		out.terminal = t.terminal || c.p.states[i].Terminal
+// target is a target in the table; one that is no state stays, and was reported.
+func (c *compiler) target(t syntax.Target) Target {
+	out := Target{State: Everywhere, Terminal: t.Terminal}
+	if i, ok := c.p.byName[t.To.Value]; ok && t.To.Given {
+		out.State = i
+		out.Terminal = t.Terminal || c.p.states[i].Terminal
 	}
 	return out
 }
@@ -246,46 +226,11 @@ func (c *compiler) resolved(t targetSource) target {
 func (c *compiler) checkTerminalStates() {
 	for i := range c.p.states {
 		st := &c.p.states[i]
-		for k := range Kinds {
-			if st.Terminal && len(st.own[k].order) > 0 {
-				b := st.own[k].order[0]
-				c.r.Errorf(at{Line: b.rule.Line, Column: b.rule.Column}, "terminal-binds", "state %s is terminal and binds %s; no run rests there: remove it, or the state's \"terminal\"", strictyaml.Quote(st.Name), strictyaml.Quote(b.rule.Pattern))
+		for _, l := range st.own {
+			if st.Terminal && len(l.order) > 0 {
+				b := l.order[0]
+				c.r.Errorf(b.Place(), "terminal-binds", "state %s is terminal and binds %s; no run rests there: remove it, or the state's \"terminal\"", strictyaml.Quote(st.Name), strictyaml.Quote(b.Pattern))
 			}
-		}
-	}
-}
-
-// finish computes what the table is asked for often.
-func (p *Policy) finish() {
-	for k := range Kinds {
-		p.enterClasses(Kind(k))
-		p.enterExact(Kind(k))
-	}
-	p.enterMachines()
-}
-
-// enterExact gathers the exact names that some state binds. What a state names
-// itself is bound there; what everywhere names may be unbound in each state.
-func (p *Policy) enterExact(k Kind) {
-	var all []*binding
-	for _, b := range p.everywhere[k].order {
-		if !b.glob && !b.none && p.boundSomewhere(k, b.rule.Pattern, false) {
-			all = append(all, b)
-		}
-	}
-	for s := range p.states {
-		for _, b := range p.states[s].own[k].order {
-			if !b.glob && !b.none {
-				all = append(all, b)
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b *binding) int { return a.rule.compare(b.rule) })
-	seen := map[string]bool{}
-	for _, b := range all {
-		if !seen[b.rule.Pattern] {
-			seen[b.rule.Pattern] = true
-			p.exact[k] = append(p.exact[k], b.rule.Pattern)
 		}
 	}
 }

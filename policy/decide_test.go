@@ -116,7 +116,7 @@ func TestDecideRefusesWhatCannotBe(t *testing.T) {
 		"a complete run":          {Configuration{State: 0, Complete: true}, Tool, RunComplete},
 		"a state below the first": {Configuration{State: -1}, Tool, NotAvailable},
 		"a state past the last":   {Configuration{State: 99}, Tool, NotAvailable},
-		"no kind":                 {Configuration{}, Kinds, NotAvailable},
+		"no kind":                 {Configuration{}, Kind(Kinds), NotAvailable},
 	} {
 		v := p.Decide(c.at, c.kind, "status", true, nil)
 		if v.Allowed || v.Code != c.want {
@@ -145,7 +145,7 @@ func TestBoundIn(t *testing.T) {
 		{Tool, "list_x", false, nil},
 		{Tool, "nothing", true, nil},
 		{Resource, "file:///r", false, []string{"a", "c"}},
-		{Kinds, "status", true, nil},
+		{Kind(Kinds), "status", true, nil},
 	} {
 		var got []string
 		for _, s := range p.BoundIn(c.kind, c.name, c.listed) {
@@ -234,7 +234,7 @@ func TestSettings(t *testing.T) {
 	if p.UpstreamMay() != (UpstreamMay{Sampling: true, Roots: true}) {
 		t.Errorf("upstream may %+v", p.UpstreamMay())
 	}
-	if !p.Passthrough("vendor/method") || p.Passthrough("other") || len(p.PassthroughMethods()) != 2 {
+	if !p.Passthrough("vendor/method") || p.Passthrough("other") || len(p.settings.Passthrough) != 2 {
 		t.Error("passthrough differs")
 	}
 	if got := p.Renamed(); !slices.Equal(got, []Rename{{"old", "start"}}) {

@@ -42,21 +42,3 @@ func TestEverywhereIsWhatEveryStateAllowsAndStays(t *testing.T) {
 		t.Error("a kind that is none")
 	}
 }
-
-func TestAgainstHandlesFindsWhereAToolIsBound(t *testing.T) {
-	p, _ := Parse("p.yaml", []byte(everywhereSource))
-	found := p.AgainstHandles(map[string]string{"both": "it has a fault", "list_a": "it has another", "nothing": "it is not bound"}, LevelWarning)
-	var all []string
-	for _, f := range found {
-		all = append(all, f.String())
-	}
-	text := strings.Join(all, "\n")
-	for _, want := range []string{`p.yaml:6:22: warning: "both" is out of reach`, `p.yaml:7:15: warning: "both"`, `p.yaml:4:56: warning: "list_a"`, "it has another; choose modern=principal"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in\n%s", want, text)
-		}
-	}
-	if len(found) != 3 || found[0].Code != "no-handle" {
-		t.Errorf("%d findings", len(found))
-	}
-}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// isGlob reports whether a pattern is a glob: `*` is the only sign it knows.
-func isGlob(pattern string) bool { return strings.Contains(pattern, "*") }
+// IsGlob reports whether a pattern is a glob: `*` is the only sign it knows.
+func IsGlob(pattern string) bool { return strings.Contains(pattern, "*") }
 
 // matchGlob reports whether name lies in the pattern's language, where a `*`
 // stands for any run of bytes, none included. A `*` in name is a character like
@@ -45,9 +45,9 @@ func includes(outer, inner string) bool { return matchGlob(outer, inner) }
 // demands in between, a star of the other takes.
 func intersects(a, b string) bool {
 	switch {
-	case !isGlob(a):
+	case !IsGlob(a):
 		return matchGlob(b, a)
-	case !isGlob(b):
+	case !IsGlob(b):
 		return matchGlob(a, b)
 	}
 	x, y := splitGlob(a), splitGlob(b)
@@ -94,13 +94,10 @@ func compareGlobs(a, b string) int {
 // Globs returns the globs of kind k that bind in some state, each once, in the
 // file's order.
 func (p *Policy) Globs(k Kind) []string {
-	if int(k) >= Kinds {
-		return nil
-	}
 	var out []string
-	for _, b := range p.bindings(k) {
-		if b.glob && !b.none && !slices.Contains(out, b.rule.Pattern) {
-			out = append(out, b.rule.Pattern)
+	for b := range p.Bindings() {
+		if b.Kind == k && b.Glob && !b.None && !slices.Contains(out, b.Pattern) {
+			out = append(out, b.Pattern)
 		}
 	}
 	return out

@@ -1,52 +1,21 @@
 package policy
 
 import (
-	"regexp"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/model"
 )
-
-// words returns every word over the letters up to a length.
-func words(letters string, most int) []string {
-	all, last := []string{""}, []string{""}
-	for range most {
-		var next []string
-		for _, w := range last {
-			for _, c := range letters {
-				next = append(next, w+string(c))
-			}
-		}
-		all, last = append(all, next...), next
-	}
-	return all
-}
-
-// asRegexp is a glob as an independent matcher reads it.
-func asRegexp(glob string) *regexp.Regexp {
-	return regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, ".*") + "$")
-}
-
-// globs draws patterns over two letters and stars that never touch.
-func globs(most int) *rapid.Generator[string] {
-	return rapid.Custom(func(t *rapid.T) string {
-		g := rapid.StringOfN(rapid.SampledFrom([]rune("ab*")), 1, most, -1).Draw(t, "glob")
-		for strings.Contains(g, "**") {
-			g = strings.ReplaceAll(g, "**", "*")
-		}
-		return g
-	})
-}
 
 // TestGlobsAgainstWords compares matching, inclusion and intersection with a
 // look at every short word. The third letter stands in no pattern: it is what
 // tells a star from what happens to be spelt out.
 func TestGlobsAgainstWords(t *testing.T) {
-	all := words("abc", 8)
+	all := model.Words("abc", 8)
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := globs(4).Draw(t, "a"), globs(4).Draw(t, "b")
-		ra, rb := asRegexp(a), asRegexp(b)
+		a, b := model.Globs(4).Draw(t, "a"), model.Globs(4).Draw(t, "b")
+		ra, rb := model.Regexp(a), model.Regexp(b)
 		inBoth, onlyA, onlyB := false, false, false
 		for _, w := range all {
 			x, y := ra.MatchString(w), rb.MatchString(w)
@@ -61,10 +30,10 @@ func TestGlobsAgainstWords(t *testing.T) {
 		if intersects(a, b) != inBoth {
 			t.Fatalf("intersects(%q, %q) = %v", a, b, !inBoth)
 		}
-		if strictly := !onlyA && onlyB; strictly && isGlob(a) && isGlob(b) && compareGlobs(a, b) >= 0 {
+		if strictly := !onlyA && onlyB; strictly && IsGlob(a) && IsGlob(b) && compareGlobs(a, b) >= 0 {
 			t.Fatalf("%q lies strictly within %q and does not come first", a, b)
 		}
-		if inBoth && isGlob(a) && isGlob(b) {
+		if inBoth && IsGlob(a) && IsGlob(b) {
 			if w := witness(a, b); !matchGlob(a, w) || !matchGlob(b, w) {
 				t.Fatalf("%q lies not in both %q and %q", w, a, b)
 			}
@@ -97,4 +66,39 @@ func TestMatchGlob(t *testing.T) {
 			t.Errorf("matchGlob(%q, %q) = %v", c.pattern, c.name, got)
 		}
 	}
+}
+
+// FuzzGlob compares the match with a slow one that is plainly right.
+func FuzzGlob(f *testing.F) {
+	for _, seed := range [][2]string{{"a*b", "ab"}, {"ab*ba", "aba"}, {"*aa*a", "aaa"}, {"*", ""}, {"a**b", "axb"}, {"a*", "a*"}} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		if len(pattern)*len(name) > 10_000 {
+			return
+		}
+		if got, want := matchGlob(pattern, name), slowMatch(pattern, name); got != want {
+			t.Fatalf("%q matches %q: %v", pattern, name, got)
+		}
+	})
+}
+
+// slowMatch fills a table: whether each beginning of the pattern matches each
+// beginning of the name.
+func slowMatch(pattern, name string) bool {
+	row := make([]bool, len(name)+1)
+	row[0] = true
+	for i := range len(pattern) {
+		next := make([]bool, len(name)+1)
+		next[0] = row[0] && pattern[i] == '*'
+		for j := range len(name) {
+			if pattern[i] == '*' {
+				next[j+1] = row[j+1] || next[j]
+			} else {
+				next[j+1] = row[j] && pattern[i] == name[j]
+			}
+		}
+		row = next
+	}
+	return row[len(name)]
 }

@@ -18,13 +18,13 @@ import (
 // use. A terminal edge leads to a state of its own beside its target's, so that a
 // state's terminal edge to itself is a transition like any other.
 func (p *Policy) enterMachines() {
-	p.arrivals = make(map[string]target, 2*len(p.states))
+	p.arrivals = make(map[string]Target, 2*len(p.states))
 	for s := range p.states {
 		st := &p.states[s]
 		st.running = strconv.Itoa(s) + ":" + st.Name // unique, whatever the states are called
 		st.completed = st.running + "/complete"
-		p.arrivals[st.running] = target{state: State(s)}
-		p.arrivals[st.completed] = target{state: State(s), terminal: true}
+		p.arrivals[st.running] = Target{State: State(s)}
+		p.arrivals[st.completed] = Target{State: State(s), Terminal: true}
 	}
 	events := sync.OnceValue(p.events)
 	p.machines.New = func() any { return fsm.NewFSM(p.states[p.initial].running, events(), nil) }
@@ -36,23 +36,23 @@ func (p *Policy) enterMachines() {
 func (p *Policy) events() fsm.Events {
 	var out fsm.Events
 	for s := range p.states {
-		p.effective(State(s), func(b *binding) {
-			b.each(func(_ string, e *edges) {
-				for i, t := range e.to {
-					if t.changes(State(s)) {
-						out = append(out, fsm.EventDesc{Name: e.event[i], Src: []string{p.states[s].running}, Dst: p.machineState(t, State(s))})
+		for b := range p.Effective(State(s)) {
+			for i := range b.Cases {
+				for _, e := range b.Cases[i].edges {
+					if e.Changes(State(s)) {
+						out = append(out, fsm.EventDesc{Name: e.event, Src: []string{p.states[s].running}, Dst: p.machineState(e.Target, State(s))})
 					}
 				}
-			})
-		})
+			}
+		}
 	}
 	return out
 }
 
 // machineState returns the machine's name for where a target leads from s.
-func (p *Policy) machineState(t target, s State) string {
-	st := &p.states[t.in(s)]
-	if t.terminal {
+func (p *Policy) machineState(t Target, s State) string {
+	st := &p.states[t.In(s)]
+	if t.Terminal {
 		return st.completed
 	}
 	return st.running
@@ -60,12 +60,12 @@ func (p *Policy) machineState(t target, s State) string {
 
 // fire fires an event on a machine that is in state s, and returns where it arrives.
 // The context is never one that can be cancelled: that wedges a machine for good.
-func (p *Policy) fire(s State, event string) (target, error) {
+func (p *Policy) fire(s State, event string) (Target, error) {
 	m := p.machines.Get().(*fsm.FSM)
 	defer p.machines.Put(m)
 	m.SetState(p.states[s].running)
 	if err := m.Event(context.Background(), event); err != nil {
-		return target{}, fmt.Errorf("stepping the machine from state %q: %w", p.states[s].Name, err)
+		return Target{}, fmt.Errorf("stepping the machine from state %q: %w", p.states[s].Name, err)
 	}
 	return p.arrivals[m.Current()], nil
 }

@@ -1,43 +1,97 @@
+// Package policy is the policy language of fsm-proxy: it compiles what a policy file
+// says to one immutable edge table, and answers from that table what exists in a state,
+// what may be called, and where each outcome leads.
+//
+// The package is pure. It does no I/O, starts no goroutine, reads no clock and
+// writes no log; a [Policy] never changes after [Parse] and may be used from
+// any number of goroutines. Who rests in which [Configuration] is the caller's
+// business: [Policy.Decide] and [Policy.Next] take one and return a value.
+//
+// The way through the language is one direction: bytes → YAML nodes
+// (internal/strictyaml) → what the file says (policy/syntax) → the edge table
+// (compile.go, overlap.go, table.go) → decisions and steps (decide.go, step.go,
+// machine.go). What there is to say of a policy, or of two, to people is package
+// report's, which reads the table: findings, comparisons, pictures.
 package policy
 
 import (
-	"slices"
+	"crypto/sha256"
+	"encoding/hex"
 	"sync"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
+
+// What is found about a policy file, in the words of the strict reader.
+type (
+	Level    = strictyaml.Level
+	Finding  = strictyaml.Finding
+	Findings = strictyaml.Findings
+)
+
+// The levels of findings, gravest first.
+const (
+	LevelError   = strictyaml.LevelError
+	LevelWarning = strictyaml.LevelWarning
+	LevelNote    = strictyaml.LevelNote
+)
+
+// Place is a place in a policy file.
+type Place = strictyaml.Place
 
 // Policy is one compiled policy file. It is immutable and safe for concurrent
 // use.
 type Policy struct {
-	settings
-	file    string
-	digest  string
-	initial State
-	states  []stateEntry
-	byName  map[string]State
-	renames map[string]State // by a name that is gone, see Adopt
+	settings syntax.Settings
+	file     string
+	digest   string
+	initial  State
+	states   []stateEntry
+	byName   map[string]State
+	renamed  []Rename
+	renames  map[string]State // by a name that is gone, see Adopt
 
 	everywhere [Kinds]layer
 	exact      [Kinds][]string // see Exact
 
 	machines sync.Pool         // of *fsm.FSM, see machine.go
-	arrivals map[string]target // by the machines' names for states
+	arrivals map[string]Target // by the machines' names for states
 }
 
-// StateInfo is what a state says of itself.
-type StateInfo struct {
-	Name        string
-	Description string
-	Terminal    bool
+// Parse reads and compiles a policy file. file is the name to put into findings. The
+// findings hold what is wrong with the file, in its order; the policy is nil if, and
+// only if, one of them is an error. What is odd about a policy that can be enforced is
+// report.Check's to say.
+func Parse(file string, src []byte) (*Policy, Findings) {
+	p, found := Compile(file, src)
+	if found.Err() != nil {
+		return nil, found
+	}
+	return p, found
 }
 
-// Name returns the policy's name, "" if it has none.
-func (p *Policy) Name() string { return p.name }
+// Compile is Parse for who has more to say of the file: it returns the table also where
+// the only errors are globs that contradict each other, and nobody may enforce it then.
+func Compile(file string, src []byte) (*Policy, Findings) {
+	f, r := syntax.Read(file, src)
+	if f == nil {
+		return nil, r.Findings()
+	}
+	p := compile(r, f)
+	if p != nil {
+		sum := sha256.Sum256(src)
+		p.digest = hex.EncodeToString(sum[:])
+	}
+	return p, r.Findings()
+}
 
-// Description returns the policy's description, "" if it has none.
-func (p *Policy) Description() string { return p.description }
+// SchemaURL is where the JSON Schema of policy files is published.
+const SchemaURL = syntax.SchemaURL
 
-// Instructions returns what is appended to the upstream's instructions.
-func (p *Policy) Instructions() string { return p.instructions }
+// Schema returns the JSON Schema (draft 2020-12) of policy files, generated from
+// the tables that Parse reads by.
+func Schema() []byte { return syntax.Schema() }
 
 // Digest returns the SHA-256 of the source bytes in hexadecimal.
 func (p *Policy) Digest() string { return p.digest }
@@ -47,6 +101,15 @@ func (p *Policy) File() string { return p.file }
 
 // Initial returns the configuration in which a run begins.
 func (p *Policy) Initial() Configuration { return Configuration{State: p.initial} }
+
+// StateInfo is what a state says of itself.
+type StateInfo struct {
+	Name        string
+	Description string
+	Terminal    bool
+	Inherits    bool  // takes what everywhere binds
+	Place       Place // where its name stands
+}
 
 // States returns every state in the file's order, so that its index is its
 // State.
@@ -77,37 +140,3 @@ func (p *Policy) StateByName(name string) (State, bool) {
 }
 
 func (p *Policy) has(s State) bool { return s >= 0 && int(s) < len(p.states) }
-
-// OnComplete says what follows a terminal edge.
-func (p *Policy) OnComplete() Completion { return p.onComplete }
-
-// Validate reports whether arguments are checked against the listed inputSchema
-// before a call is sent.
-func (p *Policy) Validate() bool { return p.validate }
-
-// Templates says how resources/templates/list is answered.
-func (p *Policy) Templates() Templates { return p.templates }
-
-// UpstreamMay returns what the upstream may ask of the client.
-func (p *Policy) UpstreamMay() UpstreamMay { return p.upstreamMay }
-
-// Passthrough reports whether the policy lets an otherwise refused method, or
-// vendor capability, through.
-func (p *Policy) Passthrough(method string) bool {
-	return slices.Contains(p.passthrough, method)
-}
-
-// PassthroughMethods returns what Passthrough lets through, in the file's order.
-func (p *Policy) PassthroughMethods() []string { return slices.Clone(p.passthrough) }
-
-// OnReload says what a reload of this policy does to runs under way.
-func (p *Policy) OnReload() Reload { return p.onReload }
-
-// Stranded says what becomes of runs whose state this policy no longer has.
-func (p *Policy) Stranded() Stranded { return p.stranded }
-
-// Pin says what a tool definition does that differs from the lock file.
-func (p *Policy) Pin() Pin { return p.pin }
-
-// Renamed returns the renamed states in the file's order.
-func (p *Policy) Renamed() []Rename { return slices.Clone(p.renamed) }

@@ -116,7 +116,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		for _, onComplete := range []string{"restart", "stop"} {
 			p := edgesPolicy(t, onComplete)
-			for i, o := range allOutcomes {
+			for i, o := range AllOutcomes {
 				step, err := p.Next(p.Initial(), Symbol{Kind: Tool, Name: tool}, o)
 				if err != nil {
 					t.Fatal(err)
@@ -198,11 +198,11 @@ func TestMachineAnswers(t *testing.T) {
 	p := edgesPolicy(t, "stop")
 	m := p.machines.New()
 	p.machines.New = func() any { return m }
-	p.states[0].own[Tool].exact["any"].edges.to[0].state = stateOf(t, p, "end")
+	p.states[0].own[Tool].exact["any"].Cases[0].edges[0].State = stateOf(t, p, "end")
 	if step, err := p.Next(p.Initial(), Symbol{Name: "any"}, Success); err != nil || step.Entered != stateOf(t, p, "b") {
 		t.Errorf("%+v, %v", step, err)
 	}
-	p.states[0].own[Tool].exact["short"].edges.event[0] = "no such event"
+	p.states[0].own[Tool].exact["short"].Cases[0].edges[0].event = "no such event"
 	if _, err := p.Next(p.Initial(), Symbol{Name: "short"}, Success); err == nil || !strings.Contains(err.Error(), "no such event") {
 		t.Errorf("err = %v", err)
 	}

@@ -3,6 +3,8 @@ package policy
 import (
 	"cmp"
 	"fmt"
+
+	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
 
 // Kind is what a name names. The zero value is Tool.
@@ -16,20 +18,15 @@ const (
 )
 
 // Kinds is the number of kinds, for arrays indexed by Kind.
-const Kinds = 3
+const Kinds = len(syntax.Kinds)
 
 // AllKinds lists every kind, for loops.
 var AllKinds = [Kinds]Kind{Tool, Resource, Prompt}
 
 // String returns "tool", "resource" or "prompt".
 func (k Kind) String() string {
-	switch k {
-	case Tool:
-		return "tool"
-	case Resource:
-		return "resource"
-	case Prompt:
-		return "prompt"
+	if int(k) < Kinds {
+		return syntax.Kinds[k]
 	}
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
@@ -54,20 +51,15 @@ const (
 )
 
 // outcomes is the number of outcomes, for arrays indexed by Outcome.index.
-const outcomes = 3
+const outcomes = len(syntax.Outcomes)
 
-// allOutcomes lists every outcome in the order of the arrays.
-var allOutcomes = [outcomes]Outcome{Success, Error, Unknown}
+// AllOutcomes lists every outcome.
+var AllOutcomes = [outcomes]Outcome{Success, Error, Unknown}
 
 // String returns "success", "error" or "unknown".
 func (o Outcome) String() string {
-	switch o {
-	case Success:
-		return "success"
-	case Error:
-		return "error"
-	case Unknown:
-		return "unknown"
+	if o.valid() {
+		return syntax.Outcomes[o.index()]
 	}
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
@@ -78,7 +70,7 @@ func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil 
 // valid reports whether o is one of the three outcomes.
 func (o Outcome) valid() bool { return o >= Success && o <= Unknown }
 
-// index is o's place in an array of outcomes; o must be valid.
+// index returns o's place in an array of outcomes; o must be valid.
 func (o Outcome) index() int { return int(o - Success) }
 
 // State is the index of a state among the policy's states, in the file's order.
@@ -116,7 +108,10 @@ func (r Rule) String() string {
 	return fmt.Sprintf("%s:%d:%d", r.File, r.Line, r.Column)
 }
 
-// compare orders rules by their place in one file.
-func (r Rule) compare(o Rule) int {
+// Place returns where the rule stands in its file.
+func (r Rule) Place() Place { return Place{Line: r.Line, Column: r.Column} }
+
+// Compare orders rules by their place in one file.
+func (r Rule) Compare(o Rule) int {
 	return cmp.Or(cmp.Compare(r.Line, o.Line), cmp.Compare(r.Column, o.Column))
 }

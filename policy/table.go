@@ -1,100 +1,106 @@
 package policy
 
-// here is the target of an edge that stays: an edge of everywhere is one value
-// for all states, so "this state" is not known until it is taken.
-const here State = -1
+import (
+	"iter"
+	"slices"
+	"strings"
+)
 
-// target is where one outcome leads.
-type target struct {
-	state    State // or here
-	terminal bool  // the edge says so, or its state does
+// Everywhere is no state: it stands for what is bound in every state, and, as a target,
+// for the state in which an edge is taken. An edge of everywhere is one value for all
+// states.
+const Everywhere State = -1
+
+// Target is where one outcome leads.
+type Target struct {
+	State    State // or Everywhere, which stays
+	Terminal bool  // the edge says so, or its state does
 }
 
-// edges are where the three outcomes of one symbol lead.
-type edges struct {
-	to    [outcomes]target
-	event [outcomes]string // the event's name on the machines
+// Changes reports whether an edge to t, taken in state s, changes the configuration.
+func (t Target) Changes(s State) bool { return t.Terminal || t.In(s) != s }
 
-	exclusive bool // takes the turn though it stays
-	stated    stated
-}
-
-// stated is what the file said of an edge, for findings and pictures.
-type stated struct {
-	// explicit is whether the outcome has an edge of its own, or on_any's.
-	explicit [outcomes]bool
-	// bare is a name alone in a mapping, that stays because nothing is said.
-	bare bool
-}
-
-// changes reports whether the edge, taken in state s, changes the configuration.
-func (t target) changes(s State) bool {
-	return t.terminal || (t.state != here && t.state != s)
-}
-
-// in returns the state that the edge enters when it is taken in s.
-func (t target) in(s State) State {
-	if t.state == here {
+// In returns the state that an edge to t enters when it is taken in s.
+func (t Target) In(s State) State {
+	if t.State == Everywhere {
 		return s
 	}
-	return t.state
+	return t.State
 }
 
-// leaves reports whether some edge, taken in state s, changes the configuration.
-func (e *edges) leaves(s State) bool {
-	return e.to[0].changes(s) || e.to[1].changes(s) || e.to[2].changes(s)
+// Binding is one pattern bound, or unbound, in a state or everywhere.
+type Binding struct {
+	Rule
+	Home    State // the state that binds it, or Everywhere
+	Kind    Kind
+	Glob    bool
+	None    bool   // unbinds, and has no cases
+	By      string // the argument that splits it, or ""
+	ByPlace Place  // where it is named
+	Cases   []Case // in the file's order; one without text where nothing splits it
+	byText  map[string]*Case
+}
+
+// Case is what a binding says of one text of the argument that splits it: one symbol of
+// the alphabet.
+type Case struct {
+	Text      string
+	Place     Place
+	Exclusive bool // takes the turn though it stays
+	Bare      bool // a name alone in a mapping, that stays because nothing is said
+	edges     [outcomes]edge
+}
+
+// edge is where one outcome of a symbol leads.
+type edge struct {
+	Target
+	given bool   // has an edge of its own, or on_any's
+	event string // its name on the machines
+}
+
+// Leads returns where an outcome leads.
+func (c *Case) Leads(o Outcome) Target { return c.edges[o.index()].Target }
+
+// Says reports whether the file says where an outcome leads.
+func (c *Case) Says(o Outcome) bool { return c.edges[o.index()].given }
+
+// Leaves reports whether some edge, taken in state s, changes the configuration.
+func (c *Case) Leaves(s State) bool {
+	return slices.ContainsFunc(c.edges[:], func(e edge) bool { return e.Changes(s) })
+}
+
+// Completes reports whether some edge is terminal.
+func (c *Case) Completes() bool {
+	return slices.ContainsFunc(c.edges[:], func(e edge) bool { return e.Terminal })
 }
 
 // turn reports whether a call along these edges takes the run's turn in state s.
-func (e *edges) turn(s State) bool { return e.exclusive || e.leaves(s) }
+func (c *Case) turn(s State) bool { return c.Exclusive || c.Leaves(s) }
 
-// binding is one pattern given in a state or in everywhere.
-type binding struct {
-	rule   Rule
-	home   State // the state that it is given in, here for everywhere
-	kind   Kind
-	glob   bool
-	none   bool              // unbinds
-	by     string            // the argument that splits it, or ""
-	byAt   at                // where it is named
-	edges  edges             // where by is ""
-	cases  []caseEdges       // where by is not "", in the file's order
-	caseOf map[string]*edges // the same by the argument's text
+// Case returns the case that a text selects, nil if there is none; where nothing splits
+// b, and it binds, every text selects its one case.
+func (b *Binding) Case(text string) *Case {
+	if b.By == "" {
+		return &b.Cases[0]
+	}
+	return b.byText[text]
 }
 
-// caseEdges is one case of a split binding.
-type caseEdges struct {
-	text string
-	at   at
-	edges
-}
-
-// each calls f for the edges of every case, or for the only ones.
-func (b *binding) each(f func(text string, e *edges)) {
-	if b.none {
-		return
-	}
-	if b.by == "" {
-		f("", &b.edges)
-		return
-	}
-	for i := range b.cases {
-		f(b.cases[i].text, &b.cases[i].edges)
-	}
-}
+// Matches reports whether a name lies in the language of b's pattern.
+func (b *Binding) Matches(name string) bool { return matchGlob(b.Pattern, name) }
 
 // layer is what one place, a state or everywhere, binds of one kind.
 type layer struct {
-	order  []*binding          // all, in the file's order
-	exact  map[string]*binding // by name
-	globs  []*binding          // the more specific first
-	byGlob map[string]*binding // by pattern, apart from exact: a client may well send "read_*"
+	order  []*Binding          // all, in the file's order
+	exact  map[string]*Binding // by name
+	globs  []*Binding          // the more specific first
+	byGlob map[string]*Binding // by pattern, apart from exact: a client may well send "read_*"
 }
 
 // glob returns the most specific glob of the layer that matches, or nil.
-func (l *layer) glob(name string) *binding {
+func (l *layer) glob(name string) *Binding {
 	for _, b := range l.globs {
-		if matchGlob(b.rule.Pattern, name) {
+		if b.Matches(name) {
 			return b
 		}
 	}
@@ -102,7 +108,7 @@ func (l *layer) glob(name string) *binding {
 }
 
 // find returns the binding of exactly this pattern, or nil.
-func (l *layer) find(pattern string) *binding {
+func (l *layer) find(pattern string) *Binding {
 	if b, ok := l.exact[pattern]; ok {
 		return b
 	}
@@ -112,43 +118,22 @@ func (l *layer) find(pattern string) *binding {
 // stateEntry is one state of the table.
 type stateEntry struct {
 	StateInfo
-	place    Rule // where its name stands
-	inherits bool // takes what everywhere binds
-	own      [Kinds]layer
-	class    [Kinds]int32 // equal for states that show the same; 0 shows nothing
+	own   [Kinds]layer
+	class [Kinds]int32 // equal for states that show the same; 0 shows nothing
 
 	running, completed string // its names on the machines
-}
-
-// effective calls f for every binding, none included, that has a say in a state:
-// its own, and everywhere's but for patterns that the state gives itself.
-func (p *Policy) effective(s State, f func(*binding)) {
-	st := &p.states[s]
-	for k := range Kinds {
-		for _, b := range st.own[k].order {
-			f(b)
-		}
-		if !st.inherits {
-			continue
-		}
-		for _, b := range p.everywhere[k].order {
-			if st.own[k].find(b.rule.Pattern) == nil {
-				f(b)
-			}
-		}
-	}
 }
 
 // lookup returns the binding that holds for a name in a state: the exact name
 // before globs, then the more specific glob, and between equals the state's own.
 // It returns nil for a name that nothing binds; `none` is a binding.
-func (p *Policy) lookup(s State, k Kind, name string, listed bool) *binding {
+func (p *Policy) lookup(s State, k Kind, name string, listed bool) *Binding {
 	st := &p.states[s]
 	own := &st.own[k]
 	if b, ok := own.exact[name]; ok {
 		return b
 	}
-	if st.inherits {
+	if st.Inherits {
 		if b, ok := p.everywhere[k].exact[name]; ok {
 			return b
 		}
@@ -157,15 +142,151 @@ func (p *Policy) lookup(s State, k Kind, name string, listed bool) *binding {
 		return nil
 	}
 	b := own.glob(name)
-	if st.inherits {
-		if e := p.everywhere[k].glob(name); e != nil && (b == nil || moreSpecific(e, b)) {
+	if st.Inherits {
+		if e := p.everywhere[k].glob(name); e != nil && (b == nil || compareGlobs(e.Pattern, b.Pattern) < 0) {
 			return e
 		}
 	}
 	return b
 }
 
-// moreSpecific orders globs that match one name: see compareGlobs.
-func moreSpecific(a, b *binding) bool {
-	return compareGlobs(a.rule.Pattern, b.rule.Pattern) < 0
+// bound returns the binding under which a name is bound in a state, after precedence
+// and none, or nil.
+func (p *Policy) bound(s State, k Kind, name string, listed bool) *Binding {
+	if b := p.lookup(s, k, name, listed); b != nil && !b.None {
+		return b
+	}
+	return nil
+}
+
+// Binding returns the binding under which a name is bound in c, after precedence and
+// none, nil if it is not. listed is as for Decide. A glob stands for itself as the name
+// that is hardest to match: see includes.
+func (p *Policy) Binding(c Configuration, k Kind, name string, listed bool) *Binding {
+	if c.Complete || !p.has(c.State) || int(k) >= Kinds {
+		return nil
+	}
+	return p.bound(c.State, k, name, listed)
+}
+
+// BindingsIn returns what a state, or Everywhere, binds itself, `none` included, in the
+// file's order.
+func (p *Policy) BindingsIn(home State, k Kind) []*Binding { return p.layer(home, k).order }
+
+func (p *Policy) layer(home State, k Kind) *layer {
+	if home == Everywhere {
+		return &p.everywhere[k]
+	}
+	return &p.states[home].own[k]
+}
+
+// Bindings yields what BindingsIn returns for Everywhere and for each state.
+func (p *Policy) Bindings() iter.Seq[*Binding] {
+	return func(yield func(*Binding) bool) {
+		for home := Everywhere; int(home) < len(p.states); home++ {
+			for _, k := range AllKinds {
+				for _, b := range p.layer(home, k).order {
+					if !yield(b) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// Effective yields every binding, `none` included, that has a say in a state: its own,
+// and everywhere's but for patterns that the state binds itself.
+func (p *Policy) Effective(s State) iter.Seq[*Binding] {
+	return func(yield func(*Binding) bool) {
+		for _, k := range AllKinds {
+			for _, b := range p.states[s].own[k].order {
+				if !yield(b) {
+					return
+				}
+			}
+			for _, b := range p.everywhere[k].order {
+				if p.Takes(s, b) && !yield(b) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Takes reports whether a binding of everywhere has a say in a state.
+func (p *Policy) Takes(s State, b *Binding) bool {
+	st := &p.states[s]
+	return st.Inherits && st.own[b.Kind].find(b.Pattern) == nil
+}
+
+// enterClasses gives states that bind the same names of a kind the same class.
+// States that bind nothing have class 0.
+func (p *Policy) enterClasses(k Kind) {
+	classes := map[string]int32{"": 0}
+	for s := range p.states {
+		key := p.shown(&p.states[s], k)
+		class, known := classes[key]
+		if !known {
+			class = int32(len(classes))
+			classes[key] = class
+		}
+		p.states[s].class[k] = class
+	}
+}
+
+// shown returns a text that is equal for states that bind the same patterns: what a
+// state binds itself and everywhere does not, and whether it takes everywhere's.
+func (p *Policy) shown(st *stateEntry, k Kind) string {
+	all := &p.everywhere[k]
+	var parts []string
+	if st.Inherits && slices.ContainsFunc(all.order, func(b *Binding) bool { return !b.None }) {
+		parts = append(parts, "everywhere")
+	}
+	for _, b := range st.own[k].order {
+		var same *Binding
+		if st.Inherits {
+			same = all.find(b.Pattern)
+		}
+		switch {
+		case same != nil && same.None == b.None:
+		case b.None && !b.unbindsIn(&st.own[k]) && !(st.Inherits && b.unbindsIn(all)):
+		case b.None:
+			parts = append(parts, "-"+b.Pattern)
+		default:
+			parts = append(parts, "+"+b.Pattern)
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "\x00")
+}
+
+// unbindsIn reports whether a none takes something away that another pattern of a
+// layer would bind.
+func (b *Binding) unbindsIn(l *layer) bool {
+	meets := func(other *Binding) bool { return !other.None && intersects(other.Pattern, b.Pattern) }
+	if b.Glob {
+		return slices.ContainsFunc(l.order, meets)
+	}
+	same := l.exact[b.Pattern]
+	return same != nil && !same.None || slices.ContainsFunc(l.globs, meets)
+}
+
+// enterExact gathers the exact names that some state binds. What a state names
+// itself is bound there; what everywhere names may be unbound in each state.
+func (p *Policy) enterExact(k Kind) {
+	var all []*Binding
+	for b := range p.Bindings() {
+		if b.Kind == k && !b.Glob && !b.None && (b.Home != Everywhere || p.BoundAnywhere(k, b.Pattern, false)) {
+			all = append(all, b)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Binding) int { return a.Compare(b.Rule) })
+	seen := map[string]bool{}
+	for _, b := range all {
+		if !seen[b.Pattern] {
+			seen[b.Pattern] = true
+			p.exact[k] = append(p.exact[k], b.Pattern)
+		}
+	}
 }

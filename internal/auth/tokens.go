@@ -61,7 +61,7 @@ type tokenFile struct {
 	all     map[[32]byte]wire.Principal
 }
 
-type tokenField = strictyaml.Field[*strictyaml.Reader, tokenFile]
+type tokenField = strictyaml.Field[tokenFile]
 
 var tokenFields = []tokenField{
 	{Name: "version", Read: func(r *strictyaml.Reader, e strictyaml.Entry, into *tokenFile) {

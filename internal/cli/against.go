@@ -9,13 +9,14 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // comparison is what a reload of one policy in place of another does. One of them
 // is nil where the other is new, or gone.
 type comparison struct {
 	old, new *checked
-	states   []policy.StateChange
+	states   []report.StateChange
 	strict   bool // a stranded state is an error
 }
 
@@ -34,7 +35,7 @@ func (f *checkFlags) compare(path string, inv *inventory.Inventory) []comparison
 			x.new = &f.checkPath(p.new, inv)[0]
 		}
 		if x.comparable() {
-			x.states = policy.Compare(x.old.policy, x.new.policy)
+			x.states = report.Compare(x.old.policy, x.new.policy)
 		}
 		out = append(out, x)
 	}
@@ -139,7 +140,7 @@ func (p comparison) findings() policy.Findings {
 		r.Add(policy.LevelNote, strictyaml.Place{}, "policy-removed", "the new folder has no policy of this name; a proxy that runs with it keeps the last good one until it ends")
 	}
 	for _, x := range p.states {
-		if x.Change == policy.StateStranded {
+		if x.Change == report.StateStranded {
 			r.Add(policy.LevelWarning, strictyaml.Place{}, "stranded", "state %s of %s is stranded; name the state that takes its place in \"renamed\", or keep it", strictyaml.Quote(x.Old), p.old.file)
 		}
 	}
@@ -154,5 +155,5 @@ func (p comparison) text() string {
 	if !p.comparable() {
 		return ""
 	}
-	return policy.CompareText(p.old.policy, p.new.policy)
+	return report.CompareText(p.old.policy, p.new.policy)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/watch"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
@@ -183,12 +184,12 @@ func (f *checkFlags) check(file string, inv *inventory.Inventory) checked {
 	if err != nil {
 		return checked{file: file, failure: err}
 	}
-	p, findings := policy.Parse(file, src)
+	p, findings := report.Parse(file, src)
 	r := checked{file: file, policy: p, sources: map[string][]byte{file: src}}
 	if p != nil {
 		r.holds = count(len(p.States()), "state")
 		if inv != nil {
-			findings = findings.Merge(append(p.Against(inv.Offers, inv.TemplateServes), f.byHandle.findings(p, inv)...))
+			findings = findings.Merge(append(report.Against(p, inv.Offers, inv.TemplateServes), f.byHandle.findings(p, inv)...))
 			r.unbound = inv.Unbound(p)
 		}
 		if !f.unlocked {
@@ -280,7 +281,7 @@ func (h handleCheck) findings(p *policy.Policy, inv *inventory.Inventory) policy
 	for tool, reason := range handle.Misfits(inv.Tools, argument) {
 		why[tool] = reason.Text()
 	}
-	return p.AgainstHandles(why, level)
+	return report.AgainstHandles(p, why, level)
 }
 
 // lockFindings says what run would say of a policy's lock: that there is none, or
@@ -294,12 +295,12 @@ func lockFindings(p *policy.Policy, given string, inv *inventory.Inventory) (fou
 	l, read, err := policyfile.ReadLock(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return p.WithoutLock(policyfile.NoLock(p, path).Error(), p.Pin() == policy.PinRefuse), "", nil
+		return report.WithoutLock(p, policyfile.NoLock(p, path).Error(), p.Pin() == policy.PinRefuse), "", nil
 	case read.Err != nil:
-		return p.WithoutLock(err.Error(), true), "", nil
+		return report.WithoutLock(p, err.Error(), true), "", nil
 	case err != nil:
 		_, its := lock.Parse(path, read.Content)
-		return append(p.WithoutLock("the lock file "+path+" has errors; run 'fsm-proxy lock' again", true), its...), path, read.Content
+		return append(report.WithoutLock(p, "the lock file "+path+" has errors; run 'fsm-proxy lock' again", true), its...), path, read.Content
 	}
 	why := map[string]string{}
 	var unlocked []string
@@ -310,12 +311,12 @@ func lockFindings(p *policy.Policy, given string, inv *inventory.Inventory) (fou
 				unlocked = append(unlocked, tool)
 			}
 		}
-		return p.AgainstLock(why, unlocked), "", nil
+		return report.AgainstLock(p, why, unlocked), "", nil
 	}
 	for _, tool := range p.Exact(policy.Tool) {
 		if _, locked := l.Tools[tool]; !locked {
 			why[tool], unlocked = lock.Changes{lock.Unlocked}.Sentence(), append(unlocked, tool)
 		}
 	}
-	return p.AgainstLock(why, unlocked), "", nil
+	return report.AgainstLock(p, why, unlocked), "", nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // The form of check --format json.
@@ -66,7 +67,7 @@ type jsonComparison struct {
 	OnComplete jsonPair             `json:"on_complete,omitzero"`
 	OnReload   string               `json:"on_reload,omitzero"` // of the new policy, whose word holds
 	Stranded   string               `json:"stranded,omitzero"`  // likewise
-	States     []policy.StateChange `json:"states,omitzero"`
+	States     []report.StateChange `json:"states,omitzero"`
 }
 
 // jsonPair is one setting of both policies.

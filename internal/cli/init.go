@@ -20,7 +20,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/draft"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/service"
-	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // initFlags are the flags of init.
@@ -70,7 +70,7 @@ func (f *initFlags) run(ctx context.Context, c *console) error {
 	}
 	d := draft.New(inv)
 	text := d.Policy()
-	if _, findings := policy.Parse("the starter policy", []byte(text)); findings.Err() != nil {
+	if _, findings := report.Parse("the starter policy", []byte(text)); findings.Err() != nil {
 		return fmt.Errorf("the server lists what a policy cannot name: %w", findings.Err())
 	}
 	if err := f.write(c.out, text); err != nil {

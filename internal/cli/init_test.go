@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // liveServers are the arguments that name each server to wrap.
@@ -52,7 +53,7 @@ func TestInitPassesCheck(t *testing.T) {
 // only some time after initialize.
 func TestInitSeesWhatServersShowToCapableClients(t *testing.T) {
 	r := command(t, nil, append([]string{"init", "--"}, mcptest.Everything(t)...)...)
-	p, findings := policy.Parse("stdout", []byte(r.stdout))
+	p, findings := report.Parse("stdout", []byte(r.stdout))
 	if err := findings.Err(); err != nil {
 		t.Fatalf("standard output is no policy: %v\n%s", err, r.stdout)
 	}
@@ -130,7 +131,7 @@ func TestInitSaysWhatToDoNext(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("exit code %d\n%s", r.code, r.stderr)
 	}
-	if _, findings := policy.Parse("stdout", []byte(r.stdout)); findings.Err() != nil {
+	if _, findings := report.Parse("stdout", []byte(r.stdout)); findings.Err() != nil {
 		t.Errorf("standard output is no policy: %v", findings.Err())
 	}
 	contains(t, r.stderr, self+" check /")

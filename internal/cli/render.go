@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 const renderFormats = "text|mermaid|dot|json"
@@ -63,7 +64,7 @@ func render(c *console, path, format string, only []string) error {
 			if err != nil {
 				return err
 			}
-			draw = func(p *policy.Policy) string { return p.TextOf(states...) }
+			draw = func(p *policy.Policy) string { return report.TextOf(p, states...) }
 		}
 		if i > 0 {
 			fmt.Fprintln(c.out)
@@ -98,13 +99,13 @@ func statesOf(p *policy.Policy, names []string) ([]policy.State, error) {
 func drawing(format string) func(*policy.Policy) string {
 	switch format {
 	case "text":
-		return (*policy.Policy).Text
+		return report.Text
 	case "mermaid":
-		return (*policy.Policy).Mermaid
+		return report.Mermaid
 	case "dot":
-		return (*policy.Policy).DOT
+		return report.DOT
 	case "json":
-		return func(p *policy.Policy) string { return string(p.JSON()) }
+		return func(p *policy.Policy) string { return string(report.JSON(p)) }
 	}
 	return nil
 }

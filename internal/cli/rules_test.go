@@ -42,7 +42,7 @@ var codeAt = map[string]int{"Errorf": 1, "Add": 2, "AddAbout": 2}
 func codes(t *testing.T) map[string]string {
 	t.Helper()
 	cfg := &packages.Config{Dir: mcptest.Root(), Mode: packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedExportFile}
-	all, err := packages.Load(cfg, "./policy", "./internal/strictyaml", "./internal/config", "./internal/lock", "./internal/cli")
+	all, err := packages.Load(cfg, "./policy/...", "./internal/strictyaml", "./internal/config", "./internal/lock", "./internal/cli")
 	if err != nil || packages.PrintErrors(all) > 0 {
 		t.Fatal("the packages do not load", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // condensed are the findings as people read them, a line each. The notes on implicit
@@ -27,7 +28,7 @@ import (
 func (r checked) condensed() policy.Findings {
 	var out policy.Findings
 	stays := 0
-	for _, found := range policy.Grouped(r.findings) {
+	for _, found := range report.Grouped(r.findings) {
 		switch {
 		case found.Code == "unbound":
 		case found.Code == "implicit-stay" && found.Level == policy.LevelNote:

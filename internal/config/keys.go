@@ -339,7 +339,7 @@ func (k setting) of() kind {
 }
 
 type (
-	field  = strictyaml.Field[*strictyaml.Reader, reading]
+	field  = strictyaml.Field[reading]
 	entry  = strictyaml.Entry
 	schema = strictyaml.Schema
 )

@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // oddNames are names that YAML, or a policy, could take for something else.
@@ -47,7 +48,7 @@ func offering(kind policy.Kind, items ...listed) *inventory.Inventory {
 	l := &wire.List{}
 	for _, item := range items {
 		l.Items = append(l.Items, item.item())
-		inv.Offers = append(inv.Offers, policy.Offer{Kind: kind, Name: item.name})
+		inv.Offers = append(inv.Offers, report.Offer{Kind: kind, Name: item.name})
 	}
 	switch kind {
 	case policy.Tool:
@@ -123,7 +124,7 @@ func mustBind(t fataler, inv *inventory.Inventory) {
 		forbidden[item.name] = true
 	}
 	for _, text := range []string{closed, opened(t, closed, d)} {
-		p, findings := policy.Parse("starter.yaml", []byte(text))
+		p, findings := report.Parse("starter.yaml", []byte(text))
 		if err := findings.Err(); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -198,7 +199,7 @@ func TestStarterSortsTools(t *testing.T) {
 	if said := strings.Join(d.Summary(), "\n"); !strings.Contains(said, "annotations") || !strings.Contains(said, "by name") {
 		t.Errorf("the summary does not say by what tools are sorted:\n%s", said)
 	}
-	if _, findings := policy.Parse("opened", []byte(opened(t, text, d))); len(findings.Warnings())+len(findings.Errors()) > 0 {
+	if _, findings := report.Parse("opened", []byte(opened(t, text, d))); len(findings.Warnings())+len(findings.Errors()) > 0 {
 		t.Errorf("opened as the end says:\n%v\n%s", findings, opened(t, text, d))
 	}
 }

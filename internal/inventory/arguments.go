@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // argumentsOf returns what the definition of a tool or a prompt, as it is listed, says of
 // an argument; nil: nothing.
-func argumentsOf(kind policy.Kind, raw []byte) func(name string) policy.Argument {
+func argumentsOf(kind policy.Kind, raw []byte) func(name string) report.Argument {
 	switch kind {
 	case policy.Tool:
 		var tool struct {
@@ -35,8 +36,8 @@ func argumentsOf(kind policy.Kind, raw []byte) func(name string) policy.Argument
 		for _, a := range prompt.Arguments {
 			names = append(names, a.Name)
 		}
-		return func(name string) policy.Argument {
-			return policy.Argument{Undeclared: !slices.Contains(names, name), Others: names}
+		return func(name string) report.Argument {
+			return report.Argument{Undeclared: !slices.Contains(names, name), Others: names}
 		}
 	}
 	return nil
@@ -58,28 +59,28 @@ var declaring = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else",
 
 // argument returns what the schema says of an argument, the zero value where that is not
 // sure.
-func (s *inputSchema) argument(name string) policy.Argument {
+func (s *inputSchema) argument(name string) report.Argument {
 	if s.root["$ref"] != nil {
-		return policy.Argument{}
+		return report.Argument{}
 	}
 	properties, ok := s.root["properties"].(map[string]any)
 	if !ok && s.root["properties"] != nil {
-		return policy.Argument{}
+		return report.Argument{}
 	}
 	if declared, ok := properties[name]; ok {
 		s.read = 0
 		texts := s.texts(declared)
-		return policy.Argument{Mixed: mixed(declared), Closed: !texts.any, Texts: texts.only}
+		return report.Argument{Mixed: mixed(declared), Closed: !texts.any, Texts: texts.only}
 	}
 	patterns := s.root["patternProperties"] != nil
 	closed := s.root["additionalProperties"] == false && !patterns
 	if !closed && slices.ContainsFunc(declaring, func(keyword string) bool { return s.root[keyword] != nil }) {
-		return policy.Argument{}
+		return report.Argument{}
 	}
 	if additional, ok := s.root["additionalProperties"].(map[string]any); ok && len(additional) > 0 {
-		return policy.Argument{} // a map by any name
+		return report.Argument{} // a map by any name
 	}
-	return policy.Argument{Undeclared: true, Refused: closed, Others: slices.Sorted(maps.Keys(properties))}
+	return report.Argument{Undeclared: true, Refused: closed, Others: slices.Sorted(maps.Keys(properties))}
 }
 
 // mixed reports whether a schema names the type string beside boolean or a number.

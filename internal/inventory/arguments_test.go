@@ -12,6 +12,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // What a schema says of an argument is what a validator does with it: an argument that
@@ -176,7 +177,7 @@ func TestMixedArguments(t *testing.T) {
 		t.Fatal(findings)
 	}
 	offer := offerOf(policy.Tool, wire.Item{Name: "think", Raw: []byte(`{"name":"think","inputSchema":{"properties":{"more":{"type":["boolean","string"]}}}}`)})
-	contains(t, p.Against([]policy.Offer{offer}, nil).Warnings().String(), "by: argument \"more\" may be a boolean or a number in the upstream's tool \"think\"; no case is that, so such a call is refused")
+	contains(t, report.Against(p, []report.Offer{offer}, nil).Warnings().String(), "by: argument \"more\" may be a boolean or a number in the upstream's tool \"think\"; no case is that, so such a call is refused")
 }
 
 // A prompt's arguments are texts, and a server may take others than it declares.

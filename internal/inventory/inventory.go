@@ -15,6 +15,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -22,7 +23,7 @@ import (
 type Inventory struct {
 	Server    string // its name
 	Version   string // and version
-	Offers    []policy.Offer
+	Offers    []report.Offer
 	Templates []string // URI templates; a policy names concrete URIs
 
 	Tools, Resources, Prompts *wire.List // what the offers are made of
@@ -215,8 +216,8 @@ func list(ctx context.Context, conn *upstream.Conn, can [4]bool) (Inventory, err
 	return inv, nil
 }
 
-func offerOf(kind policy.Kind, item wire.Item) policy.Offer {
-	offer := policy.Offer{Kind: kind, Name: item.Name, Argument: argumentsOf(kind, item.Raw)}
+func offerOf(kind policy.Kind, item wire.Item) report.Offer {
+	offer := report.Offer{Kind: kind, Name: item.Name, Argument: argumentsOf(kind, item.Raw)}
 	var hints struct {
 		Annotations struct {
 			ReadOnly   bool `json:"readOnlyHint"`

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
@@ -26,7 +24,7 @@ var language = strictyaml.Language{
 type (
 	reader = strictyaml.Reader
 	entry  = strictyaml.Entry
-	field  = strictyaml.Field[*reader, reading]
+	field  = strictyaml.Field[reading]
 )
 
 // reading is a lock while it is read.
@@ -65,7 +63,7 @@ func Parse(file string, src []byte) (*Lock, Findings) {
 }
 
 func readUpstream(r *reader, e entry, into *reading) {
-	if !mapping(r, e, "the server's name and version") {
+	if !r.Mapping(e, "the server's name and version") {
 		return
 	}
 	text := func(name string, to *string) field {
@@ -80,7 +78,7 @@ func readUpstream(r *reader, e entry, into *reading) {
 
 func readTools(r *reader, e entry, into *reading) {
 	into.tools = true
-	if strictyaml.IsNothing(e.Value) || !mapping(r, e, "a mapping of tools to their digests") {
+	if strictyaml.IsNothing(e.Value) || !r.Mapping(e, "a mapping of tools to their digests") {
 		return
 	}
 	for _, tool := range r.Entries(e.Value) {
@@ -89,7 +87,7 @@ func readTools(r *reader, e entry, into *reading) {
 }
 
 func readDefinition(r *reader, tool entry, into *reading) (d Definition) {
-	if strictyaml.IsNothing(tool.Value) || !mapping(r, tool, "a mapping of parts to their digests") {
+	if strictyaml.IsNothing(tool.Value) || !r.Mapping(tool, "a mapping of parts to their digests") {
 		return d
 	}
 	var fields []field
@@ -112,7 +110,7 @@ func readDigest(r *reader, e entry) (d Digest) {
 }
 
 func readGlobs(r *reader, e entry, into *reading) {
-	if strictyaml.IsNothing(e.Value) || !mapping(r, e, "a mapping of globs to the tools that they bind") {
+	if strictyaml.IsNothing(e.Value) || !r.Mapping(e, "a mapping of globs to the tools that they bind") {
 		return
 	}
 	for _, glob := range r.Entries(e.Value) {
@@ -124,14 +122,6 @@ func readGlobs(r *reader, e entry, into *reading) {
 			into.Globs[glob.Name()] = append(into.Globs[glob.Name()], t.Value)
 		}
 	}
-}
-
-func mapping(r *reader, e entry, want string) bool {
-	if e.Value.Kind == yaml.MappingNode {
-		return true
-	}
-	r.WrongType(e, want)
-	return false
 }
 
 // Format writes the lock of a policy as a file: always the same for the same lock,

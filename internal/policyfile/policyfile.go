@@ -17,6 +17,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/watch"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // MaxSize is the most that a policy file may hold, in bytes.
@@ -58,7 +59,7 @@ func Load(path string) (*policy.Policy, policy.Findings, error) {
 
 // Parse parses a policy. Its error has a line for each error in the file.
 func Parse(path string, src []byte) (*policy.Policy, policy.Findings, error) {
-	p, findings := policy.Parse(path, src)
+	p, findings := report.Parse(path, src)
 	if err := findings.Err(); err != nil {
 		return nil, findings, fmt.Errorf("the policy has errors:\n%w", err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
@@ -71,7 +72,7 @@ func Serve(ctx context.Context, cfg Config) error {
 }
 
 func (s *service) warn(findings policy.Findings) {
-	for _, w := range policy.Grouped(findings.Warnings()) {
+	for _, w := range report.Grouped(findings.Warnings()) {
 		s.log.Warn("policy: " + w.String())
 	}
 }

@@ -7,19 +7,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Strict is a [*Reader], or what embeds one to add reading of its own.
-type Strict interface{ Strict() *Reader }
-
 // Field is one key of a mapping. The tables of fields are the one source of what
 // is read, of what is suggested for a misspelt key, and of the JSON Schema.
-type Field[R Strict, T any] struct {
+type Field[T any] struct {
 	Name   string
 	Doc    string
 	Schema func() *Schema
-	Read   func(r R, e Entry, into *T)
+	Read   func(r *Reader, e Entry, into *T)
 }
 
-func fieldNames[R Strict, T any](fields []Field[R, T]) []string {
+func fieldNames[T any](fields []Field[T]) []string {
 	names := make([]string, len(fields))
 	for i, f := range fields {
 		names[i] = f.Name
@@ -28,12 +25,11 @@ func fieldNames[R Strict, T any](fields []Field[R, T]) []string {
 }
 
 // ReadFields reads a mapping by its table. what names it in messages.
-func ReadFields[R Strict, T any](r R, n *yaml.Node, what string, fields []Field[R, T], into *T) {
-	strict := r.Strict()
-	for _, e := range strict.Entries(n) {
-		i := slices.IndexFunc(fields, func(f Field[R, T]) bool { return f.Name == e.Name() })
+func ReadFields[T any](r *Reader, n *yaml.Node, what string, fields []Field[T], into *T) {
+	for _, e := range r.Entries(n) {
+		i := slices.IndexFunc(fields, func(f Field[T]) bool { return f.Name == e.Name() })
 		if i < 0 {
-			strict.unknownKey(e, what, fieldNames(fields))
+			r.unknownKey(e, what, fieldNames(fields))
 			continue
 		}
 		fields[i].Read(r, e, into)

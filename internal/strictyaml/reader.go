@@ -50,9 +50,6 @@ type Reader struct {
 // NewReader returns a reader of a file; its name is put into findings.
 func NewReader(file string, lang Language) *Reader { return &Reader{file: file, lang: lang} }
 
-// Strict returns r: it makes a type that embeds *Reader a [Strict].
-func (r *Reader) Strict() *Reader { return r }
-
 // File returns the name that was given to NewReader.
 func (r *Reader) File() string { return r.file }
 

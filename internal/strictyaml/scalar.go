@@ -30,6 +30,15 @@ func (r *Reader) WrongType(e Entry, want string) {
 // plainName is a name that a message need not quote.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
+// Mapping reports whether a value is a mapping, and what it wants where it is none.
+func (r *Reader) Mapping(e Entry, want string) bool {
+	if e.Value.Kind != yaml.MappingNode {
+		r.WrongType(e, want)
+		return false
+	}
+	return true
+}
+
 // Scalar returns a scalar's text. Numbers and booleans are their text too; an
 // unquoted null is nothing.
 func (r *Reader) Scalar(e Entry, want string) (Text, bool) {

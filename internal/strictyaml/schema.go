@@ -45,7 +45,7 @@ func (s *Schema) Encode() []byte {
 }
 
 // ObjectOf is a closed mapping with the fields of a table.
-func ObjectOf[R Strict, T any](fields []Field[R, T]) *Schema {
+func ObjectOf[T any](fields []Field[T]) *Schema {
 	s := &Schema{Type: "object", Properties: map[string]*Schema{}, AdditionalProperties: false}
 	for _, f := range fields {
 		p := *f.Schema()

@@ -10,7 +10,7 @@ type nothing struct{}
 func findings(src string, secrets bool) string {
 	r := NewReader("f.yaml", Language{Name: "a file", Begin: `"version: 1"`, Secrets: secrets})
 	if root := r.Tree([]byte(src)); root != nil {
-		ReadFields(r, root, "a file", []Field[*Reader, nothing]{{Name: "headers", Schema: Bool, Read: func(*Reader, Entry, *nothing) {}}}, &nothing{})
+		ReadFields(r, root, "a file", []Field[nothing]{{Name: "headers", Schema: Bool, Read: func(*Reader, Entry, *nothing) {}}}, &nothing{})
 	}
 	return r.Findings().String()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
 // noticed is what the log was told of the upstream's lists, so that each change is
@@ -114,9 +115,9 @@ func (n *noticed) findingsLocked(v View, argument *Argument) (fresh policy.Findi
 	k := v.List.Kind
 	before := n.found[k]
 	n.found[k] = make(map[string]struct{})
-	found := n.policy.AgainstNames(policyKind(k), names, serves)
+	found := report.AgainstNames(n.policy, policyKind(k), names, serves)
 	if k == wire.Tools {
-		found = append(found, n.policy.AgainstHandles(argument.why(v.List), policy.LevelWarning)...)
+		found = append(found, report.AgainstHandles(n.policy, argument.why(v.List), policy.LevelWarning)...)
 	}
 	for _, f := range found {
 		key := f.Code + f.Message

@@ -11,34 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
-	"golang.org/x/tools/txtar"
 )
-
-// TestFindings reads every policy of findings.txtar and compares what is found
-// with the file that follows it. Each message is to be read as its user would:
-// it says what is wrong, where, and what to do.
-func TestFindings(t *testing.T) {
-	const file = "testdata/findings.txtar"
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := &txtar.Archive{Comment: archive.Comment}
-	for _, f := range archive.Files {
-		if !strings.HasSuffix(f.Name, ".yaml") {
-			continue
-		}
-		p, found := Parse(f.Name, f.Data)
-		if (p == nil) != (len(found.Errors()) > 0) {
-			t.Errorf("%s: policy %v with errors %v", f.Name, p != nil, found.Errors())
-		}
-		out.Files = append(out.Files, f, txtar.File{
-			Name: strings.TrimSuffix(f.Name, ".yaml") + ".want",
-			Data: []byte(found.String() + "\n"),
-		})
-	}
-	golden.Compare(t, file, txtar.Format(out))
-}
 
 func validFiles(t testing.TB) []string {
 	t.Helper()
@@ -66,20 +39,6 @@ func parse(t testing.TB, file string, src []byte) *Policy {
 		t.Fatalf("%s:\n%v", file, found)
 	}
 	return p
-}
-
-func TestRenderings(t *testing.T) {
-	for _, file := range validFiles(t) {
-		p := load(t, file)
-		all := &txtar.Archive{Files: []txtar.File{
-			{Name: "text", Data: []byte(p.Text())},
-			{Name: "mermaid", Data: []byte(p.Mermaid())},
-			{Name: "dot", Data: []byte(p.DOT())},
-			{Name: "json", Data: p.JSON()},
-		}}
-		name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-		golden.Compare(t, filepath.Join("testdata/rendered", name+".txtar"), txtar.Format(all))
-	}
 }
 
 func TestSchemaIsCheckedIn(t *testing.T) { golden.Compare(t, "policy.schema.json", Schema()) }
@@ -169,19 +128,6 @@ func TestSchemaRefuses(t *testing.T) {
 		src := "version: 1\ninitial: a\nstates: " + states
 		if err := s.Validate(asJSON(t, []byte(src))); err == nil {
 			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
-func TestStrictExamples(t *testing.T) {
-	for _, file := range []string{"testdata/valid/deploy-review.yaml", "../policies/crossroads.yaml"} {
-		src, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, found := Parse(file, src)
-		if err := found.Strict().Err(); err != nil {
-			t.Error(err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package policy
+package report
 
 import (
 	"encoding/json"
@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
 	"golang.org/x/tools/txtar"
 	"pgregory.net/rapid"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/model"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // TestCompareText compares every pair of compare.txtar and what is said of it
@@ -21,7 +24,7 @@ func TestCompareText(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := &txtar.Archive{Comment: archive.Comment}
-	var old *Policy
+	var old *policy.Policy
 	for _, f := range archive.Files {
 		folder, name := path.Split(f.Name)
 		switch name {
@@ -60,7 +63,7 @@ func TestCompareWithItself(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPolicy(t)
 		for s, x := range Compare(p, p) {
-			if !x.Same() || x.Old != p.StateName(State(s)) || x.New != x.Old {
+			if !x.Same() || x.Old != p.StateName(policy.State(s)) || x.New != x.Old {
 				t.Fatalf("%+v", x)
 			}
 		}
@@ -68,18 +71,18 @@ func TestCompareWithItself(t *testing.T) {
 }
 
 // drawPolicy draws a policy without errors.
-func drawPolicy(t *rapid.T) *Policy {
-	return rapid.Custom(func(t *rapid.T) *Policy {
-		p, _ := Parse("m.yaml", []byte(drawModel(t).yaml()))
+func drawPolicy(t *rapid.T) *policy.Policy {
+	return rapid.Custom(func(t *rapid.T) *policy.Policy {
+		p, _ := policy.Parse("m.yaml", []byte(model.Draw(t).YAML()))
 		return p
-	}).Filter(func(p *Policy) bool { return p != nil }).Draw(t, "policy")
+	}).Filter(func(p *policy.Policy) bool { return p != nil }).Draw(t, "policy")
 }
 
 // TestCompareOverlooksNothing draws two policies that have states in common: of
 // every name that is decided or stepped otherwise, a pattern that matches it is
 // reported, and no exact name that is not.
 func TestCompareOverlooksNothing(t *testing.T) {
-	names := append(words("abc", 3), "fin", "abab")
+	names := append(model.Words("abc", 3), "fin", "abab")
 	rapid.Check(t, func(t *rapid.T) {
 		old, new := drawPolicy(t), drawPolicy(t)
 		for _, x := range Compare(old, new) {
@@ -90,7 +93,7 @@ func TestCompareOverlooksNothing(t *testing.T) {
 			after, _ := new.StateByName(x.New)
 			for _, name := range names {
 				same := behaviour(old, s, name) == behaviour(new, after, name)
-				said := slices.ContainsFunc(x.Names, func(n NameChange) bool { return matchGlob(n.Pattern, name) })
+				said := slices.ContainsFunc(x.Names, func(n NameChange) bool { return model.Regexp(n.Pattern).MatchString(name) })
 				if !same && !said {
 					t.Fatalf("%s: %q differs\n%s\n%s", x.Old, name, behaviour(old, s, name), behaviour(new, after, name))
 				}
@@ -105,42 +108,47 @@ func TestCompareOverlooksNothing(t *testing.T) {
 
 // behaviour is a text that is equal where a name, listed or not, with every
 // argument, is decided and stepped alike.
-func behaviour(p *Policy, s State, name string) string {
+func behaviour(p *policy.Policy, s policy.State, name string) string {
 	var out strings.Builder
-	at := Configuration{State: s}
+	at := policy.Configuration{State: s}
 	for _, listed := range []bool{true, false} {
 		for _, text := range []string{"x", "y", "z"} {
-			v := p.Decide(at, Tool, name, listed, argument(text))
+			v := p.Decide(at, policy.Tool, name, listed, argument(text))
 			if !v.Allowed {
 				out.WriteString("refused\n")
 				continue
 			}
-			out.WriteString(p.stepsOf(at, v.Symbol) + "\n")
+			out.WriteString(stepsOf(p, at, v.Symbol) + "\n")
 		}
 	}
 	return out.String()
 }
 
-func (p *Policy) stepsOf(c Configuration, s Symbol) string {
-	e, err := p.edgesOf(c, s)
-	if err != nil {
-		return err.Error()
+func stepsOf(p *policy.Policy, c policy.Configuration, s policy.Symbol) string {
+	b := p.Binding(c, s.Kind, s.Name, true)
+	if b == nil {
+		return "bound only while it is not listed"
 	}
 	var leads []string
-	for i := range allOutcomes {
-		leads = append(leads, p.lead(e, c.State, i).String())
+	for _, o := range policy.AllOutcomes {
+		leads = append(leads, leadOf(p, b.Case(s.Case), c.State, o).String())
 	}
 	return strings.Join(leads, ", ")
+}
+
+// argument is the argument "command", or "c", with a text.
+func argument(text string) func(string) (string, bool) {
+	return func(name string) (string, bool) { return text, name == "command" || name == "c" }
 }
 
 // A case that the new policy allows nowhere is lost to runs that strand, though
 // the name is not.
 func TestCompareTellsOfCasesLostToStrandedRuns(t *testing.T) {
-	old, found := Parse("old", []byte("{version: 1, initial: a, states: {a: {tools: {go: b}}, b: {tools: {run: {by: how, cases: {dry: stay, wet: a}}, ask: , say: }}}}"))
+	old, found := policy.Parse("old", []byte("{version: 1, initial: a, states: {a: {tools: {go: b}}, b: {tools: {run: {by: how, cases: {dry: stay, wet: a}}, ask: , say: }}}}"))
 	if old == nil {
 		t.Fatal(found)
 	}
-	new, found := Parse("new", []byte("{version: 1, initial: a, states: {a: {tools: {run: {by: how, cases: {dry: stay}}, ask: {by: what, cases: {x: stay}}, say: }}}}"))
+	new, found := policy.Parse("new", []byte("{version: 1, initial: a, states: {a: {tools: {run: {by: how, cases: {dry: stay}}, ask: {by: what, cases: {x: stay}}, say: }}}}"))
 	if new == nil {
 		t.Fatal(found)
 	}

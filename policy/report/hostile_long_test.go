@@ -1,12 +1,14 @@
 //go:build long && unix
 
-package policy
+package report
 
 import (
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // Every file of 1 MiB is read with at most a few times the work that an ordinary one of that size takes, and has an
@@ -36,10 +38,10 @@ func TestHostileFilesAreReadInTime(t *testing.T) {
 }
 
 // work reads a file and returns the processor time that it took; it fails the test when that is more than at most.
-func work(t *testing.T, src []byte, atMost time.Duration) (time.Duration, Findings) {
+func work(t *testing.T, src []byte, atMost time.Duration) (time.Duration, policy.Findings) {
 	t.Helper()
 	runtime.GC() // what others have left is theirs
-	begun, found := processorTime(t), make(chan Findings, 1)
+	begun, found := processorTime(t), make(chan policy.Findings, 1)
 	go func() { _, f := Parse("p.yaml", src); found <- f }()
 	for again := time.Tick(100 * time.Millisecond); ; {
 		select {

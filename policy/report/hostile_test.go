@@ -1,9 +1,11 @@
-package policy
+package report
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // padded is a file of nearly 1 MiB: as many items as it holds between head and
@@ -96,7 +98,7 @@ func BenchmarkHostile(b *testing.B) {
 
 // More findings than anybody reads are counted.
 func TestFindingsAreCounted(t *testing.T) {
-	_, found := Parse("p.yaml", padded(hostileStates, numbered("  s#: {tools: {t: x#}}\n"), ""))
+	_, found := policy.Parse("p.yaml", padded(hostileStates, numbered("  s#: {tools: {t: x#}}\n"), ""))
 	last := found[len(found)-1]
 	if len(found) != 1001 || last.Code != "more" || !strings.Contains(last.Message, "there are ") {
 		t.Errorf("%d findings, the last %v", len(found), last)
@@ -108,43 +110,8 @@ func TestSizeLimits(t *testing.T) {
 		"everywhere binds": hostile["everywhere"](),
 		"a glob of":        []byte(hostileTools + "      '" + strings.Repeat("a", 4096) + "*': stay\n"),
 	} {
-		if _, found := Parse("p.yaml", src); !strings.Contains(found.Errors().String(), name) {
+		if _, found := policy.Parse("p.yaml", src); !strings.Contains(found.Errors().String(), name) {
 			t.Errorf("%s: %.200s", name, found)
 		}
 	}
-}
-
-// FuzzGlob compares the match with a slow one that is plainly right.
-func FuzzGlob(f *testing.F) {
-	for _, seed := range [][2]string{{"a*b", "ab"}, {"ab*ba", "aba"}, {"*aa*a", "aaa"}, {"*", ""}, {"a**b", "axb"}, {"a*", "a*"}} {
-		f.Add(seed[0], seed[1])
-	}
-	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if len(pattern)*len(name) > 10_000 {
-			return
-		}
-		if got, want := matchGlob(pattern, name), slowMatch(pattern, name); got != want {
-			t.Fatalf("%q matches %q: %v", pattern, name, got)
-		}
-	})
-}
-
-// slowMatch fills a table: whether each beginning of the pattern matches each
-// beginning of the name.
-func slowMatch(pattern, name string) bool {
-	row := make([]bool, len(name)+1)
-	row[0] = true
-	for i := range len(pattern) {
-		next := make([]bool, len(name)+1)
-		next[0] = row[0] && pattern[i] == '*'
-		for j := range len(name) {
-			if pattern[i] == '*' {
-				next[j+1] = row[j+1] || next[j]
-			} else {
-				next[j+1] = row[j] && pattern[i] == name[j]
-			}
-		}
-		row = next
-	}
-	return row[len(name)]
 }

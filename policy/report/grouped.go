@@ -1,4 +1,4 @@
-package policy
+package report
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 const noOnUnknown = "no-on-unknown"
@@ -34,9 +35,9 @@ var eachOf = strings.NewReplacer(": it ", ": each ", ": its ", ": the ")
 
 // Grouped returns findings for people to read: those that say the same of several
 // names are one, at the place of the first.
-func Grouped(all Findings) Findings {
+func Grouped(all policy.Findings) policy.Findings {
 	type group struct {
-		level      Level
+		level      policy.Level
 		code, tail string
 		predicate  predicate
 	}
@@ -67,8 +68,8 @@ func Grouped(all Findings) Findings {
 	return kept
 }
 
-// together is the beginning of one sentence about the subjects of several findings.
-func together(all Findings, members []int, of predicate) string {
+// together returns the beginning of one sentence about the subjects of several findings.
+func together(all policy.Findings, members []int, of predicate) string {
 	var names, lines []string
 	for _, i := range members {
 		names = appendNew(names, all[i].Subject)

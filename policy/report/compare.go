@@ -1,0 +1,519 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// Change is what a reload does to a state. The zero value is StateKept.
+type Change uint8
+
+// What a reload does to a state.
+const (
+	StateKept     Change = iota // there is a state of the same name
+	StateRenamed                // renamed gives it another
+	StateStranded               // it is gone, and runs that rest there are stranded
+	StateNew                    // no state of the policy before becomes it
+)
+
+// String returns "kept", "renamed", "stranded" or "new".
+func (c Change) String() string { return changes[c] }
+
+// MarshalText returns the change's word, for JSON.
+func (c Change) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// Difference is what a reload does to a name in a state. The zero value is Lost.
+type Difference uint8
+
+// What a reload does to a name in a state.
+const (
+	Lost    Difference = iota // it was bound, and is not any more
+	Gained                    // it is bound, and was not
+	Altered                   // it leads elsewhere, or other calls of it are allowed
+)
+
+// String returns "lost", "gained" or "altered".
+func (d Difference) String() string { return differences[d] }
+
+// MarshalText returns the difference's word, for JSON.
+func (d Difference) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+var (
+	changes     = []string{"kept", "renamed", "stranded", "new"}
+	differences = []string{"lost", "gained", "altered"}
+)
+
+// StateChange is what a reload does to one state.
+type StateChange struct {
+	Change Change `json:"change"`
+	// Old and New are its names before and after: Old is "" for a new state, New
+	// for a stranded one.
+	Old string `json:"old,omitempty"`
+	New string `json:"new,omitempty"`
+	// WasTerminal and Terminal are whether it is terminal before and after. A run
+	// that rests in a state that becomes terminal completes at once.
+	WasTerminal bool `json:"was_terminal,omitempty"`
+	Terminal    bool `json:"terminal,omitempty"`
+	// Names are the differences in a state that is kept or renamed. In a stranded
+	// one they are what the new policy binds nowhere, thus lost to kept runs too;
+	// altered, where that is some cases of a name.
+	// A new state has none.
+	Names []NameChange `json:"names"`
+}
+
+// Same reports whether the reload changes nothing for a run in this state.
+func (c StateChange) Same() bool {
+	return c.Change == StateKept && c.WasTerminal == c.Terminal && len(c.Names) == 0
+}
+
+// NameChange is what a reload does to one name, or glob as it is written, in a
+// state.
+type NameChange struct {
+	Difference Difference  `json:"difference"`
+	Kind       policy.Kind `json:"kind"`
+	Pattern    string      `json:"pattern"`
+	// Was and Now are what held for it and holds, zero where nothing does.
+	Was Holding `json:"was,omitzero"`
+	Now Holding `json:"now,omitzero"`
+	// Edges are the outcomes that lead elsewhere, those of a name that is lost or
+	// gained included.
+	Edges []EdgeChange `json:"edges"`
+}
+
+// Holding is the binding that holds for a name in a state.
+type Holding struct {
+	Pattern string      `json:"pattern"`      // as written; a wider glob may hold for a name
+	Glob    bool        `json:"glob"`         // only what the upstream lists is bound
+	By      string      `json:"by,omitempty"` // the argument that splits it
+	Rule    policy.Rule `json:"-"`            // where it stands
+}
+
+// EdgeChange is where outcomes of one symbol led and lead now: the zero Lead
+// where there is no such symbol.
+type EdgeChange struct {
+	By       string           `json:"by,omitempty"`
+	Case     string           `json:"case,omitempty"` // with By
+	Outcomes []policy.Outcome `json:"outcomes"`
+	Was      Lead             `json:"was,omitzero"`
+	Now      Lead             `json:"now,omitzero"`
+}
+
+// Compare says what a reload of new in place of old does to each state: first
+// those of old, then those that are new, in the order of their files. Names are
+// compared after precedence and none, globs as they are written, and edges as
+// where each outcome leads once states are renamed. Nothing is overlooked: a state
+// in which nothing differs allows, and steps, what it did before.
+func Compare(old, new *policy.Policy) []StateChange {
+	d := differ{old, new}
+	var out []StateChange
+	heirs := map[policy.State]bool{}
+	for s, st := range old.States() {
+		heir, ok := new.Heir(st.Name)
+		if !ok {
+			out = append(out, d.stranded(policy.State(s)))
+			continue
+		}
+		heirs[heir] = true
+		out = append(out, d.moved(policy.State(s), heir))
+	}
+	for s, st := range new.States() {
+		if !heirs[policy.State(s)] {
+			out = append(out, StateChange{Change: StateNew, New: st.Name, Terminal: st.Terminal})
+		}
+	}
+	return out
+}
+
+// differ compares two policies.
+type differ struct{ old, new *policy.Policy }
+
+// stranded is the change of a state of old that is gone.
+func (d differ) stranded(s policy.State) StateChange {
+	st := d.old.State(s)
+	out := StateChange{Change: StateStranded, Old: st.Name, WasTerminal: st.Terminal}
+	for k, patterns := range d.patterns(s, nowhere) {
+		for _, pattern := range patterns {
+			if was := sideOf(d.old, s, policy.Kind(k), pattern); was.Binding != nil {
+				if n := d.name(pattern, was, side{}); d.keepsLost(&n) {
+					out.Names = append(out.Names, n)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// keepsLost keeps of a name that is lost what the new policy allows in no state,
+// and reports whether that is anything. What it allows in some is not lost, but
+// the name altered.
+func (d differ) keepsLost(n *NameChange) bool {
+	if !d.new.BoundAnywhere(n.Kind, n.Pattern, true) {
+		return true
+	}
+	n.Difference = Altered
+	n.Edges = slices.DeleteFunc(n.Edges, func(e EdgeChange) bool {
+		return d.new.DecideAnywhere(n.Kind, n.Pattern, true, func(name string) (string, bool) { return e.Case, e.By == name }).Allowed
+	})
+	return len(n.Edges) > 0
+}
+
+// moved is the change of state s of old that becomes t.
+func (d differ) moved(s, t policy.State) StateChange {
+	was, now := d.old.State(s), d.new.State(t)
+	out := StateChange{Old: was.Name, New: now.Name, WasTerminal: was.Terminal, Terminal: now.Terminal}
+	if was.Name != now.Name {
+		out.Change = StateRenamed
+	}
+	for k, patterns := range d.patterns(s, t) {
+		for _, pattern := range patterns {
+			n := d.name(pattern, sideOf(d.old, s, policy.Kind(k), pattern), sideOf(d.new, t, policy.Kind(k), pattern))
+			if n.differs() {
+				out.Names = append(out.Names, n)
+			}
+		}
+	}
+	return out
+}
+
+// nowhere is no state.
+const nowhere policy.State = -1
+
+// patterns returns all patterns that have a say in s of old or t of new, each once.
+func (d differ) patterns(s, t policy.State) (out [policy.Kinds][]string) {
+	seen := [policy.Kinds]map[string]bool{{}, {}, {}}
+	add := func(p *policy.Policy, s policy.State) {
+		for b := range p.Effective(s) {
+			if !seen[b.Kind][b.Pattern] {
+				seen[b.Kind][b.Pattern] = true
+				out[b.Kind] = append(out[b.Kind], b.Pattern)
+			}
+		}
+	}
+	add(d.old, s)
+	if t != nowhere {
+		add(d.new, t)
+	}
+	return out
+}
+
+// side is what one policy says of a name in a state: nothing where it has no binding.
+type side struct {
+	state policy.State
+	*policy.Binding
+}
+
+func sideOf(p *policy.Policy, s policy.State, k policy.Kind, pattern string) side {
+	return side{s, p.Binding(policy.Configuration{State: s}, k, pattern, true)}
+}
+
+func (x side) holding() Holding {
+	if x.Binding == nil {
+		return Holding{}
+	}
+	return Holding{Pattern: x.Pattern, Glob: x.Glob, By: x.By, Rule: x.Rule}
+}
+
+// under returns one case, or the only one where by is "", nil if there is none.
+func (x side) under(by, text string) *policy.Case {
+	if x.Binding == nil || x.By != by {
+		return nil
+	}
+	return x.Case(text)
+}
+
+// cases returns the cases of the binding, none where there is none.
+func (x side) cases() []policy.Case {
+	if x.Binding == nil {
+		return nil
+	}
+	return x.Cases
+}
+
+// name compares what two states say of a name.
+func (d differ) name(pattern string, was, now side) NameChange {
+	out := NameChange{Pattern: pattern, Was: was.holding(), Now: now.holding()}
+	switch {
+	case was.Binding == nil && now.Binding == nil:
+		return out
+	case was.Binding == nil:
+		out.Difference, out.Kind = Gained, now.Kind
+	case now.Binding == nil:
+		out.Difference, out.Kind = Lost, was.Kind
+	default:
+		out.Difference, out.Kind = Altered, was.Kind
+	}
+	for _, c := range was.cases() {
+		out.Edges = append(out.Edges, d.edges(was, now, was.By, c.Text)...)
+	}
+	for _, c := range now.cases() {
+		if was.under(now.By, c.Text) == nil {
+			out.Edges = append(out.Edges, d.edges(was, now, now.By, c.Text)...)
+		}
+	}
+	return out
+}
+
+// differs reports whether calls are decided or stepped in another way.
+func (n NameChange) differs() bool {
+	return len(n.Edges) > 0 || !policy.IsGlob(n.Pattern) && n.Was.Glob != n.Now.Glob
+}
+
+// edges compares one symbol, and puts outcomes together that do alike.
+func (d differ) edges(was, now side, by, text string) []EdgeChange {
+	a, b := was.under(by, text), now.under(by, text)
+	var out []EdgeChange
+	for _, o := range policy.AllOutcomes {
+		if a != nil && b != nil && d.sameLead(a, b, was.state, now.state, o) {
+			continue
+		}
+		c := EdgeChange{By: by, Case: text}
+		if a != nil {
+			c.Was = leadOf(d.old, a, was.state, o)
+		}
+		if b != nil {
+			c.Now = leadOf(d.new, b, now.state, o)
+		}
+		if n := len(out); n > 0 && out[n-1].Was == c.Was && out[n-1].Now == c.Now {
+			out[n-1].Outcomes = append(out[n-1].Outcomes, o)
+			continue
+		}
+		c.Outcomes = []policy.Outcome{o}
+		out = append(out, c)
+	}
+	return out
+}
+
+// sameLead reports whether an outcome leads to the same place from s of old and
+// from t of new, once states are renamed.
+func (d differ) sameLead(a, b *policy.Case, s, t policy.State, o policy.Outcome) bool {
+	x, y := a.Leads(o), b.Leads(o)
+	heir, ok := d.new.Heir(d.old.StateName(x.In(s)))
+	return ok && heir == y.In(t) && x.Terminal == y.Terminal && a.Exclusive == b.Exclusive
+}
+
+// CompareText renders what a reload of new in place of old does, for a terminal
+// or a pull request: what changes for every run, then each state as Compare has
+// it, and a summary in the last line.
+func CompareText(old, new *policy.Policy) string {
+	var out strings.Builder
+	c := compareText{&out, old, new, Compare(old, new)}
+	fmt.Fprintf(&out, "%s\n", c.title())
+	c.settings()
+	for _, x := range c.states {
+		c.state(x)
+	}
+	fmt.Fprintf(&out, "\n%s: %s\n", c.title(), c.summary())
+	return trimLines(out.String())
+}
+
+// compareText is what CompareText writes.
+type compareText struct {
+	io.Writer
+	old, new *policy.Policy
+	states   []StateChange
+}
+
+func (c *compareText) title() string {
+	return strictyaml.Printable(c.old.File()) + " " + signTo + " " + strictyaml.Printable(c.new.File())
+}
+
+// settings writes what a reload changes for every run.
+func (c *compareText) settings() {
+	was := c.old.StateName(c.old.Initial().State)
+	if heir, ok := c.new.Heir(was); !ok || heir != c.new.Initial().State {
+		fmt.Fprintf(c, "  initial: runs begin in %s, was %s\n", c.initial(), strictyaml.Printable(was))
+	}
+	if c.old.OnComplete() != c.new.OnComplete() {
+		fmt.Fprintf(c, "  on_complete: %s, was %s\n", c.new.OnComplete(), c.old.OnComplete())
+	}
+	if c.pins() {
+		fmt.Fprintf(c, "  on_reload: pin: runs under way stay on the policy that they began with, and may call only what %s binds somewhere\n", strictyaml.Printable(c.new.File()))
+	}
+	for _, r := range c.new.Renamed() {
+		if _, ok := c.old.StateByName(r.Old); !ok {
+			fmt.Fprintf(c, "  renamed: %s is no state of %s, so nothing moves to %s\n", strictyaml.Printable(r.Old), strictyaml.Printable(c.old.File()), strictyaml.Printable(r.New))
+		}
+	}
+}
+
+// initial names the state in which runs of the new policy begin.
+func (c *compareText) initial() string {
+	return strictyaml.Printable(c.new.StateName(c.new.Initial().State))
+}
+
+// pins reports whether runs stay on the policy that they began with.
+func (c *compareText) pins() bool { return c.new.OnReload() == policy.ReloadPin }
+
+// state writes a state and a row for each way in which it differs.
+func (c *compareText) state(x StateChange) {
+	fmt.Fprintf(c, "\n%s\n", c.headline(x))
+	if x.Change == StateStranded && !c.pins() && c.new.Stranded() != policy.StrandedKeep { // no run rests there
+		return
+	}
+	w := tabwriter.NewWriter(c, 0, 0, 2, ' ', 0)
+	for _, n := range x.Names {
+		mark, name := n.Difference.sign()+" "+n.Kind.String(), strictyaml.Printable(n.Pattern)
+		for _, r := range n.rows() {
+			fmt.Fprintf(w, "    %s\t%s\t%s\n", mark, strings.TrimSpace(name+" "+r.name), r.leads)
+			mark, name = "", ""
+		}
+	}
+	w.Flush()
+}
+
+// headline says what becomes of a state and of the runs that rest there.
+func (c *compareText) headline(x StateChange) string {
+	switch x.Change {
+	case StateNew:
+		return strictyaml.Printable(x.New) + ": new"
+	case StateStranded:
+		return strictyaml.Printable(x.Old) + ": " + c.strandedText(x)
+	case StateRenamed:
+		return strictyaml.Printable(x.Old) + ": renamed to " + strictyaml.Printable(x.New) + c.terminalText(x)
+	}
+	return strictyaml.Printable(x.Old) + ": kept" + c.terminalText(x)
+}
+
+func (c *compareText) strandedText(x StateChange) string {
+	text := "stranded (stranded: " + c.new.Stranded().String() + ")"
+	if c.pins() {
+		text = "stranded (on_reload: pin)"
+	}
+	switch {
+	case x.WasTerminal:
+		return text + "; terminal, so only a completed run rests here"
+	case c.pins():
+		return text + "; a run that rests here goes on by the policy that it began with" + c.tightened(x)
+	case c.new.Stranded() == policy.StrandedRestart:
+		return text + "; a run that rests here begins anew in " + c.initial()
+	case c.new.Stranded() == policy.StrandedRefuse:
+		return text + "; every call of a run that rests here is refused"
+	}
+	return text + "; a run that rests here goes on by the old policy until it is in a state that the new one has" + c.tightened(x)
+}
+
+// tightened introduces the names that a kept run loses.
+func (c *compareText) tightened(x StateChange) string {
+	if len(x.Names) == 0 {
+		return ""
+	}
+	return ", without what the new one binds nowhere:"
+}
+
+// terminalText says what follows where a state becomes terminal or ceases to be.
+func (c *compareText) terminalText(x StateChange) string {
+	switch {
+	case x.WasTerminal == x.Terminal:
+		return ""
+	case x.WasTerminal:
+		return "; not terminal any more"
+	case c.new.OnComplete() == policy.Restart:
+		return "; terminal now: a run that rests here completes and begins anew in " + c.initial()
+	}
+	return "; terminal now: a run that rests here completes"
+}
+
+func (d Difference) sign() string {
+	switch d {
+	case Gained:
+		return "+"
+	case Lost:
+		return "-"
+	}
+	return "~"
+}
+
+// rows are what is to say of a name, a line each.
+func (n NameChange) rows() []textRow {
+	if n.Difference == Lost {
+		return []textRow{{}}
+	}
+	var rows []textRow
+	if how := n.how(); how != "" {
+		rows = append(rows, textRow{leads: how})
+	}
+	last := ""
+	for _, e := range n.Edges {
+		leads, ok := n.leads(e)
+		if !ok {
+			continue
+		}
+		label := ""
+		if e.By != "" {
+			label = fmt.Sprintf("[%s=%s]", strictyaml.Printable(e.By), strictyaml.Printable(e.Case))
+		}
+		shown := label
+		if label == last && len(rows) > 0 {
+			shown = ""
+		}
+		rows, last = append(rows, textRow{shown, leads}), label
+	}
+	return rows
+}
+
+// how says that a name is bound in another way than before, "" if it is not.
+func (n NameChange) how() string {
+	switch {
+	case n.Difference != Altered:
+		return ""
+	case n.Was.By != n.Now.By:
+		return splitText(n.Now.By) + ", was " + splitText(n.Was.By)
+	case policy.IsGlob(n.Pattern) || n.Was.Glob == n.Now.Glob:
+		return ""
+	case n.Now.Glob:
+		return "by " + strictyaml.Printable(n.Now.Pattern) + ", so only where the upstream lists it, was by its name"
+	}
+	return "by its name, was by " + strictyaml.Printable(n.Was.Pattern)
+}
+
+func splitText(by string) string {
+	if by == "" {
+		return "not split"
+	}
+	return "split by " + strictyaml.Printable(by)
+}
+
+// leads says where an edge leads and led; ok is false where it goes without
+// saying, since another split has other edges.
+func (n NameChange) leads(e EdgeChange) (text string, ok bool) {
+	text = strings.TrimSpace(when(e.Outcomes) + " " + e.Now.String())
+	switch {
+	case n.Difference == Gained:
+		return text, true
+	case n.Was.By != n.Now.By:
+		return text, e.Now != Lead{}
+	}
+	return text + ", was " + e.Was.String(), true
+}
+
+// summary counts the states.
+func (c *compareText) summary() string {
+	var counts [len(changeOrder)]int
+	differ := 0
+	for _, x := range c.states {
+		counts[x.Change]++
+		if x.Change == StateKept && !x.Same() {
+			differ++
+		}
+	}
+	kept := count(counts[StateKept], "state") + " kept"
+	if differ > 0 {
+		kept += fmt.Sprintf(" (%d changed)", differ)
+	}
+	parts := []string{kept}
+	for _, x := range changeOrder[StateRenamed:] {
+		if counts[x] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[x], x))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// changeOrder lists every change, each at its own place.
+var changeOrder = [...]Change{StateKept, StateRenamed, StateStranded, StateNew}

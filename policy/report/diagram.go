@@ -1,0 +1,174 @@
+package report
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// The diagrams are drawn here and not by looplab/fsm's visualizers: those know
+// no terminal edges and no outcomes, draw one arrow for each event, sort the
+// states by name, and do not escape labels.
+
+// arrow is one arrow of a diagram: all that leads from one state to another, or
+// completes the run there.
+type arrow struct {
+	from policy.State
+	policy.Target
+	labels []string
+}
+
+// arrows gathers the arrows of a policy in the order of its states and
+// bindings. What everywhere binds is drawn where it leads on; its stays are
+// returned apart, since they would be the same in every state.
+func arrows(p *policy.Policy) (all []*arrow, everywhere []string) {
+	type key struct {
+		from policy.State
+		policy.Target
+	}
+	index := map[key]*arrow{}
+	for s := range p.States() {
+		from := policy.State(s)
+		for b := range p.Effective(from) {
+			for w, label := range labels(b, from) {
+				if b.Home == policy.Everywhere && !w.Changes(from) {
+					continue
+				}
+				k := key{from, w.Target}
+				if index[k] == nil {
+					index[k] = &arrow{from: from, Target: w.Target}
+					all = append(all, index[k])
+				}
+				index[k].labels = append(index[k].labels, label)
+			}
+		}
+	}
+	for _, k := range policy.AllKinds {
+		for _, b := range p.BindingsIn(policy.Everywhere, k) {
+			for w, label := range labels(b, policy.Everywhere) {
+				if !w.Changes(policy.Everywhere) {
+					everywhere = append(everywhere, label)
+				}
+			}
+		}
+	}
+	return all, everywhere
+}
+
+// labels yields each place that a binding leads to from s, with the label of the arrow.
+func labels(b *policy.Binding, s policy.State) iter.Seq2[way, string] {
+	return func(yield func(way, string) bool) {
+		for i := range b.Cases {
+			for _, w := range ways(&b.Cases[i], s) {
+				label := b.Pattern
+				if b.Kind != policy.Tool {
+					label = b.Kind.String() + " " + label
+				}
+				if b.By != "" {
+					label += fmt.Sprintf(" [%s=%s]", b.By, b.Cases[i].Text)
+				}
+				if when := when(w.outcomes); when != "" {
+					label += " (" + when + ")"
+				}
+				if !yield(w, label) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Mermaid renders a policy as a Mermaid state diagram.
+func Mermaid(p *policy.Policy) string {
+	var out strings.Builder
+	states := p.States()
+	out.WriteString("stateDiagram-v2\n")
+	for s, st := range states {
+		fmt.Fprintf(&out, "    state \"%s\" as s%d\n", mermaidText(st.Name), s)
+	}
+	fmt.Fprintf(&out, "    [*] --> s%d\n", p.Initial().State)
+	all, everywhere := arrows(p)
+	for _, a := range all {
+		// A run that completes in a state that is not terminal goes to the end sign, and
+		// the label says where it was.
+		to, label := fmt.Sprintf("s%d", a.State), mermaidLabels(a.labels)
+		if a.Terminal && !states[a.State].Terminal {
+			to = "[*]"
+			if a.State != a.from {
+				label += "<br/>completes in " + mermaidText(states[a.State].Name)
+			}
+		}
+		fmt.Fprintf(&out, "    s%d --> %s : %s\n", a.from, to, label)
+	}
+	for s, st := range states {
+		if st.Terminal {
+			fmt.Fprintf(&out, "    s%d --> [*]\n", s)
+		}
+	}
+	if len(everywhere) > 0 {
+		fmt.Fprintf(&out, "    note right of s%d\n        everywhere: %s\n    end note\n", p.Initial().State, mermaidLabels(everywhere))
+	}
+	return out.String()
+}
+
+func mermaidLabels(labels []string) string {
+	escaped := make([]string, len(labels))
+	for i, l := range labels {
+		escaped[i] = mermaidText(l)
+	}
+	return strings.Join(escaped, "<br/>")
+}
+
+// mermaidText writes what could be Mermaid's syntax as character entities.
+func mermaidText(text string) string {
+	var out strings.Builder
+	for _, c := range text {
+		switch {
+		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', strings.ContainsRune(" _.,/()=+", c), c >= 0xa0:
+			out.WriteRune(c)
+		case c == '-' || c == '*':
+			out.WriteRune(c)
+		default:
+			fmt.Fprintf(&out, "#%d;", c)
+		}
+	}
+	return out.String()
+}
+
+// DOT renders a policy in Graphviz's language.
+func DOT(p *policy.Policy) string {
+	var out strings.Builder
+	name := p.Name()
+	if name == "" {
+		name = "policy"
+	}
+	fmt.Fprintf(&out, "digraph %s {\n", dotText(name))
+	out.WriteString("    rankdir=LR\n    node [shape=box, style=rounded]\n    entry [shape=point]\n")
+	for s, st := range p.States() {
+		shape := ""
+		if st.Terminal {
+			shape = ", peripheries=2"
+		}
+		fmt.Fprintf(&out, "    s%d [label=%s%s]\n", s, dotText(st.Name), shape)
+	}
+	fmt.Fprintf(&out, "    entry -> s%d\n", p.Initial().State)
+	all, everywhere := arrows(p)
+	for _, a := range all {
+		label, style := strings.Join(a.labels, "\n"), ""
+		if a.Terminal {
+			label, style = label+"\n(completes the run)", ", style=bold, arrowhead=normaldot"
+		}
+		fmt.Fprintf(&out, "    s%d -> s%d [label=%s%s]\n", a.from, a.State, dotText(label), style)
+	}
+	if len(everywhere) > 0 {
+		fmt.Fprintf(&out, "    everywhere [shape=note, style=\"\", label=%s]\n", dotText("everywhere:\n"+strings.Join(everywhere, "\n")))
+	}
+	out.WriteString("}\n")
+	return out.String()
+}
+
+var dotEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func dotText(text string) string { return `"` + dotEscapes.Replace(text) + `"` }

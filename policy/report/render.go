@@ -1,0 +1,324 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// The signs of the text rendering.
+const (
+	signEntry    = "▶" // before the initial state
+	signTerminal = "■" // completes the run
+	signStay     = "↻" // stays
+	signTo       = "→"
+	signNone     = "✕" // does not exist
+)
+
+// Text renders a policy for a terminal: every state with what is bound there
+// and where each outcome leads; the entry, terminals and self-loops are marked.
+func Text(p *policy.Policy) string {
+	all := make([]policy.State, len(p.States()))
+	for s := range all {
+		all[s] = policy.State(s)
+	}
+	return TextOf(p, all...)
+}
+
+// TextOf is Text with some of the states only, and with what is bound everywhere
+// if one of them takes it.
+func TextOf(p *policy.Policy, states ...policy.State) string {
+	var out strings.Builder
+	textHead(&out, p)
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	takes := len(states) == len(p.States())
+	for _, s := range states {
+		textState(w, p, s)
+		takes = takes || p.State(s).Inherits
+	}
+	if takes && bindsEverywhere(p) {
+		fmt.Fprintln(w, "\n* everywhere, in each state that is not terminal")
+		textBindings(w, p, policy.Everywhere)
+	}
+	w.Flush()
+	fmt.Fprintf(&out, "\n%s entry   %s stays   %s completes the run\n", signEntry, signStay, signTerminal)
+	return trimLines(out.String())
+}
+
+func textHead(out *strings.Builder, p *policy.Policy) {
+	name := p.Name()
+	if name == "" {
+		name = p.File()
+	}
+	fmt.Fprintf(out, "%s: %s, begins in %s", strictyaml.Printable(name), count(len(p.States()), "state"), strictyaml.Printable(p.StateName(p.Initial().State)))
+	if hasTerminal(p) {
+		fmt.Fprintf(out, ", on completion: %s", p.OnComplete())
+		if !p.SaysOnComplete() {
+			out.WriteString(" (default)")
+		}
+	}
+	out.WriteString("\n")
+	if p.Description() != "" {
+		fmt.Fprintf(out, "%s\n", strictyaml.Printable(strings.TrimSpace(p.Description())))
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// hasTerminal reports whether some edge, where it has a say, completes a run.
+func hasTerminal(p *policy.Policy) bool {
+	for s := range p.States() {
+		for b := range p.Effective(policy.State(s)) {
+			if completes(b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func textState(w *tabwriter.Writer, p *policy.Policy, s policy.State) {
+	st := p.State(s)
+	mark := " "
+	switch {
+	case s == p.Initial().State:
+		mark = signEntry
+	case st.Terminal:
+		mark = signTerminal
+	}
+	fmt.Fprintf(w, "\n%s %s", mark, strictyaml.Printable(st.Name))
+	if !st.Inherits && !st.Terminal && bindsEverywhere(p) {
+		fmt.Fprint(w, " (takes nothing of everywhere)")
+	}
+	if st.Description != "" {
+		fmt.Fprintf(w, ": %s", strictyaml.Printable(strings.TrimSpace(st.Description)))
+	}
+	fmt.Fprintln(w)
+	if rows := textBindings(w, p, s); rows == 0 && !st.Terminal {
+		fmt.Fprintln(w, "      binds nothing of its own")
+	}
+}
+
+func bindsEverywhere(p *policy.Policy) bool {
+	return slices.ContainsFunc(policy.AllKinds[:], func(k policy.Kind) bool { return len(p.BindingsIn(policy.Everywhere, k)) > 0 })
+}
+
+// textBindings writes a row for each way that what a state, or everywhere, binds itself
+// leads, and returns their number.
+func textBindings(w *tabwriter.Writer, p *policy.Policy, home policy.State) int {
+	rows := 0
+	for _, k := range policy.AllKinds {
+		kind := k.String()
+		for _, b := range p.BindingsIn(home, k) {
+			for _, row := range textRows(p, b, home) {
+				fmt.Fprintf(w, "    %s\t%s\t%s\n", kind, row.name, row.leads)
+				kind = ""
+				rows++
+			}
+		}
+	}
+	return rows
+}
+
+type textRow struct{ name, leads string }
+
+func textRows(p *policy.Policy, b *policy.Binding, s policy.State) []textRow {
+	name := strictyaml.Printable(b.Pattern)
+	if b.None {
+		return []textRow{{name, signNone + " none"}}
+	}
+	var rows []textRow
+	for i := range b.Cases {
+		c := &b.Cases[i]
+		label := name
+		if b.By != "" {
+			label = fmt.Sprintf("%s [%s=%s]", name, strictyaml.Printable(b.By), strictyaml.Printable(c.Text))
+		}
+		for _, way := range ways(c, s) {
+			leads := leadOf(p, c, s, way.outcomes[0]).String()
+			rows = append(rows, textRow{label, strings.TrimSpace(when(way.outcomes) + " " + leads)})
+			label = ""
+		}
+	}
+	return rows
+}
+
+// way is a target with the outcomes that lead there.
+type way struct {
+	policy.Target
+	outcomes []policy.Outcome
+}
+
+// ways groups the outcomes of a symbol by where they lead from s.
+func ways(c *policy.Case, s policy.State) []way {
+	var out []way
+	for _, o := range policy.AllOutcomes {
+		t := c.Leads(o)
+		t.State = t.In(s)
+		if n := len(out); n > 0 && out[n-1].Target == t {
+			out[n-1].outcomes = append(out[n-1].outcomes, o)
+			continue
+		}
+		out = append(out, way{t, []policy.Outcome{o}})
+	}
+	return out
+}
+
+// when names outcomes, "" if they are all.
+func when(some []policy.Outcome) string {
+	if len(some) == len(policy.AllOutcomes) {
+		return ""
+	}
+	names := make([]string, len(some))
+	for i, o := range some {
+		names[i] = o.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// Lead is where an outcome leads. The zero value is no edge at all.
+type Lead struct {
+	To        string `json:"to"`                  // the name of the state
+	Stays     bool   `json:"stays,omitempty"`     // To is the state itself
+	Terminal  bool   `json:"terminal,omitempty"`  // the run completes there
+	Exclusive bool   `json:"exclusive,omitempty"` // the call takes the run's turn in any case
+}
+
+// leadOf says where an outcome of a case leads from s.
+func leadOf(p *policy.Policy, c *policy.Case, s policy.State, o policy.Outcome) Lead {
+	t := c.Leads(o)
+	return Lead{To: p.StateName(t.In(s)), Stays: t.In(s) == s, Terminal: t.Terminal, Exclusive: c.Exclusive}
+}
+
+// String returns the lead as render draws it, on one line that cannot disturb a
+// terminal.
+func (l Lead) String() string {
+	text := signTo + " " + strictyaml.Printable(l.To)
+	switch {
+	case l == Lead{}:
+		return signNone + " refused"
+	case l.Terminal && l.Stays:
+		text = signTerminal + " completes here"
+	case l.Terminal:
+		text += " " + signTerminal + " completes"
+	case l.Stays:
+		text = signStay + " stays"
+	}
+	if l.Exclusive {
+		text += " (exclusive)"
+	}
+	return text
+}
+
+func trimLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// The JSON rendering: the compiled table, each state with everything that has a
+// say in it.
+type policyJSON struct {
+	Name         string      `json:"name,omitempty"`
+	Description  string      `json:"description,omitempty"`
+	Instructions string      `json:"instructions,omitempty"`
+	File         string      `json:"file"`
+	Digest       string      `json:"digest"`
+	Initial      string      `json:"initial"`
+	OnComplete   string      `json:"on_complete"`
+	States       []stateJSON `json:"states"`
+}
+
+type stateJSON struct {
+	Name        string        `json:"name"`
+	Description string        `json:"description,omitempty"`
+	Initial     bool          `json:"initial,omitempty"`
+	Terminal    bool          `json:"terminal,omitempty"`
+	Bindings    []bindingJSON `json:"bindings"`
+}
+
+type bindingJSON struct {
+	Kind       string     `json:"kind"`
+	Pattern    string     `json:"pattern"`
+	Glob       bool       `json:"glob,omitempty"`
+	Everywhere bool       `json:"everywhere,omitempty"`
+	Line       int        `json:"line"`
+	Column     int        `json:"column"`
+	None       bool       `json:"none,omitempty"`
+	By         string     `json:"by,omitempty"`
+	Edges      []edgeJSON `json:"edges,omitempty"`
+}
+
+type edgeJSON struct {
+	Case      *string `json:"case,omitempty"`
+	Outcome   string  `json:"outcome"`
+	To        string  `json:"to"`
+	Stays     bool    `json:"stays,omitempty"`
+	Terminal  bool    `json:"terminal,omitempty"`
+	Exclusive bool    `json:"exclusive,omitempty"`
+}
+
+// JSON renders a compiled policy as indented JSON: each state with every
+// binding that has a say there, everywhere's included, and where each outcome
+// leads.
+func JSON(p *policy.Policy) []byte {
+	out := policyJSON{
+		Name: p.Name(), Description: p.Description(), Instructions: p.Instructions(),
+		File: p.File(), Digest: p.Digest(), Initial: p.StateName(p.Initial().State), OnComplete: p.OnComplete().String(),
+	}
+	for s, st := range p.States() {
+		s := policy.State(s)
+		state := stateJSON{
+			Name: st.Name, Description: st.Description, Initial: s == p.Initial().State, Terminal: st.Terminal,
+			Bindings: []bindingJSON{},
+		}
+		for b := range p.Effective(s) {
+			state.Bindings = append(state.Bindings, jsonOf(p, b, s))
+		}
+		out.States = append(out.States, state)
+	}
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(out); err != nil {
+		panic("encoding a plain struct: " + err.Error())
+	}
+	return text.Bytes()
+}
+
+// jsonOf renders a binding as it is in s.
+func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
+	out := bindingJSON{
+		Kind: b.Kind.String(), Pattern: b.Pattern, Glob: b.Glob, Everywhere: b.Home == policy.Everywhere,
+		Line: b.Line, Column: b.Column, None: b.None, By: b.By,
+	}
+	for i := range b.Cases {
+		c := &b.Cases[i]
+		var selected *string
+		if b.By != "" {
+			selected = &c.Text
+		}
+		for _, o := range policy.AllOutcomes {
+			t := c.Leads(o)
+			out.Edges = append(out.Edges, edgeJSON{
+				Case: selected, Outcome: o.String(), To: p.StateName(t.In(s)),
+				Stays: !t.Changes(s), Terminal: t.Terminal, Exclusive: c.Exclusive,
+			})
+		}
+	}
+	return out
+}

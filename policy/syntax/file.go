@@ -1,0 +1,143 @@
+// Package syntax reads policy files: from bytes to a tree of what the file says, in
+// which every part has its place and no name is resolved yet. What the tree means is
+// package policy's business.
+//
+// A construct of the language stands in three places here: its key in a table of
+// keys.go, from which the JSON Schema is made as well; what it says in a type of this
+// file; and a reader, in read.go, that checks what one key alone can be wrong about.
+package syntax
+
+import "github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+
+// The words of the language's closed sets. An index into one of them is what the tree
+// has in its place.
+var (
+	Kinds    = [...]string{"tool", "resource", "prompt"}
+	Outcomes = [...]string{"success", "error", "unknown"}
+	Asks     = [...]string{"sampling", "elicitation", "roots"}
+
+	Completions = []string{"restart", "stop"}
+	Templates   = []string{"refuse", "empty"}
+	Reloads     = []string{"move", "pin"}
+	Stranded    = []string{"keep", "restart", "refuse"}
+	Pins        = []string{"off", "warn", "refuse"}
+)
+
+// resource is the kind that has no arguments.
+const resource = 1
+
+// File is what a policy file says.
+type File struct {
+	Settings
+	Initial    Text // see HasInitial; not given where it is no name
+	Everywhere Scope
+	States     []State
+	Renamed    []Rename
+
+	HasVersion, HasInitial, HasStates bool
+}
+
+// Settings are what a policy says beside its automaton.
+type Settings struct {
+	Name, Description, Instructions string
+
+	OnComplete, Templates, OnReload, Stranded, Pin Choice
+
+	Validate    bool
+	UpstreamMay [len(Asks)]bool
+	Passthrough []string
+}
+
+// Place is a place in the file.
+type Place = strictyaml.Place
+
+// Text is a text with its place.
+type Text struct {
+	Place
+	Value string
+	Given bool
+	// Joined is whether a slip may hide in it: an unquoted name with no value,
+	// which NAME:STATE is in YAML.
+	Joined bool
+}
+
+// Choice is one word of a closed set, the first where none is given.
+type Choice struct {
+	Place
+	Index int
+	Given bool
+}
+
+// Rename is one entry of renamed.
+type Rename struct{ Old, New Text }
+
+// Scope is what one place binds: a state, or everywhere.
+type Scope struct {
+	Place
+	Kinds [len(Kinds)][]Entry
+}
+
+// State is one state.
+type State struct {
+	Scope
+	Name        Text
+	Description string
+	Terminal    bool
+	Without     bool // everywhere: false
+}
+
+// Entry is a name with its value: a binding, or a case of one.
+type Entry struct {
+	Name  Text
+	Value Value
+}
+
+// Value is the value of a binding or of a case.
+type Value struct {
+	Place
+	None, Exclusive bool
+	Bare            bool                      // nothing is said: a name alone in a mapping
+	Short           bool                      // one word, which is on_success
+	Null            Text                      // the word that said nothing: null or ~
+	Edges           [len(Outcomes) + 1]Target // of each outcome, and on_any
+	By              Text
+	Cases           []Entry
+	HasCases        bool
+}
+
+// Target is where an edge leads; the zero value stays.
+type Target struct {
+	Given    bool
+	To       Text // not given: this state
+	Terminal bool
+}
+
+// The places of edges that others take theirs from.
+const (
+	onError = 1
+	onAny   = len(Outcomes)
+)
+
+// Edge returns the edge of an outcome, and whether the file gives it: its own, else
+// on_any's; else, for unknown only, on_error's, which is not given.
+func (v *Value) Edge(outcome int) (t Target, given bool) {
+	switch {
+	case v.Edges[outcome].Given:
+		return v.Edges[outcome], true
+	case v.Edges[onAny].Given:
+		return v.Edges[onAny], true
+	case outcome > onError:
+		return v.Edges[onError], false
+	}
+	return Target{}, false
+}
+
+// hasEdges reports whether any edge is given.
+func (v *Value) hasEdges() bool {
+	for _, t := range v.Edges {
+		if t.Given {
+			return true
+		}
+	}
+	return false
+}

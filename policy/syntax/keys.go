@@ -1,0 +1,170 @@
+package syntax
+
+import "github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+
+type (
+	field[T any] = strictyaml.Field[T]
+	schema       = strictyaml.Schema
+)
+
+// key is a row of a table of keys.
+func key[T any](name, doc string, schema func() *schema, read func(*reader, entry, *T)) field[T] {
+	return field[T]{Name: name, Doc: doc, Schema: schema, Read: read}
+}
+
+// fileKeys are the keys of a policy file.
+func fileKeys() []field[File] {
+	return []field[File]{
+		key("version", "The version of the policy language: 1.", strictyaml.Const(1), readVersion),
+		key("name", "What the policy is called, in logs and pictures.", textSchema, readText(func(f *File) *string { return &f.Name })),
+		key("description", "What the policy is for.", textSchema, readText(func(f *File) *string { return &f.Description })),
+		key("instructions", "Appended to the upstream's own instructions.", textSchema, readText(func(f *File) *string { return &f.Instructions })),
+		key("initial", "The state in which a run begins.", textSchema, readInitial),
+		key("on_complete", "What follows a terminal edge: restart begins a new run in the same step, stop offers nothing any more.",
+			strictyaml.Enum(Completions), readChoice(Completions, func(f *File) *Choice { return &f.OnComplete })),
+		key("everywhere", "Bound in every state that is not terminal.", refTo("place"), readEverywhere),
+		key("states", "The states by name. A name not bound in a state cannot be used there.", statesSchema, readStates),
+		key("renamed", "States with a new name, old: new, read when a reload moves runs.", strictyaml.Map(textSchema), readRenamed),
+		key("on_reload", "What a reload does to runs under way: move to the new policy, or pin them to the one that they began with.",
+			strictyaml.Enum(Reloads), readChoice(Reloads, func(f *File) *Choice { return &f.OnReload })),
+		key("stranded", "What becomes of a run whose state is gone after a reload.",
+			strictyaml.Enum(Stranded), readChoice(Stranded, func(f *File) *Choice { return &f.Stranded })),
+		key("pin", "What a tool definition does that differs from the lock file: off, warn, or refuse.",
+			strictyaml.Enum(Pins), readChoice(Pins, func(f *File) *Choice { return &f.Pin })),
+		key("templates", "How resources/templates/list is answered: refuse with a reason, or an empty list for clients that stumble over that.",
+			strictyaml.Enum(Templates), readChoice(Templates, func(f *File) *Choice { return &f.Templates })),
+		key("upstream_may", "What the upstream may ask of the client; all, if it is not given.", strictyaml.List(strictyaml.Enum(Asks[:])), readUpstreamMay),
+		key("validate", "Check arguments against the listed inputSchema before a call is sent.", strictyaml.Bool, readBool(func(f *File) *bool { return &f.Validate })),
+		key("passthrough", "Methods, notifications and vendor capabilities to let through that are refused otherwise.", strictyaml.List(textSchema), readPassthrough),
+	}
+}
+
+// scopeKeys are the keys of everywhere, and of a state.
+func scopeKeys() []field[Scope] {
+	fields := make([]field[Scope], len(Kinds))
+	for i := range Kinds {
+		fields[i] = key(plural(i), scopeDocs[i], refTo(plural(i)),
+			func(r *reader, e entry, into *Scope) { into.Kinds[i] = readBindings(r, i, e) })
+	}
+	return fields
+}
+
+func plural(kind int) string { return Kinds[kind] + "s" }
+
+var scopeDocs = [len(Kinds)]string{
+	"Tools, by name or glob: a mapping of name to value, or a list of names that all stay.",
+	"Concrete resource URIs, or globs over them, compared byte for byte.",
+	"Prompts, by name or glob.",
+}
+
+// stateKeys are the keys of a state.
+func stateKeys() []field[State] {
+	fields := []field[State]{
+		key("description", "What is done in this state; shown in refusals.", textSchema, readText(func(s *State) *string { return &s.Description })),
+		key("terminal", "An edge to this state completes the run. A terminal state binds nothing.", strictyaml.Bool, readBool(func(s *State) *bool { return &s.Terminal })),
+		key("everywhere", "false: this state takes nothing of everywhere.", strictyaml.Bool, readInherits),
+	}
+	for _, f := range scopeKeys() {
+		fields = append(fields, key(f.Name, f.Doc, f.Schema,
+			func(r *reader, e entry, into *State) { f.Read(r, e, &into.Scope) }))
+	}
+	return fields
+}
+
+// EdgeKeys are the keys of the edges, as Value has them.
+var EdgeKeys = [len(Outcomes) + 1]string{"on_success", "on_error", "on_unknown", "on_any"}
+
+var edgeDocs = [len(EdgeKeys)]string{
+	"Where a success leads: a result without isError.",
+	"Where an error leads: a result with isError: true, or a JSON-RPC error.",
+	"Where an unknown outcome leads: sent, and no answer, so that it may have happened. Default: as on_error.",
+	"Where every outcome leads that has no edge of its own.",
+}
+
+// caseKeys are the keys of a case's value.
+func caseKeys() []field[Value] {
+	var fields []field[Value]
+	for i, name := range EdgeKeys {
+		fields = append(fields, key(name, edgeDocs[i], refTo("target"),
+			func(r *reader, e entry, into *Value) { into.Edges[i] = readTarget(r, e) }))
+	}
+	return append(fields, key("exclusive", "Takes the run's turn though it stays: calls of one run then follow each other.",
+		strictyaml.Bool, readBool(func(v *Value) *bool { return &v.Exclusive })))
+}
+
+// bindingKeys are the keys of a binding's value.
+func bindingKeys() []field[Value] {
+	return append(caseKeys(),
+		key("by", "The top-level string argument whose text selects the case.", textSchema, readBy),
+		key("cases", "The texts that the argument may have; any other is refused.", strictyaml.Map(refTo("case")), readCases),
+	)
+}
+
+// targetKeys are the keys of an edge's target.
+func targetKeys() []field[Target] {
+	return []field[Target]{
+		key("to", "The state that the edge leads to; left out, this one.", textSchema, readTo),
+		key("terminal", "The edge completes the run.", strictyaml.Bool, readBool(func(t *Target) *bool { return &t.Terminal })),
+	}
+}
+
+// SchemaURL is where the JSON Schema of policy files is published.
+const SchemaURL = "https://raw.githubusercontent.com/fsm-proxy/fsm-proxy/main/policy/policy.schema.json"
+
+// Schema returns the JSON Schema (draft 2020-12) of policy files, generated from
+// the tables that Read reads by. It is checked in as policy.schema.json.
+func Schema() []byte {
+	s := strictyaml.ObjectOf(fileKeys())
+	s.Schema = strictyaml.Draft
+	s.ID = SchemaURL
+	s.Title = "fsm-proxy policy"
+	s.Description = "A deterministic finite automaton over the tools, resources and prompts of an MCP server."
+	s.Required = []string{"version", "initial", "states"}
+	s.PatternProperties = strictyaml.Extensions()
+	s.Defs = map[string]*schema{
+		"name":  {Type: []string{"string", "number", "boolean"}}, // numbers and booleans are their text
+		"place": orNull(strictyaml.ObjectOf(scopeKeys())),
+		"state": orNull(strictyaml.ObjectOf(stateKeys())),
+		"value": valueSchema("A binding's value: nothing or stay, none, a state (on_success), or a mapping.", strictyaml.ObjectOf(bindingKeys())),
+		"case":  valueSchema("A case's value: nothing or stay, a state (on_success), or a mapping.", strictyaml.ObjectOf(caseKeys())),
+	}
+	s.Defs["target"] = valueSchema("An edge's target: a state, stay, or {to: STATE, terminal: true}.", strictyaml.ObjectOf(targetKeys()))
+	s.Defs["target"].AnyOf[0] = s.Defs["name"]
+	s.Defs["value"].AnyOf[1].DependentRequired = map[string][]string{"by": {"cases"}, "cases": {"by"}}
+	names := &schema{Not: &schema{Pattern: `\*\*`}}
+	for i := range Kinds {
+		s.Defs[plural(i)] = &schema{AnyOf: []*schema{
+			{Type: []string{"object", "null"}, PropertyNames: names, AdditionalProperties: refTo("value")()},
+			{Type: "array", Items: textSchema(), UniqueItems: true, Description: "Names that all stay."},
+		}}
+	}
+	return s.Encode()
+}
+
+func refTo(def string) func() *schema {
+	return func() *schema { return &schema{Ref: "#/$defs/" + def} }
+}
+
+func textSchema() *schema { return refTo("name")() }
+
+func statesSchema() *schema {
+	return &schema{
+		Type:                 "object",
+		PropertyNames:        &schema{Not: &schema{Enum: []string{"stay", "none"}}},
+		AdditionalProperties: refTo("state")(),
+		MinProperties:        1,
+	}
+}
+
+func orNull(s *schema) *schema {
+	s.Type = []string{"object", "null"}
+	return s
+}
+
+func valueSchema(doc string, object *schema) *schema {
+	object.MinProperties = 1
+	return &schema{
+		Description: doc,
+		AnyOf:       []*schema{{Type: []string{"string", "number", "boolean", "null"}}, object},
+	}
+}
