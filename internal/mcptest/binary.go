@@ -64,7 +64,7 @@ func (b *binary) make(race bool) {
 	}
 	b.folder = folder
 	b.path = filepath.Join(folder, "fsm-proxy"+executableSuffix())
-	args := []string{"build", "-o", b.path}
+	args := []string{"build", "-ldflags", "-s -w", "-o", b.path} // as it is released, and linked sooner
 	if race {
 		args = append(args, "-race")
 	}

@@ -4,6 +4,7 @@ package matrix
 
 import (
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -23,11 +24,12 @@ var clients = map[string]func(t *testing.T, scenario string, u target) []line{
 // Every client sees the same session through the proxy as on a direct connection, with every server, over
 // every pairing of framings.
 func TestClientMatrix(t *testing.T) {
+	t.Parallel()
 	for client, play := range clients {
 		for _, u := range upstreams {
 			t.Run(client+"/"+u.name, func(t *testing.T) {
 				t.Parallel()
-				direct := playDirect(t, u, play)
+				direct := directSession(t, client, u)
 				for downstream, before := range downstreams {
 					t.Run(downstream, func(t *testing.T) {
 						server := u.start(t)
@@ -43,14 +45,52 @@ func TestClientMatrix(t *testing.T) {
 
 // Two direct sessions are alike: only then does a difference through the proxy mean something.
 func TestDirectSessionsAreAlike(t *testing.T) {
+	t.Parallel()
 	for client, play := range clients {
 		for _, u := range upstreams {
 			t.Run(client+"/"+u.name, func(t *testing.T) {
 				t.Parallel()
-				sameSession(t, playDirect(t, u, play), playDirect(t, u, play))
+				sameSession(t, directSession(t, client, u), playDirect(t, u, play))
 			})
 		}
 	}
+}
+
+// shared are values that several tests need. Who needs one first makes it.
+type shared[V any] struct {
+	mu   sync.Mutex // guards made
+	made map[string]*made[V]
+}
+
+type made[V any] struct {
+	once  sync.Once
+	value V
+}
+
+func (s *shared[V]) get(key string, produce func() V) V {
+	s.mu.Lock()
+	if s.made == nil {
+		s.made = map[string]*made[V]{}
+	}
+	if s.made[key] == nil {
+		s.made[key] = &made[V]{}
+	}
+	m := s.made[key]
+	s.mu.Unlock()
+	m.once.Do(func() { m.value = produce() })
+	return m.value
+}
+
+var directSessions shared[[]string]
+
+// directSession is what a client sees of a server on a direct connection.
+func directSession(t *testing.T, client string, u upstream) []string {
+	t.Helper()
+	seen := directSessions.get(client+"/"+u.name, func() []string { return playDirect(t, u, clients[client]) })
+	if len(seen) == 0 {
+		t.Fatal("there is no direct session to compare with")
+	}
+	return seen
 }
 
 func playDirect(t *testing.T, u upstream, play func(*testing.T, string, target) []line) []string {
@@ -66,6 +106,7 @@ func playDirect(t *testing.T, u upstream, play func(*testing.T, string, target) 
 
 // A person takes 45 seconds to answer an elicitation: nothing on the way may give up before.
 func TestElicitationAnsweredAfter45Seconds(t *testing.T) {
+	t.Parallel() // so that others run while it waits
 	const seconds = 45
 	slow := map[string]func(t *testing.T, scenario string, u target) []line{
 		"typescript-sdk-1": func(t *testing.T, scenario string, u target) []line {

@@ -24,16 +24,17 @@ var revisions = []string{"2025-11-25", mcptest.ModernRevision}
 // is asked for the legacy era alone, since go-sdk's has no other then.
 func TestConformance(t *testing.T) {
 	for _, u := range []struct {
-		name            string
-		direct, through func(t *testing.T) target
-		revisions       []string
+		name      string
+		direct    func(t *testing.T) map[string]map[string]scenario
+		through   func(t *testing.T) target
+		revisions []string
 	}{
-		{"http with sessions", conformanceHTTP, conformanceHTTP, revisions[:1]},
-		{"http without sessions", conformanceStateless, conformanceStateless, revisions},
-		{"stdio", conformanceStateless, conformance, revisions}, // the suite itself speaks HTTP alone
+		{"http with sessions", directWithSessions, conformanceHTTP, revisions[:1]},
+		{"http without sessions", directWithoutSessions, conformanceStateless, revisions},
+		{"stdio", directWithoutSessions, conformance, revisions}, // the suite itself speaks HTTP alone
 	} {
 		t.Run(u.name, func(t *testing.T) {
-			direct := suites(t, u.direct(t).url)
+			direct := u.direct(t)
 			proxied := suites(t, before(t, u.through(t), inBothEras...).url)
 			for _, revision := range u.revisions {
 				if len(direct[revision]) < 30 {
@@ -48,7 +49,8 @@ func TestConformance(t *testing.T) {
 // A server with sessions serves clients of the modern era as well as one of their own, but for what the suite knows of
 // that server's insides.
 func TestConformanceOfTheModernEraOnALegacyServer(t *testing.T) {
-	direct := suites(t, conformanceStateless(t).url)[mcptest.ModernRevision]
+	direct := maps.Clone(directWithoutSessions(t)[mcptest.ModernRevision])
+	direct["server-stateless"] = maps.Clone(direct["server-stateless"])
 	proxied := suites(t, before(t, conformanceHTTP(t), inBothEras...).url)[mcptest.ModernRevision]
 	for _, all := range []map[string]scenario{direct, proxied} {
 		maps.DeleteFunc(all, func(name string, _ scenario) bool { return slices.Contains(insideAModernServer, name) })
@@ -69,18 +71,44 @@ var insideAModernServer = []string{
 
 // With no flags at all every scenario of the legacy era passes that passes directly, before a server of either era.
 func TestConformanceByDefault(t *testing.T) {
-	for name, u := range map[string]struct{ direct, through func(t *testing.T) target }{
-		"http with sessions":    {conformanceHTTP, conformanceHTTP},
-		"http without sessions": {conformanceStateless, conformanceStateless},
+	for name, u := range map[string]struct {
+		direct  func(t *testing.T) map[string]map[string]scenario
+		through func(t *testing.T) target
+	}{
+		"http with sessions":    {directWithSessions, conformanceHTTP},
+		"http without sessions": {directWithoutSessions, conformanceStateless},
 	} {
 		t.Run(name, func(t *testing.T) {
-			direct, proxied := suite(t, u.direct(t).url, revisions[0]), suite(t, before(t, u.through(t)).url, revisions[0])
+			direct, proxied := u.direct(t)[revisions[0]], suite(t, before(t, u.through(t)).url, revisions[0])
 			if len(direct) < 30 {
 				t.Fatalf("the suite ran only %d scenarios directly", len(direct))
 			}
 			asGood(t, revisions[0], direct, proxied)
 		})
 	}
+}
+
+var directly shared[map[string]map[string]scenario]
+
+// directWithSessions is what becomes of the requirements on a server with sessions, of the legacy era alone.
+func directWithSessions(t *testing.T) map[string]map[string]scenario {
+	return direct(t, "with sessions", func() map[string]map[string]scenario {
+		return map[string]map[string]scenario{revisions[0]: suite(t, conformanceHTTP(t).url, revisions[0])}
+	})
+}
+
+// directWithoutSessions is what becomes of all requirements on a server without sessions.
+func directWithoutSessions(t *testing.T) map[string]map[string]scenario {
+	return direct(t, "without sessions", func() map[string]map[string]scenario { return suites(t, conformanceStateless(t).url) })
+}
+
+func direct(t *testing.T, name string, run func() map[string]map[string]scenario) map[string]map[string]scenario {
+	t.Helper()
+	outcomes := directly.get(name, run)
+	if len(outcomes) == 0 {
+		t.Fatal("the suite was not run directly")
+	}
+	return outcomes
 }
 
 // inBothEras are flags with which no client of the modern era is led to a session, nor needs a handle.

@@ -109,6 +109,7 @@ func goAt(revision string) func(*testing.T, string, target) []line {
 
 // Every client of either era works with every server of either era, over every pairing of framings.
 func TestMatrixOfEras(t *testing.T) {
+	t.Parallel()
 	var (
 		mu    sync.Mutex
 		table []row

@@ -30,19 +30,21 @@ var inspections = [][]string{
 func TestInspector(t *testing.T) {
 	for _, u := range upstreams[:2] {
 		server := u.start(t)
-		policy := openPolicy(t, nil)
+		proxied := map[string]target{}
 		for downstream, before := range downstreams {
-			proxied := before(t, policy, server)
-			for _, arguments := range inspections {
-				t.Run(u.name+"/"+downstream+"/"+strings.Join(arguments[1:], " "), func(t *testing.T) {
-					t.Parallel()
-					want, wantCode := inspect(t, server, arguments)
-					got, gotCode := inspect(t, proxied, arguments)
+			proxied[downstream] = before(t, openPolicy(t, nil), server)
+		}
+		for _, arguments := range inspections {
+			t.Run(u.name+"/"+strings.Join(arguments[1:], " "), func(t *testing.T) {
+				t.Parallel()
+				want, wantCode := inspect(t, server, arguments)
+				for downstream, through := range proxied {
+					got, gotCode := inspect(t, through, arguments)
 					if want != got || wantCode != gotCode {
-						t.Errorf("exit codes %d and %d\ndirect:  %s\nproxied: %s", wantCode, gotCode, excerpt(want, got), excerpt(got, want))
+						t.Errorf("over %s: exit codes %d and %d\ndirect:  %s\nproxied: %s", downstream, wantCode, gotCode, excerpt(want, got), excerpt(got, want))
 					}
-				})
-			}
+				}
+			})
 		}
 	}
 }

@@ -11,11 +11,12 @@ import (
 // In shadow a policy that binds nothing is not there: every client sees the same
 // session as on a direct connection, with every server, over every pairing of framings.
 func TestShadowMatrix(t *testing.T) {
+	t.Parallel()
 	for client, play := range clients {
 		for _, u := range upstreams {
 			t.Run(client+"/"+u.name, func(t *testing.T) {
 				t.Parallel()
-				direct := playDirect(t, u, play)
+				direct := directSession(t, client, u)
 				for downstream, before := range inShadow {
 					t.Run(downstream, func(t *testing.T) {
 						server := u.start(t)

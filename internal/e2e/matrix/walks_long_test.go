@@ -17,6 +17,7 @@ import (
 // From an empty folder, with three commands and the edit that the draft describes, each of nine servers of other people
 // is behind a policy: one call is refused, one is a step, one reaches the server, over stdio and over HTTP.
 func TestWalks(t *testing.T) {
+	t.Parallel()
 	for _, w := range wrappedServers {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
