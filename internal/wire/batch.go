@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
 )
@@ -47,7 +48,7 @@ func split(raw []byte, most int) (members [][]byte, err error) {
 	if _, err := dec.ReadToken(); err != nil {
 		return nil, err
 	}
-	if rest := raw[dec.InputOffset():]; len(trimSpace(rest)) > 0 {
+	if rest := raw[dec.InputOffset():]; len(bytes.TrimLeft(rest, whitespace)) > 0 {
 		return nil, errors.New("data after the batch's end")
 	}
 	return members, nil

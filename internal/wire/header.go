@@ -175,20 +175,7 @@ func (s *headerSearch) nested(raw []byte, path []string) error {
 	if raw[0] != '[' {
 		return s.schema(raw, path, false)
 	}
-	dec := decoder(raw)
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	for dec.PeekKind() != ']' {
-		item, err := dec.ReadValue()
-		if err == nil {
-			err = s.schema(bytes.Clone(item), path, false)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return Elements(raw, func(item []byte) error { return s.schema(item, path, false) })
 }
 
 func (s *headerSearch) add(header, kind []byte, path []string, reachable bool) error {

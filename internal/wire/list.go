@@ -158,6 +158,7 @@ func (l *List) add(page *Message, first bool) error {
 // members finds the array of items, and nextCursor with the comma that belongs
 // to it, in the bytes of a list result.
 func members(result []byte, name string) (items, cursor Span, err error) {
+	first := true
 	err = eachMember(result, func(key string, whole, value Span) error {
 		switch {
 		case Lookalike(key, name):
@@ -171,8 +172,9 @@ func members(result []byte, name string) (items, cursor Span, err error) {
 			}
 			items = value
 		case key == "nextCursor":
-			cursor = whole
+			cursor = withComma(result, whole, first)
 		}
+		first = false
 		return nil
 	})
 	if err == nil && !items.Present() {
@@ -187,56 +189,21 @@ func (l *List) frame(result []byte, items, cursor Span) {
 	switch {
 	case !cursor.Present():
 	case cursor.Start < items.Start:
-		l.head = Splice(result[:items.Start+1], Edit{At: widen(result, cursor)})
+		l.head = Splice(l.head, Edit{At: cursor})
 	default:
-		at := widen(result, cursor)
-		l.tail = Splice(result[items.End-1:], Edit{At: Span{at.Start - items.End + 1, at.End - items.End + 1}})
+		l.tail = Splice(l.tail, Edit{At: Span{cursor.Start - items.End + 1, cursor.End - items.End + 1}})
 	}
-}
-
-// widen takes one of the commas around a member into its span, so that what
-// is left without it is well formed.
-func widen(object []byte, member Span) Span {
-	for i := member.Start - 1; i >= 0; i-- {
-		switch object[i] {
-		case ' ', '\t', '\r', '\n':
-			continue
-		case ',':
-			return Span{i, member.End}
-		}
-		break
-	}
-	for i := member.End; int(i) < len(object); i++ {
-		switch object[i] {
-		case ' ', '\t', '\r', '\n':
-			continue
-		case ',':
-			return Span{member.Start, i + 1}
-		}
-		break
-	}
-	return member
 }
 
 func (l *List) items(array []byte) error {
-	dec := decoder(array)
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	for dec.PeekKind() != ']' {
-		raw, err := dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		end := int(dec.InputOffset())
-		item := array[end-len(raw) : end : end]
+	return Elements(array, func(item []byte) error {
 		if name, ok := itemName(item, listKinds[l.Kind].name); ok {
 			l.Items = append(l.Items, Item{Name: name, Raw: item})
 		} else {
 			l.Unnamed++
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // itemName reads the one name of an item. An item with two names, with one that

@@ -233,37 +233,23 @@ func Without(raw []byte, object Span, drop func(name string) bool) (edits []Edit
 			kept = true
 			return nil
 		}
-		at := Span{whole.Start + object.Start, whole.End + object.Start}
-		if kept {
-			at.Start = commaBefore(raw, at.Start)
-		} else {
-			at.End = commaBehind(raw, at.End)
-		}
-		edits = append(edits, Edit{At: at})
+		edits = append(edits, Edit{At: withComma(raw, Span{whole.Start + object.Start, whole.End + object.Start}, !kept)})
 		return nil
 	})
 	return edits
 }
 
-// commaBefore is where the comma stands that comes before a member.
-func commaBefore(raw []byte, at int32) int32 {
-	for raw[at] != ',' {
-		at--
+// withComma returns where a member stands with one comma: the one before it, or behind it where it is the first.
+func withComma(raw []byte, member Span, first bool) Span {
+	if !first {
+		return Span{int32(bytes.LastIndexByte(raw[:member.Start], ',')), member.End}
 	}
-	return at
+	rest := raw[member.End:]
+	if behind := bytes.TrimLeft(rest, whitespace); len(behind) > 0 && behind[0] == ',' {
+		member.End += int32(len(rest) - len(behind) + 1)
+	}
+	return member
 }
 
-// commaBehind is where the comma ends that follows a member, or the member where
-// none does.
-func commaBehind(raw []byte, end int32) int32 {
-	for at := end; int(at) < len(raw); at++ {
-		switch raw[at] {
-		case ' ', '\t', '\r', '\n':
-		case ',':
-			return at + 1
-		default:
-			return end
-		}
-	}
-	return end
-}
+// whitespace is what may stand between the tokens of JSON.
+const whitespace = " \t\r\n"

@@ -127,7 +127,7 @@ func (l Limits) check(raw []byte, from Side) error {
 	if _, err := j.dec.ReadValue(); err != nil {
 		return err
 	}
-	if len(trimSpace(raw[j.dec.InputOffset():])) > 0 {
+	if len(bytes.TrimLeft(raw[j.dec.InputOffset():], whitespace)) > 0 {
 		return &Error{Code: CodeParse, Message: "data after the message's end"}
 	}
 	return nil
@@ -159,21 +159,8 @@ func invalid(text string) *Error { return &Error{Code: CodeInvalidRequest, Messa
 
 // IsBatch reports whether raw is a JSON array, as a JSON-RPC batch is.
 func IsBatch(raw []byte) bool {
-	for _, c := range raw {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-			continue
-		}
-		return c == '['
-	}
-	return false
-}
-
-func trimSpace(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\r' || b[0] == '\n') {
-		b = b[1:]
-	}
-	return b
+	raw = bytes.TrimLeft(raw, whitespace)
+	return len(raw) > 0 && raw[0] == '['
 }
 
 // level is an object whose members are routed: a message's way is decided by
