@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -316,6 +317,29 @@ func TestPolicyIsPure(t *testing.T) {
 		for _, imported := range p.Imports {
 			if slices.Contains(impure, imported) {
 				t.Errorf("%s imports %s: the core does no I/O and knows no clock and no chance", p.folder(), imported)
+			}
+		}
+	}
+}
+
+// A run is told the time: it reads no clock, and holds no lock.
+func TestRunIsPure(t *testing.T) {
+	clocks := []string{"time.Now(", "time.Since(", "time.Until(", "time.After(", "time.AfterFunc(", "time.New", "time.Tick("}
+	for _, p := range own(t) {
+		if p.folder() != "proxy/run" {
+			continue
+		}
+		for _, imported := range []string{"os", "net", "log", "log/slog", "context", "sync", "sync/atomic", "math/rand", "math/rand/v2"} {
+			if slices.Contains(p.Imports, imported) {
+				t.Errorf("%s imports %s: a run does no I/O, and is guarded by who has it", p.folder(), imported)
+			}
+		}
+		for _, file := range p.GoFiles {
+			text := content(t, p.folder()+"/"+file)
+			for _, clock := range clocks {
+				if bytes.Contains(text, []byte(clock)) {
+					t.Errorf("%s/%s calls %s: time is an argument", p.folder(), file, clock)
+				}
 			}
 		}
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// load reads one of the policies that come along.
-func load(tb testing.TB, file string) *policy.Policy {
+// crossroads is the source of the reference automaton.
+func crossroads(tb testing.TB) string {
 	tb.Helper()
-	source, err := os.ReadFile("../../policies/" + file)
+	source, err := os.ReadFile("../../policies/crossroads.yaml")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return parse(tb, string(source))
+	return string(source)
 }
 
-func parse(tb testing.TB, source string) *policy.Policy {
-	tb.Helper()
+// parse reads a policy for a test of testing's or of rapid's.
+func parse(tb interface{ Fatal(...any) }, source string) *policy.Policy {
 	p, findings := policy.Parse("test.yaml", []byte(source))
 	if p == nil {
 		tb.Fatal(findings)
@@ -28,22 +28,33 @@ func parse(tb testing.TB, source string) *policy.Policy {
 	return p
 }
 
-// BenchmarkCall is a call from being asked for to passing its turn on.
+// BenchmarkCall is a call from being asked for to passing its turn on: round a left door that
+// stays shut, and at the button that moves nothing.
 func BenchmarkCall(b *testing.B) {
-	p, now := load(b, "crossroads.yaml"), time.Unix(0, 0)
-	r := run.New(run.Config{Policy: p})
-	for _, c := range []struct {
-		title   string
+	type ask struct {
 		name    string
 		outcome policy.Outcome
-	}{{"Step", "open_door", policy.Error}, {"Stay", "press_button", policy.Success}} {
-		b.Run(c.title, func(b *testing.B) {
+	}
+	for title, asks := range map[string][]ask{
+		"Step": {{"choose_left_path", policy.Success}, {"open_door_with_key", policy.Error}, {"go_back", policy.Success}},
+		"Stay": {{"press_button", policy.Success}},
+	} {
+		b.Run(title, func(b *testing.B) {
+			now := time.Unix(0, 0)
+			r := run.New(run.Config{Policy: parse(b, crossroads(b))})
+			c := &run.Call{Request: run.Request{Kind: policy.Tool, Listed: true, Known: true}}
+			answered := func(name string, o policy.Outcome) {
+				c.Name = name
+				if a, _ := r.Enter(c, 1, now); a != run.Admitted {
+					b.Fatalf("%s in %s: %v", name, r.Standing().State(), c.Verdict.Code)
+				}
+				_, _, _ = r.Settle(c, o, now)
+				r.Pass(c, now)
+			}
+			answered("open_door", policy.Success)
 			b.ReportAllocs()
-			for b.Loop() {
-				call := run.Call{Request: run.Request{Kind: policy.Tool, Name: c.name, Listed: true, Known: true}}
-				r.Enter(&call, 1, now)
-				_, _, _ = r.Settle(&call, c.outcome, now)
-				r.Pass(&call, now)
+			for i := 0; b.Loop(); i++ {
+				answered(asks[i%len(asks)].name, asks[i%len(asks)].outcome)
 			}
 		})
 	}
