@@ -52,7 +52,8 @@ type world struct {
 	now     time.Time
 	first   *policy.Policy
 	source  string
-	n       int // of the policy in force
+	parsed  map[string]*policy.Policy // of generations, in whatever world
+	n       int                       // of the policy in force
 	entries []run.Entry
 	folded  run.Standing
 
@@ -60,13 +61,6 @@ type world struct {
 	left         []*run.Call // of those that a task has come of
 	adrift       bool        // the reference does not know where the run is: a reload has taken its state
 	state        string      // where it is by the reference
-}
-
-func newWorld(rt *rapid.T, source string, first *policy.Policy) *world {
-	return &world{
-		T: rt, r: run.New(run.Config{Policy: first, Patience: time.Hour}), now: time.Unix(1000, 0), first: first, source: source,
-		folded: run.Standing{Policy: first, At: first.Initial()}, state: "entry",
-	}
 }
 
 // keep takes entries into the fold. Each begins where the last one ended.
@@ -174,7 +168,12 @@ func (w *world) ends(c *run.Call, o policy.Outcome) {
 func (w *world) reload(settings string, lost bool) {
 	w.n++
 	w.adrift = w.adrift || lost
-	p := parse(w, generation(w.source, w.n, settings, lost))
+	source := generation(w.source, w.n, settings, lost)
+	p := w.parsed[source]
+	if p == nil {
+		p = parse(w, source)
+		w.parsed[source] = p
+	}
 	held, _ := w.r.Holder()
 	fate, e := w.r.Reload(p, w.now)
 	if (fate == run.WaitsForTurn) != (held != nil) {
@@ -315,13 +314,16 @@ func (w *world) replayed() {
 func explore(t *testing.T, strands bool) {
 	t.Helper()
 	source := crossroads(t)
-	first := parse(t, source)
+	first, parsed := parse(t, source), make(map[string]*policy.Policy)
 	defer func(old string) { _ = flag.Set("rapid.checks", old) }(flag.Lookup("rapid.checks").Value.String())
-	if err := flag.Set("rapid.checks", "1000"); err != nil {
+	if err := flag.Set("rapid.checks", "300"); err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, source, first)
+		w := &world{
+			T: rt, r: run.New(run.Config{Policy: first, Patience: time.Hour}), now: time.Unix(1000, 0), first: first, source: source, parsed: parsed,
+			folded: run.Standing{Policy: first, At: first.Initial()}, state: "entry",
+		}
 		rt.Repeat(w.deeds(strands))
 		w.replayed()
 		for i := 0; len(w.sent) > 0; i++ { // and every turn is given back
