@@ -165,6 +165,9 @@ func TestStranded(t *testing.T) {
 	w.does("write")
 	w.reload(other(""))
 	w.refused("accept", policy.UnknownAction) // which the policy in force binds nowhere
+	if w.Snapshot(w.now).Visible(policy.Tool, "accept") {
+		t.Error("and it is shown")
+	}
 	w.ends(w.call("read"), policy.Success)
 	w.now = w.now.Add(2 * time.Hour)
 	w.refused("read", policy.NotAvailable)
@@ -198,11 +201,11 @@ func TestEndOfAStrandedRun(t *testing.T) {
 func TestRestartUnderACall(t *testing.T) {
 	w := begin(t, review)
 	c := w.call("write")
+	left := *c
 	e := w.Restart(w.now)
 	if len(e.Entries) != 1 || e.Entries[0].Type != run.Reset {
 		t.Errorf("entries: %+v", e.Entries)
 	}
-	left := *c
 	if ok, _ := w.HandOver(c, &left); !ok {
 		t.Fatal("it has no turn")
 	}
