@@ -123,7 +123,7 @@ func (o *oauth) GetToken(ctx context.Context) (*transport.Token, error) {
 	if o.token != nil && !o.token.IsExpired() {
 		return o.token, nil
 	}
-	token, err := o.request(ctx)
+	token, err := o.fetch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("getting a token: %w", err)
 	}
@@ -136,24 +136,12 @@ func (o *oauth) SaveToken(context.Context, *transport.Token) error {
 	return errors.New("client credentials have no other tokens")
 }
 
-func (o *oauth) request(ctx context.Context) (*transport.Token, error) {
+// fetch asks the authorization server for a token.
+func (o *oauth) fetch(ctx context.Context) (*transport.Token, error) {
 	meta, err := o.handler.GetServerMetadata(ctx)
 	if err != nil {
 		return nil, err
 	}
-	req, err := o.tokenRequest(ctx, meta)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := o.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	return readToken(resp)
-}
-
-func (o *oauth) tokenRequest(ctx context.Context, meta *transport.AuthServerMetadata) (*http.Request, error) {
 	if !confidential(meta.TokenEndpoint) {
 		return nil, fmt.Errorf("the token endpoint %s is not https: the secret is not sent there", meta.TokenEndpoint)
 	}
@@ -161,8 +149,8 @@ func (o *oauth) tokenRequest(ctx context.Context, meta *transport.AuthServerMeta
 	if len(o.Scopes) > 0 {
 		form.Set("scope", strings.Join(o.Scopes, " "))
 	}
-	post := slices.Contains(meta.TokenEndpointAuthMethodsSupported, "client_secret_post")
-	if post {
+	inBody := slices.Contains(meta.TokenEndpointAuthMethodsSupported, "client_secret_post")
+	if inBody {
 		form.Set("client_id", o.ClientID)
 		form.Set("client_secret", o.ClientSecret)
 	}
@@ -172,10 +160,15 @@ func (o *oauth) tokenRequest(ctx context.Context, meta *transport.AuthServerMeta
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
-	if !post {
+	if !inBody {
 		req.SetBasicAuth(url.QueryEscape(o.ClientID), url.QueryEscape(o.ClientSecret))
 	}
-	return req, nil
+	resp, err := o.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return readToken(resp)
 }
 
 // confidential reports whether a secret may go to a URL: https, or this machine.
