@@ -22,7 +22,7 @@ type handles struct {
 	argument *catalogue.Argument
 	life     handle.Lifetime
 	hint     string         // in the instructions
-	needsRun *stray         // what a call without a handle hears
+	needsRun *stray         // what a call without a handle is told
 	own      *catalogue.Own // what is added to tools
 	mine     *catalogue.Own // own for those who are told apart
 	tasks    handleTasks
