@@ -95,6 +95,29 @@ func (a Annotate) MarshalText() ([]byte, error) { return []byte(a.String()), nil
 // MarshalText returns the word of the command line.
 func (r Refusals) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
+// Mode is whether the policy is enforced. The zero value enforces it.
+type Mode uint8
+
+// The modes.
+const (
+	Enforce Mode = iota
+	// Shadow filters, refuses, queues and notifies nothing: clients see what they
+	// would see on a direct connection. What would have been refused is logged and
+	// counted, and steps no run; what would have been allowed steps it as ever.
+	Shadow
+)
+
+var modes = []string{"enforce", "shadow"}
+
+// String is the word of the command line.
+func (m Mode) String() string { return modes[m] }
+
+// UnmarshalText reads the word of the command line.
+func (m *Mode) UnmarshalText(text []byte) error { return unmarshal(m, text, modes) }
+
+// MarshalText returns the word of the command line.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
 func unmarshal[T ~uint8](v *T, text []byte, words []string) error {
 	for i, w := range words {
 		if w == string(text) {
