@@ -1,7 +1,20 @@
+// Package admin is what operators and the kubelet ask of a running proxy over
+// HTTP, apart from what clients ask: [Health] for probes and metrics, read-only
+// and for everybody who can reach it, and [Admin] for a look inside, and a few
+// levers, for those who may.
+//
+// The package knows no proxy: it is given functions that answer.
 package admin
 
 import (
+	"encoding/json/v2"
+	"io"
+	"mime"
 	"net/http"
+	"net/http/pprof"
+	"net/url"
+	"sort"
+	"strconv"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
@@ -31,20 +44,202 @@ type Admin struct {
 
 // Handler returns the handler of the admin listener.
 func (a *Admin) Handler() http.Handler {
-	r := newRoutes()
+	r := routes{}
 	r.get("/v1/policy", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Policy()) })
 	r.get("/v1/sessions", a.sessions)
 	r.get("/v1/runs", a.runs)
 	r.handle(http.MethodPost, "/v1/runs", onlyJSON(a.start))
-	r.run = onlyJSON(a.restart)
+	r.handle(http.MethodPost, restartPath, onlyJSON(a.restart))
 	r.handle(http.MethodPost, "/v1/runs/migrate", onlyJSON(func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Migrate()) }))
 	r.get("/v1/log-level", a.level)
 	r.handle(http.MethodPut, "/v1/log-level", onlyJSON(a.setLevel))
-	r.prefix["/debug/pprof/"] = profiles()
+	r.get(profilesPath, profiles())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if a.pass(w, req) {
 			httpserver.Admit(w)
 			r.ServeHTTP(w, req)
 		}
 	})
+}
+
+const otherHost = "this Host is not served here: use localhost, or 127.0.0.1"
+
+// pass reports whether a request may go on; else it is answered.
+func (a *Admin) pass(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case a.Local && !httpserver.LoopbackHost(r.Host):
+		refuse(w, http.StatusForbidden, otherHost)
+	case !ownOrigin(r) || !ownSite(r):
+		refuse(w, http.StatusForbidden, "requests from web pages of another origin are not served here")
+	case a.Bearer != nil && !httpserver.Authorized(r, a.Bearer()):
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, "a bearer token is needed: the one in the proxy's --admin-bearer-file")
+	default:
+		return true
+	}
+	return false
+}
+
+// ownOrigin reports whether a request comes from no web page, or from one that
+// was served here.
+func ownOrigin(r *http.Request) bool {
+	given := r.Header["Origin"]
+	if len(given) == 0 {
+		return true
+	}
+	u, err := url.Parse(given[0])
+	return len(given) == 1 && err == nil && u.Host != "" && u.Host == r.Host
+}
+
+// ownSite reports the same by what browsers say since they send no Origin for
+// images and links.
+func ownSite(r *http.Request) bool {
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		if site != "same-origin" && site != "none" {
+			return false
+		}
+	}
+	return true
+}
+
+// onlyJSON keeps from f, which changes something, what does not say that its body is JSON, which a web page cannot say
+// to another origin without asking first.
+func onlyJSON(f http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		given := r.Header["Content-Type"]
+		if len(given) == 1 {
+			if kind, _, err := mime.ParseMediaType(given[0]); err == nil && kind == "application/json" {
+				f(w, r)
+				return
+			}
+		}
+		refuse(w, http.StatusUnsupportedMediaType, "what changes something must come with the header Content-Type: application/json")
+	}
+}
+
+// list is one page of a list. Next is what to give as after for the next one.
+type list[T any] struct {
+	Count int    `json:"count"` // of all pages
+	Next  string `json:"next,omitempty"`
+	Items []T    `json:"items"`
+}
+
+func (a *Admin) sessions(w http.ResponseWriter, r *http.Request) {
+	serveList(w, r, a.Sessions(), func(s Session) string { return s.ID })
+}
+
+func (a *Admin) runs(w http.ResponseWriter, r *http.Request) {
+	serveList(w, r, a.Runs(), func(run Run) string { return run.ID })
+}
+
+func (a *Admin) start(w http.ResponseWriter, _ *http.Request) {
+	run, err := a.StartRun()
+	if err != nil {
+		refuse(w, http.StatusConflict, err.Error())
+		return
+	}
+	answer(w, run)
+}
+
+func (a *Admin) restart(w http.ResponseWriter, r *http.Request) {
+	id := runOf(r.URL.Path)
+	if !a.RestartRun(id) {
+		refuse(w, http.StatusNotFound, "there is no run "+printable(id)+": GET /v1/runs names those that there are")
+		return
+	}
+	answer(w, Restarted{ID: id})
+}
+
+const (
+	pageSize    = 100
+	maxPageSize = 1000
+)
+
+// serveList answers with the page that is asked for of all items, which are in the
+// order of their ids.
+func serveList[T any](w http.ResponseWriter, r *http.Request, all []T, id func(T) string) {
+	limit, after := pageSize, r.URL.Query().Get("after")
+	if text := r.URL.Query().Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPageSize {
+			refuse(w, http.StatusBadRequest, "limit is a number from 1 to 1000, after the id of the last one that is known")
+			return
+		}
+	}
+	from := 0
+	if after != "" {
+		from = sort.Search(len(all), func(i int) bool { return id(all[i]) > after })
+	}
+	to := min(from+limit, len(all))
+	for to > from && to < len(all) && id(all[to]) == id(all[to-1]) {
+		to++ // the next page begins after that id
+	}
+	out := list[T]{Count: len(all), Items: append([]T{}, all[from:to]...)}
+	if to < len(all) {
+		out.Next = id(all[to-1])
+	}
+	answer(w, out)
+}
+
+type logLevel struct {
+	Level string `json:"level"`
+}
+
+func (a *Admin) level(w http.ResponseWriter, _ *http.Request) {
+	answer(w, logLevel{a.Level()})
+}
+
+// setLevel takes what level gives.
+func (a *Admin) setLevel(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, `the body cannot be read: send a level, like {"level": "debug"}`)
+		return
+	}
+	var given logLevel
+	if err := json.Unmarshal(body, &given, json.RejectUnknownMembers(true)); err != nil {
+		refuse(w, http.StatusBadRequest, `this is no level: send {"level": "debug"}`)
+		return
+	}
+	if err := a.SetLevel(given.Level); err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	a.level(w, r)
+}
+
+// maxProfiles is how many profiles may be made at once: each costs memory, and
+// many stop the whole process for a moment.
+const maxProfiles = 4
+
+// profiles has profile called, but not too often at once.
+func profiles() http.HandlerFunc {
+	room := make(chan struct{}, maxProfiles)
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+			profile(w, r)
+		default:
+			w.Header().Set("Retry-After", "5")
+			refuse(w, http.StatusServiceUnavailable, "too many profiles are being made: wait until one is done")
+		}
+	}
+}
+
+// profile serves the profiles of net/http/pprof, without its hold on the default
+// mux.
+func profile(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/debug/pprof/cmdline":
+		refuse(w, http.StatusNotFound, "the command line may hold secrets, and is not shown")
+	case "/debug/pprof/profile":
+		pprof.Profile(w, r)
+	case "/debug/pprof/symbol":
+		pprof.Symbol(w, r)
+	case "/debug/pprof/trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
+	}
 }

@@ -36,7 +36,7 @@ type Health struct {
 // that the process answers: a proxy that waits for its upstream is not helped by
 // being killed.
 func (h *Health) Handler() http.Handler {
-	r := newRoutes()
+	r := routes{}
 	r.get("/livez", probe(nil))
 	r.get("/readyz", probe(h.Ready))
 	r.get("/startupz", probe(h.Started))

@@ -7,35 +7,32 @@ import (
 	"strings"
 )
 
-// routes are paths with the methods that each takes. What is not there is
-// answered with what is.
-type routes struct {
-	paths  map[string]map[string]http.HandlerFunc
-	prefix map[string]http.HandlerFunc // whole subtrees, GET only
-	run    http.HandlerFunc            // of /v1/runs/{id}/restart
-}
+// routes are paths with the methods that each takes. What is not there is answered with what is.
+type routes map[string]map[string]http.HandlerFunc
 
-func newRoutes() *routes {
-	return &routes{paths: map[string]map[string]http.HandlerFunc{}, prefix: map[string]http.HandlerFunc{}}
-}
+// The paths that stand for many.
+const (
+	restartPath  = "/v1/runs/{id}/restart"
+	profilesPath = "/debug/pprof/" // and all beneath it
+)
 
-func (r *routes) get(path string, f http.HandlerFunc) {
+func (r routes) get(path string, f http.HandlerFunc) {
 	r.handle(http.MethodGet, path, f)
 	r.handle(http.MethodHead, path, f)
 }
 
-func (r *routes) handle(method, path string, f http.HandlerFunc) {
-	if r.paths[path] == nil {
-		r.paths[path] = map[string]http.HandlerFunc{}
+func (r routes) handle(method, path string, f http.HandlerFunc) {
+	if r[path] == nil {
+		r[path] = map[string]http.HandlerFunc{}
 	}
-	r.paths[path][method] = f
+	r[path][method] = f
 }
 
 // ServeHTTP implements http.Handler.
-func (r *routes) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r routes) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	methods := r.find(req.URL.Path)
 	if methods == nil {
-		refuse(w, http.StatusNotFound, "there is no "+printable(req.URL.Path)+" here, but "+strings.Join(r.known(), ", "))
+		refuse(w, http.StatusNotFound, "there is no "+printable(req.URL.Path)+" here, but "+strings.Join(slices.Sorted(maps.Keys(r)), ", "))
 		return
 	}
 	f := methods[req.Method]
@@ -47,44 +44,25 @@ func (r *routes) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	f(w, req)
 }
 
-func (r *routes) find(path string) map[string]http.HandlerFunc {
-	if methods := r.paths[path]; methods != nil {
-		return methods
+func (r routes) find(path string) map[string]http.HandlerFunc {
+	switch {
+	case runOf(path) != "":
+		return r[restartPath]
+	case strings.HasPrefix(path, profilesPath):
+		return r[profilesPath]
 	}
-	if id, ok := runOf(path); ok && id != "" && r.run != nil {
-		return map[string]http.HandlerFunc{http.MethodPost: r.run}
-	}
-	for prefix, f := range r.prefix {
-		if strings.HasPrefix(path, prefix) {
-			return map[string]http.HandlerFunc{http.MethodGet: f, http.MethodHead: f}
-		}
-	}
-	return nil
+	return r[path]
 }
 
-// runOf is the run that a path under /v1/runs names.
-func runOf(path string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(path, "/v1/runs/")
-	if !ok {
-		return "", false
+// runOf returns the id in a path that has a run begin anew, "" if it is another.
+func runOf(path string) string {
+	before, after, _ := strings.Cut(restartPath, "{id}")
+	rest, ok := strings.CutPrefix(path, before)
+	id, also := strings.CutSuffix(rest, after)
+	if !ok || !also || strings.Contains(id, "/") {
+		return ""
 	}
-	id, ok = strings.CutSuffix(rest, "/restart")
-	return id, ok && !strings.Contains(id, "/")
-}
-
-func (r *routes) known() []string {
-	return slices.Sorted(func(yield func(string) bool) {
-		for path := range r.paths {
-			if !yield(path) {
-				return
-			}
-		}
-		for prefix := range r.prefix {
-			if !yield(prefix) {
-				return
-			}
-		}
-	})
+	return id
 }
 
 // printable is what somebody sent, fit for a message.
