@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,19 +35,22 @@ func TestConfigurationExamples(t *testing.T) {
 	}
 }
 
-var keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| `--([a-z-]+)` \\|$")
+var keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| `--([a-z-]+)` \\| (.*) \\|$")
 
-// The table has every key, with its flag.
+// The table has every key, with its flag and what is built in.
 func TestConfigurationTable(t *testing.T) {
 	keys := config.Keys()
 	for _, m := range keyRow.FindAllStringSubmatch(read(t, configurationPage), -1) {
 		if keys[m[2]] != m[1] {
 			t.Errorf("%s is --%s there, and not in the table of keys", m[1], m[2])
 		}
+		if built := config.Default(m[2]); m[3] != cmp.Or(built, "–") {
+			t.Errorf("%s: %s is built in there, and %q in the table of keys", m[1], m[3], built)
+		}
 		delete(keys, m[2])
 	}
 	for flag, key := range keys {
-		t.Errorf("%s lacks the row | `%s` | `--%s` |", configurationPage, key, flag)
+		t.Errorf("%s lacks the row | `%s` | `--%s` | %s |", configurationPage, key, flag, cmp.Or(config.Default(flag), "–"))
 	}
 	if !strings.Contains(read(t, configurationPage), "`"+config.CommandKey+"`") {
 		t.Errorf("%s lacks %s", configurationPage, config.CommandKey)

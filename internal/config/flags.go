@@ -87,6 +87,13 @@ func Words(flag string) []string {
 	return k.kind.words
 }
 
+// Default is what is built in for a flag, as the flag takes it; "" where that is nothing, or
+// depends on something else.
+func Default(flag string) string {
+	k, _ := find(flag)
+	return k.def
+}
+
 // Needs are what a flag needs to mean anything: others, or [NeedsCommand] or [NeedsServer].
 func Needs(flag string) []string {
 	k, _ := find(flag)

@@ -152,15 +152,9 @@ func table(r *Run) []setting {
 		{key: "runs.path_create", flag: "path-create", at: &runs.PathCreate,
 			usage: "with --run-key path: an unknown id in the path begins a run, if nobody can guess it",
 			doc:   "With the key path: an unknown id begins a run, if nobody can guess it."},
-		{key: "runs.max", flag: "max-runs", at: &runs.Max,
-			usage: "runs that are found by a key at a time (default 10000, or one fewer than --max-upstreams where each has a process)",
-			doc:   "Runs that are found by a key at a time."},
-		{key: "runs.max_per_principal", flag: "max-runs-per-principal", at: &runs.MaxPerPrincipal,
-			usage: "such runs of one principal (default 1000, or half of --max-runs where each has a process)",
-			doc:   "Such runs of one principal."},
-		{key: "runs.idle", flag: "run-idle", at: &runs.Idle,
-			usage: "after how long without a request such a run expires (default 24h, or 1h where each has a process)",
-			doc:   "After how long without a request such a run expires."},
+		{key: "runs.max", flag: "max-runs", at: &runs.Max, usage: "runs that are found by a key at a time (default 10000, or one fewer than --max-upstreams where each has a process)"},
+		{key: "runs.max_per_principal", flag: "max-runs-per-principal", at: &runs.MaxPerPrincipal, usage: "such runs of one principal (default 1000, or half of --max-runs where each has a process)"},
+		{key: "runs.idle", flag: "run-idle", at: &runs.Idle, usage: "after how long without a request such a run expires (default 24h, or 1h where each has a process)"},
 		{key: "runs.age", flag: "run-age", at: &runs.Age, def: "720h", usage: "after how long such a run expires that nobody uses just then"},
 		{key: "surface", flag: "surface", at: &r.Surface, kind: word(surfaces), usage: "the `SURFACE` that clients are shown: auto, dynamic or static"},
 		{key: "annotate", flag: "annotate", at: &r.Annotate, kind: word(annotates), usage: "`WHAT` is added to results: auto, off, meta or text"},
@@ -213,23 +207,16 @@ func table(r *Run) []setting {
 		{key: "limits.outbound", flag: "max-outbound", at: &limits.Outbound, def: "4MiB", usage: "what may wait for a client on one stream before the stream closes"},
 		{key: "limits.resume", flag: "max-resume", at: &limits.Store, def: "1MiB", usage: "what a session keeps for streams that are resumed"},
 		{key: "limits.resume_time", flag: "resume-time", at: &limits.StoreTime, def: "1m", usage: "how long a session keeps what streams may resume"},
-		{key: "limits.connections", flag: "max-connections", at: &limits.Connections,
-			usage: "connections of clients at a time (default what the limits on open files and memory leave, at most 65536)",
-			doc:   "Connections of clients at a time."},
+		{key: "limits.connections", flag: "max-connections", at: &limits.Connections, usage: "connections of clients at a time (default what the limits on open files and memory leave, at most 65536)"},
 		{key: "limits.connections_per_address", flag: "max-connections-per-address", at: &limits.ConnectionsPerAddr,
-			usage: "of them, those of one remote address that carried no request which was let in (default half of all; loopback and --trusted-proxies: all)",
-			doc:   "Of them, those of one remote address that carried no request which was let in."},
+			usage: "of them, those of one remote address that carried no request which was let in (default half of all; loopback and --trusted-proxies: all)"},
 		{key: "limits.header", flag: "max-header", at: &limits.Header, def: "32KiB", usage: "the size of a request's headers"},
 		{key: "limits.header_timeout", flag: "header-timeout", at: &limits.HeaderTimeout, def: "10s", usage: "how long a request may take to arrive: its headers, and a body of up to 64 KiB"},
 		{key: "limits.depth", flag: "max-depth", at: &limits.Depth, def: strconv.Itoa(wire.MaxDepth), usage: "how deeply a message from a client may nest"},
 		{key: "limits.batch", flag: "max-batch", at: &limits.Batch, def: strconv.Itoa(wire.MaxBatch), usage: "the messages of a JSON-RPC batch"},
-		{key: "limits.sessions", flag: "max-sessions", at: &limits.Sessions, usage: "sessions at a time (default 10000, or --max-upstreams where each has a process)", doc: "Sessions at a time."},
-		{key: "limits.sessions_per_address", flag: "max-sessions-per-address", at: &limits.SessionsPerAddr,
-			usage: "sessions of one remote address that is not loopback (default half of all)",
-			doc:   "Sessions of one remote address that is not loopback."},
-		{key: "limits.sessions_per_principal", flag: "max-sessions-per-principal", at: &limits.SessionsPerIdentity,
-			usage: "sessions of one principal, where clients are told apart (default half of all)",
-			doc:   "Sessions of one principal, where clients are told apart."},
+		{key: "limits.sessions", flag: "max-sessions", at: &limits.Sessions, usage: "sessions at a time (default 10000, or --max-upstreams where each has a process)"},
+		{key: "limits.sessions_per_address", flag: "max-sessions-per-address", at: &limits.SessionsPerAddr, usage: "sessions of one remote address that is not loopback (default half of all)"},
+		{key: "limits.sessions_per_principal", flag: "max-sessions-per-principal", at: &limits.SessionsPerIdentity, usage: "sessions of one principal, where clients are told apart (default half of all)"},
 		{key: "limits.requests", flag: "max-requests", at: &limits.Requests, def: "10000", usage: "requests without a session at a time; one remote address that is not loopback may have half"},
 		{key: "limits.listen_streams", flag: "max-listen-streams", at: &limits.Listens, def: "10000", usage: "subscriptions/listen streams at a time; one remote address that is not loopback may have half"},
 		{key: "limits.upstreams", flag: "max-upstreams", at: &limits.Processes, def: "64", usage: "processes of the wrapped server at a time"},
@@ -309,12 +296,13 @@ func Written(flag, value string) string {
 // placeholder is the name of a flag's value within its usage.
 var placeholder = regexp.MustCompile("`[^`]+`")
 
-// about says what a key is for: what its flag is for, as a sentence.
+// about says what a key is for: what its flag is for, less what is built in, as a sentence.
 func (k setting) about() string {
 	if k.doc != "" {
 		return k.doc
 	}
-	text := placeholder.ReplaceAllStringFunc(k.usage, func(name string) string { return strings.ToLower(strings.Trim(name, "`")) })
+	usage, _, _ := strings.Cut(k.usage, " (default")
+	text := placeholder.ReplaceAllStringFunc(usage, func(name string) string { return strings.ToLower(strings.Trim(name, "`")) })
 	return strings.ReplaceAll(strings.ToUpper(text[:1])+text[1:], "\n", " ") + "."
 }
 
