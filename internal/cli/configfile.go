@@ -235,7 +235,7 @@ func (r *configReload) take(read watch.File) {
 func (r *configReload) refuse(errors []string) {
 	r.told(errors)
 	for _, text := range errors {
-		r.log.Error("the configuration was not reloaded, what was read before holds", "error", text)
+		r.log.Error("the configuration was not reloaded, the last good one stays in force", "error", text)
 	}
 }
 
@@ -251,7 +251,7 @@ func (r *configReload) apply(said *config.File) (applied, overridden []string) {
 		case !live:
 		default:
 			if err := change(valueOf(said, key, flag)); err != nil {
-				r.log.Error("applying a changed key: it takes effect at the next start", "key", key, "error", err)
+				r.log.Error("a changed key was not applied, it takes effect at the next start", "key", key, "error", err)
 				continue
 			}
 			applied = append(applied, key)

@@ -101,7 +101,7 @@ func TestOverriddenKeys(t *testing.T) {
 func TestBadConfigurationChangesNothing(t *testing.T) {
 	r := reloading(t, "surface: dynamic\n")
 	log := r.becomes("surface: auto\nlimits: {dept: 3}\nhint: 1\n")
-	for _, word := range []string{"what was read before holds", "/etc/f.yaml:3:10: error: ", "did you mean", "/etc/f.yaml:4:7: error: "} {
+	for _, word := range []string{"the last good one stays in force", "/etc/f.yaml:3:10: error: ", "did you mean", "/etc/f.yaml:4:7: error: "} {
 		contains(t, log, word)
 	}
 	r.out.Reset()
@@ -124,6 +124,6 @@ func TestConfigurationIsFollowed(t *testing.T) {
 	contains(t, p.Log().String(), "applied=log.level")
 	contains(t, p.Log().String(), "keys=surface")
 	replace(t, path, "version: 2\n")
-	p.Log().Await(t, "what was read before holds")
+	p.Log().Await(t, "the last good one stays in force")
 	contains(t, string(s.Tool("work", "").Raw), `"result"`)
 }

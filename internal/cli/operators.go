@@ -72,7 +72,7 @@ func adminRequest(args []string) (method, path, body string, err error) {
 // ask prints what the proxy answers.
 func (f *adminFlags) ask(ctx context.Context, out io.Writer, method, path, body string) error {
 	if f.Address == "" {
-		return exit.Usagef("where is it? give --admin ADDR or --admin unix:PATH, as 'fsm-proxy run' has it")
+		return exit.Usagef("no admin interface to ask; give --admin ADDR or --admin unix:PATH, as 'fsm-proxy run' has it")
 	}
 	if _, _, err := net.SplitHostPort(f.Address); err != nil && !strings.HasPrefix(f.Address, "unix:") {
 		return exit.Usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.Address, err)

@@ -37,7 +37,7 @@ func listenUnix(path string) (net.Listener, error) {
 	file, err := os.Lstat(path)
 	if err != nil {
 		l.Close()
-		return nil, fmt.Errorf("--admin unix:%s: %w; something removes it", path, host.Cause(err))
+		return nil, fmt.Errorf("--admin unix:%s: %w; the socket was removed as it was made, find out by what", path, host.Cause(err))
 	}
 	return &adminSocket{l, path, file}, nil
 }

@@ -27,7 +27,7 @@ func (f *Listen) tellsApart() bool { return f.Tokens != "" || f.ClientCA != "" |
 // It reports whether the address is a loopback one.
 func (f *Listen) check() (loopback bool, err error) {
 	if f.Path == "" || f.Path[0] != '/' {
-		return false, exit.Usagef("--path %q does not begin with /", f.Path)
+		return false, exit.Usagef("--path %q does not begin with /; write it like /mcp", f.Path)
 	}
 	addr, err := net.ResolveTCPAddr("tcp", f.Address)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *service) followed(ctx context.Context, flag, what, path string, take fu
 	}
 	s.onClose(s.cfg.Reload.watch(ctx, what, path, file.Digest, func(file watch.File) {
 		if err := try(file); err != nil {
-			s.log.Error("the "+what+" was not reloaded, what was read last stays in use", "error", err)
+			s.log.Error("the "+what+" was not reloaded, the last good one stays in use", "error", err)
 			return
 		}
 		s.log.Info("the "+what+" was reloaded", "file", file.Path)
@@ -172,7 +172,7 @@ func (s *service) tokens(ctx context.Context) (*auth.Tokens, error) {
 func (s *service) warnOfWriters(path string) {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&0o022 != 0 && runtime.GOOS != "windows" {
-		s.log.Warn("others than its owner can write to the token file, and let themselves in; take that from them with chmod go-w",
+		s.log.Warn("others than its owner can write to the token file, and so let themselves in: run 'chmod go-w' on it",
 			"file", path, "mode", info.Mode().Perm().String())
 	}
 }

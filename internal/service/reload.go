@@ -97,7 +97,7 @@ func (s *service) reload(file watch.File) {
 	s.log.Info("the policy was reloaded", "file", p.File(), "digest", p.Digest(), "runs", done.Runs, "moved", done.Moved, "waiting", done.Waiting,
 		"pinned", done.Pinned, "stranded", done.Stranded, "restarted", done.Restarted, "refused", done.Refused)
 	if n := done.Stranded + done.Refused; n > 0 {
-		s.log.Warn("runs are stranded, as the new policy has not the state that they are in: name its successor in renamed, "+
+		s.log.Warn("runs are stranded, as the new policy does not have the state that they are in: name its successor in renamed, "+
 			"or have them begin anew by 'fsm-proxy admin POST /v1/runs/migrate'", "runs", n)
 	}
 }

@@ -75,7 +75,7 @@ func (f *Runs) keysOf(listening bool, protocol proxy.Protocol) (keys [2]proxy.Ru
 			return keys, exit.Usagef("--run-key %q names no era: write %s", text, withEra(text))
 		}
 		if named[era] {
-			return keys, exit.Usagef("--run-key names two keys for the %s era: there is one for each", era)
+			return keys, exit.Usagef("--run-key names two keys for the %s era; give one", era)
 		}
 		named[era] = true
 		if keys[era], err = proxy.ParseRunKey(era, key); err != nil {

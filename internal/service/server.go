@@ -167,7 +167,7 @@ func logWithheld(env process.Environment, log hclog.Logger) {
 		if n > mostVariables {
 			fields = append(fields, "others", n-mostVariables)
 		}
-		log.Info("the command gets a reduced environment, as clients are others than who started fsm-proxy: name what it needs with --pass-env", fields...)
+		log.Info("the command gets a reduced environment, as anybody may be a client of --listen: name what it needs with --pass-env", fields...)
 	}
 }
 

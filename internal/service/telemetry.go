@@ -146,7 +146,7 @@ func (o *observers) close() {
 	o.denials.Close()
 	if o.audit != nil {
 		if err := o.audit.Shutdown(ctx); err != nil {
-			o.log.Error("ending", "error", err)
+			o.log.Error("writing the last of the audit", "error", err)
 		}
 	}
 	if o.traces != nil {
