@@ -29,7 +29,7 @@ func (c *call) give(m *wire.Message) wire.Pending {
 }
 
 // given is the upstream's answer as the client gets it: under its own id, in its
-// own era, with what is to be added of the run's state. Nothing else is touched.
+// own way, with what is to be added of the run's state. Nothing else is touched.
 func (c *call) given(m *wire.Message) []byte {
 	if m.Kind == wire.Failure {
 		return c.client.Failure(m, c.id(), c.code(m.ErrorCode))
@@ -87,7 +87,7 @@ func (c *call) freshness(m *wire.Message, a *wire.Amendment) {
 func (c *call) code(code int) int { return c.client.Code(code, c.server, c.reads()) }
 
 // answerFailure answers with an error, whose code decides the status where the
-// client's era says so.
+// client's way says so.
 func (c *call) answerFailure(code int, raw []byte) wire.Pending {
 	if out := c.failing(); out != nil {
 		return c.answerWith(func() { out.Fail(code, raw) }, raw)
@@ -112,7 +112,7 @@ const noOutcome = policy.Outcome(0)
 var errNoObject = &wire.CallError{Sent: true, Err: errors.New("its result is no object")}
 
 // errUnfitting is an answer that is neither the call's result nor anything that its
-// era and its request let stand for it.
+// upstream and its request let stand for it.
 var errUnfitting = &wire.CallError{Sent: true, Err: errors.New("it looks like a task, or like a request for input, and is none that can be followed")}
 
 // errTaskOfNoRun is a task that a call without a run was answered by: it would be

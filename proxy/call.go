@@ -45,7 +45,7 @@ type call struct {
 	flight
 }
 
-// alone is what belongs to a request of the modern era, which stands alone.
+// alone is what belongs to a stateless request.
 type alone struct {
 	from     Peer          // whose it is
 	handle   string        // of the run; it is in the request's bytes no more
@@ -156,7 +156,7 @@ func (c *call) result(result []byte) wire.Pending {
 	return c.answerBy(func() { out.AnswerResult(c.id(), result) })
 }
 
-// doneWith is result for one that has no fields of an era yet.
+// doneWith is result for one that has no members that its client wants yet.
 func (c *call) doneWith(result []byte) wire.Pending {
 	return c.result(c.client.Result(result, c.s.serverInfo(), ""))
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// spoken are the eras that clients may speak.
+// spoken is how clients may speak.
 func (p *Proxy) spoken() wire.Spoken {
-	return wire.Spoken{Legacy: p.cfg.Protocol != ProtocolModern, Modern: p.cfg.Protocol != ProtocolLegacy}
+	return bridge.Spoken(p.cfg.Protocol != ProtocolModern, p.cfg.Protocol != ProtocolLegacy)
 }
 
 // discover answers server/discover with what the upstream said of itself, less

@@ -15,7 +15,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// handles is what the key handle has clients of the modern era see and give: tools
+// handles is what the key handle has stateless clients see and give: tools
 // by which runs begin and end, and an argument of all others that says which run a
 // call belongs to. It is safe for concurrent use.
 type handles struct {
@@ -40,13 +40,13 @@ func newHandles(cfg *Config) *handles {
 	return h
 }
 
-// wayOn is what a request of an era that strays is told further; other strays say so
+// wayOn is what a request that strays is told further; other strays say so
 // themselves.
-func (p *Proxy) wayOn(why *stray, era wire.Era) string {
+func (p *Proxy) wayOn(why *stray, of bridge.Client) string {
 	if why != errNotFound && why != errExpired {
 		return ""
 	}
-	return " " + p.cfg.Keys[era].renews()
+	return " " + p.cfg.key(of).renews()
 }
 
 // takeHandle reads which run a request belongs to, and takes that out of it, and
@@ -100,7 +100,7 @@ func (h *handles) Call(c *call) (wire.Pending, bool) {
 
 func (c *call) startRun() wire.Pending {
 	p := c.s.p
-	id, why := p.startRun(wire.Modern, c.who().Principal)
+	id, why := p.startRun(bridge.Stateless, c.who().Principal)
 	if why != nil {
 		return c.strays(why)
 	}
@@ -115,10 +115,10 @@ func (c *call) endRun() wire.Pending {
 	if c.handle == "" {
 		return c.strays(p.handles.needsRun)
 	}
-	if _, why := p.find(wire.Modern, &from, c.handle, false); why != nil {
+	if _, why := p.find(bridge.Stateless, &from, c.handle, false); why != nil {
 		return c.strays(why)
 	}
-	if !p.EndRun(wire.Modern, c.handle, from.Principal) {
+	if !p.EndRun(bridge.Stateless, c.handle, from.Principal) {
 		return c.strays(errNotFound)
 	}
 	c.s.log.Info("run ended", c.about("run", runID{KeyHandle, c.handle}.name())...)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
 
@@ -53,7 +53,7 @@ func TestTasksAreFoundWithoutAHandle(t *testing.T) {
 
 func TestTasksOfOtherKeysAreNotFoundByID(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		id, _ := r.p.StartRun(wire.Modern, ann)
+		id, _ := r.p.StartRun(bridge.Stateless, ann)
 		c := r.as(proxy.Peer{Principal: ann, Run: id})
 		c.begins(meta(`{"name":"write_plan"}`), "t1", time.Minute)
 		has(t, r.as(proxy.Peer{Principal: ann}).ask("tasks/get", meta(`{"taskId":"t1"}`)), "run_not_found")

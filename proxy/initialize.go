@@ -26,7 +26,7 @@ type hello struct {
 	static   bool   // the static surface
 	annotate Annotate
 	may      policy.UpstreamMay // what the client can be asked
-	// As a legacy client has introduced itself, raw; nil: it has not.
+	// As a client with a session has introduced itself, raw; nil: it has not.
 	capabilities, clientInfo []byte
 	from                     *wire.Message // a seat's: what the upstream said of itself
 	server                   []byte        // a seat's: how the upstream introduces itself; nil: it does not
@@ -78,8 +78,8 @@ func (c *call) open() {
 	c.welcome(conn.Server.InitializeResult(conn.Hello(), c.m), may)
 }
 
-// opening introduces a legacy client to the upstream: with its own request, and in
-// the modern era with what that says of it.
+// opening introduces a client to the upstream: with its own request, and to a stateless
+// one with what that says of it.
 func (c *call) opening(request *wire.Message, may policy.UpstreamMay) bridge.Opening {
 	capabilities, info := c.introduced(may)
 	opening := c.client.Opening(bridge.Introduction{Capabilities: capabilities, Info: info})
@@ -180,8 +180,8 @@ func (c *call) initializeUpstream(may policy.UpstreamMay) []byte {
 		case "capabilities":
 			edits = append(edits, wire.Edit{At: at, With: c.clientCapabilities(params[at.Start:at.End], may)})
 		case "protocolVersion":
-			if v, _ := wire.Text(params[at.Start:at.End]); !wire.IsLegacyRevision(v) {
-				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, wire.LatestLegacy)})
+			if v, _ := wire.Text(params[at.Start:at.End]); !bridge.Opens(v) {
+				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, bridge.Latest)})
 			}
 		}
 		return nil
@@ -212,7 +212,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 	h.static = c.static(h.client)
 	h.annotate = c.s.p.annotateOn(h.static)
 	result := c.helloResult(m.Bytes(m.Result), h)
-	if !wire.IsLegacyRevision(h.version) {
+	if !bridge.Opens(h.version) {
 		c.failed(wire.CodeInternal, "the upstream speaks revision "+clip(h.version)+" of the protocol, which fsm-proxy does not know")
 		return
 	}
@@ -281,7 +281,7 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 		switch key {
 		case "protocolVersion":
 			h.version, _ = wire.Text(value)
-			if shared := c.m.P.ProtocolVersion; c.s.p.shared != nil && wire.IsLegacyRevision(shared) {
+			if shared := c.m.P.ProtocolVersion; c.s.p.shared != nil && bridge.Opens(shared) {
 				h.version = shared
 				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, shared)})
 			}

@@ -6,6 +6,7 @@ import (
 	"net/textproto"
 	"strings"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -15,9 +16,9 @@ type KeyKind uint8
 
 // The kinds of keys.
 const (
-	KeyDefault   KeyKind = iota // none was chosen: session in the legacy era, process in the modern one
+	KeyDefault   KeyKind = iota // none was chosen: session for clients that have them, process for others
 	KeyProcess                  // one run for all
-	KeySession                  // the client's session (legacy)
+	KeySession                  // the client's session
 	KeyPrincipal                // who is asking, as authentication has found out
 	KeyHeader                   // a header that a trusted gateway sets
 	KeyPath                     // the URL's path
@@ -29,7 +30,7 @@ var keyKinds = [...]string{"default", "process", "session", "principal", "header
 // String is the word of the command line.
 func (k KeyKind) String() string { return keyKinds[k] }
 
-// RunKey is how requests of an era find their run. There is one for each era, and
+// RunKey is how requests of clients find their run. There is one for those with sessions, one for those without, and
 // no other where it is missing: leaving it out resets nothing.
 type RunKey struct {
 	Kind   KeyKind
@@ -44,9 +45,9 @@ func (k RunKey) String() string {
 	return k.Kind.String()
 }
 
-// ParseRunKey reads a key of an era: process, session (legacy), principal,
-// header:NAME, path, handle (modern).
-func ParseRunKey(era wire.Era, text string) (RunKey, error) {
+// ParseRunKey reads a key: process, session (where there are sessions), principal,
+// header:NAME, path, handle (where there are none).
+func ParseRunKey(of bridge.Client, text string) (RunKey, error) {
 	word, header, headed := strings.Cut(text, ":")
 	k := RunKey{}
 	for kind, name := range keyKinds {
@@ -57,9 +58,9 @@ func ParseRunKey(era wire.Era, text string) (RunKey, error) {
 	switch {
 	case k.Kind == KeyDefault:
 		return k, fmt.Errorf("%q is no run key: it is one of process, session, principal, header:NAME, path, handle", text)
-	case k.Kind == KeySession && era == wire.Modern:
+	case k.Kind == KeySession && of.Stateless():
 		return k, errors.New("there are no sessions in the modern era: choose process, principal, header:NAME, path or handle")
-	case k.Kind == KeyHandle && era == wire.Legacy:
+	case k.Kind == KeyHandle && !of.Stateless():
 		return k, errors.New("handles are for the modern era: choose process, session, principal, header:NAME or path")
 	case headed != (k.Kind == KeyHeader) || headed && !wire.IsToken(header):
 		return k, errors.New("a header is named behind a colon: header:X-Run-Id")

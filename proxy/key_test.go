@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 )
@@ -125,7 +126,7 @@ func TestDroppingTheKeyResetsNothing(t *testing.T) {
 
 func TestPathRuns(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		id, err := r.p.StartRun(wire.Modern, ann)
+		id, err := r.p.StartRun(bridge.Stateless, ann)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +147,7 @@ func TestPathRuns(t *testing.T) {
 // A URL that an operator hands out is the first one's who comes with it.
 func TestMintedRunIsTheFirstComers(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		id, err := r.p.StartRun(wire.Modern, wire.Principal{})
+		id, err := r.p.StartRun(bridge.Stateless, wire.Principal{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,24 +161,24 @@ func TestMintedRunIsTheFirstComers(t *testing.T) {
 func TestRunsAreBounded(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		for range 2 {
-			if _, err := r.p.StartRun(wire.Modern, ann); err != nil {
+			if _, err := r.p.StartRun(bridge.Stateless, ann); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := r.p.StartRun(wire.Modern, ann); err == nil {
+		if _, err := r.p.StartRun(bridge.Stateless, ann); err == nil {
 			t.Error("ann has three runs")
 		}
-		id, err := r.p.StartRun(wire.Modern, bob)
+		id, err := r.p.StartRun(bridge.Stateless, bob)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.p.StartRun(wire.Modern, wire.Principal{}); err == nil {
+		if _, err := r.p.StartRun(bridge.Stateless, wire.Principal{}); err == nil {
 			t.Error("there are four runs")
 		}
-		if r.p.EndRun(wire.Modern, id, ann) || !r.p.EndRun(wire.Modern, id, bob) {
+		if r.p.EndRun(bridge.Stateless, id, ann) || !r.p.EndRun(bridge.Stateless, id, bob) {
 			t.Error("a run is ended by its owner alone")
 		}
-		if _, err := r.p.StartRun(wire.Modern, wire.Principal{}); err != nil {
+		if _, err := r.p.StartRun(bridge.Stateless, wire.Principal{}); err != nil {
 			t.Error(err)
 		}
 	}, keys(proxy.KeyHandle), with(func(c *proxy.Config) { c.MaxRuns, c.MaxRunsPerPrincipal = 3, 2 }))
@@ -186,7 +187,7 @@ func TestRunsAreBounded(t *testing.T) {
 // A run that a call is under way for, or that is found again in time, lives on.
 func TestRunsInUseDoNotExpire(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		id, _ := r.p.StartRun(wire.Modern, ann)
+		id, _ := r.p.StartRun(bridge.Stateless, ann)
 		c := r.as(proxy.Peer{Principal: ann, Run: id})
 		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
 		k := r.up.next()
@@ -204,7 +205,7 @@ func TestParseRunKey(t *testing.T) {
 		"handle": {false, true}, "header": {false, false}, "header:": {false, false}, "header:a b": {false, false}, "default": {false, false}, "": {false, false}, "path:x": {false, false},
 	} {
 		for era, want := range ok {
-			k, err := proxy.ParseRunKey(wire.Era(era), text)
+			k, err := proxy.ParseRunKey(bridge.ClientOf(wire.Era(era)), text)
 			if (err == nil) != want {
 				t.Errorf("%s %q: %v", wire.Era(era), text, err)
 			}

@@ -84,7 +84,7 @@ func (s *session) shownLast(k wire.ListKind) catalogue.View {
 // templates refuses what a finite automaton cannot bind.
 func (c *call) templates() wire.Pending {
 	if c.s.policyNow().Templates() == policy.TemplatesEmpty {
-		return c.result(c.s.forEra([]byte(`{"resourceTemplates":[]}`)))
+		return c.result(c.s.lasting([]byte(`{"resourceTemplates":[]}`)))
 	}
 	if c.opaquely() {
 		return c.fail(wire.CodeMethodNotFound, "resource templates are not offered here. Use resources/list")
@@ -98,23 +98,23 @@ func (s *session) look(at run.Snapshot, static bool) catalogue.Look {
 	return catalogue.Look{Snapshot: at, Pins: s.p.pins.Load(), Own: s.tools.List(at, static, wire.Principal{}), Static: static}
 }
 
-// rendered is the result of a list request, in the session's era.
+// rendered is the result of a list request, as the session's clients want it.
 func (s *session) rendered(v catalogue.View, l catalogue.Look) []byte {
 	return s.p.lists.List(v, l, s.finish())
 }
 
-// finish makes a list of the proxy's one of the session's era; nil: it is.
+// finish makes a list of the proxy's one that the session's clients want; nil: it is.
 func (s *session) finish() func([]byte) []byte {
-	if s.era == wire.Legacy {
+	if !s.ofRun {
 		return nil
 	}
-	return s.forEra
+	return s.lasting
 }
 
-// forEra is a result of the proxy's own that may be kept, as a client of the
-// session's era reads it.
-func (s *session) forEra(result []byte) []byte {
-	if s.era == wire.Legacy {
+// lasting is a result of the proxy's own that may be kept, as the session's clients
+// read it.
+func (s *session) lasting(result []byte) []byte {
+	if !s.ofRun {
 		return result
 	}
 	return bridge.Stateless.Result(result, s.serverInfo(), s.freshList())
@@ -233,7 +233,7 @@ func (c *call) notifyChanged(moved run.Shift) {
 }
 
 // aside is where a call's client is told of what is no part of the call: on the
-// call's own stream, but in the modern era on those that listen.
+// call's own stream, but of a stateless one on those that listen.
 func (c *call) aside() wire.Stream {
 	if c.client.Stateless() {
 		return c.s.own

@@ -5,17 +5,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // levelTimeout bounds how long a call waits for the upstream to take its log level.
 const levelTimeout = 5 * time.Second
 
-// levelled has a request of the modern era go its way once a legacy upstream logs
+// levelled has a stateless request go its way once an upstream with sessions logs
 // at the level that the request asks for. A seat raises its connection's level and
 // never lowers it: what a request has not asked for is kept from it.
 func (c *call) levelled() wire.Pending {
-	if c.m.P.Modern.LogLevel == "" || !c.s.hello.Load().Logs || !c.s.raise(c.m.P.Modern.LogLevel) {
+	if bridge.LogLevel(c.m) == "" || !c.s.hello.Load().Logs || !c.s.raise(bridge.LogLevel(c.m)) {
 		return c.routed()
 	}
 	return c.later(func() {
@@ -61,7 +62,7 @@ func (c *call) tellLevel() {
 
 // logged gives a log message of the upstream to who has asked for it.
 func (s *session) logged(m *wire.Message, c *call) {
-	if c == nil && s.era == wire.Modern && !s.run.aside {
+	if c == nil && s.ofRun && !s.run.aside {
 		c = s.asking()
 	}
 	if c.wantsLog(m.P.Level) && (s.p.shared == nil || s.wantsLog(m.P.Level)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// Serve takes one message of the modern era, in which each stands alone; from is
+// Serve takes one message of a stateless client, which stands alone; from is
 // who sent it. It does not block: what it returns is as for [wire.Session].Handle,
 // and a [wire.Cancellable].
 func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from Peer) wire.Pending {
@@ -58,7 +58,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 func (c *call) strays(why *stray) wire.Pending {
 	c.deny(why.code)
 	named := c.names()
-	r := &Refusal{Error: why.code.String(), Requested: clip(c.Name), Message: why.text + c.s.p.wayOn(why, wire.Modern)}
+	r := &Refusal{Error: why.code.String(), Requested: clip(c.Name), Message: why.text + c.s.p.wayOn(why, bridge.Stateless)}
 	c.s.log.Info("refused", c.about("code", r.Error, "method", clip(c.m.Method), "reason", r.Message)...)
 	if named {
 		r.Kind = c.Kind.String()
@@ -127,7 +127,7 @@ func (c *call) about(pairs ...any) []any {
 	return who.about(pairs)
 }
 
-// pipe is the one client on a stdio connection: a session of the legacy era and
+// pipe is the one client on a stdio connection: a session, and
 // what it asks in the modern one.
 type pipe struct {
 	*session
@@ -139,12 +139,12 @@ type pipe struct {
 // Handle implements wire.Session.
 func (d *pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 	switch {
-	case m.Kind == wire.Request && m.Era() == wire.Modern && d.p.cfg.Protocol != ProtocolLegacy:
+	case m.Kind == wire.Request && bridge.SpokenIn(m).Stateless() && d.p.cfg.Protocol != ProtocolLegacy:
 		return d.serve(m, out)
-	case m.Method == "notifications/cancelled" && d.cancelModern(m):
+	case m.Method == "notifications/cancelled" && d.cancelStateless(m):
 		return nil
 	case m.Kind == wire.Request && m.Method == "initialize" && d.p.cfg.Protocol == ProtocolModern:
-		text := "this server speaks revision " + wire.ModernRevision + " of the protocol alone, which has no initialize"
+		text := "this server speaks revision " + bridge.Revision + " of the protocol alone, which has no initialize"
 		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, text, nil))
 		return nil
 	}
@@ -185,9 +185,9 @@ func (d *pipe) forget(c *call) {
 	}
 }
 
-// cancelModern cancels a request of the modern era, and reports whether there is
+// cancelStateless cancels a stateless request, and reports whether there is
 // one under the id.
-func (d *pipe) cancelModern(m *wire.Message) bool {
+func (d *pipe) cancelStateless(m *wire.Message) bool {
 	d.mu.Lock()
 	c := d.calls[wire.Key(m.Bytes(m.P.RequestID))]
 	d.mu.Unlock()

@@ -38,16 +38,16 @@ const (
 	RefusalsOpaque          // says only that it is not available
 )
 
-// Protocol is which eras of MCP clients can speak. The zero value is both, told apart by
+// Protocol is how clients can speak MCP. The zero value is with sessions and without, told apart by
 // each request.
 type Protocol uint8
 
 // The protocols.
 const (
-	// ProtocolAuto is both eras. Where the modern one is by handle, server/discover is
+	// ProtocolAuto is both. Where stateless requests find their run by handle, server/discover is
 	// refused, so that clients that know both have sessions.
 	ProtocolAuto   Protocol = iota
-	ProtocolBoth            // both eras, server/discover answered in full
+	ProtocolBoth            // both, server/discover answered in full
 	ProtocolLegacy          // sessions: 2024-11-05 to 2025-11-25
 	ProtocolModern          // 2026-07-28
 )

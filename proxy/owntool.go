@@ -24,7 +24,7 @@ func (p *Proxy) ownToolsOf(s *session) ownTools {
 	switch {
 	case s.run.key.begins():
 		return restarts{}
-	case s.era == wire.Modern && p.handles != nil:
+	case s.ofRun && p.handles != nil:
 		return p.handles
 	}
 	return noTools{}

@@ -45,7 +45,7 @@ type Config struct {
 	// call they belong to (HTTP). Without it a shared upstream may ask nothing.
 	Streams bool
 
-	Protocol Protocol // which eras clients can speak
+	Protocol Protocol // how clients can speak
 	Mode     Mode     // whether the policy is enforced, until a [Proxy.SetMode]
 	Surface  Surface  // what clients are shown
 	Annotate Annotate // what is added to results
@@ -62,7 +62,7 @@ type Config struct {
 	MaxStranded    time.Duration // for a run whose state a reload took; 0: 24h
 	RestartRun     bool          // a lost upstream begins the run anew
 
-	// Keys are how requests find their run, by their era.
+	// Keys are how requests find their run, by [bridge.Client.Index].
 	Keys                [2]RunKey
 	HandleArgument      string        // of the key handle: what the argument is called; "": fsm_run
 	PathCreate          bool          // an unknown id in the path begins a run, if nobody can guess it
@@ -81,6 +81,9 @@ type Config struct {
 	// Journal is where what calls make of their runs is recorded; nil: in the audit.
 	Journal Journal
 }
+
+// key is how requests of a client find their run.
+func (c *Config) key(of bridge.Client) RunKey { return c.Keys[of.Index()] }
 
 func (c *Config) validate() error {
 	if c.Policy == nil || c.Dial == nil || c.Notifier == nil {
@@ -133,7 +136,7 @@ type Proxy struct {
 	shared       *shared // nil: a connection per session
 	ending       sync.WaitGroup
 	drain        drain
-	handles      *handles // nil: clients of the modern era bring none
+	handles      *handles // nil: stateless clients bring none
 	inputs       bridge.Inputs
 	keeps        keeps
 	// operations is where those of sessions without a revision are measured.
@@ -161,7 +164,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.lists = catalogue.New(cfg.Refusals == RefusalsOpaque)
 	p.drain.init()
 	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
-	if cfg.Keys[wire.Modern].Kind == KeyHandle {
+	if cfg.key(bridge.Stateless).Kind == KeyHandle {
 		p.handles = newHandles(&cfg)
 	}
 	p.operations = cfg.Telemetry.operations("")
@@ -179,11 +182,11 @@ func (p *Proxy) Policy() *policy.Policy { return p.policy.Load() }
 
 // Open makes the session of the only client there is. own is the stream for what
 // belongs to no request of the client's.
-// It takes messages of both eras.
+// It takes messages of clients with sessions and without.
 func (p *Proxy) Open(own wire.Stream) wire.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cfg.Keys[wire.Legacy].Kind == KeyProcess {
+	if p.cfg.key(bridge.Client{}).Kind == KeyProcess {
 		return &pipe{session: p.openLockedOn(p.processRunLocked(), Peer{}, own)}
 	}
 	return &pipe{session: p.openLockedOn(p.runOfSessionLocked(), Peer{}, own)}
@@ -216,16 +219,16 @@ func (p *Peer) about(pairs []any) []any {
 }
 
 // OpenFor makes the session of a new client, one of several. The error says, to the
-// client, why it has none: what its era's key needs is missing.
+// client, why it has none: what its key needs is missing.
 func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
-	key := p.cfg.Keys[wire.Legacy]
+	key := p.cfg.key(bridge.Client{})
 	var r *liveRun
-	if why := p.besideRun(wire.Legacy, &peer); why != nil {
+	if why := p.besideRun(bridge.Client{}, &peer); why != nil {
 		return nil, p.noSession(why, &peer)
 	}
 	if key.Kind != KeyDefault && key.Kind != KeySession {
 		var why *stray
-		if r, why = p.find(wire.Legacy, &peer, "", true); why != nil {
+		if r, why = p.find(bridge.Client{}, &peer, "", true); why != nil {
 			return nil, p.noSession(why, &peer)
 		}
 	}
@@ -243,7 +246,7 @@ func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 
 // noSession is why a client has no session, with what it can do.
 func (p *Proxy) noSession(why *stray, peer *Peer) error {
-	told := &stray{why.code, why.text + p.wayOn(why, wire.Legacy)}
+	told := &stray{why.code, why.text + p.wayOn(why, bridge.Client{})}
 	p.cfg.Log.Info("refused", peer.about([]any{"code", why.code.String(), "method", "initialize", "reason", told.text})...)
 	return told
 }
@@ -334,7 +337,7 @@ func (p *Proxy) runsLocked() []*liveRun {
 // clients is how many sessions of clients there are.
 func (p *Proxy) clients() (n int) {
 	for _, s := range p.open() {
-		if s.era == wire.Legacy {
+		if !s.ofRun {
 			n++
 		}
 	}

@@ -25,7 +25,7 @@ type Refusal struct {
 	ValidNext        *Allowed `json:"valid_next,omitzero"`
 	DidYouMean       string   `json:"did_you_mean,omitzero"`
 	Message          string   `json:"message"`
-	URI              string   `json:"uri,omitzero"` // of a read in the modern era: what was requested
+	URI              string   `json:"uri,omitzero"` // of a stateless read: what was requested
 }
 
 // Allowed are the names that are listed and allowed, by kind.

@@ -3,11 +3,12 @@ package proxy
 import (
 	"sync"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // refusesDiscover reports whether server/discover is refused, so that clients that know
-// both eras have sessions: else each of their calls would need a handle, which nothing
+// both ways have sessions: else each of their calls would need a handle, which nothing
 // but a model asks for.
 func (p *Proxy) refusesDiscover() bool { return p.cfg.Protocol == ProtocolAuto && p.handles != nil }
 
@@ -16,11 +17,9 @@ func (p *Proxy) refusesDiscover() bool { return p.cfg.Protocol == ProtocolAuto &
 // Nothing is asked of the upstream for it.
 func (c *call) refuseDiscover() wire.Pending {
 	c.s.p.undiscovered.log(c)
-	fault := wire.Spoken{Legacy: true}.Unsupported(c.m.P.Modern.Version)
-	text := "unsupported protocol version: begin a session with initialize, of revision 2024-11-05 to " + wire.LatestLegacy +
-		"; for a client that knows " + wire.ModernRevision + " alone start fsm-proxy with --protocol both"
+	fault := bridge.SessionsOnly(c.m)
 	c.blame(Fault{RPC: fault.Code})
-	return c.answerFailure(fault.Code, wire.ErrorAnswer(c.id(), fault.Code, text, fault.Data))
+	return c.answerFailure(fault.Code, wire.ErrorAnswer(c.id(), fault.Code, fault.Text, fault.Data))
 }
 
 // undiscovered are the names of the clients to which server/discover was refused.
@@ -35,7 +34,7 @@ const maxUndiscovered = 64
 // log logs the first such request of a client's name: if no session follows, the client
 // may know no other revision.
 func (u *undiscovered) log(c *call) {
-	name, _ := wire.Text(wire.Member(c.m.Bytes(c.m.P.Modern.ClientInfo), "name"))
+	name, _ := wire.Text(wire.Member(bridge.IntroductionIn(c.m).Info, "name"))
 	name = clip(name)
 	u.mu.Lock()
 	_, logged := u.names[name]
@@ -48,7 +47,7 @@ func (u *undiscovered) log(c *call) {
 	}
 	u.mu.Unlock()
 	if !logged {
-		c.s.log.Info("server/discover was refused, so that the client begins a session; one that knows revision "+wire.ModernRevision+
+		c.s.log.Info("server/discover was refused, so that the client begins a session; one that knows revision "+bridge.Revision+
 			" alone needs --protocol both", c.about("client", name)...)
 	}
 }

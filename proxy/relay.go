@@ -146,12 +146,12 @@ func (c *call) setLevel() wire.Pending {
 }
 
 // wantsLog reports whether log messages of a level may go to the client whose call
-// they came with: one of the modern era gets those that its request has asked for.
+// they came with: a stateless one gets those that its request has asked for.
 func (c *call) wantsLog(level string) bool {
 	if c == nil || !c.client.Stateless() {
 		return true
 	}
-	least := slices.Index(levels, c.m.P.Modern.LogLevel)
+	least := slices.Index(levels, bridge.LogLevel(c.m))
 	return least >= 0 && slices.Index(levels, level) >= least
 }
 

@@ -81,7 +81,7 @@ func (s *session) sendAsk(raw []byte, c *call) bool {
 
 // updated tells the client that a resource has changed.
 func (s *session) updated(m *wire.Message, c *call) {
-	if s.era == wire.Modern {
+	if s.ofRun {
 		s.own.Send(m.Raw)
 		return
 	}
@@ -129,7 +129,7 @@ func (s *session) meets(who wire.Principal) {
 
 // asked carries a request of the upstream to the client.
 func (s *session) asked(conn *bridge.Upstream, m *wire.Message, c *call) {
-	if s.era == wire.Modern && (c == nil || !c.steps() || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !bridge.Declares(c.m, m.Method)) ||
+	if s.ofRun && (c == nil || !c.steps() || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !bridge.Declares(c.m, m.Method)) ||
 		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
 		return

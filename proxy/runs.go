@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -63,7 +64,7 @@ var (
 	errExpired  = &stray{policy.RunExpired, "This run has ended: it was not used for too long, or has reached its maximum age."}
 	// errGuessable is for an id that no run has, since none begins with it.
 	errGuessable = &stray{policy.RunNotFound, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
-	// errNoURL is for the URL of a run, asked in an era whose runs have none.
+	// errNoURL is for the URL of a run, asked by a client whose runs have none.
 	errNoURL   = &stray{policy.RunNotFound, "There is no such run: in this era of the protocol runs have no URL of their own here. Leave /runs/ID out of it."}
 	errTooMany = &stray{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised (--max-runs; before a command --max-upstreams, or --share-upstream)."}
 )
@@ -97,11 +98,11 @@ func nameOf(id string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// besideRun is why a request is not served whose URL names a run, as those of the other
-// era have one, where its own era's key finds none by that: whoever is let in at that URL
-// may be let in there alone.
-func (p *Proxy) besideRun(era wire.Era, from *Peer) *stray {
-	if from.Run != "" && p.cfg.Keys[era].Kind != KeyPath && p.cfg.Keys[wire.Modern-era].Kind == KeyPath {
+// besideRun is why a request is not served whose URL names a run, as those of other
+// clients have one, where its own key finds none by that: whoever is let in at that URL may
+// be let in there alone.
+func (p *Proxy) besideRun(of bridge.Client, from *Peer) *stray {
+	if from.Run != "" && p.cfg.key(of).Kind != KeyPath && p.cfg.key(of.Other()).Kind == KeyPath {
 		return errNoURL
 	}
 	return nil
@@ -109,8 +110,8 @@ func (p *Proxy) besideRun(era wire.Era, from *Peer) *stray {
 
 // find returns the run that a request belongs to. create has one begun where the
 // key allows that. Without a run and without a stray the request brings no handle.
-func (p *Proxy) find(era wire.Era, from *Peer, handle string, create bool) (*liveRun, *stray) {
-	key := p.cfg.Keys[era]
+func (p *Proxy) find(of bridge.Client, from *Peer, handle string, create bool) (*liveRun, *stray) {
+	key := p.cfg.key(of)
 	switch key.Kind {
 	case KeyPrincipal:
 		if !from.Principal.Known() {
@@ -231,22 +232,22 @@ func (p *Proxy) crowdedLocked(whose string) *stray {
 	return errTooMany
 }
 
-// StartRun begins a run that is found by an id, for the key of an era that is path
+// StartRun begins a run that is found by an id, for a key that is path
 // or handle, and returns the id. One that is nobody's belongs to the first principal
 // who comes with it. The error says why there is none.
-func (p *Proxy) StartRun(era wire.Era, owner wire.Principal) (id string, err error) {
-	id, why := p.startRun(era, owner)
+func (p *Proxy) StartRun(of bridge.Client, owner wire.Principal) (id string, err error) {
+	id, why := p.startRun(of, owner)
 	if why != nil {
 		return "", why
 	}
 	return id, nil
 }
 
-func (p *Proxy) startRun(era wire.Era, owner wire.Principal) (id string, why *stray) {
+func (p *Proxy) startRun(of bridge.Client, owner wire.Principal) (id string, why *stray) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id = NewRunID()
-	r, why := p.beginLocked(p.cfg.Keys[era], id, owner)
+	r, why := p.beginLocked(p.cfg.key(of), id, owner)
 	if r != nil {
 		r.free = r.key.Kind == KeyPath && !owner.Known()
 	}
@@ -256,11 +257,11 @@ func (p *Proxy) startRun(era wire.Era, owner wire.Principal) (id string, why *st
 // Error is the text.
 func (s *stray) Error() string { return s.text }
 
-// EndRun ends a run that is found by an id, of an era, and reports whether it was
+// EndRun ends a run that is found by an id, and reports whether it was
 // there.
-func (p *Proxy) EndRun(era wire.Era, id string, owner wire.Principal) bool {
+func (p *Proxy) EndRun(of bridge.Client, id string, owner wire.Principal) bool {
 	p.mu.Lock()
-	r := p.found[runID{p.cfg.Keys[era].Kind, id}]
+	r := p.found[runID{p.cfg.key(of).Kind, id}]
 	if r == nil || r.owner != owner {
 		p.mu.Unlock()
 		return false
@@ -438,7 +439,7 @@ func (r *liveRun) inUse() bool {
 	if id, _ := r.runningTask(); id != "" && len(members) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(members, func(s *session) bool { return s.era == wire.Legacy || s.busy() })
+	return slices.ContainsFunc(members, func(s *session) bool { return !s.ofRun || s.busy() })
 }
 
 // busy reports whether requests are under way in a seat. Those that only listen are

@@ -9,14 +9,13 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// A seat is the session of a run in the modern era, in which there are none: all
-// modern requests that find the run go through it, whoever sends them, over one
+// A seat is the session of a run for stateless requests: all those that find the run go through it, whoever sends them, over one
 // connection upstream. It has no stream of its own but those that listen.
 
 // newSeatLocked makes the seat of a run.
 func (p *Proxy) newSeatLocked(r *liveRun) *session {
 	all := &listeners{}
-	return p.newSessionLocked(&session{own: all, listeners: all, run: r, era: wire.Modern})
+	return p.newSessionLocked(&session{own: all, listeners: all, run: r, ofRun: true})
 }
 
 // sit has a request go its way once the seat knows what the upstream offers.
@@ -57,14 +56,14 @@ func (s *session) openSeat(m *wire.Message) (*bridge.Upstream, error) {
 	return s.link.open(opening, p.cfg.ConnectTimeout)
 }
 
-// seatOpening introduces a client of the modern era to the upstream, in both eras.
+// seatOpening introduces a stateless client to the upstream, in either way.
 // What the upstream may ask does not hang on the client of the first request:
 // lists must not either. Who introduces itself at length goes by the proxy's name, since
 // the run keeps it.
 func (p *Proxy) seatOpening(m *wire.Message) bridge.Opening {
 	info := wire.AppendString([]byte(`{"name":"fsm-proxy","version":`), p.cfg.Version)
 	info = append(info, '}')
-	if given := m.Bytes(m.P.Modern.ClientInfo); given != nil && len(given) <= smallKept {
+	if given := bridge.IntroductionIn(m).Info; given != nil && len(given) <= smallKept {
 		info = given
 	}
 	capabilities := bridge.Askable(hides(p.beginning().UpstreamMay()))
@@ -82,7 +81,7 @@ func made(raw []byte) *wire.Message {
 
 // seated settles what the upstream offers, once.
 func (s *session) seated(m *wire.Message) {
-	h := &hello{version: wire.ModernRevision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},
+	h := &hello{version: bridge.Revision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},
 		static: s.p.cfg.Surface != SurfaceDynamic}
 	h.annotate = s.p.annotateOn(h.static)
 	h.server = m.ServerInfo()
@@ -127,14 +126,14 @@ const listTTL = 30 * time.Second
 // none, goes to the catalogue; so does one that is answered with why it strays.
 func (p *Proxy) seatFor(c *call) (*session, *stray) {
 	var r *liveRun
-	why := p.besideRun(wire.Modern, &c.from)
+	why := p.besideRun(bridge.Stateless, &c.from)
 	if why != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.catalogueLocked(), why
 	}
 	if r = c.byTask(p); r == nil && !c.own {
-		r, why = p.find(wire.Modern, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
+		r, why = p.find(bridge.Stateless, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
 	}
 	if r != nil && !r.ended.Load() {
 		if s := r.seat.Load(); s != nil {
@@ -147,7 +146,7 @@ func (p *Proxy) seatFor(c *call) (*session, *stray) {
 	case r == nil && p.handles != nil && p.mode == Shadow:
 		c.m = c.asSent()
 		return p.catalogueLocked(), nil
-	case r == nil && why == errNotFound && !c.steps() && p.cfg.Keys[wire.Modern].begins():
+	case r == nil && why == errNotFound && !c.steps() && p.cfg.key(bridge.Stateless).begins():
 		return p.catalogueLocked(), nil
 	case r == nil:
 		return p.catalogueLocked(), why

@@ -25,9 +25,8 @@ type session struct {
 	tools   ownTools
 	changed Notifier
 	log     hclog.Logger
-	era     wire.Era
-	// listeners are a seat's subscriptions/listen streams; nil in a session of the
-	// legacy era.
+	ofRun   bool // it is the run's: each of its requests says who sends it
+	// listeners are a seat's subscriptions/listen streams; nil in a client's session.
 	listeners *listeners
 	peer      Peer // whose session it is
 	began     time.Time
@@ -58,7 +57,7 @@ type session struct {
 // one cache line with it would have to be fetched again each time.
 type apart [64]byte
 
-// newSessionLocked makes a session, or a seat, whose run, stream, era and peer are
+// newSessionLocked makes a session, or a seat, whose run, stream and peer are
 // given, and has it join its run.
 func (p *Proxy) newSessionLocked(s *session) *session {
 	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
@@ -69,7 +68,7 @@ func (p *Proxy) newSessionLocked(s *session) *session {
 	} else {
 		s.link = newLink(p, s, s.replay)
 	}
-	if p.shared == nil && s.era == wire.Modern { // whose clients do not say it
+	if p.shared == nil && s.ofRun { // whose clients do not say it
 		s.link.ready = wire.NotificationMessage("notifications/initialized", nil)
 	}
 	s.tools = p.ownToolsOf(s)
@@ -198,7 +197,7 @@ func (s *session) crowdedLocked(c *call) bool {
 	if s.run.aside {
 		return c.runless() && s.stepping >= s.p.cfg.MaxInFlight
 	}
-	if len(s.calls) < s.p.cfg.MaxInFlight || s.era == wire.Legacy {
+	if len(s.calls) < s.p.cfg.MaxInFlight || !s.ofRun {
 		return len(s.calls) >= s.p.cfg.MaxInFlight
 	}
 	n, listens := 0, c.m.Method == "subscriptions/listen"
@@ -328,7 +327,7 @@ func (s *session) end() {
 	if len(s.underWay()) == 0 {
 		s.alarm.stop()
 	}
-	if s.run.key.Kind == KeySession || s.era == wire.Modern { // a seat ends with its run
+	if s.run.key.Kind == KeySession || s.ofRun { // a seat ends with its run
 		s.run.dropTasks()
 	}
 	if s.p.shared != nil {

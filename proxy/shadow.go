@@ -17,7 +17,7 @@ func (c *call) shadowed(route route) wire.Pending {
 	}
 	switch c.m.Method {
 	case "initialize", "logging/setLevel", "server/discover", "subscriptions/listen":
-		if route != nil { // the era has it, and the proxy answers it by itself
+		if route != nil { // it is known, and the proxy answers it by itself
 			return route(c)
 		}
 	case "tools/call", "prompts/get":
@@ -164,7 +164,7 @@ func (s *session) unfiltered(m *wire.Message, c *call) bool {
 		return false
 	case s.p.shared != nil && m.Method == "notifications/message":
 		return false
-	case s.era == wire.Modern && (listChanged(m.Method) || m.Method == "notifications/resources/updated"):
+	case s.ofRun && (listChanged(m.Method) || m.Method == "notifications/resources/updated"):
 		s.own.Send(m.Raw) // who listens has said for what
 	case s.p.shared == nil || m.Method != "notifications/resources/updated" || s.subscribed(m.P.URI):
 		s.send(m.Raw, c)

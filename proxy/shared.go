@@ -47,12 +47,12 @@ func (sh *shared) hello() *wire.Message {
 		ProtocolVersion string              `json:"protocolVersion"`
 		Capabilities    map[string]struct{} `json:"capabilities"`
 		ClientInfo      clientInfo          `json:"clientInfo"`
-	}{wire.LatestLegacy, capabilities, clientInfo{"fsm-proxy", sh.p.cfg.Version}}, json.Deterministic(true))
+	}{bridge.Latest, capabilities, clientInfo{"fsm-proxy", sh.p.cfg.Version}}, json.Deterministic(true))
 	m, _ := wire.Read(wire.RequestMessage(0, "initialize", params), wire.FromClient)
 	return m
 }
 
-// opening introduces the proxy in both eras. The legacy one is preferred: in it
+// opening introduces the proxy in either way. With a session is preferred: in it
 // sampling and the like need no retries.
 func (sh *shared) opening() bridge.Opening {
 	m := sh.hello()

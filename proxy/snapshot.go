@@ -53,7 +53,7 @@ func (p *Proxy) Runs() []RunInfo {
 func (p *Proxy) Sessions() []SessionInfo {
 	var infos []SessionInfo
 	for _, s := range p.open() {
-		if s.era == wire.Legacy { // a seat is nobody's
+		if !s.ofRun { // a seat is nobody's
 			infos = append(infos, s.info())
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // task is work that a call has begun upstream and that outlives the call: the end
 // of it is the call's outcome (2025-11-25, basic/utilities/tasks, and the extension
-// io.modelcontextprotocol/tasks of the modern era). A task whose outcome can move
+// io.modelcontextprotocol/tasks of 2026-07-28). A task whose outcome can move
 // the run holds the turn that its call took, until the first one who sees its end,
 // the proxy's own polling or a client's request, has stepped the run.
 type task struct {
@@ -328,7 +328,7 @@ func (t *task) ask(ctx context.Context) (policy.Outcome, error) {
 
 var errNoState = errors.New("the server does not say where the task stands")
 
-// outcome is what a task's state says became of it. The legacy era tells of an
+// outcome is what a task's state says became of it. One with sessions tells of an
 // error by the result alone, which is asked for.
 func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error) {
 	status, _ := wire.Text(wire.Member(state, "status"))

@@ -101,7 +101,7 @@ func (c *call) endOf(ctx context.Context, t *task, m *wire.Message) (o policy.Ou
 // read no other result of it then, so that a refusal is told as an error.
 func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.client.Stateless() }
 
-// outOfReach is what a legacy client reads of a modern upstream's task, which it did
+// outOfReach is what a client with a session reads of a stateless upstream's task, which it did
 // not ask for and cannot ask about; nil where there is none.
 func (c *call) outOfReach(m *wire.Message) []byte {
 	if c.client.Follows(c.server) || c.client.Stateless() || c.server.TaskState(c.m, m) == nil {

@@ -118,7 +118,7 @@ func (c *crowd) measure(ctx context.Context, f *runsFigure, each time.Duration) 
 
 // begin begins a run.
 func (c *crowd) begin() (id string, err error) {
-	if id, err = c.proxy.StartRun(wire.Modern, wire.Principal{}); err == nil {
+	if id, err = c.proxy.StartRun(bridge.Stateless, wire.Principal{}); err == nil {
 		c.handles = append(c.handles, id)
 	}
 	return id, err

@@ -16,6 +16,18 @@ type Client struct{ era wire.Era }
 // Stateless is a client whose requests stand alone.
 var Stateless = Client{wire.Modern}
 
+// ClientOf is a client that speaks an era.
+func ClientOf(era wire.Era) Client { return Client{era} }
+
+// SpokenIn is the client of a request, by what that says of itself.
+func SpokenIn(m *wire.Message) Client { return Client{m.Era()} }
+
+// Index is 0 for clients with sessions, 1 for stateless ones.
+func (c Client) Index() int { return int(c.era) }
+
+// Other is how other clients speak.
+func (c Client) Other() Client { return Client{wire.Modern - c.era} }
+
 // Stateless reports whether the client's requests stand alone.
 func (c Client) Stateless() bool { return c.era == wire.Modern }
 

@@ -18,6 +18,32 @@ func IntroductionIn(m *wire.Message) Introduction {
 	return Introduction{Capabilities: m.Bytes(m.P.Modern.Capabilities), Info: m.Bytes(m.P.Modern.ClientInfo)}
 }
 
+// LogLevel is which log messages a stateless request asks for; empty: none.
+func LogLevel(m *wire.Message) string { return m.P.Modern.LogLevel }
+
+// Revision is the revision of stateless clients, Latest the newest that has sessions.
+const (
+	Revision = wire.ModernRevision
+	Latest   = wire.LatestLegacy
+)
+
+// Opens reports whether a revision is one that begins with initialize.
+func Opens(revision string) bool { return wire.IsLegacyRevision(revision) }
+
+// Spoken says how clients may speak.
+func Spoken(sessions, stateless bool) wire.Spoken {
+	return wire.Spoken{Legacy: sessions, Modern: stateless}
+}
+
+// SessionsOnly is what is wrong with a stateless request where clients that know
+// sessions are to begin one.
+func SessionsOnly(m *wire.Message) *wire.Fault {
+	fault := Spoken(true, false).Unsupported(m.P.Modern.Version)
+	fault.Text = "unsupported protocol version: begin a session with initialize, of revision 2024-11-05 to " + Latest +
+		"; for a client that knows " + Revision + " alone start fsm-proxy with --protocol both"
+	return fault
+}
+
 // meta are the members of _meta by which a client is introduced.
 func (i Introduction) meta() (names []string, values [][]byte) {
 	capabilities := i.Capabilities

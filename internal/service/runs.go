@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
@@ -78,7 +79,7 @@ func (f *Runs) keysOf(listening bool, protocol proxy.Protocol) (keys [2]proxy.Ru
 			return keys, exit.Usagef("--run-key names two keys for the %s era; give one", era)
 		}
 		named[era] = true
-		if keys[era], err = proxy.ParseRunKey(era, key); err != nil {
+		if keys[era], err = proxy.ParseRunKey(bridge.ClientOf(era), key); err != nil {
 			return keys, exit.Usagef("--run-key %s=%s: %w", era, key, err)
 		}
 		if !listening && keys[era].Kind != proxy.KeyProcess && keys[era].Kind != proxy.KeySession {
@@ -94,7 +95,7 @@ func (f *Runs) keysOf(listening bool, protocol proxy.Protocol) (keys [2]proxy.Ru
 // withEra says how to write a key that was given without an era.
 func withEra(key string) string {
 	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
-		if _, err := proxy.ParseRunKey(era, key); err == nil {
+		if _, err := proxy.ParseRunKey(bridge.ClientOf(era), key); err == nil {
 			return era.String() + "=" + key
 		}
 	}
@@ -236,7 +237,7 @@ func (s *service) startRun() (admin.Started, error) {
 		if s.keys[era].Kind != proxy.KeyPath {
 			continue
 		}
-		id, err := s.relay.StartRun(era, wire.Principal{})
+		id, err := s.relay.StartRun(bridge.ClientOf(era), wire.Principal{})
 		if err != nil {
 			return admin.Started{}, err
 		}
