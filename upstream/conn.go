@@ -39,17 +39,14 @@ type link interface {
 
 // Conn is one connection to the wrapped server. It is safe for concurrent use.
 type Conn struct {
-	srv   *Server
-	link  link
-	recv  wire.Receiver
-	era   atomic.Uint32 // a wire.Era
-	hello *wire.Message // the answer to initialize or server/discover
-	caps  capabilities
+	srv  *Server
+	link link
+	recv wire.Receiver
+	era  atomic.Uint32 // a wire.Era
+	agreement
 	lists [wire.Templates + 1]listCache
-	// Of the modern era: _meta of the connection's own requests, what the server tells
-	// of by itself, and over HTTP the headers of calls of tools, nil as long as the tools
-	// were not listed.
-	meta        []byte
+	// Of the modern era: what the server tells of by itself, and over HTTP the headers
+	// of calls of tools, nil as long as the tools were not listed.
 	listener    *listener
 	toolHeaders atomic.Pointer[toolHeaders]
 
@@ -68,6 +65,13 @@ type Conn struct {
 	err   error
 
 	last atomic.Int64 // the id given out last
+}
+
+// agreement is what a handshake has led to. It does not change afterwards.
+type agreement struct {
+	hello *wire.Message // the answer to initialize or server/discover
+	caps  capabilities
+	meta  []byte // of the modern era: _meta of the connection's own requests
 }
 
 // opened is what became of a connection's opening.

@@ -191,7 +191,7 @@ func (h *handshake) initialize(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the upstream's answer to initialize: %w", err)
 	}
-	h.hello, h.caps = m, said.capabilities()
+	h.agreement = agreement{hello: m, caps: said.capabilities()}
 	h.link.negotiated(wire.Legacy, said.Version)
 	return nil
 }
@@ -226,7 +226,7 @@ func (h *handshake) discover(ctx context.Context, patience time.Duration) error 
 	if err != nil || !slices.Contains(said.Versions, wire.ModernRevision) {
 		return &otherEra{errors.New("the upstream's answer to server/discover names no revision that fsm-proxy knows"), true}
 	}
-	h.hello, h.caps, h.meta = m, said.capabilities(), h.with.Discover.Bytes(h.with.Discover.P.Meta)
+	h.agreement = agreement{m, said.capabilities(), h.with.Discover.Bytes(h.with.Discover.P.Meta)}
 	h.listener = newListener(h.Conn)
 	h.link.negotiated(wire.Modern, wire.ModernRevision)
 	return nil
