@@ -23,7 +23,7 @@ const (
 	OutcomeUnknown           // sent, no answer: it may have happened
 	UpstreamUnavailable      // never sent, or refused by the upstream's transport
 	DefinitionChanged        // the tool's definition differs from the pinned one
-	TaskRunning              // a task started earlier still holds the run
+	TaskRunning              // a task started earlier still has the turn
 	RunNotFound              // the handle names no run
 	RunExpired               // the handle's run is over
 )
@@ -66,7 +66,7 @@ func (c Code) Text() string {
 type Verdict struct {
 	// Allowed is whether the request may go upstream.
 	Allowed bool
-	// Bound is whether a binding holds for the name, whatever it says of its case.
+	// Bound is whether a binding applies to the name, whatever it says of its case.
 	Bound bool
 	// ByGlob is whether a glob decided, allowed or not. A glob binds only what
 	// the upstream lists: a caller that did not know must look, and ask again

@@ -35,7 +35,7 @@ func matchGlob(pattern, name string) bool {
 	}
 }
 
-// includes reports whether outer's language holds all of inner's. Inner is
+// includes reports whether outer's language contains inner's. Inner is
 // matched as if it were a name: its `*` then acts as a fresh symbol, which no
 // literal of outer equals, and that is the hardest word that inner can form.
 func includes(outer, inner string) bool { return matchGlob(outer, inner) }

@@ -124,7 +124,7 @@ type stateEntry struct {
 	running, completed string // its names on the machines
 }
 
-// lookup returns the binding that holds for a name in a state: the exact name
+// lookup returns the binding that applies to a name in a state: the exact name
 // before globs, then the more specific glob, and between equals the state's own.
 // It returns nil for a name that nothing binds; `none` is a binding.
 func (p *Policy) lookup(s State, k Kind, name string, listed bool) *Binding {

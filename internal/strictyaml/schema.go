@@ -44,7 +44,7 @@ func (s *Schema) Encode() []byte {
 	return append(text, '\n')
 }
 
-// ObjectOf is a closed mapping with the fields of a table.
+// ObjectOf returns the schema of a closed mapping with the fields of a table.
 func ObjectOf[T any](fields []Field[T]) *Schema {
 	s := &Schema{Type: "object", Properties: map[string]*Schema{}, AdditionalProperties: false}
 	for _, f := range fields {
@@ -55,30 +55,30 @@ func ObjectOf[T any](fields []Field[T]) *Schema {
 	return s
 }
 
-// Extensions is the pattern of the keys that [Reader.Tree] ignores.
+// Extensions returns the pattern of the keys that [Reader.Tree] ignores.
 func Extensions() map[string]*Schema {
 	return map[string]*Schema{"^x-": {Description: "Ignored; a place for anchors."}}
 }
 
-// Bool is true or false.
+// Bool returns the schema of true or false.
 func Bool() *Schema { return &Schema{Type: "boolean"} }
 
-// Const is one value.
+// Const returns the schema of one value.
 func Const(v any) func() *Schema {
 	return func() *Schema { return &Schema{Const: v} }
 }
 
-// Enum is one of a closed set of words.
+// Enum returns the schema of one of a closed set of words.
 func Enum(words []string) func() *Schema {
 	return func() *Schema { return &Schema{Enum: words} }
 }
 
-// List is a list that holds each item once.
+// List returns the schema of a list that holds each item once.
 func List(item func() *Schema) func() *Schema {
 	return func() *Schema { return &Schema{Type: "array", Items: item(), UniqueItems: true} }
 }
 
-// Map is a mapping with names of the file's own.
+// Map returns the schema of a mapping with names of the file's own.
 func Map(value func() *Schema) func() *Schema {
 	return func() *Schema { return &Schema{Type: "object", AdditionalProperties: value()} }
 }

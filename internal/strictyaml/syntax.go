@@ -47,7 +47,7 @@ const (
 	noKeyHint = "no key can stand here; quote a text that holds a colon and a space, or check the indentation of this line and the one above"
 )
 
-// plainCause is the cause of a syntax error without any text of the file.
+// plainCause returns the cause of a syntax error without any text of the file.
 func plainCause(message string) string {
 	switch {
 	case strings.HasPrefix(message, "unknown anchor"):

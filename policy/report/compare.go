@@ -78,17 +78,17 @@ type NameChange struct {
 	Difference Difference  `json:"difference"`
 	Kind       policy.Kind `json:"kind"`
 	Pattern    string      `json:"pattern"`
-	// Was and Now are what held for it and holds, zero where nothing does.
-	Was Holding `json:"was,omitzero"`
-	Now Holding `json:"now,omitzero"`
+	// Was and Now are what applied to it and applies, zero where nothing does.
+	Was Applied `json:"was,omitzero"`
+	Now Applied `json:"now,omitzero"`
 	// Edges are the outcomes that lead elsewhere, those of a name that is lost or
 	// gained included.
 	Edges []EdgeChange `json:"edges"`
 }
 
-// Holding is the binding that holds for a name in a state.
-type Holding struct {
-	Pattern string      `json:"pattern"`      // as written; a wider glob may hold for a name
+// Applied is the binding that applies to a name in a state.
+type Applied struct {
+	Pattern string      `json:"pattern"`      // as written; a wider glob may apply to a name
 	Glob    bool        `json:"glob"`         // only what the upstream lists is bound
 	By      string      `json:"by,omitempty"` // the argument that splits it
 	Rule    policy.Rule `json:"-"`            // where it stands
@@ -212,11 +212,11 @@ func sideOf(p *policy.Policy, s policy.State, k policy.Kind, pattern string) sid
 	return side{s, p.Binding(policy.Configuration{State: s}, k, pattern, true)}
 }
 
-func (x side) holding() Holding {
+func (x side) applied() Applied {
 	if x.Binding == nil {
-		return Holding{}
+		return Applied{}
 	}
-	return Holding{Pattern: x.Pattern, Glob: x.Glob, By: x.By, Rule: x.Rule}
+	return Applied{Pattern: x.Pattern, Glob: x.Glob, By: x.By, Rule: x.Rule}
 }
 
 // under returns one case, or the only one where by is "", nil if there is none.
@@ -237,7 +237,7 @@ func (x side) cases() []policy.Case {
 
 // name compares what two states say of a name.
 func (d differ) name(pattern string, was, now side) NameChange {
-	out := NameChange{Pattern: pattern, Was: was.holding(), Now: now.holding()}
+	out := NameChange{Pattern: pattern, Was: was.applied(), Now: now.applied()}
 	switch {
 	case was.Binding == nil && now.Binding == nil:
 		return out
