@@ -81,8 +81,7 @@ func (c *call) taskIn(m *wire.Message) *task {
 // remains is what is left of an answered call whose outcome is still to come: all
 // that steps the run, and nothing of its message, which may be large.
 func (c *call) remains() *call {
-	left := &call{s: c.s, client: c.client, Call: c.Call}
-	left.Arguments = nil
+	left := &call{s: c.s, client: c.client, Call: c.Remains()}
 	left.gated = c.gated
 	if c.alone != nil {
 		left.alone = &alone{from: c.from}

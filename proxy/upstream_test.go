@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -426,8 +427,10 @@ func (k *upcall) Overdue() {
 	k.overdue++
 }
 
-// late is how often the upstream was told that the answer is overdue.
+// late is how often the upstream was told that the answer is overdue, which the client's
+// answer does not wait for.
 func (k *upcall) late() int {
+	synctest.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.overdue

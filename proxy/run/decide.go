@@ -52,6 +52,14 @@ type Call struct {
 	orphaned bool   // the run was begun anew while it had the turn
 }
 
+// Remains is what is left of a call when its message is gone, and its outcome is still to
+// come: see [Run.HandOver].
+func (c *Call) Remains() Call {
+	left := Call{Request: c.Request, Snapshot: c.Snapshot, Verdict: c.Verdict, moves: c.moves}
+	left.Arguments = nil
+	return left
+}
+
 // Decide decides the request in a snapshot.
 func (c *Call) Decide(s Snapshot) {
 	c.Snapshot, c.Unclear = s, false

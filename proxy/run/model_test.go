@@ -251,7 +251,7 @@ func (w *world) deeds(strands bool) map[string]func(*rapid.T) {
 			if c == nil || slices.Contains(w.left, c) {
 				return
 			}
-			left := *c
+			left := c.Remains()
 			if ok, e := w.r.HandOver(c, &left); ok {
 				w.sent = append(slices.DeleteFunc(w.sent, func(s *run.Call) bool { return s == c }), &left)
 				w.left = append(w.left, &left)

@@ -201,7 +201,7 @@ func TestEndOfAStrandedRun(t *testing.T) {
 func TestRestartUnderACall(t *testing.T) {
 	w := begin(t, review)
 	c := w.call("write")
-	left := *c
+	left := c.Remains()
 	e := w.Restart(w.now)
 	if len(e.Entries) != 1 || e.Entries[0].Type != run.Reset {
 		t.Errorf("entries: %+v", e.Entries)
@@ -218,7 +218,7 @@ func TestRestartUnderACall(t *testing.T) {
 func TestRestartUnderATask(t *testing.T) {
 	w := begin(t, review)
 	c := w.call("write")
-	left := *c
+	left := c.Remains()
 	_, _ = w.HandOver(c, &left)
 	if _, a, _ := w.enter("write"); a != run.TaskRunning {
 		t.Errorf("beside a task: %v", a)
