@@ -156,42 +156,29 @@ func (s *session) keeps() (bytes int, last int64) {
 func (s *session) trim(most int) (forgot bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.ended && s.stored > most && (s.forgetOldest() || s.forgetUnsent()) {
+	unsent := func(b *stream) bool { return len(b.records) > 0 && !b.attached() } // for a client that is away
+	for !s.ended && s.stored > most && (s.forgetOldest() || s.forgetFirst(unsent)) {
 		forgot = true
 	}
 	return forgot
 }
 
-// forgetUnsent forgets the oldest event that waits for a client that is away, and
-// reports whether there was one.
-func (s *session) forgetUnsent() bool {
-	oldest := s.own.oldestAway(nil)
+// forgetFirst forgets the oldest of the first events of some streams, all of which have one, and
+// reports whether there was any.
+func (s *session) forgetFirst(some func(*stream) bool) bool {
+	oldest := &s.own
+	if !some(oldest) {
+		oldest = nil
+	}
 	for _, b := range s.streams {
-		oldest = b.oldestAway(oldest)
+		if some(b) && (oldest == nil || b.records[0].seq < oldest.records[0].seq) {
+			oldest = b
+		}
 	}
-	if oldest == nil {
-		return false
+	if oldest != nil {
+		oldest.forget(1)
 	}
-	oldest.forget(1)
-	return true
-}
-
-// oldestSent returns the one of b and other whose first event is older, of
-// those whose first event was sent.
-func (b *stream) oldestSent(other *stream) *stream {
-	if b.next == 0 || other != nil && other.records[0].seq < b.records[0].seq {
-		return other
-	}
-	return b
-}
-
-// oldestAway returns the one of b and other whose first event is older, of those that
-// have an event and no client.
-func (b *stream) oldestAway(other *stream) *stream {
-	if len(b.records) == 0 || b.attached() || other != nil && other.records[0].seq < b.records[0].seq {
-		return other
-	}
-	return b
+	return oldest != nil
 }
 
 // expire forgets what was sent, and the streams that ended, up to a time.
@@ -229,15 +216,7 @@ func (s *session) forgetOldest() bool {
 		s.forgetStream(i)
 		return true
 	}
-	oldest := s.own.oldestSent(nil)
-	for _, b := range s.streams {
-		oldest = b.oldestSent(oldest)
-	}
-	if oldest == nil {
-		return false
-	}
-	oldest.forget(1)
-	return true
+	return s.forgetFirst(func(b *stream) bool { return b.next > 0 })
 }
 
 // forgetStream forgets the stream at i of those that ended.

@@ -38,8 +38,7 @@ func (p *post) serveModern(m *wire.Message, from PeerInfo) {
 		return
 	}
 	if p.listens = m.Method == "subscriptions/listen"; p.listens && !p.takes.sse {
-		s.cfg.tell(ReasonMedia, http.StatusNotAcceptable, p.r)
-		refuse(p.w, http.StatusNotAcceptable, "subscriptions/listen is answered by text/event-stream: accept it")
+		s.refuse(p.w, p.r, ReasonMedia, http.StatusNotAcceptable, "subscriptions/listen is answered by text/event-stream: accept it")
 		return
 	}
 	p.party = partyOf(from)

@@ -166,8 +166,7 @@ func (p *post) serve(raw []byte, from PeerInfo) {
 	case m != nil && m.Method == "initialize" && m.Kind == wire.Request:
 		p.initialize(m, from)
 	default:
-		s.cfg.tell(ReasonNoSession, http.StatusBadRequest, p.r)
-		refuse(p.w, http.StatusBadRequest, noSession)
+		s.refuse(p.w, p.r, ReasonNoSession, http.StatusBadRequest, noSession)
 	}
 }
 

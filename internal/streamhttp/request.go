@@ -162,6 +162,12 @@ func versionFault(h http.Header, negotiated string) string {
 	return "this MCP-Protocol-Version is not the session's, which is " + negotiated
 }
 
+// refuse refuses a request, and tells whom Refused tells.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, why Reason, status int, text string) {
+	s.cfg.tell(why, status, r)
+	refuse(w, status, text)
+}
+
 // refuse answers a request that is no message to anybody. It is plain text:
 // clients take a JSON-RPC body for the answer of a session that exists, and
 // newer ones fall back to initialize where there is none.
@@ -265,8 +271,7 @@ func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes acc
 		if !fault.header { // the body was not read to its end
 			w.Header()["Connection"] = []string{"close"}
 		}
-		s.cfg.tell(fault.reason, fault.status, r)
-		refuse(w, fault.status, fault.text)
+		s.refuse(w, r, fault.reason, fault.status, fault.text)
 		return
 	}
 	if scan == nil {

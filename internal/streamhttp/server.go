@@ -79,16 +79,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// Who is not let in does not count: Close does not wait for who reads no refusal.
 	if !s.requests.enter() {
-		s.cfg.tell(ReasonEnding, http.StatusServiceUnavailable, r)
 		w.Header()["Retry-After"] = []string{retryAfter}
-		refuse(w, http.StatusServiceUnavailable, "shutting down")
+		s.refuse(w, r, ReasonEnding, http.StatusServiceUnavailable, "shutting down")
 		return
 	}
 	defer s.requests.leave()
 	run, ok := s.run(r)
 	if !ok {
-		s.cfg.tell(ReasonPath, http.StatusNotFound, r)
-		refuse(w, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
+		s.refuse(w, r, ReasonPath, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
 		return
 	}
 	from := PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header, Principal: who, Run: run}
@@ -100,13 +98,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete && !modern:
 		s.delete(w, r, from)
 	default:
-		s.cfg.tell(ReasonMethod, http.StatusMethodNotAllowed, r)
 		allow, text := valueAllow, "use POST, GET or DELETE"
 		if modern {
 			allow, text = valuePost, "use POST: there are no sessions in this revision"
 		}
 		w.Header()["Allow"] = allow
-		refuse(w, http.StatusMethodNotAllowed, text)
+		s.refuse(w, r, ReasonMethod, http.StatusMethodNotAllowed, text)
 	}
 }
 
@@ -115,12 +112,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) (who wire.Princip
 	origins := r.Header["Origin"]
 	switch {
 	case !s.guard.Host(r.Host):
-		s.cfg.tell(ReasonHost, http.StatusForbidden, r)
-		refuse(w, http.StatusForbidden, "this Host is not served here: start the proxy with --allowed-host to allow it")
+		s.refuse(w, r, ReasonHost, http.StatusForbidden, "this Host is not served here: start the proxy with --allowed-host to allow it")
 		return who, false
 	case len(origins) > 1 || len(origins) == 1 && !s.guard.Origin(origins[0]):
-		s.cfg.tell(ReasonOrigin, http.StatusForbidden, r)
-		refuse(w, http.StatusForbidden, "this Origin is not served here: start the proxy with --allowed-origin to allow it")
+		s.refuse(w, r, ReasonOrigin, http.StatusForbidden, "this Origin is not served here: start the proxy with --allowed-origin to allow it")
 		return who, false
 	case len(origins) == 1 && cors(w, r, origins[0]), s.cfg.Public != nil && s.cfg.Public(w, r):
 		return who, false

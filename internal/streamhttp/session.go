@@ -77,10 +77,8 @@ func (p *post) initialize(m *wire.Message, from PeerInfo) {
 	s := p.srv
 	of := s.owner(from)
 	if !s.table.reserve(of.party) {
-		s.cfg.tell(ReasonCrowded, http.StatusServiceUnavailable, p.r)
 		p.w.Header().Set("Retry-After", "60")
-		refuse(p.w, http.StatusServiceUnavailable,
-			"too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised (--max-sessions; before a command --max-upstreams, or --share-upstream)")
+		s.refuse(p.w, p.r, ReasonCrowded, http.StatusServiceUnavailable, "too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised (--max-sessions; before a command --max-upstreams, or --share-upstream)")
 		return
 	}
 	ses := newSession(s, of)
@@ -88,8 +86,7 @@ func (p *post) initialize(m *wire.Message, from PeerInfo) {
 	upper, err := s.cfg.Open(ownStream{ses}, from)
 	if err != nil {
 		s.table.release(of.party)
-		s.cfg.tell(ReasonNoRun, http.StatusBadRequest, p.r)
-		refuse(p.w, http.StatusBadRequest, err.Error())
+		s.refuse(p.w, p.r, ReasonNoRun, http.StatusBadRequest, err.Error())
 		return
 	}
 	ses.upper = upper
@@ -117,18 +114,16 @@ func (p *post) initialize(m *wire.Message, from PeerInfo) {
 func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
 	ids := r.Header[headerSession]
 	if len(ids) != 1 {
-		s.cfg.tell(ReasonNoSession, http.StatusBadRequest, r)
 		text := noSession
 		if r.Method == http.MethodGet {
 			text = noPage + "For a client, " + noSession
 		}
-		refuse(w, http.StatusBadRequest, text)
+		s.refuse(w, r, ReasonNoSession, http.StatusBadRequest, text)
 		return nil
 	}
 	ses := s.table.find(ids[0])
 	if ses == nil || !s.owns(from, &ses.owner) || !ses.enter() {
-		s.cfg.tell(ReasonSession, http.StatusNotFound, r)
-		refuse(w, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
+		s.refuse(w, r, ReasonSession, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
 		return nil
 	}
 	httpserver.Admit(w)
@@ -148,8 +143,7 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request, from PeerInfo
 	}
 	if fault := versionFault(r.Header, ses.version); fault != "" {
 		ses.leave()
-		s.cfg.tell(ReasonHeader, http.StatusBadRequest, r)
-		refuse(w, http.StatusBadRequest, fault)
+		s.refuse(w, r, ReasonHeader, http.StatusBadRequest, fault)
 		return nil
 	}
 	return ses
