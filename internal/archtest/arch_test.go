@@ -257,6 +257,21 @@ var forbidden = []struct {
 		why:     "test helpers stay in tests",
 	},
 	{
+		imports: "github.com/spf13/cobra",
+		except:  []string{"internal/cli"},
+		why:     "commands are the command line's",
+	},
+	{
+		imports: "github.com/spf13/pflag",
+		except:  []string{"internal/cli", "internal/config"},
+		why:     "a service takes a configuration, and knows no flags",
+	},
+	{
+		imports: module + "/internal/cli",
+		except:  []string{"cmd/fsm-proxy", "internal/archtest"},
+		why:     "the command line knows all, and nobody knows it but main",
+	},
+	{
 		imports: "testing",
 		except:  []string{"internal/mcptest"},
 		why:     "the binary carries no test framework",

@@ -15,6 +15,7 @@ import (
 
 // What cannot be meant, or is not safe, is refused before anything is opened.
 func TestBadAuthentication(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	put := func(name, text string) string {
 		path := filepath.Join(folder, name)
@@ -70,6 +71,7 @@ func TestBadAuthentication(t *testing.T) {
 
 // Who can write to the token file can let themselves in.
 func TestTokenFileThatOthersWrite(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		return // there are no such permissions
 	}
@@ -89,6 +91,7 @@ func TestTokenFileThatOthersWrite(t *testing.T) {
 // Where a run belongs to a principal, it is said that all who have the token of
 // --bearer-file are one.
 func TestBearersShareOneRun(t *testing.T) {
+	t.Parallel()
 	const warning = "all who have the token of --bearer-file are one principal"
 	u := mcptest.Stdio(t, "quiet")
 	token, path := write(t, "token", "s3cret\n"), mcptest.WritePolicy(t, plainPolicy)

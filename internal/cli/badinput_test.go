@@ -18,6 +18,7 @@ import (
 // Every line of the "Bad input", and what is like it: one line that says
 // what and what to do, and the exit code.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	good := write(t, "good.yaml", plainPolicy)
 	folder := t.TempDir()
 	plain := write(t, "plain.txt", "no program")
@@ -115,6 +116,7 @@ func TestBadInput(t *testing.T) {
 
 // A policy with errors is refused with all of them, each with its place.
 func TestBadPolicy(t *testing.T) {
+	t.Parallel()
 	bad := write(t, "bad.yaml", "version: 1\ninitial: opne\nstates:\n  open:\n    tols:\n      work:\n")
 	for _, args := range [][]string{{"check", bad}, {"run", "--policy", bad, "--", "cat"}, {"render", bad}} {
 		r := command(t, nil, args...)

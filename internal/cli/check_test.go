@@ -41,6 +41,7 @@ states:
 // What makes a policy weaker than it looks is said without a server: warnings that --strict counts as errors, and a note
 // that it does not. A server exempts tools that it calls read-only or idempotent.
 func TestCheckSaysWhatIsWeakerThanItLooks(t *testing.T) {
+	t.Parallel()
 	p := write(t, "weak.yaml", weak)
 	want := strings.ReplaceAll(`P:6:3: note: runs go round through "a" and "b" and never complete, as no edge is terminal: what may be called once in a round may be called again in the next; make an edge terminal if the work has an end (cycle)
 P:7:13: warning: "go" and "jump" lead on and have no "on_unknown": a call that was sent and then cancelled, or never answered, may have happened, and is taken as stay; say where it leads (stay: each may be called again) (no-on-unknown)
@@ -76,6 +77,7 @@ P: ok, 2 states, 2 warnings
 
 // What the proxy carries by itself in either era is refused in passthrough: methods, notifications and capabilities.
 func TestPassthroughOfWhatIsCarried(t *testing.T) {
+	t.Parallel()
 	names := []string{
 		"tools/call", "tools/list", "resources/read", "prompts/get", "resources/subscribe", "completion/complete", "initialize", "ping",
 		"logging/setLevel", "server/discover", "subscriptions/listen", "tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update",
@@ -102,6 +104,7 @@ func TestPassthroughOfWhatIsCarried(t *testing.T) {
 
 // A configuration holds secrets: none of it is shown, on a terminal neither.
 func TestCheckShowsNothingOfAConfiguration(t *testing.T) {
+	t.Parallel()
 	path := configured(t, "upstream: {url: 'http://127.0.0.1:1/mcp', headers: {'A B': hunter2}}\n")
 	for _, format := range []string{"text", "json", "github", "sarif"} {
 		r := command(t, nil, "check", "--config", path, "--color", "always", "--format", format)

@@ -114,6 +114,7 @@ func TestBadConfigurationChangesNothing(t *testing.T) {
 
 // The real thing: a saved file is noticed, and the log's level changes at once.
 func TestConfigurationIsFollowed(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "quiet")
 	server := "policy: p.yaml\nreload: {debounce: 5ms}\nupstream: {command: " + words(u.Command()) + "}\n"
 	path := configured(t, strings.TrimPrefix(server, "policy: p.yaml\n"))

@@ -9,6 +9,7 @@ import (
 )
 
 func TestDemoOnce(t *testing.T) {
+	t.Parallel()
 	r := command(t, nil, "demo", "--once")
 	if r.code != 0 || r.stderr != "" {
 		t.Fatalf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
@@ -25,6 +26,7 @@ func TestDemoOnce(t *testing.T) {
 
 // Without --once the proxy stays up for others, each with a door of its own.
 func TestDemoStaysUp(t *testing.T) {
+	t.Parallel()
 	p := mcptest.Start(t, nil, mcptest.Proxy(t), "demo")
 	p.Log().Await(t, "The proxy stays up")
 	_, rest, _ := strings.Cut(p.Log().String(), "http://")

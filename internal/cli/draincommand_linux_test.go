@@ -10,6 +10,7 @@ import (
 
 // drain ends the proxy as SIGTERM does: what is under way is answered, and the exit code is 0.
 func TestDrainCommand(t *testing.T) {
+	t.Parallel()
 	s, p := followed(t, write(t, "p.yaml", plainPolicy))
 	if got := tools(t, s); got != "work" {
 		t.Fatalf("shown: %q", got)
@@ -25,6 +26,7 @@ func TestDrainCommand(t *testing.T) {
 
 // Another program is never told to end: in a pod whose containers share their processes, process 1 is none of ours.
 func TestDrainCommandLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
 	other := exec.CommandContext(t.Context(), "sleep", "600")
 	if err := other.Start(); err != nil {
 		t.Fatal(err)

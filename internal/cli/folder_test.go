@@ -23,6 +23,7 @@ func inFolder(t *testing.T, files map[string]string) string {
 
 // A folder may stand where a policy may.
 func TestFolders(t *testing.T) {
+	t.Parallel()
 	two := inFolder(t, map[string]string{"a.yaml": plainPolicy, "b.yml": strings.Replace(plainPolicy, "plain", "other", 1), "a.lock.yaml": "x", ".hidden.yaml": "x", "README": "x"})
 	one, none := inFolder(t, map[string]string{"a.yaml": plainPolicy}), t.TempDir()
 	bad := inFolder(t, map[string]string{"a.yaml": "version: 1\n", "b.yaml": plainPolicy})
@@ -64,6 +65,7 @@ func TestFolders(t *testing.T) {
 
 // Each policy of a folder gets a lock of its own, of the one server.
 func TestLockFolder(t *testing.T) {
+	t.Parallel()
 	d := newDrift(t, lockedPolicy)
 	folder := inFolder(t, map[string]string{"a.yaml": lockedPolicy, "b.yaml": strings.Replace(lockedPolicy, "touch: , ", "", 1)})
 	lock := func(code int, args ...string) string {

@@ -60,6 +60,7 @@ var keyID = regexp.MustCompile(`key-[0-9A-Z]+`)
 // The Crossroads are walked whole by handle, on two runs of one client in turns: each
 // has a world of its own.
 func TestCrossroadsByHandle(t *testing.T) {
+	t.Parallel()
 	url, _ := mcptest.Listen(t, "--policy", filepath.Join(mcptest.Root(), "policies", "crossroads.yaml"), "--", mcptest.Proxy(t), "crossroads")
 	s, _ := mcptest.DialWeb(t, url)
 	s.Modern(mcptest.Modern{})

@@ -52,6 +52,7 @@ func TestInitPassesCheck(t *testing.T) {
 // server-everything shows some tools only to clients that can do everything, and
 // only some time after initialize.
 func TestInitSeesWhatServersShowToCapableClients(t *testing.T) {
+	t.Parallel()
 	r := command(t, nil, append([]string{"init", "--"}, mcptest.Everything(t)...)...)
 	p, findings := report.Parse("stdout", []byte(r.stdout))
 	if err := findings.Err(); err != nil {
@@ -68,6 +69,7 @@ func TestInitSeesWhatServersShowToCapableClients(t *testing.T) {
 
 // What a server answers in place of a list is shown, without what could steer a terminal.
 func TestInitSaysWhyAServerListsNothing(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "drifting")
 	r := command(t, nil, append(append([]string{"init", "--"}, u.Command()...), "/no-such-file-\x1b[2J")...)
 	_, said, _ := strings.Cut(r.stderr, "reading tools/list: the upstream answered with error -32603: ")
@@ -81,6 +83,7 @@ func TestInitSaysWhyAServerListsNothing(t *testing.T) {
 // destructive is refused with a text that says what to do. Once the way is opened
 // as the end of the file tells, it takes the step in front.
 func TestInitDraftForbidsWhatIsDestructive(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "memory.yaml")
 	server := append([]string{"--"}, mcptest.Memory(t)...)
 	r := command(t, nil, append([]string{"init", "-o", path}, server...)...)
@@ -126,6 +129,7 @@ func answers(t *testing.T, m mcptest.Message, text string) {
 // Without -o the policy alone goes to standard output, and what to do next to
 // standard error, with paths that hold in any folder.
 func TestInitSaysWhatToDoNext(t *testing.T) {
+	t.Parallel()
 	self := mcptest.Proxy(t)
 	r := command(t, nil, "init", "--", self, "crossroads")
 	if r.code != 0 {
@@ -152,6 +156,7 @@ func TestInitSaysWhatToDoNext(t *testing.T) {
 }
 
 func TestInitOverwritesOnlyWithForce(t *testing.T) {
+	t.Parallel()
 	path := write(t, "mine.yaml", "mine")
 	server := []string{"--", mcptest.Proxy(t), "crossroads"}
 	if r := command(t, nil, append([]string{"init", "-o", path}, server...)...); r.code != 1 {
@@ -170,6 +175,7 @@ func TestInitOverwritesOnlyWithForce(t *testing.T) {
 
 // A file that exists is reported before the server is started.
 func TestInitLooksAtTheFileFirst(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "quiet")
 	path := write(t, "mine.yaml", "mine")
 	command(t, nil, append([]string{"init", "-o", path, "--"}, u.Command()...)...)

@@ -109,6 +109,7 @@ func text(t *testing.T, path string) string {
 }
 
 func TestLockSaysWhatItCannotDo(t *testing.T) {
+	t.Parallel()
 	d := newDrift(t, "version: 1\ninitial: a\nstates: {a: {tools: {apply: , absent: }}}\n")
 	r := d.run(0)
 	contains(t, r.stderr, `lists no tool "absent"`)
@@ -130,6 +131,7 @@ func TestLockSaysWhatItCannotDo(t *testing.T) {
 }
 
 func TestRunNeedsTheLockThatItIsToRefuseBy(t *testing.T) {
+	t.Parallel()
 	d := newDrift(t, lockedPolicy)
 	r := command(t, nil, append([]string{"run", "--policy", d.policy}, d.server...)...)
 	if r.code != 1 {

@@ -17,6 +17,7 @@ const stepping = "version: 1\nname: stepping\ninitial: open\nstates:\n  open:\n 
 // Requests that no session sees are logged at info with their status and why, each reason once in ten seconds for an
 // address, with a count, and none of what may be a secret.
 func TestLogSaysWhyARequestIsRefused(t *testing.T) {
+	t.Parallel()
 	_, upstream := mcptest.HTTP(t, quiet)
 	url, p := mcptest.Listen(t, "--policy", mcptest.WritePolicy(t, plainPolicy), "--bearer-file", write(t, "token", "right"), "--upstream", upstream)
 	send := func(method, path, body string, header ...string) {

@@ -55,6 +55,7 @@ func operated(t *testing.T, path string, more ...string) (url, health, admin str
 }
 
 func TestOperators(t *testing.T) {
+	t.Parallel()
 	_, upstream := mcptest.HTTP(t, quiet)
 	url, health, adminURL, p := operated(t, write(t, "p.yaml", plainPolicy), "--upstream", upstream)
 	for _, probe := range []string{"/livez", "/readyz", "/startupz", "/metrics"} {
@@ -89,6 +90,7 @@ func TestOperators(t *testing.T) {
 
 // The level that an operator asks for holds from then on.
 func TestOperatorsChangeTheLogsLevel(t *testing.T) {
+	t.Parallel()
 	_, upstream := mcptest.HTTP(t, quiet)
 	url, _, adminURL, p := operated(t, write(t, "p.yaml", plainPolicy), "--upstream", upstream)
 	visit := func() {
@@ -130,6 +132,7 @@ func TestOperatorsChangeTheLogsLevel(t *testing.T) {
 
 // A policy with an error is told with its place, while the last good one stays.
 func TestPolicyTellsOfBrokenReloads(t *testing.T) {
+	t.Parallel()
 	path := write(t, "p.yaml", plainPolicy)
 	_, upstream := mcptest.HTTP(t, quiet)
 	url, _, adminURL, p := operated(t, path, "--upstream", upstream)
@@ -162,6 +165,7 @@ func TestPolicyTellsOfBrokenReloads(t *testing.T) {
 
 // So is a configuration with an error, and the metric counts both.
 func TestPolicyTellsOfBrokenConfigurations(t *testing.T) {
+	t.Parallel()
 	_, upstream := mcptest.HTTP(t, quiet)
 	text := "version: 1\nmode: shadow\nupstream: {url: \"" + upstream + "\"}\n"
 	file := write(t, "fsm-proxy.yaml", text)
@@ -190,6 +194,7 @@ func TestPolicyTellsOfBrokenConfigurations(t *testing.T) {
 // While calls come to their end the proxy is alive and not ready, and operators
 // are answered.
 func TestProbesOfAnEndingProxy(t *testing.T) {
+	t.Parallel()
 	u, upstream := mcptest.HTTP(t, mcptest.Script{Tools: map[string]func(*mcptest.Exchange){
 		"work": func(e *mcptest.Exchange) { e.Gate("work"); e.Result(mcptest.Text("done")) },
 	}}.Server())
@@ -226,6 +231,7 @@ func TestProbesOfAnEndingProxy(t *testing.T) {
 
 // Clients of stranded runs are told when an operator has these begin anew.
 func TestMigrateTellsClients(t *testing.T) {
+	t.Parallel()
 	path := write(t, "p.yaml", plainPolicy)
 	_, upstream := mcptest.HTTP(t, quiet)
 	url, _, adminURL, p := operated(t, path, "--upstream", upstream)
@@ -260,6 +266,7 @@ func TestMigrateTellsClients(t *testing.T) {
 
 // Beyond loopback the token decides, and a new one counts without a restart.
 func TestAdminBearer(t *testing.T) {
+	t.Parallel()
 	token := write(t, "token", "first\n")
 	admin := mcptest.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(admin)
@@ -299,6 +306,7 @@ func policyOf(t *testing.T, adminURL string) (in admin.Policy) {
 // A sidecar comes up before its server: it has started then, and is not ready,
 // until the server takes connections.
 func TestReadyWhenTheServerIs(t *testing.T) {
+	t.Parallel()
 	upstream := mcptest.FreeAddress(t)
 	_, health, _, _ := operated(t, write(t, "p.yaml", plainPolicy), "--upstream", "http://"+upstream+"/mcp")
 	if status, said := fetch(t, "GET", health+"/startupz", "localhost", ""); status != http.StatusOK {
@@ -321,6 +329,7 @@ func TestReadyWhenTheServerIs(t *testing.T) {
 
 // Operators of a stdio proxy are answered as well.
 func TestOperatorsOfAStdioProxy(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	health := mcptest.FreeAddress(t)
 	u := mcptest.Stdio(t, "quiet")

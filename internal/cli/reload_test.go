@@ -52,6 +52,7 @@ func awaitChanged(t *testing.T, s *mcptest.Session) {
 // A policy that was saved is in force for the sessions there are, and they are
 // told; one with an error is not, and the last good one stays.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	path := write(t, "p.yaml", plainPolicy)
 	s, p := followed(t, path)
 	if got := tools(t, s); got != "work" {
@@ -78,6 +79,7 @@ func TestReload(t *testing.T) {
 
 // A ConfigMap's folder: the file's own name never changes, the link beside it does.
 func TestReloadThroughAConfigMap(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	swap := func(version, text string) {
 		t.Helper()
@@ -110,6 +112,7 @@ func TestReloadThroughAConfigMap(t *testing.T) {
 
 // SIGHUP reads the policy at once, and says so even when nothing changed.
 func TestHangUpReloads(t *testing.T) {
+	t.Parallel()
 	s, p := followed(t, write(t, "p.yaml", plainPolicy))
 	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
@@ -119,6 +122,7 @@ func TestHangUpReloads(t *testing.T) {
 }
 
 func TestPolicyFolderErrors(t *testing.T) {
+	t.Parallel()
 	empty := t.TempDir()
 	r := command(t, nil, "run", "--policy", empty, "--", "true")
 	if r.code != 1 {

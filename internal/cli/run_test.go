@@ -17,6 +17,7 @@ import (
 // What a client reads on standard output is the protocol and nothing else, even
 // while everything is logged.
 func TestStdoutIsOnlyProtocol(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "quiet")
 	path := mcptest.WritePolicy(t, plainPolicy)
 	s, p := mcptest.Dial(t, append([]string{mcptest.Proxy(t), "run", "--policy", path, "--log-level", "trace", "--"}, u.Command()...)...)
@@ -58,6 +59,7 @@ func TestEnds(t *testing.T) {
 }
 
 func TestListen(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "quiet")
 	token := write(t, "token", "s3cret\n")
 	path := mcptest.WritePolicy(t, plainPolicy)
@@ -104,6 +106,7 @@ func post(t *testing.T, url, token string) int {
 
 // Every flag has an environment variable, and the flag wins.
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "quiet")
 	path := mcptest.WritePolicy(t, plainPolicy)
 	env := []string{"FSM_PROXY_POLICY=" + path, "FSM_PROXY_LOG_FORMAT=json", "FSM_PROXY_NO_HINT=true", "FSM_PROXY_UPSTREAM=http://127.0.0.1:1/mcp"}
@@ -117,6 +120,7 @@ func TestEnvironment(t *testing.T) {
 
 // A variable that has no meaning beside what the command line says is no error.
 func TestEnvironmentBesideTheCommandLine(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "quiet")
 	path := mcptest.WritePolicy(t, plainPolicy)
 	env := []string{"FSM_PROXY_UPSTREAM_HEADER=A: b", "FSM_PROXY_BEARER_FILE=" + path, "FSM_PROXY_UPSTREAM_SSE=true"}
@@ -135,6 +139,7 @@ func TestEnvironmentBesideTheCommandLine(t *testing.T) {
 
 // A variable that may hold several values takes one from each line.
 func TestEnvironmentOfRepeatedFlags(t *testing.T) {
+	t.Parallel()
 	u, url := mcptest.HTTP(t, mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"work": nil}}.Server())
 	env := []string{"FSM_PROXY_UPSTREAM_HEADER=X-One: 1\nX-Two: a, b"}
 	r := command(t, env, "init", "--upstream", url)
@@ -181,6 +186,7 @@ func TestEnvironmentOfTheServer(t *testing.T) {
 // TestTokenFileThatIsEmptied shows that the log says which token is in force: an
 // emptied file takes nothing away, another token does.
 func TestTokenFileThatIsEmptied(t *testing.T) {
+	t.Parallel()
 	token := write(t, "token", "first-secret")
 	u := mcptest.Stdio(t, "quiet")
 	url, p := mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, plainPolicy), "--bearer-file", token, "--"}, u.Command()...)...)
@@ -219,6 +225,7 @@ func replace(t *testing.T, path, text string) {
 }
 
 func TestVersion(t *testing.T) {
+	t.Parallel()
 	r := command(t, nil, "version")
 	oneLine(t, r.stdout, "fsm-proxy ")
 	if r.code != 0 {
@@ -227,6 +234,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestSchemaIsTheCheckedInOne(t *testing.T) {
+	t.Parallel()
 	want, err := os.ReadFile(filepath.Join(mcptest.Root(), "policy", "policy.schema.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -238,6 +246,7 @@ func TestSchemaIsTheCheckedInOne(t *testing.T) {
 }
 
 func TestRender(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(mcptest.Root(), "policies", "crossroads.yaml")
 	for format, word := range map[string]string{"text": "door_left", "mermaid": "stateDiagram", "dot": "digraph", "json": `"door_left"`} {
 		r := command(t, nil, "render", path, "--format", format)
@@ -250,6 +259,7 @@ func TestRender(t *testing.T) {
 
 // --state draws some of the states, with what is bound everywhere.
 func TestRenderOneState(t *testing.T) {
+	t.Parallel()
 	path := write(t, "p.yaml", "version: 1\ninitial: a\neverywhere: {tools: [look]}\nstates:\n  a: {tools: {go: {on_any: b}}}\n"+
 		"  b: {tools: {back: {on_any: a}}}\n  c: {everywhere: false, tools: {out: {on_any: a}}}\n")
 	r := command(t, nil, "render", path, "--state", "b")
@@ -270,6 +280,7 @@ func TestRenderOneState(t *testing.T) {
 
 // check goes on with the other files, and says of each how it stands.
 func TestCheckSeveralFiles(t *testing.T) {
+	t.Parallel()
 	good := write(t, "good.yaml", plainPolicy)
 	trap := write(t, "trap.yaml", "version: 1\ninitial: a\nstates:\n  a: {tools: {x: {on_any: b}}}\n  b:\n")
 	r := command(t, nil, "check", good, "no.yaml", trap)
@@ -287,6 +298,7 @@ func TestCheckSeveralFiles(t *testing.T) {
 }
 
 func TestCheckAgainstAServer(t *testing.T) {
+	t.Parallel()
 	path := write(t, "p.yaml", "version: 1\ninitial: a\nstates:\n  a:\n    tools:\n      open_dor:\n      press_button:\n")
 	r := command(t, nil, "check", path, "--", mcptest.Proxy(t), "crossroads")
 	if r.code != 1 {

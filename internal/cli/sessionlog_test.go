@@ -14,6 +14,7 @@ var sessionLine = regexp.MustCompile(`fsm-proxy: (session begun|refused): sessio
 // Where there are several clients each line of the log says whose it is, and
 // where that client is, without the session's id, which is as good as a key.
 func TestLogTellsSessionsApart(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "quiet")
 	url, p := mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, plainPolicy), "--"}, u.Command()...)...)
 	var ids []string

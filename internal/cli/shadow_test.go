@@ -54,6 +54,7 @@ func session(s *mcptest.Session) (lines []string) {
 // Crossroads in shadow is Crossroads without a proxy, byte by byte, over either
 // framing; and the log has each call that would have been refused, and no other.
 func TestCrossroadsInShadow(t *testing.T) {
+	t.Parallel()
 	server := []string{mcptest.Proxy(t), "crossroads", "--key", "right"}
 	policy := []string{"--policy", "../../policies/crossroads.yaml", "--mode", "shadow", "--"}
 	bare, _ := mcptest.Dial(t, server...)
@@ -107,6 +108,7 @@ func sameRefusals(t *testing.T, p *mcptest.Process) {
 // The mode can come from the environment, like every flag, and no other word is
 // taken for one.
 func TestModeOfTheEnvironment(t *testing.T) {
+	t.Parallel()
 	p := write(t, "p.yaml", "version: 1\ninitial: a\nstates: {a: {tools: [other]}}\n")
 	u := mcptest.Stdio(t, "quiet")
 	s, _ := mcptest.DialIn(t, []string{"FSM_PROXY_MODE=shadow"}, mcptest.RunStdio(t, p, u.Command()...)...)
@@ -123,6 +125,7 @@ func TestModeOfTheEnvironment(t *testing.T) {
 // A change of the configuration file ends shadow, and begins it again, for the
 // sessions there are, and they are told.
 func TestModeFollowsTheConfiguration(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "quiet")
 	text := "version: 1\npolicy: p.yaml\nreload: {debounce: 5ms}\nupstream: {command: " + words(u.Command()) + "}\n"
 	path := configured(t, strings.TrimPrefix(text, "version: 1\npolicy: p.yaml\n")+"mode: shadow\n")

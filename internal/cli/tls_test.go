@@ -71,6 +71,7 @@ func served(t *testing.T, address string, versions ...uint16) (serial int64, pro
 // A session goes on over its connection while the certificate under it is swapped;
 // new connections get the new one, and a pair that does not fit changes nothing.
 func TestCertificateRotation(t *testing.T) {
+	t.Parallel()
 	s := &secured{folder: t.TempDir()}
 	cert, key := sign(t, 11)
 	s.swap(t, cert, key)
@@ -115,6 +116,7 @@ func TestCertificateRotation(t *testing.T) {
 
 // TLS 1.1 and plain HTTP are refused; 1.2 and 1.3 are not.
 func TestTLSVersions(t *testing.T) {
+	t.Parallel()
 	u := mcptest.Stdio(t, "quiet")
 	url, _ := mcptest.ListenTLS(t, append([]string{"--policy", mcptest.WritePolicy(t, plainPolicy), "--"}, u.Command()...)...)
 	address := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/mcp")
@@ -130,6 +132,7 @@ func TestTLSVersions(t *testing.T) {
 
 // What is wrong with the files is one line that says which, and what to do.
 func TestTLSErrors(t *testing.T) {
+	t.Parallel()
 	cert, key := mcptest.WriteTLS(t)
 	_, other := mcptest.WriteTLS(t)
 	text := write(t, "no.pem", "hunter2\n")

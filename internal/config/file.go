@@ -1,11 +1,12 @@
-// Package config is the configuration file of `fsm-proxy run`: what flags make
-// clumsy, grouped by noun and read as strictly as a policy.
+// Package config is what `fsm-proxy run` can be told, by flags, by the environment and
+// by a file, which groups by noun what flags make clumsy, and is read as strictly as a
+// policy.
 //
-// One table, in keys.go, says of each key which flag it stands for, what it holds
-// and what it is for. Reading, suggestions and the JSON Schema come from it. The
-// package knows no flags beyond their names: what it returns are values as the
-// command line would give them, each with its place, for whoever sets the flags
-// that neither the command line nor the environment has set.
+// One table, in keys.go, says of each setting its flag and its key, where it goes, what
+// is built in, what it is for and what it needs. Flags, help, completion, checks, the
+// reading of the file and its JSON Schema come from it. What the file says is returned
+// as the command line would give it, each with its place, for whoever sets the flags that
+// neither the command line nor the environment has set.
 package config
 
 import (

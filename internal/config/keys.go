@@ -34,7 +34,7 @@ type setting struct {
 	doc string
 	// kind is how the file has it; zero: as the type of its place has it.
 	kind kind
-	// needs are flags without which it means nothing, or one of the words of needed.
+	// needs are flags without which it means nothing, or NeedsCommand or NeedsServer.
 	needs []string
 	// zero is true of a number or time that may be 0.
 	zero bool
