@@ -18,7 +18,7 @@ type call struct {
 	m   *wire.Message
 	key string // of the request's id
 	out wire.Stream
-	*alone
+	*stateless
 
 	// What was decided.
 	run.Call
@@ -45,8 +45,8 @@ type call struct {
 	flight
 }
 
-// alone is what belongs to a stateless request.
-type alone struct {
+// stateless is what belongs to a stateless request.
+type stateless struct {
 	from     Peer          // whose it is
 	handle   string        // of the run; it is in the request's bytes no more
 	original *wire.Message // the request with it; nil: it had none
@@ -168,7 +168,7 @@ func (c *call) id() []byte { return c.m.Bytes(c.m.ID) }
 // finish takes the call out of those under way.
 func (c *call) finish() {
 	c.s.forget(c)
-	if c.alone != nil && c.pipe != nil {
+	if c.stateless != nil && c.pipe != nil {
 		c.pipe.forget(c)
 	}
 	if c.s.run.born != 0 {

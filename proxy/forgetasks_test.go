@@ -12,7 +12,7 @@ import (
 // held for its client yet.
 func TestConnectionIsLostAsItAsks(t *testing.T) {
 	s := &session{p: &Proxy{cfg: Config{MaxInFlight: 1, AskTimeout: time.Hour}}, own: &listeners{}, ofRun: true}
-	a := &ask{call: &call{s: s, m: &wire.Message{}, alone: &alone{}, client: bridge.Stateless, flight: flight{stage: stageEnded}}, id: []byte("7")}
+	a := &ask{call: &call{s: s, m: &wire.Message{}, stateless: &stateless{}, client: bridge.Stateless, flight: flight{stage: stageEnded}}, id: []byte("7")}
 	if !s.enterAsk(a) {
 		t.Fatal("the ask is not entered")
 	}

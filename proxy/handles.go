@@ -70,7 +70,7 @@ func (c *call) takeHandle(p *Proxy) string {
 
 // asSent is the request as the client has sent it.
 func (c *call) asSent() *wire.Message {
-	if c.alone != nil && c.original != nil {
+	if c.stateless != nil && c.original != nil {
 		return c.original
 	}
 	return c.m

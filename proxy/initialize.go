@@ -28,8 +28,8 @@ type hello struct {
 	may      policy.UpstreamMay // what the client can be asked
 	// As a client with a session has introduced itself, raw; nil: it has not.
 	capabilities, clientInfo []byte
-	from                     *wire.Message // a seat's: what the upstream said of itself
-	server                   []byte        // a seat's: how the upstream introduces itself; nil: it does not
+	from                     *wire.Message // of a run's session: what the upstream said of itself
+	server                   []byte        // likewise: how the upstream introduces itself; nil: it does not
 	bridge.Offered
 
 	operations Operations    // where the session's are measured; nil: nowhere

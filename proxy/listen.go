@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/json/v2"
 	"slices"
 	"sync"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// listeners are the subscriptions/listen streams of a seat. As a wire.Stream they
+// listeners are the subscriptions/listen streams of a run's session. As a wire.Stream they
 // are its own: a message goes to each of those that asked for its kind. What
 // nobody asked for is not kept: who listens later reads the lists first.
 type listeners struct {
@@ -27,19 +26,11 @@ type listener struct {
 	begun chan struct{} // closed when its acknowledgement is out, which comes first
 }
 
-// filter is params.notifications of subscriptions/listen.
-type filter struct {
-	Tools     bool     `json:"toolsListChanged,omitzero"`
-	Prompts   bool     `json:"promptsListChanged,omitzero"`
-	Resources bool     `json:"resourcesListChanged,omitzero"`
-	URIs      []string `json:"resourceSubscriptions,omitzero"`
-}
-
 // listen opens a stream of notifications, which ends when the client says so, or with
 // the run or the proxy.
 func (c *call) listen() wire.Pending {
-	var want filter
-	if err := json.Unmarshal(c.m.Bytes(c.m.P.Notifications), &want, json.MatchCaseInsensitiveNames(false)); err != nil || !c.m.P.Notifications.Present() {
+	want, ok := bridge.Wanted(c.m)
+	if !ok {
 		return c.fail(wire.CodeInvalidParams, "params.notifications must be an object that names what to listen to")
 	}
 	l := c.heard(&want)
@@ -47,7 +38,7 @@ func (c *call) listen() wire.Pending {
 		return c.fail(wire.CodeInvalidParams, "too many subscriptions in one stream")
 	}
 	c.s.listeners.add(l)
-	acknowledged := c.out.Send(l.tagged(acknowledgement(l)))
+	acknowledged := c.out.Send(bridge.Acknowledgement(l.got(), c.id()))
 	close(l.begun)
 	if !acknowledged {
 		c.s.listeners.remove(l)
@@ -58,7 +49,7 @@ func (c *call) listen() wire.Pending {
 
 // heard is what a filter gets: the lists that there are, and the resources that
 // are bound now.
-func (c *call) heard(want *filter) *listener {
+func (c *call) heard(want *bridge.Notifications) *listener {
 	h := c.s.hello.Load()
 	l := &listener{c: c, begun: make(chan struct{})}
 	l.lists[wire.Tools] = want.Tools && h.Lists[wire.Tools]
@@ -89,28 +80,12 @@ func (c *call) listening(l *listener) {
 		c.answer(nil)
 		return
 	}
-	result := append(append([]byte(`{"resultType":"complete","_meta":{"`+wire.MetaSubscription+`":`), c.id()...), "}}"...)
-	c.result(result)
+	c.result(bridge.Unlistened(c.id()))
 }
 
-// acknowledgement is the first message of a stream.
-func acknowledgement(l *listener) []byte {
-	got, _ := json.Marshal(filter{Tools: l.lists[wire.Tools], Prompts: l.lists[wire.Prompts], Resources: l.lists[wire.Resources], URIs: l.uris})
-	params := append(append([]byte(`{"notifications":`), got...), '}')
-	return wire.NotificationMessage("notifications/subscriptions/acknowledged", params)
-}
-
-// tagged is a notification with the id of the request that opened the stream.
-func (l *listener) tagged(raw []byte) []byte {
-	m := made(raw)
-	names, values := []string{wire.MetaSubscription}, [][]byte{l.c.id()}
-	if !m.Params.Present() {
-		params := append(append([]byte(`{"_meta":`), wire.Object(names, values)...), '}')
-		return wire.NotificationMessage(m.Method, params)
-	}
-	a := wire.Amend(raw, m.Params)
-	a.SetMeta(m.P.Meta, names, values)
-	return a.Bytes()
+// got is what the stream is told of.
+func (l *listener) got() bridge.Notifications {
+	return bridge.Notifications{Tools: l.lists[wire.Tools], Prompts: l.lists[wire.Prompts], Resources: l.lists[wire.Resources], URIs: l.uris}
 }
 
 // wants reports whether a notification is one that the stream asked for.
@@ -160,7 +135,7 @@ func (ls *listeners) Send(raw []byte) bool {
 	for _, l := range ls.each() {
 		if l.wants(m) {
 			<-l.begun
-			l.c.out.Send(l.tagged(raw))
+			l.c.out.Send(bridge.Tagged(m, l.c.id()))
 		}
 	}
 	return true

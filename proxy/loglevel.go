@@ -13,7 +13,7 @@ import (
 const levelTimeout = 5 * time.Second
 
 // levelled has a stateless request go its way once an upstream with sessions logs
-// at the level that the request asks for. A seat raises its connection's level and
+// at the level that the request asks for. A run's session raises its connection's level and
 // never lowers it: what a request has not asked for is kept from it.
 func (c *call) levelled() wire.Pending {
 	if bridge.LogLevel(c.m) == "" || !c.s.hello.Load().Logs || !c.s.raise(bridge.LogLevel(c.m)) {
@@ -25,7 +25,7 @@ func (c *call) levelled() wire.Pending {
 	})
 }
 
-// raise notes a level as the seat's, and reports whether it is more verbose than
+// raise notes a level as the session's, and reports whether it is more verbose than
 // what it was. One that is no level is none.
 func (s *session) raise(level string) bool {
 	s.mu.Lock()
@@ -38,7 +38,7 @@ func (s *session) raise(level string) bool {
 	return true
 }
 
-// tellLevel sets the seat's level upstream, where another session over the same
+// tellLevel sets the session's level upstream, where another session over the same
 // connection has not set it already. That it fails keeps no call from being made.
 func (c *call) tellLevel() {
 	c.s.mu.Lock()

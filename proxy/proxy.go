@@ -146,7 +146,7 @@ type Proxy struct {
 
 	mu       sync.RWMutex // guards what follows
 	mode     Mode
-	sessions map[*session]struct{} // clients', and the seats of runs
+	sessions map[*session]struct{} // clients', and those of runs
 	runs     map[*liveRun]struct{}
 	closed   bool
 	registry

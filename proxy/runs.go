@@ -27,8 +27,8 @@ type keyed struct {
 	free  bool           // guarded by Proxy.mu: it is the first principal's who comes
 	aside bool           // it is nobody's: where requests without a run go
 	// Written under Proxy.mu:
-	ended atomic.Bool             // it is found no more
-	seat  atomic.Pointer[session] // of its modern requests; nil: none yet
+	ended   atomic.Bool             // it is found no more
+	session atomic.Pointer[session] // of its stateless requests; nil: none yet
 }
 
 // registry holds the runs that outlive connections. Proxy.mu guards it.
@@ -266,15 +266,15 @@ func (p *Proxy) EndRun(of bridge.Client, id string, owner wire.Principal) bool {
 		p.mu.Unlock()
 		return false
 	}
-	seat := p.endLocked(r, false)
+	s := p.endLocked(r, false)
 	p.mu.Unlock()
-	if seat != nil {
-		seat.Close()
+	if s != nil {
+		s.Close()
 	}
 	return true
 }
 
-// endLocked takes a run out of those that are found, and returns its seat, which
+// endLocked takes a run out of those that are found, and returns its session, which
 // is to be closed. remember has its owner told that it expired.
 func (p *Proxy) endLocked(r *liveRun, remember bool) *session {
 	at := runID{r.key.Kind, r.id}
@@ -297,7 +297,7 @@ func (p *Proxy) endLocked(r *liveRun, remember bool) *session {
 	if len(r.on()) == 0 {
 		delete(p.runs, r)
 	}
-	return r.seat.Load()
+	return r.session.Load()
 }
 
 func (p *Proxy) rememberLocked(at runID, owner wire.Principal) {
@@ -384,7 +384,7 @@ func (p *Proxy) sweep(stop <-chan struct{}) {
 // expireRuns ends the runs that nobody has used for too long, or that are too old.
 func (p *Proxy) expireRuns(now time.Duration) {
 	over := p.overdue(now)
-	var seats []*session
+	var sessions []*session
 	n := 0
 	p.mu.Lock()
 	for _, r := range over {
@@ -392,12 +392,12 @@ func (p *Proxy) expireRuns(now time.Duration) {
 			continue
 		}
 		n++
-		if seat := p.endLocked(r, true); seat != nil {
-			seats = append(seats, seat)
+		if s := p.endLocked(r, true); s != nil {
+			sessions = append(sessions, s)
 		}
 	}
 	p.mu.Unlock()
-	for _, s := range seats {
+	for _, s := range sessions {
 		s.Close()
 	}
 	if n > 0 {
@@ -442,7 +442,7 @@ func (r *liveRun) inUse() bool {
 	return slices.ContainsFunc(members, func(s *session) bool { return !s.ofRun || s.busy() })
 }
 
-// busy reports whether requests are under way in a seat. Those that only listen are
+// busy reports whether requests are under way in a run's session. Those that only listen are
 // none.
 func (s *session) busy() bool {
 	return len(s.underWay()) > len(s.listeners.each())

@@ -26,12 +26,12 @@ type session struct {
 	changed Notifier
 	log     hclog.Logger
 	ofRun   bool // it is the run's: each of its requests says who sends it
-	// listeners are a seat's subscriptions/listen streams; nil in a client's session.
+	// listeners are a run's subscriptions/listen streams; nil in a client's session.
 	listeners *listeners
 	peer      Peer // whose session it is
 	began     time.Time
 	hello     atomic.Pointer[hello]
-	// Of a seat: whose request came first, and whether another's has since. From then
+	// Of a run's session: whose request came first, and whether another's has since. From then
 	// on what the upstream says, without saying for which call, is nobody's.
 	first atomic.Pointer[wire.Principal]
 	mixed atomic.Bool
@@ -43,7 +43,7 @@ type session struct {
 	asks          map[string]*ask // requests of the upstream open at the client
 	stepping      int             // of calls: those that are runless
 	lastAsk       int64
-	lastKey       int64 // of a seat: the key given out last
+	lastKey       int64 // of a run's session: the key given out last
 	subscriptions map[string]struct{}
 	level         *wire.Message // the client's last logging/setLevel
 	opening       bool          // initialize is under way, or early not yet empty
@@ -57,7 +57,7 @@ type session struct {
 // one cache line with it would have to be fetched again each time.
 type apart [64]byte
 
-// newSessionLocked makes a session, or a seat, whose run, stream and peer are
+// newSessionLocked makes a session whose run, stream and peer are
 // given, and has it join its run.
 func (p *Proxy) newSessionLocked(s *session) *session {
 	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
@@ -161,7 +161,7 @@ func (c *call) before() wire.Pending {
 func (s *session) admit(c *call) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.key == "" { // no id tells the requests of a seat apart: they come from any number of clients
+	if c.key == "" { // no id tells the requests of a run apart: they come from any number of clients
 		s.lastKey++
 		c.key = strconv.FormatInt(s.lastKey, 36)
 	}
@@ -191,7 +191,7 @@ func (s *session) admit(c *call) string {
 // crowdedLocked reports whether there are too many requests under way for one more.
 // Where requests without a run go, whose number the framing bounds, their calls are
 // counted alone: they keep nobody from listing, listening and starting a run. In the
-// seat of a run each principal has its own room, and what only listens takes none
+// session of a run each principal has its own room, and what only listens takes none
 // from what does not.
 func (s *session) crowdedLocked(c *call) bool {
 	if s.run.aside {
@@ -327,7 +327,7 @@ func (s *session) end() {
 	if len(s.underWay()) == 0 {
 		s.alarm.stop()
 	}
-	if s.run.key.Kind == KeySession || s.ofRun { // a seat ends with its run
+	if s.run.key.Kind == KeySession || s.ofRun { // which ends with it
 		s.run.dropTasks()
 	}
 	if s.p.shared != nil {

@@ -330,7 +330,7 @@ func (c *call) onward() wire.Pending {
 	case c.client.Stateless() && c.m.Method == "server/discover" && c.s.p.refusesDiscover():
 		return c.refuseDiscover()
 	case c.client.Stateless():
-		return c.sit()
+		return c.onceOpen()
 	}
 	return c.routed()
 }

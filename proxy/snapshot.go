@@ -31,7 +31,7 @@ type RunInfo struct {
 	Name     string    // "" where the session's stands for it
 	Key      KeyKind   // by which it is found
 	Owner    wire.Principal
-	Sessions int           // that are on it, its seat among them
+	Sessions int           // that are on it, its own among them
 	Age      time.Duration // since it began, Idle since it was found last; 0 for those of sessions
 	Idle     time.Duration
 }
@@ -53,7 +53,7 @@ func (p *Proxy) Runs() []RunInfo {
 func (p *Proxy) Sessions() []SessionInfo {
 	var infos []SessionInfo
 	for _, s := range p.open() {
-		if !s.ofRun { // a seat is nobody's
+		if !s.ofRun { // a run's own is nobody's
 			infos = append(infos, s.info())
 		}
 	}

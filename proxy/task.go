@@ -83,8 +83,8 @@ func (c *call) taskIn(m *wire.Message) *task {
 func (c *call) remains() *call {
 	left := &call{s: c.s, client: c.client, Call: c.Remains()}
 	left.gated = c.gated
-	if c.alone != nil {
-		left.alone = &alone{from: c.from}
+	if c.stateless != nil {
+		left.stateless = &stateless{from: c.from}
 	}
 	if c.seen != nil && c.seen.number != 0 {
 		left.m = &wire.Message{Method: c.m.Method}

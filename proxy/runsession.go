@@ -9,27 +9,28 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// A seat is the session of a run for stateless requests: all those that find the run go through it, whoever sends them, over one
+// A run has a session for stateless requests: all that find the run go through it, whoever
+// sends them, over one
 // connection upstream. It has no stream of its own but those that listen.
 
-// newSeatLocked makes the seat of a run.
-func (p *Proxy) newSeatLocked(r *liveRun) *session {
+// newRunSessionLocked makes the session of a run.
+func (p *Proxy) newRunSessionLocked(r *liveRun) *session {
 	all := &listeners{}
 	return p.newSessionLocked(&session{own: all, listeners: all, run: r, ofRun: true})
 }
 
-// sit has a request go its way once the seat knows what the upstream offers.
-func (c *call) sit() wire.Pending {
+// onceOpen has a request go its way once its run's session knows what the upstream offers.
+func (c *call) onceOpen() wire.Pending {
 	if c.s.hello.Load() != nil {
 		return c.levelled()
 	}
 	c.s.run.asked(c)
-	return c.later(c.takeSeat)
+	return c.later(c.openRun)
 }
 
-func (c *call) takeSeat() {
+func (c *call) openRun() {
 	over := c.waiting()
-	conn, err := c.s.openSeat(c.m)
+	conn, err := c.s.openFor(c.m)
 	over()
 	if err != nil {
 		c.blame(Fault{Code: policy.UpstreamUnavailable})
@@ -40,15 +41,15 @@ func (c *call) takeSeat() {
 		c.fail(wire.CodeInternal, "The upstream server is not available: "+err.Error()+". Nothing was done; try again later.")
 		return
 	}
-	c.s.seated(conn.Hello())
+	c.s.knows(conn.Hello())
 	wait(c.levelled())
 }
 
-// openSeat opens the seat's connection, with the introduction of the client whose
+// openFor opens the session's connection, with the introduction of the client whose
 // request is the first.
-func (s *session) openSeat(m *wire.Message) (*bridge.Upstream, error) {
+func (s *session) openFor(m *wire.Message) (*bridge.Upstream, error) {
 	p := s.p
-	opening := p.seatOpening(m)
+	opening := p.openingFor(m)
 	if p.shared != nil {
 		opening = p.shared.opening()
 		p.shared.welcome(s)
@@ -56,11 +57,11 @@ func (s *session) openSeat(m *wire.Message) (*bridge.Upstream, error) {
 	return s.link.open(opening, p.cfg.ConnectTimeout)
 }
 
-// seatOpening introduces a stateless client to the upstream, in either way.
+// openingFor introduces a stateless client to the upstream, in either way.
 // What the upstream may ask does not hang on the client of the first request:
 // lists must not either. Who introduces itself at length goes by the proxy's name, since
 // the run keeps it.
-func (p *Proxy) seatOpening(m *wire.Message) bridge.Opening {
+func (p *Proxy) openingFor(m *wire.Message) bridge.Opening {
 	info := wire.AppendString([]byte(`{"name":"fsm-proxy","version":`), p.cfg.Version)
 	info = append(info, '}')
 	if given := bridge.IntroductionIn(m).Info; given != nil && len(given) <= smallKept {
@@ -79,8 +80,8 @@ func made(raw []byte) *wire.Message {
 	return m
 }
 
-// seated settles what the upstream offers, once.
-func (s *session) seated(m *wire.Message) {
+// knows settles what the upstream offers, once.
+func (s *session) knows(m *wire.Message) {
 	h := &hello{version: bridge.Revision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},
 		static: s.p.cfg.Surface != SurfaceDynamic}
 	h.annotate = s.p.annotateOn(h.static)
@@ -122,9 +123,9 @@ func (s *session) freshList() string {
 
 const listTTL = 30 * time.Second
 
-// seatFor finds the seat of a request's run. A request that needs none, and has
+// sessionFor finds the session of a request's run. A request that needs none, and has
 // none, goes to the catalogue; so does one that is answered with why it strays.
-func (p *Proxy) seatFor(c *call) (*session, *stray) {
+func (p *Proxy) sessionFor(c *call) (*session, *stray) {
 	var r *liveRun
 	why := p.besideRun(bridge.Stateless, &c.from)
 	if why != nil {
@@ -136,7 +137,7 @@ func (p *Proxy) seatFor(c *call) (*session, *stray) {
 		r, why = p.find(bridge.Stateless, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
 	}
 	if r != nil && !r.ended.Load() {
-		if s := r.seat.Load(); s != nil {
+		if s := r.session.Load(); s != nil {
 			return s, nil
 		}
 	}
@@ -152,10 +153,10 @@ func (p *Proxy) seatFor(c *call) (*session, *stray) {
 		return p.catalogueLocked(), why
 	case r.ended.Load():
 		return p.catalogueLocked(), errNotFound
-	case r.seat.Load() == nil:
-		r.seat.Store(p.newSeatLocked(r))
+	case r.session.Load() == nil:
+		r.session.Store(p.newRunSessionLocked(r))
 	}
-	return r.seat.Load(), nil
+	return r.session.Load(), nil
 }
 
 // steps reports whether a request is one that can move a run.
@@ -170,12 +171,12 @@ func (c *call) steps() bool {
 // begins reports whether a run begins with the first call under the key.
 func (k RunKey) begins() bool { return k.Kind == KeyPrincipal || k.Kind == KeyHeader }
 
-// catalogueLocked is the seat of requests without a run.
+// catalogueLocked is the session of requests without a run.
 func (p *Proxy) catalogueLocked() *session {
 	if p.catalogue == nil {
 		r := p.newRunLocked()
 		r.aside, r.core.Runless = true, p.handles != nil
-		p.catalogue = p.newSeatLocked(r)
+		p.catalogue = p.newRunSessionLocked(r)
 	}
 	return p.catalogue
 }

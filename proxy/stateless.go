@@ -17,11 +17,11 @@ func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from Peer) wire.Pending 
 	if m.Kind != wire.Request {
 		return nil // no notification or answer of a client means anything here
 	}
-	c := &call{m: m, out: out, client: bridge.Stateless, alone: &alone{from: from}}
+	c := &call{m: m, out: out, client: bridge.Stateless, stateless: &stateless{from: from}}
 	return p.serve(c)
 }
 
-// serve finds the seat of a request, and sends it its way.
+// serve finds the session of a request, and sends it its way.
 func (p *Proxy) serve(c *call) wire.Pending {
 	if f := p.spoken().MetaFault(c.m); f != nil {
 		return c.refuseOut(f.Code, f.Text, f.Data)
@@ -29,7 +29,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	if fault := c.takeHandle(p); fault != "" {
 		return c.refuseOut(wire.CodeInvalidRequest, fault, nil)
 	}
-	s, why := p.seatFor(c)
+	s, why := p.sessionFor(c)
 	c.s = s
 	s.meets(c.from.Principal)
 	c.sighted()
@@ -115,7 +115,7 @@ func (c *call) refuseOut(code int, text string, data []byte) wire.Pending {
 
 // who is whose call it is.
 func (c *call) who() Peer {
-	if c.alone != nil {
+	if c.stateless != nil {
 		return c.from
 	}
 	return c.s.peer
@@ -152,7 +152,7 @@ func (d *pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 }
 
 func (d *pipe) serve(m *wire.Message, out wire.Stream) wire.Pending {
-	c := &call{m: m, out: out, client: bridge.Stateless, alone: &alone{from: d.peer, pipe: d}}
+	c := &call{m: m, out: out, client: bridge.Stateless, stateless: &stateless{from: d.peer, pipe: d}}
 	if !d.enter(c) {
 		return c.refuseOut(wire.CodeInvalidRequest, "a request with this id is still under way", nil)
 	}
