@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -172,7 +173,7 @@ func (c *call) finish() {
 		c.pipe.forget(c)
 	}
 	if c.s.run.born != 0 {
-		c.s.run.used.Store(int64(instant()))
+		c.s.run.used.Store(int64(deadline.Now()))
 	}
 	c.flight.finish()
 }
@@ -217,7 +218,7 @@ func (c *call) Resend() error {
 	if gaveUp != nil || !c.gated {
 		return gaveUp
 	}
-	c.clock.hold()
+	c.deadline.Suspend()
 	c.resent = toBeResent
 	defer func() { c.resent = notResent }()
 	c.look(c.conn.Cached(listKind(c.Kind)))

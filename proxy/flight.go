@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // flight is where a call stands between its arrival and its answer, and how it is called off.
 // Everything that more than one goroutine writes of a call is in it.
 type flight struct {
-	clock clock
-	asks  atomic.Int32  // requests to the client open for this call
-	wait  wire.Life     // ends when the upstream's answer is given up
-	grace time.Duration // from a cancel to giving the call up; set before the call can be found
+	deadline deadline.Deadline // of the upstream's answer
+	asks     atomic.Int32      // requests to the client open for this call
+	wait     wire.Life         // ends when the upstream's answer is given up
+	grace    time.Duration     // from a cancel to giving the call up; set before the call can be found
 
 	mu         sync.Mutex // guards what follows
 	stage      stage
@@ -171,7 +172,7 @@ func (f *flight) released() {
 
 // finish takes the flight out of those under way: nothing is asked for it from here on.
 func (f *flight) finish() {
-	f.clock.halt()
+	f.deadline.Stop()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stage = max(f.stage, stageEnded)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -106,7 +107,7 @@ func (c *call) startRun() wire.Pending {
 	}
 	at := p.beginning()
 	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.State())...)
-	r := handle.Run{Handle: id, State: p.told(at), Expires: p.expiryOf(instant())}
+	r := handle.Run{Handle: id, State: p.told(at), Expires: p.expiryOf(deadline.Now())}
 	return c.doneWith(handle.Started(p.handles.argument.Name, r, p.handles.life, c.allowedAt(at)))
 }
 
@@ -157,7 +158,7 @@ func (p *Proxy) runsOf(owner wire.Principal) []handle.Run {
 }
 
 // expiryOf is when a run ends at the latest that began at an instant.
-func (p *Proxy) expiryOf(born time.Duration) time.Time { return epoch.Add(born + p.cfg.RunAge) }
+func (p *Proxy) expiryOf(born time.Duration) time.Time { return deadline.At(born + p.cfg.RunAge) }
 
 // handleTasks are the tasks of runs that are found by handle. A client's library asks
 // about a task by its id alone, and knows of no handle: whoever brings the id of a task
@@ -219,7 +220,7 @@ func (c *call) byTask(p *Proxy) *liveRun {
 	}
 	r := p.handles.tasks.runOf(c.m.P.TaskID, c.from.Principal)
 	if r != nil {
-		r.used.Store(int64(instant()))
+		r.used.Store(int64(deadline.Now()))
 	}
 	return r
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -33,7 +34,7 @@ type hello struct {
 	bridge.Offered
 
 	operations Operations    // where the session's are measured; nil: nowhere
-	begun      time.Duration // as instant
+	begun      time.Duration // as deadline.Now
 }
 
 // initialize opens the upstream with the client's own request, so that it sees
@@ -216,7 +217,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 		c.failed(wire.CodeInternal, "the upstream speaks revision "+clip(h.version)+" of the protocol, which fsm-proxy does not know")
 		return
 	}
-	h.operations, h.begun = c.s.p.cfg.Telemetry.operations(h.version), instant()
+	h.operations, h.begun = c.s.p.cfg.Telemetry.operations(h.version), deadline.Now()
 	c.s.hello.Store(h)
 	said := c.about("client", clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
 	if c.s.peer.Remote != "" {

@@ -198,12 +198,12 @@ func (c *call) start(conn *bridge.Upstream) bool {
 	}
 	if c.resent == toBeResent {
 		c.resent = resent
-		c.clock.release()
+		c.deadline.Resume()
 		return true
 	}
 	c.begin()
 	m := c.translated(conn, c.traced())
-	c.clock.begin(c.patience(), &c.s.alarm) // before the upstream can ask on its behalf
+	c.deadline.Start(c.patience(), &c.s.timer) // before the upstream can ask on its behalf
 	c.conn = conn
 	c.sent(conn.Start(m, c))
 	return true

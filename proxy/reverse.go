@@ -110,7 +110,7 @@ func (s *session) likeliest() *call {
 		if running != nil && c.m.P.TaskID == running.id && c.m.Method == "tasks/result" {
 			return c // on which it is asked for a task
 		}
-		if c.clock.runs() && c.gated && (oldest == nil || c.clock.started().Before(oldest.clock.started())) {
+		if !c.deadline.Started().IsZero() && c.gated && (oldest == nil || c.deadline.Started().Before(oldest.deadline.Started())) {
 			oldest = c
 		}
 	}
@@ -183,7 +183,7 @@ func (s *session) enterAsk(a *ask) bool {
 	a.lapses = time.AfterFunc(s.p.cfg.AskTimeout, func() { s.lapse(id) })
 	if a.call != nil {
 		a.call.asks.Add(1)
-		a.call.clock.hold()
+		a.call.deadline.Suspend()
 	}
 	return true
 }
@@ -200,7 +200,7 @@ func (s *session) takeAsk(id string) *ask {
 	a.lapses.Stop()
 	if a.call != nil {
 		a.call.asks.Add(-1)
-		a.call.clock.release()
+		a.call.deadline.Resume()
 	}
 	return a
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -22,8 +23,8 @@ type keyed struct {
 	id    string         // what the key says; "" for runs that are not found by it
 	name  string         // of the run, for people; no secret
 	owner wire.Principal // whose it is
-	born  time.Duration  // as instant
-	used  atomic.Int64   // when it was found last, as instant
+	born  time.Duration  // as deadline.Now
+	used  atomic.Int64   // when it was found last, as deadline.Now
 	free  bool           // guarded by Proxy.mu: it is the first principal's who comes
 	aside bool           // it is nobody's: where requests without a run go
 	// Written under Proxy.mu:
@@ -180,7 +181,7 @@ func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool)
 	}
 	switch whose, gone := p.gone[at]; {
 	case r != nil && r.owner == owner:
-		r.used.Store(int64(instant()))
+		r.used.Store(int64(deadline.Now()))
 		return r, nil
 	case r == nil && create && (!gone || whose == owner):
 		return p.beginLocked(key, id, owner)
@@ -198,7 +199,7 @@ func (p *Proxy) known(at runID, owner wire.Principal) *liveRun {
 	if r == nil || r.free || r.owner != owner {
 		return nil
 	}
-	r.used.Store(int64(instant()))
+	r.used.Store(int64(deadline.Now()))
 	return r
 }
 
@@ -213,7 +214,7 @@ func (p *Proxy) beginLocked(key RunKey, id string, owner wire.Principal) (*liveR
 		return nil, p.crowdedLocked("principal")
 	}
 	r, at := p.newRunLocked(), runID{key.Kind, id}
-	r.key, r.id, r.name, r.owner, r.born = key, id, at.name(), owner, instant()
+	r.key, r.id, r.name, r.owner, r.born = key, id, at.name(), owner, deadline.Now()
 	r.used.Store(int64(r.born))
 	delete(p.gone, at)
 	p.found[at] = r
@@ -374,7 +375,7 @@ func (p *Proxy) sweep(stop <-chan struct{}) {
 	for {
 		select {
 		case <-ticker.C:
-			p.expireRuns(instant())
+			p.expireRuns(deadline.Now())
 		case <-stop:
 			return
 		}

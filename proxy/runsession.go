@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -87,7 +88,7 @@ func (s *session) knows(m *wire.Message) {
 	h.annotate = s.p.annotateOn(h.static)
 	h.server = m.ServerInfo()
 	h.Offered = bridge.Stateless.Offered(wire.Member(m.Bytes(m.Result), "capabilities"))
-	h.operations, h.begun = s.p.cfg.Telemetry.operations(h.version), instant()
+	h.operations, h.begun = s.p.cfg.Telemetry.operations(h.version), deadline.Now()
 	s.hello.CompareAndSwap(nil, h)
 }
 

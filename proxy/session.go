@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -20,7 +21,7 @@ type session struct {
 	p       *Proxy
 	own     wire.Stream
 	run     *liveRun
-	alarm   alarm
+	timer   deadline.Timer // of the deadlines of calls
 	link    *link
 	tools   ownTools
 	changed Notifier
@@ -62,7 +63,7 @@ type apart [64]byte
 func (p *Proxy) newSessionLocked(s *session) *session {
 	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
 	s.changed = p.cfg.Notifier(s.sendOwn)
-	s.alarm.ring = s.expire
+	s.timer.Fire = s.expire
 	if p.shared != nil {
 		s.link = p.shared.link
 	} else {
@@ -240,11 +241,11 @@ func (s *session) underWay() []*call {
 func (s *session) expire() {
 	now := time.Now()
 	for _, c := range s.underWay() {
-		switch out, at := c.clock.runOut(now); {
+		switch out, at := c.deadline.Expire(now); {
 		case out:
 			c.expire()
 		case !at.IsZero():
-			s.alarm.set(at)
+			s.timer.Set(at)
 		}
 	}
 }
@@ -325,7 +326,7 @@ func (s *session) end() {
 		c.over(ctx)
 	}
 	if len(s.underWay()) == 0 {
-		s.alarm.stop()
+		s.timer.Stop()
 	}
 	if s.run.key.Kind == KeySession || s.ofRun { // which ends with it
 		s.run.dropTasks()

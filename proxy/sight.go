@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
@@ -36,7 +37,7 @@ func (c *call) sighted() {
 		return
 	}
 	c.seen = sights.Get().(*sight)
-	c.seen.begun = instant()
+	c.seen.begun = deadline.Now()
 	if t.Tracer != nil {
 		c.seen.span = t.Tracer.Begin(c.m, c.who().Session, c.header())
 	}
@@ -58,11 +59,11 @@ func (c *call) waiting() (over func()) {
 		return func() {}
 	}
 	if s.waits++; s.waits == 1 {
-		s.since = instant()
+		s.since = deadline.Now()
 	}
 	return func() {
 		if s.waits--; s.waits == 0 {
-			s.op.Waited += instant() - s.since
+			s.op.Waited += deadline.Now() - s.since
 		}
 	}
 }
@@ -170,7 +171,7 @@ func (c *call) landing(m *wire.Message, err error) {
 	if s == nil {
 		return
 	}
-	s.answered = instant()
+	s.answered = deadline.Now()
 	if s.span != nil {
 		s.span.Answered()
 	}
@@ -219,10 +220,10 @@ func (c *call) operation() *Operation {
 	op.Message, op.Version = c.m, c.s.Version()
 	op.Named, op.Kind, op.Name = c.named(), c.Kind, c.Name
 	op.Familiar = op.Named && c.familiar()
-	op.Total = instant() - c.seen.begun
-	if sent := c.clock.started(); !sent.IsZero() {
+	op.Total = deadline.Now() - c.seen.begun
+	if sent := c.deadline.Started(); !sent.IsZero() {
 		op.Sent = true
-		op.Upstream = max(c.seen.answered-sent.Sub(epoch), 0)
+		op.Upstream = max(c.seen.answered-deadline.Instant(sent), 0)
 	}
 	return op
 }
@@ -249,16 +250,16 @@ func (s *session) operations() Operations {
 func (s *session) measured() {
 	h, m := s.hello.Load(), s.p.cfg.Telemetry.Meter
 	if h != nil && m != nil {
-		m.SessionEnded(h.version, instant()-h.begun)
+		m.SessionEnded(h.version, deadline.Now()-h.begun)
 	}
 }
 
 // lifetime waits for the end of a connection.
 func (p *Proxy) lifetime(conn *bridge.Upstream) {
-	begun := instant()
+	begun := deadline.Now()
 	<-conn.Done()
 	if m := p.cfg.Telemetry.Meter; m != nil {
-		m.ConnectionEnded(instant() - begun)
+		m.ConnectionEnded(deadline.Now() - begun)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -82,7 +83,7 @@ func (r *liveRun) info() RunInfo {
 		Refused: r.core.Snapshot(time.Now()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(),
 	}
 	if r.born != 0 {
-		now := instant()
+		now := deadline.Now()
 		i.Age, i.Idle = now-r.born, now-time.Duration(r.used.Load())
 	}
 	return i

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -101,7 +102,7 @@ func (c *call) recordEnd() {
 	}
 	op := &c.seen.op
 	op.Message, op.Named, op.Kind, op.Name, op.Sent = c.m, true, c.Kind, c.Name, true
-	op.Total = instant() - c.seen.begun
+	op.Total = deadline.Now() - c.seen.begun
 	op.Upstream = op.Total
 	c.end(op)
 }

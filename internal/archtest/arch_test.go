@@ -122,6 +122,10 @@ var rules = []rule{
 		why:   "how eras differ is bytes: it knows no policy and no run",
 	},
 	{
+		pkg: "internal/deadline",
+		why: "it tells time, and nothing of what it is for",
+	},
+	{
 		pkg: "internal/config",
 		allow: []string{
 			module + "/internal/strictyaml", "go.yaml.in/yaml/v4", "github.com/spf13/pflag", module + "/internal/exit",
@@ -174,6 +178,7 @@ var rules = []rule{
 		allow: []string{
 			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/internal/wire",
 			module + "/internal/bridge",     // makes clients and upstreams of all eras alike
+			module + "/internal/deadline",   // of calls, and instants of the monotonic clock
 			module + "/internal/handle",     // how a call carries its run's handle
 			module + "/internal/lock",       // the definitions that tools are held to
 			"github.com/hashicorp/go-hclog", // a line per transition and refusal
