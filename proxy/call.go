@@ -283,12 +283,12 @@ func (s *session) introduction() (of bridge.Introduction) {
 // connect gets a connection that was not at hand.
 func (c *call) connect() (*bridge.Upstream, error) {
 	defer c.waiting()()
-	return c.s.link.get(c.s.p.cfg.ConnectTimeout)
+	return c.s.link.Get()
 }
 
 // relay sends a request upstream that steps nothing, and gives back its answer.
 func (c *call) relay() wire.Pending {
-	conn := c.s.link.live()
+	conn := c.s.link.Live()
 	if c.client.Stateless() && c.steps() && !c.s.run.shadow.Load() { // the shadow has gone meanwhile
 		return c.routed()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 )
 
 // drain is how a Proxy ends without losing a call: first it takes and sends
@@ -103,12 +104,8 @@ func (p *Proxy) underWay() (all []*call) {
 	return all
 }
 
-// errEnding is why something was not sent, errBrokenOff why an answer is not
-// waited for.
-var (
-	errEnding    = &wire.CallError{Err: errors.New("the proxy is ending")}
-	errBrokenOff = errors.New("the proxy had to end before an answer came")
-)
+// errBrokenOff is why an answer is not waited for.
+var errBrokenOff = errors.New("the proxy had to end before an answer came")
 
 const tooLate = "fsm-proxy is ending and takes no more calls: this one was not sent. Try again, with a new session"
 
@@ -142,7 +139,7 @@ func (c *call) unsent() wire.Pending {
 	if c.isCancelled() {
 		return c.answer(nil)
 	}
-	c.unavailable(errEnding)
+	c.unavailable(link.ErrEnding)
 	return nil
 }
 

@@ -249,3 +249,5 @@ func (f *flight) cancellation() <-chan struct{} {
 	}
 	return f.cancelled
 }
+
+func errorAs(err error) (*wire.CallError, bool) { return errors.AsType[*wire.CallError](err) }

@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 )
 
 // hint is the sentence on the dynamic surface that is added to the upstream's
@@ -70,7 +71,7 @@ func (c *call) open() {
 		s.p.shared.welcome(s)
 	}
 	over := c.waiting()
-	conn, err := s.link.open(opening, s.p.cfg.ConnectTimeout)
+	conn, err := s.link.Open(opening)
 	over()
 	if err != nil {
 		c.refusedHello(err)
@@ -117,7 +118,7 @@ func (e *HelloError) Error() string {
 // refusedHello answers an initialize that the upstream did not accept, with its
 // own error if it sent one.
 func (c *call) refusedHello(err error) {
-	if err == errEnding {
+	if err == link.ErrEnding {
 		c.s.opened()
 		c.tooLate()
 		return

@@ -93,6 +93,6 @@ func (c *call) WaitsFor(origin bridge.Asker) bool {
 // ours reports whether a request brings a state that the proxy has given out, or that looks
 // like it where the upstream gives out none.
 func (c *call) ours() bool {
-	conn := c.s.link.live()
+	conn := c.s.link.Live()
 	return c.s.p.inputs.Ours(c.m.P.RequestState, conn == nil || c.client.Amends(conn.Server))
 }

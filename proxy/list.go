@@ -24,7 +24,7 @@ func (c *call) list(k wire.ListKind) wire.Pending {
 	if c.m.P.Cursor != "" {
 		return c.fail(wire.CodeInvalidParams, "unknown cursor: the whole list comes in one page")
 	}
-	if conn := c.s.link.live(); conn != nil {
+	if conn := c.s.link.Live(); conn != nil {
 		if v, ok := c.s.cached(conn, k); ok {
 			return c.show(v, k)
 		}
@@ -195,7 +195,7 @@ func (c *call) fetchAll(conn *bridge.Upstream) {
 // lastKnown returns the view of a kind without waiting: the one at hand, or else
 // the one that the client was shown last. The list is nil where there is neither.
 func (s *session) lastKnown(k wire.ListKind) catalogue.View {
-	if conn := s.link.live(); conn != nil {
+	if conn := s.link.Live(); conn != nil {
 		if v, ok := s.cached(conn, k); ok {
 			return v
 		}
@@ -216,7 +216,7 @@ func (s *session) hasOutputSchema(tool string) bool {
 	if handle.Own(tool) || s.shownLast(wire.Tools).List.Member(tool, key) != nil {
 		return true
 	}
-	conn := s.link.live()
+	conn := s.link.Live()
 	return conn != nil && conn.Cached(wire.Tools).Member(tool, key) != nil
 }
 

@@ -152,7 +152,7 @@ func (ls *listeners) Listening() bool { return true }
 // where the last one was before; it is told when it is there.
 func (s *session) subscribe() {
 	if changed := s.rewanted(); len(changed) > 0 {
-		s.link.with(func(conn *bridge.Upstream) { s.tellOf(conn, changed) })
+		s.link.With(func(conn *bridge.Upstream) { s.tellOf(conn, changed) })
 	}
 }
 
@@ -181,8 +181,8 @@ func (s *session) rewanted() []string {
 // tellOf tells the upstream whether resources are subscribed to, as it is now:
 // whichever of two changes is told last tells of both.
 func (s *session) tellOf(conn *bridge.Upstream, uris []string) {
-	s.link.subscribing.Lock()
-	defer s.link.subscribing.Unlock()
+	s.link.Subscribing.Lock()
+	defer s.link.Subscribing.Unlock()
 	for _, uri := range uris {
 		switch {
 		case s.subscribed(uri):
@@ -234,9 +234,9 @@ func (s *session) part(conn *bridge.Upstream, uri string) {
 // it is wanted by now: over HTTP one request overtakes another. One that has yet to be
 // asked for comes later by itself.
 func (s *session) rejoin(uri string) {
-	s.link.with(func(conn *bridge.Upstream) {
-		s.link.subscribing.Lock()
-		defer s.link.subscribing.Unlock()
+	s.link.With(func(conn *bridge.Upstream) {
+		s.link.Subscribing.Lock()
+		defer s.link.Subscribing.Unlock()
 		if s.wanted(uri) && slices.Contains(s.allSubscribed(), uri) {
 			s.resubscribe(conn, uri)
 		}

@@ -49,7 +49,7 @@ func (c *call) tellLevel() {
 	}
 	over := c.waiting()
 	defer over()
-	conn, err := c.s.link.get(c.s.p.cfg.ConnectTimeout)
+	conn, err := c.s.link.Get()
 	if err != nil {
 		return
 	}

@@ -78,7 +78,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	}
 	c.Kind, c.Name, c.gated, c.Listed = k, name, true, true
 	c.Arguments = (*arguments)(c.m)
-	conn := c.s.link.live()
+	conn := c.s.link.Live()
 	if conn == nil {
 		return c.later(c.prepare)
 	}
@@ -140,7 +140,7 @@ func (c *call) awaitTurn() {
 // proceed goes on with a call that has come by the turn, over the connection
 // and by the list that there are now.
 func (c *call) proceed() {
-	conn := c.s.link.live()
+	conn := c.s.link.Live()
 	if c.resent != notResent {
 		conn = c.conn
 	}

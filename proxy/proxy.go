@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 )
 
 // Notifier holds a session's changed lists, as a set of bits, until they are
@@ -133,6 +134,7 @@ type Proxy struct {
 	lists        *catalogue.Catalogue
 	policy       atomic.Pointer[policy.Policy] // in force; written under mu
 	undiscovered undiscovered
+	links        link.Config
 	shared       *shared // nil: a connection per session
 	ending       sync.WaitGroup
 	drain        drain
@@ -163,6 +165,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.found, p.gone, p.owned = make(map[runID]*liveRun), make(map[runID]wire.Principal), make(map[wire.Principal]int)
 	p.lists = catalogue.New(cfg.Refusals == RefusalsOpaque)
 	p.drain.init()
+	p.links = link.Config{Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Ending: p.drain.taking, Log: cfg.Log}
 	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
 	if cfg.key(bridge.Stateless).Kind == KeyHandle {
 		p.handles = newHandles(&cfg)
@@ -279,7 +282,7 @@ func (p *Proxy) Close() {
 	}
 	p.ending.Wait()
 	if p.shared != nil {
-		p.shared.link.close()
+		p.shared.link.Close()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -63,7 +64,7 @@ func (c *call) refuse(code policy.Code) wire.Pending {
 
 // refuseText is refuse with a reason of the caller's in place of the usual one.
 func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
-	if conn := c.s.link.live(); conn != nil && !c.s.atHand(conn) {
+	if conn := c.s.link.Live(); conn != nil && !c.s.atHand(conn) {
 		return c.later(func() {
 			c.fetchAll(conn)
 			c.refused(code, reason)
@@ -241,7 +242,7 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 func (c *call) unavailable(err error) {
 	c.blame(Fault{Code: policy.UpstreamUnavailable})
 	switch lost, _ := errorAs(err); {
-	case err == errEnding:
+	case err == link.ErrEnding:
 		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)
 	case lost != nil && lost.Err == errGivenUp:
 		c.s.log.Warn("a request has no answer: it is given up", c.aboutTarget(nil, "reason", "no answer came in "+brevity(c.patience())+" (--call-timeout)")...)
@@ -249,7 +250,7 @@ func (c *call) unavailable(err error) {
 		c.s.log.Warn("the upstream did not take a request", c.aboutTarget(nil, "reason", err)...)
 	}
 	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
-	if err == errEnding {
+	if err == link.ErrEnding {
 		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."
 	}
 	if !c.gated {

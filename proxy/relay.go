@@ -71,8 +71,8 @@ func (c *call) startUnlessWanted(conn *bridge.Upstream) (wanted, sent bool) {
 	if c.s.p.shared == nil || c.m.Method != "resources/unsubscribe" {
 		return false, c.start(conn)
 	}
-	c.s.link.subscribing.Lock()
-	defer c.s.link.subscribing.Unlock()
+	c.s.link.Subscribing.Lock()
+	defer c.s.link.Subscribing.Unlock()
 	if c.s.wanted(c.m.P.URI) {
 		return true, false
 	}
@@ -82,7 +82,7 @@ func (c *call) startUnlessWanted(conn *bridge.Upstream) (wanted, sent bool) {
 // relayBound relays a request about a name that is bound now.
 func (c *call) relayBound(k policy.Kind, name string) wire.Pending {
 	c.Kind, c.Name = k, name
-	if conn := c.s.link.live(); conn != nil {
+	if conn := c.s.link.Live(); conn != nil {
 		c.look(conn.Cached(listKind(k)))
 	}
 	if !c.Known {
@@ -166,8 +166,8 @@ func (s *session) wantsLog(level string) bool {
 // enterSubscription enters the subscription that a call asks for, and reports
 // whether there is room for it.
 func (s *session) enterSubscription(c *call, uri string) bool {
-	s.link.subscribing.Lock()
-	defer s.link.subscribing.Unlock()
+	s.link.Subscribing.Lock()
+	defer s.link.Subscribing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, there := s.subscriptions[uri]; there {

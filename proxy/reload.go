@@ -175,7 +175,7 @@ func (p *Proxy) noticeAgain(sessions []*session) {
 		return
 	}
 	for _, s := range sessions {
-		if conn := s.link.live(); conn != nil {
+		if conn := s.link.Live(); conn != nil {
 			if l := conn.Cached(wire.Tools); l != nil {
 				p.notice(catalogue.View{List: l})
 			}

@@ -23,7 +23,7 @@ type ask struct {
 // Receive takes what the session's own upstream sends besides answers.
 func (s *session) Receive(m *wire.Message, tag any) {
 	c, _ := tag.(*call)
-	s.link.with(func(conn *bridge.Upstream) {
+	s.link.With(func(conn *bridge.Upstream) {
 		switch {
 		case m.Kind != wire.Request:
 			s.notified(conn, m, c)
@@ -308,7 +308,7 @@ func (s *session) progressOfAsk(m *wire.Message) {
 func (s *session) bound(k policy.Kind, name string) bool {
 	at := s.run.where()
 	listed := true
-	if conn := s.link.live(); conn != nil {
+	if conn := s.link.Live(); conn != nil {
 		if l := conn.Cached(listKind(k)); l != nil {
 			listed = l.Has(name)
 		}

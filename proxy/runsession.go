@@ -8,6 +8,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 )
 
 // A run has a session for stateless requests: all that find the run go through it, whoever
@@ -35,7 +36,7 @@ func (c *call) openRun() {
 	over()
 	if err != nil {
 		c.blame(Fault{Code: policy.UpstreamUnavailable})
-		if err == errEnding {
+		if err == link.ErrEnding {
 			wait(c.tooLate())
 			return
 		}
@@ -55,7 +56,7 @@ func (s *session) openFor(m *wire.Message) (*bridge.Upstream, error) {
 		opening = p.shared.opening()
 		p.shared.welcome(s)
 	}
-	return s.link.open(opening, p.cfg.ConnectTimeout)
+	return s.link.Open(opening)
 }
 
 // openingFor introduces a stateless client to the upstream, in either way.

@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 )
 
 // session is one client: its requests under way, its run, and its connection
@@ -22,7 +23,7 @@ type session struct {
 	own     wire.Stream
 	run     *liveRun
 	timer   deadline.Timer // of the deadlines of calls
-	link    *link
+	link    *link.Link
 	tools   ownTools
 	changed Notifier
 	log     hclog.Logger
@@ -67,10 +68,10 @@ func (p *Proxy) newSessionLocked(s *session) *session {
 	if p.shared != nil {
 		s.link = p.shared.link
 	} else {
-		s.link = newLink(p, s, s.replay)
+		s.link = link.New(&p.links, s, s.replay)
 	}
 	if p.shared == nil && s.ofRun { // whose clients do not say it
-		s.link.ready = wire.NotificationMessage("notifications/initialized", nil)
+		s.link.GreetBySelf()
 	}
 	s.tools = p.ownToolsOf(s)
 	s.run.join(s)
@@ -255,7 +256,7 @@ func (s *session) notification(m *wire.Message) {
 	switch m.Method {
 	case "notifications/initialized":
 		if s.p.shared == nil { // a shared one is the proxy's own, and told by it
-			s.link.initialized(m.Raw)
+			s.link.Initialized(m.Raw)
 		}
 	case "notifications/cancelled":
 		s.cancel(m)
@@ -275,7 +276,7 @@ func (s *session) notification(m *wire.Message) {
 
 // forward sends a notification upstream, if there is a connection.
 func (s *session) forward(raw []byte) {
-	if conn := s.link.live(); conn != nil {
+	if conn := s.link.Live(); conn != nil {
 		if err := conn.Notify(raw); err != nil {
 			s.log.Debug("sending a notification upstream", "error", err)
 		}
@@ -334,7 +335,7 @@ func (s *session) end() {
 	if s.p.shared != nil {
 		s.p.shared.dismiss(s)
 	} else {
-		s.link.close()
+		s.link.Close()
 	}
 	s.keepNoMore()
 	s.p.remove(s)

@@ -105,7 +105,7 @@ func (c *call) completeShadowed() wire.Pending {
 // at hand is taken to have it.
 func (c *call) judge(k policy.Kind, name string) {
 	c.Kind, c.Name, c.Listed = k, name, true
-	if conn := c.s.link.live(); conn != nil {
+	if conn := c.s.link.Live(); conn != nil {
 		c.look(conn.Cached(listKind(k)))
 	}
 	c.Snapshot = c.s.run.where()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 )
 
 // shared is the one upstream connection of all sessions. The proxy is its
@@ -15,7 +16,7 @@ import (
 // nothing else that belongs to somebody does.
 type shared struct {
 	p    *Proxy
-	link *link
+	link *link.Link
 
 	mu       sync.Mutex // guards what follows
 	sessions map[*session]struct{}
@@ -23,8 +24,8 @@ type shared struct {
 
 func newShared(p *Proxy) *shared {
 	sh := &shared{p: p, sessions: make(map[*session]struct{})}
-	sh.link = newLink(p, sh, sh.replay)
-	sh.link.ready = wire.NotificationMessage("notifications/initialized", nil)
+	sh.link = link.New(&p.links, sh, sh.replay)
+	sh.link.GreetBySelf()
 	return sh
 }
 
@@ -89,7 +90,7 @@ func (sh *shared) dismiss(s *session) {
 	delete(sh.sessions, s)
 	sh.mu.Unlock()
 	if len(uris) > 0 {
-		sh.link.with(func(conn *bridge.Upstream) { s.tellOf(conn, uris) })
+		sh.link.With(func(conn *bridge.Upstream) { s.tellOf(conn, uris) })
 	}
 }
 
@@ -129,7 +130,7 @@ func (sh *shared) anySubscribed(uri string) bool {
 
 // Receive takes what the shared upstream sends besides answers.
 func (sh *shared) Receive(m *wire.Message, tag any) {
-	sh.link.with(func(conn *bridge.Upstream) { sh.receive(conn, m, tag) })
+	sh.link.With(func(conn *bridge.Upstream) { sh.receive(conn, m, tag) })
 }
 
 func (sh *shared) receive(conn *bridge.Upstream, m *wire.Message, tag any) {

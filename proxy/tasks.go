@@ -8,6 +8,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -26,7 +27,7 @@ func (c *call) started(m *wire.Message) bool {
 		h.tasks.keep(t, c.s.run)
 	}
 	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", clip(c.Name), "holds the turn", holds)...)
-	if holds && (ended(t.conn) || !c.s.p.lasts(t.watch)) {
+	if holds && (link.Ended(t.conn) || !c.s.p.lasts(t.watch)) {
 		t.conclude(policy.Unknown)
 	}
 	return holds
@@ -35,7 +36,7 @@ func (c *call) started(m *wire.Message) bool {
 // ofTask carries a request about a task of the same run and principal. Somebody
 // else's answers as one that is not there.
 func (c *call) ofTask() wire.Pending {
-	t := c.s.run.task(c.m.P.TaskID, c.who().Principal, c.client, c.s.link.live())
+	t := c.s.run.task(c.m.P.TaskID, c.who().Principal, c.client, c.s.link.Live())
 	if !c.s.tasked(c.client) || t == nil {
 		return c.noTask()
 	}
@@ -52,7 +53,7 @@ func (c *call) noTask() wire.Pending {
 // tasked reports whether the upstream offers tasks that the client can follow.
 func (s *session) tasked(by bridge.Client) bool {
 	h := s.hello.Load()
-	conn := s.link.live()
+	conn := s.link.Live()
 	return h.Tasks && (conn == nil || by.Follows(conn.Server))
 }
 

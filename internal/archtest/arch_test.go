@@ -176,7 +176,7 @@ var rules = []rule{
 	{
 		pkg: "proxy",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/internal/wire",
+			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/internal/wire",
 			module + "/internal/bridge",     // makes clients and upstreams of all eras alike
 			module + "/internal/deadline",   // of calls, and instants of the monotonic clock
 			module + "/internal/handle",     // how a call carries its run's handle
@@ -194,6 +194,11 @@ var rules = []rule{
 			"golang.org/x/text/language", "golang.org/x/text/message", // what jsonschema prints its findings with
 		},
 		why: "what is shown is lists in, bytes out: it knows no session, no connection and no log",
+	},
+	{
+		pkg:   "proxy/link",
+		allow: []string{module + "/internal/bridge", module + "/internal/wire", "github.com/hashicorp/go-hclog"},
+		why:   "a connection that comes back knows nothing of who uses it",
 	},
 	{
 		pkg:   "proxy/run",

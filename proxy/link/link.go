@@ -1,4 +1,6 @@
-package proxy
+// Package link keeps a connection to the upstream: it is made when it is needed, and again after
+// it was lost.
+package link
 
 import (
 	"context"
@@ -7,22 +9,32 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// link is a connection upstream that comes up when it is needed, and again
-// after it was lost.
-type link struct {
-	p        *Proxy
+// Config is what the links of a proxy have in common.
+type Config struct {
+	Dial    func(ctx context.Context, with bridge.Opening, r wire.Receiver) (bridge.Conn, error)
+	Timeout time.Duration   // for a connection to come up
+	Ending  context.Context // once it has ended no connection is made
+	Log     hclog.Logger
+}
+
+// Link is a connection that is made when it is needed, and again after it was lost. It is safe
+// for concurrent use.
+type Link struct {
+	Config   *Config
 	receiver wire.Receiver
 	replay   func(*bridge.Upstream, bool) // brings a new connection to where the last one was
 	ctx      context.Context              // ends with the link
 	stop     context.CancelFunc
 
-	// subscribing is held from looking at what is subscribed to until the upstream has
+	// Subscribing is to be locked from looking at what is subscribed to until the upstream has
 	// been told, which waits for nothing. It is taken before any other lock.
-	subscribing sync.Mutex
+	Subscribing sync.Mutex
 
 	conn    atomic.Pointer[bridge.Upstream] // nil: there is none; each call reads it, and it is written under the lock
 	mu      sync.Mutex                      // guards what follows
@@ -34,17 +46,22 @@ type link struct {
 	closed  bool
 }
 
+// ErrEnding is why no connection is made when the proxy is ending.
+var ErrEnding = &wire.CallError{Err: errors.New("the proxy is ending")}
+
 var errClosed = &wire.CallError{Err: errors.New("the session has ended")}
 
-func newLink(p *Proxy, r wire.Receiver, replay func(*bridge.Upstream, bool)) *link {
-	l := &link{p: p, receiver: r, replay: replay}
+// New returns a link without a connection. What its connections send goes to r. replay brings
+// each of them to where the last one was; its second argument tells that there was one.
+func New(c *Config, r wire.Receiver, replay func(*bridge.Upstream, bool)) *Link {
+	l := &Link{Config: c, receiver: r, replay: replay}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l
 }
 
-// live returns the connection if there is one, and never blocks.
-func (l *link) live() *bridge.Upstream {
-	if conn := l.conn.Load(); conn != nil && !ended(conn) {
+// Live returns the connection if there is one, and never blocks.
+func (l *Link) Live() *bridge.Upstream {
+	if conn := l.conn.Load(); conn != nil && !Ended(conn) {
 		return conn
 	}
 	l.mu.Lock()
@@ -52,12 +69,12 @@ func (l *link) live() *bridge.Upstream {
 	return l.liveLocked()
 }
 
-func (l *link) liveLocked() *bridge.Upstream {
+func (l *Link) liveLocked() *bridge.Upstream {
 	conn := l.conn.Load()
 	switch {
 	case conn == nil:
 		return nil
-	case ended(conn):
+	case Ended(conn):
 		l.conn.Store(nil)
 		l.lost = true
 		return nil
@@ -65,8 +82,8 @@ func (l *link) liveLocked() *bridge.Upstream {
 	return conn
 }
 
-// ended reports whether a connection has ended.
-func ended(conn *bridge.Upstream) bool {
+// Ended reports whether a connection has ended.
+func Ended(conn *bridge.Upstream) bool {
 	select {
 	case <-conn.Done():
 		return true
@@ -78,9 +95,9 @@ func ended(conn *bridge.Upstream) bool {
 // maxEarly bounds what waits for a connection that has not come up yet.
 const maxEarly = 256
 
-// with gives f the connection a message came on. While that is still coming up
+// With gives f the connection a message came on. While that is still coming up
 // f waits for it; without one f is dropped.
-func (l *link) with(f func(*bridge.Upstream)) {
+func (l *Link) With(f func(*bridge.Upstream)) {
 	l.mu.Lock()
 	conn := l.liveLocked()
 	if conn == nil && l.dialing != nil && len(l.early) < maxEarly {
@@ -92,12 +109,19 @@ func (l *link) with(f func(*bridge.Upstream)) {
 	}
 }
 
-// initialized passes the client's notifications/initialized on, and keeps it
+// maxReady is how many bytes of a client's notifications/initialized are kept.
+const maxReady = 4 << 10
+
+// GreetBySelf has connections be told notifications/initialized by the proxy, where no client
+// says it.
+func (l *Link) GreetBySelf() { l.ready = wire.NotificationMessage("notifications/initialized", nil) }
+
+// Initialized passes the client's notifications/initialized on, and keeps it
 // for the connections to come, or where it is large one without params.
-func (l *link) initialized(raw []byte) {
+func (l *Link) Initialized(raw []byte) {
 	l.mu.Lock()
 	conn, first := l.liveLocked(), l.ready == nil
-	if l.ready = raw; len(raw) > smallKept {
+	if l.ready = raw; len(raw) > maxReady {
 		l.ready = wire.NotificationMessage("notifications/initialized", nil)
 	}
 	l.mu.Unlock()
@@ -106,26 +130,26 @@ func (l *link) initialized(raw []byte) {
 	}
 }
 
-// open makes the first connection, with the client's introduction.
-func (l *link) open(opening bridge.Opening, timeout time.Duration) (*bridge.Upstream, error) {
+// Open makes the first connection, with the client's introduction.
+func (l *Link) Open(opening bridge.Opening) (*bridge.Upstream, error) {
 	l.mu.Lock()
 	l.opening = &opening
 	l.mu.Unlock()
-	return l.get(timeout)
+	return l.Get()
 }
 
-// get returns the connection, and makes one if there is none: for so long as
-// the timeout lasts it tries again what was not sent.
-func (l *link) get(timeout time.Duration) (*bridge.Upstream, error) {
-	if conn := l.live(); conn != nil {
+// Get returns the connection, and makes one if there is none: until the timeout it tries again
+// what was not sent.
+func (l *Link) Get() (*bridge.Upstream, error) {
+	if conn := l.Live(); conn != nil {
 		return conn, nil
 	}
-	if l.p.Draining() {
-		return nil, errEnding
+	if l.Config.Ending.Err() != nil {
+		return nil, ErrEnding
 	}
-	ctx, stop := context.WithTimeout(l.ctx, timeout)
+	ctx, stop := context.WithTimeout(l.ctx, l.Config.Timeout)
 	defer stop()
-	defer context.AfterFunc(l.p.drain.taking, stop)()
+	defer context.AfterFunc(l.Config.Ending, stop)()
 	for told := false; ; {
 		conn, err := l.dialOnce(ctx)
 		if err == nil && conn != nil {
@@ -135,14 +159,14 @@ func (l *link) get(timeout time.Duration) (*bridge.Upstream, error) {
 			continue
 		}
 		switch {
-		case l.p.Draining():
-			return nil, errEnding
+		case l.Config.Ending.Err() != nil:
+			return nil, ErrEnding
 		case !again(ctx, err):
 			return nil, err
 		}
 		if !told {
 			told = true
-			l.p.cfg.Log.Warn("the upstream is not there: trying again", "for", timeout, "error", err)
+			l.Config.Log.Warn("the upstream is not there: trying again", "for", l.Config.Timeout, "error", err)
 		}
 	}
 }
@@ -150,7 +174,7 @@ func (l *link) get(timeout time.Duration) (*bridge.Upstream, error) {
 // again waits until another attempt makes sense, and reports false where none
 // does before ctx ends.
 func again(ctx context.Context, err error) bool {
-	lost, ok := errorAs(err)
+	lost, ok := errors.AsType[*wire.CallError](err)
 	if !ok || lost.Sent || lost.RetryAfter <= 0 {
 		return false
 	}
@@ -169,7 +193,7 @@ func again(ctx context.Context, err error) bool {
 
 // dialOnce dials, or waits for the dial under way; then there may be neither a
 // connection nor an error, and the caller looks again.
-func (l *link) dialOnce(ctx context.Context) (*bridge.Upstream, error) {
+func (l *Link) dialOnce(ctx context.Context) (*bridge.Upstream, error) {
 	l.mu.Lock()
 	if conn := l.liveLocked(); conn != nil || l.closed {
 		l.mu.Unlock()
@@ -198,7 +222,7 @@ func (l *link) dialOnce(ctx context.Context) (*bridge.Upstream, error) {
 
 // settle takes the outcome of a dial. ready tells that the connection has got
 // notifications/initialized; one that came meanwhile goes out now.
-func (l *link) settle(conn *bridge.Upstream, dialing chan struct{}, ready bool) {
+func (l *Link) settle(conn *bridge.Upstream, dialing chan struct{}, ready bool) {
 	l.mu.Lock()
 	closed := l.closed
 	if conn != nil && !closed {
@@ -222,11 +246,11 @@ func (l *link) settle(conn *bridge.Upstream, dialing chan struct{}, ready bool) 
 	}
 }
 
-func (l *link) dial(ctx context.Context, opening *bridge.Opening, ready []byte, again bool) (*bridge.Upstream, error) {
+func (l *Link) dial(ctx context.Context, opening *bridge.Opening, ready []byte, again bool) (*bridge.Upstream, error) {
 	if opening == nil {
 		return nil, errClosed
 	}
-	dialled, err := l.p.cfg.Dial(ctx, *opening, l.receiver)
+	dialled, err := l.Config.Dial(ctx, *opening, l.receiver)
 	if err != nil {
 		return nil, err
 	}
@@ -238,8 +262,8 @@ func (l *link) dial(ctx context.Context, opening *bridge.Opening, ready []byte, 
 	return conn, nil
 }
 
-// close ends the connection, for good.
-func (l *link) close() {
+// Close ends the connection, for good.
+func (l *Link) Close() {
 	l.stop()
 	l.mu.Lock()
 	conn := l.conn.Swap(nil)
@@ -249,5 +273,3 @@ func (l *link) close() {
 		conn.Close()
 	}
 }
-
-func errorAs(err error) (*wire.CallError, bool) { return errors.AsType[*wire.CallError](err) }
