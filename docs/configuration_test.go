@@ -56,3 +56,30 @@ func TestConfigurationTable(t *testing.T) {
 		t.Errorf("%s lacks %s", configurationPage, config.CommandKey)
 	}
 }
+
+var (
+	limitRow    = regexp.MustCompile("(?m)^\\| [^|]+ \\| ([^|]+) \\| `--([a-z-]+)` \\|")
+	limitInText = regexp.MustCompile("`--([a-z-]+)` \\(([0-9,]+)\\)")
+)
+
+// What is said of a limit elsewhere is what is built in.
+func TestLimitsAreTheTables(t *testing.T) {
+	plain := strings.NewReplacer(",", "", " MiB", "MiB", " KiB", "KiB").Replace
+	said := func(page, flag, text string) {
+		built := config.Default(flag)
+		words := strings.FieldsFunc(plain(text), func(r rune) bool { return strings.ContainsRune(" ;", r) })
+		if built != "" && words[0] != built && words[0] != "likewise" && words[0] != "as" {
+			t.Errorf("%s says %q of --%s, and %s is built in", page, text, flag, built)
+		}
+	}
+	limits := limitRow.FindAllStringSubmatch(read(t, "protocol.md"), -1)
+	if len(limits) < 30 {
+		t.Errorf("protocol.md has a table of %d limits", len(limits))
+	}
+	for _, m := range limits {
+		said("protocol.md", m[2], m[1])
+	}
+	for _, m := range limitInText.FindAllStringSubmatch(read(t, "../SECURITY.md"), -1) {
+		said("SECURITY.md", m[1], m[2])
+	}
+}

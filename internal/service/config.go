@@ -145,32 +145,32 @@ type Audit struct {
 
 // Limits bound what clients and servers can take.
 type Limits struct {
-	Message             Size
-	Bodies              Size
-	UpstreamMessage     Size
-	ListBytes           Size
-	ListPages           int
-	InFlight            int
-	Queue               int
-	Subscriptions       int
-	Outbound            Size
-	Store               Size
-	StoreTime           time.Duration
-	Connections         int // 0: what open files and memory leave
-	ConnectionsPerAddr  int
-	Header              Size
-	HeaderTimeout       time.Duration
-	Depth               int
-	Batch               int
-	Sessions            int // 0: 10,000, or Processes where each has one
-	SessionsPerAddr     int
-	SessionsPerIdentity int
-	Requests            int
-	Listens             int
-	Processes           int
-	Idle                time.Duration
-	Unused              time.Duration
-	WriteTimeout        time.Duration
+	Message               Size
+	Bodies                Size
+	UpstreamMessage       Size
+	ListBytes             Size
+	ListPages             int
+	InFlight              int
+	Queue                 int
+	Subscriptions         int
+	Outbound              Size
+	Store                 Size
+	StoreTime             time.Duration
+	Connections           int // 0: what open files and memory leave
+	ConnectionsPerAddress int
+	Header                Size
+	HeaderTimeout         time.Duration
+	Depth                 int
+	Batch                 int
+	Sessions              int // 0: 10,000, or Processes where each has one
+	SessionsPerAddress    int
+	SessionsPerPrincipal  int
+	Requests              int
+	Listens               int
+	Processes             int
+	Idle                  time.Duration
+	Unused                time.Duration
+	WriteTimeout          time.Duration
 }
 
 // Configuration is the configuration file, which is followed.

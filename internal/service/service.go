@@ -205,7 +205,7 @@ func (s *service) overHTTP(ctx context.Context) error {
 		WriteTimeout:   c.Limits.WriteTimeout,
 		MaxHeaderBytes: int(c.Limits.Header),
 		MaxConnections: c.connections(),
-		AddressShare:   c.Limits.ConnectionsPerAddr,
+		AddressShare:   c.Limits.ConnectionsPerAddress,
 		Gateway:        s.gateway,
 		TLSConfig:      certificate.config(),
 		Log:            s.log,
@@ -255,7 +255,7 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 		Store:          int(l.Store),
 		StoreTime:      l.StoreTime,
 		Sessions:       c.sessions(),
-		Share:          l.SessionsPerAddr,
+		Share:          l.SessionsPerAddress,
 		Idle:           l.Idle,
 		Unused:         l.Unused,
 		Requests:       l.Requests,
@@ -266,7 +266,7 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 	}
 	if gate != nil {
 		cfg.Public, cfg.Authenticate = gate.Public, gate.Authenticate
-		cfg.PrincipalShare = l.SessionsPerIdentity
+		cfg.PrincipalShare = l.SessionsPerPrincipal
 		if cfg.PrincipalShare == 0 && !c.Listen.tellsApart() {
 			cfg.PrincipalShare = math.MaxInt // all are one principal: there is nobody to keep room for
 		}
