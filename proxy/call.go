@@ -229,7 +229,7 @@ func (c *call) Resend() error {
 		}
 		e, moved, held = c.s.run.keeps(c)
 	}
-	c.s.run.tell(moved, nil)
+	c.s.run.tell(nil, moved)
 	if held {
 		wait(c.decided(e, c.conn))
 	} else {

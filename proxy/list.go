@@ -225,11 +225,11 @@ func bit(k wire.ListKind) uint8 { return 1 << k }
 
 // notifyChanged tells the client which lists a call changed: on the stream of
 // the call itself, before its answer.
-func (c *call) notifyChanged(moved run.Shift) {
+func (c *call) notifyChanged(moved ...run.Shift) {
 	s := c.s
-	bits := s.changed.Take() | s.differing(moved)
+	bits := s.changed.Take() | s.differing(moved...)
 	s.changed.Mark(s.sendChanged(c.aside(), bits))
-	s.run.tell(moved, s)
+	s.run.tell(s, moved...)
 }
 
 // aside is where a call's client is told of what is no part of the call: on the
@@ -241,13 +241,15 @@ func (c *call) aside() wire.Stream {
 	return c.out
 }
 
-// differing are the lists of which other bytes are shown since a shift.
-func (s *session) differing(m run.Shift) uint8 {
-	if m.From == m.To {
-		return 0
+// differing returns the lists of which other bytes are shown since shifts.
+func (s *session) differing(moved ...run.Shift) (bits uint8) {
+	for _, m := range moved {
+		if m.From != m.To {
+			static := s.static()
+			bits |= s.differ(s.look(m.From, static), s.look(m.To, static))
+		}
 	}
-	static := s.static()
-	return s.differ(s.look(m.From, static), s.look(m.To, static))
+	return bits
 }
 
 // differ are the lists that look otherwise than before, going by what is at hand, or else
@@ -267,8 +269,8 @@ func (s *session) differ(from, to catalogue.Look) (bits uint8) {
 
 // tellOwn tells the client of what changed with a shift, before what is sent to it
 // next.
-func (s *session) tellOwn(moved run.Shift) {
-	bits := s.changed.Take() | s.differing(moved)
+func (s *session) tellOwn(moved ...run.Shift) {
+	bits := s.changed.Take() | s.differing(moved...)
 	if s.own.Listening() {
 		bits = s.sendChanged(s.own, bits)
 	}

@@ -38,7 +38,10 @@ func TestTransitionThenNotificationThenAnswer(t *testing.T) {
 }
 
 // recorder is a Journal that tells a client's log when it is told.
-type recorder struct{ log *journal }
+type recorder struct {
+	log  *journal
+	then func() // called at each End
+}
 
 func (r *recorder) Begin(d proxy.Decision) uint64 {
 	r.log.add("begin " + d.Name)
@@ -47,6 +50,9 @@ func (r *recorder) Begin(d proxy.Decision) uint64 {
 
 func (r *recorder) End(_ uint64, _ proxy.Peer, op *proxy.Operation) {
 	r.log.add(strings.TrimSpace("end " + op.Name + " " + op.Outcome.String() + " " + op.To + op.Fault.Code.String()))
+	if r.then != nil {
+		r.then()
+	}
 }
 
 // TestRecordThenNotificationThenAnswer: what became of a call is recorded before its
@@ -70,6 +76,31 @@ func TestRecordThenNotificationThenAnswer(t *testing.T) {
 		equal(t, "recorded", slices.DeleteFunc(slices.Clone(lines), func(s string) bool { return !strings.Contains(s, "write_plan") }),
 			[]string{"begin write_plan", "end write_plan error", "begin write_plan", "end write_plan success review"})
 		equal(t, "in the end", lines[len(lines)-4:], []string{"end write_plan success review", "7 tools/list_changed", "7 resources/list_changed", "7 answer"})
+	}, with(func(c *proxy.Config) { c.Journal = j }))
+}
+
+// TestReloadBetweenRecordAndNotification: of what a reload changes while an outcome is recorded,
+// the client is told by the reload, and not again by the call.
+func TestReloadBetweenRecordAndNotification(t *testing.T) {
+	j := &recorder{log: &journal{}}
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		before := len(c.log.all())
+		j.then = func() {
+			r.p.Reload(parse(t, strings.Replace(review, "\n    prompts: {plan: }\n  applying:", "\n  applying:", 1)))
+			synctest.Wait() // until all that the reload tells is told
+		}
+		c.do("write_plan", ok)
+		synctest.Wait()
+		var prompts int
+		for _, line := range c.log.all()[before:] {
+			if strings.HasSuffix(line, "prompts/list_changed") {
+				prompts++
+			}
+		}
+		if prompts != 1 {
+			t.Errorf("told %d times that the prompts changed: %q", prompts, c.log.all()[before:])
+		}
 	}, with(func(c *proxy.Config) { c.Journal = j }))
 }
 

@@ -231,7 +231,7 @@ func (c *call) landed(m *wire.Message, err error) {
 	outcome := c.classify(m, err)
 	moved := c.settle(outcome)
 	c.record(err, outcome)
-	c.notifyChanged(moved.Then(c.passOn(outcome)))
+	c.notifyChanged(run.Join(moved, c.passOn(outcome)))
 	c.reply(m, err, outcome)
 }
 
@@ -269,7 +269,7 @@ func (c *call) passOn(o policy.Outcome) run.Shift {
 }
 
 // leave gives up the call's turn, or its place in the queue, without an outcome.
-func (c *call) leave() { c.s.run.tell(c.s.run.leave(c), nil) }
+func (c *call) leave() { c.s.run.tell(nil, c.s.run.leave(c)) }
 
 // reply gives the client the upstream's answer, or says why there is none: o is
 // what that means for a call that steps.

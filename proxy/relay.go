@@ -265,7 +265,7 @@ func (s *session) afterLoss() string {
 	if !s.p.cfg.RestartRun || s.p.shared != nil {
 		return "kept"
 	}
-	s.run.tell(s.run.does((*run.Run).RestartUnasked), nil)
+	s.run.tell(nil, s.run.does((*run.Run).RestartUnasked))
 	return "restarted"
 }
 

@@ -39,7 +39,7 @@ func (p *Proxy) Reload(next *policy.Policy) Reloaded {
 		if !r.aside {
 			done.add(fate)
 		}
-		r.tell(moved, nil)
+		r.tell(nil, moved)
 	}
 	p.lists.Forget()
 	p.noticeAgain(p.open())
@@ -98,7 +98,7 @@ func (p *Proxy) SetMode(m Mode) bool {
 			r.shadow.Store(m == Shadow)
 			return core.SetShadow(m == Shadow, now)
 		})
-		r.tell(moved, nil)
+		r.tell(nil, moved)
 	}
 	p.lists.Forget()
 	return true

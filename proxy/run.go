@@ -53,14 +53,14 @@ func (r *liveRun) on() []*session {
 }
 
 // tell marks for every session on the run but one the lists that have changed for
-// it with a shift.
-func (r *liveRun) tell(m run.Shift, but *session) {
-	if m.From == m.To {
+// it with shifts.
+func (r *liveRun) tell(but *session, moved ...run.Shift) {
+	if !slices.ContainsFunc(moved, func(m run.Shift) bool { return m.From != m.To }) {
 		return
 	}
 	for _, s := range r.on() {
 		if s != but {
-			s.changed.Mark(s.differing(m))
+			s.changed.Mark(s.differing(moved...))
 		}
 	}
 }
@@ -110,12 +110,12 @@ func (r *liveRun) enter(c *call, maxQueue int) run.Admission {
 // granted decides a call again that is off the queue. It reports false where the call has
 // not come by the turn, and is to be entered again.
 func (r *liveRun) granted(c *call) (a run.Admission, ok bool) {
-	r.tell(r.does(func(core *run.Run, now time.Time) (e run.Effects) {
+	r.tell(nil, r.does(func(core *run.Run, now time.Time) (e run.Effects) {
 		if ok = core.Holds(&c.Call); ok {
 			a, e = core.Granted(&c.Call, now)
 		}
 		return e
-	}), nil)
+	}))
 	return a, ok
 }
 

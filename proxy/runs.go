@@ -317,7 +317,7 @@ func (p *Proxy) RestartRun(name string) (state string, ok bool) {
 	for _, r := range p.allRuns() {
 		if r.name == name {
 			moved := r.does((*run.Run).Restart)
-			r.tell(moved, nil)
+			r.tell(nil, moved)
 			return moved.From.State(), true
 		}
 	}

@@ -110,7 +110,7 @@ func (p *Proxy) Migrate() Migrated {
 		}
 		if moved, ok := r.migrate(); ok {
 			done.Restarted++
-			r.tell(moved, nil)
+			r.tell(nil, moved)
 		}
 	}
 	return done

@@ -226,17 +226,17 @@ func (r *liveRun) runningTask() (id, tool string) {
 // end takes the outcome of a task, once: it steps the run and has tell told what
 // that changed. Whoever comes second waits until that is done, so that no client
 // learns of an end that has not stepped the run.
-func (t *task) end(o policy.Outcome, tell func(run.Shift)) {
+func (t *task) end(o policy.Outcome, tell func(...run.Shift)) {
 	if !t.takes() {
 		<-t.done
-		tell(run.Shift{})
+		tell()
 		return
 	}
 	moved := t.c.settle(o)
 	t.c.recordEnd()
-	moved = moved.Then(t.c.passOn(o))
+	moved, passed := run.Join(moved, t.c.passOn(o))
 	t.c.s.log.Info("task ended", t.c.about("task", nameOf(t.id), "tool", clip(t.c.Name), "outcome", o.String())...)
-	tell(moved)
+	tell(moved, passed)
 	close(t.done)
 }
 
@@ -257,7 +257,7 @@ func (r *liveRun) dropTasks() {
 	r.tasks = nil
 	r.mu.Unlock()
 	for _, t := range tasks {
-		t.end(policy.Unknown, func(moved run.Shift) { r.tell(moved, nil) })
+		t.end(policy.Unknown, func(moved ...run.Shift) { r.tell(nil, moved...) })
 	}
 }
 
@@ -308,7 +308,7 @@ func (t *task) watch() {
 // conclude ends the task without a request of a client that could be told first.
 func (t *task) conclude(o policy.Outcome) {
 	r := t.c.s.run
-	t.end(o, func(moved run.Shift) { r.tell(moved, nil) })
+	t.end(o, func(moved ...run.Shift) { r.tell(nil, moved...) })
 }
 
 // ask asks the server about the task: its outcome, if it has ended. An error is one

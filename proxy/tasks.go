@@ -210,9 +210,9 @@ func (s *session) taskTold(conn *bridge.Upstream, m *wire.Message) {
 		ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CallTimeout)
 		defer stop()
 		if o, _ := t.outcome(ctx, m.Bytes(m.Params)); o != noOutcome {
-			t.end(o, func(moved run.Shift) {
-				s.tellOwn(moved)
-				s.run.tell(moved, s)
+			t.end(o, func(moved ...run.Shift) {
+				s.tellOwn(moved...)
+				s.run.tell(s, moved...)
 			})
 		}
 		s.send(m.Raw, nil)

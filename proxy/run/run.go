@@ -130,15 +130,18 @@ type Effects struct {
 // that differ.
 type Shift struct{ From, To Snapshot }
 
-// Then is what the change and the one after it come to.
-func (s Shift) Then(next Shift) Shift {
-	switch (Shift{}) {
-	case s:
-		return next
-	case next:
-		return s
+// Join returns what a change and a later one come to: one change, unless something else has
+// moved the run in between, and told of that.
+func Join(first, next Shift) (Shift, Shift) {
+	switch {
+	case next == Shift{}:
+		return first, next
+	case first == Shift{}:
+		return next, first
+	case first.To == next.From:
+		return Shift{first.From, next.To}, Shift{}
 	}
-	return Shift{s.From, next.To}
+	return first, next
 }
 
 // Admission is what became of a call that wants to go upstream.
