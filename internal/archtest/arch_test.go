@@ -161,7 +161,7 @@ var rules = []rule{
 	{
 		pkg:   "internal/lock",
 		allow: []string{module + "/policy", module + "/internal/wire", module + "/internal/strictyaml", "go.yaml.in/yaml/v4"},
-		why:   "locked definitions are content, compared in a check and in a proxy alike; cmd reads and writes the file",
+		why:   "locked definitions are content, compared in a check and in a proxy alike; internal/policyfile reads and writes the file",
 	},
 	{
 		pkg:   "internal/process",

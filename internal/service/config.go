@@ -259,7 +259,7 @@ func (c *Config) connections() int {
 	return min(most, max(left, files/4))
 }
 
-// Size is a flag's value in bytes: a number, with KiB, MiB or GiB after it where
+// Size is a number of bytes, written as a number with KiB, MiB or GiB after it where
 // wanted.
 type Size int64
 

@@ -61,7 +61,7 @@ type operators struct {
 	servers       []*httpserver.Server
 }
 
-// open opens the listeners that the flags ask for.
+// open opens the listeners that the configuration asks for.
 func (f *Operators) open(log hclog.Logger) (*operators, error) {
 	o := &operators{}
 	err := f.check()

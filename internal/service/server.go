@@ -66,7 +66,7 @@ func (t *Server) Check() error {
 	return nil
 }
 
-// header reads the --upstream-header flags. A value can be a secret, so it is
+// header reads Headers. A value can be a secret, so it is
 // not repeated in errors.
 func (t *Server) header() (http.Header, error) {
 	if len(t.Headers) == 0 {
@@ -141,7 +141,7 @@ func (c *Config) environment() process.Environment {
 	return process.Environ(c.Listen.Address == "", os.Environ(), c.Server.PassEnv, c.Server.Env)
 }
 
-// absent are the names of --pass-env that the proxy's own environment lacks.
+// absent are the names of PassEnv that the proxy's own environment lacks.
 func (t *Server) absent() []string {
 	return slices.DeleteFunc(slices.Clone(t.PassEnv), func(name string) bool {
 		_, set := os.LookupEnv(name)

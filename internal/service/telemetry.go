@@ -37,7 +37,7 @@ type observers struct {
 	log     hclog.Logger
 }
 
-// observers opens what the flags and the environment ask for: metrics are read at
+// observers opens what the configuration and the environment ask for: metrics are read at
 // --health, traces configured by the OTEL_ variables.
 // After an error, too, what there is has to be closed.
 func (s *service) observers(ctx context.Context) (o *observers, err error) {
