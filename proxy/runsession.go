@@ -64,8 +64,7 @@ func (s *session) openFor(m *wire.Message) (*bridge.Upstream, error) {
 // lists must not either. Who introduces itself at length goes by the proxy's name, since
 // the run keeps it.
 func (p *Proxy) openingFor(m *wire.Message) bridge.Opening {
-	info := wire.AppendString([]byte(`{"name":"fsm-proxy","version":`), p.cfg.Version)
-	info = append(info, '}')
+	info := p.clientInfo()
 	if given := bridge.IntroductionIn(m).Info; given != nil && len(given) <= smallKept {
 		info = given
 	}

@@ -1,13 +1,13 @@
 package proxy
 
 import (
-	"encoding/json/v2"
 	"maps"
 	"slices"
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 )
 
@@ -29,48 +29,20 @@ func newShared(p *Proxy) *shared {
 	return sh
 }
 
-// clientInfo is what the proxy calls itself towards a shared upstream.
-type clientInfo struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-}
-
-// hello is the proxy's own initialize request.
-func (sh *shared) hello() *wire.Message {
-	may := sh.p.beginning().UpstreamMay()
-	capabilities := map[string]struct{}{}
-	for name, allowed := range map[string]bool{"sampling": may.Sampling, "elicitation": may.Elicitation, "roots": may.Roots} {
-		if allowed && sh.p.cfg.Streams {
-			capabilities[name] = struct{}{}
-		}
-	}
-	params, _ := json.Marshal(struct {
-		ProtocolVersion string              `json:"protocolVersion"`
-		Capabilities    map[string]struct{} `json:"capabilities"`
-		ClientInfo      clientInfo          `json:"clientInfo"`
-	}{bridge.Latest, capabilities, clientInfo{"fsm-proxy", sh.p.cfg.Version}}, json.Deterministic(true))
-	m, _ := wire.Read(wire.RequestMessage(0, "initialize", params), wire.FromClient)
-	return m
-}
-
 // opening introduces the proxy in either way. With a session is preferred: in it
 // sampling and the like need no retries.
 func (sh *shared) opening() bridge.Opening {
-	m := sh.hello()
-	params := m.Bytes(m.Params)
-	capabilities, info := []byte("{}"), []byte("{}")
-	_ = wire.Members(params, func(name string, at wire.Span) error {
-		switch name {
-		case "capabilities":
-			capabilities = params[at.Start:at.End]
-		case "clientInfo":
-			info = params[at.Start:at.End]
-		}
-		return nil
-	})
-	opening := bridge.Client{}.Opening(bridge.Introduction{Capabilities: capabilities, Info: info})
-	opening.Initialize = m
-	return opening
+	may := sh.p.beginning().UpstreamMay()
+	if !sh.p.cfg.Streams {
+		may = policy.UpstreamMay{}
+	}
+	capabilities := wire.Pick(bridge.Askable(hides(may)), func(string, []byte) []byte { return []byte("{}") })
+	return bridge.Client{}.Opening(bridge.Introduction{Capabilities: capabilities, Info: sh.p.clientInfo()})
+}
+
+// clientInfo is what the proxy calls itself towards upstreams.
+func (p *Proxy) clientInfo() []byte {
+	return append(wire.AppendString([]byte(`{"name":"fsm-proxy","version":`), p.cfg.Version), '}')
 }
 
 // welcome makes a session one of those that share the connection, dismiss ends

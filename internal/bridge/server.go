@@ -6,9 +6,6 @@ import "github.com/fsm-proxy/fsm-proxy/internal/wire"
 // answers mean. The zero value has sessions.
 type Server struct{ era wire.Era }
 
-// ServerOf is a server that speaks an era.
-func ServerOf(era wire.Era) Server { return Server{era} }
-
 // Hidden is what an upstream is not told of a client. The zero value is nothing.
 type Hidden struct{ Sampling, Elicitation, Roots, Tasks bool }
 
@@ -106,7 +103,7 @@ func introduced(m *wire.Message, of Introduction) []byte {
 }
 
 // Asked are the capabilities of a client by which an upstream may ask it.
-var Asked = [...]string{"sampling", "elicitation", "roots"}
+var Asked = [...]string{"elicitation", "roots", "sampling"}
 
 // AskedBy is the capability that a request of an upstream's needs; empty: it is none
 // by which a client is asked.
@@ -195,7 +192,3 @@ func (s Server) TaskResult(state []byte) (result []byte, ok bool) {
 	}
 	return wire.Member(state, "result"), true
 }
-
-// Listens reports whether the server is told by a stream of which updates to tell, in
-// place of a request for each.
-func (s Server) Listens() bool { return s.era == wire.Modern }
