@@ -5,8 +5,6 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
-	"github.com/fsm-proxy/fsm-proxy/internal/handle"
-	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -23,14 +21,9 @@ type call struct {
 
 	// What was decided.
 	run.Call
-	offer   *wire.List   // from which Listed is known
-	changes lock.Changes // since the tool was locked; where that refuses it
-	turn    chan struct{}
-	misfit  handle.Reason // why the tool's calls cannot carry a handle
-	own     bool          // it is of a tool of the proxy's, by which clients come by handles
-
-	nameless bool // no list is there for the names in an annotation
-	asked    bool // one was asked for
+	definition
+	turn chan struct{}
+	own  bool // it is of a tool of the proxy's, by which clients come by handles
 
 	restarted  bool // its outcome completed the run, which began anew
 	gated      bool

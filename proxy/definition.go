@@ -1,10 +1,21 @@
 package proxy
 
 import (
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
+	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
+
+// definition is what the upstream's list says of what a call asks for.
+type definition struct {
+	offer    *wire.List    // the list; nil: it is not at hand
+	changes  lock.Changes  // since the tool was locked; where that refuses it
+	misfit   handle.Reason // why the tool's calls cannot carry a handle
+	nameless bool          // no list is there for the names in an annotation
+	asked    bool          // one was asked for
+}
 
 // compare finds out whether the tool that is called is what was locked. The list is the one
 // that decides everything else.

@@ -18,7 +18,7 @@ import (
 // newRunSessionLocked makes the session of a run.
 func (p *Proxy) newRunSessionLocked(r *liveRun) *session {
 	all := &listeners{}
-	return p.newSessionLocked(&session{own: all, listeners: all, run: r, ofRun: true})
+	return p.newSessionLocked(&session{own: all, runPeers: runPeers{ofRun: true, listeners: all}, run: r})
 }
 
 // onceOpen has a request go its way once its run's session knows what the upstream offers.

@@ -27,32 +27,56 @@ type session struct {
 	tools   ownTools
 	changed Notifier
 	log     hclog.Logger
-	ofRun   bool // it is the run's: each of its requests says who sends it
-	// listeners are a run's subscriptions/listen streams; nil in a client's session.
-	listeners *listeners
-	peer      Peer // whose session it is
-	began     time.Time
-	hello     atomic.Pointer[hello]
-	// Of a run's session: whose request came first, and whether another's has since. From then
-	// on what the upstream says, without saying for which call, is nobody's.
+	peer    Peer // whose session it is
+	began   time.Time
+	hello   atomic.Pointer[hello]
+	runPeers
+	kept keptOf
+
+	_  apart
+	mu sync.Mutex // guards what follows
+	requests
+	questions
+	restored
+	shownLists
+	closed bool
+}
+
+// runPeers are those who send the requests of a run's session.
+type runPeers struct {
+	ofRun     bool       // it is a run's: each of its requests says who sends it
+	listeners *listeners // their subscriptions/listen streams; nil in a client's session
+	// Whose request came first, and whether another's has since. From then on what the upstream
+	// says, without saying for which call, is nobody's.
 	first atomic.Pointer[wire.Principal]
 	mixed atomic.Bool
-	kept  keptOf
+}
 
-	_             apart
-	mu            sync.Mutex // guards what follows
-	calls         map[string]*call
-	asks          map[string]*ask // requests of the upstream open at the client
-	stepping      int             // of calls: those that are runless
-	lastAsk       int64
-	lastKey       int64 // of a run's session: the key given out last
+// requests are those of the session's clients under way.
+type requests struct {
+	calls   map[string]*call
+	runless int     // how many of them go upstream for no run
+	lastKey int64   // of a run's session: the key given out last
+	opening bool    // initialize is under way, or early not yet empty
+	early   []*call // what came meanwhile, in order
+}
+
+// questions are requests of the upstream that are open at the client.
+type questions struct {
+	asks    map[string]*ask
+	lastAsk int64
+}
+
+// restored is what a new connection is brought to.
+type restored struct {
 	subscriptions map[string]struct{}
 	level         *wire.Message // the client's last logging/setLevel
-	opening       bool          // initialize is under way, or early not yet empty
-	early         []*call       // what came meanwhile, in order
-	closed        bool
-	advised       bool     // to try the static surface, in the log
-	shown         [3]shown // by wire.ListKind
+}
+
+// shownLists is what the client was shown.
+type shownLists struct {
+	shown   [3]shown // by wire.ListKind
+	advised bool     // to try the static surface, in the log
 }
 
 // apart keeps what every call writes from what every call only reads: what lies on
@@ -185,7 +209,7 @@ func (s *session) admit(c *call) string {
 	c.grace = s.p.cfg.CancelGrace
 	s.calls[c.key] = c
 	if c.runless() {
-		s.stepping++
+		s.requests.runless++
 	}
 	return ""
 }
@@ -197,7 +221,7 @@ func (s *session) admit(c *call) string {
 // from what does not.
 func (s *session) crowdedLocked(c *call) bool {
 	if s.run.aside {
-		return c.runless() && s.stepping >= s.p.cfg.MaxInFlight
+		return c.runless() && s.requests.runless >= s.p.cfg.MaxInFlight
 	}
 	if len(s.calls) < s.p.cfg.MaxInFlight || !s.ofRun {
 		return len(s.calls) >= s.p.cfg.MaxInFlight
@@ -223,7 +247,7 @@ func (s *session) forget(c *call) {
 	}
 	delete(s.calls, c.key)
 	if c.runless() {
-		s.stepping--
+		s.requests.runless--
 	}
 }
 
