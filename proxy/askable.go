@@ -98,7 +98,7 @@ func (c *call) denyAsk(m *wire.Message) wire.Pending {
 	case c.gated && c.server.TaskState(c.m, m) != nil:
 		c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
 			c.aboutTarget(nil, "reason", "it has begun a task that asks the client for what upstream_may does not let it")...)
-		c.interrupted(policy.OutcomeUnknown, c.called(clip(c.Name))+" was begun as a task that "+
+		c.interrupted(policy.OutcomeUnknown, c.called(wire.Clip(c.Name))+" was begun as a task that "+
 			"asks the client for what the policy does not let it; it may still happen, or wait for ever.")
 	default:
 		c.unavailable(errAsksTooMuch)

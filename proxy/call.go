@@ -35,7 +35,7 @@ type call struct {
 
 	next func()                     // the rest of the way, for Wait; nil: land
 	land func(*wire.Message, error) // what becomes of the upstream's answer
-	seen *sight                     // what observers are told; nil: there are none
+	seen *observation               // what observers are told; nil: there are none
 	flight
 }
 
@@ -108,7 +108,7 @@ func (c *call) restAlone() bool {
 // answer gives the client the answer and ends the call.
 func (c *call) answer(raw []byte) wire.Pending {
 	if raw == nil {
-		c.blame(Fault{Cancelled: true})
+		c.fault(Fault{Cancelled: true})
 	}
 	return c.answerWith(func() { c.out.Answer(raw) }, raw)
 }
@@ -130,14 +130,14 @@ func (c *call) answerBy(give func()) wire.Pending {
 
 // finished gives the answer of a call that is under way no more.
 func (c *call) finished(give func()) wire.Pending {
-	c.observed()
+	c.observeEnd()
 	give()
 	c.settled()
 	return nil
 }
 
 func (c *call) fail(code int, text string) wire.Pending {
-	c.blame(Fault{RPC: code})
+	c.fault(Fault{RPC: code})
 	return c.answerFailure(code, wire.ErrorAnswer(c.id(), code, text, nil))
 }
 

@@ -124,8 +124,8 @@ func (c *call) servedInDrain() bool {
 // can try elsewhere.
 func (c *call) tooLate() wire.Pending {
 	c.s.p.drain.late.Add(1)
-	c.s.log.Info("refused: the proxy is ending", c.about("method", clip(c.m.Method))...)
-	c.blame(Fault{Code: policy.UpstreamUnavailable})
+	c.s.log.Info("refused: the proxy is ending", c.about("method", wire.Clip(c.m.Method))...)
+	c.fault(Fault{Code: policy.UpstreamUnavailable})
 	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, tooLate, nil)
 	out, ok := c.out.(wire.DecliningStream)
 	if !ok {

@@ -23,7 +23,7 @@ type handles struct {
 	argument *catalogue.Argument
 	life     handle.Lifetime
 	hint     string         // in the instructions
-	needsRun *stray         // what a call without a handle is told
+	needsRun *noRun         // what a call without a handle is told
 	own      *catalogue.Own // what is added to tools
 	mine     *catalogue.Own // own for those who are told apart
 	tasks    handleTasks
@@ -33,7 +33,7 @@ func newHandles(cfg *Config) *handles {
 	argument := cfg.HandleArgument
 	h := &handles{argument: catalogue.NewArgument(argument), life: handle.Lifetime{Idle: cfg.RunIdle, Age: cfg.RunAge}}
 	h.hint = "Call " + handle.StartName + " first, and give the " + argument + " that it returns with every call."
-	h.needsRun = &stray{policy.RunNotFound, "This needs a run. Call the tool " + handle.StartName + ", and give the " + argument +
+	h.needsRun = &noRun{policy.RunNotFound, "This needs a run. Call the tool " + handle.StartName + ", and give the " + argument +
 		" that it returns with every call: as an argument of tools, as _meta[\"" + wire.MetaRun + "\"] of anything else."}
 	start := [][]byte{handle.Start(argument, h.life), handle.End(argument)}
 	h.own = &catalogue.Own{Tools: start, Argument: h.argument}
@@ -41,9 +41,9 @@ func newHandles(cfg *Config) *handles {
 	return h
 }
 
-// wayOn is what a request that strays is told further; other strays say so
+// wayOn is what a request without a run is told further; other reasons say so
 // themselves.
-func (p *Proxy) wayOn(why *stray, of bridge.Client) string {
+func (p *Proxy) wayOn(why *noRun, of bridge.Client) string {
 	if why != errNotFound && why != errExpired {
 		return ""
 	}
@@ -103,7 +103,7 @@ func (c *call) startRun() wire.Pending {
 	p := c.s.p
 	id, why := p.startRun(bridge.Stateless, c.who().Principal)
 	if why != nil {
-		return c.strays(why)
+		return c.refuseRunless(why)
 	}
 	at := p.beginning()
 	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.State())...)
@@ -114,13 +114,13 @@ func (c *call) startRun() wire.Pending {
 func (c *call) endRun() wire.Pending {
 	p, from := c.s.p, c.who()
 	if c.handle == "" {
-		return c.strays(p.handles.needsRun)
+		return c.refuseRunless(p.handles.needsRun)
 	}
 	if _, why := p.find(bridge.Stateless, &from, c.handle, false); why != nil {
-		return c.strays(why)
+		return c.refuseRunless(why)
 	}
 	if !p.EndRun(bridge.Stateless, c.handle, from.Principal) {
-		return c.strays(errNotFound)
+		return c.refuseRunless(errNotFound)
 	}
 	c.s.log.Info("run ended", c.about("run", runID{KeyHandle, c.handle}.name())...)
 	return c.doneWith(handle.Ended())
@@ -133,7 +133,7 @@ func listsRunsOf(owner wire.Principal) bool { return owner.Known() && !owner.Sha
 func (c *call) listRuns() wire.Pending {
 	p, owner := c.s.p, c.who().Principal
 	if !listsRunsOf(owner) {
-		return c.strays(&stray{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that are told apart. Keep the handles that " + handle.StartName + " returns."})
+		return c.refuseRunless(&noRun{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that are told apart. Keep the handles that " + handle.StartName + " returns."})
 	}
 	return c.doneWith(handle.Listed(p.handles.argument.Name, p.runsOf(owner)))
 }

@@ -129,11 +129,11 @@ func (c *call) refusedHello(err error) {
 			return
 		}
 		c.s.opened() // before the answer, since the client may try again at once
-		c.blame(Fault{RPC: said.Answer.ErrorCode})
+		c.fault(Fault{RPC: said.Answer.ErrorCode})
 		c.answer(c.withID(said.Answer))
 		return
 	}
-	c.blame(Fault{Code: policy.UpstreamUnavailable})
+	c.fault(Fault{Code: policy.UpstreamUnavailable})
 	c.failed(wire.CodeInternal, "The upstream server is not available: "+err.Error())
 }
 
@@ -210,17 +210,17 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 	h := &hello{may: may}
 	h.capabilities, h.clientInfo = c.introduced(may)
 	name, version := c.clientInfo()
-	h.client, h.release = name, clip(version)
+	h.client, h.release = name, wire.Clip(version)
 	h.static = c.static(h.client)
 	h.annotate = c.s.p.annotateOn(h.static)
 	result := c.helloResult(m.Bytes(m.Result), h)
 	if !bridge.Opens(h.version) {
-		c.failed(wire.CodeInternal, "the upstream speaks revision "+clip(h.version)+" of the protocol, which fsm-proxy does not know")
+		c.failed(wire.CodeInternal, "the upstream speaks revision "+wire.Clip(h.version)+" of the protocol, which fsm-proxy does not know")
 		return
 	}
 	h.operations, h.begun = c.s.p.cfg.Telemetry.operations(h.version), deadline.Now()
 	c.s.hello.Store(h)
-	said := c.about("client", clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
+	said := c.about("client", wire.Clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
 	if c.s.peer.Remote != "" {
 		said = append(said, "remote", c.s.peer.Remote)
 	}

@@ -68,7 +68,7 @@ func (c *call) Abandon() { c.cancel(nil) }
 
 // Tell implements bridge.Asker.
 func (c *call) Tell(text string, pairs ...any) {
-	c.s.log.Warn(text, c.about(slices.Concat([]any{"method", clip(c.m.Method), c.Kind.String(), clip(c.Name)}, pairs)...)...)
+	c.s.log.Warn(text, c.about(slices.Concat([]any{"method", wire.Clip(c.m.Method), c.Kind.String(), wire.Clip(c.Name)}, pairs)...)...)
 }
 
 // comeBack takes a request by which a client comes back to a call that has asked it.

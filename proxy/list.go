@@ -41,7 +41,7 @@ func (c *call) listFetched(k wire.ListKind) {
 		over()
 	}
 	if err != nil {
-		c.blame(Fault{Code: policy.UpstreamUnavailable})
+		c.fault(Fault{Code: policy.UpstreamUnavailable})
 		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.endedBy(err).Error())
 		return
 	}
@@ -325,7 +325,7 @@ func (s *session) told(k wire.ListKind) {
 	if warn {
 		h := s.hello.Load()
 		s.log.Warn("the client does not list again when it is told that a list changed; try --surface static",
-			s.about("client", clip(h.client), "list", k.String())...)
+			s.about("client", wire.Clip(h.client), "list", k.String())...)
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 // request takes a request of the session's client.
 func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	c := &call{s: s, m: m, key: m.IDKey(), out: out}
-	c.sighted()
+	c.observe()
 	if refusal := s.admit(c); refusal != "" {
 		c.turnedAway()
 		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)

@@ -230,7 +230,7 @@ func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 		return nil, p.noSession(why, &peer)
 	}
 	if key.Kind != KeyDefault && key.Kind != KeySession {
-		var why *stray
+		var why *noRun
 		if r, why = p.find(bridge.Client{}, &peer, "", true); why != nil {
 			return nil, p.noSession(why, &peer)
 		}
@@ -248,8 +248,8 @@ func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 }
 
 // noSession is why a client has no session, with what it can do.
-func (p *Proxy) noSession(why *stray, peer *Peer) error {
-	told := &stray{why.code, why.text + p.wayOn(why, bridge.Client{})}
+func (p *Proxy) noSession(why *noRun, peer *Peer) error {
+	told := &noRun{why.code, why.text + p.wayOn(why, bridge.Client{})}
 	p.cfg.Log.Info("refused", peer.about([]any{"code", why.code.String(), "method", "initialize", "reason", told.text})...)
 	return told
 }

@@ -54,9 +54,9 @@ const maxNamed = 20
 func (c *call) refuse(code policy.Code) wire.Pending {
 	switch {
 	case code == policy.RunNotFound:
-		return c.strays(c.s.p.handles.needsRun)
+		return c.refuseRunless(c.s.p.handles.needsRun)
 	case c.unfit() && !c.opaquely():
-		return c.refuseText(code, c.called(clip(c.Name))+" is out of reach here: a call of it cannot say which run it belongs to, because "+
+		return c.refuseText(code, c.called(wire.Clip(c.Name))+" is out of reach here: a call of it cannot say which run it belongs to, because "+
 			c.misfit.Text()+". An operator can choose another run key, principal or path.")
 	}
 	return c.refuseText(code, "")
@@ -82,9 +82,9 @@ func (c *call) refused(code policy.Code, reason string) wire.Pending {
 // aboutTarget returns about's fields: those before, then the name or method that the call
 // asks for, then those behind.
 func (c *call) aboutTarget(before []any, behind ...any) []any {
-	target := []any{"method", clip(c.m.Method)}
+	target := []any{"method", wire.Clip(c.m.Method)}
 	if c.named() {
-		target = []any{c.Kind.String(), clip(c.Name)}
+		target = []any{c.Kind.String(), wire.Clip(c.Name)}
 	}
 	return c.about(slices.Concat(before, target, behind)...)
 }
@@ -93,7 +93,7 @@ func (c *call) aboutTarget(before []any, behind ...any) []any {
 func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	c.deny(code)
 	at := c.s.run.where()
-	requested := clip(c.Name)
+	requested := wire.Clip(c.Name)
 	if c.opaquely() || c.Snapshot.Shadow {
 		return c.opaque(code, requested, reason)
 	}
@@ -148,7 +148,7 @@ func (c *call) reason(code policy.Code, requested string, at run.Snapshot) strin
 		if id == "" {
 			return fmt.Sprintf("%s was not sent: a task was still running. It has ended now: look again at what is allowed.", what)
 		}
-		return fmt.Sprintf("%s was not sent: the task '%s' of '%s' is still running, and its end decides what comes next. Ask tasks/get about it, or wait.", what, clip(id), clip(tool))
+		return fmt.Sprintf("%s was not sent: the task '%s' of '%s' is still running, and its end decides what comes next. Ask tasks/get about it, or wait.", what, wire.Clip(id), wire.Clip(tool))
 	case policy.DefinitionChanged:
 		return fmt.Sprintf("%s is held back: %s. An operator must look at it and run 'fsm-proxy lock'.", what, c.changes.Sentence())
 	case policy.UnknownAction:
@@ -196,8 +196,6 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func clip(name string) string { return wire.Clip(name) }
-
 // refusalAnswer puts a refusal into the form that the request has.
 func (c *call) refusalAnswer(r *Refusal) []byte {
 	if c.client.Stateless() && c.Kind == policy.Resource {
@@ -240,7 +238,7 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 
 // unavailable answers a request that the upstream did not take.
 func (c *call) unavailable(err error) {
-	c.blame(Fault{Code: policy.UpstreamUnavailable})
+	c.fault(Fault{Code: policy.UpstreamUnavailable})
 	switch lost, _ := errorAs(err); {
 	case err == link.ErrEnding:
 		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)
@@ -272,7 +270,7 @@ func (c *call) unknown(err error) {
 	}
 	c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
 		c.aboutTarget(nil, "reason", why+flag, "state", c.s.run.where().State(), "rule", c.Verdict.Rule.String())...)
-	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(clip(c.Name)), why))
+	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(wire.Clip(c.Name)), why))
 }
 
 // brevity is a duration without what is zero in it: 5m, not 5m0s.
@@ -340,7 +338,7 @@ func (c *call) opaquely() bool { return c.s.p.cfg.Refusals == RefusalsOpaque }
 
 // unknownMethod says that a method is not carried, and how it could be.
 func (c *call) unknownMethod() string {
-	text := "Method not found: " + clip(c.m.Method)
+	text := "Method not found: " + wire.Clip(c.m.Method)
 	if c.opaquely() {
 		return text
 	}

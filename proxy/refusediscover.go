@@ -18,7 +18,7 @@ func (p *Proxy) refusesDiscover() bool { return p.cfg.Protocol == ProtocolAuto &
 func (c *call) refuseDiscover() wire.Pending {
 	c.s.p.undiscovered.log(c)
 	fault := bridge.SessionsOnly(c.m)
-	c.blame(Fault{RPC: fault.Code})
+	c.fault(Fault{RPC: fault.Code})
 	return c.answerFailure(fault.Code, wire.ErrorAnswer(c.id(), fault.Code, fault.Text, fault.Data))
 }
 
@@ -35,7 +35,7 @@ const maxUndiscovered = 64
 // may know no other revision.
 func (u *undiscovered) log(c *call) {
 	name, _ := wire.Text(wire.Member(bridge.IntroductionIn(c.m).Info, "name"))
-	name = clip(name)
+	name = wire.Clip(name)
 	u.mu.Lock()
 	_, logged := u.names[name]
 	logged = logged || len(u.names) >= maxUndiscovered

@@ -166,7 +166,7 @@ func (p *Proxy) tellDrift(now *policy.Policy, d catalogue.Difference) {
 		does = "the tool is hidden and refused"
 	}
 	p.cfg.Log.Warn("a tool is not what was locked: "+lock.Changes{d.Change}.Sentence()+"; "+does+
-		"; look at it, and then run 'fsm-proxy lock'", "tool", clip(d.Tool), "change", d.Change.String())
+		"; look at it, and then run 'fsm-proxy lock'", "tool", wire.Clip(d.Tool), "change", d.Change.String())
 }
 
 // noticeAgain looks at what is cached already, with a new policy or a new lock.

@@ -64,7 +64,7 @@ func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 			s.send(m.Raw, c)
 			return
 		}
-		s.log.Debug("dropped a notification of the upstream", "method", clip(m.Method))
+		s.log.Debug("dropped a notification of the upstream", "method", wire.Clip(m.Method))
 	}
 }
 
@@ -131,7 +131,7 @@ func (s *session) meets(who wire.Principal) {
 func (s *session) asked(conn *bridge.Upstream, m *wire.Message, c *call) {
 	if s.ofRun && (c == nil || !c.steps() || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !bridge.Declares(c.m, m.Method)) ||
 		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
-		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method))
+		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+wire.Clip(m.Method))
 		return
 	}
 	a := &ask{conn: conn, id: m.Bytes(m.ID), method: m.Method, call: c, token: wire.Key(m.Bytes(m.P.MetaToken))}
@@ -212,7 +212,7 @@ func (s *session) lapse(id string) {
 	if a == nil {
 		return
 	}
-	s.log.Warn("a client did not answer a request of the upstream in time (--ask-timeout)", s.about("method", clip(a.method))...)
+	s.log.Warn("a client did not answer a request of the upstream in time (--ask-timeout)", s.about("method", wire.Clip(a.method))...)
 	s.withdrawFrom(a, unanswered)
 	s.reject(a.conn, a.id, wire.CodeInternal, unanswered)
 }

@@ -54,20 +54,20 @@ type runID struct {
 // became of them.
 const maxGone = 10_000
 
-// stray is why a request has no run.
-type stray struct {
+// noRun is why a request has no run.
+type noRun struct {
 	code policy.Code
 	text string
 }
 
 var (
-	errNotFound = &stray{policy.RunNotFound, "There is no such run."}
-	errExpired  = &stray{policy.RunExpired, "This run has ended: it was not used for too long, or has reached its maximum age."}
+	errNotFound = &noRun{policy.RunNotFound, "There is no such run."}
+	errExpired  = &noRun{policy.RunExpired, "This run has ended: it was not used for too long, or has reached its maximum age."}
 	// errGuessable is for an id that no run has, since none begins with it.
-	errGuessable = &stray{policy.RunNotFound, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
+	errGuessable = &noRun{policy.RunNotFound, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
 	// errNoURL is for the URL of a run, asked by a client whose runs have none.
-	errNoURL   = &stray{policy.RunNotFound, "There is no such run: in this era of the protocol runs have no URL of their own here. Leave /runs/ID out of it."}
-	errTooMany = &stray{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised (--max-runs; before a command --max-upstreams, or --share-upstream)."}
+	errNoURL   = &noRun{policy.RunNotFound, "There is no such run: in this era of the protocol runs have no URL of their own here. Leave /runs/ID out of it."}
+	errTooMany = &noRun{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised (--max-runs; before a command --max-upstreams, or --share-upstream)."}
 )
 
 // NewRunID returns an id that cannot be guessed: 130 random bits in 26 letters and
@@ -102,7 +102,7 @@ func nameOf(id string) string {
 // besideRun is why a request is not served whose URL names a run, as those of other
 // clients have one, where its own key finds none by that: whoever is let in at that URL may
 // be let in there alone.
-func (p *Proxy) besideRun(of bridge.Client, from *Peer) *stray {
+func (p *Proxy) besideRun(of bridge.Client, from *Peer) *noRun {
 	if from.Run != "" && p.cfg.key(of).Kind != KeyPath && p.cfg.key(of.Other()).Kind == KeyPath {
 		return errNoURL
 	}
@@ -110,13 +110,13 @@ func (p *Proxy) besideRun(of bridge.Client, from *Peer) *stray {
 }
 
 // find returns the run that a request belongs to. create has one begun where the
-// key allows that. Without a run and without a stray the request brings no handle.
-func (p *Proxy) find(of bridge.Client, from *Peer, handle string, create bool) (*liveRun, *stray) {
+// key allows that. Without a run and without a reason the request brings no handle.
+func (p *Proxy) find(of bridge.Client, from *Peer, handle string, create bool) (*liveRun, *noRun) {
 	key := p.cfg.key(of)
 	switch key.Kind {
 	case KeyPrincipal:
 		if !from.Principal.Known() {
-			return nil, &stray{policy.RunNotFound, "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
+			return nil, &noRun{policy.RunNotFound, "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
 		}
 		return p.lookup(key, from.Principal.Issuer+"\x00"+from.Principal.Subject, from.Principal, create)
 	case KeyHeader:
@@ -127,7 +127,7 @@ func (p *Proxy) find(of bridge.Client, from *Peer, handle string, create bool) (
 		return p.lookup(key, id, from.Principal, create)
 	case KeyPath:
 		if from.Run == "" {
-			return nil, &stray{policy.RunNotFound, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
+			return nil, &noRun{policy.RunNotFound, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
 		}
 		begins := p.cfg.PathCreate && unguessable(from.Run)
 		r, why := p.lookup(key, from.Run, from.Principal, begins)
@@ -146,25 +146,25 @@ func (p *Proxy) find(of bridge.Client, from *Peer, handle string, create bool) (
 
 // fromHeader reads the key that a gateway has set: once, and only by a gateway that
 // is trusted to.
-func (p *Proxy) fromHeader(name string, from *Peer) (string, *stray) {
+func (p *Proxy) fromHeader(name string, from *Peer) (string, *noRun) {
 	var given []string
 	if from.Header != nil {
 		given = from.Header(name)
 	}
 	switch {
 	case len(given) == 0 || len(given) == 1 && given[0] == "":
-		return "", &stray{policy.RunNotFound, "The header " + name + " says which run this is, and it is missing: the gateway in front has to set it."}
+		return "", &noRun{policy.RunNotFound, "The header " + name + " says which run this is, and it is missing: the gateway in front has to set it."}
 	case !from.Trusted:
-		return "", &stray{policy.RunNotFound, "The header " + name + " is taken from a trusted gateway only, which --trusted-proxies names."}
+		return "", &noRun{policy.RunNotFound, "The header " + name + " is taken from a trusted gateway only, which --trusted-proxies names."}
 	case len(given) > 1 || len(given[0]) > 256:
-		return "", &stray{policy.RunNotFound, "The header " + name + " must be there once, with at most 256 bytes."}
+		return "", &noRun{policy.RunNotFound, "The header " + name + " must be there once, with at most 256 bytes."}
 	}
 	return given[0], nil
 }
 
 // lookup finds a run by what its key says, or begins it. Another's run is not
 // there; that one has expired only its owner learns.
-func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool) (*liveRun, *stray) {
+func (p *Proxy) lookup(key RunKey, id string, owner wire.Principal, create bool) (*liveRun, *noRun) {
 	at := runID{key.Kind, id}
 	if r := p.known(at, owner); r != nil {
 		return r, nil
@@ -204,7 +204,7 @@ func (p *Proxy) known(at runID, owner wire.Principal) *liveRun {
 }
 
 // beginLocked begins a run that is found by a key.
-func (p *Proxy) beginLocked(key RunKey, id string, owner wire.Principal) (*liveRun, *stray) {
+func (p *Proxy) beginLocked(key RunKey, id string, owner wire.Principal) (*liveRun, *noRun) {
 	switch {
 	case p.closed:
 		return nil, errNotFound
@@ -225,7 +225,7 @@ func (p *Proxy) beginLocked(key RunKey, id string, owner wire.Principal) (*liveR
 	return r, nil
 }
 
-func (p *Proxy) crowdedLocked(whose string) *stray {
+func (p *Proxy) crowdedLocked(whose string) *noRun {
 	if m := p.cfg.Telemetry.Meter; m != nil {
 		m.RunRefused(whose)
 	}
@@ -244,7 +244,7 @@ func (p *Proxy) StartRun(of bridge.Client, owner wire.Principal) (id string, err
 	return id, nil
 }
 
-func (p *Proxy) startRun(of bridge.Client, owner wire.Principal) (id string, why *stray) {
+func (p *Proxy) startRun(of bridge.Client, owner wire.Principal) (id string, why *noRun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id = NewRunID()
@@ -256,7 +256,7 @@ func (p *Proxy) startRun(of bridge.Client, owner wire.Principal) (id string, why
 }
 
 // Error is the text.
-func (s *stray) Error() string { return s.text }
+func (s *noRun) Error() string { return s.text }
 
 // EndRun ends a run that is found by an id, and reports whether it was
 // there.

@@ -35,7 +35,7 @@ func (c *call) openRun() {
 	conn, err := c.s.openFor(c.m)
 	over()
 	if err != nil {
-		c.blame(Fault{Code: policy.UpstreamUnavailable})
+		c.fault(Fault{Code: policy.UpstreamUnavailable})
 		if err == link.ErrEnding {
 			wait(c.tooLate())
 			return
@@ -125,8 +125,8 @@ func (s *session) freshList() string {
 const listTTL = 30 * time.Second
 
 // sessionFor finds the session of a request's run. A request that needs none, and has
-// none, goes to the catalogue; so does one that is answered with why it strays.
-func (p *Proxy) sessionFor(c *call) (*session, *stray) {
+// none, goes to the catalogue; so does one that is answered with why it has no run.
+func (p *Proxy) sessionFor(c *call) (*session, *noRun) {
 	var r *liveRun
 	why := p.besideRun(bridge.Stateless, &c.from)
 	if why != nil {

@@ -147,7 +147,7 @@ func (c *call) overlook(code policy.Code) {
 		about = []any{"state", c.Snapshot.State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
 	}
 	c.s.log.Info(wouldBeRefused, c.aboutTarget([]any{"code", code.String()}, about...)...)
-	c.foreseen(code)
+	c.shadowRefused(code)
 }
 
 const (
@@ -182,7 +182,7 @@ func (s *session) overlooksAsk(method string) bool {
 	if s.hello.Load() == nil || !s.run.shadow.Load() {
 		return false
 	}
-	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", clip(method), "why", notCarried)...)
+	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", wire.Clip(method), "why", notCarried)...)
 	s.p.cfg.Telemetry.shadowRefused(policy.NotAvailable)
 	return true
 }

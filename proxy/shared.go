@@ -111,13 +111,13 @@ func (sh *shared) receive(conn *bridge.Upstream, m *wire.Message, tag any) {
 	case m.Kind == wire.Request && c != nil:
 		c.s.asked(conn, m, c)
 	case m.Kind == wire.Request:
-		_ = conn.Notify(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+clip(m.Method), nil))
+		_ = conn.Notify(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+wire.Clip(m.Method), nil))
 	case concernsAll(m.Method):
 		sh.notified(conn, m, c)
 	case c != nil:
 		c.s.notified(conn, m, c)
 	default:
-		sh.p.cfg.Log.Debug("dropped a message of the shared upstream that belongs to no call", "method", clip(m.Method))
+		sh.p.cfg.Log.Debug("dropped a message of the shared upstream that belongs to no call", "method", wire.Clip(m.Method))
 	}
 }
 

@@ -65,7 +65,7 @@ func (p *Proxy) Sessions() []SessionInfo {
 func (s *session) info() SessionInfo {
 	i := SessionInfo{Peer: s.peer, Began: s.began, Run: s.run.info()}
 	if h := s.hello.Load(); h != nil {
-		i.Client, i.Version, i.Protocol = clip(h.client), h.release, h.version
+		i.Client, i.Version, i.Protocol = wire.Clip(h.client), h.release, h.version
 	}
 	s.mu.Lock()
 	i.InFlight = len(s.calls)

@@ -32,7 +32,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	s, why := p.sessionFor(c)
 	c.s = s
 	s.meets(c.from.Principal)
-	c.sighted()
+	c.observe()
 	if refusal := s.admit(c); refusal != "" {
 		c.turnedAway()
 		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
@@ -44,7 +44,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 		return c.tooLate()
 	}
 	if why != nil {
-		return c.strays(why)
+		return c.refuseRunless(why)
 	}
 	if c.crowdsOut() {
 		c.s.run.asked(c)
@@ -53,13 +53,13 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	return c.onward()
 }
 
-// strays answers a request that has no run. Whose run it is not, and whose run
+// refuseRunless answers a request that has no run. Whose run it is not, and whose run
 // there is none, read the same.
-func (c *call) strays(why *stray) wire.Pending {
+func (c *call) refuseRunless(why *noRun) wire.Pending {
 	c.deny(why.code)
 	named := c.names()
-	r := &Refusal{Error: why.code.String(), Requested: clip(c.Name), Message: why.text + c.s.p.wayOn(why, bridge.Stateless)}
-	c.s.log.Info("refused", c.about("code", r.Error, "method", clip(c.m.Method), "reason", r.Message)...)
+	r := &Refusal{Error: why.code.String(), Requested: wire.Clip(c.Name), Message: why.text + c.s.p.wayOn(why, bridge.Stateless)}
+	c.s.log.Info("refused", c.about("code", r.Error, "method", wire.Clip(c.m.Method), "reason", r.Message)...)
 	if named {
 		r.Kind = c.Kind.String()
 	}

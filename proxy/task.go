@@ -89,7 +89,7 @@ func (c *call) remains() *call {
 	}
 	if c.seen != nil && c.seen.number != 0 {
 		left.m = &wire.Message{Method: c.m.Method}
-		left.seen = &sight{begun: c.seen.begun, number: c.seen.number}
+		left.seen = &observation{begun: c.seen.begun, number: c.seen.number}
 	}
 	return left
 }
@@ -235,7 +235,7 @@ func (t *task) end(o policy.Outcome, tell func(...run.Shift)) {
 	moved := t.c.settle(o)
 	t.c.recordEnd()
 	moved, passed := run.Join(moved, t.c.passOn(o))
-	t.c.s.log.Info("task ended", t.c.about("task", nameOf(t.id), "tool", clip(t.c.Name), "outcome", o.String())...)
+	t.c.s.log.Info("task ended", t.c.about("task", nameOf(t.id), "tool", wire.Clip(t.c.Name), "outcome", o.String())...)
 	tell(moved, passed)
 	close(t.done)
 }

@@ -26,7 +26,7 @@ func (c *call) started(m *wire.Message) bool {
 	if h := c.s.p.handles; h != nil {
 		h.tasks.keep(t, c.s.run)
 	}
-	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", clip(c.Name), "holds the turn", holds)...)
+	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", wire.Clip(c.Name), "holds the turn", holds)...)
 	if holds && (link.Ended(t.conn) || !c.s.p.lasts(t.watch)) {
 		t.conclude(policy.Unknown)
 	}
@@ -108,7 +108,7 @@ func (c *call) outOfReach(m *wire.Message) []byte {
 	if c.client.Follows(c.server) || c.client.Stateless() || c.server.TaskState(c.m, m) == nil {
 		return nil
 	}
-	text := c.called(clip(c.Name)) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
+	text := c.called(wire.Clip(c.Name)) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
 		"Its result will not be told; the lists may change when it ends."
 	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
 }

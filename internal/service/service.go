@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,7 @@ func (s *service) overHTTP(ctx context.Context) error {
 	if c.Ready != nil {
 		c.Ready(c.Listen.url(l))
 	}
+	debug.FreeOSMemory() // what starting took; an idle sidecar would keep it
 	return s.serveHTTP(ctx, &httpserver.Server{
 		Handler:        front,
 		HeaderTimeout:  c.Limits.HeaderTimeout,

@@ -11,10 +11,10 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// sight is what is noted of a call for those that are told of it. It is written on
+// observation is what is noted of a call for those that are told of it. It is written on
 // the call's own way, and given back at its end. A call that nobody is told of has
 // none: all methods below do nothing then.
-type sight struct {
+type observation struct {
 	span     Span // nil: it is not followed
 	begun    time.Duration
 	answered time.Duration // when the upstream had; 0: not
@@ -23,20 +23,20 @@ type sight struct {
 	decided  bool        // the decision is recorded
 	recorded bool        // and so is what became of it
 	number   uint64      // of the decision's record; 0: none
-	foreseen policy.Code // why it would be refused, but for the shadow mode
+	shadow   policy.Code // why it would be refused, but for the shadow mode
 	op       Operation   // what is known of it so far
 }
 
-// sights are those that no call has.
-var sights = sync.Pool{New: func() any { return new(sight) }}
+// observations are those that no call has.
+var observations = sync.Pool{New: func() any { return new(observation) }}
 
-// sighted begins to note what is told of a call.
-func (c *call) sighted() {
+// observe begins to note what is told of a call.
+func (c *call) observe() {
 	t := &c.s.p.cfg.Telemetry
 	if !t.wanted() && c.s.p.cfg.Journal == nil {
 		return
 	}
-	c.seen = sights.Get().(*sight)
+	c.seen = observations.Get().(*observation)
 	c.seen.begun = deadline.Now()
 	if t.Tracer != nil {
 		c.seen.span = t.Tracer.Begin(c.m, c.who().Session, c.header())
@@ -68,8 +68,8 @@ func (c *call) waiting() (over func()) {
 	}
 }
 
-// blame notes why the call failed; the first reason holds.
-func (c *call) blame(f Fault) {
+// fault notes why the call failed; the first reason holds.
+func (c *call) fault(f Fault) {
 	if c.seen != nil && c.seen.op.Fault == (Fault{}) {
 		c.seen.op.Fault = f
 	}
@@ -77,14 +77,14 @@ func (c *call) blame(f Fault) {
 
 // deny notes that the call is refused, or will come to nothing, and why.
 func (c *call) deny(code policy.Code) {
-	c.blame(Fault{Code: code})
+	c.fault(Fault{Code: code})
 	c.decide()
 }
 
-// foreseen notes that the call would be refused, but for the shadow mode.
-func (c *call) foreseen(code policy.Code) {
+// shadowRefused notes that the call would be refused, but for the shadow mode.
+func (c *call) shadowRefused(code policy.Code) {
 	if c.seen != nil {
-		c.seen.foreseen = code
+		c.seen.shadow = code
 	}
 	c.s.p.cfg.Telemetry.shadowRefused(code)
 }
@@ -126,9 +126,9 @@ func (c *call) record(lost error, o policy.Outcome) {
 		return
 	}
 	if lost != nil && c.isCancelled() {
-		c.blame(Fault{Cancelled: true})
+		c.fault(Fault{Cancelled: true})
 	} else if lost != nil {
-		c.blame(Fault{Code: policy.OutcomeUnknown})
+		c.fault(Fault{Code: policy.OutcomeUnknown})
 	}
 	c.end(c.operation())
 }
@@ -141,7 +141,7 @@ func (c *call) end(op *Operation) {
 }
 
 func (c *call) decision() Decision {
-	d := Decision{Peer: c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Fault: c.seen.op.Fault, Shadow: c.seen.foreseen,
+	d := Decision{Peer: c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Fault: c.seen.op.Fault, Shadow: c.seen.shadow,
 		Rule: c.Verdict.Rule, Case: c.Verdict.Symbol.Case}
 	at := c.Snapshot
 	if at.Policy == nil {
@@ -178,9 +178,9 @@ func (c *call) landing(m *wire.Message, err error) {
 	switch {
 	case err != nil:
 	case m.Kind == wire.Failure:
-		c.blame(Fault{RPC: m.ErrorCode})
+		c.fault(Fault{RPC: m.ErrorCode})
 	case m.R.IsError:
-		c.blame(Fault{Tool: true})
+		c.fault(Fault{Tool: true})
 	}
 }
 
@@ -194,8 +194,8 @@ func (c *call) stepped(from, to string, o policy.Outcome) {
 	}
 }
 
-// observed tells of the call's end.
-func (c *call) observed() {
+// observeEnd tells of the call's end.
+func (c *call) observeEnd() {
 	s := c.seen
 	if s == nil {
 		return
@@ -210,8 +210,8 @@ func (c *call) observed() {
 		s.span.End(op)
 	}
 	c.seen = nil
-	*s = sight{}
-	sights.Put(s)
+	*s = observation{}
+	observations.Put(s)
 }
 
 // operation completes what is known of the call.
@@ -273,8 +273,8 @@ func (p *Proxy) reconnected() {
 // number has to wait until it can be recorded.
 func (c *call) turnedAway() {
 	c.s.p.awaitRoom()
-	c.blame(Fault{RPC: wire.CodeInvalidRequest})
-	c.observed()
+	c.fault(Fault{RPC: wire.CodeInvalidRequest})
+	c.observeEnd()
 }
 
 // Unreadable implements wire.WitnessSession.
