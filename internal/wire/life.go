@@ -14,13 +14,15 @@ type Life struct {
 	mu    sync.Mutex // guards what follows
 	done  chan struct{}
 	ended bool
-	after []*afterEnd
+	last  uint64   // of the ids of functions
+	first afterEnd // most have one
+	more  []afterEnd
 }
 
-// afterEnd is a function to be called at the end.
+// afterEnd is a function to be called at the end; nil: none.
 type afterEnd struct {
-	life *Life
-	f    func()
+	id uint64
+	f  func()
 }
 
 // Deadline implements context.Context: there is none.
@@ -55,13 +57,16 @@ func (l *Life) Done() <-chan struct{} {
 // End ends the context.
 func (l *Life) End() {
 	l.mu.Lock()
-	after := l.after
+	first, more := l.first.f, l.more
 	if !l.ended && l.done != nil {
 		close(l.done)
 	}
-	l.ended, l.after = true, nil
+	l.ended, l.first, l.more = true, afterEnd{}, nil
 	l.mu.Unlock()
-	for _, a := range after {
+	if first != nil {
+		first()
+	}
+	for _, a := range more {
 		a.f()
 	}
 }
@@ -69,28 +74,34 @@ func (l *Life) End() {
 // AfterFunc is what [context.AfterFunc] asks a context for. f is called by End, or now
 // if that has been called, and must not block.
 func (l *Life) AfterFunc(f func()) (stop func() bool) {
-	a := &afterEnd{l, f}
 	l.mu.Lock()
-	ended := l.ended
-	if !ended {
-		l.after = append(l.after, a)
+	l.last++
+	id, ended := l.last, l.ended
+	switch {
+	case ended:
+	case l.first.f == nil:
+		l.first = afterEnd{id, f}
+	default:
+		l.more = append(l.more, afterEnd{id, f})
 	}
 	l.mu.Unlock()
 	if ended {
 		f()
 	}
-	return a.stop
+	return func() bool { return l.drop(id) }
 }
 
-// stop reports whether f is called no more for it.
-func (a *afterEnd) stop() bool {
-	a.life.mu.Lock()
-	defer a.life.mu.Unlock()
-	i := slices.Index(a.life.after, a)
-	if i >= 0 {
-		a.life.after = slices.Delete(a.life.after, i, i+1)
+// drop reports whether a function is called no more for it.
+func (l *Life) drop(id uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first.id == id {
+		l.first = afterEnd{}
+		return true
 	}
-	return i >= 0
+	before := len(l.more)
+	l.more = slices.DeleteFunc(l.more, func(a afterEnd) bool { return a.id == id })
+	return len(l.more) < before
 }
 
 // AfterFunc is [context.AfterFunc], without its channel and goroutine where ctx is a
