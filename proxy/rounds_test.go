@@ -242,3 +242,22 @@ func TestClientNeverAnswers(t *testing.T) {
 		has(t, r.modernCall(c, "write_plan", ok), "State is now 'review'")
 	})
 }
+
+// Of what an answer asks for the client is asked all, or nothing: the rest would be asked for a
+// call that is over.
+func TestNothingIsAskedOfARefusedRound(t *testing.T) {
+	for _, inputs := range []string{
+		`{"a":{"method":"nonsense/ask"},"b":{"method":"elicitation/create","params":{}}}`,
+		`{"b":{"method":"elicitation/create","params":{}},"c":{"method":"nonsense/ask"}}`,
+	} {
+		bubble(t, review, func(r *rig) {
+			c := r.connect(ableHello)
+			call := c.call("write_plan")
+			r.up.next().result(`{"resultType":"input_required","inputRequests":` + inputs + `}`)
+			c.refused(call.wait(), policy.UpstreamUnavailable)
+			if told := strings.Join(append(call.messages(), c.own.messages()...), "\n"); strings.Contains(told, "elicitation/create") {
+				t.Errorf("the client is asked for a call that is over: %s", told)
+			}
+		}, modernUpstream)
+	}
+}

@@ -439,3 +439,23 @@ func TestModeSwitchUnderLoad(t *testing.T) {
 	c.refused(c.call("apply").wait(), policy.InvalidTransition)
 	r.p.Close()
 }
+
+// In shadow a stateless client hears what a stateless upstream says, whatever it asks.
+func TestShadowOfRequestsThatSessionsHave(t *testing.T) {
+	for method, params := range map[string]string{"logging/setLevel": `{"level":"info"}`, "resources/subscribe": `{"uri":"file:///plan"}`} {
+		bubble(t, review, func(r *rig) {
+			r.p.SetMode(proxy.Shadow)
+			c := r.modern()
+			call := c.request(method, meta(params))
+			synctest.Wait()
+			if !call.pending() {
+				t.Errorf("%s is answered by the proxy: %s", method, call.wait())
+				return
+			}
+			r.up.next().result(`{"resultType":"complete","said":"by the server"}`)
+			if answer := call.wait(); !strings.Contains(answer, "by the server") {
+				t.Errorf("%s: %s", method, answer)
+			}
+		}, modernUpstream)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -15,6 +16,9 @@ type Caller interface {
 	// Asks reports whether it is to be asked so: a stateless client is given what the
 	// server asks for.
 	Asks() bool
+	// MayBeAsked reports whether it may be asked by a method now. Either all that an answer
+	// asks for is asked, or nothing.
+	MayBeAsked(method string) bool
 	// Resend asks whether the request may be sent again, with what its client has
 	// answered, and waits until it may. It is a request of that moment; the error says
 	// why it may not be sent.
@@ -149,7 +153,7 @@ func (x *exchange) send(m *wire.Message) bool {
 
 // ask asks the client what an answer asks for, and returns the request with what it says.
 func (x *exchange) ask(ctx context.Context, m *wire.Message) (*wire.Message, error) {
-	r := &round{x: x, ids: make(map[string]string), responses: make(map[string][]byte), over: make(chan struct{})}
+	r := &round{x: x, responses: make(map[string][]byte), over: make(chan struct{})}
 	x.mu.Lock()
 	x.up, x.ended = nil, r.end
 	off := x.off
@@ -159,7 +163,13 @@ func (x *exchange) ask(ctx context.Context, m *wire.Message) (*wire.Message, err
 	}
 	requests, err := r.requests(m)
 	for _, request := range requests {
+		if r.hasEnded() {
+			break
+		}
 		x.u.receiver.Receive(request, x.by)
+		if r.hasEnded() { // perhaps before the client could be found to be asked
+			r.withdraw(string(request.Bytes(request.ID)))
+		}
 	}
 	if err != nil || len(requests) == 0 {
 		r.end(err)
@@ -199,33 +209,42 @@ func (r *round) requests(m *wire.Message) (all []*wire.Message, err error) {
 	if inputs == nil {
 		return nil, nil
 	}
-	u := r.x.u
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	ids := make(map[string]string)
 	err = wire.Members(inputs, func(name string, at wire.Span) error {
 		method, _ := wire.Text(wire.Member(inputs[at.Start:at.End], "method"))
-		u.lastAsk++
-		request := made(wire.RequestMessage(u.lastAsk, method, wire.Member(inputs[at.Start:at.End], "params")))
-		if _, twice := r.ids[name]; twice || method == "" || request == nil {
+		id := lastAsk.Add(1)
+		request := made(wire.RequestMessage(id, method, wire.Member(inputs[at.Start:at.End], "params")))
+		if _, twice := ids[name]; twice || method == "" || request == nil || !r.x.by.MayBeAsked(method) {
 			return errUnasked
 		}
-		r.ids[name] = strconv.FormatInt(u.lastAsk, 10)
+		ids[name] = strconv.FormatInt(id, 10)
 		all = append(all, request)
 		return nil
 	})
 	if err != nil {
 		return nil, errUnasked
 	}
+	u := r.x.u
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil, errCancelled
+	}
 	if u.rounds == nil {
 		u.rounds = make(map[string]*round)
 	}
-	for _, id := range r.ids {
+	for _, id := range ids {
 		u.rounds[id] = r
 	}
+	r.ids = ids
 	return all, nil
 }
+
+// lastAsk is the id of the last request to a client. They tell apart what is asked on all
+// connections: an answer may come when another has taken a connection's place.
+var lastAsk atomic.Int64
 
 // take takes the client's answer to one of the requests.
 func (r *round) take(m *wire.Message) {
@@ -265,7 +284,6 @@ func (r *round) end(why error) {
 			delete(u.rounds, id)
 		}
 	}
-	u.mu.Unlock()
 	r.mu.Lock()
 	ids, before := r.ids, r.ended
 	r.ids, r.ended = nil, true
@@ -274,10 +292,23 @@ func (r *round) end(why error) {
 		close(r.over)
 	}
 	r.mu.Unlock()
+	u.mu.Unlock()
 	for _, id := range ids {
-		params := []byte(`{"requestId":` + id + `,"reason":"the call has ended"}`)
-		u.receiver.Receive(made(wire.NotificationMessage("notifications/cancelled", params)), r.x.by)
+		r.withdraw(id)
 	}
+}
+
+// hasEnded reports whether the round has ended.
+func (r *round) hasEnded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+// withdraw takes a request back from the client.
+func (r *round) withdraw(id string) {
+	params := []byte(`{"requestId":` + id + `,"reason":"the call has ended"}`)
+	r.x.u.receiver.Receive(made(wire.NotificationMessage("notifications/cancelled", params)), r.x.by)
 }
 
 // answered is a request with what its client was asked for.

@@ -43,7 +43,6 @@ type Upstream struct {
 	mu         sync.Mutex // guards what follows
 	subscribed []string
 	rounds     map[string]*round // by the keys of the ids of their requests
-	lastAsk    int64
 }
 
 // NewUpstream returns an upstream over a connection. What it asks of clients goes to the receiver,
@@ -54,9 +53,10 @@ func NewUpstream(conn Conn, r wire.Receiver) *Upstream {
 
 // Start sends a request upstream, as [Conn] does, or does what it asks for where the
 // server has no such request. Who may be asked by requests in the middle of it gives a
-// [Caller] as its tag.
+// [Caller] as its tag; what a stateless one sends goes as it is.
 func (u *Upstream) Start(m *wire.Message, tag any) wire.Call {
-	if u.era == wire.Legacy {
+	by, ok := tag.(Caller)
+	if u.era == wire.Legacy || ok && !by.Asks() {
 		return u.Conn.Start(m, tag)
 	}
 	switch m.Method {
@@ -67,7 +67,7 @@ func (u *Upstream) Start(m *wire.Message, tag any) wire.Call {
 	case "logging/setLevel": // each request brings its level along
 		return done(m, nil)
 	case "tools/call", "resources/read", "prompts/get":
-		if by, ok := tag.(Caller); ok && by.Asks() {
+		if ok {
 			return newExchange(u, m, by)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // all requests together that have neither session nor principal, may have half each.
 //
 // A request with a session or a principal waits for room, at most 5 s, in the
-// order of asking; one without is refused. A body of up to 64 KiB never known: of those
+// order of asking; one without is refused. A body of up to 64 KiB never waits: of those
 // that have neither, such bodies may take a quarter of the budget besides, and all
 // others are bounded by the number of connections. What is the only body of an account
 // has room whatever its size, so that the largest message always passes by itself.
@@ -56,7 +56,7 @@ type BodyClaim struct {
 	large    bool       // they are those of a large body
 	used     int        // bytes
 
-	// While it known:
+	// While it waits:
 	want   int
 	place  *list.Element // nil: it does not wait
 	answer chan bool     // whether it has got what it wants

@@ -219,6 +219,7 @@ type sending struct {
 	lastID string // of a stream to be resumed; empty: none
 	era    wire.Era
 	fields []http1.Field // of the header, besides those of all requests
+	moved  bool          // any redirect is followed, as HTTP+SSE has it for its stream
 }
 
 // send sends one request and returns the answer, whatever its status. The error
@@ -238,7 +239,7 @@ func (c *Client) send(ctx context.Context, s sending) (*http.Response, *wire.Cal
 			return resp, nil
 		}
 		discard(resp)
-		next, bad := redirect(target, resp, s.method)
+		next, bad := redirect(target, resp, s.moved)
 		if bad != nil {
 			return nil, lost(resp.StatusCode, bad)
 		}
@@ -362,9 +363,9 @@ func (p *prepared) request(ctx context.Context, target *url.URL, s sending) *htt
 }
 
 // redirect returns where an answer wants the same request sent, within the same scheme and
-// host: 307 and 308, and for a GET any. Anything else could carry the request, and
-// the credentials that go with it, to somebody else.
-func redirect(from *url.URL, resp *http.Response, method string) (*url.URL, error) {
+// host: 307 and 308, or any that says that it has moved. Anything else could carry the request,
+// and the credentials that go with it, to somebody else.
+func redirect(from *url.URL, resp *http.Response, moved bool) (*url.URL, error) {
 	to, err := from.Parse(resp.Header.Get("Location"))
 	if err != nil || resp.Header.Get("Location") == "" {
 		return nil, fmt.Errorf("the upstream answered HTTP %d without a usable Location", resp.StatusCode)
@@ -372,7 +373,7 @@ func redirect(from *url.URL, resp *http.Response, method string) (*url.URL, erro
 	if to.Scheme != from.Scheme || to.Host != from.Host {
 		return nil, fmt.Errorf("the upstream redirects to another host, %s://%s, which is not followed: give that URL if it is right", to.Scheme, to.Host)
 	}
-	if method != http.MethodGet && resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
+	if !moved && resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
 		return nil, fmt.Errorf("the upstream redirects with HTTP %d, which would change the request: give %s if that is right", resp.StatusCode, to.Path)
 	}
 	to.Fragment = ""

@@ -524,6 +524,8 @@ func listening(t *testing.T, get func(n int, c net.Conn, lastID string) bool) *m
 	n := 0
 	return mcptest.NewRawServer(t, func(c net.Conn, _ int, req *http.Request, body string) {
 		switch {
+		case req.URL.Path != "/mcp":
+			t.Errorf("%s %s: no such place was given", req.Method, req.URL.Path)
 		case req.Method == "GET":
 			n++
 			if !get(n, c, req.Header.Get("Last-Event-Id")) {
@@ -569,6 +571,42 @@ func TestListenReconnects(t *testing.T) {
 	}
 	if !c.Listening() || len(opened) != 1 { // the second was resumed
 		t.Error(c.Listening(), len(opened))
+	}
+}
+
+// A redirect that could be to a page for people is not followed with the session's credentials,
+// and does not end the listening.
+func TestListenIsNotMoved(t *testing.T) {
+	s := listening(t, func(n int, c net.Conn, _ string) bool {
+		switch n {
+		case 1:
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nretry: 10\nid: x\n"+eventOf(rawNote))
+			return false
+		case 2:
+			sendStatus(c, 302, "Location: /login\r\n", "")
+		default:
+			sendEvents(c, eventOf(`{"third":1}`))
+		}
+		return true
+	})
+	c := newClientRig(t, s)
+	c.open(t)
+	if err := c.Notify([]byte(rawReady)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{rawNote, `{"third":1}`} {
+		if got := <-c.heard; got != want {
+			t.Errorf("heard %s, want %s", got, want)
+		}
+	}
+}
+
+// A message larger than all that may wait goes when none does.
+func TestLargeMessageIsQueuedAlone(t *testing.T) {
+	s := mcptest.NewRawServer(t, func(c net.Conn, _ int, _ *http.Request, _ string) { sendStatus(c, 202, "", "") })
+	c := newClientRig(t, s, func(cfg *Config) { cfg.MaxQueue = 10 })
+	if err := c.Notify([]byte(rawNote)); err != nil {
+		t.Error(err)
 	}
 }
 

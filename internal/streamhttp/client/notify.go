@@ -55,7 +55,7 @@ func (c *Client) Queue(raw []byte, failed func(*wire.CallError)) error {
 	if c.closed || c.gone {
 		return errClosed
 	}
-	if q.bytes+len(raw) > c.cfg.MaxQueue {
+	if q.bytes > 0 && q.bytes+len(raw) > c.cfg.MaxQueue { // one message goes, whatever its size
 		return errQueueFull
 	}
 	if c.initializing.Load() == nil && !c.opened && c.endpoint.Load() == nil && isInitialized(raw) {
@@ -224,7 +224,7 @@ func (receiver) Paused(time.Duration)   {}
 // When ctx ends before, the client is of no use any more.
 func (c *Client) OpenSSE(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, c.cancel)
-	resp, failed := c.send(c.ctx, sending{method: http.MethodGet})
+	resp, failed := c.send(c.ctx, sending{method: http.MethodGet, moved: true})
 	switch {
 	case failed != nil && ctx.Err() != nil:
 		return ctx.Err()
