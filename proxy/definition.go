@@ -5,24 +5,34 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // definition is what the upstream's list says of what a call asks for.
 type definition struct {
-	offer    *wire.List    // the list; nil: it is not at hand
-	changes  lock.Changes  // since the tool was locked; where that refuses it
-	misfit   handle.Reason // why the tool's calls cannot carry a handle
-	nameless bool          // no list is there for the names in an annotation
-	asked    bool          // one was asked for
+	offer    *wire.List      // the list; nil: it is not at hand
+	pins     *catalogue.Pins // that the tool was compared with
+	changes  lock.Changes    // since the tool was locked; where that refuses it
+	misfit   handle.Reason   // why the tool's calls cannot carry a handle
+	nameless bool            // no list is there for the names in an annotation
+	asked    bool            // one was asked for
 }
 
 // compare finds out whether the tool that is called is what was locked. The list is the one
 // that decides everything else.
 func (c *call) compare() {
-	c.Locked = run.AsLocked
-	if c.changes = c.s.p.pins.Load().Changes(c.offer, c.Name); c.changes != nil {
+	c.pins, c.Locked = c.s.p.pins.Load(), run.AsLocked
+	if c.changes = c.pins.Changes(c.offer, c.Name); c.changes != nil {
 		c.Locked = run.Differs
+	}
+}
+
+// compareAgain compares it with a lock that has been put in force since, so that no call is
+// decided by the one before.
+func (c *call) compareAgain() {
+	if c.Locked != run.NotCompared && c.pins != c.s.p.pins.Load() {
+		c.compare()
 	}
 }
 

@@ -100,6 +100,7 @@ func (r *liveRun) enter(c *call, maxQueue int) run.Admission {
 		maxQueue = 0
 	}
 	c.Tag = c
+	c.compareAgain()
 	a, _ := r.core.Enter(&c.Call, maxQueue, time.Now())
 	if a == run.Queued {
 		c.turn = make(chan struct{})
@@ -112,6 +113,7 @@ func (r *liveRun) enter(c *call, maxQueue int) run.Admission {
 func (r *liveRun) granted(c *call) (a run.Admission, ok bool) {
 	r.tell(nil, r.does(func(core *run.Run, now time.Time) (e run.Effects) {
 		if ok = core.Holds(&c.Call); ok {
+			c.compareAgain()
 			a, e = core.Granted(&c.Call, now)
 		}
 		return e
@@ -122,6 +124,7 @@ func (r *liveRun) granted(c *call) (a run.Admission, ok bool) {
 // keeps decides on a call that is to be sent once more; held is as of [run.Run.Keeps].
 func (r *liveRun) keeps(c *call) (a run.Admission, moved run.Shift, held bool) {
 	moved = r.does(func(core *run.Run, now time.Time) (e run.Effects) {
+		c.compareAgain()
 		a, held, e = core.Keeps(&c.Call, now)
 		return e
 	})
