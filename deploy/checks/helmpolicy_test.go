@@ -102,7 +102,7 @@ var (
 
 // Whatever policy loads, the chart takes it as text: what it looks at itself it does not judge more strictly.
 func TestHelmTakesWhatLoads(t *testing.T) {
-	corpus := string(readFile(t, "..", "policy", "testdata", "findings.txtar"))
+	corpus := string(readFile(t, "..", "policy", "report", "testdata", "findings.txtar"))
 	names, texts := document.FindAllStringSubmatch(corpus, -1), document.Split(corpus, -1)[1:]
 	taken := 0
 	for i := 0; i+1 < len(names); i += 2 { // a policy, and what is found in it
