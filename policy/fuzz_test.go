@@ -1,33 +1,17 @@
 package policy
 
 import (
-	"os"
 	"strings"
 	"testing"
 
-	"golang.org/x/tools/txtar"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/model"
 )
 
 // FuzzParse feeds arbitrary bytes: nothing panics, errors and policies exclude
 // each other, every finding has a text and a place within the file, the same
 // bytes give the same answer, and what parses can be walked.
 func FuzzParse(f *testing.F) {
-	archive, err := txtar.ParseFile("report/testdata/findings.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range archive.Files {
-		if strings.HasSuffix(file.Name, ".yaml") {
-			f.Add(file.Data)
-		}
-	}
-	for _, file := range validFiles(f) {
-		src, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(src)
-	}
+	model.Seeds(f, ".")
 	f.Fuzz(func(t *testing.T, src []byte) {
 		p, found := Parse("f.yaml", src)
 		if (p == nil) != (found.Err() != nil) {

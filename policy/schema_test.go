@@ -9,18 +9,10 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/model"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 )
-
-func validFiles(t testing.TB) []string {
-	t.Helper()
-	files, err := filepath.Glob("testdata/valid/*.*")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no examples: %v", err)
-	}
-	return append(files, "../policies/crossroads.yaml")
-}
 
 func load(t testing.TB, file string) *Policy {
 	t.Helper()
@@ -101,7 +93,7 @@ func stringKeys(v any) any {
 
 func TestSchemaAcceptsWhatParses(t *testing.T) {
 	s := compiledSchema(t)
-	for _, file := range validFiles(t) {
+	for _, file := range model.Examples(t, ".") {
 		src, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -115,21 +115,19 @@ func (c *call) answer(raw []byte) wire.Pending {
 
 // answerWith is answerBy for a call whose client may be another request by now.
 func (c *call) answerWith(give func(), raw []byte) wire.Pending {
-	c.finish() // from here on nothing is asked that was not before
-	if in := c.input(false); in != nil {
-		return c.finished(func() { in.Conclude(raw, give) })
-	}
-	return c.finished(give)
+	return c.answerBy(func() {
+		if in := c.input(false); in != nil {
+			in.Conclude(raw, give)
+			return
+		}
+		give()
+	})
 }
 
-// answerBy is answer with another way to give it.
+// answerBy is answer with another way to give it. From here on nothing is asked of the client
+// that was not before.
 func (c *call) answerBy(give func()) wire.Pending {
 	c.finish()
-	return c.finished(give)
-}
-
-// finished gives the answer of a call that is under way no more.
-func (c *call) finished(give func()) wire.Pending {
 	c.observeEnd()
 	give()
 	c.settled()

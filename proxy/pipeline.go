@@ -335,7 +335,7 @@ func (c *call) fetch(conn *bridge.Upstream) error {
 		c.s.p.notice(catalogue.View{List: l})
 	}
 	c.look(l)
-	if c.Kind == policy.Tool {
+	if c.Kind == policy.Tool && c.Locked == run.NotCompared {
 		c.compare()
 	}
 	return nil

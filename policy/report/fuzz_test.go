@@ -2,34 +2,17 @@ package report
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
-	"golang.org/x/tools/txtar"
-
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/model"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // FuzzReport feeds arbitrary bytes: of what parses, every finding has a text and a place
 // within the file, and the same bytes give the same findings and pictures.
 func FuzzReport(f *testing.F) {
-	archive, err := txtar.ParseFile("testdata/findings.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range archive.Files {
-		if strings.HasSuffix(file.Name, ".yaml") {
-			f.Add(file.Data)
-		}
-	}
-	for _, file := range validFiles(f) {
-		src, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(src)
-	}
+	model.Seeds(f, "..")
 	f.Fuzz(func(t *testing.T, src []byte) {
 		p, _ := policy.Parse("f.yaml", src)
 		if p == nil {

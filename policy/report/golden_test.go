@@ -9,6 +9,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/golden"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/model"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
@@ -38,15 +39,6 @@ func TestFindings(t *testing.T) {
 	golden.Compare(t, file, txtar.Format(out))
 }
 
-func validFiles(t testing.TB) []string {
-	t.Helper()
-	files, err := filepath.Glob("../testdata/valid/*.*")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no examples: %v", err)
-	}
-	return append(files, "../../policies/crossroads.yaml")
-}
-
 func loadFile(t testing.TB, file string) *policy.Policy {
 	t.Helper()
 	src, err := os.ReadFile(file)
@@ -67,7 +59,7 @@ func parse(t testing.TB, file string, src []byte) *policy.Policy {
 }
 
 func TestRenderings(t *testing.T) {
-	for _, file := range validFiles(t) {
+	for _, file := range model.Examples(t, "..") {
 		p := loadFile(t, file)
 		all := &txtar.Archive{Files: []txtar.File{
 			{Name: "text", Data: []byte(Text(p))},
