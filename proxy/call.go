@@ -197,9 +197,6 @@ var errAnswered = errors.New("it was answered")
 // Asks implements bridge.Caller.
 func (c *call) Asks() bool { return !c.client.Stateless() }
 
-// MayBeAsked implements bridge.Caller.
-func (c *call) MayBeAsked(method string) bool { return c.s.mayAsk(method) || c.s.run.shadow.Load() }
-
 // Go implements bridge.Caller.
 func (c *call) Go(f func()) bool { return c.s.p.lasts(f) }
 

@@ -52,7 +52,7 @@ func (c *call) waitInput() {
 // Answered implements bridge.Asker.
 func (c *call) Answered(m *wire.Message) { c.s.answered(m) }
 
-// MayAsk implements bridge.Asker.
+// MayAsk implements bridge.Asker and bridge.Caller.
 func (c *call) MayAsk(method string) bool { return c.s.mayAsk(method) || c.s.run.shadow.Load() }
 
 // Left implements bridge.Asker.

@@ -20,7 +20,7 @@ import (
 // many of them may be the core's.
 const (
 	maxRoute     = 61
-	maxRouteCore = 25
+	maxRouteCore = 24
 )
 
 // Who follows one call reads no more files than this, which docs/architecture.md names: with

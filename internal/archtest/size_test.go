@@ -32,7 +32,7 @@ var large = map[string]string{
 
 // What proxy still has beyond the limits. These numbers only go down.
 const (
-	owedLines  = 7950 // of the package
+	owedLines  = 7917 // of the package
 	owedCircle = 33   // files that need each other
 )
 

@@ -16,9 +16,9 @@ type Caller interface {
 	// Asks reports whether it is to be asked so: a stateless client is given what the
 	// server asks for.
 	Asks() bool
-	// MayBeAsked reports whether it may be asked by a method now. Either all that an answer
-	// asks for is asked, or nothing.
-	MayBeAsked(method string) bool
+	// MayAsk reports whether the upstream may ask this now. Either all that an answer asks for
+	// is asked, or nothing.
+	MayAsk(method string) bool
 	// Resend asks whether the request may be sent again, with what its client has
 	// answered, and waits until it may. It is a request of that moment; the error says
 	// why it may not be sent.
@@ -214,7 +214,7 @@ func (r *round) requests(m *wire.Message) (all []*wire.Message, err error) {
 		method, _ := wire.Text(wire.Member(inputs[at.Start:at.End], "method"))
 		id := lastAsk.Add(1)
 		request := made(wire.RequestMessage(id, method, wire.Member(inputs[at.Start:at.End], "params")))
-		if _, twice := ids[name]; twice || method == "" || request == nil || !r.x.by.MayBeAsked(method) {
+		if _, twice := ids[name]; twice || method == "" || request == nil || !r.x.by.MayAsk(method) {
 			return errUnasked
 		}
 		ids[name] = strconv.FormatInt(id, 10)

@@ -26,10 +26,10 @@ func (nobody) Receive(*wire.Message, any) {}
 // caller is one who can be asked.
 type caller struct{}
 
-func (caller) Asks() bool             { return true }
-func (caller) MayBeAsked(string) bool { return true }
-func (caller) Resend() error          { return nil }
-func (caller) Go(f func()) bool       { go f(); return true }
+func (caller) Asks() bool         { return true }
+func (caller) MayAsk(string) bool { return true }
+func (caller) Resend() error      { return nil }
+func (caller) Go(f func()) bool   { go f(); return true }
 
 // A call that is cancelled at the moment at which its client is asked just ends.
 func TestCancelAsTheClientIsAsked(t *testing.T) {
