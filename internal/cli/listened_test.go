@@ -115,7 +115,7 @@ func TestReadinessOfACommandThatFails(t *testing.T) {
 		ok, _ := ready()
 		return ok
 	})
-	contains(t, p.Log().String(), "the upstream process starts again")
+	p.Log().Await(t, "the upstream process starts again")
 	u.AwaitLive(t, 0)
 }
 
