@@ -47,17 +47,27 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	return c.routed()
 }
 
+// route takes a request its way, and returns the rest of that, nil if it is
+// answered.
+type route = func(*call) wire.Pending
+
+// routes are the ways that requests take.
+type routes struct {
+	of     [2]map[string]route                 // by [bridge.Client.Index], and method
+	shadow func(c *call, r route) wire.Pending // where nothing is refused; r is the way that it would take else, nil: none
+}
+
 // routed sends a request its way.
 func (c *call) routed() wire.Pending {
 	if answer, ok := c.s.tools.Call(c); ok {
 		return answer
 	}
-	route, ok := routesOf(c.client)[c.m.Method]
+	route, ok := c.s.p.routes.of[c.client.Index()][c.m.Method]
 	switch {
 	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
 		return c.before()
 	case c.s.run.shadow.Load():
-		return c.shadowed(route)
+		return c.s.p.routes.shadow(c, route)
 	case ok:
 		return route(c)
 	}
@@ -285,6 +295,48 @@ func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
 		c.unavailable(err)
 	}
 }
+
+// What follows is for calls that are decided in shadow.
+
+// sendDecided sends a decided call upstream, whatever was decided.
+func (c *call) sendDecided(conn *bridge.Upstream) wire.Pending {
+	if code := c.wouldRefuse(); code != policy.CodeNone && !c.Overlooked {
+		c.overlook(code)
+	}
+	if !c.start(conn) {
+		return c.unsent()
+	}
+	return c.awaiting(c.landed)
+}
+
+// wouldRefuse is the code with which a decided call would be refused.
+func (c *call) wouldRefuse() policy.Code {
+	switch {
+	case c.Unclear:
+		return policy.UnknownCase
+	case !c.Verdict.Allowed:
+		return c.Verdict.Code
+	case c.invalid() != "":
+		return policy.ValidationFailed
+	}
+	return policy.CodeNone
+}
+
+// overlook notes that a request would have been refused, and lets it step nothing.
+func (c *call) overlook(code policy.Code) {
+	c.Overlooked = true
+	about := []any{"why", notCarried}
+	if c.Name != "" {
+		about = []any{"state", c.Snapshot.State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
+	}
+	c.s.log.Info(wouldBeRefused, c.aboutTarget([]any{"code", code.String()}, about...)...)
+	c.shadowRefused(code)
+}
+
+const (
+	wouldBeRefused = "would be refused"
+	notCarried     = "the policy does not carry it: passthrough, upstream_may and templates say what it does"
+)
 
 // What follows is for calls that something is not at hand for.
 

@@ -8,23 +8,10 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// route takes a request its way, and returns the rest of that, nil if it is
-// answered.
-type route = func(*call) wire.Pending
-
-// sessionRoutes and statelessRoutes are what becomes of each request that is known, by
-// how its client speaks. What is not here, and no passthrough names, is not found.
-var sessionRoutes, statelessRoutes map[string]route
-
-func routesOf(client bridge.Client) map[string]route {
-	if client.Stateless() {
-		return statelessRoutes
-	}
-	return sessionRoutes
-}
-
-func init() {
-	sessionRoutes = map[string]route{
+// allRoutes are what becomes of each request that is known. What is not here, and no
+// passthrough names, is not found.
+func allRoutes() routes {
+	sessions := map[string]route{
 		"initialize":            (*call).initialize,
 		"ping":                  (*call).pong,
 		"resources/subscribe":   (*call).subscribe,
@@ -33,12 +20,12 @@ func init() {
 		"tasks/result":          (*call).ofTask,
 		"tasks/list":            (*call).listTasks,
 	}
-	statelessRoutes = map[string]route{
+	stateless := map[string]route{
 		"server/discover":      (*call).discover,
 		"subscriptions/listen": (*call).listen,
 		"tasks/update":         (*call).ofTask,
 	}
-	for _, routes := range []map[string]route{sessionRoutes, statelessRoutes} {
+	for _, routes := range []map[string]route{sessions, stateless} {
 		maps.Copy(routes, map[string]route{
 			"tools/list":               func(c *call) wire.Pending { return c.list(wire.Tools) },
 			"resources/list":           func(c *call) wire.Pending { return c.list(wire.Resources) },
@@ -52,4 +39,7 @@ func init() {
 			"tasks/cancel":             (*call).ofTask,
 		})
 	}
+	r := routes{shadow: (*call).shadowed}
+	r.of[bridge.Client{}.Index()], r.of[bridge.Stateless.Index()] = sessions, stateless
+	return r
 }

@@ -12,7 +12,7 @@ import (
 func TestNoPolicyPassesRoutedMethods(t *testing.T) {
 	const text = "version: 1\ninitial: a\nstates: {a: {tools: [x]}}\npassthrough: [%q]\n"
 	all := []string{"sampling/createMessage", "elicitation/create", "roots/list"}
-	for _, routes := range []map[string]route{sessionRoutes, statelessRoutes} {
+	for _, routes := range allRoutes().of {
 		for method := range routes {
 			all = append(all, method)
 		}

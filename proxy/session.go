@@ -83,28 +83,6 @@ type shownLists struct {
 // one cache line with it would have to be fetched again each time.
 type apart [64]byte
 
-// newSessionLocked makes a session whose run, stream and peer are
-// given, and has it join its run.
-func (p *Proxy) newSessionLocked(s *session) *session {
-	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
-	s.changed = p.cfg.Notifier(s.sendOwn)
-	s.timer.Fire = s.expire
-	if p.shared != nil {
-		s.link = p.shared.link
-	} else {
-		s.link = link.New(&p.links, s, s.replay)
-	}
-	if p.shared == nil && s.ofRun { // whose clients do not say it
-		s.link.GreetBySelf()
-	}
-	s.tools = p.ownToolsOf(s)
-	s.run.join(s)
-	if !p.closed {
-		p.sessions[s] = struct{}{}
-	}
-	return s
-}
-
 // about is what a line of the log says, with whose session it is where there are
 // several.
 func (s *session) about(pairs ...any) []any { return s.peer.about(pairs) }
@@ -177,7 +155,7 @@ func (c *call) before() wire.Pending {
 	if c.s.p.Draining() {
 		return c.tooLate()
 	}
-	if _, known := routesOf(bridge.Client{})[c.m.Method]; known {
+	if _, known := c.s.p.routes.of[bridge.Client{}.Index()][c.m.Method]; known {
 		return c.fail(wire.CodeInvalidRequest, "the session is not initialized: send initialize first")
 	}
 	return c.fail(wire.CodeMethodNotFound, c.unknownMethod())

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
@@ -114,46 +113,6 @@ func (c *call) judge(k policy.Kind, name string) {
 		c.overlook(c.Verdict.Code)
 	}
 }
-
-// sendDecided sends a decided call upstream, whatever was decided.
-func (c *call) sendDecided(conn *bridge.Upstream) wire.Pending {
-	if code := c.wouldRefuse(); code != policy.CodeNone && !c.Overlooked {
-		c.overlook(code)
-	}
-	if !c.start(conn) {
-		return c.unsent()
-	}
-	return c.awaiting(c.landed)
-}
-
-// wouldRefuse is the code with which a decided call would be refused.
-func (c *call) wouldRefuse() policy.Code {
-	switch {
-	case c.Unclear:
-		return policy.UnknownCase
-	case !c.Verdict.Allowed:
-		return c.Verdict.Code
-	case c.invalid() != "":
-		return policy.ValidationFailed
-	}
-	return policy.CodeNone
-}
-
-// overlook notes that a request would have been refused, and lets it step nothing.
-func (c *call) overlook(code policy.Code) {
-	c.Overlooked = true
-	about := []any{"why", notCarried}
-	if c.Name != "" {
-		about = []any{"state", c.Snapshot.State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
-	}
-	c.s.log.Info(wouldBeRefused, c.aboutTarget([]any{"code", code.String()}, about...)...)
-	c.shadowRefused(code)
-}
-
-const (
-	wouldBeRefused = "would be refused"
-	notCarried     = "the policy does not carry it: passthrough, upstream_may and templates say what it does"
-)
 
 // unfiltered gives the client a notification of the upstream's as it came. It
 // reports false where there is more to do: for one that has to be mapped, or shared

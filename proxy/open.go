@@ -1,0 +1,135 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+)
+
+// New returns a Proxy. It opens no connection yet.
+func New(cfg Config) (*Proxy, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := &Proxy{cfg: cfg, routes: allRoutes(), mode: cfg.Mode, sessions: make(map[*session]struct{}), runs: make(map[*liveRun]struct{})}
+	p.policy.Store(cfg.Policy)
+	p.pins.Store(catalogue.NewPins(cfg.Lock))
+	p.found, p.gone, p.owned = make(map[runID]*liveRun), make(map[runID]wire.Principal), make(map[wire.Principal]int)
+	p.lists = catalogue.New(cfg.Refusals == RefusalsOpaque)
+	p.drain.init()
+	p.links = link.Config{Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Ending: p.drain.taking, Log: cfg.Log}
+	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
+	if cfg.key(bridge.Stateless).Kind == KeyHandle {
+		p.handles = newHandles(&cfg)
+	}
+	p.operations = cfg.Telemetry.operations("")
+	if p.mode == Shadow {
+		p.sayMode(p.mode)
+	}
+	if cfg.Share {
+		p.shared = newShared(p)
+	}
+	return p, nil
+}
+
+// Open makes the session of the only client there is. own is the stream for what
+// belongs to no request of the client's.
+// It takes messages of clients with sessions and without.
+func (p *Proxy) Open(own wire.Stream) wire.Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cfg.key(bridge.Client{}).Kind == KeyProcess {
+		return &pipe{session: p.openLockedOn(p.processRunLocked(), Peer{}, own)}
+	}
+	return &pipe{session: p.openLockedOn(p.runOfSessionLocked(), Peer{}, own)}
+}
+
+// OpenFor makes the session of a new client, one of several. The error says, to the
+// client, why it has none: what its key needs is missing.
+func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
+	key := p.cfg.key(bridge.Client{})
+	var r *liveRun
+	if why := p.besideRun(bridge.Client{}, &peer); why != nil {
+		return nil, p.noSession(why, &peer)
+	}
+	if key.Kind != KeyDefault && key.Kind != KeySession {
+		var why *noRun
+		if r, why = p.find(bridge.Client{}, &peer, "", true); why != nil {
+			return nil, p.noSession(why, &peer)
+		}
+	}
+	peer.Header = nil // it is the first request's, and read
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case r == nil:
+		r = p.runOfSessionLocked()
+	case r.ended.Load(): // just now
+		return nil, p.noSession(errNotFound, &peer)
+	}
+	return p.openLockedOn(r, peer, own), nil
+}
+
+// noSession is why a client has no session, with what it can do.
+func (p *Proxy) noSession(why *noRun, peer *Peer) error {
+	told := &noRun{why.code, why.text + p.wayOn(why, bridge.Client{})}
+	p.cfg.Log.Info("refused", peer.about([]any{"code", why.code.String(), "method", "initialize", "reason", told.text})...)
+	return told
+}
+
+func (p *Proxy) runOfSessionLocked() *liveRun {
+	r := p.newRunLocked()
+	r.key.Kind = KeySession
+	return r
+}
+
+// openLockedOn makes a session on a run.
+func (p *Proxy) openLockedOn(r *liveRun, peer Peer, own wire.Stream) *session {
+	if r.name == "" {
+		r.name = peer.Session
+	}
+	return p.newSessionLocked(&session{own: own, run: r, peer: peer})
+}
+
+// newSessionLocked makes a session whose run, stream and peer are
+// given, and has it join its run.
+func (p *Proxy) newSessionLocked(s *session) *session {
+	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
+	s.changed = p.cfg.Notifier(s.sendOwn)
+	s.timer.Fire = s.expire
+	if p.shared != nil {
+		s.link = p.shared.link
+	} else {
+		s.link = link.New(&p.links, s, s.replay)
+	}
+	if p.shared == nil && s.ofRun { // whose clients do not say it
+		s.link.GreetBySelf()
+	}
+	s.tools = p.ownToolsOf(s)
+	s.run.join(s)
+	if !p.closed {
+		p.sessions[s] = struct{}{}
+	}
+	return s
+}
+
+// Close ends all sessions and waits until what they had under way is over,
+// at most for the cancel grace. A session opened from then on has ended.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stopSweeping()
+	p.drain.begin()
+	p.drain.stopLasting()
+	for _, s := range p.open() {
+		s.Close()
+	}
+	p.ending.Wait()
+	if p.shared != nil {
+		p.shared.link.Close()
+	}
+}
