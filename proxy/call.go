@@ -7,6 +7,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -332,3 +333,42 @@ func (c *call) relayed(m *wire.Message, err error) {
 func (c *call) withID(m *wire.Message) []byte {
 	return wire.Splice(m.Raw, wire.Edit{At: m.ID, With: c.id()})
 }
+
+const tooLate = "fsm-proxy is ending and takes no more calls: this one was not sent. Try again, with a new session"
+
+// servedInDrain reports whether a request is answered while a drain refuses others. Lists are:
+// after the result of a tool that it has not listed the Python SDK lists the tools, and its
+// caller never sees that result where the list is refused.
+func (c *call) servedInDrain() bool {
+	switch c.m.Method {
+	case "ping", "tools/list", "resources/list", "resources/templates/list", "prompts/list":
+		return true
+	}
+	return false
+}
+
+// tooLate refuses a request that has come during the drain, so that its client
+// can try elsewhere.
+func (c *call) tooLate() wire.Pending {
+	c.s.p.drain.late.Add(1)
+	c.s.log.Info("refused: the proxy is ending", c.about("method", wire.Clip(c.m.Method))...)
+	c.fault(Fault{Code: policy.UpstreamUnavailable})
+	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, tooLate, nil)
+	out, ok := c.out.(wire.DecliningStream)
+	if !ok {
+		return c.answer(raw)
+	}
+	return c.answerBy(func() { out.Decline(raw) })
+}
+
+// unsent answers a call that start has not sent.
+func (c *call) unsent() wire.Pending {
+	if c.isCancelled() {
+		return c.answer(nil)
+	}
+	c.unavailable(link.ErrEnding)
+	return nil
+}
+
+// breakOff gives up a call that has no answer at the drain's end.
+func (c *call) breakOff() { c.abandon(`{"requestId":0,"reason":"the proxy is ending"}`, errBrokenOff) }

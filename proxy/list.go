@@ -42,7 +42,7 @@ func (c *call) listFetched(k wire.ListKind) {
 	}
 	if err != nil {
 		c.fault(Fault{Code: policy.UpstreamUnavailable})
-		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.endedBy(err).Error())
+		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.drain.endedBy(err).Error())
 		return
 	}
 	c.show(v, k)

@@ -316,7 +316,7 @@ func (c *call) whenRoom() {
 	over := c.waiting()
 	c.s.p.awaitRoom()
 	over()
-	if c.s.p.Draining() {
+	if c.s.p.drain.begun.Load() {
 		c.tooLate()
 		return
 	}

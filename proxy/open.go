@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -114,6 +117,61 @@ func (p *Proxy) newSessionLocked(s *session) *session {
 		p.sessions[s] = struct{}{}
 	}
 	return s
+}
+
+// Drained says what became of the requests that were under way when a drain
+// began.
+type Drained struct {
+	Finished  int   // came to their own end in time; those not yet sent were told so
+	BrokenOff int   // had no answer in time: outcome_unknown, and cancelled upstream
+	Refused   int64 // came later, and were told so
+}
+
+// Refuse begins a drain: nothing new is taken any more.
+func (p *Proxy) Refuse() { p.drain.begin() }
+
+// Draining reports whether a drain has begun, by [Proxy.Refuse], [Proxy.Drain]
+// or [Proxy.Close].
+func (p *Proxy) Draining() bool { return p.drain.begun.Load() }
+
+// Drain lets what is under way come to its end. From now on a request is
+// refused, pings and lists excepted; what was not sent yet, because it waits for the
+// run's turn or for a connection, is answered so. What the upstream has got it
+// may answer until ctx ends; then it is cancelled there, and its client told
+// that the outcome is unknown. Cancellations, and answers to what the upstream
+// asks, pass all the while. Sessions stay open: [Proxy.Close] ends them.
+func (p *Proxy) Drain(ctx context.Context) Drained {
+	before := p.underWay() // what was not sent yet may be over by the time that the drain has begun
+	p.drain.begin()
+	calls := either(before, p.underWay())
+	left := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.over(ctx) })
+	p.drain.stopLasting()
+	for _, c := range left {
+		c.breakOff()
+	}
+	last, stop := context.WithTimeout(context.Background(), breakTime)
+	defer stop()
+	for _, c := range left {
+		c.over(last)
+	}
+	return Drained{Finished: len(calls) - len(left), BrokenOff: len(left), Refused: p.drain.late.Load()}
+}
+
+// either are the calls that are in one list or the other, each once.
+func either(a, b []*call) []*call {
+	all := make(map[*call]struct{}, len(a)+len(b))
+	for _, c := range slices.Concat(a, b) {
+		all[c] = struct{}{}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// underWay returns the requests under way in all sessions.
+func (p *Proxy) underWay() (all []*call) {
+	for _, s := range p.open() {
+		all = append(all, s.underWay()...)
+	}
+	return all
 }
 
 // Close ends all sessions and waits until what they had under way is over,

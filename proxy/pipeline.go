@@ -34,7 +34,7 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 		c.turnedAway()
 		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
 	}
-	if s.p.Draining() && !c.servedInDrain() {
+	if s.p.drain.begun.Load() && !c.servedInDrain() {
 		return c.tooLate()
 	}
 	if m.Method != "initialize" && m.Method != "ping" && s.wait(c) {
@@ -203,7 +203,7 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 // start sends the request upstream. It reports false, and sends nothing, if the
 // call was cancelled before, or the proxy is ending: then unsent is the rest.
 func (c *call) start(conn *bridge.Upstream) bool {
-	if c.s.p.Draining() && !c.servedInDrain() || c.isCancelled() {
+	if c.s.p.drain.begun.Load() && !c.servedInDrain() || c.isCancelled() {
 		return false
 	}
 	if c.resent == toBeResent {
@@ -381,7 +381,7 @@ func (c *call) fetch(conn *bridge.Upstream) error {
 	defer stop()
 	l, err := conn.List(ctx, listKind(c.Kind))
 	if err != nil {
-		return c.s.p.endedBy(err)
+		return c.s.p.drain.endedBy(err)
 	}
 	if c.Kind != policy.Resource { // of which templates tell, too
 		c.s.p.notice(catalogue.View{List: l})

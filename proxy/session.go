@@ -152,7 +152,7 @@ func (s *session) opened() {
 // with a newer protocol's discovery is told that there is no such method, and
 // falls back to initialize. One whose initialize a drain has refused is too late as well.
 func (c *call) before() wire.Pending {
-	if c.s.p.Draining() {
+	if c.s.p.drain.begun.Load() {
 		return c.tooLate()
 	}
 	if _, known := c.s.p.routes.of[bridge.Client{}.Index()][c.m.Method]; known {
@@ -175,7 +175,7 @@ func (s *session) admit(c *call) string {
 	if s.crowdedLocked(c) {
 		return "too many requests under way in this session: wait for answers"
 	}
-	if s.closed && s.p.Draining() {
+	if s.closed && s.p.drain.begun.Load() {
 		return tooLate
 	}
 	if s.closed {
