@@ -16,31 +16,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// handles is what the key handle has stateless clients see and give: tools
-// by which runs begin and end, and an argument of all others that says which run a
-// call belongs to. It is safe for concurrent use.
-type handles struct {
-	argument *catalogue.Argument
-	life     handle.Lifetime
-	hint     string         // in the instructions
-	needsRun *noRun         // what a call without a handle is told
-	own      *catalogue.Own // what is added to tools
-	mine     *catalogue.Own // own for those who are told apart
-	tasks    handleTasks
-}
-
-func newHandles(cfg *Config) *handles {
-	argument := cfg.HandleArgument
-	h := &handles{argument: catalogue.NewArgument(argument), life: handle.Lifetime{Idle: cfg.RunIdle, Age: cfg.RunAge}}
-	h.hint = "Call " + handle.StartName + " first, and give the " + argument + " that it returns with every call."
-	h.needsRun = &noRun{policy.RunNotFound, "This needs a run. Call the tool " + handle.StartName + ", and give the " + argument +
-		" that it returns with every call: as an argument of tools, as _meta[\"" + wire.MetaRun + "\"] of anything else."}
-	start := [][]byte{handle.Start(argument, h.life), handle.End(argument)}
-	h.own = &catalogue.Own{Tools: start, Argument: h.argument}
-	h.mine = &catalogue.Own{Tools: append(slices.Clone(start), handle.List(argument)), Argument: h.argument}
-	return h
-}
-
 // wayOn is what a request without a run is told further; other reasons say so
 // themselves.
 func (p *Proxy) wayOn(why *noRun, of bridge.Client) string {
@@ -58,7 +33,7 @@ func (c *call) takeHandle(p *Proxy) string {
 	}
 	shadow := p.Mode() == Shadow
 	c.own = !shadow && c.m.Method == "tools/call" && handle.Own(c.m.P.Name)
-	taken, fault := handle.Take(c.m, p.handles.argument.Name)
+	taken, fault := handle.Take(c.m, p.handles.Argument.Name)
 	switch {
 	case fault != "" && !shadow:
 		return string(fault)
@@ -77,16 +52,16 @@ func (c *call) asSent() *wire.Message {
 	return c.m
 }
 
+// runTools are the tools by which clients come by handles.
+type runTools struct{ *catalogue.Handles }
+
 // List implements ownTools.
-func (h *handles) List(_ run.Snapshot, _ bool, asks wire.Principal) *catalogue.Own {
-	if listsRunsOf(asks) {
-		return h.mine
-	}
-	return h.own
+func (t runTools) List(_ run.Snapshot, _ bool, asks wire.Principal) *catalogue.Own {
+	return t.Own(listsRunsOf(asks))
 }
 
 // Call implements ownTools.
-func (h *handles) Call(c *call) (wire.Pending, bool) {
+func (runTools) Call(c *call) (wire.Pending, bool) {
 	if !c.own {
 		return nil, false
 	}
@@ -108,13 +83,13 @@ func (c *call) startRun() wire.Pending {
 	at := p.beginning()
 	c.s.log.Info("run started", c.about("run", runID{KeyHandle, id}.name(), "state", at.State())...)
 	r := handle.Run{Handle: id, State: p.told(at), Expires: p.expiryOf(deadline.Now())}
-	return c.doneWith(handle.Started(p.handles.argument.Name, r, p.handles.life, c.allowedAt(at)))
+	return c.doneWith(handle.Started(p.handles.Argument.Name, r, p.handles.Life, c.allowedAt(at)))
 }
 
 func (c *call) endRun() wire.Pending {
 	p, from := c.s.p, c.who()
 	if c.handle == "" {
-		return c.refuseRunless(p.handles.needsRun)
+		return c.refuseRunless(&noRun{policy.RunNotFound, p.handles.NeedsRun})
 	}
 	if _, why := p.find(bridge.Stateless, &from, c.handle, false); why != nil {
 		return c.refuseRunless(why)
@@ -135,7 +110,7 @@ func (c *call) listRuns() wire.Pending {
 	if !listsRunsOf(owner) {
 		return c.refuseRunless(&noRun{policy.UnknownAction, "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that are told apart. Keep the handles that " + handle.StartName + " returns."})
 	}
-	return c.doneWith(handle.Listed(p.handles.argument.Name, p.runsOf(owner)))
+	return c.doneWith(handle.Listed(p.handles.Argument.Name, p.runsOf(owner)))
 }
 
 // runsOf are the runs of an owner that are found by handle, oldest first.
@@ -218,7 +193,7 @@ func (c *call) byTask(p *Proxy) *liveRun {
 	if p.handles == nil || c.handle != "" || !strings.HasPrefix(c.m.Method, "tasks/") {
 		return nil
 	}
-	r := p.handles.tasks.runOf(c.m.P.TaskID, c.from.Principal)
+	r := p.taskRuns.runOf(c.m.P.TaskID, c.from.Principal)
 	if r != nil {
 		r.used.Store(int64(deadline.Now()))
 	}

@@ -315,7 +315,7 @@ func (c *call) instructions(upstream string, h *hello) string {
 	}
 	parts := []string{upstream, c.s.policyNow().Instructions()}
 	if c.client.Stateless() && c.s.p.handles != nil && !c.s.p.cfg.NoHint {
-		parts = append(parts, c.s.p.handles.hint)
+		parts = append(parts, c.s.p.handles.Hint)
 	}
 	said := hint
 	if c.opaquely() {

@@ -25,7 +25,7 @@ func (p *Proxy) ownToolsOf(s *session) ownTools {
 	case s.run.key.begins():
 		return restarts{}
 	case s.ofRun && p.handles != nil:
-		return p.handles
+		return runTools{p.handles}
 	}
 	return noTools{}
 }

@@ -110,7 +110,7 @@ func (c *call) look(l *wire.List) {
 		c.compare()
 	}
 	if c.handled() {
-		c.misfit = c.s.p.handles.argument.Misfit(l, c.Name)
+		c.misfit = c.s.p.handles.Argument.Misfit(l, c.Name)
 		c.Misfit = c.misfit != handle.Fits
 	}
 }

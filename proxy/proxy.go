@@ -139,7 +139,8 @@ type Proxy struct {
 	shared       *shared // nil: a connection per session
 	ending       sync.WaitGroup
 	drain        drain
-	handles      *handles // nil: stateless clients bring none
+	handles      *catalogue.Handles // nil: stateless clients bring none
+	taskRuns     handleTasks
 	inputs       bridge.Inputs
 	keeps        keeps
 	// operations is where those of sessions without a revision are measured.

@@ -54,7 +54,7 @@ const maxNamed = 20
 func (c *call) refuse(code policy.Code) wire.Pending {
 	switch {
 	case code == policy.RunNotFound:
-		return c.refuseRunless(c.s.p.handles.needsRun)
+		return c.refuseRunless(&noRun{code, c.s.p.handles.NeedsRun})
 	case c.unfit() && !c.opaquely():
 		return c.refuseText(code, c.called(wire.Clip(c.Name))+" is out of reach here: a call of it cannot say which run it belongs to, because "+
 			c.misfit.Text()+". An operator can choose another run key, principal or path.")

@@ -140,7 +140,7 @@ func (p *Proxy) SetLock(l *lock.Lock) bool {
 func (p *Proxy) notice(v catalogue.View) {
 	var argument *catalogue.Argument
 	if p.handles != nil {
-		argument = p.handles.argument
+		argument = p.handles.Argument
 	}
 	now := p.Policy()
 	differences, findings := p.lists.Notice(v, now, p.pins.Load(), argument)

@@ -289,9 +289,7 @@ func (p *Proxy) endLocked(r *liveRun, remember bool) *session {
 			delete(p.owned, r.owner)
 		}
 	}
-	if p.handles != nil {
-		p.handles.tasks.drop(r)
-	}
+	p.taskRuns.drop(r)
 	if remember {
 		p.rememberLocked(at, r.owner)
 	}

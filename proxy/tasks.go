@@ -23,9 +23,7 @@ func (c *call) started(m *wire.Message) bool {
 		return false
 	}
 	holds := c.s.run.enterTask(t, c)
-	if h := c.s.p.handles; h != nil {
-		h.tasks.keep(t, c.s.run)
-	}
+	c.s.p.taskRuns.keep(t, c.s.run)
 	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", wire.Clip(c.Name), "holds the turn", holds)...)
 	if holds && (link.Ended(t.conn) || !c.s.p.lasts(t.watch)) {
 		t.conclude(policy.Unknown)
