@@ -13,7 +13,9 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // session is one client: its requests under way, its run, and its connection
@@ -50,6 +52,17 @@ type runPeers struct {
 	// says, without saying for which call, is nobody's.
 	first atomic.Pointer[wire.Principal]
 	mixed atomic.Bool
+}
+
+// ownTools are tools that the proxy itself serves to a session, beside the upstream's.
+// The upstream is told nothing of their calls, and no binding decides on them.
+type ownTools interface {
+	// List returns what is added to the list of tools in a snapshot of the session's run,
+	// on a surface, for whoever asks; nil: nothing.
+	List(at run.Snapshot, static bool, asks wire.Principal) *catalogue.Own
+	// Call answers a call of one of them. It reports false for what is none, and does
+	// nothing then.
+	Call(c *call) (wire.Pending, bool)
 }
 
 // requests are those of the session's clients under way.
