@@ -128,7 +128,7 @@ func (ls *listeners) uris() []string {
 
 // Send implements wire.Stream.
 func (ls *listeners) Send(raw []byte) bool {
-	m := made(raw)
+	m := wire.Made(raw)
 	if m == nil || m.Kind != wire.Notification {
 		return false // nobody is asked on these streams
 	}
@@ -246,5 +246,5 @@ func (s *session) rejoin(uri string) {
 // ofResource is a request about a resource.
 func ofResource(method, uri string) *wire.Message {
 	params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
-	return made(wire.RequestMessage(0, method, params))
+	return wire.Made(wire.RequestMessage(0, method, params))
 }

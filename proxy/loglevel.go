@@ -34,7 +34,7 @@ func (s *session) raise(level string) bool {
 	if at < 0 || s.level != nil && slices.Index(levels, s.level.P.Level) <= at {
 		return false
 	}
-	s.level = made(wire.RequestMessage(0, "logging/setLevel", wire.Object([]string{"level"}, [][]byte{wire.AppendString(nil, level)})))
+	s.level = wire.Made(wire.RequestMessage(0, "logging/setLevel", wire.Object([]string{"level"}, [][]byte{wire.AppendString(nil, level)})))
 	return true
 }
 

@@ -72,15 +72,6 @@ func (p *Proxy) openingFor(m *wire.Message) bridge.Opening {
 	return bridge.Stateless.Opening(bridge.Introduction{Capabilities: capabilities, Info: info})
 }
 
-// made reads a message that the proxy has made, in part of what it was given.
-func made(raw []byte) *wire.Message {
-	m, err := wire.Read(raw, wire.FromUpstream)
-	if err != nil {
-		return nil
-	}
-	return m
-}
-
 // knows settles what the upstream offers, once.
 func (s *session) knows(m *wire.Message) {
 	h := &hello{version: bridge.Revision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},

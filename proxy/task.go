@@ -359,7 +359,7 @@ func (t *task) outcome(ctx context.Context, state []byte) (policy.Outcome, error
 // readers could read differently, or that is no result but looks like another task or a
 // question, tells nothing.
 func outcomeOf(result []byte) policy.Outcome {
-	m := made(wire.ResultAnswer([]byte("0"), result))
+	m := wire.Made(wire.ResultAnswer([]byte("0"), result))
 	if m == nil || m.Raw[m.Result.Start] != '{' || m.R.ResultTypeAt.Present() && m.R.ResultType != wire.ResultComplete ||
 		m.R.Task.Present() && !m.R.Content.Present() {
 		return policy.Unknown
@@ -378,7 +378,7 @@ func (t *task) send(ctx context.Context, method string) (*wire.Message, error) {
 	if t.meta != nil {
 		params = append(append(params, `,"_meta":`...), t.meta...)
 	}
-	m := made(wire.RequestMessage(0, method, append(params, '}')))
+	m := wire.Made(wire.RequestMessage(0, method, append(params, '}')))
 	if m == nil {
 		return nil, errNoObject
 	}

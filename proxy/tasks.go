@@ -160,7 +160,7 @@ func (c *call) ownTasks(conn *bridge.Upstream) (result []byte, failure *wire.Mes
 	own := []byte(`{"tasks":[`)
 	var params, cursor []byte
 	for range maxTaskPages {
-		m, err := conn.Start(made(wire.RequestMessage(0, "tasks/list", params)), nil).Wait(ctx)
+		m, err := conn.Start(wire.Made(wire.RequestMessage(0, "tasks/list", params)), nil).Wait(ctx)
 		if err != nil || m.Kind == wire.Failure {
 			return nil, m, err
 		}

@@ -213,7 +213,7 @@ func (r *round) requests(m *wire.Message) (all []*wire.Message, err error) {
 	err = wire.Members(inputs, func(name string, at wire.Span) error {
 		method, _ := wire.Text(wire.Member(inputs[at.Start:at.End], "method"))
 		id := lastAsk.Add(1)
-		request := made(wire.RequestMessage(id, method, wire.Member(inputs[at.Start:at.End], "params")))
+		request := wire.Made(wire.RequestMessage(id, method, wire.Member(inputs[at.Start:at.End], "params")))
 		if _, twice := ids[name]; twice || method == "" || request == nil || !r.x.by.MayAsk(method) {
 			return errUnasked
 		}
@@ -308,7 +308,7 @@ func (r *round) hasEnded() bool {
 // withdraw takes a request back from the client.
 func (r *round) withdraw(id string) {
 	params := []byte(`{"requestId":` + id + `,"reason":"the call has ended"}`)
-	r.x.u.receiver.Receive(made(wire.NotificationMessage("notifications/cancelled", params)), r.x.by)
+	r.x.u.receiver.Receive(wire.Made(wire.NotificationMessage("notifications/cancelled", params)), r.x.by)
 }
 
 // answered is a request with what its client was asked for.

@@ -15,7 +15,7 @@ func (asking) Era() wire.Era         { return wire.Modern }
 func (asking) Done() <-chan struct{} { return nil }
 func (asking) Notify([]byte) error   { return nil }
 func (asking) Start(m *wire.Message, _ any) wire.Call {
-	return absorbed{answer: made([]byte(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}}`))}
+	return absorbed{answer: wire.Made([]byte(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}}`))}
 }
 
 // nobody is a client that does not answer.

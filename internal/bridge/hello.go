@@ -84,19 +84,10 @@ func (c Client) Opening(of Introduction) Opening {
 		[][]byte{wire.AppendString(nil, wire.LatestLegacy), of.Capabilities, of.Info})
 	discover := append(append([]byte(`{"_meta":`), wire.Object(of.meta())...), '}')
 	return Opening{
-		Initialize: made(wire.RequestMessage(0, "initialize", initialize)),
-		Discover:   made(wire.RequestMessage(0, "server/discover", discover)),
+		Initialize: wire.Made(wire.RequestMessage(0, "initialize", initialize)),
+		Discover:   wire.Made(wire.RequestMessage(0, "server/discover", discover)),
 		Prefer:     c.era,
 	}
-}
-
-// made reads a message that was made here, in part of what was given; nil: it cannot be read.
-func made(raw []byte) *wire.Message {
-	m, err := wire.Read(raw, wire.FromUpstream)
-	if err != nil {
-		return nil
-	}
-	return m
 }
 
 // Askable are client capabilities by which an upstream may ask for all that is not hidden.
@@ -140,7 +131,7 @@ func (s Server) InitializeResult(hello, initialize *wire.Message) *wire.Message 
 		info = []byte(`{"name":"unknown","version":""}`)
 	}
 	names, values = append(names, "serverInfo"), append(values, info)
-	return made(wire.ResultAnswer(initialize.Bytes(initialize.ID), wire.Object(names, values)))
+	return wire.Made(wire.ResultAnswer(initialize.Bytes(initialize.ID), wire.Object(names, values)))
 }
 
 // Offered is what an upstream offers a client.

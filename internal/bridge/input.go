@@ -90,7 +90,7 @@ func (p *Party) id() []byte { return p.Request.Bytes(p.Request.ID) }
 
 // under is an answer under the party's id; nil stays nil.
 func (p *Party) under(answer []byte) []byte {
-	m := made(answer)
+	m := wire.Made(answer)
 	if m == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (p *Party) under(answer []byte) []byte {
 // Send implements wire.Stream: the client is asked at once, or when it has answered
 // what it was asked before. That it need not answer a question ends here.
 func (h *Input) Send(raw []byte) bool {
-	m := made(raw)
+	m := wire.Made(raw)
 	if m == nil {
 		return false
 	}
@@ -222,7 +222,7 @@ func (h *Input) dropLocked(code int, why string, only map[string]bool) (then eff
 			continue
 		}
 		delete(h.open, id)
-		m := made(wire.ErrorAnswer([]byte(id), code, why, nil))
+		m := wire.Made(wire.ErrorAnswer([]byte(id), code, why, nil))
 		then = append(then, func() { h.call.Answered(m) })
 	}
 	return then
@@ -339,9 +339,9 @@ func (h *Input) takeLocked(responses []byte) (then effects) {
 			return nil
 		}
 		delete(h.open, id)
-		m := made(wire.ResultAnswer([]byte(id), responses[at.Start:at.End]))
+		m := wire.Made(wire.ResultAnswer([]byte(id), responses[at.Start:at.End]))
 		if m == nil {
-			m = made(wire.ErrorAnswer([]byte(id), wire.CodeInternal, "the client's answer cannot be read", nil))
+			m = wire.Made(wire.ErrorAnswer([]byte(id), wire.CodeInternal, "the client's answer cannot be read", nil))
 		}
 		then = append(then, func() { h.call.Answered(m) })
 		return nil

@@ -25,7 +25,7 @@ func Wanted(m *wire.Message) (n Notifications, ok bool) {
 func Acknowledgement(n Notifications, id []byte) []byte {
 	got, _ := json.Marshal(n)
 	params := append(append([]byte(`{"notifications":`), got...), '}')
-	return Tagged(made(wire.NotificationMessage("notifications/subscriptions/acknowledged", params)), id)
+	return Tagged(wire.Made(wire.NotificationMessage("notifications/subscriptions/acknowledged", params)), id)
 }
 
 // Tagged is a notification with the id of the request that opened its stream.

@@ -92,7 +92,7 @@ func (u *Upstream) Notify(raw []byte) error {
 	if u.era == wire.Legacy {
 		return u.Conn.Notify(raw)
 	}
-	m := made(raw)
+	m := wire.Made(raw)
 	switch {
 	case m == nil, m.Method == "notifications/initialized", m.Method == "notifications/progress":
 		return nil
@@ -113,7 +113,7 @@ func done(m *wire.Message, err error) wire.Call {
 	if err != nil {
 		return absorbed{err: &wire.CallError{Err: err}}
 	}
-	return absorbed{answer: made(wire.ResultAnswer(m.Bytes(m.ID), []byte("{}")))}
+	return absorbed{answer: wire.Made(wire.ResultAnswer(m.Bytes(m.ID), []byte("{}")))}
 }
 
 // absorbed is a call that is over as it begins.

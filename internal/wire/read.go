@@ -59,6 +59,15 @@ func (e *Error) Answer() []byte { return ErrorAnswer(e.ID, e.Code, e.Message, ni
 // error is always an [*Error]. A batch is no message: see [IsBatch].
 func Read(raw []byte, from Side) (*Message, error) { return Limits{}.Read(raw, from) }
 
+// Made reads a message that was made here, in part of what was given; nil: it cannot be read.
+func Made(raw []byte) *Message {
+	m, err := Read(raw, FromUpstream)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
 // Read is the function Read under these limits.
 //
 // Most messages are plain: the walk that finds the routed members sees by itself
