@@ -28,7 +28,7 @@ type call struct {
 
 	restarted  bool // its outcome completed the run, which began anew
 	gated      bool
-	subscribes bool // it has entered a subscription; written under the session's lock
+	subscribes bool // it has entered a subscription
 	client     bridge.Client
 	server     bridge.Server    // of the connection that it was sent on
 	conn       *bridge.Upstream // that connection
@@ -177,7 +177,7 @@ func (c *call) expire() {
 	c.mu.Lock()
 	up := c.up
 	c.mu.Unlock()
-	if up != nil && !c.s.awaitsClients() {
+	if up != nil && !c.s.link.AwaitsClients() {
 		up.Overdue()
 	}
 }
@@ -263,10 +263,8 @@ func (c *call) introduction() bridge.Introduction {
 func (s *session) introduction() (of bridge.Introduction) {
 	if h := s.hello.Load(); h != nil {
 		of.Capabilities, of.Info = h.capabilities, h.clientInfo
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.level != nil {
-			of.Level = s.level.P.Level
+		if level := s.wants.Level(); level != nil {
+			of.Level = level.P.Level
 		}
 	}
 	return of
@@ -276,57 +274,6 @@ func (s *session) introduction() (of bridge.Introduction) {
 func (c *call) connect() (*bridge.Upstream, error) {
 	defer c.waiting()()
 	return c.s.link.Get()
-}
-
-// relay sends a request upstream that steps nothing, and gives back its answer.
-func (c *call) relay() wire.Pending {
-	conn := c.s.link.Live()
-	if c.client.Stateless() && c.steps() && !c.s.run.shadow.Load() { // the shadow has gone meanwhile
-		return c.routed()
-	}
-	if conn != nil {
-		if rest, ok := c.relayOver(conn); ok {
-			return rest
-		}
-	}
-	decided := c.s.run.where()
-	return c.later(func() {
-		conn, err := c.connect()
-		switch {
-		case err != nil:
-			c.unsubscribed()
-			c.unavailable(err)
-		case c.client.Stateless() && c.steps() && !c.s.run.shadow.Load():
-			wait(c.anew())
-		case c.s.run.where() != decided && c.m.Method != "resources/unsubscribe":
-			wait(c.anew())
-		default:
-			rest, ok := c.relayOver(conn)
-			if !ok {
-				rest = c.unsent()
-			}
-			wait(rest)
-		}
-	})
-}
-
-// anew sends a request its way again: while it waited for a connection another
-// place was reached, in which it may be refused.
-func (c *call) anew() wire.Pending {
-	c.unsubscribed()
-	c.Overlooked = false
-	return c.routed()
-}
-
-func (c *call) relayed(m *wire.Message, err error) {
-	c.landing(m, err)
-	if err != nil || m.Kind == wire.Failure {
-		c.unsubscribed()
-	}
-	if c.m.Method == "resources/unsubscribe" {
-		c.s.rejoin(c.m.P.URI)
-	}
-	c.reply(m, err, noOutcome)
 }
 
 // withID is the upstream's answer under the client's id.

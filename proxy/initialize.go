@@ -65,13 +65,8 @@ func (c *call) open() {
 		c.failed(wire.CodeInvalidParams, err.Error())
 		return
 	}
-	opening := c.opening(request, may)
-	if s.p.shared != nil {
-		opening = s.p.shared.opening()
-		s.p.shared.welcome(s)
-	}
 	over := c.waiting()
-	conn, err := s.link.Open(opening)
+	conn, err := s.link.OpenFor(s, c.opening(request, may))
 	over()
 	if err != nil {
 		c.refusedHello(err)
@@ -225,7 +220,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 		said = append(said, "remote", c.s.peer.Remote)
 	}
 	c.s.log.Info("session begun", said...)
-	if c.Snapshot.Shadow && c.s.p.shared == nil {
+	if c.Snapshot.Shadow && !c.s.link.Shared() {
 		c.answer(c.withID(m))
 	} else {
 		c.result(result)
@@ -283,7 +278,7 @@ func (c *call) helloResult(result []byte, h *hello) []byte {
 		switch key {
 		case "protocolVersion":
 			h.version, _ = wire.Text(value)
-			if shared := c.m.P.ProtocolVersion; c.s.p.shared != nil && bridge.Opens(shared) {
+			if shared := c.m.P.ProtocolVersion; c.s.link.Shared() && bridge.Opens(shared) {
 				h.version = shared
 				edits = append(edits, wire.Edit{At: at, With: wire.AppendString(nil, shared)})
 			}

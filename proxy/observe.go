@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -251,21 +250,6 @@ func (s *session) measured() {
 	h, m := s.hello.Load(), s.p.cfg.Telemetry.Meter
 	if h != nil && m != nil {
 		m.SessionEnded(h.version, deadline.Now()-h.begun)
-	}
-}
-
-// lifetime waits for the end of a connection.
-func (p *Proxy) lifetime(conn *bridge.Upstream) {
-	begun := deadline.Now()
-	<-conn.Done()
-	if m := p.cfg.Telemetry.Meter; m != nil {
-		m.ConnectionEnded(deadline.Now() - begun)
-	}
-}
-
-func (p *Proxy) reconnected() {
-	if m := p.cfg.Telemetry.Meter; m != nil {
-		m.Reconnected()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 )
 
 // New returns a Proxy. It opens no connection yet.
@@ -24,7 +25,8 @@ func New(cfg Config) (*Proxy, error) {
 	p.found, p.gone, p.owned = make(map[runID]*liveRun), make(map[runID]wire.Principal), make(map[wire.Principal]int)
 	p.lists = catalogue.New(cfg.Refusals == RefusalsOpaque)
 	p.drain.init()
-	p.links = link.Config{Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Ending: p.drain.taking, Log: cfg.Log}
+	p.uplinks.Config = link.Config{Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Ending: p.drain.taking, Log: cfg.Log}
+	p.uplinks.Meter = cfg.Telemetry.Meter
 	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
 	if cfg.key(bridge.Stateless).Kind == KeyHandle {
 		p.handles = catalogue.NewHandles(cfg.HandleArgument, handle.Lifetime{Idle: cfg.RunIdle, Age: cfg.RunAge})
@@ -34,7 +36,7 @@ func New(cfg Config) (*Proxy, error) {
 		p.sayMode(p.mode)
 	}
 	if cfg.Share {
-		p.shared = newShared(p)
+		p.shared = subscriptions.Share(&p.uplinks, p.sharedOpening)
 	}
 	return p, nil
 }
@@ -104,13 +106,11 @@ func (p *Proxy) newSessionLocked(s *session) *session {
 	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
 	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.timer.Fire = s.expire
-	if p.shared != nil {
-		s.link = p.shared.link
-	} else {
-		s.link = link.New(&p.links, s, s.replay)
-	}
-	if p.shared == nil && s.ofRun { // whose clients do not say it
-		s.link.GreetBySelf()
+	if s.link = p.shared; s.link == nil {
+		s.link = subscriptions.Own(&p.uplinks, s)
+		if s.ofRun { // whose clients do not say it
+			s.link.GreetBySelf()
+		}
 	}
 	s.tools = p.ownToolsOf(s)
 	s.run.join(s)
@@ -189,6 +189,6 @@ func (p *Proxy) Close() {
 	}
 	p.ending.Wait()
 	if p.shared != nil {
-		p.shared.link.Close()
+		p.shared.Close()
 	}
 }

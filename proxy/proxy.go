@@ -16,7 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
-	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 )
 
 // Notifier holds a session's changed lists, as a set of bits, until they are
@@ -135,8 +135,8 @@ type Proxy struct {
 	routes       routes
 	policy       atomic.Pointer[policy.Policy] // in force; written under mu
 	undiscovered undiscovered
-	links        link.Config
-	shared       *shared // nil: a connection per session
+	uplinks      subscriptions.Config
+	shared       *subscriptions.Uplink // nil: a connection per session
 	ending       sync.WaitGroup
 	drain        drain
 	handles      *catalogue.Handles // nil: stateless clients bring none

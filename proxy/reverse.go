@@ -20,19 +20,17 @@ type ask struct {
 	lapses *time.Timer // when the client has had its time
 }
 
-// Receive takes what the session's own upstream sends besides answers.
-func (s *session) Receive(m *wire.Message, tag any) {
+// Told implements subscriptions.Member.
+func (s *session) Told(conn *bridge.Upstream, m *wire.Message, tag any) {
 	c, _ := tag.(*call)
-	s.link.With(func(conn *bridge.Upstream) {
-		switch {
-		case m.Kind != wire.Request:
-			s.notified(conn, m, c)
-		case c == nil:
-			s.asked(conn, m, s.asking())
-		default:
-			s.asked(conn, m, c)
-		}
-	})
+	switch {
+	case m.Kind != wire.Request:
+		s.notified(conn, m, c)
+	case c == nil:
+		s.asked(conn, m, s.asking())
+	default:
+		s.asked(conn, m, c)
+	}
 }
 
 // notified takes a notification of the upstream.
@@ -48,7 +46,7 @@ func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 	case "notifications/prompts/list_changed":
 		s.upstreamChanged(conn, wire.Prompts)
 	case "notifications/resources/updated":
-		if s.subscribed(m.P.URI) && s.bound(policy.Resource, m.P.URI) {
+		if s.wants.Has(m.P.URI) && s.bound(policy.Resource, m.P.URI) {
 			s.updated(m, c)
 		}
 	case "notifications/cancelled":
@@ -257,21 +255,6 @@ func (s *session) openAsks() map[string]*ask {
 		all[id] = a
 	}
 	return all
-}
-
-// awaitsClients reports whether a client is asked something by the upstream that the
-// session uses.
-func (s *session) awaitsClients() bool {
-	users := []*session{s}
-	if s.p.shared != nil {
-		users = s.p.shared.members()
-	}
-	for _, user := range users {
-		if len(user.openAsks()) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // dropAsks answers what is open at the client in the client's place: its session

@@ -444,5 +444,5 @@ func (r *liveRun) inUse() bool {
 // busy reports whether requests are under way in a run's session. Those that only listen are
 // none.
 func (s *session) busy() bool {
-	return len(s.underWay()) > len(s.listeners.each())
+	return len(s.underWay()) > s.listeners.Len()
 }

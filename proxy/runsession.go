@@ -17,7 +17,7 @@ import (
 
 // newRunSessionLocked makes the session of a run.
 func (p *Proxy) newRunSessionLocked(r *liveRun) *session {
-	all := &listeners{}
+	all := &bridge.Listeners{}
 	return p.newSessionLocked(&session{own: all, runPeers: runPeers{ofRun: true, listeners: all}, run: r})
 }
 
@@ -50,13 +50,7 @@ func (c *call) openRun() {
 // openFor opens the session's connection, with the introduction of the client whose
 // request is the first.
 func (s *session) openFor(m *wire.Message) (*bridge.Upstream, error) {
-	p := s.p
-	opening := p.openingFor(m)
-	if p.shared != nil {
-		opening = p.shared.opening()
-		p.shared.welcome(s)
-	}
-	return s.link.Open(opening)
+	return s.link.OpenFor(s, s.p.openingFor(m))
 }
 
 // openingFor introduces a stateless client to the upstream, in either way.

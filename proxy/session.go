@@ -14,8 +14,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
-	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 )
 
 // session is one client: its requests under way, its run, and its connection
@@ -25,7 +25,8 @@ type session struct {
 	own     wire.Stream
 	run     *liveRun
 	timer   deadline.Timer // of the deadlines of calls
-	link    *link.Link
+	link    *subscriptions.Uplink
+	wants   subscriptions.Wants
 	tools   ownTools
 	changed Notifier
 	log     hclog.Logger
@@ -39,15 +40,14 @@ type session struct {
 	mu sync.Mutex // guards what follows
 	requests
 	questions
-	restored
 	shownLists
 	closed bool
 }
 
 // runPeers are those who send the requests of a run's session.
 type runPeers struct {
-	ofRun     bool       // it is a run's: each of its requests says who sends it
-	listeners *listeners // their subscriptions/listen streams; nil in a client's session
+	ofRun     bool              // it is a run's: each of its requests says who sends it
+	listeners *bridge.Listeners // their subscriptions/listen streams; nil in a client's session
 	// Whose request came first, and whether another's has since. From then on what the upstream
 	// says, without saying for which call, is nobody's.
 	first atomic.Pointer[wire.Principal]
@@ -78,12 +78,6 @@ type requests struct {
 type questions struct {
 	asks    map[string]*ask
 	lastAsk int64
-}
-
-// restored is what a new connection is brought to.
-type restored struct {
-	subscriptions map[string]struct{}
-	level         *wire.Message // the client's last logging/setLevel
 }
 
 // shownLists is what the client was shown.
@@ -270,15 +264,13 @@ func (s *session) expire() {
 func (s *session) notification(m *wire.Message) {
 	switch m.Method {
 	case "notifications/initialized":
-		if s.p.shared == nil { // a shared one is the proxy's own, and told by it
-			s.link.Initialized(m.Raw)
-		}
+		s.link.Initialized(m.Raw)
 	case "notifications/cancelled":
 		s.cancel(m)
 	case "notifications/progress":
 		s.progressOfAsk(m)
 	case "notifications/roots/list_changed":
-		if s.p.shared == nil && (s.run.shadow.Load() || s.policyNow().UpstreamMay().Roots) {
+		if !s.link.Shared() && (s.run.shadow.Load() || s.policyNow().UpstreamMay().Roots) {
 			s.forward(m.Raw)
 		}
 	default:
@@ -347,11 +339,7 @@ func (s *session) end() {
 	if s.run.key.Kind == KeySession || s.ofRun { // which ends with it
 		s.run.dropTasks()
 	}
-	if s.p.shared != nil {
-		s.p.shared.dismiss(s)
-	} else {
-		s.link.Close()
-	}
+	s.link.Leave(s)
 	s.keepNoMore()
 	s.p.remove(s)
 	s.measured()

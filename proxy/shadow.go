@@ -32,8 +32,8 @@ func (c *call) shadowed(route route) wire.Pending {
 	case "resources/subscribe":
 		return c.subscribeShadowed()
 	case "resources/unsubscribe":
-		c.s.leaveSubscription(p.URI)
-		return c.relayUnlessWanted()
+		c.s.wants.Leave(p.URI)
+		return c.relayUnlessKept()
 	case "completion/complete":
 		return c.completeShadowed()
 	}
@@ -80,8 +80,8 @@ func (c *call) listShadowed(k wire.ListKind) wire.Pending {
 }
 
 func (c *call) subscribeShadowed() wire.Pending {
-	if uri := c.m.P.URI; uri != "" && !c.s.enterSubscription(c, uri) {
-		return c.fail(wire.CodeInvalidParams, "too many subscriptions in this session")
+	if c.m.P.URI != "" && !c.enterSubscription() {
+		return c.fail(wire.CodeInvalidParams, tooManySubscriptions)
 	}
 	c.judge(policy.Resource, c.m.P.URI)
 	return c.relay()
@@ -121,11 +121,11 @@ func (s *session) unfiltered(m *wire.Message, c *call) bool {
 	switch {
 	case m.Method == "notifications/cancelled":
 		return false
-	case s.p.shared != nil && m.Method == "notifications/message":
+	case s.link.Shared() && m.Method == "notifications/message":
 		return false
 	case s.ofRun && (listChanged(m.Method) || m.Method == "notifications/resources/updated"):
 		s.own.Send(m.Raw) // who listens has said for what
-	case s.p.shared == nil || m.Method != "notifications/resources/updated" || s.subscribed(m.P.URI):
+	case !s.link.Shared() || m.Method != "notifications/resources/updated" || s.wants.Has(m.P.URI):
 		s.send(m.Raw, c)
 	}
 	return !listChanged(m.Method) // which is to be looked at, too

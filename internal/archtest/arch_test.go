@@ -176,7 +176,7 @@ var rules = []rule{
 	{
 		pkg: "proxy",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/internal/wire",
+			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/proxy/subscriptions", module + "/internal/wire",
 			module + "/internal/bridge",     // makes clients and upstreams of all eras alike
 			module + "/internal/deadline",   // of calls, and instants of the monotonic clock
 			module + "/internal/handle",     // how a call carries its run's handle
@@ -199,6 +199,11 @@ var rules = []rule{
 		pkg:   "proxy/link",
 		allow: []string{module + "/internal/bridge", module + "/internal/wire", "github.com/hashicorp/go-hclog"},
 		why:   "a connection that comes back knows nothing of who uses it",
+	},
+	{
+		pkg:   "proxy/subscriptions",
+		allow: []string{module + "/internal/bridge", module + "/internal/deadline", module + "/internal/wire", module + "/proxy/link"},
+		why:   "what the upstream is to tell hangs on what sessions want, and on nothing else of them",
 	},
 	{
 		pkg:   "proxy/run",

@@ -32,10 +32,6 @@ type Link struct {
 	ctx      context.Context              // ends with the link
 	stop     context.CancelFunc
 
-	// Subscribing is to be locked from looking at what is subscribed to until the upstream has
-	// been told, which waits for nothing. It is taken before any other lock.
-	Subscribing sync.Mutex
-
 	conn    atomic.Pointer[bridge.Upstream] // nil: there is none; each call reads it, and it is written under the lock
 	mu      sync.Mutex                      // guards what follows
 	dialing chan struct{}                   // closed when the dial under way has ended
