@@ -319,3 +319,37 @@ func (c *call) unsent() wire.Pending {
 
 // breakOff gives up a call that has no answer at the drain's end.
 func (c *call) breakOff() { c.abandon(`{"requestId":0,"reason":"the proxy is ending"}`, errBrokenOff) }
+
+// refuseOut answers a call with an error that is not, or not yet, under way.
+func (c *call) refuseOut(code int, text string, data []byte) wire.Pending {
+	raw := wire.ErrorAnswer(c.id(), code, text, data)
+	if out := c.failing(); out != nil {
+		out.Fail(code, raw)
+	} else {
+		c.out.Answer(raw)
+	}
+	return nil
+}
+
+// who is whose call it is.
+func (c *call) who() Peer {
+	if c.stateless != nil {
+		return c.from
+	}
+	return c.s.peer
+}
+
+// about says in the log whose call it is.
+func (c *call) about(pairs ...any) []any {
+	who := c.who()
+	return who.about(pairs)
+}
+
+// steps reports whether a request is one that can move a run.
+func (c *call) steps() bool {
+	switch c.m.Method {
+	case "tools/call", "resources/read", "prompts/get":
+		return true
+	}
+	return false
+}

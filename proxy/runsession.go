@@ -89,14 +89,6 @@ func (p *Proxy) annotateOn(static bool) Annotate {
 	return AnnotateOff
 }
 
-// serverInfo is how the upstream introduces itself, nil if it does not.
-func (s *session) serverInfo() []byte {
-	if h := s.hello.Load(); h != nil {
-		return h.server
-	}
-	return nil
-}
-
 // freshList is for how many milliseconds a client may keep a list: on the static
 // surface they change when the policy or the upstream's own lists do, which are
 // read again after as long; on the dynamic one with every step.
@@ -143,15 +135,6 @@ func (p *Proxy) sessionFor(c *call) (*session, *noRun) {
 		r.session.Store(p.newRunSessionLocked(r))
 	}
 	return r.session.Load(), nil
-}
-
-// steps reports whether a request is one that can move a run.
-func (c *call) steps() bool {
-	switch c.m.Method {
-	case "tools/call", "resources/read", "prompts/get":
-		return true
-	}
-	return false
 }
 
 // begins reports whether a run begins with the first call under the key.

@@ -347,3 +347,11 @@ func (s *session) end() {
 
 // policyNow is the policy in force, whose settings hold for the session.
 func (s *session) policyNow() *policy.Policy { return s.run.where().InForce() }
+
+// serverInfo is how the upstream introduces itself, nil if it does not.
+func (s *session) serverInfo() []byte {
+	if h := s.hello.Load(); h != nil {
+		return h.server
+	}
+	return nil
+}

@@ -102,31 +102,6 @@ func (c *call) Cancel() {
 	}
 }
 
-// refuseOut answers a call with an error that is not, or not yet, under way.
-func (c *call) refuseOut(code int, text string, data []byte) wire.Pending {
-	raw := wire.ErrorAnswer(c.id(), code, text, data)
-	if out := c.failing(); out != nil {
-		out.Fail(code, raw)
-	} else {
-		c.out.Answer(raw)
-	}
-	return nil
-}
-
-// who is whose call it is.
-func (c *call) who() Peer {
-	if c.stateless != nil {
-		return c.from
-	}
-	return c.s.peer
-}
-
-// about says in the log whose call it is.
-func (c *call) about(pairs ...any) []any {
-	who := c.who()
-	return who.about(pairs)
-}
-
 // pipe is the one client on a stdio connection: a session, and
 // what it asks in the modern one.
 type pipe struct {
