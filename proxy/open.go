@@ -11,7 +11,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
-	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 )
 
 // New returns a Proxy. It opens no connection yet.
@@ -36,7 +35,7 @@ func New(cfg Config) (*Proxy, error) {
 		p.sayMode(p.mode)
 	}
 	if cfg.Share {
-		p.shared = subscriptions.Share(&p.uplinks, p.sharedOpening)
+		p.uplinks.Share(p.sharedOpening)
 	}
 	return p, nil
 }
@@ -106,12 +105,7 @@ func (p *Proxy) newSessionLocked(s *session) *session {
 	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
 	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.timer.Fire = s.expire
-	if s.link = p.shared; s.link == nil {
-		s.link = subscriptions.Own(&p.uplinks, s)
-		if s.ofRun { // whose clients do not say it
-			s.link.GreetBySelf()
-		}
-	}
+	s.link = p.uplinks.Of(s, s.ofRun)
 	s.tools = p.ownToolsOf(s)
 	s.run.join(s)
 	if !p.closed {
@@ -188,7 +182,5 @@ func (p *Proxy) Close() {
 		s.Close()
 	}
 	p.ending.Wait()
-	if p.shared != nil {
-		p.shared.Close()
-	}
+	p.uplinks.Close()
 }

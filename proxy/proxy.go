@@ -135,8 +135,7 @@ type Proxy struct {
 	routes       routes
 	policy       atomic.Pointer[policy.Policy] // in force; written under mu
 	undiscovered undiscovered
-	uplinks      subscriptions.Config
-	shared       *subscriptions.Uplink // nil: a connection per session
+	uplinks      subscriptions.Uplinks
 	ending       sync.WaitGroup
 	drain        drain
 	handles      *catalogue.Handles // nil: stateless clients bring none

@@ -37,10 +37,40 @@ type Meter interface {
 	ConnectionEnded(after time.Duration)
 }
 
-// Config is what the uplinks of a proxy have in common.
-type Config struct {
+// Uplinks are the connections to the upstream of a proxy's sessions: one for each, or one for all.
+type Uplinks struct {
 	link.Config
 	Meter Meter // nil: nobody measures
+
+	shared *Uplink // nil: each has its own
+}
+
+// Share has all sessions that come use one connection, which the proxy opens as its client.
+func (us *Uplinks) Share(opening func() bridge.Opening) {
+	us.shared = &Uplink{config: us, opening: opening, shared: make(map[Member]struct{})}
+	us.shared.Link = link.New(&us.Config, us.shared, us.shared.replay)
+	us.shared.GreetBySelf()
+}
+
+// Of returns the uplink that a new session is to use. silent tells that its
+// clients send no notifications/initialized.
+func (us *Uplinks) Of(m Member, silent bool) *Uplink {
+	if us.shared != nil {
+		return us.shared
+	}
+	u := &Uplink{config: us, own: m}
+	u.Link = link.New(&us.Config, u, u.replay)
+	if silent {
+		u.GreetBySelf()
+	}
+	return u
+}
+
+// Close ends the shared connection, for good; its own each session ends.
+func (us *Uplinks) Close() {
+	if us.shared != nil {
+		us.shared.Close()
+	}
 }
 
 // Uplink is the connection to the upstream that one session has, or that all share: then what arrives
@@ -48,9 +78,9 @@ type Config struct {
 // does. It is safe for concurrent use.
 type Uplink struct {
 	*link.Link
-	config  *Config
+	config  *Uplinks
 	own     Member                // whose it is alone; nil: it is shared
-	opening func() bridge.Opening // by which a shared one is opened
+	opening func() bridge.Opening // of the proxy, for a shared one
 
 	// telling is locked from looking at what is wanted until the upstream has been told, which
 	// waits for nothing. It is taken before any other lock.
@@ -58,21 +88,6 @@ type Uplink struct {
 
 	mu     sync.Mutex          // guards what follows
 	shared map[Member]struct{} // those who share it
-}
-
-// Own returns an uplink for one session alone.
-func Own(c *Config, m Member) *Uplink {
-	u := &Uplink{config: c, own: m}
-	u.Link = link.New(&c.Config, u, u.replay)
-	return u
-}
-
-// Share returns an uplink for all sessions, which the proxy opens as its client.
-func Share(c *Config, opening func() bridge.Opening) *Uplink {
-	u := &Uplink{config: c, opening: opening, shared: make(map[Member]struct{})}
-	u.Link = link.New(&c.Config, u, u.replay)
-	u.GreetBySelf()
-	return u
 }
 
 // Shared reports whether all sessions use it.
