@@ -54,6 +54,7 @@ type route = func(*call) wire.Pending
 // routes are the ways that requests take.
 type routes struct {
 	of     [2]map[string]route                 // by [bridge.Client.Index], and method
+	other  route                               // of what a passthrough names
 	shadow func(c *call, r route) wire.Pending // where nothing is refused; r is the way that it would take else, nil: none
 }
 
@@ -72,7 +73,7 @@ func (c *call) routed() wire.Pending {
 		return route(c)
 	}
 	if c.s.policyNow().Passthrough(c.m.Method) {
-		return c.relay()
+		return c.s.p.routes.other(c)
 	}
 	return c.fail(wire.CodeMethodNotFound, c.unknownMethod())
 }

@@ -58,6 +58,15 @@ func (c *call) relayIfBound() wire.Pending {
 	return c.relay()
 }
 
+// relayUnlessKept relays the end of a subscription, but of one that another
+// session has over the same upstream.
+func (c *call) relayUnlessKept() wire.Pending {
+	if c.s.link.Kept(c.m.P.URI) {
+		return c.result([]byte("{}"))
+	}
+	return c.relay()
+}
+
 // relay sends a request upstream that steps nothing, and gives back its answer.
 func (c *call) relay() wire.Pending {
 	conn := c.s.link.Live()
@@ -129,4 +138,11 @@ func (c *call) relayed(m *wire.Message, err error) {
 		c.s.link.Ended(c.m.P.URI)
 	}
 	c.reply(m, err, noOutcome)
+}
+
+// unsubscribed takes back a subscription that this call has entered.
+func (c *call) unsubscribed() {
+	if c.subscribes {
+		c.s.wants.Leave(c.m.P.URI)
+	}
 }

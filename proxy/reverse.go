@@ -7,6 +7,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 )
 
 // ask is a request of the upstream that is open at the client.
@@ -63,6 +64,18 @@ func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 			return
 		}
 		s.log.Debug("dropped a notification of the upstream", "method", wire.Clip(m.Method))
+	}
+}
+
+// logged gives a log message of the upstream to who has asked for it: what comes with a
+// stateless request is for that, what an upstream of its own says is for its session.
+func (s *session) logged(m *wire.Message, c *call) {
+	if c == nil && s.ofRun && !s.run.aside {
+		c = s.asking()
+	}
+	asked := c == nil || !c.client.Stateless() || subscriptions.Covers(bridge.LogLevel(c.m), m.P.Level)
+	if asked && (!s.link.Shared() || s.wants.Logs(m.P.Level)) {
+		s.send(m.Raw, c)
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -47,6 +48,42 @@ func (c *call) openRun() {
 	wait(c.levelled())
 }
 
+// levelTimeout bounds how long a call waits for the upstream to take its log level.
+const levelTimeout = 5 * time.Second
+
+// levelled has a stateless request go its way once an upstream with sessions logs
+// at the level that the request asks for. A run's session raises its connection's level and
+// never lowers it: what a request has not asked for is kept from it.
+func (c *call) levelled() wire.Pending {
+	if bridge.LogLevel(c.m) == "" || !c.s.hello.Load().Logs || !c.s.wants.Raise(bridge.LogLevel(c.m)) {
+		return c.routed()
+	}
+	return c.later(func() {
+		c.tellLevel()
+		wait(c.routed())
+	})
+}
+
+// tellLevel sets the session's level upstream, where another session over the same
+// connection has not set it already. That it fails keeps no call from being made.
+func (c *call) tellLevel() {
+	level := c.s.wants.Level()
+	if c.s.link.Covered(c.s, level.P.Level) {
+		return
+	}
+	over := c.waiting()
+	defer over()
+	conn, err := c.s.link.Get()
+	if err != nil {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.Background(), levelTimeout)
+	defer stop()
+	if _, err := conn.Start(level, nil).Wait(ctx); err != nil {
+		c.s.log.Warn("setting the upstream's log level: its messages may be missing; the next connection is asked again", "error", err)
+	}
+}
+
 // openFor opens the session's connection, with the introduction of the client whose
 // request is the first.
 func (s *session) openFor(m *wire.Message) (*bridge.Upstream, error) {
@@ -64,6 +101,22 @@ func (p *Proxy) openingFor(m *wire.Message) bridge.Opening {
 	}
 	capabilities := bridge.Askable(hides(p.beginning().UpstreamMay()))
 	return bridge.Stateless.Opening(bridge.Introduction{Capabilities: capabilities, Info: info})
+}
+
+// sharedOpening introduces the proxy in either way to an upstream that all share. With a
+// session is preferred: in it sampling and the like need no retries.
+func (p *Proxy) sharedOpening() bridge.Opening {
+	may := p.beginning().UpstreamMay()
+	if !p.cfg.Streams {
+		may = policy.UpstreamMay{}
+	}
+	capabilities := wire.Pick(bridge.Askable(hides(may)), func(string, []byte) []byte { return []byte("{}") })
+	return bridge.Client{}.Opening(bridge.Introduction{Capabilities: capabilities, Info: p.clientInfo()})
+}
+
+// clientInfo is what the proxy calls itself towards upstreams.
+func (p *Proxy) clientInfo() []byte {
+	return append(wire.AppendString([]byte(`{"name":"fsm-proxy","version":`), p.cfg.Version), '}')
 }
 
 // knows settles what the upstream offers, once.
