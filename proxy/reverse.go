@@ -7,7 +7,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 )
 
 // ask is a request of the upstream that is open at the client.
@@ -21,64 +20,6 @@ type ask struct {
 	lapses *time.Timer // when the client has had its time
 }
 
-// Told implements subscriptions.Member.
-func (s *session) Told(conn *bridge.Upstream, m *wire.Message, tag any) {
-	c, _ := tag.(*call)
-	switch {
-	case m.Kind != wire.Request:
-		s.notified(conn, m, c)
-	case c == nil:
-		s.asked(conn, m, s.asking())
-	default:
-		s.asked(conn, m, c)
-	}
-}
-
-// notified takes a notification of the upstream.
-func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
-	if s.run.shadow.Load() && s.unfiltered(m, c) {
-		return
-	}
-	switch m.Method {
-	case "notifications/tools/list_changed":
-		s.upstreamChanged(conn, wire.Tools)
-	case "notifications/resources/list_changed":
-		s.upstreamChanged(conn, wire.Resources)
-	case "notifications/prompts/list_changed":
-		s.upstreamChanged(conn, wire.Prompts)
-	case "notifications/resources/updated":
-		if s.wants.Has(m.P.URI) && s.bound(policy.Resource, m.P.URI) {
-			s.updated(m, c)
-		}
-	case "notifications/cancelled":
-		s.withdraw(conn, m)
-	case "notifications/message":
-		s.logged(m, c)
-	case "notifications/tasks/status":
-		s.taskTold(conn, m)
-	case "notifications/progress", "notifications/elicitation/complete":
-		s.send(m.Raw, c)
-	default:
-		if s.policyNow().Passthrough(m.Method) {
-			s.send(m.Raw, c)
-			return
-		}
-		s.log.Debug("dropped a notification of the upstream", "method", wire.Clip(m.Method))
-	}
-}
-
-// logged gives a log message of the upstream to who has asked for it: what comes with a
-// stateless request is for that, what an upstream of its own says is for its session.
-func (s *session) logged(m *wire.Message, c *call) {
-	if c == nil && s.ofRun && !s.run.aside {
-		c = s.asking()
-	}
-	asked := c == nil || !c.client.Stateless() || subscriptions.Covers(bridge.LogLevel(c.m), m.P.Level)
-	if asked && (!s.link.Shared() || s.wants.Logs(m.P.Level)) {
-		s.send(m.Raw, c)
-	}
-}
-
 // send gives the client a message: on the stream of the call it belongs to, or
 // else on the session's own.
 func (s *session) send(raw []byte, c *call) bool {
@@ -88,15 +29,6 @@ func (s *session) send(raw []byte, c *call) bool {
 // sendAsk is send for a request of the upstream, or what is said of one.
 func (s *session) sendAsk(raw []byte, c *call) bool {
 	return c != nil && c.stream(true).Send(raw) || s.own.Send(raw)
-}
-
-// updated tells the client that a resource has changed.
-func (s *session) updated(m *wire.Message, c *call) {
-	if s.ofRun {
-		s.own.Send(m.Raw)
-		return
-	}
-	s.send(m.Raw, c)
 }
 
 // asking guesses for which call an upstream asks that does not say: nil where several
@@ -174,6 +106,17 @@ func (s *session) mayAsk(method string) bool {
 		return p.Passthrough(method)
 	}
 	return permits(h.may, name) && permits(p.UpstreamMay(), name)
+}
+
+// overlooksAsk reports whether the upstream may ask a client what the policy
+// would refuse.
+func (s *session) overlooksAsk(method string) bool {
+	if s.hello.Load() == nil || !s.run.shadow.Load() {
+		return false
+	}
+	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", wire.Clip(method), "why", notCarried)...)
+	s.p.cfg.Telemetry.shadowRefused(policy.NotAvailable)
+	return true
 }
 
 // enterAsk opens an ask under a new id, for as long as a client may take. While it is open

@@ -113,35 +113,3 @@ func (c *call) judge(k policy.Kind, name string) {
 		c.overlook(c.Verdict.Code)
 	}
 }
-
-// unfiltered gives the client a notification of the upstream's as it came. It
-// reports false where there is more to do: for one that has to be mapped, or shared
-// out, first, and for a list that has changed.
-func (s *session) unfiltered(m *wire.Message, c *call) bool {
-	switch {
-	case m.Method == "notifications/cancelled":
-		return false
-	case s.link.Shared() && m.Method == "notifications/message":
-		return false
-	case s.ofRun && (listChanged(m.Method) || m.Method == "notifications/resources/updated"):
-		s.own.Send(m.Raw) // who listens has said for what
-	case !s.link.Shared() || m.Method != "notifications/resources/updated" || s.wants.Has(m.P.URI):
-		s.send(m.Raw, c)
-	}
-	return !listChanged(m.Method) // which is to be looked at, too
-}
-
-func listChanged(method string) bool {
-	return method == wire.Tools.Changed() || method == wire.Resources.Changed() || method == wire.Prompts.Changed()
-}
-
-// overlooksAsk reports whether the upstream may ask a client what the policy
-// would refuse.
-func (s *session) overlooksAsk(method string) bool {
-	if s.hello.Load() == nil || !s.run.shadow.Load() {
-		return false
-	}
-	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", wire.Clip(method), "why", notCarried)...)
-	s.p.cfg.Telemetry.shadowRefused(policy.NotAvailable)
-	return true
-}

@@ -4,7 +4,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 )
 
@@ -88,31 +87,3 @@ func (c *call) setLevel() wire.Pending {
 	}
 	return c.relay()
 }
-
-// Member implements subscriptions.Tag.
-func (c *call) Member() subscriptions.Member { return c.s }
-
-// Wants implements subscriptions.Member.
-func (s *session) Wants() *subscriptions.Wants { return &s.wants }
-
-// Reconnected implements subscriptions.Member: the run begins anew where the configuration
-// says so of a lost upstream of its own, and what the new one lists may be another.
-func (s *session) Reconnected(conn *bridge.Upstream) {
-	does := "kept"
-	if s.p.cfg.RestartRun && !s.link.Shared() {
-		s.run.tell(nil, s.run.does((*run.Run).RestartUnasked))
-		does = "restarted"
-	}
-	s.log.Warn("the upstream connection was made anew", s.about("run", does)...)
-	for _, k := range gatedLists {
-		if s.shownLast(k).List != nil {
-			s.upstreamChanged(conn, k)
-		}
-	}
-}
-
-// Disconnected implements subscriptions.Member.
-func (s *session) Disconnected(conn *bridge.Upstream) { s.forgetAsks(conn) }
-
-// AwaitsClient implements subscriptions.Member.
-func (s *session) AwaitsClient() bool { return len(s.openAsks()) > 0 }
