@@ -161,6 +161,26 @@ func TestAttackSubscribeWhileASubscriptionEnds(t *testing.T) {
 	})
 }
 
+// A subscription that was called off before the upstream was asked for it is none.
+func TestSubscribeCancelledBeforeItIsSent(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		r.up.answers(func(*upcall) (string, bool) { return "{}", true })
+		r.up.conn(0).end()
+		first := c.request("resources/subscribe", `{"uri":"file:///plan"}`)
+		if !first.pending() {
+			t.Fatal("it does not wait")
+		}
+		c.cancel(first)
+		first.wait()
+		r.up.conn(1).says(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///plan"}}`, nil)
+		r.up.conn(1).end()
+		c.ask("logging/setLevel", `{"level":"info"}`)
+		equal(t, "told", len(c.own.messages()), 0)
+		equal(t, "asked for", r.up.count("resources/subscribe file:///plan"), 0)
+	}, delayed)
+}
+
 // slowStream takes its time for the first message.
 type slowStream struct {
 	*stream
