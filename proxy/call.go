@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -39,13 +40,13 @@ type call struct {
 
 	next func()                     // the rest of the way, for Wait; nil: land
 	land func(*wire.Message, error) // what becomes of the upstream's answer
-	seen *observation               // what observers are told; nil: there are none
+	seen *observe.Call              // what observers are told; nil: there are none
 	flight
 }
 
 // stateless is what belongs to a stateless request.
 type stateless struct {
-	from     Peer          // whose it is
+	from     observe.Peer  // whose it is
 	handle   string        // of the run; it is in the request's bytes no more
 	original *wire.Message // the request with it; nil: it had none
 	pipe     *pipe         // on which it came; nil: on a stream of its own
@@ -112,7 +113,7 @@ func (c *call) restAlone() bool {
 // answer gives the client the answer and ends the call.
 func (c *call) answer(raw []byte) wire.Pending {
 	if raw == nil {
-		c.fault(Fault{Cancelled: true})
+		c.seen.Failed(observe.Fault{Cancelled: true})
 	}
 	return c.answerWith(func() { c.out.Answer(raw) }, raw)
 }
@@ -139,7 +140,7 @@ func (c *call) answerBy(give func()) wire.Pending {
 }
 
 func (c *call) fail(code int, text string) wire.Pending {
-	c.fault(Fault{RPC: code})
+	c.seen.Failed(observe.Fault{RPC: code})
 	return c.answerFailure(code, wire.ErrorAnswer(c.id(), code, text, nil))
 }
 
@@ -275,7 +276,7 @@ func (s *session) introduction() (of bridge.Introduction) {
 
 // connect gets a connection that was not at hand.
 func (c *call) connect() (*bridge.Upstream, error) {
-	defer c.waiting()()
+	defer c.seen.Waiting()()
 	return c.s.link.Get()
 }
 
@@ -302,7 +303,7 @@ func (c *call) servedInDrain() bool {
 func (c *call) tooLate() wire.Pending {
 	c.s.p.drain.late.Add(1)
 	c.s.log.Info("refused: the proxy is ending", c.about("method", wire.Clip(c.m.Method))...)
-	c.fault(Fault{Code: policy.UpstreamUnavailable})
+	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, tooLate, nil)
 	out, ok := c.out.(wire.DecliningStream)
 	if !ok {
@@ -335,7 +336,7 @@ func (c *call) refuseOut(code int, text string, data []byte) wire.Pending {
 }
 
 // who is whose call it is.
-func (c *call) who() Peer {
+func (c *call) who() observe.Peer {
 	if c.stateless != nil {
 		return c.from
 	}
@@ -345,7 +346,7 @@ func (c *call) who() Peer {
 // about says in the log whose call it is.
 func (c *call) about(pairs ...any) []any {
 	who := c.who()
-	return who.about(pairs)
+	return who.About(pairs)
 }
 
 // steps reports whether a request is one that can move a run.
@@ -424,4 +425,100 @@ func (c *call) headerFault() string {
 		return ""
 	}
 	return c.s.p.lists.HeaderFault(c.offer, c.Name, c.m.Bytes(c.m.P.Arguments), out.Headers)
+}
+
+// observe begins to note what is told of the call.
+func (c *call) observe() {
+	var header func(string) string
+	if out, ok := c.out.(wire.HeadedStream); ok {
+		header = out.Header
+	}
+	who := c.who()
+	c.seen = c.s.p.cfg.Telemetry.Begin(c.s.p.cfg.Journal, c.m, who.Session, header)
+}
+
+// deny notes that the call is refused, or will come to nothing, and why.
+func (c *call) deny(code policy.Code) {
+	c.seen.Failed(observe.Fault{Code: code})
+	c.decide()
+}
+
+// decide records the decision on a call that does not go upstream, once.
+func (c *call) decide() {
+	if c.seen.Audited() && c.m.Method != "ping" {
+		c.seen.Decide(c.decision())
+	}
+}
+
+// begin records, once, that the call goes upstream. What steps no run is no entry of one, but
+// has its lines in the audit.
+func (c *call) begin() {
+	j := c.s.p.cfg.Journal
+	if !c.gated {
+		j = c.s.p.cfg.Telemetry.Journal()
+	}
+	if j != nil && !c.seen.Decided() {
+		c.seen.Sent(j, c.decision())
+	}
+}
+
+// record records what became of a call that was sent and has an outcome, or why it has none.
+func (c *call) record(lost error, o policy.Outcome) {
+	if c.seen == nil || o == noOutcome || c.seen.Recorded() {
+		return
+	}
+	if lost != nil && c.isCancelled() {
+		c.seen.Failed(observe.Fault{Cancelled: true})
+	} else if lost != nil {
+		c.seen.Failed(observe.Fault{Code: policy.OutcomeUnknown})
+	}
+	c.operation()
+	c.seen.Record(c.who())
+}
+
+func (c *call) decision() observe.Decision {
+	d := observe.Decision{Peer: c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Rule: c.Verdict.Rule, Case: c.Verdict.Symbol.Case}
+	at := c.Snapshot
+	if at.Policy == nil {
+		at = c.s.run.where()
+	}
+	d.Policy = at.Policy
+	if d.Named {
+		d.State = at.State()
+	}
+	return d
+}
+
+// named reports whether the call is about a name.
+func (c *call) named() bool { return c.gated || c.Name != "" }
+
+// observeEnd tells of the call's end.
+func (c *call) observeEnd() {
+	if c.seen == nil {
+		return
+	}
+	c.decide()
+	c.operation()
+	c.seen.Record(c.who())
+	c.seen.End(c.s.operations())
+	c.seen = nil
+}
+
+// operation completes what is known of the call.
+func (c *call) operation() {
+	op := &c.seen.Op
+	op.Message, op.Version = c.m, c.s.Version()
+	op.Named, op.Kind, op.Name = c.named(), c.Kind, c.Name
+	op.Familiar = op.Named && c.familiar()
+	c.seen.Measure(c.deadline.Started())
+}
+
+// familiar reports whether the call's name is one of those that the upstream
+// lists or the policy binds exactly.
+func (c *call) familiar() bool {
+	if c.Known && c.Listed || c.Verdict.Allowed && !c.Verdict.ByGlob {
+		return true
+	}
+	p := c.s.policyNow()
+	return p != nil && p.BoundAnywhere(c.Kind, c.Name, false)
 }

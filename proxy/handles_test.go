@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // byHandle is the key handle over an upstream whose tools have schemas. Those named
@@ -64,7 +65,7 @@ func TestToolsTakeTheHandle(t *testing.T) {
 		if strings.Contains(list, "fsm_list_runs") || strings.Contains(list, "x-mcp-header") {
 			t.Error(list)
 		}
-		has(t, r.as(proxy.Peer{Principal: ann}).ask("tools/list", meta("")), `{"name":"fsm_list_runs"`)
+		has(t, r.as(observe.Peer{Principal: ann}).ask("tools/list", meta("")), `{"name":"fsm_list_runs"`)
 		has(t, c.ask("server/discover", meta("")), "Call fsm_start_run first")
 		legacy := r.connect(plainHello)
 		equal(t, "legacy tools", legacy.listed(wire.Tools), "status read_file list_a write_plan")
@@ -146,9 +147,9 @@ states:
 // expired only its owner does.
 func TestStolenGuessedExpiredAndForeignHandles(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		mine := r.as(proxy.Peer{Principal: ann})
+		mine := r.as(observe.Peer{Principal: ann})
 		asked := func(who wire.Principal, params string) string {
-			return r.as(proxy.Peer{Principal: who}).ask("tools/call", params)
+			return r.as(observe.Peer{Principal: who}).ask("tools/call", params)
 		}
 		run := mine.begin()
 		unknown := asked(bob, of(proxy.NewRunID(), "status"))
@@ -210,7 +211,7 @@ func TestRunsEndByTheirHandle(t *testing.T) {
 
 func TestOnlyWhoIsToldApartListsRuns(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		mine, other := r.as(proxy.Peer{Principal: ann}), r.as(proxy.Peer{Principal: bob})
+		mine, other := r.as(observe.Peer{Principal: ann}), r.as(observe.Peer{Principal: bob})
 		first := mine.begin()
 		time.Sleep(time.Minute)
 		second := mine.begin()
@@ -229,7 +230,7 @@ func TestOnlyWhoIsToldApartListsRuns(t *testing.T) {
 // A flood of runs is refused, and harms no other.
 func TestFloodOfStartRun(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		mine, other := r.as(proxy.Peer{Principal: ann}), r.as(proxy.Peer{Principal: bob})
+		mine, other := r.as(observe.Peer{Principal: ann}), r.as(observe.Peer{Principal: bob})
 		run := other.begin()
 		for range 2 {
 			mine.begin()
@@ -335,7 +336,7 @@ func TestRunsByHandleEndComplete(t *testing.T) {
 		r.up.next().result(`{"content":[]}`)
 		has(t, call.wait(), "The run is complete. A new run begins with the tool fsm_start_run.")
 		has(t, c.ask("tools/call", of(run, "write_plan")), "run_complete", "fsm_start_run")
-		has(t, r.as(proxy.Peer{}).ask("tools/call", of(c.begin(), "apply")), "invalid_transition")
+		has(t, r.as(observe.Peer{}).ask("tools/call", of(c.begin(), "apply")), "invalid_transition")
 	}, byHandle(nil))
 }
 
@@ -378,7 +379,7 @@ states:
 // Where a run is found by who is asking it begins anew by a tool, once it is complete.
 func TestStartRunBeginsAPrincipalsRunAnew(t *testing.T) {
 	bubble(t, stops, func(r *rig) {
-		c, watch := r.connectAs(proxy.Peer{Principal: ann}), r.connectAs(proxy.Peer{Principal: ann})
+		c, watch := r.connectAs(observe.Peer{Principal: ann}), r.connectAs(observe.Peer{Principal: ann})
 		equal(t, "tools", c.listed(wire.Tools), "status write_plan")
 		has(t, c.ask("tools/call", `{"name":"fsm_start_run"}`), "invalid_transition", "the run is not complete")
 		c.do("write_plan", `{"content":[]}`)
@@ -390,7 +391,7 @@ func TestStartRunBeginsAPrincipalsRunAnew(t *testing.T) {
 		synctest.Wait()
 		has(t, strings.Join(watch.own.messages(), ""), "tools/list_changed")
 		equal(t, "tools", c.listed(wire.Tools), "status write_plan")
-		modern := r.as(proxy.Peer{Principal: ann})
+		modern := r.as(observe.Peer{Principal: ann})
 		has(t, modern.ask("tools/list", meta("")), `"tools":[{"name":"fsm_start_run"`)
 		r.modernCall(modern, "write_plan", `{"content":[]}`)
 		has(t, modern.ask("tools/call", meta(`{"name":"fsm_start_run"}`)), "A new run has begun.", `"resultType":"complete"`)
@@ -400,9 +401,9 @@ func TestStartRunBeginsAPrincipalsRunAnew(t *testing.T) {
 
 func TestWhereRunsBeginAnewByThemselvesNoToolDoesIt(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		c := r.connectAs(proxy.Peer{Principal: ann})
+		c := r.connectAs(observe.Peer{Principal: ann})
 		has(t, c.ask("tools/call", `{"name":"fsm_start_run"}`), "unknown_action")
-		if list := r.as(proxy.Peer{Principal: ann}).ask("tools/list", meta("")); strings.Contains(list, "fsm_start_run") {
+		if list := r.as(observe.Peer{Principal: ann}).ask("tools/list", meta("")); strings.Contains(list, "fsm_start_run") {
 			t.Error(list)
 		}
 	}, keys(proxy.KeyPrincipal))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 const workingTask = `{"resultType":"complete","status":"working"}`
@@ -15,7 +16,7 @@ const workingTask = `{"resultType":"complete","status":"working"}`
 func TestTasksAreFoundWithoutAHandle(t *testing.T) {
 	const long = "786512e2-9e0d-44bd-8f29-789f320fe840"
 	bubble(t, review, func(r *rig) {
-		mine, other, nobody := r.as(proxy.Peer{Principal: ann}), r.as(proxy.Peer{Principal: bob}), r.modern()
+		mine, other, nobody := r.as(observe.Peer{Principal: ann}), r.as(observe.Peer{Principal: bob}), r.modern()
 		asked := func(c *client, id string) string { return c.ask("tasks/get", meta(`{"taskId":"`+id+`"}`)) }
 		found := func(c *client, id string) {
 			t.Helper()
@@ -54,8 +55,8 @@ func TestTasksAreFoundWithoutAHandle(t *testing.T) {
 func TestTasksOfOtherKeysAreNotFoundByID(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		id, _ := r.p.StartRun(bridge.Stateless, ann)
-		c := r.as(proxy.Peer{Principal: ann, Run: id})
+		c := r.as(observe.Peer{Principal: ann, Run: id})
 		c.begins(meta(`{"name":"write_plan"}`), "t1", time.Minute)
-		has(t, r.as(proxy.Peer{Principal: ann}).ask("tasks/get", meta(`{"taskId":"t1"}`)), "run_not_found")
+		has(t, r.as(observe.Peer{Principal: ann}).ask("tasks/get", meta(`{"taskId":"t1"}`)), "run_not_found")
 	}, keys(proxy.KeyPath), modernUpstream, modernTasks)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // away is a call that has asked its client, and was answered while that is away.
@@ -61,7 +62,7 @@ func inFlight(n int) func(*proxy.Config, *server) {
 // in a run. One call more asks its client nothing and still has its answer.
 func TestFloodOfHoldsInOneRun(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		a, b := r.as(proxy.Peer{Principal: ann}), r.as(proxy.Peer{Principal: bob})
+		a, b := r.as(observe.Peer{Principal: ann}), r.as(observe.Peer{Principal: bob})
 		held := a.flood(100)
 		equal(t, "held", len(held), 10)
 		equal(t, "held for another", len(b.flood(3)), 3)
@@ -74,7 +75,7 @@ func TestFloodOfHoldsInOneRun(t *testing.T) {
 
 func TestFloodOfHoldsOfOnePrincipal(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		a, b := r.as(proxy.Peer{Principal: ann}), r.as(proxy.Peer{Principal: bob})
+		a, b := r.as(observe.Peer{Principal: ann}), r.as(observe.Peer{Principal: bob})
 		equal(t, "held", len(a.flood(2000)), 1000)
 		equal(t, "held for another", len(b.flood(1)), 1)
 	}, keys(proxy.KeyProcess), inFlight(5000))

@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // hint is the sentence on the dynamic surface that is added to the upstream's
@@ -34,8 +35,8 @@ type hello struct {
 	server                   []byte        // likewise: how the upstream introduces itself; nil: it does not
 	bridge.Offered
 
-	operations Operations    // where the session's are measured; nil: nowhere
-	begun      time.Duration // as deadline.Now
+	operations observe.Operations // where the session's are measured; nil: nowhere
+	begun      time.Duration      // as deadline.Now
 }
 
 // initialize opens the upstream with the client's own request, so that it sees
@@ -65,7 +66,7 @@ func (c *call) open() {
 		c.failed(wire.CodeInvalidParams, err.Error())
 		return
 	}
-	over := c.waiting()
+	over := c.seen.Waiting()
 	conn, err := s.link.OpenFor(s, c.opening(request, may))
 	over()
 	if err != nil {
@@ -124,11 +125,11 @@ func (c *call) refusedHello(err error) {
 			return
 		}
 		c.s.opened() // before the answer, since the client may try again at once
-		c.fault(Fault{RPC: said.Answer.ErrorCode})
+		c.seen.Failed(observe.Fault{RPC: said.Answer.ErrorCode})
 		c.answer(c.withID(said.Answer))
 		return
 	}
-	c.fault(Fault{Code: policy.UpstreamUnavailable})
+	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	c.failed(wire.CodeInternal, "The upstream server is not available: "+err.Error())
 }
 
@@ -213,7 +214,7 @@ func (c *call) welcome(m *wire.Message, may policy.UpstreamMay) {
 		c.failed(wire.CodeInternal, "the upstream speaks revision "+wire.Clip(h.version)+" of the protocol, which fsm-proxy does not know")
 		return
 	}
-	h.operations, h.begun = c.s.p.cfg.Telemetry.operations(h.version), deadline.Now()
+	h.operations, h.begun = c.s.p.cfg.Telemetry.Operations(h.version), deadline.Now()
 	c.s.hello.Store(h)
 	said := c.about("client", wire.Clip(h.client), "protocol", h.version, "surface", surfaceOf(h).String())
 	if c.s.peer.Remote != "" {

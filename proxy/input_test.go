@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // required reads what an "input required" answer asks for: the keys, and the state.
@@ -67,7 +68,7 @@ func TestLegacyUpstreamAsksModernClient(t *testing.T) {
 // A state is good for the call it was given for, and for whom.
 func TestRequestStateOfAnother(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		a, b := r.as(proxy.Peer{Principal: ann}), r.as(proxy.Peer{Principal: bob})
+		a, b := r.as(observe.Peer{Principal: ann}), r.as(observe.Peer{Principal: bob})
 		k, answer := r.elicited(a, "status")
 		keys, state := required(t, answer)
 		has(t, b.comeBack("status", keys[0], state, `{"action":"accept"}`).wait(), "-32602")

@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 func keys(kind proxy.KeyKind) func(*proxy.Config, *server) {
@@ -29,17 +30,17 @@ var (
 )
 
 // as makes a modern client whose requests say this of themselves.
-func (r *rig) as(peer proxy.Peer) *client {
+func (r *rig) as(peer observe.Peer) *client {
 	c := r.modern()
 	c.s.(*seated).peer = peer
 	return c
 }
 
 // connectAs makes a legacy client that does.
-func (r *rig) connectAs(peer proxy.Peer) *client { return r.openFor(peer).greet(plainHello) }
+func (r *rig) connectAs(peer observe.Peer) *client { return r.openFor(peer).greet(plainHello) }
 
 // openFor makes a session without initializing it.
-func (r *rig) openFor(peer proxy.Peer) *client {
+func (r *rig) openFor(peer observe.Peer) *client {
 	r.t.Helper()
 	c := &client{rig: r, log: &journal{}}
 	c.own = c.stream("own")
@@ -60,15 +61,15 @@ func (r *rig) modernCall(c *client, tool, result string) string {
 // A run belongs to who is asking: neither a reconnect nor another era begins it anew.
 func TestReconnectContinuesAPrincipalsRun(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		r.connectAs(proxy.Peer{Principal: ann}).do("write_plan", `{"content":[]}`)
-		again := r.connectAs(proxy.Peer{Principal: ann})
+		r.connectAs(observe.Peer{Principal: ann}).do("write_plan", `{"content":[]}`)
+		again := r.connectAs(observe.Peer{Principal: ann})
 		has(t, again.ask("tools/call", `{"name":"write_plan"}`), "invalid_transition", "in state 'review'")
-		has(t, r.as(proxy.Peer{Principal: ann}).ask("tools/call", meta(`{"name":"write_plan"}`)), "in state 'review'")
-		equal(t, "bob's tools", r.connectAs(proxy.Peer{Principal: bob}).listed(wire.Tools), "status read_file list_a write_plan")
-		if _, err := r.p.OpenFor(proxy.Peer{}, r.open0().own); err == nil {
+		has(t, r.as(observe.Peer{Principal: ann}).ask("tools/call", meta(`{"name":"write_plan"}`)), "in state 'review'")
+		equal(t, "bob's tools", r.connectAs(observe.Peer{Principal: bob}).listed(wire.Tools), "status read_file list_a write_plan")
+		if _, err := r.p.OpenFor(observe.Peer{}, r.open0().own); err == nil {
 			t.Error("nobody got a session")
 		}
-		has(t, r.as(proxy.Peer{}).ask("tools/call", meta(`{"name":"status"}`)), "run_not_found", "authenticate")
+		has(t, r.as(observe.Peer{}).ask("tools/call", meta(`{"name":"status"}`)), "run_not_found", "authenticate")
 	}, keys(proxy.KeyPrincipal))
 }
 
@@ -81,7 +82,7 @@ func (r *rig) open0() *client {
 // Two clients on one run share its turn, and both are told what changed.
 func TestTwoClientsOnOneRun(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		a, b := r.connectAs(proxy.Peer{Principal: ann}), r.connectAs(proxy.Peer{Principal: ann})
+		a, b := r.connectAs(observe.Peer{Principal: ann}), r.connectAs(observe.Peer{Principal: ann})
 		call := a.call("write_plan")
 		k := r.up.next()
 		waits := b.call("write_plan")
@@ -102,8 +103,8 @@ func TestTwoClientsOnOneRun(t *testing.T) {
 // Without its key, with two, or from elsewhere a request has no run, and begins none.
 func TestDroppingTheKeyResetsNothing(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		header := func(values ...string) proxy.Peer {
-			return proxy.Peer{Trusted: true, Header: func(name string) []string {
+		header := func(values ...string) observe.Peer {
+			return observe.Peer{Trusted: true, Header: func(name string) []string {
 				if name != "X-Run" {
 					return nil
 				}
@@ -114,7 +115,7 @@ func TestDroppingTheKeyResetsNothing(t *testing.T) {
 		has(t, r.as(header("one")).ask("tools/call", meta(`{"name":"write_plan"}`)), "in state 'review'")
 		untrusted := header("one")
 		untrusted.Trusted = false
-		for name, peer := range map[string]proxy.Peer{"none": header(), "empty": header(""), "two": header("one", "two"), "no headers": {}, "untrusted": untrusted} {
+		for name, peer := range map[string]observe.Peer{"none": header(), "empty": header(""), "two": header("one", "two"), "no headers": {}, "untrusted": untrusted} {
 			has(t, r.as(peer).ask("tools/call", meta(`{"name":"write_plan"}`)), "run_not_found")
 			if _, err := r.p.OpenFor(peer, r.open0().own); err == nil {
 				t.Errorf("%s: a session", name)
@@ -130,16 +131,16 @@ func TestPathRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mine := r.as(proxy.Peer{Principal: ann, Run: id})
+		mine := r.as(observe.Peer{Principal: ann, Run: id})
 		r.modernCall(mine, "write_plan", `{"content":[]}`)
-		foreign := r.as(proxy.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"status"}`))
-		unknown := r.as(proxy.Peer{Principal: bob, Run: proxy.NewRunID()}).ask("tools/call", meta(`{"name":"status"}`))
+		foreign := r.as(observe.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"status"}`))
+		unknown := r.as(observe.Peer{Principal: bob, Run: proxy.NewRunID()}).ask("tools/call", meta(`{"name":"status"}`))
 		equal(t, "a foreign run's answer", foreign, unknown)
 		has(t, foreign, "run_not_found", "which an operator hands out")
 		time.Sleep(25 * time.Hour)
 		synctest.Wait()
 		has(t, mine.ask("tools/call", meta(`{"name":"status"}`)), "run_expired", "which an operator hands out")
-		equal(t, "a foreign expired run's answer", r.as(proxy.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"status"}`)), unknown)
+		equal(t, "a foreign expired run's answer", r.as(observe.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"status"}`)), unknown)
 		equal(t, "runs", len(r.p.Runs()), 0)
 	}, keys(proxy.KeyPath))
 }
@@ -151,9 +152,9 @@ func TestMintedRunIsTheFirstComers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.modernCall(r.as(proxy.Peer{Principal: ann, Run: id}), "write_plan", `{"content":[]}`)
-		has(t, r.as(proxy.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"ask"}`)), "run_not_found")
-		has(t, r.as(proxy.Peer{Run: id}).ask("tools/call", meta(`{"name":"ask"}`)), "run_not_found")
+		r.modernCall(r.as(observe.Peer{Principal: ann, Run: id}), "write_plan", `{"content":[]}`)
+		has(t, r.as(observe.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"ask"}`)), "run_not_found")
+		has(t, r.as(observe.Peer{Run: id}).ask("tools/call", meta(`{"name":"ask"}`)), "run_not_found")
 		equal(t, "owner", r.p.Runs()[0].Owner, ann)
 	}, keys(proxy.KeyPath))
 }
@@ -188,7 +189,7 @@ func TestRunsAreBounded(t *testing.T) {
 func TestRunsInUseDoNotExpire(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		id, _ := r.p.StartRun(bridge.Stateless, ann)
-		c := r.as(proxy.Peer{Principal: ann, Run: id})
+		c := r.as(observe.Peer{Principal: ann, Run: id})
 		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
 		k := r.up.next()
 		time.Sleep(30 * time.Hour)
@@ -226,7 +227,7 @@ func TestLogOfStrays(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		bubble(t, review, func(r *rig) {
-			has(t, r.as(proxy.Peer{Run: id}).ask("tools/call", of(id, "status")), advice)
+			has(t, r.as(observe.Peer{Run: id}).ask("tools/call", of(id, "status")), advice)
 			has(t, log.String(), "refused: ", "code=run_not_found", "method=tools/call", `reason="`+advice+`"`)
 			if strings.Contains(log.String(), id) {
 				t.Errorf("the log has the run's id: %s", &log)
@@ -238,7 +239,7 @@ func TestLogOfStrays(t *testing.T) {
 // Whoever comes back to an expired run begins at the initial state where the key begins
 // runs by itself, and hears of the end where it does not.
 func TestExpiryIsAReset(t *testing.T) {
-	from := proxy.Peer{Principal: ann, Run: "a-long-word-Nobody-guesses-42", Trusted: true, Header: func(string) []string { return []string{"one"} }}
+	from := observe.Peer{Principal: ann, Run: "a-long-word-Nobody-guesses-42", Trusted: true, Header: func(string) []string { return []string{"one"} }}
 	after := func(key proxy.KeyKind, create bool, life time.Duration) (answer string) {
 		bubble(t, review, func(r *rig) {
 			c := r.as(from)
@@ -259,18 +260,18 @@ func TestExpiryIsAReset(t *testing.T) {
 
 // Whoever gets no run is told what to do next, in both eras, and so is the log.
 func TestStraysAreToldTheWayOn(t *testing.T) {
-	header := func(values ...string) proxy.Peer {
-		return proxy.Peer{Header: func(string) []string { return values }}
+	header := func(values ...string) observe.Peer {
+		return observe.Peer{Header: func(string) []string { return values }}
 	}
 	for _, c := range []struct {
 		key    proxy.KeyKind
 		create bool
-		from   proxy.Peer
+		from   observe.Peer
 		advice string
 	}{
-		{proxy.KeyPath, false, proxy.Peer{Run: "gone"}, "There is no such run. A new run begins at a new URL, which an operator hands out."},
-		{proxy.KeyPath, false, proxy.Peer{}, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."},
-		{proxy.KeyPath, true, proxy.Peer{Run: "short"}, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."},
+		{proxy.KeyPath, false, observe.Peer{Run: "gone"}, "There is no such run. A new run begins at a new URL, which an operator hands out."},
+		{proxy.KeyPath, false, observe.Peer{}, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."},
+		{proxy.KeyPath, true, observe.Peer{Run: "short"}, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."},
 		{proxy.KeyHeader, false, header(), "The header X-Run says which run this is, and it is missing: the gateway in front has to set it."},
 		{proxy.KeyHeader, false, header("one"), "The header X-Run is taken from a trusted gateway only, which --trusted-proxies names."},
 	} {

@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -36,12 +37,12 @@ func (c *call) listFetched(k wire.ListKind) {
 	conn, err := c.connect()
 	var v catalogue.View
 	if err == nil {
-		over := c.waiting()
+		over := c.seen.Waiting()
 		v, err = c.s.fetch(conn, k)
 		over()
 	}
 	if err != nil {
-		c.fault(Fault{Code: policy.UpstreamUnavailable})
+		c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.drain.endedBy(err).Error())
 		return
 	}
@@ -179,7 +180,7 @@ func (s *session) atHand(conn *bridge.Upstream) bool {
 // fetchAll gets what a refusal or an annotation names. It waits no longer than a
 // refusal may.
 func (c *call) fetchAll(conn *bridge.Upstream) {
-	defer c.waiting()()
+	defer c.seen.Waiting()()
 	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CancelGrace)
 	defer stop()
 	h := c.s.hello.Load()

@@ -8,13 +8,14 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // seated is a session of a test's client whose messages are of the modern era, each
 // on a stream of its own.
 type seated struct {
 	p    *proxy.Proxy
-	peer proxy.Peer
+	peer observe.Peer
 }
 
 func (s *seated) Handle(m *wire.Message, out wire.Stream) wire.Pending {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // What an upstream asks and does not wait for must not fill what can be asked.
@@ -28,7 +29,7 @@ func TestAsksOfEndedCallsAreForgotten(t *testing.T) {
 // is nobody's, nor from then on, for it may be late.
 func TestAskThatCouldBeAnothersIsRejected(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		a, b := r.as(proxy.Peer{Principal: ann}), r.as(proxy.Peer{Principal: bob})
+		a, b := r.as(observe.Peer{Principal: ann}), r.as(observe.Peer{Principal: bob})
 		first := a.request("tools/call", meta(`{"name":"write_plan"}`))
 		k := r.up.next()
 		second := b.request("tools/call", meta(`{"name":"status"}`))
@@ -89,7 +90,7 @@ func TestClientComesBackDuringDrain(t *testing.T) {
 // One that listens with all it has takes no room from others, nor from itself.
 func TestListenersCrowdNobodyOut(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		a, b := r.as(proxy.Peer{Principal: ann}), r.as(proxy.Peer{Principal: bob})
+		a, b := r.as(observe.Peer{Principal: ann}), r.as(observe.Peer{Principal: bob})
 		a.ask("tools/list", meta(""))
 		for range 4 {
 			a.request("subscriptions/listen", meta(`{"notifications":{"toolsListChanged":true}}`))

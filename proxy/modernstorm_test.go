@@ -11,6 +11,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // TestModernStorm is the storm of the modern era: several principals and legacy
@@ -79,7 +80,7 @@ func (r *rig) weather(stop chan struct{}) {
 
 // wander is a client of the modern era.
 func (r *rig) wander(n int) {
-	c := r.as(proxy.Peer{Principal: wire.Principal{Issuer: "i", Subject: fmt.Sprint(n % 3)}})
+	c := r.as(observe.Peer{Principal: wire.Principal{Issuer: "i", Subject: fmt.Sprint(n % 3)}})
 	var all []*reply
 	for turn := range 60 {
 		tool := reviewTools[rand.IntN(len(reviewTools))]

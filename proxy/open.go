@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // New returns a Proxy. It opens no connection yet.
@@ -30,7 +31,7 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.key(bridge.Stateless).Kind == KeyHandle {
 		p.handles = catalogue.NewHandles(cfg.HandleArgument, handle.Lifetime{Idle: cfg.RunIdle, Age: cfg.RunAge})
 	}
-	p.operations = cfg.Telemetry.operations("")
+	p.operations = cfg.Telemetry.Operations("")
 	if p.mode == Shadow {
 		p.sayMode(p.mode)
 	}
@@ -47,14 +48,14 @@ func (p *Proxy) Open(own wire.Stream) wire.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cfg.key(bridge.Client{}).Kind == KeyProcess {
-		return &pipe{session: p.openLockedOn(p.processRunLocked(), Peer{}, own)}
+		return &pipe{session: p.openLockedOn(p.processRunLocked(), observe.Peer{}, own)}
 	}
-	return &pipe{session: p.openLockedOn(p.runOfSessionLocked(), Peer{}, own)}
+	return &pipe{session: p.openLockedOn(p.runOfSessionLocked(), observe.Peer{}, own)}
 }
 
 // OpenFor makes the session of a new client, one of several. The error says, to the
 // client, why it has none: what its key needs is missing.
-func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
+func (p *Proxy) OpenFor(peer observe.Peer, own wire.Stream) (wire.Session, error) {
 	key := p.cfg.key(bridge.Client{})
 	var r *liveRun
 	if why := p.besideRun(bridge.Client{}, &peer); why != nil {
@@ -79,9 +80,9 @@ func (p *Proxy) OpenFor(peer Peer, own wire.Stream) (wire.Session, error) {
 }
 
 // noSession is why a client has no session, with what it can do.
-func (p *Proxy) noSession(why *noRun, peer *Peer) error {
+func (p *Proxy) noSession(why *noRun, peer *observe.Peer) error {
 	told := &noRun{why.code, why.text + p.wayOn(why, bridge.Client{})}
-	p.cfg.Log.Info("refused", peer.about([]any{"code", why.code.String(), "method", "initialize", "reason", told.text})...)
+	p.cfg.Log.Info("refused", peer.About([]any{"code", why.code.String(), "method", "initialize", "reason", told.text})...)
 	return told
 }
 
@@ -92,7 +93,7 @@ func (p *Proxy) runOfSessionLocked() *liveRun {
 }
 
 // openLockedOn makes a session on a run.
-func (p *Proxy) openLockedOn(r *liveRun, peer Peer, own wire.Stream) *session {
+func (p *Proxy) openLockedOn(r *liveRun, peer observe.Peer, own wire.Stream) *session {
 	if r.name == "" {
 		r.name = peer.Session
 	}

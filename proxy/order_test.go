@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // TestTransitionThenNotificationThenAnswer is the promise of the design, on a
@@ -43,12 +44,12 @@ type recorder struct {
 	then func() // called at each End
 }
 
-func (r *recorder) Begin(d proxy.Decision) uint64 {
+func (r *recorder) Begin(d observe.Decision) uint64 {
 	r.log.add("begin " + d.Name)
 	return 1
 }
 
-func (r *recorder) End(_ uint64, _ proxy.Peer, op *proxy.Operation) {
+func (r *recorder) End(_ uint64, _ observe.Peer, op *observe.Operation) {
 	r.log.add(strings.TrimSpace("end " + op.Name + " " + op.Outcome.String() + " " + op.To + op.Fault.Code.String()))
 	if r.then != nil {
 		r.then()

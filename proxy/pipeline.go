@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -130,7 +131,7 @@ func (c *call) enter(conn *bridge.Upstream) wire.Pending {
 func (c *call) awaitTurn() {
 	timeout := time.NewTimer(c.s.p.cfg.TurnTimeout)
 	defer timeout.Stop()
-	over := c.waiting()
+	over := c.seen.Waiting()
 	select {
 	case <-c.turn:
 		over()
@@ -213,7 +214,7 @@ func (c *call) start(conn *bridge.Upstream) bool {
 		return true
 	}
 	c.begin()
-	m := c.translated(conn, c.traced())
+	m := c.translated(conn, c.seen.Traced(c.m))
 	c.deadline.Start(c.patience(), &c.s.timer) // before the upstream can ask on its behalf
 	c.conn = conn
 	c.sent(conn.Start(m, c))
@@ -225,7 +226,7 @@ func (c *call) landed(m *wire.Message, err error) {
 	if err != nil && c.isAnswered() { // it was not to be sent again
 		return
 	}
-	c.landing(m, err)
+	c.seen.Answered(m, err)
 	if err == nil && m.Kind == wire.Result && m.Raw[m.Result.Start] != '{' {
 		err = errNoObject
 	}
@@ -248,9 +249,7 @@ func (c *call) landed(m *wire.Message, err error) {
 
 // settle moves the run along the outcome, if it is one. The call keeps its turn.
 func (c *call) settle(o policy.Outcome) run.Shift {
-	if c.seen != nil {
-		c.seen.op.Outcome = o
-	}
+	c.seen.Settled(o)
 	if o == noOutcome || !c.Verdict.Turn {
 		return run.Shift{}
 	}
@@ -260,7 +259,8 @@ func (c *call) settle(o policy.Outcome) run.Shift {
 	}
 	if c.restarted = ended.Step.Restarted; ended.Step.Changed {
 		from, to := ended.By.StateName(ended.Step.From.State), ended.By.StateName(ended.Step.Entered)
-		c.stepped(from, to, o)
+		c.seen.Stepped(from, to)
+		c.s.p.cfg.Telemetry.Stepped(from, to, o)
 		c.s.log.Info("transition", c.about("from", from, "to", to,
 			c.Kind.String(), c.Name, "outcome", o.String(), "complete", ended.Step.Terminal, "rule", c.Verdict.Rule.String())...)
 	}
@@ -331,13 +331,47 @@ func (c *call) overlook(code policy.Code) {
 		about = []any{"state", c.Snapshot.State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
 	}
 	c.s.log.Info(wouldBeRefused, c.aboutTarget([]any{"code", code.String()}, about...)...)
-	c.shadowRefused(code)
+	c.seen.ShadowRefused(code)
 }
 
 const (
 	wouldBeRefused = "would be refused"
 	notCarried     = "the policy does not carry it: passthrough, upstream_may and templates say what it does"
 )
+
+// What follows is for calls that wait until they can be recorded.
+
+// turnedAway tells of a request that is not even taken. What is refused in any
+// number has to wait until it can be recorded.
+func (c *call) turnedAway() {
+	c.s.p.awaitRoom()
+	c.seen.Failed(observe.Fault{RPC: wire.CodeInvalidRequest})
+	c.observeEnd()
+}
+
+// crowdsOut reports whether the call has to wait until it can be recorded. What
+// opens a session does not, so that what comes behind it finds that under way.
+func (c *call) crowdsOut() bool {
+	a := c.s.p.cfg.Telemetry.Auditor
+	if a == nil || c.m.Method == "ping" || a.Room() {
+		return false
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.m.Method != "initialize" || c.s.opening || c.s.hello.Load() != nil
+}
+
+// whenRoom lets the call go on when it can be recorded.
+func (c *call) whenRoom() {
+	over := c.seen.Waiting()
+	c.s.p.awaitRoom()
+	over()
+	if c.s.p.drain.begun.Load() {
+		c.tooLate()
+		return
+	}
+	wait(c.onward())
+}
 
 // What follows is for calls that something is not at hand for.
 
@@ -373,7 +407,7 @@ func (c *call) listFirst(conn *bridge.Upstream) {
 }
 
 func (c *call) fetch(conn *bridge.Upstream) error {
-	defer c.waiting()()
+	defer c.seen.Waiting()()
 	patience := c.s.p.cfg.CallTimeout
 	if c.Snapshot.Shadow {
 		patience = c.s.p.cfg.CancelGrace // nothing is held up for what is only noted

@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 )
 
@@ -78,9 +79,9 @@ type Config struct {
 
 	Log hclog.Logger // nil: none
 	// Telemetry is who is told what happens; zero: nobody.
-	Telemetry Telemetry
+	Telemetry observe.Telemetry
 	// Journal is where what calls make of their runs is recorded; nil: in the audit.
-	Journal Journal
+	Journal observe.Journal
 }
 
 // key is how requests of a client find their run.
@@ -139,11 +140,10 @@ type Proxy struct {
 	ending       sync.WaitGroup
 	drain        drain
 	handles      *catalogue.Handles // nil: stateless clients bring none
-	taskRuns     handleTasks
 	inputs       bridge.Inputs
 	keeps        keeps
 	// operations is where those of sessions without a revision are measured.
-	operations Operations
+	operations observe.Operations
 
 	reloading sync.Mutex // held through a Reload, so that all runs go through them in one order
 
@@ -157,32 +157,6 @@ type Proxy struct {
 
 // Policy is the policy in force.
 func (p *Proxy) Policy() *policy.Policy { return p.policy.Load() }
-
-// Peer tells the log which of several clients a session belongs to.
-type Peer struct {
-	Session string // the session's name; no secret
-	Remote  string // the client's address
-	// Principal is who is asking.
-	Principal wire.Principal
-	// Run is the run that the URL's path names, "" for none.
-	Run string
-	// Header returns the values of a header of the request, by its canonical name.
-	// Nil: there are none. Trusted tells that they come from a gateway that may say
-	// which run it is.
-	Header  func(name string) []string
-	Trusted bool
-}
-
-// about puts who it is before what a line of the log says.
-func (p *Peer) about(pairs []any) []any {
-	if p.Principal.Known() {
-		pairs = append([]any{"subject", p.Principal.Subject}, pairs...)
-	}
-	if p.Session != "" {
-		pairs = append([]any{"session", p.Session}, pairs...)
-	}
-	return pairs
-}
 
 // lasts runs f on a goroutine that Close waits for. It reports false where Close
 // was called: that may be waiting for the last one already.

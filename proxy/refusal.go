@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -238,7 +239,7 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 
 // unavailable answers a request that the upstream did not take.
 func (c *call) unavailable(err error) {
-	c.fault(Fault{Code: policy.UpstreamUnavailable})
+	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	switch lost, _ := errorAs(err); {
 	case err == link.ErrEnding:
 		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)

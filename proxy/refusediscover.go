@@ -5,6 +5,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // refusesDiscover reports whether server/discover is refused, so that clients that know
@@ -18,7 +19,7 @@ func (p *Proxy) refusesDiscover() bool { return p.cfg.Protocol == ProtocolAuto &
 func (c *call) refuseDiscover() wire.Pending {
 	c.s.p.undiscovered.log(c)
 	fault := bridge.SessionsOnly(c.m)
-	c.fault(Fault{RPC: fault.Code})
+	c.seen.Failed(observe.Fault{RPC: fault.Code})
 	return c.answerFailure(fault.Code, wire.ErrorAnswer(c.id(), fault.Code, fault.Text, fault.Data))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // leading is a rig by handle in which clients that know both eras are to have sessions.
@@ -34,7 +35,7 @@ func TestDiscoverLeadsToASession(t *testing.T) {
 			bubble(t, review, func(r *rig) {
 				c := r.modern()
 				has(t, c.ask("server/discover", meta("")), sessionsOnly)
-				has(t, r.as(proxy.Peer{Principal: ann}).ask("server/discover", meta("")), sessionsOnly)
+				has(t, r.as(observe.Peer{Principal: ann}).ask("server/discover", meta("")), sessionsOnly)
 				equal(t, "asked of the upstream", len(r.up.asked), 0)
 				if mode == proxy.Shadow {
 					return
@@ -55,7 +56,7 @@ func TestDiscoverIsAnsweredWhereNoHandleIsNeeded(t *testing.T) {
 	for _, kind := range []proxy.KeyKind{proxy.KeyDefault, proxy.KeyProcess, proxy.KeyPrincipal, proxy.KeyHandle} {
 		t.Run(kind.String(), func(t *testing.T) {
 			bubble(t, review, func(r *rig) {
-				has(t, r.as(proxy.Peer{Principal: ann}).ask("server/discover", meta("")), `"supportedVersions":["2026-07-28","2025-11-25"`)
+				has(t, r.as(observe.Peer{Principal: ann}).ask("server/discover", meta("")), `"supportedVersions":["2026-07-28","2025-11-25"`)
 			}, with(func(c *proxy.Config) {
 				c.Keys[wire.Modern] = proxy.RunKey{Kind: kind}
 				if kind == proxy.KeyHandle {

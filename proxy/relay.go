@@ -130,7 +130,7 @@ func (c *call) anew() wire.Pending {
 }
 
 func (c *call) relayed(m *wire.Message, err error) {
-	c.landing(m, err)
+	c.seen.Answered(m, err)
 	if err != nil || m.Kind == wire.Failure {
 		c.unsubscribed()
 	}

@@ -157,7 +157,7 @@ func (p *Proxy) notice(v catalogue.View) {
 }
 
 func (p *Proxy) tellDrift(now *policy.Policy, d catalogue.Difference) {
-	p.cfg.Telemetry.definitionChanged(d.Change)
+	p.cfg.Telemetry.DefinitionChanged(d.Change)
 	if d.Change == lock.Unlisted { // of which the findings tell
 		return
 	}

@@ -115,7 +115,7 @@ func (s *session) overlooksAsk(method string) bool {
 		return false
 	}
 	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", wire.Clip(method), "why", notCarried)...)
-	s.p.cfg.Telemetry.shadowRefused(policy.NotAvailable)
+	s.p.cfg.Telemetry.ShadowRefused(policy.NotAvailable)
 	return true
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // review is the policy of most tests: plan, review, apply.
@@ -199,7 +200,7 @@ func (r *rig) openAs(name string) *client {
 	c := &client{rig: r, name: name, log: &journal{}}
 	c.own = c.stream("own")
 	var err error
-	if c.s, err = r.p.OpenFor(proxy.Peer{Session: name}, c.own); err != nil {
+	if c.s, err = r.p.OpenFor(observe.Peer{Session: name}, c.own); err != nil {
 		r.t.Fatal(err)
 	}
 	return c

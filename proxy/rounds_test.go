@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 const asksOnce = `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{}}}}`
@@ -44,7 +45,7 @@ func (c *client) accepting(call *reply) func() {
 // A run that began anew while the client was asked knows nothing of the call: it is decided like one of the new run.
 func TestRoundOfARunThatBeganAnew(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		c := r.openFor(proxy.Peer{Principal: ann}).greet(ableHello)
+		c := r.openFor(observe.Peer{Principal: ann}).greet(ableHello)
 		c.do("write_plan", ok)
 		call, accept := c.round("ask")
 		if _, ok := r.p.RestartRun(r.p.Runs()[0].Name); !ok {

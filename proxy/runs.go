@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -38,6 +39,7 @@ type registry struct {
 	gone      map[runID]wire.Principal // whose run it was that has expired
 	order     []runID                  // of gone, oldest first
 	owned     map[wire.Principal]int
+	taskRuns  handleTasks
 	process   atomic.Pointer[liveRun] // nil: not begun yet; written under the lock
 	catalogue *session                // where requests without a run go; nil: none came yet
 	stop      chan struct{}
@@ -102,7 +104,7 @@ func nameOf(id string) string {
 // besideRun is why a request is not served whose URL names a run, as those of other
 // clients have one, where its own key finds none by that: whoever is let in at that URL may
 // be let in there alone.
-func (p *Proxy) besideRun(of bridge.Client, from *Peer) *noRun {
+func (p *Proxy) besideRun(of bridge.Client, from *observe.Peer) *noRun {
 	if from.Run != "" && p.cfg.key(of).Kind != KeyPath && p.cfg.key(of.Other()).Kind == KeyPath {
 		return errNoURL
 	}
@@ -111,7 +113,7 @@ func (p *Proxy) besideRun(of bridge.Client, from *Peer) *noRun {
 
 // find returns the run that a request belongs to. create has one begun where the
 // key allows that. Without a run and without a reason the request brings no handle.
-func (p *Proxy) find(of bridge.Client, from *Peer, handle string, create bool) (*liveRun, *noRun) {
+func (p *Proxy) find(of bridge.Client, from *observe.Peer, handle string, create bool) (*liveRun, *noRun) {
 	key := p.cfg.key(of)
 	switch key.Kind {
 	case KeyPrincipal:
@@ -146,7 +148,7 @@ func (p *Proxy) find(of bridge.Client, from *Peer, handle string, create bool) (
 
 // fromHeader reads the key that a gateway has set: once, and only by a gateway that
 // is trusted to.
-func (p *Proxy) fromHeader(name string, from *Peer) (string, *noRun) {
+func (p *Proxy) fromHeader(name string, from *observe.Peer) (string, *noRun) {
 	var given []string
 	if from.Header != nil {
 		given = from.Header(name)

@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // A run has a session for stateless requests: all that find the run go through it, whoever
@@ -32,11 +33,11 @@ func (c *call) onceOpen() wire.Pending {
 }
 
 func (c *call) openRun() {
-	over := c.waiting()
+	over := c.seen.Waiting()
 	conn, err := c.s.openFor(c.m)
 	over()
 	if err != nil {
-		c.fault(Fault{Code: policy.UpstreamUnavailable})
+		c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 		if err == link.ErrEnding {
 			wait(c.tooLate())
 			return
@@ -71,7 +72,7 @@ func (c *call) tellLevel() {
 	if c.s.link.Covered(c.s, level.P.Level) {
 		return
 	}
-	over := c.waiting()
+	over := c.seen.Waiting()
 	defer over()
 	conn, err := c.s.link.Get()
 	if err != nil {
@@ -126,7 +127,7 @@ func (s *session) knows(m *wire.Message) {
 	h.annotate = s.p.annotateOn(h.static)
 	h.server = m.ServerInfo()
 	h.Offered = bridge.Stateless.Offered(wire.Member(m.Bytes(m.Result), "capabilities"))
-	h.operations, h.begun = s.p.cfg.Telemetry.operations(h.version), deadline.Now()
+	h.operations, h.begun = s.p.cfg.Telemetry.Operations(h.version), deadline.Now()
 	s.hello.CompareAndSwap(nil, h)
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 )
@@ -30,7 +32,7 @@ type session struct {
 	tools   ownTools
 	changed Notifier
 	log     hclog.Logger
-	peer    Peer // whose session it is
+	peer    observe.Peer // whose session it is
 	began   time.Time
 	hello   atomic.Pointer[hello]
 	runPeers
@@ -92,7 +94,7 @@ type apart [64]byte
 
 // about is what a line of the log says, with whose session it is where there are
 // several.
-func (s *session) about(pairs ...any) []any { return s.peer.about(pairs) }
+func (s *session) about(pairs ...any) []any { return s.peer.About(pairs) }
 
 // Version is the negotiated protocol revision.
 func (s *session) Version() string {
@@ -354,4 +356,42 @@ func (s *session) serverInfo() []byte {
 		return h.server
 	}
 	return nil
+}
+
+// operations is where the session's operations are measured, nil for nowhere.
+func (s *session) operations() observe.Operations {
+	if h := s.hello.Load(); h != nil {
+		return h.operations
+	}
+	return s.p.operations
+}
+
+// measured tells that the session has ended, if it ever began.
+func (s *session) measured() {
+	h, m := s.hello.Load(), s.p.cfg.Telemetry.Meter
+	if h != nil && m != nil {
+		m.SessionEnded(h.version, deadline.Now()-h.begun)
+	}
+}
+
+// Unreadable implements wire.WitnessSession.
+func (s *session) Unreadable(err error) {
+	fault := observe.Fault{RPC: wire.CodeParse}
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		fault.RPC = e.Code
+	}
+	s.log.Info("refused: the message cannot be read as one; the client was told why", s.about("code", fault.RPC)...)
+	a := s.p.cfg.Telemetry.Auditor
+	if a == nil {
+		return
+	}
+	s.p.awaitRoom()
+	a.Decided(observe.Decision{Peer: s.peer, Fault: fault})
+}
+
+// awaitRoom waits until something can be recorded, or the proxy is ending.
+func (p *Proxy) awaitRoom() {
+	if a := p.cfg.Telemetry.Auditor; a != nil {
+		a.Await(p.drain.taking)
+	}
 }

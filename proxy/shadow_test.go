@@ -15,11 +15,12 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // tally is a Meter that counts what shadow lets pass.
 type tally struct {
-	proxy.Meter
+	observe.Meter
 	mu       sync.Mutex // guards what follows
 	shadowed []string
 	drifted  []string
@@ -40,7 +41,7 @@ func (o *tally) changes() string {
 	return strings.Join(all, " ")
 }
 
-func (o *tally) Operations(string) proxy.Operations        { return nil }
+func (o *tally) Operations(string) observe.Operations      { return nil }
 func (o *tally) Stepped(from, to string, _ policy.Outcome) {}
 func (o *tally) SessionEnded(string, time.Duration)        {}
 func (o *tally) ConnectionEnded(time.Duration)             {}

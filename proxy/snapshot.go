@@ -7,11 +7,12 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // SessionInfo is one session at a moment, for people.
 type SessionInfo struct {
-	Peer     Peer
+	Peer     observe.Peer
 	Client   string // the name that it gave itself, escaped and cut; "" before initialize
 	Version  string // of the client, as it says
 	Protocol string // the negotiated revision, "" before
@@ -114,4 +115,35 @@ func (p *Proxy) Migrate() Migrated {
 		}
 	}
 	return done
+}
+
+// Census is who is there at a moment.
+type Census struct {
+	Sessions int
+	Runs     map[string]int // by the name of their state
+	Stranded int            // of the runs: whose state a reload took
+}
+
+// Census counts the sessions, and their runs.
+func (p *Proxy) Census() Census {
+	c := Census{Sessions: p.clients(), Runs: make(map[string]int)}
+	for _, r := range p.allRuns() {
+		if r.aside {
+			continue
+		}
+		state, stranded := r.standing()
+		c.Runs[state]++
+		if stranded {
+			c.Stranded++
+		}
+	}
+	return c
+}
+
+// standing is the name of the run's state, and whether it is stranded there.
+func (r *liveRun) standing() (state string, stranded bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.core.Standing()
+	return at.State(), !at.Stranded.IsZero()
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // Serve takes one message of a stateless client, which stands alone; from is
 // who sent it. It does not block: what it returns is as for [wire.Session].Handle,
 // and a [wire.Cancellable].
-func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from Peer) wire.Pending {
+func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from observe.Peer) wire.Pending {
 	if m.Kind != wire.Request {
 		return nil // no notification or answer of a client means anything here
 	}
@@ -51,6 +52,19 @@ func (p *Proxy) serve(c *call) wire.Pending {
 		return c.later(c.whenRoom)
 	}
 	return c.onward()
+}
+
+// onward sends a call its way that can be recorded.
+func (c *call) onward() wire.Pending {
+	switch {
+	case c.own:
+		return c.routed()
+	case c.client.Stateless() && c.m.Method == "server/discover" && c.s.p.refusesDiscover():
+		return c.refuseDiscover()
+	case c.client.Stateless():
+		return c.onceOpen()
+	}
+	return c.routed()
 }
 
 // refuseRunless answers a request that has no run. Whose run it is not, and whose run

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
-	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -87,9 +86,8 @@ func (c *call) remains() *call {
 	if c.stateless != nil {
 		left.stateless = &stateless{from: c.from}
 	}
-	if c.seen != nil && c.seen.number != 0 {
+	if left.seen = c.seen.Remains(); left.seen != nil {
 		left.m = &wire.Message{Method: c.m.Method}
-		left.seen = &observation{begun: c.seen.begun, number: c.seen.number}
 	}
 	return left
 }
@@ -100,11 +98,9 @@ func (c *call) recordEnd() {
 	if c.seen == nil {
 		return
 	}
-	op := &c.seen.op
-	op.Message, op.Named, op.Kind, op.Name, op.Sent = c.m, true, c.Kind, c.Name, true
-	op.Total = deadline.Now() - c.seen.begun
-	op.Upstream = op.Total
-	c.end(op)
+	op := &c.seen.Op
+	op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
+	c.seen.Ended(c.who())
 }
 
 // pollInterval is how often the server wants to be asked about a task. One that

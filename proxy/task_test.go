@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 const taskHello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}},` +
@@ -266,7 +267,7 @@ func TestTasksWhereTheUpstreamHasNone(t *testing.T) {
 // A run that begins anew is held up by no task of the old one.
 func TestRestartDuringATask(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		c := r.connectAs(proxy.Peer{Principal: ann})
+		c := r.connectAs(observe.Peer{Principal: ann})
 		c.startTask("write_plan", "t1")
 		if _, ok := r.p.RestartRun(r.p.Runs()[0].Name); !ok {
 			t.Fatal("no run")
@@ -290,7 +291,7 @@ func TestModernTask(t *testing.T) {
 		synctest.Wait()
 		has(t, c.ask("tools/call", meta(`{"name":"write_plan"}`)), "in state 'review'")
 		has(t, c.ask("server/discover", meta("")), `"extensions":{"io.modelcontextprotocol/tasks":{}}`)
-		has(t, r.as(proxy.Peer{Principal: ann}).ask("tasks/cancel", meta(`{"taskId":"t1"}`)), "-32602")
+		has(t, r.as(observe.Peer{Principal: ann}).ask("tasks/cancel", meta(`{"taskId":"t1"}`)), "-32602")
 		update := c.request("tasks/update", meta(`{"taskId":"t1","inputResponses":{}}`))
 		r.asks("tasks/update", "t1").lose(&wire.CallError{Err: errors.New("gone")})
 		has(t, update.wait(), "-32603")

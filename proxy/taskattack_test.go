@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // A client cannot end a task by a request that the upstream finds wrong.
@@ -195,7 +196,7 @@ func TestTasksBesideExtensions(t *testing.T) {
 // A run is not idle while a task goes on.
 func TestRunDoesNotExpireUnderATask(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		c := r.as(proxy.Peer{Principal: ann})
+		c := r.as(observe.Peer{Principal: ann})
 		c.begins(meta(`{"name":"write_plan"}`), "t1", time.Second)
 		time.Sleep(30 * time.Minute)
 		equal(t, "runs", len(r.p.Runs()), 1)
@@ -216,16 +217,16 @@ type ledger struct {
 func (l *ledger) Room() bool            { return true }
 func (l *ledger) Await(context.Context) {}
 
-func (l *ledger) Decided(d proxy.Decision) { l.Begin(d) }
+func (l *ledger) Decided(d observe.Decision) { l.Begin(d) }
 
-func (l *ledger) Begin(proxy.Decision) uint64 {
+func (l *ledger) Begin(observe.Decision) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n++
 	return l.n
 }
 
-func (l *ledger) End(_ uint64, _ proxy.Peer, op *proxy.Operation) {
+func (l *ledger) End(_ uint64, _ observe.Peer, op *observe.Operation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if op.Name == "write_plan" {

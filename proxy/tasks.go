@@ -63,7 +63,7 @@ func (c *call) askTask(t *task) {
 		return
 	}
 	m, err := c.await()
-	c.landing(m, err)
+	c.seen.Answered(m, err)
 	if err == nil && !t.isOver() {
 		c.sees(t, m)
 	}
@@ -154,7 +154,7 @@ func (c *call) listTasks() wire.Pending {
 
 // ownTasks reads the upstream's tasks, of which the run's own are left.
 func (c *call) ownTasks(conn *bridge.Upstream) (result []byte, failure *wire.Message, err error) {
-	defer c.waiting()()
+	defer c.seen.Waiting()()
 	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
 	defer stop()
 	own := []byte(`{"tasks":[`)

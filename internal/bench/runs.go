@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // runsFigure is what many live runs cost, each found by a handle.
@@ -152,7 +153,7 @@ func (c *crowd) call(id, tool string) error {
 		return err
 	}
 	c.answer = nil
-	if rest := c.proxy.Serve(m, c, proxy.Peer{}); rest != nil {
+	if rest := c.proxy.Serve(m, c, observe.Peer{}); rest != nil {
 		rest.Wait()
 	}
 	if !strings.Contains(string(c.answer), `"result":`) || strings.Contains(string(c.answer), `"isError":true`) {

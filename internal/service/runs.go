@@ -15,6 +15,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // Runs says how requests find their run, and how long runs live.
@@ -201,8 +202,8 @@ func byPath(keys [2]proxy.RunKey) bool {
 }
 
 // peer is what the relay learns of a client.
-func (s *service) peer(from streamhttp.PeerInfo) proxy.Peer {
-	p := proxy.Peer{Session: from.Session, Remote: from.RemoteAddr, Run: from.Run, Principal: from.Principal}
+func (s *service) peer(from streamhttp.PeerInfo) observe.Peer {
+	p := observe.Peer{Session: from.Session, Remote: from.RemoteAddr, Run: from.Run, Principal: from.Principal}
 	for _, key := range s.keys {
 		if key.Kind == proxy.KeyHeader {
 			header := from.Header // and not from, which would be copied for every request

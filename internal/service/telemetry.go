@@ -12,7 +12,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // open opens the audit, nil where none is asked for.
@@ -60,7 +60,7 @@ func (s *service) observers(ctx context.Context) (o *observers, err error) {
 }
 
 // telemetry is what the relay tells.
-func (o *observers) telemetry() (t proxy.Telemetry) {
+func (o *observers) telemetry() (t observe.Telemetry) {
 	if o.metrics != nil {
 		t.Meter = o.metrics
 	}

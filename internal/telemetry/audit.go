@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // AuditConfig says where the audit goes, and what it tells. Either Path or Out
@@ -36,7 +36,7 @@ type AuditConfig struct {
 // runs: what cannot be written now is tried again, and requests wait. Requests that
 // are denied before they reach a session never wait, and none waits for them: they
 // are counted, and written when the writer comes by. It is safe for concurrent use,
-// and a [proxy.Auditor]. One goroutine writes, and ends with [Audit.Shutdown].
+// and a [observe.Auditor]. One goroutine writes, and ends with [Audit.Shutdown].
 type Audit struct {
 	cfg     AuditConfig
 	sink    *sink
@@ -73,10 +73,10 @@ func NewAudit(cfg AuditConfig) (*Audit, error) {
 	return a, nil
 }
 
-// Room implements proxy.Auditor.
+// Room implements observe.Auditor.
 func (a *Audit) Room() bool { return a.waiting.Load() < int64(a.cfg.Queue) }
 
-// Await implements proxy.Auditor.
+// Await implements observe.Auditor.
 func (a *Audit) Await(ctx context.Context) {
 	for {
 		a.mu.Lock()
@@ -100,18 +100,18 @@ func (a *Audit) Await(ctx context.Context) {
 // Written returns how many lines were written.
 func (a *Audit) Written() uint64 { return a.written.Load() }
 
-// Decided implements proxy.Auditor.
-func (a *Audit) Decided(d proxy.Decision) { a.Begin(d) }
+// Decided implements observe.Auditor.
+func (a *Audit) Decided(d observe.Decision) { a.Begin(d) }
 
-// Begin implements proxy.Journal.
-func (a *Audit) Begin(d proxy.Decision) (number uint64) {
+// Begin implements observe.Journal.
+func (a *Audit) Begin(d observe.Decision) (number uint64) {
 	l := newLine("decision")
 	l.decision(&d, a.cfg.Arguments)
 	return a.push(l)
 }
 
-// End implements proxy.Journal.
-func (a *Audit) End(number uint64, of proxy.Peer, op *proxy.Operation) {
+// End implements observe.Journal.
+func (a *Audit) End(number uint64, of observe.Peer, op *observe.Operation) {
 	l := newLine("outcome")
 	l.ended(number, of, op)
 	a.push(l)
@@ -291,7 +291,7 @@ func (a *Audit) Shutdown(ctx context.Context) error {
 	return fmt.Errorf("writing the last of the audit: %d bytes of it, and what was denied meanwhile, could not be written in time", a.waiting.Load())
 }
 
-var _ proxy.Auditor = (*Audit)(nil)
+var _ observe.Auditor = (*Audit)(nil)
 
 // sink is what the audit is written to. It is used by one goroutine.
 type sink struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // tape is a writer that can be slow, and can fail.
@@ -121,16 +122,16 @@ func shut(t *testing.T, a *telemetry.Audit) {
 	}
 }
 
-func refusal(name string) proxy.Decision {
-	return proxy.Decision{Message: message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`),
-		Named: true, Name: name, State: "start", Fault: proxy.Fault{Code: policy.UnknownAction}}
+func refusal(name string) observe.Decision {
+	return observe.Decision{Message: message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`),
+		Named: true, Name: name, State: "start", Fault: observe.Fault{Code: policy.UnknownAction}}
 }
 
 // Every request of a session has its line, and what was sent a second one.
 func TestAuditOfASession(t *testing.T) {
 	w := &tape{}
 	a := audit(t, telemetry.AuditConfig{Out: w})
-	r := newRig(t, proxy.Telemetry{Auditor: a})
+	r := newRig(t, observe.Telemetry{Auditor: a})
 	c, _ := r.open()
 	c.Call("ping", "")
 	c.Call("tools/list", "")
@@ -181,7 +182,7 @@ func TestAuditOfASession(t *testing.T) {
 func TestAuditOfShadows(t *testing.T) {
 	w := &tape{}
 	a := audit(t, telemetry.AuditConfig{Out: w})
-	r := newRig(t, proxy.Telemetry{Auditor: a})
+	r := newRig(t, observe.Telemetry{Auditor: a})
 	r.proxy.SetMode(proxy.Shadow)
 	c, _ := r.open()
 	c.Tool("hidden", "")
@@ -246,7 +247,7 @@ func TestAuditOfArguments(t *testing.T) {
 func TestSlowAuditMakesCallsWait(t *testing.T) {
 	w := &tape{gate: make(chan struct{})}
 	a := audit(t, telemetry.AuditConfig{Out: w, Queue: 1})
-	r := newRig(t, proxy.Telemetry{Auditor: a})
+	r := newRig(t, observe.Telemetry{Auditor: a})
 	c, _ := r.open()
 	for range 20 {
 		c.Request("tools/call", `{"name":"look"}`)
@@ -271,7 +272,7 @@ func TestSlowAuditMakesCallsWait(t *testing.T) {
 func TestEndBeforeAStuckAudit(t *testing.T) {
 	w := &tape{gate: make(chan struct{})}
 	a := audit(t, telemetry.AuditConfig{Out: w, Queue: 1})
-	r := newRig(t, proxy.Telemetry{Auditor: a})
+	r := newRig(t, observe.Telemetry{Auditor: a})
 	c, _ := r.open()
 	id := c.Request("tools/call", `{"name":"look"}`)
 	c.Call("ping", "")

@@ -11,30 +11,31 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // What telling costs one call, decided and relayed, over an upstream that answers
 // at once.
 func BenchmarkCall(b *testing.B) {
-	for name, tell := range map[string]func(b *testing.B) proxy.Telemetry{
-		"nobody": func(*testing.B) proxy.Telemetry { return proxy.Telemetry{} },
-		"metrics": func(*testing.B) proxy.Telemetry {
-			return proxy.Telemetry{Meter: telemetry.NewMetrics(telemetry.About{})}
+	for name, tell := range map[string]func(b *testing.B) observe.Telemetry{
+		"nobody": func(*testing.B) observe.Telemetry { return observe.Telemetry{} },
+		"metrics": func(*testing.B) observe.Telemetry {
+			return observe.Telemetry{Meter: telemetry.NewMetrics(telemetry.About{})}
 		},
-		"audit": func(b *testing.B) proxy.Telemetry {
+		"audit": func(b *testing.B) observe.Telemetry {
 			a, err := telemetry.NewAudit(telemetry.AuditConfig{Path: b.TempDir() + "/audit"})
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { _ = a.Shutdown(context.Background()) })
-			return proxy.Telemetry{Auditor: a}
+			return observe.Telemetry{Auditor: a}
 		},
 	} {
 		b.Run(name, func(b *testing.B) { benchmarkCall(b, tell(b)) })
 	}
 }
 
-func benchmarkCall(b *testing.B, tell proxy.Telemetry) {
+func benchmarkCall(b *testing.B, tell observe.Telemetry) {
 	p, _ := policy.Parse("plan.yaml", []byte(plan))
 	relay, err := proxy.New(proxy.Config{Policy: p, Telemetry: tell,
 		Dial: func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // page is one section of docs/telemetry.md.
@@ -110,14 +110,14 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 func everything(t *testing.T, a *telemetry.Audit) {
 	a.Restarted(t.Context(), "5c1f0e9b2a7d4486", "review")
 	d := refusal("x")
-	d.Peer = proxy.Peer{Session: "0123abcd", Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "tokens", Subject: "ann"}}
+	d.Peer = observe.Peer{Session: "0123abcd", Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "tokens", Subject: "ann"}}
 	d.Case, d.Rule, d.Policy = "plan", policy.Rule{File: "p.yaml", Line: 1, Column: 2}, parse(t, plan)
 	for _, arguments := range []string{"1", strings.Repeat("1", 20000)} {
 		d.Message = message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"n":` + arguments + `}}}`)
 		a.Decided(d)
 	}
 	op := operation("look")
-	op.Outcome, op.Fault, op.From, op.To = policy.Error, proxy.Fault{Tool: true}, "a", "b"
+	op.Outcome, op.Fault, op.From, op.To = policy.Error, observe.Fault{Tool: true}, "a", "b"
 	a.End(1, d.Peer, op)
 	for range 3 {
 		a.Denied(telemetry.Denial{Reason: "x", Request: denied()})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // line is one line of the audit being made: the members of its object behind
@@ -41,9 +41,9 @@ func (l *line) appendTo(out []byte, number uint64, at time.Time) []byte {
 }
 
 // decision writes the members of a decision.
-func (l *line) decision(d *proxy.Decision, arguments bool) {
+func (l *line) decision(d *observe.Decision, arguments bool) {
 	switch {
-	case d.Fault != proxy.Fault{}:
+	case d.Fault != observe.Fault{}:
 		l.word("decision", "refuse")
 		l.word("reason", d.Fault.String())
 	case d.Shadow != policy.CodeNone:
@@ -69,7 +69,7 @@ func (l *line) decision(d *proxy.Decision, arguments bool) {
 }
 
 // ended writes the members of what came of a decision.
-func (l *line) ended(number uint64, of proxy.Peer, op *proxy.Operation) {
+func (l *line) ended(number uint64, of observe.Peer, op *observe.Operation) {
 	l.number("of", int64(number))
 	if op.Outcome != 0 {
 		l.word("outcome", op.Outcome.String())
@@ -94,7 +94,7 @@ func (l *line) about(m *wire.Message, named bool, k policy.Kind, name string) {
 }
 
 // client writes who asks.
-func (l *line) client(p proxy.Peer) {
+func (l *line) client(p observe.Peer) {
 	l.text("session", p.Session)
 	l.text("remote", p.Remote)
 	l.text("issuer", p.Principal.Issuer)

@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // Transport is how messages travel on one side, as OpenTelemetry's
@@ -43,7 +44,7 @@ type About struct {
 }
 
 // Metrics are the process's metrics, in a registry of their own. It is safe for
-// concurrent use, and a [proxy.Meter].
+// concurrent use, and a [observe.Meter].
 type Metrics struct {
 	about    About
 	registry *prometheus.Registry
@@ -126,7 +127,7 @@ func (m *Metrics) registerDecisions() {
 		m.runsRefused.WithLabelValues(reason)
 	}
 	for code := policy.InvalidTransition; code <= policy.RunExpired; code++ {
-		if (proxy.Fault{Code: code}).Refusal() {
+		if (observe.Fault{Code: code}).Refusal() {
 			m.refusals.WithLabelValues(code.String()) // so that the first one is an increase
 		}
 	}
@@ -151,34 +152,34 @@ func (m *Metrics) counters(name, help string, labels ...string) *prometheus.Coun
 // token, its Host or its Origin.
 func (m *Metrics) AuthenticationFailed() { m.authentication.Inc() }
 
-// Stepped implements proxy.Meter.
+// Stepped implements observe.Meter.
 func (m *Metrics) Stepped(from, to string, o policy.Outcome) {
 	m.transitions.WithLabelValues(from, to, o.String()).Inc()
 }
 
-// ShadowRefused implements proxy.Meter.
+// ShadowRefused implements observe.Meter.
 func (m *Metrics) ShadowRefused(why policy.Code) { m.shadow.WithLabelValues(why.String()).Inc() }
 
-// DefinitionChanged implements proxy.Meter.
+// DefinitionChanged implements observe.Meter.
 func (m *Metrics) DefinitionChanged(change lock.Change) {
 	m.definitions.WithLabelValues(change.String()).Inc()
 }
 
-// SessionEnded implements proxy.Meter.
+// SessionEnded implements observe.Meter.
 func (m *Metrics) SessionEnded(version string, lasted time.Duration) {
 	m.serverSessions.WithLabelValues(m.about.Server.String(), version).Observe(lasted.Seconds())
 }
 
-// ConnectionEnded implements proxy.Meter.
+// ConnectionEnded implements observe.Meter.
 func (m *Metrics) ConnectionEnded(lasted time.Duration) { m.clientSessions.Observe(lasted.Seconds()) }
 
-// RunsExpired implements proxy.Meter.
+// RunsExpired implements observe.Meter.
 func (m *Metrics) RunsExpired(n int) { m.runsExpired.Add(float64(n)) }
 
-// RunRefused implements proxy.Meter.
+// RunRefused implements observe.Meter.
 func (m *Metrics) RunRefused(reason string) { m.runsRefused.WithLabelValues(reason).Inc() }
 
-// Reconnected implements proxy.Meter.
+// Reconnected implements observe.Meter.
 func (m *Metrics) Reconnected() { m.restarts.Inc() }
 
 // other is the label of what has no label of its own.
@@ -232,8 +233,8 @@ type series struct {
 	client prometheus.Observer // nil where they did not go upstream
 }
 
-// Operations implements proxy.Meter. There is one for each revision.
-func (m *Metrics) Operations(version string) proxy.Operations {
+// Operations implements observe.Meter. There is one for each revision.
+func (m *Metrics) Operations(version string) observe.Operations {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.revisions[version]
@@ -245,8 +246,8 @@ func (m *Metrics) Operations(version string) proxy.Operations {
 	return o
 }
 
-// Ended implements proxy.Operations.
-func (o *operations) Ended(op *proxy.Operation) {
+// Ended implements observe.Operations.
+func (o *operations) Ended(op *observe.Operation) {
 	if op.Fault.Refusal() {
 		o.m.refusals.WithLabelValues(op.Fault.Code.String()).Inc()
 	}
@@ -259,7 +260,7 @@ func (o *operations) Ended(op *proxy.Operation) {
 }
 
 // series returns the series of an operation. Those of operations that failed are rare, and looked up each time.
-func (o *operations) series(op *proxy.Operation) *series {
+func (o *operations) series(op *observe.Operation) *series {
 	t := target{method: op.Message.Method, sent: op.Sent}
 	if op.Named && op.Kind == policy.Tool {
 		t.tool = other
@@ -267,7 +268,7 @@ func (o *operations) series(op *proxy.Operation) *series {
 			t.tool = op.Name
 		}
 	}
-	succeeded := op.Fault == proxy.Fault{}
+	succeeded := op.Fault == observe.Fault{}
 	if s := (*o.found.Load())[t]; s != nil && succeeded {
 		return s
 	}
@@ -302,7 +303,7 @@ func (o *operations) histograms(t target, fault string) *series {
 
 // errorType returns the label of a fault: JSON-RPC errors that no specification names
 // have one together.
-func errorType(f proxy.Fault) string {
+func errorType(f observe.Fault) string {
 	if f.Code == policy.CodeNone && f.RPC != 0 && !specified[f.RPC] {
 		return other
 	}
@@ -402,4 +403,4 @@ func one(b bool) int {
 	return 0
 }
 
-var _ proxy.Meter = (*Metrics)(nil)
+var _ observe.Meter = (*Metrics)(nil)

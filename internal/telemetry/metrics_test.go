@@ -12,13 +12,13 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // measured is a rig with metrics.
 func measured(t *testing.T) (*rig, *telemetry.Metrics) {
 	m := telemetry.NewMetrics(telemetry.About{Version: "v1", Server: telemetry.TCP, Client: telemetry.Pipe})
-	r := newRig(t, proxy.Telemetry{Meter: m})
+	r := newRig(t, observe.Telemetry{Meter: m})
 	m.Watch(telemetry.Sources{
 		Policy: r.proxy.Policy, Census: r.proxy.Census, Draining: r.proxy.Draining,
 		Mode: r.proxy.Mode,
@@ -150,8 +150,8 @@ func TestExpositionIsClean(t *testing.T) {
 	}
 }
 
-func operation(tool string) *proxy.Operation {
-	return &proxy.Operation{Message: message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look"}}`),
+func operation(tool string) *observe.Operation {
+	return &observe.Operation{Message: message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look"}}`),
 		Named: true, Familiar: true, Kind: policy.Tool, Name: tool, Sent: true, Total: 100, Upstream: 50}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -40,7 +41,7 @@ type rig struct {
 	url      string
 }
 
-func newRig(t *testing.T, tell proxy.Telemetry) *rig {
+func newRig(t *testing.T, tell observe.Telemetry) *rig {
 	t.Helper()
 	r := &rig{t: t}
 	var url string
@@ -74,7 +75,7 @@ func newRig(t *testing.T, tell proxy.Telemetry) *rig {
 func (r *rig) serve() {
 	front := streamhttp.NewServer(streamhttp.ServerConfig{Loopback: true,
 		Open: func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
-			return r.proxy.OpenFor(proxy.Peer{Session: from.Session, Remote: from.RemoteAddr}, own)
+			return r.proxy.OpenFor(observe.Peer{Session: from.Session, Remote: from.RemoteAddr}, own)
 		}})
 	web := httptest.NewServer(front)
 	r.t.Cleanup(web.Close)

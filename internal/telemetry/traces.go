@@ -23,12 +23,12 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
 // Traces follow each operation with two spans, one towards the client and one
 // towards the upstream, and send them to a collector. It is safe for concurrent
-// use, and a [proxy.Tracer].
+// use, and a [observe.Tracer].
 type Traces struct {
 	about    About
 	provider *sdk.TracerProvider
@@ -99,8 +99,8 @@ func tracesProtocol(env func(string) string) (string, error) {
 // Shutdown sends what is not sent yet, until ctx ends.
 func (t *Traces) Shutdown(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Begin implements proxy.Tracer. Pings are not followed.
-func (t *Traces) Begin(m *wire.Message, session string, header func(name string) string) proxy.Span {
+// Begin implements observe.Tracer. Pings are not followed.
+func (t *Traces) Begin(m *wire.Message, session string, header func(name string) string) observe.Span {
 	if m.Method == "ping" {
 		return nil
 	}
@@ -150,7 +150,7 @@ type span struct {
 	answered time.Time
 }
 
-// Send implements proxy.Span.
+// Send implements observe.Span.
 func (s *span) Send(m *wire.Message) *wire.Message {
 	var ctx context.Context
 	ctx, s.client = s.traces.tracer.Start(s.ctx, methodLabel(m.Method), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
@@ -161,11 +161,11 @@ func (s *span) Send(m *wire.Message) *wire.Message {
 	return m.WithTrace(wire.TraceContext{Parent: carrier["traceparent"], State: carrier["tracestate"]})
 }
 
-// Answered implements proxy.Span.
+// Answered implements observe.Span.
 func (s *span) Answered() { s.answered = time.Now() }
 
-// End implements proxy.Span.
-func (s *span) End(op *proxy.Operation) {
+// End implements observe.Span.
+func (s *span) End(op *observe.Operation) {
 	name := methodLabel(op.Message.Method)
 	if op.Familiar && op.Kind != policy.Resource && op.Name != "" { // names that are few, and no URIs
 		name += " " + clip(op.Name)
@@ -188,7 +188,7 @@ func (s *span) End(op *proxy.Operation) {
 }
 
 // sharedAttributes returns what is known at the end, and the same of both spans.
-func sharedAttributes(op *proxy.Operation, failed string) (all []attribute.KeyValue) {
+func sharedAttributes(op *observe.Operation, failed string) (all []attribute.KeyValue) {
 	if op.Named {
 		key := attrTool
 		switch op.Kind {
@@ -215,7 +215,7 @@ func sharedAttributes(op *proxy.Operation, failed string) (all []attribute.KeyVa
 }
 
 // decisionAttributes returns what the policy made of an operation.
-func decisionAttributes(op *proxy.Operation) (all []attribute.KeyValue) {
+func decisionAttributes(op *observe.Operation) (all []attribute.KeyValue) {
 	if op.To != "" {
 		all = append(all, attribute.String("fsm_proxy.state.from", op.From), attribute.String("fsm_proxy.state.to", op.To))
 	}

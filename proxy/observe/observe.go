@@ -1,4 +1,6 @@
-package proxy
+// Package observe is who is told what a proxy decides and does, and what is noted of one call
+// for them. Package internal/telemetry has those who are told.
+package observe
 
 import (
 	"context"
@@ -10,7 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// Telemetry is who is told what a Proxy decides and does. Each may be nil, and
+// Telemetry is who is told what a proxy decides and does. Each may be nil, and
 // costs nothing then. All are told outside of any lock, on the way of a message:
 // none but [Auditor.Await] may block. Package internal/telemetry has them.
 type Telemetry struct {
@@ -160,8 +162,8 @@ func (f Fault) String() string {
 // Refusal reports whether nothing was done, for a reason that has a code.
 func (f Fault) Refusal() bool { return f.Code != policy.CodeNone && f.Code != policy.OutcomeUnknown }
 
-// operations is [Meter.Operations], nil without a Meter.
-func (t *Telemetry) operations(version string) Operations {
+// Operations is [Meter.Operations], nil without a Meter.
+func (t *Telemetry) Operations(version string) Operations {
 	if t.Meter == nil {
 		return nil
 	}
@@ -171,45 +173,57 @@ func (t *Telemetry) operations(version string) Operations {
 // wanted reports whether anybody is told of operations.
 func (t *Telemetry) wanted() bool { return t.Meter != nil || t.Tracer != nil || t.Auditor != nil }
 
-func (t *Telemetry) shadowRefused(why policy.Code) {
+// ShadowRefused is [Meter.ShadowRefused], for no Meter as well.
+func (t *Telemetry) ShadowRefused(why policy.Code) {
 	if t.Meter != nil {
 		t.Meter.ShadowRefused(why)
 	}
 }
 
-func (t *Telemetry) definitionChanged(change lock.Change) {
+// DefinitionChanged is [Meter.DefinitionChanged], for no Meter as well.
+func (t *Telemetry) DefinitionChanged(change lock.Change) {
 	if t.Meter != nil {
 		t.Meter.DefinitionChanged(change)
 	}
 }
 
-// Census is who is there at a moment.
-type Census struct {
-	Sessions int
-	Runs     map[string]int // by the name of their state
-	Stranded int            // of the runs: whose state a reload took
+// Peer tells the log which of several clients a session belongs to.
+type Peer struct {
+	Session string // the session's name; no secret
+	Remote  string // the client's address
+	// Principal is who is asking.
+	Principal wire.Principal
+	// Run is the run that the URL's path names, "" for none.
+	Run string
+	// Header returns the values of a header of the request, by its canonical name.
+	// Nil: there are none. Trusted tells that they come from a gateway that may say
+	// which run it is.
+	Header  func(name string) []string
+	Trusted bool
 }
 
-// Census counts the sessions, and their runs.
-func (p *Proxy) Census() Census {
-	c := Census{Sessions: p.clients(), Runs: make(map[string]int)}
-	for _, r := range p.allRuns() {
-		if r.aside {
-			continue
-		}
-		state, stranded := r.standing()
-		c.Runs[state]++
-		if stranded {
-			c.Stranded++
-		}
+// About puts who it is before what a line of the log says.
+func (p *Peer) About(pairs []any) []any {
+	if p.Principal.Known() {
+		pairs = append([]any{"subject", p.Principal.Subject}, pairs...)
 	}
-	return c
+	if p.Session != "" {
+		pairs = append([]any{"session", p.Session}, pairs...)
+	}
+	return pairs
 }
 
-// standing is the name of the run's state, and whether it is stranded there.
-func (r *liveRun) standing() (state string, stranded bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := r.core.Standing()
-	return at.State(), !at.Stranded.IsZero()
+// Journal is where it is recorded what becomes of requests of no run; nil: nowhere.
+func (t *Telemetry) Journal() Journal {
+	if t.Auditor == nil {
+		return nil
+	}
+	return t.Auditor
+}
+
+// Stepped is [Meter.Stepped], for no Meter as well.
+func (t *Telemetry) Stepped(from, to string, o policy.Outcome) {
+	if t.Meter != nil {
+		t.Meter.Stepped(from, to, o)
+	}
 }
