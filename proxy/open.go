@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
@@ -98,21 +97,6 @@ func (p *Proxy) openLockedOn(r *liveRun, peer observe.Peer, own wire.Stream) *se
 		r.name = peer.Session
 	}
 	return p.newSessionLocked(&session{own: own, run: r, peer: peer})
-}
-
-// newSessionLocked makes a session whose run, stream and peer are
-// given, and has it join its run.
-func (p *Proxy) newSessionLocked(s *session) *session {
-	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
-	s.changed = p.cfg.Notifier(s.sendOwn)
-	s.timer.Fire = s.expire
-	s.link = p.uplinks.Of(s, s.ofRun)
-	s.tools = p.ownToolsOf(s)
-	s.run.join(s)
-	if !p.closed {
-		p.sessions[s] = struct{}{}
-	}
-	return s
 }
 
 // Drained says what became of the requests that were under way when a drain

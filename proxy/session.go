@@ -92,6 +92,21 @@ type shownLists struct {
 // one cache line with it would have to be fetched again each time.
 type apart [64]byte
 
+// newSessionLocked makes a session whose run, stream and peer are
+// given, and has it join its run.
+func (p *Proxy) newSessionLocked(s *session) *session {
+	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
+	s.changed = p.cfg.Notifier(s.sendOwn)
+	s.timer.Fire = s.expire
+	s.link = p.uplinks.Of(s, s.ofRun)
+	s.tools = p.ownToolsOf(s)
+	s.run.join(s)
+	if !p.closed {
+		p.sessions[s] = struct{}{}
+	}
+	return s
+}
+
 // about is what a line of the log says, with whose session it is where there are
 // several.
 func (s *session) about(pairs ...any) []any { return s.peer.About(pairs) }
