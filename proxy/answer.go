@@ -8,6 +8,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // give answers with the upstream's answer.
@@ -46,7 +47,7 @@ func (c *call) given(m *wire.Message) []byte {
 		note := c.note()
 		state, _ := json.Marshal(note)
 		names, values = append(names, "fsm-proxy/state"), append(values, state)
-		if c.s.hello.Load().annotate == AnnotateText && c.Kind == policy.Tool {
+		if c.s.hello.Load().annotate == surface.AnnotateText && c.Kind == policy.Tool {
 			a.Add(c.textEdit(m, note)...)
 		}
 	}
@@ -70,7 +71,7 @@ func (c *call) reads() bool { return c.gated && c.Kind == policy.Resource }
 // annotates reports whether something is added to a result of the run's state.
 func (c *call) annotates(m *wire.Message) bool {
 	return c.gated && !c.Snapshot.Shadow && !c.Snapshot.Runless && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' &&
-		c.s.hello.Load().annotate != AnnotateOff && !c.server.Meaning(c.m, m).Unfinished()
+		c.s.hello.Load().annotate != surface.AnnotateOff && !c.server.Meaning(c.m, m).Unfinished()
 }
 
 // freshness says how long what was read may be kept: not at all where reading it

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // TestInitializeEdits compares both directions of initialize byte by byte.
@@ -50,7 +51,7 @@ func TestInitializeEdits(t *testing.T) {
 			}, with(func(c *proxy.Config) {
 				c.NoHint = tt.noHint
 				if tt.static {
-					c.Surface = proxy.SurfaceStatic
+					c.Surface = surface.Static
 				}
 			}))
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // hint is the sentence on the dynamic surface that is added to the upstream's
@@ -27,7 +28,7 @@ type hello struct {
 	client   string // clientInfo.name
 	release  string // clientInfo.version, escaped and cut
 	static   bool   // the static surface
-	annotate Annotate
+	annotate surface.Annotate
 	may      policy.UpstreamMay // what the client can be asked
 	// As a client with a session has introduced itself, raw; nil: it has not.
 	capabilities, clientInfo []byte
@@ -236,20 +237,20 @@ var neverListAgain = []string{"codex-mcp-client", "claude-ai"}
 // static reports whether a client gets the static surface.
 func (c *call) static(client string) bool {
 	switch c.s.p.cfg.Surface {
-	case SurfaceDynamic:
+	case surface.Dynamic:
 		return false
-	case SurfaceStatic:
+	case surface.Static:
 		return true
 	}
 	name, _, _ := strings.Cut(client, " (via ") // what mcp-remote appends to the name of its client
 	return slices.Contains(neverListAgain, name)
 }
 
-func surfaceOf(h *hello) Surface {
+func surfaceOf(h *hello) surface.Surface {
 	if h.static {
-		return SurfaceStatic
+		return surface.Static
 	}
-	return SurfaceDynamic
+	return surface.Dynamic
 }
 
 func (c *call) clientInfo() (name, version string) {

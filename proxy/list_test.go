@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // TestHiddenToolOnPageTwo is neither shown nor callable, and what is bound there
@@ -110,7 +111,7 @@ func TestTemplates(t *testing.T) {
 // read; a glob binds no such URI.
 func TestURIThatOnlyATemplateServes(t *testing.T) {
 	const source = "version: 1\ninitial: a\nstates:\n  a: {resources: {\"demo://item/1\": , \"file:///*\": }}\n  b: {tools: {status: }}\n"
-	for _, surface := range []proxy.Surface{proxy.SurfaceDynamic, proxy.SurfaceStatic} {
+	for _, shown := range []surface.Surface{surface.Dynamic, surface.Static} {
 		bubble(t, source, func(r *rig) {
 			r.up.offer(wire.Templates, `{"resourceTemplates":[{"uriTemplate":"file:///{+path}","name":"files"},`+
 				`{"name":"item", "uriTemplate" : "demo://item/{id}","mimeType":"text/plain","x":1e400}]}`)
@@ -126,7 +127,7 @@ func TestURIThatOnlyATemplateServes(t *testing.T) {
 			c.refused(c.ask("resources/read", `{"uri":"file:///etc/passwd"}`), policy.UnknownAction)
 			c.refused(c.ask("resources/read", `{"uri":"demo://item/2"}`), policy.UnknownAction)
 			equal(t, "reached", r.up.reached(), []string{"resources/read demo://item/1"})
-		}, with(func(c *proxy.Config) { c.Surface, c.Annotate = surface, proxy.AnnotateOff }))
+		}, with(func(c *proxy.Config) { c.Surface, c.Annotate = shown, surface.AnnotateOff }))
 	}
 }
 

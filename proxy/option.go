@@ -1,30 +1,7 @@
 package proxy
 
 import (
-	"fmt"
-	"strings"
-)
-
-// Surface is what clients are shown. The zero value chooses by client.
-type Surface uint8
-
-// The surfaces.
-const (
-	SurfaceAuto    Surface = iota // dynamic, but static for clients known never to list again
-	SurfaceDynamic                // lists change with the state
-	SurfaceStatic                 // one list; what is not allowed is refused
-)
-
-// Annotate is what is added to results. The zero value is AnnotateOff on the
-// dynamic surface and AnnotateText on the static one.
-type Annotate uint8
-
-// What can be added.
-const (
-	AnnotateAuto Annotate = iota
-	AnnotateOff           // nothing
-	AnnotateMeta          // _meta["fsm-proxy/state"]
-	AnnotateText          // that, and a text item at the end of a tool's content
+	"github.com/fsm-proxy/fsm-proxy/internal/words"
 )
 
 // Refusals is the form in which a call is refused. The zero value is an error
@@ -54,8 +31,6 @@ const (
 
 var (
 	protocols = []string{"auto", "both", "legacy", "modern"}
-	surfaces  = []string{"auto", "dynamic", "static"}
-	annotates = []string{"auto", "off", "meta", "text"}
 	refusals  = []string{"error", "plain", "opaque"}
 )
 
@@ -63,34 +38,16 @@ var (
 func (p Protocol) String() string { return protocols[p] }
 
 // UnmarshalText reads the word of the command line.
-func (p *Protocol) UnmarshalText(text []byte) error { return unmarshal(p, text, protocols) }
-
-// String is the word of the command line.
-func (s Surface) String() string { return surfaces[s] }
-
-// String is the word of the command line.
-func (a Annotate) String() string { return annotates[a] }
+func (p *Protocol) UnmarshalText(text []byte) error { return words.Read(p, text, protocols) }
 
 // String is the word of the command line.
 func (r Refusals) String() string { return refusals[r] }
 
 // UnmarshalText reads the word of the command line.
-func (s *Surface) UnmarshalText(text []byte) error { return unmarshal(s, text, surfaces) }
-
-// UnmarshalText reads the word of the command line.
-func (a *Annotate) UnmarshalText(text []byte) error { return unmarshal(a, text, annotates) }
-
-// UnmarshalText reads the word of the command line.
-func (r *Refusals) UnmarshalText(text []byte) error { return unmarshal(r, text, refusals) }
+func (r *Refusals) UnmarshalText(text []byte) error { return words.Read(r, text, refusals) }
 
 // MarshalText returns the word of the command line.
 func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// MarshalText returns the word of the command line.
-func (s Surface) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// MarshalText returns the word of the command line.
-func (a Annotate) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // MarshalText returns the word of the command line.
 func (r Refusals) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
@@ -113,17 +70,7 @@ var modes = []string{"enforce", "shadow"}
 func (m Mode) String() string { return modes[m] }
 
 // UnmarshalText reads the word of the command line.
-func (m *Mode) UnmarshalText(text []byte) error { return unmarshal(m, text, modes) }
+func (m *Mode) UnmarshalText(text []byte) error { return words.Read(m, text, modes) }
 
 // MarshalText returns the word of the command line.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
-func unmarshal[T ~uint8](v *T, text []byte, words []string) error {
-	for i, w := range words {
-		if w == string(text) {
-			*v = T(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is none of %s", text, strings.Join(words, ", "))
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 const pinned = `
@@ -251,7 +252,7 @@ func TestPinOnTheStaticSurface(t *testing.T) {
 		c := r.connect(plainHello)
 		r.changes(strings.Replace(apply, "Applies.", "Evil.", 1), readA, status)
 		equal(t, "listed", c.listed(wire.Tools), "read_a status")
-	}, with(func(c *proxy.Config) { c.Surface = proxy.SurfaceStatic }))
+	}, with(func(c *proxy.Config) { c.Surface = surface.Static }))
 }
 
 // An opaque refusal does not tell that the tool is bound.

@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // A request of a client has one way, and this file is it, from top to bottom:
@@ -103,7 +104,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 func (c *call) look(l *wire.List) {
 	c.offer, c.Listed, c.Known, c.Locked, c.Misfit = l, true, l != nil, run.NotCompared, false
 	if !c.Known {
-		c.nameless = !c.asked && c.s.hello.Load().annotate != AnnotateOff && c.s.lastKnown(listKind(c.Kind)).List == nil
+		c.nameless = !c.asked && c.s.hello.Load().annotate != surface.AnnotateOff && c.s.lastKnown(listKind(c.Kind)).List == nil
 		c.NeedsList = c.nameless || c.headed() != nil || c.handled()
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // Notifier holds a session's changed lists, as a set of bits, until they are
@@ -47,12 +48,12 @@ type Config struct {
 	// call they belong to (HTTP). Without it a shared upstream may ask nothing.
 	Streams bool
 
-	Protocol Protocol // how clients can speak
-	Mode     Mode     // whether the policy is enforced, until a [Proxy.SetMode]
-	Surface  Surface  // what clients are shown
-	Annotate Annotate // what is added to results
-	Refusals Refusals // the form of refusals
-	NoHint   bool     // no sentence on changing tools in the instructions
+	Protocol Protocol         // how clients can speak
+	Mode     Mode             // whether the policy is enforced, until a [Proxy.SetMode]
+	Surface  surface.Surface  // what clients are shown
+	Annotate surface.Annotate // what is added to results
+	Refusals Refusals         // the form of refusals
+	NoHint   bool             // no sentence on changing tools in the instructions
 
 	TurnTimeout    time.Duration // waiting for the run's turn; 0: 1m
 	CallTimeout    time.Duration // from sending to the answer; 0: 5m

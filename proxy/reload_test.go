@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 func parse(t *testing.T, source string) *policy.Policy {
@@ -266,7 +267,7 @@ func TestReloadChangesTheStaticList(t *testing.T) {
 		r.p.Reload(parse(t, shortcut))
 		equal(t, "told", c.told(), []string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"})
 		equal(t, "listed", c.listed(wire.Tools), "status read_file write_plan apply")
-	}, with(func(c *proxy.Config) { c.Surface = proxy.SurfaceStatic }))
+	}, with(func(c *proxy.Config) { c.Surface = surface.Static }))
 }
 
 func TestReloadTightensWhatTheUpstreamMayAsk(t *testing.T) {

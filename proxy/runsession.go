@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // A run has a session for stateless requests: all that find the run go through it, whoever
@@ -123,7 +124,7 @@ func (p *Proxy) clientInfo() []byte {
 // knows settles what the upstream offers, once.
 func (s *session) knows(m *wire.Message) {
 	h := &hello{version: bridge.Revision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},
-		static: s.p.cfg.Surface != SurfaceDynamic}
+		static: s.p.cfg.Surface != surface.Dynamic}
 	h.annotate = s.p.annotateOn(h.static)
 	h.server = m.ServerInfo()
 	h.Offered = bridge.Stateless.Offered(wire.Member(m.Bytes(m.Result), "capabilities"))
@@ -133,14 +134,14 @@ func (s *session) knows(m *wire.Message) {
 
 // annotateOn is what is added to results, on a surface: by default nothing that opaque
 // refusals keep to themselves.
-func (p *Proxy) annotateOn(static bool) Annotate {
+func (p *Proxy) annotateOn(static bool) surface.Annotate {
 	switch {
-	case p.cfg.Annotate != AnnotateAuto:
+	case p.cfg.Annotate != surface.AnnotateAuto:
 		return p.cfg.Annotate
 	case static && p.cfg.Refusals != RefusalsOpaque:
-		return AnnotateText
+		return surface.AnnotateText
 	}
-	return AnnotateOff
+	return surface.AnnotateOff
 }
 
 // freshList is for how many milliseconds a client may keep a list: on the static

@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // tally is a Meter that counts what shadow lets pass.
@@ -148,7 +149,7 @@ func TestShadowIsADirectConnection(t *testing.T) {
 			equal(t, tt.method, answer.wait(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"the":  "upstream's"}}`, c.last))
 			equal(t, tt.method+" "+tt.params, strings.Join(o.take(), " "), tt.why)
 		}
-	}, with(func(c *proxy.Config) { c.Surface, c.Annotate = proxy.SurfaceStatic, proxy.AnnotateText }))
+	}, with(func(c *proxy.Config) { c.Surface, c.Annotate = surface.Static, surface.AnnotateText }))
 }
 
 // What the upstream says of itself reaches the client as it came, filtered by

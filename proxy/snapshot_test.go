@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // strand has a client in review when that goes.
@@ -47,7 +48,7 @@ func TestMigrateTellsNobodyOfWhatLooksTheSame(t *testing.T) {
 		equal(t, "done", r.p.Migrate(), proxy.Migrated{Runs: 1, Restarted: 1})
 		equal(t, "told", c.told(), []string(nil))
 		c.in("planning")
-	}, with(func(c *proxy.Config) { c.Surface = proxy.SurfaceStatic }))
+	}, with(func(c *proxy.Config) { c.Surface = surface.Static }))
 }
 
 // A call under way belongs to the run that was: its answer arrives, and steps

@@ -12,9 +12,10 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
-var static = with(func(c *proxy.Config) { c.Surface = proxy.SurfaceStatic })
+var static = with(func(c *proxy.Config) { c.Surface = surface.Static })
 
 // TestStaticSurface is one list of all that is bound anywhere; the gate is at the
 // call, and nothing is told.
@@ -63,7 +64,7 @@ func TestAnnotations(t *testing.T) {
 			`{"_meta":{"fsm-proxy/state":NOTE},"content":[{"type":"odd","n":1e400,"n":2},TEXT],"z":9007199254740993}`},
 	}
 	for _, tt := range tests {
-		for annotate, want := range map[proxy.Annotate]string{proxy.AnnotateMeta: tt.meta, proxy.AnnotateText: tt.all, proxy.AnnotateOff: tt.result} {
+		for annotate, want := range map[surface.Annotate]string{surface.AnnotateMeta: tt.meta, surface.AnnotateText: tt.all, surface.AnnotateOff: tt.result} {
 			bubble(t, review, func(r *rig) {
 				c := r.connect(plainHello)
 				reply := c.call("read_file")

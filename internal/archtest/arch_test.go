@@ -176,7 +176,7 @@ var rules = []rule{
 	{
 		pkg: "proxy",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/proxy/observe", module + "/proxy/subscriptions", module + "/internal/wire",
+			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/proxy/observe", module + "/proxy/subscriptions", module + "/proxy/surface", module + "/internal/wire", module + "/internal/words",
 			module + "/internal/bridge",     // makes clients and upstreams of all eras alike
 			module + "/internal/deadline",   // of calls, and instants of the monotonic clock
 			module + "/internal/handle",     // how a call carries its run's handle
@@ -204,6 +204,14 @@ var rules = []rule{
 		pkg:   "proxy/subscriptions",
 		allow: []string{module + "/internal/bridge", module + "/internal/deadline", module + "/internal/wire", module + "/proxy/link"},
 		why:   "what the upstream is to tell hangs on what sessions want, and on nothing else of them",
+	},
+	{
+		pkg: "proxy/surface",
+		allow: []string{
+			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/internal/bridge", module + "/internal/handle",
+			module + "/internal/wire", module + "/internal/words",
+		},
+		why: "what a client is shown hangs on its introduction, the lists and where its run stands: it knows no session and no call",
 	},
 	{
 		pkg:   "proxy/run",

@@ -17,6 +17,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // runsFigure is what many live runs cost, each found by a handle.
@@ -75,7 +76,7 @@ func newCrowd(count int) (*crowd, error) {
 	}
 	c := &crowd{handles: make([]string, 0, count)}
 	c.proxy, err = proxy.New(proxy.Config{
-		Policy: p, Share: true, Annotate: proxy.AnnotateOff, MaxRuns: count + 1, RunIdle: sweptEvery,
+		Policy: p, Share: true, Annotate: surface.AnnotateOff, MaxRuns: count + 1, RunIdle: sweptEvery,
 		Keys:     [2]proxy.RunKey{wire.Modern: {Kind: proxy.KeyHandle}},
 		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) { return newInstant() },
 		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },

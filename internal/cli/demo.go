@@ -16,7 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/service"
 	"github.com/fsm-proxy/fsm-proxy/policies"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 func newDemo(c *console) *cobra.Command {
@@ -48,7 +48,7 @@ func demonstrate(ctx context.Context, c *console, f *config.Run, once bool) (err
 		return err
 	}
 	f.Log, f.Version = newLogger(f, c.err), c.version
-	f.Server.Command, f.Annotate = []string{ownPath(), "crossroads"}, proxy.AnnotateMeta
+	f.Server.Command, f.Annotate = []string{ownPath(), "crossroads"}, surface.AnnotateMeta
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	played := make(chan error, 1)

@@ -20,6 +20,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -35,8 +36,8 @@ type Config struct {
 	OnRestart  string // of the server's process: "restart" its runs; else they are kept
 	Mode       proxy.Mode
 	Protocol   proxy.Protocol
-	Surface    proxy.Surface
-	Annotate   proxy.Annotate
+	Surface    surface.Surface
+	Annotate   surface.Annotate
 	Refusals   proxy.Refusals
 	NoHint     bool
 
