@@ -1,0 +1,225 @@
+// Package tasks is work that calls have begun upstream and that outlives them: the end of it is
+// the call's outcome (2025-11-25, basic/utilities/tasks, and the extension
+// io.modelcontextprotocol/tasks of 2026-07-28).
+package tasks
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// Task is one task. Where its outcome can move the run it holds the turn that its call took,
+// until the first one who sees its end, the proxy's own polling or a client's request, has
+// stepped the run. It is safe for concurrent use.
+type Task struct {
+	ID       string
+	Owner    wire.Principal
+	Conn     *bridge.Upstream // on which it lives
+	Call     any              // what is left of the call that began it: the caller's, not read here
+	meta     []byte           // of what the proxy asks about it; nil: none
+	patience time.Duration    // for an answer about it
+	every    time.Duration    // between polls
+	done     chan struct{}    // closed when its outcome has stepped the run
+
+	mu   sync.Mutex // guards what follows
+	over bool       // it has an outcome, or none is wanted
+}
+
+// New reads a task from its state, as the upstream of a connection tells it. meta is the
+// _meta of what is asked about it, nil for none, and patience how long an answer may take.
+func New(state []byte, conn *bridge.Upstream, owner wire.Principal, meta []byte, patience time.Duration) *Task {
+	id, _ := wire.Text(wire.Member(state, "taskId"))
+	return &Task{ID: id, Owner: owner, Conn: conn, meta: meta, patience: patience, every: pollInterval(state), done: make(chan struct{})}
+}
+
+// Bounds of polling: as often as the server says, but for what would be no polling
+// any more.
+const (
+	minPoll     = time.Second
+	maxPoll     = time.Minute
+	defaultPoll = 5 * time.Second
+)
+
+// maxMissed is how many polls in a row may come to nothing.
+const maxMissed = 5
+
+// pollInterval is how often the server wants to be asked about a task. One that
+// forgets it sooner is asked before.
+func pollInterval(object []byte) time.Duration {
+	every := defaultPoll
+	if asked, ok := milliseconds(object, "pollInterval", "pollIntervalMs"); ok {
+		every = asked
+	}
+	if lives, ok := milliseconds(object, "ttl", "ttlMs"); ok {
+		every = min(every, lives/2)
+	}
+	return min(max(every, minPoll), maxPoll)
+}
+
+// milliseconds reads a duration that has one of the names.
+func milliseconds(object []byte, names ...string) (time.Duration, bool) {
+	const most = 1e12 // more than anybody waits for
+	for _, name := range names {
+		if ms, err := strconv.ParseFloat(string(wire.Member(object, name)), 64); err == nil {
+			return time.Duration(min(max(ms, 0), most)) * time.Millisecond, true
+		}
+	}
+	return 0, false
+}
+
+// End has do take the task's outcome, if nobody has before, and reports whether it did. Whoever
+// comes second waits until that is done, so that no client learns of an end that has not stepped
+// the run.
+func (t *Task) End(do func()) (first bool) {
+	if !t.takes() {
+		<-t.done
+		return false
+	}
+	do()
+	close(t.done)
+	return true
+}
+
+// takes reports whether it is the first to take the task's outcome.
+func (t *Task) takes() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first := !t.over
+	t.over = true
+	return first
+}
+
+// IsOver reports whether the task's outcome has stepped the run.
+func (t *Task) IsOver() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Watch polls the task until its end, for as long as ctx lasts. ended is false where somebody
+// else has seen that before.
+func (t *Task) Watch(ctx context.Context) (o policy.Outcome, ended bool) {
+	for missed := 0; missed < maxMissed; {
+		timer := time.NewTimer(t.every)
+		select {
+		case <-timer.C:
+		case <-t.done:
+			timer.Stop()
+			return 0, false
+		case <-t.Conn.Done():
+			timer.Stop()
+			return policy.Unknown, true
+		case <-ctx.Done():
+			timer.Stop()
+			return policy.Unknown, true
+		}
+		o, err := t.Ask(ctx)
+		if missed++; err == nil {
+			missed = 0
+		}
+		if o != 0 {
+			return o, true
+		}
+	}
+	return policy.Unknown, true
+}
+
+var errNoState = errors.New("the server does not say where the task stands")
+
+// Ask asks the server about the task: its outcome, 0 if it has not ended. An error is one
+// of asking, and says nothing of the task.
+func (t *Task) Ask(ctx context.Context) (policy.Outcome, error) {
+	m, err := t.send(ctx, "tasks/get")
+	switch {
+	case err != nil:
+		return 0, err
+	case m.Kind == wire.Result:
+		return t.Outcome(ctx, m.Bytes(m.Result))
+	case m.ErrorCode == wire.CodeInvalidParams: // it has expired, or was never there
+		return policy.Unknown, nil
+	}
+	return 0, errNoState
+}
+
+// Outcome is what a task's state says became of it; 0: it has not ended. One with sessions
+// tells of an error by the result alone, which is asked for.
+func (t *Task) Outcome(ctx context.Context, state []byte) (policy.Outcome, error) {
+	switch status(state) {
+	case "failed":
+		return policy.Error, nil
+	case "cancelled":
+		return policy.Unknown, nil
+	case "completed":
+		if result, ok := t.Conn.Server.TaskResult(state); ok {
+			return OutcomeOf(result), nil
+		}
+		m, err := t.send(ctx, "tasks/result")
+		switch {
+		case err != nil:
+			return 0, err
+		case m.Kind == wire.Result:
+			return OutcomeOf(m.Bytes(m.Result)), nil
+		case m.ErrorCode == wire.CodeInvalidParams: // it has expired
+			return policy.Unknown, nil
+		}
+		return policy.Error, nil
+	}
+	return 0, nil
+}
+
+// Ends reports whether a task's state is an end.
+func Ends(state []byte) bool {
+	switch status(state) {
+	case "completed", "failed", "cancelled":
+		return true
+	}
+	return false
+}
+
+func status(state []byte) string {
+	text, _ := wire.Text(wire.Member(state, "status"))
+	return text
+}
+
+// OutcomeOf is the outcome that a task's result tells of. One that is no object, that two
+// readers could read differently, or that is no result but looks like another task or a
+// question, tells nothing.
+func OutcomeOf(result []byte) policy.Outcome {
+	m := wire.Made(wire.ResultAnswer([]byte("0"), result))
+	if m == nil || m.Raw[m.Result.Start] != '{' || m.R.ResultTypeAt.Present() && m.R.ResultType != wire.ResultComplete ||
+		m.R.Task.Present() && !m.R.Content.Present() {
+		return policy.Unknown
+	}
+	if m.R.IsError {
+		return policy.Error
+	}
+	return policy.Success
+}
+
+// errNoMessage is why a task is not asked about: what would be asked is no message.
+var errNoMessage = errors.New("its id cannot be said")
+
+// send asks the server something about the task.
+func (t *Task) send(ctx context.Context, method string) (*wire.Message, error) {
+	ctx, stop := context.WithTimeout(ctx, t.patience)
+	defer stop()
+	params := wire.AppendString([]byte(`{"taskId":`), t.ID)
+	if t.meta != nil {
+		params = append(append(params, `,"_meta":`...), t.meta...)
+	}
+	m := wire.Made(wire.RequestMessage(0, method, append(params, '}')))
+	if m == nil {
+		return nil, errNoMessage
+	}
+	return t.Conn.Start(m, nil).Wait(ctx)
+}
