@@ -111,6 +111,19 @@ func (p *Policy) Validate() bool { return p.settings.Validate }
 // Templates returns how resources/templates/list is answered.
 func (p *Policy) Templates() Templates { return Templates(p.settings.Templates.Index) }
 
+// Permits reports whether the upstream may ask by a capability of the client's.
+func (may UpstreamMay) Permits(capability string) bool {
+	switch capability {
+	case "sampling":
+		return may.Sampling
+	case "elicitation":
+		return may.Elicitation
+	case "roots":
+		return may.Roots
+	}
+	return false
+}
+
 // UpstreamMay returns what the upstream may ask of the client.
 func (p *Policy) UpstreamMay() UpstreamMay {
 	may := p.settings.UpstreamMay

@@ -9,19 +9,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// permits reports whether an upstream may ask by a capability.
-func permits(may policy.UpstreamMay, capability string) bool {
-	switch capability {
-	case "sampling":
-		return may.Sampling
-	case "elicitation":
-		return may.Elicitation
-	case "roots":
-		return may.Roots
-	}
-	return false
-}
-
 // errExcess ends a search: what it was for is found.
 var errExcess = errors.New("found")
 
@@ -36,7 +23,7 @@ func (c *call) asksTooMuch(m *wire.Message) bool {
 	switch meaning := c.server.Meaning(c.m, m); {
 	case m.Kind == wire.Failure:
 		method = "elicitation/create"
-		excess = m.ErrorCode == wire.CodeURLElicitation && !permits(c.s.policyNow().UpstreamMay(), "elicitation")
+		excess = m.ErrorCode == wire.CodeURLElicitation && !c.s.policyNow().UpstreamMay().Permits("elicitation")
 	case meaning == bridge.InputRequired, meaning == bridge.Task, strings.HasPrefix(c.m.Method, "tasks/"):
 		method, excess = c.s.excessIn(m.Bytes(m.Result), 2)
 	}

@@ -51,7 +51,7 @@ func (c *call) initialize() wire.Pending {
 	if again {
 		return c.fail(wire.CodeInvalidRequest, "the session is initialized already")
 	}
-	if code, refusal := s.keep(keptInitialize, c.m); refusal != "" {
+	if code, refusal := s.p.keeps.Keep(&s.kept, surface.Initialize, c.m); refusal != "" {
 		s.opened()
 		return c.fail(code, refusal)
 	}
@@ -121,7 +121,7 @@ func (c *call) refusedHello(err error) {
 		return
 	}
 	if said, ok := errors.AsType[*HelloError](err); ok {
-		if said.Answer.ErrorCode == wire.CodeURLElicitation && !permits(c.Snapshot.UpstreamMay(), "elicitation") {
+		if said.Answer.ErrorCode == wire.CodeURLElicitation && !c.Snapshot.UpstreamMay().Permits("elicitation") {
 			c.failed(wire.CodeInternal, "the server asks the user to visit a URL first, which the policy does not let it")
 			return
 		}
@@ -194,7 +194,7 @@ func (c *call) clientCapabilities(raw []byte, may policy.UpstreamMay) []byte {
 	}
 	p := c.s.policyNow()
 	return wire.Pick(raw, func(name string, value []byte) []byte {
-		if permits(may, name) || p.Passthrough(name) {
+		if may.Permits(name) || p.Passthrough(name) {
 			return value
 		}
 		return nil

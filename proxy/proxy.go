@@ -142,7 +142,7 @@ type Proxy struct {
 	drain        drain
 	handles      *catalogue.Handles // nil: stateless clients bring none
 	inputs       bridge.Inputs
-	keeps        keeps
+	keeps        surface.Keeps
 	// operations is where those of sessions without a revision are measured.
 	operations observe.Operations
 

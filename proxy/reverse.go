@@ -105,7 +105,7 @@ func (s *session) mayAsk(method string) bool {
 	if name == "" {
 		return p.Passthrough(method)
 	}
-	return permits(h.may, name) && permits(p.UpstreamMay(), name)
+	return h.may.Permits(name) && p.UpstreamMay().Permits(name)
 }
 
 // overlooksAsk reports whether the upstream may ask a client what the policy

@@ -98,7 +98,7 @@ func (s *session) openFor(m *wire.Message) (*bridge.Upstream, error) {
 // the run keeps it.
 func (p *Proxy) openingFor(m *wire.Message) bridge.Opening {
 	info := p.clientInfo()
-	if given := bridge.IntroductionIn(m).Info; given != nil && len(given) <= smallKept {
+	if given := bridge.IntroductionIn(m).Info; given != nil && len(given) <= 4<<10 {
 		info = given
 	}
 	capabilities := bridge.Askable(hides(p.beginning().UpstreamMay()))

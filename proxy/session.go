@@ -18,6 +18,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // session is one client: its requests under way, its run, and its connection
@@ -36,7 +37,7 @@ type session struct {
 	began   time.Time
 	hello   atomic.Pointer[hello]
 	runPeers
-	kept keptOf
+	kept surface.Kept
 
 	_  apart
 	mu sync.Mutex // guards what follows
@@ -357,7 +358,7 @@ func (s *session) end() {
 		s.run.dropTasks()
 	}
 	s.link.Leave(s)
-	s.keepNoMore()
+	s.p.keeps.Drop(&s.kept)
 	s.p.remove(s)
 	s.measured()
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 func (c *call) subscribe() wire.Pending {
@@ -78,7 +79,7 @@ func (c *call) setLevel() wire.Pending {
 	if !subscriptions.IsLevel(c.m.P.Level) {
 		return c.relay() // the upstream says what is wrong with it
 	}
-	if code, refusal := c.s.keep(keptLevel, c.m); refusal != "" {
+	if code, refusal := c.s.p.keeps.Keep(&c.s.kept, surface.Level, c.m); refusal != "" {
 		return c.fail(code, refusal)
 	}
 	c.s.wants.SetLevel(c.m)

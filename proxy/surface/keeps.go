@@ -1,4 +1,4 @@
-package proxy
+package surface
 
 import (
 	"sync"
@@ -19,30 +19,31 @@ const (
 	tooMuch  = "sessions keep too much of such messages by now: send one of less than 4 KiB, or try again later"
 )
 
-// keptKind is of which message something is kept.
-type keptKind uint8
+// Kind is of which message something is kept.
+type Kind uint8
 
+// The kinds.
 const (
-	keptInitialize keptKind = iota
-	keptLevel
-	keptKinds
+	Initialize Kind = iota
+	Level
+	kinds
 )
 
-// keptOf is what a session keeps, in bytes; it is guarded by the mutex of the Proxy's keeps.
-type keptOf struct {
-	bytes [keptKinds]int
+// Kept is what one session keeps, in bytes; it is guarded by the mutex of its Keeps.
+type Kept struct {
+	bytes [kinds]int
 	ended bool // the session has
 }
 
-// keeps counts what all sessions keep.
-type keeps struct {
+// Keeps counts what all sessions keep. It is safe for concurrent use.
+type Keeps struct {
 	mu    sync.Mutex // guards what follows
 	total int
 }
 
-// keep counts a message that the session keeps in place of the last of its kind, and
+// Keep counts a message that a session keeps in place of the last of its kind, and
 // says why it cannot; "": it can.
-func (s *session) keep(kind keptKind, m *wire.Message) (code int, refusal string) {
+func (k *Keeps) Keep(of *Kept, kind Kind, m *wire.Message) (code int, refusal string) {
 	size := len(m.Raw)
 	if size > maxKept {
 		return wire.CodeInvalidRequest, tooLarge
@@ -51,31 +52,29 @@ func (s *session) keep(kind keptKind, m *wire.Message) (code int, refusal string
 	if size > smallKept {
 		limit /= 2
 	}
-	if kind == keptInitialize {
+	if kind == Initialize {
 		size *= 2 // as it came, and as it goes upstream
 	}
-	k := &s.p.keeps
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	more := size - s.kept.bytes[kind]
+	more := size - of.bytes[kind]
 	switch {
-	case s.kept.ended:
+	case of.ended:
 		return 0, ""
 	case more > 0 && k.total+more > limit:
 		return wire.CodeInternal, tooMuch
 	}
 	k.total += more
-	s.kept.bytes[kind] = size
+	of.bytes[kind] = size
 	return 0, ""
 }
 
-// keepNoMore gives back what the session keeps: it has ended.
-func (s *session) keepNoMore() {
-	k := &s.p.keeps
+// Drop gives back what a session keeps that has ended.
+func (k *Keeps) Drop(of *Kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, n := range s.kept.bytes {
+	for _, n := range of.bytes {
 		k.total -= n
 	}
-	s.kept = keptOf{ended: true}
+	*of = Kept{ended: true}
 }
