@@ -230,13 +230,6 @@ func (f *flight) isCancelled() bool {
 	return f.canceled
 }
 
-// wasSent reports whether the call was sent upstream.
-func (f *flight) wasSent() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.up != nil
-}
-
 // cancellation returns a channel that closes when the call is cancelled.
 func (f *flight) cancellation() <-chan struct{} {
 	f.mu.Lock()
