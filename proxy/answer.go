@@ -175,7 +175,7 @@ type stateNote struct {
 }
 
 func (c *call) note() stateNote {
-	at := c.s.run.where()
+	at := c.s.run.Where()
 	names := c.s.allowed(at).of(c.Kind)
 	return stateNote{State: at.State(), Complete: at.At.Complete, Restarted: c.restarted, ValidNextActions: names}
 }
@@ -191,7 +191,7 @@ func (c *call) textEdit(m *wire.Message, note stateNote) []wire.Edit {
 	case note.Restarted:
 		text = "The run was completed and begins again. " + text
 	case note.Complete:
-		text = "The run is complete. " + c.s.run.key.renews()
+		text = "The run is complete. " + c.s.run.Key.Renews()
 	}
 	with := append(wire.AppendString([]byte(`{"type":"text","text":`), text), '}')
 	if len(bytes.TrimSpace(content[1:])) > 1 {

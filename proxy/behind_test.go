@@ -9,7 +9,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // The upstream's lists are not at hand: nobody who sees the same is told.
@@ -173,7 +173,7 @@ func TestReloadRenamesTwiceInMidCall(t *testing.T) {
 		call := c.call("write_plan")
 		sent := r.up.next()
 		r.p.Reload(renaming(t, "planning: drafting", "drafting"))
-		equal(t, "done", r.p.Reload(renaming(t, "drafting: sketching", "sketching")), proxy.Reloaded{Runs: 1, Waiting: 1})
+		equal(t, "done", r.p.Reload(renaming(t, "drafting: sketching", "sketching")), runs.Reloaded{Runs: 1, Waiting: 1})
 		c.do("read_file", ok) // decided where the run will be
 		sent.result(failed)
 		call.wait()

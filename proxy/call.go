@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
-	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -27,8 +26,7 @@ type call struct {
 	// What was decided.
 	run.Call
 	definition
-	turn chan struct{}
-	own  bool // it is of a tool of the proxy's, by which clients come by handles
+	own bool // it is of a tool of the proxy's, by which clients come by handles
 
 	restarted  bool // its outcome completed the run, which began anew
 	gated      bool
@@ -168,9 +166,7 @@ func (c *call) finish() {
 	if c.stateless != nil && c.pipe != nil {
 		c.pipe.forget(c)
 	}
-	if c.s.run.born != 0 {
-		c.s.run.used.Store(int64(deadline.Now()))
-	}
+	c.s.run.Use()
 	c.flight.finish()
 }
 
@@ -218,14 +214,14 @@ func (c *call) Resend() error {
 	c.resent = toBeResent
 	defer func() { c.resent = notResent }()
 	c.look(c.conn.Cached(listKind(c.Kind)))
-	e, moved, held := c.s.run.keeps(c)
+	e, moved, held := c.s.run.Keeps(c)
 	if e == run.ListWanted {
 		if err := c.fetch(c.conn); err != nil {
 			return err
 		}
-		e, moved, held = c.s.run.keeps(c)
+		e, moved, held = c.s.run.Keeps(c)
 	}
-	c.s.run.tell(nil, moved)
+	c.s.run.Tell(nil, moved)
 	if held {
 		wait(c.decided(e, c.conn))
 	} else {
@@ -244,8 +240,8 @@ func (c *call) translated(conn *bridge.Upstream, m *wire.Message) *wire.Message 
 	c.server = conn.Server
 	hidden := bridge.Hidden{}
 	if c.client.Stateless() {
-		hidden = hides(c.s.run.where().UpstreamMay())
-		hidden.Tasks = c.runless() && !c.s.run.shadow.Load()
+		hidden = hides(c.s.run.Where().UpstreamMay())
+		hidden.Tasks = c.runless() && !c.s.run.Shadow()
 	}
 	return c.server.Request(m, c.client, hidden, c.introduction)
 }
@@ -377,13 +373,19 @@ func (c *call) compare() {
 	}
 }
 
-// compareAgain compares it with a lock that has been put in force since, so that no call is
-// decided by the one before.
-func (c *call) compareAgain() {
+// Refresh implements runs.Call: the call is compared with a lock that has been put in force
+// since, so that none is decided by the one before.
+func (c *call) Refresh() {
 	if c.Locked != run.NotCompared && c.pins != c.s.p.pins.Load() {
 		c.compare()
 	}
 }
+
+// Decided implements runs.Call.
+func (c *call) Decided() *run.Call { return &c.Call }
+
+// AsksClient implements runs.Call.
+func (c *call) AsksClient() bool { return c.asks.Load() > 0 }
 
 // handled reports whether the call has to be of a tool that can take the argument.
 func (c *call) handled() bool {
@@ -480,7 +482,7 @@ func (c *call) decision() observe.Decision {
 	d := observe.Decision{Peer: c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Rule: c.Verdict.Rule, Case: c.Verdict.Symbol.Case}
 	at := c.Snapshot
 	if at.Policy == nil {
-		at = c.s.run.where()
+		at = c.s.run.Where()
 	}
 	d.Policy = at.Policy
 	if d.Named {

@@ -8,6 +8,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // TestLockBetweenLookAndDecision: a call is decided by the lock that is in force then, and not
@@ -31,16 +32,16 @@ func TestLockBetweenLookAndDecision(t *testing.T) {
 		t.Fatal(findings)
 	}
 	p := &Proxy{}
-	r := &liveRun{core: run.New(run.Config{Policy: parsed})}
+	r := runs.New(runs.Config{Policy: parsed}).OfSession("")
 	p.pins.Store(catalogue.NewPins(&lock.Lock{Tools: map[string]lock.Definition{"deploy": locked}}))
 	c := &call{s: &session{p: p, run: r}, definition: definition{offer: list}}
 	c.Kind, c.Name, c.Listed, c.Known = policy.Tool, "deploy", true, true
 	c.compare()
-	if a := r.enter(c, 1); a != run.Admitted {
+	if a := r.Enter(c, 1); a != run.Admitted {
 		t.Fatalf("as it was locked: %v %v", a, c.Verdict.Code)
 	}
 	p.pins.Store(catalogue.NewPins(nil))
-	if a := r.enter(c, 1); a != run.Refused || c.Verdict.Code != policy.DefinitionChanged {
+	if a := r.Enter(c, 1); a != run.Refused || c.Verdict.Code != policy.DefinitionChanged {
 		t.Errorf("by the lock that came meanwhile: %v %v", a, c.Verdict.Code)
 	}
 }

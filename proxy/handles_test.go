@@ -12,13 +12,14 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // byHandle is the key handle over an upstream whose tools have schemas. Those named
 // in odd have others.
 func byHandle(odd map[string]string) func(*proxy.Config, *server) {
 	return func(c *proxy.Config, up *server) {
-		c.Keys[wire.Modern] = proxy.RunKey{Kind: proxy.KeyHandle}
+		c.Keys[wire.Modern] = runs.Key{Kind: runs.Handle}
 		c.Protocol = proxy.ProtocolBoth
 		var items []string
 		for _, name := range reviewTools {
@@ -100,7 +101,7 @@ func TestCallsOfTwoRunsByHandle(t *testing.T) {
 		}
 		k.result(`{"contents":[]}`)
 		has(t, read.wait(), `"contents":[]`)
-		equal(t, "runs", len(r.p.Runs()), 2)
+		equal(t, "runs", len(r.p.Runs.Infos()), 2)
 	}, byHandle(nil))
 }
 
@@ -117,7 +118,7 @@ func TestWithoutAHandleOnlyWhatIsAllowedEverywhere(t *testing.T) {
 		if strings.Contains(answer, "fsm-proxy/state") || strings.Contains(answer, "State is now") {
 			t.Errorf("of no run there is no state: %s", answer)
 		}
-		equal(t, "runs", len(r.p.Runs()), 0)
+		equal(t, "runs", len(r.p.Runs.Infos()), 0)
 	}, byHandle(nil))
 }
 
@@ -152,14 +153,14 @@ func TestStolenGuessedExpiredAndForeignHandles(t *testing.T) {
 			return r.as(observe.Peer{Principal: who}).ask("tools/call", params)
 		}
 		run := mine.begin()
-		unknown := asked(bob, of(proxy.NewRunID(), "status"))
+		unknown := asked(bob, of(runs.NewID(), "status"))
 		has(t, unknown, "run_not_found", "fsm_start_run")
 		equal(t, "a stolen handle's answer", asked(bob, of(run, "status")), unknown)
 		equal(t, "a stolen handle's answer, to nobody", asked(wire.Principal{}, of(run, "status")), unknown)
-		equal(t, "the end of a stolen handle", asked(bob, of(run, "fsm_end_run")), asked(bob, of(proxy.NewRunID(), "fsm_end_run")))
+		equal(t, "the end of a stolen handle", asked(bob, of(run, "fsm_end_run")), asked(bob, of(runs.NewID(), "fsm_end_run")))
 		equal(t, "a guessed handle's answer", asked(ann, of(strings.ToLower(run), "status")), unknown)
 		equal(t, "a guessed handle's answer", asked(ann, of(run+" ", "status")), unknown)
-		equal(t, "runs", len(r.p.Runs()), 1)
+		equal(t, "runs", len(r.p.Runs.Infos()), 1)
 		time.Sleep(25 * time.Hour)
 		synctest.Wait()
 		has(t, asked(ann, of(run, "status")), "run_expired", "fsm_start_run")
@@ -205,7 +206,7 @@ func TestRunsEndByTheirHandle(t *testing.T) {
 		default:
 			t.Error("the run's connection is open")
 		}
-		equal(t, "runs", len(r.p.Runs()), 0)
+		equal(t, "runs", len(r.p.Runs.Infos()), 0)
 	}, byHandle(nil))
 }
 
@@ -243,7 +244,7 @@ func TestFloodOfStartRun(t *testing.T) {
 		has(t, call.wait(), "State is now 'review'")
 		other.begin()
 		has(t, r.modern().ask("tools/call", meta(`{"name":"fsm_start_run"}`)), "too many runs")
-		equal(t, "runs", len(r.p.Runs()), 4)
+		equal(t, "runs", len(r.p.Runs.Infos()), 4)
 	}, byHandle(nil), with(func(c *proxy.Config) { c.MaxRuns, c.MaxRunsPerPrincipal = 4, 2 }))
 }
 
@@ -395,8 +396,8 @@ func TestStartRunBeginsAPrincipalsRunAnew(t *testing.T) {
 		has(t, modern.ask("tools/list", meta("")), `"tools":[{"name":"fsm_start_run"`)
 		r.modernCall(modern, "write_plan", `{"content":[]}`)
 		has(t, modern.ask("tools/call", meta(`{"name":"fsm_start_run"}`)), "A new run has begun.", `"resultType":"complete"`)
-		equal(t, "runs", len(r.p.Runs()), 1)
-	}, keys(proxy.KeyPrincipal))
+		equal(t, "runs", len(r.p.Runs.Infos()), 1)
+	}, keys(runs.Principal))
 }
 
 func TestWhereRunsBeginAnewByThemselvesNoToolDoesIt(t *testing.T) {
@@ -406,7 +407,7 @@ func TestWhereRunsBeginAnewByThemselvesNoToolDoesIt(t *testing.T) {
 		if list := r.as(observe.Peer{Principal: ann}).ask("tools/list", meta("")); strings.Contains(list, "fsm_start_run") {
 			t.Error(list)
 		}
-	}, keys(proxy.KeyPrincipal))
+	}, keys(runs.Principal))
 }
 
 // An upstream without tools has the tools for handles all the same: resources are

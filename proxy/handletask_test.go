@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 const workingTask = `{"resultType":"complete","status":"working"}`
@@ -54,9 +54,9 @@ func TestTasksAreFoundWithoutAHandle(t *testing.T) {
 
 func TestTasksOfOtherKeysAreNotFoundByID(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		id, _ := r.p.StartRun(bridge.Stateless, ann)
+		id, _ := r.p.Runs.Start(bridge.Stateless, ann)
 		c := r.as(observe.Peer{Principal: ann, Run: id})
 		c.begins(meta(`{"name":"write_plan"}`), "t1", time.Minute)
 		has(t, r.as(observe.Peer{Principal: ann}).ask("tasks/get", meta(`{"taskId":"t1"}`)), "run_not_found")
-	}, keys(proxy.KeyPath), modernUpstream, modernTasks)
+	}, keys(runs.Path), modernUpstream, modernTasks)
 }

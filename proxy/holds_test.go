@@ -11,6 +11,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // away is a call that has asked its client, and was answered while that is away.
@@ -70,7 +71,7 @@ func TestFloodOfHoldsInOneRun(t *testing.T) {
 			has(t, a.returns(h), `"text":"ok"`)
 		}
 		equal(t, "held when all have come back", len(a.flood(100)), 10)
-	}, keys(proxy.KeyProcess), inFlight(10))
+	}, keys(runs.Process), inFlight(10))
 }
 
 func TestFloodOfHoldsOfOnePrincipal(t *testing.T) {
@@ -78,7 +79,7 @@ func TestFloodOfHoldsOfOnePrincipal(t *testing.T) {
 		a, b := r.as(observe.Peer{Principal: ann}), r.as(observe.Peer{Principal: bob})
 		equal(t, "held", len(a.flood(2000)), 1000)
 		equal(t, "held for another", len(b.flood(1)), 1)
-	}, keys(proxy.KeyProcess), inFlight(5000))
+	}, keys(runs.Process), inFlight(5000))
 }
 
 func TestFloodOfHoldsInAll(t *testing.T) {

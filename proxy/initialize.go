@@ -60,7 +60,7 @@ func (c *call) initialize() wire.Pending {
 
 func (c *call) open() {
 	s := c.s
-	c.Snapshot = s.run.where()
+	c.Snapshot = s.run.Where()
 	may := c.mayAsk()
 	request, err := wire.Read(c.initializeUpstream(may), wire.FromClient)
 	if err != nil {

@@ -53,7 +53,7 @@ func (c *call) waitInput() {
 func (c *call) Answered(m *wire.Message) { c.s.answered(m) }
 
 // MayAsk implements bridge.Asker and bridge.Caller.
-func (c *call) MayAsk(method string) bool { return c.s.mayAsk(method) || c.s.run.shadow.Load() }
+func (c *call) MayAsk(method string) bool { return c.s.mayAsk(method) || c.s.run.Shadow() }
 
 // Left implements bridge.Asker.
 func (c *call) Left() {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // required reads what an "input required" answer asks for: the keys, and the state.
@@ -79,7 +79,7 @@ func TestRequestStateOfAnother(t *testing.T) {
 		back := a.comeBack("status", keys[0], state, `{"action":"decline"}`)
 		k.result(`{"content":[]}`)
 		has(t, back.wait(), `"resultType":"complete"`)
-	}, keys(proxy.KeyProcess))
+	}, keys(runs.Process))
 }
 
 // What the client leaves out it is asked again; what the upstream asks meanwhile, next.

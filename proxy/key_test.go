@@ -13,12 +13,13 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
-func keys(kind proxy.KeyKind) func(*proxy.Config, *server) {
+func keys(kind runs.Kind) func(*proxy.Config, *server) {
 	return with(func(c *proxy.Config) {
-		c.Keys[wire.Modern] = proxy.RunKey{Kind: kind, Header: "X-Run"}
-		if kind != proxy.KeyHandle {
+		c.Keys[wire.Modern] = runs.Key{Kind: kind, Header: "X-Run"}
+		if kind != runs.Handle {
 			c.Keys[wire.Legacy] = c.Keys[wire.Modern]
 		}
 	})
@@ -70,7 +71,7 @@ func TestReconnectContinuesAPrincipalsRun(t *testing.T) {
 			t.Error("nobody got a session")
 		}
 		has(t, r.as(observe.Peer{}).ask("tools/call", meta(`{"name":"status"}`)), "run_not_found", "authenticate")
-	}, keys(proxy.KeyPrincipal))
+	}, keys(runs.Principal))
 }
 
 func (r *rig) open0() *client {
@@ -96,8 +97,8 @@ func TestTwoClientsOnOneRun(t *testing.T) {
 		has(t, strings.Join(call.messages(), ""), "tools/list_changed")
 		has(t, strings.Join(append(b.own.messages(), waits.messages()...), ""), "tools/list_changed")
 		equal(t, "b's tools", b.listed(wire.Tools), "status ask")
-		equal(t, "runs", len(r.p.Runs()), 1)
-	}, keys(proxy.KeyPrincipal))
+		equal(t, "runs", len(r.p.Runs.Infos()), 1)
+	}, keys(runs.Principal))
 }
 
 // Without its key, with two, or from elsewhere a request has no run, and begins none.
@@ -121,74 +122,74 @@ func TestDroppingTheKeyResetsNothing(t *testing.T) {
 				t.Errorf("%s: a session", name)
 			}
 		}
-		equal(t, "runs", len(r.p.Runs()), 1)
-	}, keys(proxy.KeyHeader))
+		equal(t, "runs", len(r.p.Runs.Infos()), 1)
+	}, keys(runs.Header))
 }
 
 func TestPathRuns(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		id, err := r.p.StartRun(bridge.Stateless, ann)
+		id, err := r.p.Runs.Start(bridge.Stateless, ann)
 		if err != nil {
 			t.Fatal(err)
 		}
 		mine := r.as(observe.Peer{Principal: ann, Run: id})
 		r.modernCall(mine, "write_plan", `{"content":[]}`)
 		foreign := r.as(observe.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"status"}`))
-		unknown := r.as(observe.Peer{Principal: bob, Run: proxy.NewRunID()}).ask("tools/call", meta(`{"name":"status"}`))
+		unknown := r.as(observe.Peer{Principal: bob, Run: runs.NewID()}).ask("tools/call", meta(`{"name":"status"}`))
 		equal(t, "a foreign run's answer", foreign, unknown)
 		has(t, foreign, "run_not_found", "which an operator hands out")
 		time.Sleep(25 * time.Hour)
 		synctest.Wait()
 		has(t, mine.ask("tools/call", meta(`{"name":"status"}`)), "run_expired", "which an operator hands out")
 		equal(t, "a foreign expired run's answer", r.as(observe.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"status"}`)), unknown)
-		equal(t, "runs", len(r.p.Runs()), 0)
-	}, keys(proxy.KeyPath))
+		equal(t, "runs", len(r.p.Runs.Infos()), 0)
+	}, keys(runs.Path))
 }
 
 // A URL that an operator hands out is the first one's who comes with it.
 func TestMintedRunIsTheFirstComers(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		id, err := r.p.StartRun(bridge.Stateless, wire.Principal{})
+		id, err := r.p.Runs.Start(bridge.Stateless, wire.Principal{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.modernCall(r.as(observe.Peer{Principal: ann, Run: id}), "write_plan", `{"content":[]}`)
 		has(t, r.as(observe.Peer{Principal: bob, Run: id}).ask("tools/call", meta(`{"name":"ask"}`)), "run_not_found")
 		has(t, r.as(observe.Peer{Run: id}).ask("tools/call", meta(`{"name":"ask"}`)), "run_not_found")
-		equal(t, "owner", r.p.Runs()[0].Owner, ann)
-	}, keys(proxy.KeyPath))
+		equal(t, "owner", r.p.Runs.Infos()[0].Owner, ann)
+	}, keys(runs.Path))
 }
 
 func TestRunsAreBounded(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		for range 2 {
-			if _, err := r.p.StartRun(bridge.Stateless, ann); err != nil {
+			if _, err := r.p.Runs.Start(bridge.Stateless, ann); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := r.p.StartRun(bridge.Stateless, ann); err == nil {
+		if _, err := r.p.Runs.Start(bridge.Stateless, ann); err == nil {
 			t.Error("ann has three runs")
 		}
-		id, err := r.p.StartRun(bridge.Stateless, bob)
+		id, err := r.p.Runs.Start(bridge.Stateless, bob)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.p.StartRun(bridge.Stateless, wire.Principal{}); err == nil {
+		if _, err := r.p.Runs.Start(bridge.Stateless, wire.Principal{}); err == nil {
 			t.Error("there are four runs")
 		}
-		if r.p.EndRun(bridge.Stateless, id, ann) || !r.p.EndRun(bridge.Stateless, id, bob) {
+		if r.p.Runs.End(bridge.Stateless, id, ann) || !r.p.Runs.End(bridge.Stateless, id, bob) {
 			t.Error("a run is ended by its owner alone")
 		}
-		if _, err := r.p.StartRun(bridge.Stateless, wire.Principal{}); err != nil {
+		if _, err := r.p.Runs.Start(bridge.Stateless, wire.Principal{}); err != nil {
 			t.Error(err)
 		}
-	}, keys(proxy.KeyHandle), with(func(c *proxy.Config) { c.MaxRuns, c.MaxRunsPerPrincipal = 3, 2 }))
+	}, keys(runs.Handle), with(func(c *proxy.Config) { c.MaxRuns, c.MaxRunsPerPrincipal = 3, 2 }))
 }
 
 // A run that a call is under way for, or that is found again in time, lives on.
 func TestRunsInUseDoNotExpire(t *testing.T) {
 	bubble(t, review, func(r *rig) {
-		id, _ := r.p.StartRun(bridge.Stateless, ann)
+		id, _ := r.p.Runs.Start(bridge.Stateless, ann)
 		c := r.as(observe.Peer{Principal: ann, Run: id})
 		call := c.request("tools/call", meta(`{"name":"write_plan"}`))
 		k := r.up.next()
@@ -197,7 +198,7 @@ func TestRunsInUseDoNotExpire(t *testing.T) {
 		call.wait()
 		time.Sleep(20 * time.Hour)
 		has(t, c.ask("tools/call", meta(`{"name":"write_plan"}`)), "in state 'review'")
-	}, keys(proxy.KeyPath), with(func(c *proxy.Config) { c.CallTimeout = 100 * time.Hour }))
+	}, keys(runs.Path), with(func(c *proxy.Config) { c.CallTimeout = 100 * time.Hour }))
 }
 
 func TestParseRunKey(t *testing.T) {
@@ -206,7 +207,7 @@ func TestParseRunKey(t *testing.T) {
 		"handle": {false, true}, "header": {false, false}, "header:": {false, false}, "header:a b": {false, false}, "default": {false, false}, "": {false, false}, "path:x": {false, false},
 	} {
 		for era, want := range ok {
-			k, err := proxy.ParseRunKey(bridge.ClientOf(wire.Era(era)), text)
+			k, err := runs.ParseKey(bridge.ClientOf(wire.Era(era)), text)
 			if (err == nil) != want {
 				t.Errorf("%s %q: %v", wire.Era(era), text, err)
 			}
@@ -221,9 +222,9 @@ func TestParseRunKey(t *testing.T) {
 // no handle.
 func TestLogOfStrays(t *testing.T) {
 	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	for kind, advice := range map[proxy.KeyKind]string{
-		proxy.KeyPath:   "There is no such run. A new run begins at a new URL, which an operator hands out.",
-		proxy.KeyHandle: "There is no such run. A new run begins with the tool fsm_start_run.",
+	for kind, advice := range map[runs.Kind]string{
+		runs.Path:   "There is no such run. A new run begins at a new URL, which an operator hands out.",
+		runs.Handle: "There is no such run. A new run begins with the tool fsm_start_run.",
 	} {
 		var log bytes.Buffer
 		bubble(t, review, func(r *rig) {
@@ -240,7 +241,7 @@ func TestLogOfStrays(t *testing.T) {
 // runs by itself, and hears of the end where it does not.
 func TestExpiryIsAReset(t *testing.T) {
 	from := observe.Peer{Principal: ann, Run: "a-long-word-Nobody-guesses-42", Trusted: true, Header: func(string) []string { return []string{"one"} }}
-	after := func(key proxy.KeyKind, create bool, life time.Duration) (answer string) {
+	after := func(key runs.Kind, create bool, life time.Duration) (answer string) {
 		bubble(t, review, func(r *rig) {
 			c := r.as(from)
 			r.modernCall(c, "write_plan", `{"content":[]}`)
@@ -251,11 +252,11 @@ func TestExpiryIsAReset(t *testing.T) {
 		return answer
 	}
 	const year = 8760 * time.Hour
-	for _, key := range []proxy.KeyKind{proxy.KeyPrincipal, proxy.KeyHeader} {
+	for _, key := range []runs.Kind{runs.Principal, runs.Header} {
 		has(t, after(key, false, 0), "invalid_transition", "in state 'planning'")
 		has(t, after(key, false, year), "invalid_transition", "in state 'review'")
 	}
-	has(t, after(proxy.KeyPath, true, 0), "invalid_transition", "in state 'planning'")
+	has(t, after(runs.Path, true, 0), "invalid_transition", "in state 'planning'")
 }
 
 // Whoever gets no run is told what to do next, in both eras, and so is the log.
@@ -264,16 +265,16 @@ func TestStraysAreToldTheWayOn(t *testing.T) {
 		return observe.Peer{Header: func(string) []string { return values }}
 	}
 	for _, c := range []struct {
-		key    proxy.KeyKind
+		key    runs.Kind
 		create bool
 		from   observe.Peer
 		advice string
 	}{
-		{proxy.KeyPath, false, observe.Peer{Run: "gone"}, "There is no such run. A new run begins at a new URL, which an operator hands out."},
-		{proxy.KeyPath, false, observe.Peer{}, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."},
-		{proxy.KeyPath, true, observe.Peer{Run: "short"}, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."},
-		{proxy.KeyHeader, false, header(), "The header X-Run says which run this is, and it is missing: the gateway in front has to set it."},
-		{proxy.KeyHeader, false, header("one"), "The header X-Run is taken from a trusted gateway only, which --trusted-proxies names."},
+		{runs.Path, false, observe.Peer{Run: "gone"}, "There is no such run. A new run begins at a new URL, which an operator hands out."},
+		{runs.Path, false, observe.Peer{}, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."},
+		{runs.Path, true, observe.Peer{Run: "short"}, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."},
+		{runs.Header, false, header(), "The header X-Run says which run this is, and it is missing: the gateway in front has to set it."},
+		{runs.Header, false, header("one"), "The header X-Run is taken from a trusted gateway only, which --trusted-proxies names."},
 	} {
 		var log bytes.Buffer
 		bubble(t, review, func(r *rig) {

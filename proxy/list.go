@@ -53,7 +53,7 @@ func (c *call) listFetched(k wire.ListKind) {
 func (c *call) show(v catalogue.View, k wire.ListKind) wire.Pending {
 	s := c.s
 	s.shows(k, v)
-	l := s.look(s.run.where(), s.static())
+	l := s.look(s.run.Where(), s.static())
 	l.Own = s.tools.List(l.Snapshot, l.Static, c.who().Principal)
 	return c.result(s.rendered(v, l))
 }
@@ -230,7 +230,7 @@ func (c *call) notifyChanged(moved ...run.Shift) {
 	s := c.s
 	bits := s.changed.Take() | s.differing(moved...)
 	s.changed.Mark(s.sendChanged(c.aside(), bits))
-	s.run.tell(s, moved...)
+	s.run.Tell(s, moved...)
 }
 
 // aside is where a call's client is told of what is no part of the call: on the
@@ -365,10 +365,10 @@ func (s *session) compare(conn *bridge.Upstream, k wire.ListKind) {
 	if err != nil {
 		s.log.Debug("listing again after a change upstream", "list", k.String(), "error", err)
 	}
-	if s.run.shadow.Load() { // what the upstream said of it has gone on as it came
+	if s.run.Shadow() { // what the upstream said of it has gone on as it came
 		return
 	}
-	l := s.look(s.run.where(), s.static())
+	l := s.look(s.run.Where(), s.static())
 	if err != nil || last.List == nil || !bytes.Equal(s.rendered(last, l), s.rendered(v, l)) {
 		s.changed.Mark(bit(k))
 	}

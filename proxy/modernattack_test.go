@@ -8,6 +8,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // What an upstream asks and does not wait for must not fill what can be asked.
@@ -44,7 +45,7 @@ func TestAskThatCouldBeAnothersIsRejected(t *testing.T) {
 		has(t, strings.Join(k.conn.notified(), ""), `"id":8,"error"`)
 		k.result(ok)
 		has(t, first.wait(), `"complete"`)
-	}, keys(proxy.KeyProcess))
+	}, keys(runs.Process))
 }
 
 // The upstream may ask before the framing has let the call go on alone.
@@ -107,7 +108,7 @@ func TestListenersCrowdNobodyOut(t *testing.T) {
 			r.up.next().result(ok)
 			call.wait()
 		}
-	}, keys(proxy.KeyProcess), with(func(c *proxy.Config) { c.MaxInFlight = 4 }))
+	}, keys(runs.Process), with(func(c *proxy.Config) { c.MaxInFlight = 4 }))
 }
 
 // In shadow a client of the modern era finds what the proxy has for it, and hears

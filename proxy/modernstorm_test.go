@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // TestModernStorm is the storm of the modern era: several principals and legacy
@@ -20,7 +21,7 @@ import (
 // connections die. Every request has one answer, and a question reaches the one alone
 // whose call it belongs to.
 func TestModernStorm(t *testing.T) {
-	for _, key := range []proxy.KeyKind{proxy.KeyProcess, proxy.KeyPrincipal} {
+	for _, key := range []runs.Kind{runs.Process, runs.Principal} {
 		for _, share := range []bool{false, true} {
 			for _, era := range []func(*proxy.Config, *server){func(*proxy.Config, *server) {}, modernUpstream} {
 				r := newRig(t, review, era, keys(key), sharing(true), with(func(c *proxy.Config) {

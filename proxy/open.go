@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
@@ -11,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // New returns a Proxy. It opens no connection yet.
@@ -18,21 +20,26 @@ func New(cfg Config) (*Proxy, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, routes: allRoutes(), mode: cfg.Mode, sessions: make(map[*session]struct{}), runs: make(map[*liveRun]struct{})}
-	p.policy.Store(cfg.Policy)
+	p := &Proxy{cfg: cfg, routes: allRoutes(), sessions: make(map[*session]struct{})}
+	p.Runs = runs.New(runs.Config{Policy: cfg.Policy, Shadow: cfg.Mode == Shadow, MaxStranded: cfg.MaxStranded, Keys: cfg.Keys, PathCreate: cfg.PathCreate,
+		Idle: cfg.RunIdle, Age: cfg.RunAge, Max: cfg.MaxRuns, MaxPerPrincipal: cfg.MaxRunsPerPrincipal, Log: cfg.Log, Telemetry: &p.cfg.Telemetry})
+	p.nobodys = sync.OnceValue(func() *session {
+		s := p.newServer(p.Runs.OfNobody(p.handles != nil))
+		p.Runs.Join(s.run, s)
+		return s
+	})
 	p.pins.Store(catalogue.NewPins(cfg.Lock))
-	p.found, p.gone, p.owned = make(map[runID]*liveRun), make(map[runID]wire.Principal), make(map[wire.Principal]int)
 	p.lists = catalogue.New(cfg.Refusals == RefusalsOpaque)
 	p.drain.init()
 	p.uplinks.Config = link.Config{Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Ending: p.drain.taking, Log: cfg.Log}
 	p.uplinks.Meter = cfg.Telemetry.Meter
 	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
-	if cfg.key(bridge.Stateless).Kind == KeyHandle {
+	if p.Runs.Key(bridge.Stateless).Kind == runs.Handle {
 		p.handles = catalogue.NewHandles(cfg.HandleArgument, handle.Lifetime{Idle: cfg.RunIdle, Age: cfg.RunAge})
 	}
 	p.operations = cfg.Telemetry.Operations("")
-	if p.mode == Shadow {
-		p.sayMode(p.mode)
+	if cfg.Mode == Shadow {
+		p.sayMode(Shadow)
 	}
 	if cfg.Share {
 		p.uplinks.Share(p.sharedOpening)
@@ -44,59 +51,45 @@ func New(cfg Config) (*Proxy, error) {
 // belongs to no request of the client's.
 // It takes messages of clients with sessions and without.
 func (p *Proxy) Open(own wire.Stream) wire.Session {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cfg.key(bridge.Client{}).Kind == KeyProcess {
-		return &pipe{session: p.openLockedOn(p.processRunLocked(), observe.Peer{}, own)}
+	r := p.Runs.OfSession
+	if p.Runs.Key(bridge.Client{}).Kind == runs.Process {
+		r = func(string) *runs.Run { return p.Runs.Process() }
 	}
-	return &pipe{session: p.openLockedOn(p.runOfSessionLocked(), observe.Peer{}, own)}
+	s := p.newSession(&session{own: own, run: r("")})
+	p.Runs.Join(s.run, s)
+	return &pipe{session: s}
 }
 
 // OpenFor makes the session of a new client, one of several. The error says, to the
 // client, why it has none: what its key needs is missing.
 func (p *Proxy) OpenFor(peer observe.Peer, own wire.Stream) (wire.Session, error) {
-	key := p.cfg.key(bridge.Client{})
-	var r *liveRun
-	if why := p.besideRun(bridge.Client{}, &peer); why != nil {
-		return nil, p.noSession(why, &peer)
-	}
-	if key.Kind != KeyDefault && key.Kind != KeySession {
-		var why *noRun
-		if r, why = p.find(bridge.Client{}, &peer, "", true); why != nil {
-			return nil, p.noSession(why, &peer)
+	var r *runs.Run
+	why := p.Runs.Beside(bridge.Client{}, &peer)
+	if why == nil {
+		switch p.Runs.Key(bridge.Client{}).Kind {
+		case runs.Default, runs.Session:
+			r = p.Runs.OfSession(peer.Session)
+		default:
+			r, why = p.Runs.Find(bridge.Client{}, &peer, "", true)
 		}
 	}
-	peer.Header = nil // it is the first request's, and read
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case r == nil:
-		r = p.runOfSessionLocked()
-	case r.ended.Load(): // just now
-		return nil, p.noSession(errNotFound, &peer)
+	if why != nil {
+		return nil, p.noSession(why, &peer)
 	}
-	return p.openLockedOn(r, peer, own), nil
+	peer.Header = nil // it is the first request's, and read
+	s := p.newSession(&session{own: own, run: r, peer: peer})
+	if !p.Runs.Join(r, s) { // it has ended just now
+		p.remove(s)
+		return nil, p.noSession(runs.ErrNotFound, &peer)
+	}
+	return s, nil
 }
 
 // noSession is why a client has no session, with what it can do.
-func (p *Proxy) noSession(why *noRun, peer *observe.Peer) error {
-	told := &noRun{why.code, why.text + p.wayOn(why, bridge.Client{})}
-	p.cfg.Log.Info("refused", peer.About([]any{"code", why.code.String(), "method", "initialize", "reason", told.text})...)
+func (p *Proxy) noSession(why *runs.Missing, peer *observe.Peer) error {
+	told := &runs.Missing{Code: why.Code, Text: why.Text + p.Runs.WayOn(why, bridge.Client{})}
+	p.cfg.Log.Info("refused", peer.About([]any{"code", why.Code.String(), "method", "initialize", "reason", told.Text})...)
 	return told
-}
-
-func (p *Proxy) runOfSessionLocked() *liveRun {
-	r := p.newRunLocked()
-	r.key.Kind = KeySession
-	return r
-}
-
-// openLockedOn makes a session on a run.
-func (p *Proxy) openLockedOn(r *liveRun, peer observe.Peer, own wire.Stream) *session {
-	if r.name == "" {
-		r.name = peer.Session
-	}
-	return p.newSessionLocked(&session{own: own, run: r, peer: peer})
 }
 
 // Drained says what became of the requests that were under way when a drain
@@ -160,7 +153,7 @@ func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.stopSweeping()
+	p.Runs.Close()
 	p.drain.begin()
 	p.drain.stopLasting()
 	for _, s := range p.open() {

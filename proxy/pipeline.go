@@ -43,7 +43,7 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 		return waiting{c}
 	}
 	if c.crowdsOut() {
-		s.run.asked(c)
+		s.run.Expect(c)
 		return c.later(c.whenRoom)
 	}
 	return c.routed()
@@ -69,7 +69,7 @@ func (c *call) routed() wire.Pending {
 	switch {
 	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
 		return c.before()
-	case c.s.run.shadow.Load():
+	case c.s.run.Shadow():
 		return c.s.p.routes.shadow(c, route)
 	case ok:
 		return route(c)
@@ -120,7 +120,7 @@ func (c *call) look(l *wire.List) {
 
 // enter asks the run, and goes as far as it can without waiting.
 func (c *call) enter(conn *bridge.Upstream) wire.Pending {
-	switch e := c.s.run.enter(c, c.s.p.cfg.MaxQueue); e {
+	switch e := c.s.run.Enter(c, c.s.p.cfg.MaxQueue); e {
 	case run.Queued:
 		return c.later(c.awaitTurn)
 	default:
@@ -134,7 +134,7 @@ func (c *call) awaitTurn() {
 	defer timeout.Stop()
 	over := c.seen.Waiting()
 	select {
-	case <-c.turn:
+	case <-c.Turn:
 		over()
 		c.proceed()
 	case <-timeout.C:
@@ -163,7 +163,7 @@ func (c *call) proceed() {
 		return
 	}
 	c.look(conn.Cached(listKind(c.Kind)))
-	e, ok := c.s.run.granted(c)
+	e, ok := c.s.run.Granted(c)
 	if !ok { // a change of mode has taken it out of the queue
 		wait(c.enter(conn))
 		return
@@ -254,7 +254,7 @@ func (c *call) settle(o policy.Outcome) run.Shift {
 	if o == noOutcome || !c.Verdict.Turn {
 		return run.Shift{}
 	}
-	ended, moved, err := c.s.run.settle(c, o)
+	ended, moved, err := c.s.run.Settle(&c.Call, o)
 	if err != nil {
 		c.s.log.Error("stepping the run: it stays where it is", "error", err)
 	}
@@ -273,15 +273,15 @@ func (c *call) settle(o policy.Outcome) run.Shift {
 func (c *call) passOn(o policy.Outcome) run.Shift {
 	switch {
 	case o == noOutcome:
-		return c.s.run.leave(c)
+		return c.s.run.Leave(&c.Call)
 	case !c.Verdict.Turn:
 		return run.Shift{}
 	}
-	return c.s.run.pass(c)
+	return c.s.run.Pass(&c.Call)
 }
 
 // leave gives up the call's turn, or its place in the queue, without an outcome.
-func (c *call) leave() { c.s.run.tell(nil, c.s.run.leave(c)) }
+func (c *call) leave() { c.s.run.Tell(nil, c.s.run.Leave(&c.Call)) }
 
 // reply gives the client the upstream's answer, or says why there is none: o is
 // what that means for a call that steps.
@@ -439,7 +439,7 @@ func wait(rest wire.Pending) {
 // withoutUpstream answers a call while the upstream cannot be reached: what the
 // policy refuses by exact names is refused as ever.
 func (c *call) withoutUpstream(err error) {
-	c.Decide(c.s.run.where())
+	c.Decide(c.s.run.Where())
 	if !c.Verdict.Allowed && !c.Verdict.ByGlob && !c.Snapshot.Shadow {
 		wait(c.refuse(c.Verdict.Code))
 		return

@@ -17,6 +17,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
@@ -66,7 +67,7 @@ type Config struct {
 	RestartRun     bool          // a lost upstream begins the run anew
 
 	// Keys are how requests find their run, by [bridge.Client.Index].
-	Keys                [2]RunKey
+	Keys                [2]runs.Key
 	HandleArgument      string        // of the key handle: what the argument is called; "": fsm_run
 	PathCreate          bool          // an unknown id in the path begins a run, if nobody can guess it
 	RunIdle             time.Duration // until a run that nobody uses expires; 0: 24h
@@ -84,9 +85,6 @@ type Config struct {
 	// Journal is where what calls make of their runs is recorded; nil: in the audit.
 	Journal observe.Journal
 }
-
-// key is how requests of a client find their run.
-func (c *Config) key(of bridge.Client) RunKey { return c.Keys[of.Index()] }
 
 func (c *Config) validate() error {
 	if c.Policy == nil || c.Dial == nil || c.Notifier == nil {
@@ -131,33 +129,33 @@ func orDefault[T int | time.Duration](v *T, def T) {
 // Proxy relays between clients and one wrapped server. It is safe for
 // concurrent use.
 type Proxy struct {
+	// Runs are those of its clients.
+	Runs *runs.Registry
+
 	cfg          Config
 	pins         atomic.Pointer[catalogue.Pins]
 	lists        *catalogue.Catalogue
 	routes       routes
-	policy       atomic.Pointer[policy.Policy] // in force; written under mu
 	undiscovered undiscovered
 	uplinks      subscriptions.Uplinks
 	ending       sync.WaitGroup
 	drain        drain
+	nobodys      func() *session    // where requests without a run go
 	handles      *catalogue.Handles // nil: stateless clients bring none
 	inputs       bridge.Inputs
 	keeps        surface.Keeps
 	// operations is where those of sessions without a revision are measured.
 	operations observe.Operations
 
-	reloading sync.Mutex // held through a Reload, so that all runs go through them in one order
+	locking sync.Mutex // held through a SetLock, so that all sessions go through them in one order
 
-	mu       sync.RWMutex // guards what follows
-	mode     Mode
+	mu       sync.RWMutex          // guards what follows
 	sessions map[*session]struct{} // clients', and those of runs
-	runs     map[*liveRun]struct{}
 	closed   bool
-	registry
 }
 
 // Policy is the policy in force.
-func (p *Proxy) Policy() *policy.Policy { return p.policy.Load() }
+func (p *Proxy) Policy() *policy.Policy { return p.Runs.Policy() }
 
 // lasts runs f on a goroutine that Close waits for. It reports false where Close
 // was called: that may be waiting for the last one already.
@@ -187,27 +185,9 @@ func (p *Proxy) openLocked() []*session {
 
 func (p *Proxy) remove(s *session) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	delete(p.sessions, s)
-	s.run.part(s)
-	if s.run.key.Kind == KeySession || s.run.ended.Load() && len(s.run.on()) == 0 {
-		delete(p.runs, s.run)
-	}
-}
-
-// allRuns returns the runs there are.
-func (p *Proxy) allRuns() []*liveRun {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.runsLocked()
-}
-
-func (p *Proxy) runsLocked() []*liveRun {
-	all := make([]*liveRun, 0, len(p.runs))
-	for r := range p.runs {
-		all = append(all, r)
-	}
-	return all
+	p.mu.Unlock()
+	p.Runs.Part(s.run, s)
 }
 
 // clients is how many sessions of clients there are.

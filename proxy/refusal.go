@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // Refusal is the object that says why something was refused: in
@@ -55,7 +56,7 @@ const maxNamed = 20
 func (c *call) refuse(code policy.Code) wire.Pending {
 	switch {
 	case code == policy.RunNotFound:
-		return c.refuseRunless(&noRun{code, c.s.p.handles.NeedsRun})
+		return c.refuseRunless(&runs.Missing{Code: code, Text: c.s.p.handles.NeedsRun})
 	case c.unfit() && !c.opaquely():
 		return c.refuseText(code, c.called(wire.Clip(c.Name))+" is out of reach here: a call of it cannot say which run it belongs to, because "+
 			c.misfit.Text()+". An operator can choose another run key, principal or path.")
@@ -76,7 +77,7 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
 	c.s.log.Info("refused", c.aboutTarget([]any{"code", code.String()},
-		"state", c.s.run.where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text())...)
+		"state", c.s.run.Where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text())...)
 	return c.answer(c.refusalAnswer(c.refusal(code, reason)))
 }
 
@@ -93,7 +94,7 @@ func (c *call) aboutTarget(before []any, behind ...any) []any {
 // refusal says why, what was found, and what is allowed now.
 func (c *call) refusal(code policy.Code, reason string) *Refusal {
 	c.deny(code)
-	at := c.s.run.where()
+	at := c.s.run.Where()
 	requested := wire.Clip(c.Name)
 	if c.opaquely() || c.Snapshot.Shadow {
 		return c.opaque(code, requested, reason)
@@ -145,11 +146,11 @@ func (c *call) reason(code policy.Code, requested string, at run.Snapshot) strin
 	case policy.Busy:
 		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)
 	case policy.TaskRunning:
-		id, tool := c.s.run.runningTask()
-		if id == "" {
+		_, running := c.s.run.Holder()
+		if running == nil {
 			return fmt.Sprintf("%s was not sent: a task was still running. It has ended now: look again at what is allowed.", what)
 		}
-		return fmt.Sprintf("%s was not sent: the task '%s' of '%s' is still running, and its end decides what comes next. Ask tasks/get about it, or wait.", what, wire.Clip(id), wire.Clip(tool))
+		return fmt.Sprintf("%s was not sent: the task '%s' of '%s' is still running, and its end decides what comes next. Ask tasks/get about it, or wait.", what, wire.Clip(running.ID), wire.Clip(running.Call.(*call).Name))
 	case policy.DefinitionChanged:
 		return fmt.Sprintf("%s is held back: %s. An operator must look at it and run 'fsm-proxy lock'.", what, c.changes.Sentence())
 	case policy.UnknownAction:
@@ -162,9 +163,9 @@ func (c *call) reason(code policy.Code, requested string, at run.Snapshot) strin
 func (c *call) wayOn(code policy.Code, r *Refusal) string {
 	switch {
 	case code == policy.RunComplete:
-		return " " + c.s.run.key.renews()
+		return " " + c.s.run.Key.Renews()
 	case code == policy.NotAvailable && !c.unfit() && !c.Outlived:
-		return " The policy was changed and has this run's state no more. " + c.s.run.key.renews()
+		return " The policy was changed and has this run's state no more. " + c.s.run.Key.Renews()
 	}
 	var b strings.Builder
 	if r.DidYouMean != "" {
@@ -270,7 +271,7 @@ func (c *call) unknown(err error) {
 		why = "no answer came before the proxy had to end"
 	}
 	c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
-		c.aboutTarget(nil, "reason", why+flag, "state", c.s.run.where().State(), "rule", c.Verdict.Rule.String())...)
+		c.aboutTarget(nil, "reason", why+flag, "state", c.s.run.Where().State(), "rule", c.Verdict.Rule.String())...)
 	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", c.called(wire.Clip(c.Name)), why))
 }
 
@@ -289,7 +290,7 @@ func brevity(d time.Duration) string {
 // interrupted answers a call that failed between the proxy and the upstream.
 func (c *call) interrupted(code policy.Code, text string) {
 	if !c.opaquely() && !c.Snapshot.Shadow {
-		text += " State is now '" + c.s.run.where().State() + "'."
+		text += " State is now '" + c.s.run.Where().State() + "'."
 	}
 	r := c.refusal(code, text)
 	raw := c.refusalAnswer(r)

@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // leading is a rig by handle in which clients that know both eras are to have sessions.
@@ -53,13 +54,13 @@ func TestDiscoverLeadsToASession(t *testing.T) {
 
 // Where the modern era has no handles, or both eras were asked for, server/discover is answered.
 func TestDiscoverIsAnsweredWhereNoHandleIsNeeded(t *testing.T) {
-	for _, kind := range []proxy.KeyKind{proxy.KeyDefault, proxy.KeyProcess, proxy.KeyPrincipal, proxy.KeyHandle} {
+	for _, kind := range []runs.Kind{runs.Default, runs.Process, runs.Principal, runs.Handle} {
 		t.Run(kind.String(), func(t *testing.T) {
 			bubble(t, review, func(r *rig) {
 				has(t, r.as(observe.Peer{Principal: ann}).ask("server/discover", meta("")), `"supportedVersions":["2026-07-28","2025-11-25"`)
 			}, with(func(c *proxy.Config) {
-				c.Keys[wire.Modern] = proxy.RunKey{Kind: kind}
-				if kind == proxy.KeyHandle {
+				c.Keys[wire.Modern] = runs.Key{Kind: kind}
+				if kind == runs.Handle {
 					c.Protocol = proxy.ProtocolBoth
 				}
 			}))

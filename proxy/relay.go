@@ -46,7 +46,7 @@ func (c *call) boundFetched() {
 }
 
 func (c *call) relayIfBound() wire.Pending {
-	at := c.s.run.where()
+	at := c.s.run.Where()
 	c.Verdict = at.Decide(c.Kind, c.Name, c.Listed, nil)
 	switch {
 	case !c.Verdict.Bound:
@@ -70,7 +70,7 @@ func (c *call) relayUnlessKept() wire.Pending {
 // relay sends a request upstream that steps nothing, and gives back its answer.
 func (c *call) relay() wire.Pending {
 	conn := c.s.link.Live()
-	if c.client.Stateless() && c.steps() && !c.s.run.shadow.Load() { // the shadow has gone meanwhile
+	if c.client.Stateless() && c.steps() && !c.s.run.Shadow() { // the shadow has gone meanwhile
 		return c.routed()
 	}
 	if conn != nil {
@@ -78,16 +78,16 @@ func (c *call) relay() wire.Pending {
 			return rest
 		}
 	}
-	decided := c.s.run.where()
+	decided := c.s.run.Where()
 	return c.later(func() {
 		conn, err := c.connect()
 		switch {
 		case err != nil:
 			c.unsubscribed()
 			c.unavailable(err)
-		case c.client.Stateless() && c.steps() && !c.s.run.shadow.Load():
+		case c.client.Stateless() && c.steps() && !c.s.run.Shadow():
 			wait(c.anew())
-		case c.s.run.where() != decided && c.m.Method != "resources/unsubscribe":
+		case c.s.run.Where() != decided && c.m.Method != "resources/unsubscribe":
 			wait(c.anew())
 		default:
 			rest, ok := c.relayOver(conn)

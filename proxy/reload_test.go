@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -23,7 +24,7 @@ func parse(t *testing.T, source string) *policy.Policy {
 }
 
 // reload puts the review policy, changed, in force.
-func (r *rig) reload(changes ...string) proxy.Reloaded {
+func (r *rig) reload(changes ...string) runs.Reloaded {
 	r.t.Helper()
 	return r.p.Reload(parse(r.t, strings.NewReplacer(changes...).Replace(review)))
 }
@@ -49,7 +50,7 @@ func TestReloadMovesByTheSameName(t *testing.T) {
 		c.do("write_plan", ok)
 		c.told()
 		done := r.reload("ask: {", "ask: review, rogue: {")
-		equal(t, "done", done, proxy.Reloaded{Runs: 1, Moved: 1})
+		equal(t, "done", done, runs.Reloaded{Runs: 1, Moved: 1})
 		equal(t, "told", c.told(), []string{"tools/list_changed"})
 		equal(t, "listed", c.listed(wire.Tools), "status ask rogue")
 		c.do("rogue", ok)
@@ -83,7 +84,7 @@ func TestReloadRenamesAState(t *testing.T) {
 		c := r.connect(plainHello)
 		c.do("write_plan", ok)
 		done := r.p.Reload(parse(t, "renamed: {review: approval}\n"+strings.ReplaceAll(strings.ReplaceAll(review, "review", "approval"), "\nversion: 1", "\nversion: 1")))
-		equal(t, "done", done, proxy.Reloaded{Runs: 1, Moved: 1})
+		equal(t, "done", done, runs.Reloaded{Runs: 1, Moved: 1})
 		c.do("ask", ok)
 		equal(t, "listed", c.listed(wire.Tools), "status secret apply")
 	})
@@ -97,7 +98,7 @@ func TestReloadInMidCall(t *testing.T) {
 		call := c.call("write_plan")
 		sent := r.up.next()
 		done := r.reload("write_plan: review", "write_plan: {on_success: stay, on_error: review}", "ask: {", "rogue: stay, ask: {")
-		equal(t, "done", done, proxy.Reloaded{Runs: 1, Waiting: 1})
+		equal(t, "done", done, runs.Reloaded{Runs: 1, Waiting: 1})
 		sent.result(ok)
 		call.wait()
 		equal(t, "listed", c.listed(wire.Tools), "status ask rogue")
@@ -156,7 +157,7 @@ func TestStrandedRunIsKeptAndTightened(t *testing.T) {
 		c := r.connect(plainHello)
 		c.do("write_plan", ok)
 		c.told()
-		equal(t, "done", r.p.Reload(parse(t, shortcut)), proxy.Reloaded{Runs: 1, Stranded: 1})
+		equal(t, "done", r.p.Reload(parse(t, shortcut)), runs.Reloaded{Runs: 1, Stranded: 1})
 		c.refused(c.call("ask").wait(), policy.UnknownAction) // bound nowhere in the new policy
 		equal(t, "told", c.told(), []string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"})
 		equal(t, "listed", c.listed(wire.Tools), "status")
@@ -182,7 +183,7 @@ func TestStrandedRunMovesWhenItsStateComesBack(t *testing.T) {
 		c := r.connect(plainHello)
 		c.do("write_plan", ok)
 		r.p.Reload(parse(t, shortcut))
-		equal(t, "done", r.reload(), proxy.Reloaded{Runs: 1, Moved: 1})
+		equal(t, "done", r.reload(), runs.Reloaded{Runs: 1, Moved: 1})
 		equal(t, "listed", c.listed(wire.Tools), "status ask")
 	})
 }
@@ -191,13 +192,13 @@ func TestStrandedRestartAndRefuse(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connect(plainHello)
 		c.do("write_plan", ok)
-		equal(t, "done", r.p.Reload(parse(t, "stranded: restart\n"+shortcut)), proxy.Reloaded{Runs: 1, Restarted: 1})
+		equal(t, "done", r.p.Reload(parse(t, "stranded: restart\n"+shortcut)), runs.Reloaded{Runs: 1, Restarted: 1})
 		equal(t, "listed", c.listed(wire.Tools), "status read_file write_plan")
 	})
 	bubble(t, review, func(r *rig) {
 		c := r.connect(plainHello)
 		c.do("write_plan", ok)
-		equal(t, "done", r.p.Reload(parse(t, "stranded: refuse\n"+shortcut)), proxy.Reloaded{Runs: 1, Refused: 1})
+		equal(t, "done", r.p.Reload(parse(t, "stranded: refuse\n"+shortcut)), runs.Reloaded{Runs: 1, Refused: 1})
 		equal(t, "listed", c.listed(wire.Tools), "")
 		c.refused(c.call("status").wait(), policy.NotAvailable)
 		r.reload() // its state is back
@@ -228,7 +229,7 @@ func TestStrandedRestartWaitsForTheCall(t *testing.T) {
 		c.do("write_plan", ok)
 		call := c.call("ask")
 		sent := r.up.next()
-		equal(t, "done", r.p.Reload(parse(t, "stranded: restart\n"+shortcut)), proxy.Reloaded{Runs: 1, Waiting: 1})
+		equal(t, "done", r.p.Reload(parse(t, "stranded: restart\n"+shortcut)), runs.Reloaded{Runs: 1, Waiting: 1})
 		sent.result(ok) // to applying, which the new policy has
 		call.wait()
 		equal(t, "listed", c.listed(wire.Tools), "status apply")
@@ -253,7 +254,7 @@ func TestStrandedForTooLongIsRefused(t *testing.T) {
 func TestPinnedRunsStay(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connect(plainHello)
-		equal(t, "done", r.p.Reload(parse(t, "on_reload: pin\n"+shortcut)), proxy.Reloaded{Runs: 1, Pinned: 1})
+		equal(t, "done", r.p.Reload(parse(t, "on_reload: pin\n"+shortcut)), runs.Reloaded{Runs: 1, Pinned: 1})
 		equal(t, "listed", c.listed(wire.Tools), "status read_file write_plan")
 		c.do("write_plan", ok)
 		equal(t, "in its own review", c.listed(wire.Tools), "status")

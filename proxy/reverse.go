@@ -44,13 +44,13 @@ func (s *session) asking() *call {
 // likeliest is the call that holds the turn, else the only or the oldest one that the
 // upstream works on.
 func (s *session) likeliest() *call {
-	holder, running := s.run.turn()
-	if holder != nil && holder.s == s {
-		return holder
+	holder, running := s.run.Holder()
+	if c, ok := holder.(*call); ok && c.s == s {
+		return c
 	}
 	var oldest *call
 	for _, c := range s.underWay() {
-		if running != nil && c.m.P.TaskID == running.id && c.m.Method == "tasks/result" {
+		if running != nil && c.m.P.TaskID == running.ID && c.m.Method == "tasks/result" {
 			return c // on which it is asked for a task
 		}
 		if !c.deadline.Started().IsZero() && c.gated && (oldest == nil || c.deadline.Started().Before(oldest.deadline.Started())) {
@@ -72,7 +72,7 @@ func (s *session) meets(who wire.Principal) {
 
 // asked carries a request of the upstream to the client.
 func (s *session) asked(conn *bridge.Upstream, m *wire.Message, c *call) {
-	if s.ofRun && (c == nil || !c.steps() || c.isAnswered() || s.run.aside && !s.p.cfg.Streams || !bridge.Declares(c.m, m.Method)) ||
+	if s.ofRun && (c == nil || !c.steps() || c.isAnswered() || s.run.Nobodys && !s.p.cfg.Streams || !bridge.Declares(c.m, m.Method)) ||
 		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
 		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+wire.Clip(m.Method))
 		return
@@ -111,7 +111,7 @@ func (s *session) mayAsk(method string) bool {
 // overlooksAsk reports whether the upstream may ask a client what the policy
 // would refuse.
 func (s *session) overlooksAsk(method string) bool {
-	if s.hello.Load() == nil || !s.run.shadow.Load() {
+	if s.hello.Load() == nil || !s.run.Shadow() {
 		return false
 	}
 	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", wire.Clip(method), "why", notCarried)...)
@@ -245,7 +245,7 @@ func (s *session) progressOfAsk(m *wire.Message) {
 
 // bound reports whether a name is bound now, by its exact name.
 func (s *session) bound(k policy.Kind, name string) bool {
-	at := s.run.where()
+	at := s.run.Where()
 	listed := true
 	if conn := s.link.Live(); conn != nil {
 		if l := conn.Cached(listKind(k)); l != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 const asksOnce = `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{}}}}`
@@ -48,7 +49,7 @@ func TestRoundOfARunThatBeganAnew(t *testing.T) {
 		c := r.openFor(observe.Peer{Principal: ann}).greet(ableHello)
 		c.do("write_plan", ok)
 		call, accept := c.round("ask")
-		if _, ok := r.p.RestartRun(r.p.Runs()[0].Name); !ok {
+		if _, ok := r.p.Runs.Restart(r.p.Runs.Infos()[0].Name); !ok {
 			t.Fatal("no run")
 		}
 		accept()
@@ -60,7 +61,7 @@ func TestRoundOfARunThatBeganAnew(t *testing.T) {
 		r.up.next().result(ok)
 		call.wait()
 		c.in("applying")
-	}, modernUpstream, keys(proxy.KeyPrincipal))
+	}, modernUpstream, keys(runs.Principal))
 }
 
 // A call that began under another mode is decided by the one that there is now.

@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -18,10 +19,10 @@ import (
 // sends them, over one
 // connection upstream. It has no stream of its own but those that listen.
 
-// newRunSessionLocked makes the session of a run.
-func (p *Proxy) newRunSessionLocked(r *liveRun) *session {
+// newServer makes the session of a run's stateless requests.
+func (p *Proxy) newServer(r *runs.Run) *session {
 	all := &bridge.Listeners{}
-	return p.newSessionLocked(&session{own: all, runPeers: runPeers{ofRun: true, listeners: all}, run: r})
+	return p.newSession(&session{own: all, runPeers: runPeers{ofRun: true, listeners: all}, run: r})
 }
 
 // onceOpen has a request go its way once its run's session knows what the upstream offers.
@@ -29,7 +30,7 @@ func (c *call) onceOpen() wire.Pending {
 	if c.s.hello.Load() != nil {
 		return c.levelled()
 	}
-	c.s.run.asked(c)
+	c.s.run.Expect(c)
 	return c.later(c.openRun)
 }
 
@@ -101,14 +102,14 @@ func (p *Proxy) openingFor(m *wire.Message) bridge.Opening {
 	if given := bridge.IntroductionIn(m).Info; given != nil && len(given) <= 4<<10 {
 		info = given
 	}
-	capabilities := bridge.Askable(hides(p.beginning().UpstreamMay()))
+	capabilities := bridge.Askable(hides(p.Runs.Beginning().UpstreamMay()))
 	return bridge.Stateless.Opening(bridge.Introduction{Capabilities: capabilities, Info: info})
 }
 
 // sharedOpening introduces the proxy in either way to an upstream that all share. With a
 // session is preferred: in it sampling and the like need no retries.
 func (p *Proxy) sharedOpening() bridge.Opening {
-	may := p.beginning().UpstreamMay()
+	may := p.Runs.Beginning().UpstreamMay()
 	if !p.cfg.Streams {
 		may = policy.UpstreamMay{}
 	}
@@ -158,49 +159,30 @@ const listTTL = 30 * time.Second
 
 // sessionFor finds the session of a request's run. A request that needs none, and has
 // none, goes to the catalogue; so does one that is answered with why it has no run.
-func (p *Proxy) sessionFor(c *call) (*session, *noRun) {
-	var r *liveRun
-	why := p.besideRun(bridge.Stateless, &c.from)
+func (p *Proxy) sessionFor(c *call) (*session, *runs.Missing) {
+	var r *runs.Run
+	why := p.Runs.Beside(bridge.Stateless, &c.from)
 	if why != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.catalogueLocked(), why
+		return p.nobodys(), why
 	}
 	if r = c.byTask(p); r == nil && !c.own {
-		r, why = p.find(bridge.Stateless, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
+		r, why = p.Runs.Find(bridge.Stateless, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
 	}
-	if r != nil && !r.ended.Load() {
-		if s := r.session.Load(); s != nil {
-			return s, nil
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	switch {
-	case r == nil && p.handles != nil && p.mode == Shadow:
+	case r == nil && p.handles != nil && p.Runs.Shadow():
 		c.m = c.asSent()
-		return p.catalogueLocked(), nil
-	case r == nil && why == errNotFound && !c.steps() && p.cfg.key(bridge.Stateless).begins():
-		return p.catalogueLocked(), nil
+		return p.nobodys(), nil
+	case r == nil && why == runs.ErrNotFound && !c.steps() && p.Runs.Key(bridge.Stateless).Begins():
+		return p.nobodys(), nil
 	case r == nil:
-		return p.catalogueLocked(), why
-	case r.ended.Load():
-		return p.catalogueLocked(), errNotFound
-	case r.session.Load() == nil:
-		r.session.Store(p.newRunSessionLocked(r))
+		return p.nobodys(), why
 	}
-	return r.session.Load(), nil
-}
-
-// begins reports whether a run begins with the first call under the key.
-func (k RunKey) begins() bool { return k.Kind == KeyPrincipal || k.Kind == KeyHeader }
-
-// catalogueLocked is the session of requests without a run.
-func (p *Proxy) catalogueLocked() *session {
-	if p.catalogue == nil {
-		r := p.newRunLocked()
-		r.aside, r.core.Runless = true, p.handles != nil
-		p.catalogue = p.newRunSessionLocked(r)
+	m := r.Server()
+	if m == nil {
+		m = p.Runs.Serve(r, func() runs.Member { return p.newServer(r) })
 	}
-	return p.catalogue
+	if m == nil { // it has ended just now
+		return p.nobodys(), runs.ErrNotFound
+	}
+	return m.(*session), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
@@ -26,7 +27,7 @@ import (
 type session struct {
 	p       *Proxy
 	own     wire.Stream
-	run     *liveRun
+	run     *runs.Run
 	timer   deadline.Timer // of the deadlines of calls
 	link    *subscriptions.Uplink
 	wants   subscriptions.Wants
@@ -39,7 +40,7 @@ type session struct {
 	runPeers
 	kept surface.Kept
 
-	_  apart
+	_  [64]byte   // what every call writes, from what every call only reads: a cache line apart
 	mu sync.Mutex // guards what follows
 	requests
 	questions
@@ -89,24 +90,29 @@ type shownLists struct {
 	advised bool     // to try the static surface, in the log
 }
 
-// apart keeps what every call writes from what every call only reads: what lies on
-// one cache line with it would have to be fetched again each time.
-type apart [64]byte
-
-// newSessionLocked makes a session whose run, stream and peer are
-// given, and has it join its run.
-func (p *Proxy) newSessionLocked(s *session) *session {
-	s.p, s.log, s.began, s.closed = p, p.cfg.Log, time.Now(), p.closed
+// newSession makes a session whose run, stream and peer are given, and which is to join its run.
+func (p *Proxy) newSession(s *session) *session {
+	s.p, s.log, s.began = p, p.cfg.Log, time.Now()
 	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.timer.Fire = s.expire
 	s.link = p.uplinks.Of(s, s.ofRun)
 	s.tools = p.ownToolsOf(s)
-	s.run.join(s)
-	if !p.closed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.closed = p.closed; !p.closed {
 		p.sessions[s] = struct{}{}
 	}
 	return s
 }
+
+// Changed implements runs.Member.
+func (s *session) Changed(moved ...run.Shift) { s.changed.Mark(s.differing(moved...)) }
+
+// Client implements runs.Member.
+func (s *session) Client() bool { return !s.ofRun }
+
+// Busy implements runs.Member.
+func (s *session) Busy() bool { return len(s.underWay()) > s.listeners.Len() }
 
 // about is what a line of the log says, with whose session it is where there are
 // several.
@@ -223,7 +229,7 @@ func (s *session) admit(c *call) string {
 // session of a run each principal has its own room, and what only listens takes none
 // from what does not.
 func (s *session) crowdedLocked(c *call) bool {
-	if s.run.aside {
+	if s.run.Nobodys {
 		return c.runless() && s.requests.runless >= s.p.cfg.MaxInFlight
 	}
 	if len(s.calls) < s.p.cfg.MaxInFlight || !s.ofRun {
@@ -239,7 +245,7 @@ func (s *session) crowdedLocked(c *call) bool {
 }
 
 // runless reports whether the call goes upstream for no run.
-func (c *call) runless() bool { return c.s.run.aside && c.steps() && !c.own }
+func (c *call) runless() bool { return c.s.run.Nobodys && c.steps() && !c.own }
 
 // forget takes an answered request out of those under way.
 func (s *session) forget(c *call) {
@@ -288,12 +294,12 @@ func (s *session) notification(m *wire.Message) {
 	case "notifications/progress":
 		s.progressOfAsk(m)
 	case "notifications/roots/list_changed":
-		if !s.link.Shared() && (s.run.shadow.Load() || s.policyNow().UpstreamMay().Roots) {
+		if !s.link.Shared() && (s.run.Shadow() || s.policyNow().UpstreamMay().Roots) {
 			s.forward(m.Raw)
 		}
 	default:
 		// A server may run a request that has no id: passthrough names none that the proxy routes.
-		if s.run.shadow.Load() || s.policyNow().Passthrough(m.Method) {
+		if s.run.Shadow() || s.policyNow().Passthrough(m.Method) {
 			s.forward(m.Raw)
 		}
 	}
@@ -354,8 +360,8 @@ func (s *session) end() {
 	if len(s.underWay()) == 0 {
 		s.timer.Stop()
 	}
-	if s.run.key.Kind == KeySession || s.ofRun { // which ends with it
-		s.run.dropTasks()
+	if s.run.Key.Kind == runs.Session || s.ofRun { // which ends with it
+		s.dropTasks()
 	}
 	s.link.Leave(s)
 	s.p.keeps.Drop(&s.kept)
@@ -364,7 +370,7 @@ func (s *session) end() {
 }
 
 // policyNow is the policy in force, whose settings hold for the session.
-func (s *session) policyNow() *policy.Policy { return s.run.where().InForce() }
+func (s *session) policyNow() *policy.Policy { return s.run.Where().InForce() }
 
 // serverInfo is how the upstream introduces itself, nil if it does not.
 func (s *session) serverInfo() []byte {

@@ -11,7 +11,7 @@ import (
 // upstream as it came.
 func (c *call) shadowed(route route) wire.Pending {
 	p := &c.m.P
-	if c.s.run.core.Runless && c.steps() {
+	if c.s.run.Runless() && c.steps() {
 		return c.relay() // of no run nothing is to be noted
 	}
 	switch c.m.Method {
@@ -107,7 +107,7 @@ func (c *call) judge(k policy.Kind, name string) {
 	if conn := c.s.link.Live(); conn != nil {
 		c.look(conn.Cached(listKind(k)))
 	}
-	c.Snapshot = c.s.run.where()
+	c.Snapshot = c.s.run.Where()
 	c.Verdict = c.Snapshot.Decide(k, name, c.Listed, nil)
 	if !c.Verdict.Bound {
 		c.overlook(c.Verdict.Code)

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // SessionInfo is one session at a moment, for people.
@@ -18,36 +18,7 @@ type SessionInfo struct {
 	Protocol string // the negotiated revision, "" before
 	Began    time.Time
 	InFlight int // requests under way
-	Run      RunInfo
-}
-
-// RunInfo is where a run stands at a moment.
-type RunInfo struct {
-	State    string
-	Complete bool
-	Policy   string    // the digest of the policy that steps it
-	Stranded time.Time // since when its state is gone; zero: it is not
-	Refused  bool      // nothing is allowed until it moves
-	TurnHeld bool      // by a call under way
-	Queued   int       // calls that wait for the turn
-	Name     string    // "" where the session's stands for it
-	Key      KeyKind   // by which it is found
-	Owner    wire.Principal
-	Sessions int           // that are on it, its own among them
-	Age      time.Duration // since it began, Idle since it was found last; 0 for those of sessions
-	Idle     time.Duration
-}
-
-// Runs returns the runs there are, ordered by name.
-func (p *Proxy) Runs() []RunInfo {
-	var infos []RunInfo
-	for _, r := range p.allRuns() {
-		if !r.aside {
-			infos = append(infos, r.info())
-		}
-	}
-	slices.SortFunc(infos, func(a, b RunInfo) int { return strings.Compare(a.Name, b.Name) })
-	return infos
+	Run      runs.Info
 }
 
 // Sessions returns the sessions there are, ordered by name. Each is looked at by
@@ -64,7 +35,7 @@ func (p *Proxy) Sessions() []SessionInfo {
 }
 
 func (s *session) info() SessionInfo {
-	i := SessionInfo{Peer: s.peer, Began: s.began, Run: s.run.info()}
+	i := SessionInfo{Peer: s.peer, Began: s.began, Run: s.run.Info()}
 	if h := s.hello.Load(); h != nil {
 		i.Client, i.Version, i.Protocol = wire.Clip(h.client), h.release, h.version
 	}
@@ -72,49 +43,6 @@ func (s *session) info() SessionInfo {
 	i.InFlight = len(s.calls)
 	s.mu.Unlock()
 	return i
-}
-
-func (r *liveRun) info() RunInfo {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := r.core.Standing()
-	holder, _ := r.core.Holder()
-	i := RunInfo{Name: r.name, Key: r.key.Kind, Owner: r.owner, Sessions: len(r.members),
-		State: at.State(), Complete: at.At.Complete, Policy: at.Policy.Digest(), Stranded: at.Stranded,
-		Refused: r.core.Snapshot(time.Now()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(),
-	}
-	if r.born != 0 {
-		now := deadline.Now()
-		i.Age, i.Idle = now-r.born, now-time.Duration(r.used.Load())
-	}
-	return i
-}
-
-// Migrated says what [Proxy.Migrate] did.
-type Migrated struct {
-	Runs      int // that there are
-	Restarted int // that were stranded, and begin anew
-}
-
-// Migrate has the runs that a reload has stranded begin anew at once, in the
-// policy in force. A call under way that holds such a run's turn comes to its
-// end, and steps nothing. Clients are told of the lists whose shown bytes
-// changed.
-func (p *Proxy) Migrate() Migrated {
-	p.reloading.Lock()
-	defer p.reloading.Unlock()
-	all := p.allRuns()
-	var done Migrated
-	for _, r := range all {
-		if !r.aside {
-			done.Runs++
-		}
-		if moved, ok := r.migrate(); ok {
-			done.Restarted++
-			r.tell(nil, moved)
-		}
-	}
-	return done
 }
 
 // Census is who is there at a moment.
@@ -126,24 +54,7 @@ type Census struct {
 
 // Census counts the sessions, and their runs.
 func (p *Proxy) Census() Census {
-	c := Census{Sessions: p.clients(), Runs: make(map[string]int)}
-	for _, r := range p.allRuns() {
-		if r.aside {
-			continue
-		}
-		state, stranded := r.standing()
-		c.Runs[state]++
-		if stranded {
-			c.Stranded++
-		}
-	}
+	c := Census{Sessions: p.clients()}
+	c.Runs, c.Stranded = p.Runs.Census()
 	return c
-}
-
-// standing is the name of the run's state, and whether it is stranded there.
-func (r *liveRun) standing() (state string, stranded bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := r.core.Standing()
-	return at.State(), !at.Stranded.IsZero()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // Serve takes one message of a stateless client, which stands alone; from is
@@ -48,7 +49,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 		return c.refuseRunless(why)
 	}
 	if c.crowdsOut() {
-		c.s.run.asked(c)
+		c.s.run.Expect(c)
 		return c.later(c.whenRoom)
 	}
 	return c.onward()
@@ -69,10 +70,10 @@ func (c *call) onward() wire.Pending {
 
 // refuseRunless answers a request that has no run. Whose run it is not, and whose run
 // there is none, read the same.
-func (c *call) refuseRunless(why *noRun) wire.Pending {
-	c.deny(why.code)
+func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
+	c.deny(why.Code)
 	named := c.names()
-	r := &Refusal{Error: why.code.String(), Requested: wire.Clip(c.Name), Message: why.text + c.s.p.wayOn(why, bridge.Stateless)}
+	r := &Refusal{Error: why.Code.String(), Requested: wire.Clip(c.Name), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}
 	c.s.log.Info("refused", c.about("code", r.Error, "method", wire.Clip(c.m.Method), "reason", r.Message)...)
 	if named {
 		r.Kind = c.Kind.String()

@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 const taskHello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}},` +
@@ -269,7 +270,7 @@ func TestRestartDuringATask(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connectAs(observe.Peer{Principal: ann})
 		c.startTask("write_plan", "t1")
-		if _, ok := r.p.RestartRun(r.p.Runs()[0].Name); !ok {
+		if _, ok := r.p.Runs.Restart(r.p.Runs.Infos()[0].Name); !ok {
 			t.Fatal("no run")
 		}
 		c.do("write_plan", `{"content":[]}`)
@@ -277,7 +278,7 @@ func TestRestartDuringATask(t *testing.T) {
 		r.asks("tasks/get", "t1").result(taskState("t1", "failed"))
 		synctest.Wait()
 		c.in("review")
-	}, withTasks, keys(proxy.KeyPrincipal))
+	}, withTasks, keys(runs.Principal))
 }
 
 func TestModernTask(t *testing.T) {

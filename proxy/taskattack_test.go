@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // A client cannot end a task by a request that the upstream finds wrong.
@@ -199,10 +200,10 @@ func TestRunDoesNotExpireUnderATask(t *testing.T) {
 		c := r.as(observe.Peer{Principal: ann})
 		c.begins(meta(`{"name":"write_plan"}`), "t1", time.Second)
 		time.Sleep(30 * time.Minute)
-		equal(t, "runs", len(r.p.Runs()), 1)
+		equal(t, "runs", len(r.p.Runs.Infos()), 1)
 		time.Sleep(time.Hour)
-		equal(t, "runs", len(r.p.Runs()), 0)
-	}, modernUpstream, keys(proxy.KeyPrincipal), with(func(c *proxy.Config) { c.RunIdle = 10 * time.Minute }), modernTasks, func(_ *proxy.Config, u *server) {
+		equal(t, "runs", len(r.p.Runs.Infos()), 0)
+	}, modernUpstream, keys(runs.Principal), with(func(c *proxy.Config) { c.RunIdle = 10 * time.Minute }), modernTasks, func(_ *proxy.Config, u *server) {
 		u.auto = func(k *upcall) (string, bool) { return taskState("t1", "working"), k.m.Method == "tasks/get" }
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
 
 // started takes an answer that stands for a task, and reports whether it is one:
@@ -18,23 +20,84 @@ func (c *call) started(m *wire.Message) bool {
 	if c.Snapshot.Shadow {
 		return false
 	}
-	t := c.taskIn(m)
-	if t == nil {
+	state := c.server.TaskState(c.m, m)
+	if state == nil {
 		return false
 	}
-	holds := c.s.run.enterTask(t, c)
-	c.s.p.taskRuns.keep(t, c.s.run)
-	c.s.log.Info("task begun", c.about("task", nameOf(t.id), "tool", wire.Clip(c.Name), "holds the turn", holds)...)
-	if holds && (link.Ended(t.conn) || !c.s.p.lasts(t.watch)) {
-		t.conclude(policy.Unknown)
+	left := c.remains()
+	t := tasks.New(state, c.conn, c.who().Principal, c.introduction().Meta(c.conn.Server), c.s.p.cfg.CallTimeout)
+	t.Call = left
+	holds := c.s.run.HandOver(t, &c.Call, &left.Call)
+	if r := c.s.run; r.Key.Kind == runs.Handle && !t.Owner.Shared() && (t.Owner.Known() || runs.Unguessable(t.ID)) {
+		c.s.p.Runs.ByTask.Enter(t, r)
+	}
+	c.s.log.Info("task begun", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "holds the turn", holds)...)
+	if holds && (link.Ended(t.Conn) || !c.s.p.lasts(func() { left.watch(t) })) {
+		left.conclude(t, policy.Unknown)
 	}
 	return holds
+}
+
+// remains is what is left of an answered call whose outcome is still to come: all
+// that steps the run, and nothing of its message, which may be large.
+func (c *call) remains() *call {
+	left := &call{s: c.s, client: c.client, Call: c.Remains()}
+	left.gated = c.gated
+	if c.stateless != nil {
+		left.stateless = &stateless{from: c.from}
+	}
+	if left.seen = c.seen.Remains(); left.seen != nil {
+		left.m = &wire.Message{Method: c.m.Method}
+	}
+	return left
+}
+
+// watch polls a task that holds the turn until its end. It belongs to the Proxy,
+// which waits for it.
+func (c *call) watch(t *tasks.Task) {
+	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.TaskTimeout)
+	defer stop()
+	if o, ended := t.Watch(ctx); ended {
+		c.conclude(t, o)
+	}
+}
+
+// conclude ends a task without a request of a client that could be told first.
+func (c *call) conclude(t *tasks.Task, o policy.Outcome) {
+	end(t, o, func(moved ...run.Shift) { c.s.run.Tell(nil, moved...) })
+}
+
+// end takes the outcome of a task, once: it steps the run and has tell told what
+// that changed. Whoever comes second waits until that is done.
+func end(t *tasks.Task, o policy.Outcome, tell func(...run.Shift)) {
+	c := t.Call.(*call)
+	first := t.End(func() {
+		moved := c.settle(o)
+		if c.seen != nil { // as another outcome of the decision that let the call go
+			op := &c.seen.Op
+			op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
+			c.seen.Ended(c.who())
+		}
+		moved, passed := run.Join(moved, c.passOn(o))
+		c.s.log.Info("task ended", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "outcome", o.String())...)
+		tell(moved, passed)
+	})
+	if !first {
+		tell()
+	}
+}
+
+// dropTasks ends the tasks of a run that is over.
+func (s *session) dropTasks() {
+	for _, t := range s.run.Tasks.Take() {
+		t.Call.(*call).conclude(t, policy.Unknown)
+	}
 }
 
 // ofTask carries a request about a task of the same run and principal. Somebody
 // else's answers as one that is not there.
 func (c *call) ofTask() wire.Pending {
-	t := c.s.run.task(c.m.P.TaskID, c.who().Principal, c.client, c.s.link.Live())
+	t := c.s.run.Tasks.Of(c.m.P.TaskID, c.who().Principal, c.client, c.s.link.Live())
 	if !c.s.tasked(c.client) || t == nil {
 		return c.noTask()
 	}
@@ -57,41 +120,41 @@ func (s *session) tasked(by bridge.Client) bool {
 
 // askTask asks about the task over the connection that it lives on. An end that is
 // seen so steps the run before the client learns of it.
-func (c *call) askTask(t *task) {
-	if !c.start(t.conn) {
+func (c *call) askTask(t *tasks.Task) {
+	if !c.start(t.Conn) {
 		c.unsent()
 		return
 	}
 	m, err := c.await()
 	c.seen.Answered(m, err)
-	if err == nil && !t.isOver() {
+	if err == nil && !t.IsOver() {
 		c.sees(t, m)
 	}
 	c.reply(m, err, noOutcome)
 }
 
 // sees has an end of which an answer tells step the run.
-func (c *call) sees(t *task, m *wire.Message) {
+func (c *call) sees(t *tasks.Task, m *wire.Message) {
 	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
 	defer stop()
 	if o := c.endOf(ctx, t, m); o != noOutcome {
-		t.end(o, c.notifyChanged)
+		end(t, o, c.notifyChanged)
 	}
 }
 
 // endOf is the outcome of a task that an answer about it tells of; none if it has
 // not ended. What is wrong may be the request, which is the client's: after an error
 // the proxy asks by itself.
-func (c *call) endOf(ctx context.Context, t *task, m *wire.Message) (o policy.Outcome) {
+func (c *call) endOf(ctx context.Context, t *tasks.Task, m *wire.Message) (o policy.Outcome) {
 	switch asks := c.m.Method == "tasks/get" || c.m.Method == "tasks/result"; {
 	case m.Kind == wire.Failure && !asks:
 		return noOutcome
 	case m.Kind == wire.Failure:
-		o, _ = t.ask(ctx)
+		o, _ = t.Ask(ctx)
 	case c.m.Method == "tasks/result":
-		return outcomeOf(m.Bytes(m.Result))
+		return tasks.OutcomeOf(m.Bytes(m.Result))
 	default:
-		o, _ = t.outcome(ctx, m.Bytes(m.Result))
+		o, _ = t.Outcome(ctx, m.Bytes(m.Result))
 	}
 	return o
 }
@@ -178,7 +241,7 @@ func (c *call) ownTasks(conn *bridge.Upstream) (result []byte, failure *wire.Mes
 func (c *call) keepTasks(own, list []byte, conn *bridge.Upstream) []byte {
 	_ = wire.Elements(list, func(item []byte) error {
 		id, _ := wire.Text(wire.Member(item, "taskId"))
-		if c.s.run.task(id, c.who().Principal, c.client, conn) == nil {
+		if c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) == nil {
 			return nil
 		}
 		if own[len(own)-1] != '[' {
@@ -193,24 +256,21 @@ func (c *call) keepTasks(own, list []byte, conn *bridge.Upstream) []byte {
 // taskTold takes the upstream's notification of where a task stands: one of the
 // run's is passed on, and its end steps the run before.
 func (s *session) taskTold(conn *bridge.Upstream, m *wire.Message) {
-	s.run.mu.Lock()
-	t := s.run.tasks[taskAt{conn, m.P.TaskID}]
-	s.run.mu.Unlock()
-	if t == nil || t.c.s != s {
+	t := s.run.Tasks.On(conn, m.P.TaskID)
+	if t == nil || t.Call.(*call).s != s {
 		return
 	}
-	status, _ := wire.Text(wire.Member(m.Bytes(m.Params), "status"))
-	if readStatus(status) == taskWorking || t.isOver() {
+	if !tasks.Ends(m.Bytes(m.Params)) || t.IsOver() {
 		s.send(m.Raw, nil)
 		return
 	}
 	s.p.lasts(func() {
 		ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CallTimeout)
 		defer stop()
-		if o, _ := t.outcome(ctx, m.Bytes(m.Params)); o != noOutcome {
-			t.end(o, func(moved ...run.Shift) {
+		if o, _ := t.Outcome(ctx, m.Bytes(m.Params)); o != noOutcome {
+			end(t, o, func(moved ...run.Shift) {
 				s.tellOwn(moved...)
-				s.run.tell(s, moved...)
+				s.run.Tell(s, moved...)
 			})
 		}
 		s.send(m.Raw, nil)

@@ -26,7 +26,7 @@ func (s *session) Told(conn *bridge.Upstream, m *wire.Message, tag any) {
 
 // notified takes a notification of the upstream.
 func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
-	if s.run.shadow.Load() && s.unfiltered(m, c) {
+	if s.run.Shadow() && s.unfiltered(m, c) {
 		return
 	}
 	if k, ok := listChanged(m.Method); ok {
@@ -85,7 +85,7 @@ func listChanged(method string) (k wire.ListKind, ok bool) {
 // logged gives a log message of the upstream to who has asked for it: what comes with a
 // stateless request is for that, what an upstream of its own says is for its session.
 func (s *session) logged(m *wire.Message, c *call) {
-	if c == nil && s.ofRun && !s.run.aside {
+	if c == nil && s.ofRun && !s.run.Nobodys {
 		c = s.asking()
 	}
 	asked := c == nil || !c.client.Stateless() || subscriptions.Covers(bridge.LogLevel(c.m), m.P.Level)
@@ -114,7 +114,7 @@ func (s *session) Wants() *subscriptions.Wants { return &s.wants }
 func (s *session) Reconnected(conn *bridge.Upstream) {
 	does := "kept"
 	if s.p.cfg.RestartRun && !s.link.Shared() {
-		s.run.tell(nil, s.run.does((*run.Run).RestartUnasked))
+		s.run.Tell(nil, s.run.Do((*run.Run).RestartUnasked))
 		does = "restarted"
 	}
 	s.log.Warn("the upstream connection was made anew", s.about("run", does)...)

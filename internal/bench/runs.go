@@ -17,6 +17,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -77,7 +78,7 @@ func newCrowd(count int) (*crowd, error) {
 	c := &crowd{handles: make([]string, 0, count)}
 	c.proxy, err = proxy.New(proxy.Config{
 		Policy: p, Share: true, Annotate: surface.AnnotateOff, MaxRuns: count + 1, RunIdle: sweptEvery,
-		Keys:     [2]proxy.RunKey{wire.Modern: {Kind: proxy.KeyHandle}},
+		Keys:     [2]runs.Key{wire.Modern: {Kind: runs.Handle}},
 		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) { return newInstant() },
 		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
 	})
@@ -120,7 +121,7 @@ func (c *crowd) measure(ctx context.Context, f *runsFigure, each time.Duration) 
 
 // begin begins a run.
 func (c *crowd) begin() (id string, err error) {
-	if id, err = c.proxy.StartRun(bridge.Stateless, wire.Principal{}); err == nil {
+	if id, err = c.proxy.Runs.Start(bridge.Stateless, wire.Principal{}); err == nil {
 		c.handles = append(c.handles, id)
 	}
 	return id, err

@@ -21,7 +21,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/report"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // checkFlags are the flags of check.
@@ -265,7 +265,7 @@ type handleCheck struct {
 // handlesOf is what run's flags say of the key handle.
 func handlesOf(r *config.Run) handleCheck {
 	keys, err := r.RunKeys()
-	return handleCheck{known: err == nil, used: keys[wire.Modern].Kind == proxy.KeyHandle, argument: r.Runs.HandleArgument}
+	return handleCheck{known: err == nil, used: keys[wire.Modern].Kind == runs.Handle, argument: r.Runs.HandleArgument}
 }
 
 // findings says which tools that the policy binds cannot be called by handle.

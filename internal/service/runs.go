@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // Runs says how requests find their run, and how long runs live.
@@ -53,17 +54,17 @@ func (c *Config) runLimits() (most, perPrincipal int, idle time.Duration) {
 }
 
 // RunKeys are the keys by which requests find their run, by era.
-func (c *Config) RunKeys() ([2]proxy.RunKey, error) {
+func (c *Config) RunKeys() ([2]runs.Key, error) {
 	return c.Runs.keysOf(c.Listen.Address != "", c.Protocol)
 }
 
 // keysOf are the keys of both eras; listening tells that there may be several
 // clients. A key that no client gets rid of by itself must not be got rid of by
 // speaking the other era: named for one era it holds for both.
-func (f *Runs) keysOf(listening bool, protocol proxy.Protocol) (keys [2]proxy.RunKey, err error) {
-	keys = [2]proxy.RunKey{{Kind: proxy.KeyProcess}, {Kind: proxy.KeyProcess}}
+func (f *Runs) keysOf(listening bool, protocol proxy.Protocol) (keys [2]runs.Key, err error) {
+	keys = [2]runs.Key{{Kind: runs.Process}, {Kind: runs.Process}}
 	if listening {
-		keys = [2]proxy.RunKey{wire.Legacy: {Kind: proxy.KeySession}, wire.Modern: {Kind: proxy.KeyHandle}}
+		keys = [2]runs.Key{wire.Legacy: {Kind: runs.Session}, wire.Modern: {Kind: runs.Handle}}
 	}
 	named := [2]bool{}
 	for _, text := range f.Keys {
@@ -80,15 +81,15 @@ func (f *Runs) keysOf(listening bool, protocol proxy.Protocol) (keys [2]proxy.Ru
 			return keys, exit.Usagef("--run-key names two keys for the %s era; give one", era)
 		}
 		named[era] = true
-		if keys[era], err = proxy.ParseRunKey(bridge.ClientOf(era), key); err != nil {
+		if keys[era], err = runs.ParseKey(bridge.ClientOf(era), key); err != nil {
 			return keys, exit.Usagef("--run-key %s=%s: %w", era, key, err)
 		}
-		if !listening && keys[era].Kind != proxy.KeyProcess && keys[era].Kind != proxy.KeySession {
+		if !listening && keys[era].Kind != runs.Process && keys[era].Kind != runs.Session {
 			return keys, exit.Usagef("--run-key %s=%s needs --listen: over standard input and output there is one client, and one run", era, key)
 		}
 	}
 	if !listening { // the only session is the process's
-		return [2]proxy.RunKey{{Kind: proxy.KeyProcess}, {Kind: proxy.KeyProcess}}, nil
+		return [2]runs.Key{{Kind: runs.Process}, {Kind: runs.Process}}, nil
 	}
 	return f.acrossEras(keys, named, protocol)
 }
@@ -96,7 +97,7 @@ func (f *Runs) keysOf(listening bool, protocol proxy.Protocol) (keys [2]proxy.Ru
 // withEra says how to write a key that was given without an era.
 func withEra(key string) string {
 	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
-		if _, err := proxy.ParseRunKey(bridge.ClientOf(era), key); err == nil {
+		if _, err := runs.ParseKey(bridge.ClientOf(era), key); err == nil {
 			return era.String() + "=" + key
 		}
 	}
@@ -106,10 +107,10 @@ func withEra(key string) string {
 // acrossEras has a key that is named for one era hold for the other, unless it is of
 // one era only, and refuses two of which the one lets a client begin anew where the
 // other does not.
-func (f *Runs) acrossEras(keys [2]proxy.RunKey, named [2]bool, protocol proxy.Protocol) ([2]proxy.RunKey, error) {
+func (f *Runs) acrossEras(keys [2]runs.Key, named [2]bool, protocol proxy.Protocol) ([2]runs.Key, error) {
 	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
 		other := wire.Modern - era
-		if kind := keys[era].Kind; named[era] && !named[other] && kind != proxy.KeySession && kind != proxy.KeyHandle {
+		if kind := keys[era].Kind; named[era] && !named[other] && kind != runs.Session && kind != runs.Handle {
 			keys[other] = keys[era]
 		}
 		if (protocol == proxy.ProtocolAuto || protocol == proxy.ProtocolBoth) && !f.resettable(keys[era]) && f.resettable(keys[other]) {
@@ -122,11 +123,11 @@ func (f *Runs) acrossEras(keys [2]proxy.RunKey, named [2]bool, protocol proxy.Pr
 
 // resettable reports whether a client can leave its run under the key, and begin
 // another, by itself.
-func (f *Runs) resettable(key proxy.RunKey) bool {
+func (f *Runs) resettable(key runs.Key) bool {
 	switch key.Kind {
-	case proxy.KeySession, proxy.KeyHandle:
+	case runs.Session, runs.Handle:
 		return true
-	case proxy.KeyPath:
+	case runs.Path:
 		return f.PathCreate
 	}
 	return false
@@ -149,10 +150,10 @@ func (f *Runs) check(listening, authenticated bool, protocol proxy.Protocol) err
 		return err
 	}
 	for _, key := range keys {
-		if key.Kind == proxy.KeyPrincipal && !authenticated {
+		if key.Kind == runs.Principal && !authenticated {
 			return exit.Usagef("--run-key %s needs to know who is asking: give --oidc-issuer, --tokens or --client-ca", key)
 		}
-		if key.Kind == proxy.KeyHeader && len(gateways) == 0 {
+		if key.Kind == runs.Header && len(gateways) == 0 {
 			return exit.Usagef("--run-key %s needs --trusted-proxies with the gateway's address: anybody can send a header", key)
 		}
 	}
@@ -197,15 +198,15 @@ func (s *service) gateway(addr netip.Addr) bool {
 }
 
 // byPath reports whether runs of some era have a URL of their own.
-func byPath(keys [2]proxy.RunKey) bool {
-	return keys[wire.Legacy].Kind == proxy.KeyPath || keys[wire.Modern].Kind == proxy.KeyPath
+func byPath(keys [2]runs.Key) bool {
+	return keys[wire.Legacy].Kind == runs.Path || keys[wire.Modern].Kind == runs.Path
 }
 
 // peer is what the relay learns of a client.
 func (s *service) peer(from streamhttp.PeerInfo) observe.Peer {
 	p := observe.Peer{Session: from.Session, Remote: from.RemoteAddr, Run: from.Run, Principal: from.Principal}
 	for _, key := range s.keys {
-		if key.Kind == proxy.KeyHeader {
+		if key.Kind == runs.Header {
 			header := from.Header // and not from, which would be copied for every request
 			p.Header = func(name string) []string { return header[name] }
 			p.Trusted = s.trusts(from.RemoteAddr)
@@ -218,7 +219,7 @@ func (s *service) peer(from streamhttp.PeerInfo) observe.Peer {
 // one run. Nil: that is not asked of it.
 func (s *service) sessionKey() func(from streamhttp.PeerInfo) string {
 	key := s.keys[wire.Legacy]
-	if key.Kind != proxy.KeyHeader {
+	if key.Kind != runs.Header {
 		return nil
 	}
 	return func(from streamhttp.PeerInfo) string {
@@ -235,10 +236,10 @@ var errNoPaths = errors.New("no run has a URL of its own here: give --run-key mo
 // belongs to whoever comes with that URL.
 func (s *service) startRun() (admin.Started, error) {
 	for _, era := range []wire.Era{wire.Modern, wire.Legacy} {
-		if s.keys[era].Kind != proxy.KeyPath {
+		if s.keys[era].Kind != runs.Path {
 			continue
 		}
-		id, err := s.relay.StartRun(bridge.ClientOf(era), wire.Principal{})
+		id, err := s.relay.Runs.Start(bridge.ClientOf(era), wire.Principal{})
 		if err != nil {
 			return admin.Started{}, err
 		}
@@ -250,7 +251,7 @@ func (s *service) startRun() (admin.Started, error) {
 
 // restartRun begins a run anew by its name, and reports whether there is one.
 func (s *service) restartRun(name string) bool {
-	state, ok := s.relay.RestartRun(name)
+	state, ok := s.relay.Runs.Restart(name)
 	if !ok {
 		return false
 	}
@@ -267,21 +268,21 @@ func (s *service) restartRun(name string) bool {
 // others by their own.
 func (s *service) adminRuns() []admin.Run {
 	var all []admin.Run
-	for _, info := range s.relay.Runs() {
+	for _, info := range s.relay.Runs.Infos() {
 		all = append(all, adminRun(info))
 	}
 	return all
 }
 
 // runName is what a run is called. That of the only session has no name.
-func runName(info proxy.RunInfo) string {
+func runName(info runs.Info) string {
 	if info.Name == "" {
 		return "stdio"
 	}
 	return info.Name
 }
 
-func adminRun(info proxy.RunInfo) admin.Run {
+func adminRun(info runs.Info) admin.Run {
 	run := admin.Run{
 		ID: runName(info), Key: info.Key.String(), Owner: info.Owner.Subject, Sessions: info.Sessions, State: info.State, Complete: info.Complete,
 		Policy: info.Policy, Refused: info.Refused, TurnHeld: info.TurnHeld, Queued: info.Queued,
@@ -295,7 +296,7 @@ func adminRun(info proxy.RunInfo) admin.Run {
 // warnSharedRun warns where a run belongs to a principal, and several clients may be
 // one: all who have the token of --bearer-file.
 func (s *service) warnSharedRun() {
-	byPrincipal := func(key proxy.RunKey) bool { return key.Kind == proxy.KeyPrincipal }
+	byPrincipal := func(key runs.Key) bool { return key.Kind == runs.Principal }
 	if s.cfg.Listen.BearerFile != "" && slices.ContainsFunc(s.keys[:], byPrincipal) {
 		s.log.Warn("all who have the token of --bearer-file are one principal, and with --run-key principal they share one run; " +
 			"tell clients apart with --tokens, --oidc-issuer or --client-ca")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // What is named for one era holds for both, unless a client gets rid of it by itself; two that differ in that are
@@ -103,7 +104,7 @@ func TestKeysOverStdio(t *testing.T) {
 	for _, given := range [][]string{nil, {"legacy=session"}, {"modern=process"}, {"legacy=session", "modern=process"}} {
 		f := Runs{Keys: given}
 		keys, err := f.keysOf(false, proxy.ProtocolAuto)
-		if err != nil || keys[wire.Legacy].Kind != proxy.KeyProcess || keys[wire.Modern].Kind != proxy.KeyProcess {
+		if err != nil || keys[wire.Legacy].Kind != runs.Process || keys[wire.Modern].Kind != runs.Process {
 			t.Errorf("%v is taken for %v, %v", given, keys, err)
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/report"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -42,7 +43,7 @@ type service struct {
 	tell     *observers
 	server   *upstream.Server
 	relay    *proxy.Proxy
-	keys     [2]proxy.RunKey
+	keys     [2]runs.Key
 	gateways []netip.Prefix
 	reloads  reloads
 	locks    *locks

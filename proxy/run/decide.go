@@ -42,10 +42,11 @@ type Call struct {
 	Request
 	Snapshot   Snapshot // in which it was decided last
 	Verdict    policy.Verdict
-	Unclear    bool // the argument that decides reads differently to others: it takes no turn
-	Outlived   bool // refused: the run began anew by itself while it waited
-	Overlooked bool // refused but for the shadow: it moves no run
-	Tag        any  // the caller's, not read here
+	Unclear    bool          // the argument that decides reads differently to others: it takes no turn
+	Outlived   bool          // refused: the run began anew by itself while it waited
+	Overlooked bool          // refused but for the shadow: it moves no run
+	Tag        any           // the caller's, not read here
+	Turn       chan struct{} // the caller's: closed when the call is Ready
 
 	moves    uint64 // of the run, when it was decided
 	life     uint64 // of the run, when it began to wait; 0: it does not wait

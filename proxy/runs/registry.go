@@ -1,0 +1,550 @@
+// Package runs is the runs that a proxy has: how requests find theirs, and how they begin, move
+// with a reload, and end.
+package runs
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
+)
+
+// Config is what a Registry works with.
+type Config struct {
+	Policy          *policy.Policy // in force, until a [Registry.Reload]
+	Shadow          bool           // calls are decided in shadow, until a [Registry.SetShadow]
+	MaxStranded     time.Duration  // for a run whose state a reload took
+	Keys            [2]Key         // how requests find their run, by [bridge.Client.Index]
+	PathCreate      bool           // an unknown id in the path begins a run, if nobody can guess it
+	Idle            time.Duration  // until a run that nobody uses expires
+	Age             time.Duration  // until a run expires
+	Max             int            // runs that are found by a key
+	MaxPerPrincipal int            // of those
+	Log             hclog.Logger
+	Telemetry       *observe.Telemetry
+}
+
+// Registry is the runs there are. It is safe for concurrent use. Its lock is taken before any
+// run's, and before those of sessions.
+type Registry struct {
+	cfg    Config
+	policy atomic.Pointer[policy.Policy] // in force; written under mu
+	// ByTask finds the runs of tasks whose clients bring no handle.
+	ByTask    tasks.Index[*Run]
+	process   atomic.Pointer[Run] // nil: not begun yet; written under mu
+	reloading sync.Mutex          // held through a Reload, so that all runs go through them in one order
+
+	mu      sync.RWMutex // guards what follows
+	shadow  bool
+	all     map[*Run]struct{}
+	found   map[runID]*Run
+	gone    map[runID]wire.Principal // whose run it was that has expired
+	order   []runID                  // of gone, oldest first
+	owned   map[wire.Principal]int
+	closed  bool
+	stop    chan struct{}
+	stopped chan struct{} // nil: the sweeper does not run
+}
+
+// New returns a Registry without runs.
+func New(c Config) *Registry {
+	g := &Registry{cfg: c, shadow: c.Shadow, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
+		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int)}
+	g.policy.Store(c.Policy)
+	return g
+}
+
+// Key is how requests of a client find their run.
+func (g *Registry) Key(of bridge.Client) Key { return g.cfg.Keys[of.Index()] }
+
+// Policy is the policy in force.
+func (g *Registry) Policy() *policy.Policy { return g.policy.Load() }
+
+// Beginning is where new runs begin.
+func (g *Registry) Beginning() run.Snapshot {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return run.Snapshot{Policy: g.Policy(), At: g.Policy().Initial(), Shadow: g.shadow}
+}
+
+// newLocked returns a run at its beginning, of what is in force.
+func (g *Registry) newLocked() *Run {
+	r := &Run{core: run.New(run.Config{Policy: g.Policy(), Shadow: g.shadow, Patience: g.cfg.MaxStranded})}
+	r.shadow.Store(g.shadow)
+	g.all[r] = struct{}{}
+	return r
+}
+
+// OfSession begins the run of a client's session, which has its name and ends with it.
+func (g *Registry) OfSession(name string) *Run {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.newLocked()
+	r.Key.Kind, r.Name = Session, name
+	return r
+}
+
+// OfNobody begins the run for requests without one. runless tells that no request
+// needs another.
+func (g *Registry) OfNobody(runless bool) *Run {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.newLocked()
+	r.Nobodys, r.core.Runless = true, runless
+	return r
+}
+
+// Runless reports whether of the run nothing is to be noted.
+func (r *Run) Runless() bool { return r.core.Runless }
+
+// Join makes a session one of those on a run, and reports false where that has ended.
+func (g *Registry) Join(r *Run, m Member) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.joinLocked(r, m)
+}
+
+func (g *Registry) joinLocked(r *Run, m Member) bool {
+	if r.ended.Load() {
+		return false
+	}
+	r.join(m)
+	return true
+}
+
+// Part ends that: the session has ended.
+func (g *Registry) Part(r *Run, m Member) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.part(m)
+	if r.Key.Kind == Session || r.ended.Load() && len(r.on()) == 0 {
+		delete(g.all, r)
+	}
+}
+
+// Serve returns the session of a run's requests of clients without sessions, which begin makes
+// where there is none yet, and joins to it; nil where the run has ended.
+func (g *Registry) Serve(r *Run, begin func() Member) Member {
+	if m := r.Server(); m != nil && !r.ended.Load() {
+		return m
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r.ended.Load() {
+		return nil
+	}
+	if m := r.Server(); m != nil {
+		return m
+	}
+	m := begin()
+	r.join(m)
+	r.server.Store(&m)
+	return m
+}
+
+// All returns the runs there are.
+func (g *Registry) All() []*Run {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.allLocked()
+}
+
+func (g *Registry) allLocked() []*Run {
+	return slices.AppendSeq(make([]*Run, 0, len(g.all)), maps.Keys(g.all))
+}
+
+// runID tells apart what keys of different kinds say.
+type runID struct {
+	kind Kind
+	id   string
+}
+
+// maxGone is how many expired runs are remembered, so that their owners learn what
+// became of them.
+const maxGone = 10_000
+
+// Missing is why a request has no run.
+type Missing struct {
+	Code policy.Code
+	Text string
+}
+
+var (
+	// ErrNotFound is for a run that is not there, or is somebody else's.
+	ErrNotFound = &Missing{policy.RunNotFound, "There is no such run."}
+	// ErrExpired is for one whose time has run out, which its owner alone learns.
+	ErrExpired = &Missing{policy.RunExpired, "This run has ended: it was not used for too long, or has reached its maximum age."}
+	// errGuessable is for an id that no run has, since none begins with it.
+	errGuessable = &Missing{policy.RunNotFound, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
+	// errNoURL is for the URL of a run, asked by a client whose runs have none.
+	errNoURL   = &Missing{policy.RunNotFound, "There is no such run: in this era of the protocol runs have no URL of their own here. Leave /runs/ID out of it."}
+	errTooMany = &Missing{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised (--max-runs; before a command --max-upstreams, or --share-upstream)."}
+)
+
+// NewID returns an id that cannot be guessed: 130 random bits in 26 letters and
+// digits.
+func NewID() string { return rand.Text() }
+
+// Unguessable reports whether an id that a client chose is long enough to be one
+// that nobody guesses.
+func Unguessable(id string) bool {
+	if len(id) < 22 || len(id) > 128 {
+		return false
+	}
+	seen := map[rune]bool{}
+	for _, c := range id {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_' {
+			return false
+		}
+		seen[c] = true
+	}
+	return len(seen) >= 8
+}
+
+// name is what a run is called where its id must not be told.
+func (at runID) name() string { return NameOf(at.kind.String() + "\x00" + at.id) }
+
+// NameOf is what something is called whose id must not be told.
+func NameOf(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Beside is why a request is not served whose URL names a run, as those of other
+// clients have one, where its own key finds none by that: whoever is let in at that URL may
+// be let in there alone.
+func (g *Registry) Beside(of bridge.Client, from *observe.Peer) *Missing {
+	if from.Run != "" && g.Key(of).Kind != Path && g.Key(of.Other()).Kind == Path {
+		return errNoURL
+	}
+	return nil
+}
+
+// Find returns the run that a request belongs to. create has one begun where the
+// key allows that. Without a run and without a reason the request brings no handle.
+func (g *Registry) Find(of bridge.Client, from *observe.Peer, handle string, create bool) (*Run, *Missing) {
+	key := g.Key(of)
+	switch key.Kind {
+	case Principal:
+		if !from.Principal.Known() {
+			return nil, &Missing{policy.RunNotFound, "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
+		}
+		return g.lookup(key, from.Principal.Issuer+"\x00"+from.Principal.Subject, from.Principal, create)
+	case Header:
+		id, why := g.fromHeader(key.Header, from)
+		if why != nil {
+			return nil, why
+		}
+		return g.lookup(key, id, from.Principal, create)
+	case Path:
+		if from.Run == "" {
+			return nil, &Missing{policy.RunNotFound, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
+		}
+		begins := g.cfg.PathCreate && Unguessable(from.Run)
+		r, why := g.lookup(key, from.Run, from.Principal, begins)
+		if why == ErrNotFound && g.cfg.PathCreate && !begins {
+			why = errGuessable
+		}
+		return r, why
+	case Handle:
+		if handle == "" {
+			return nil, nil
+		}
+		return g.lookup(key, handle, from.Principal, false)
+	}
+	return g.Process(), nil
+}
+
+// fromHeader reads the key that a gateway has set: once, and only by a gateway that
+// is trusted to.
+func (g *Registry) fromHeader(name string, from *observe.Peer) (string, *Missing) {
+	var given []string
+	if from.Header != nil {
+		given = from.Header(name)
+	}
+	switch {
+	case len(given) == 0 || len(given) == 1 && given[0] == "":
+		return "", &Missing{policy.RunNotFound, "The header " + name + " says which run this is, and it is missing: the gateway in front has to set it."}
+	case !from.Trusted:
+		return "", &Missing{policy.RunNotFound, "The header " + name + " is taken from a trusted gateway only, which --trusted-proxies names."}
+	case len(given) > 1 || len(given[0]) > 256:
+		return "", &Missing{policy.RunNotFound, "The header " + name + " must be there once, with at most 256 bytes."}
+	}
+	return given[0], nil
+}
+
+// lookup finds a run by what its key says, or begins it. Another's run is not
+// there; that one has expired only its owner learns.
+func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool) (*Run, *Missing) {
+	at := runID{key.Kind, id}
+	if r := g.known(at, owner); r != nil {
+		return r, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.found[at]
+	if r != nil && r.free && owner.Known() {
+		if g.owned[owner] >= g.cfg.MaxPerPrincipal {
+			return nil, g.crowdedLocked("principal")
+		}
+		r.Owner, r.free = owner, false
+		g.owned[owner]++
+	}
+	switch whose, gone := g.gone[at]; {
+	case r != nil && r.Owner == owner:
+		r.used.Store(int64(deadline.Now()))
+		return r, nil
+	case r == nil && create && (!gone || whose == owner):
+		return g.beginLocked(key, id, owner)
+	case r == nil && gone && whose == owner:
+		return nil, ErrExpired
+	}
+	return nil, ErrNotFound
+}
+
+// known returns a run that was found by its owner before, nil where there is none.
+func (g *Registry) known(at runID, owner wire.Principal) *Run {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	r := g.found[at]
+	if r == nil || r.free || r.Owner != owner {
+		return nil
+	}
+	r.used.Store(int64(deadline.Now()))
+	return r
+}
+
+// beginLocked begins a run that is found by a key.
+func (g *Registry) beginLocked(key Key, id string, owner wire.Principal) (*Run, *Missing) {
+	switch {
+	case g.closed:
+		return nil, ErrNotFound
+	case len(g.found) >= g.cfg.Max:
+		return nil, g.crowdedLocked("all")
+	case owner.Known() && g.owned[owner] >= g.cfg.MaxPerPrincipal:
+		return nil, g.crowdedLocked("principal")
+	}
+	r, at := g.newLocked(), runID{key.Kind, id}
+	r.Key, r.id, r.Name, r.Owner, r.born = key, id, at.name(), owner, deadline.Now()
+	r.used.Store(int64(r.born))
+	delete(g.gone, at)
+	g.found[at] = r
+	if owner.Known() {
+		g.owned[owner]++
+	}
+	g.sweeping()
+	return r, nil
+}
+
+func (g *Registry) crowdedLocked(whose string) *Missing {
+	if m := g.cfg.Telemetry.Meter; m != nil {
+		m.RunRefused(whose)
+	}
+	g.cfg.Log.Warn("a run was refused: there are too many; end some, or raise --max-runs or --max-runs-per-principal", "of", whose, "runs", len(g.found))
+	return errTooMany
+}
+
+// Start begins a run that is found by an id, for a key that is path
+// or handle, and returns the id. One that is nobody's belongs to the first principal
+// who comes with it. An error is a [*Missing].
+func (g *Registry) Start(of bridge.Client, owner wire.Principal) (id string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	id = NewID()
+	r, why := g.beginLocked(g.Key(of), id, owner)
+	if why != nil {
+		return "", why
+	}
+	r.free = r.Key.Kind == Path && !owner.Known()
+	return id, nil
+}
+
+// Error is the text.
+func (m *Missing) Error() string { return m.Text }
+
+// End ends a run that is found by an id, and reports whether it was
+// there.
+func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) bool {
+	g.mu.Lock()
+	r := g.found[runID{g.Key(of).Kind, id}]
+	if r == nil || r.Owner != owner {
+		g.mu.Unlock()
+		return false
+	}
+	s := g.endLocked(r, false)
+	g.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+	return true
+}
+
+// endLocked takes a run out of those that are found, and returns its session, which
+// is to be closed. remember has its owner told that it expired.
+func (g *Registry) endLocked(r *Run, remember bool) Member {
+	at := runID{r.Key.Kind, r.id}
+	if r.ended.Load() || g.found[at] != r {
+		return nil
+	}
+	r.ended.Store(true)
+	delete(g.found, at)
+	if r.Owner.Known() {
+		if g.owned[r.Owner]--; g.owned[r.Owner] == 0 {
+			delete(g.owned, r.Owner)
+		}
+	}
+	g.ByTask.Forget(r)
+	if remember {
+		g.rememberLocked(at, r.Owner)
+	}
+	if len(r.on()) == 0 {
+		delete(g.all, r)
+	}
+	return r.Server()
+}
+
+func (g *Registry) rememberLocked(at runID, owner wire.Principal) {
+	if len(g.order) >= maxGone {
+		delete(g.gone, g.order[0])
+		g.order = g.order[1:]
+	}
+	g.gone[at] = owner
+	g.order = append(g.order, at)
+}
+
+// Process is the one run of the process.
+func (g *Registry) Process() *Run {
+	if r := g.process.Load(); r != nil {
+		return r
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.processLocked()
+}
+
+func (g *Registry) processLocked() *Run {
+	r := g.process.Load()
+	if r == nil {
+		r = g.newLocked()
+		r.Key, r.Name = Key{Kind: Process}, "process"
+		g.process.Store(r)
+	}
+	return r
+}
+
+// sweeping has the sweeper run. It is called with the lock held.
+func (g *Registry) sweeping() {
+	if g.stopped == nil {
+		g.stop, g.stopped = make(chan struct{}), make(chan struct{})
+		go g.sweep(g.stop)
+	}
+}
+
+// stopSweeping ends the sweeper, if it runs, and waits for that.
+func (g *Registry) stopSweeping() {
+	g.mu.Lock()
+	stopped := g.stopped
+	if stopped != nil && g.stop != nil {
+		close(g.stop)
+		g.stop = nil
+	}
+	g.mu.Unlock()
+	if stopped != nil {
+		<-stopped
+	}
+}
+
+// sweep ends runs whose time has run out, until the Proxy is closed.
+func (g *Registry) sweep(stop <-chan struct{}) {
+	defer close(g.stopped)
+	every := min(max(min(g.cfg.Idle, g.cfg.Age)/16, time.Second), time.Minute)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			g.expireRuns(deadline.Now())
+		case <-stop:
+			return
+		}
+	}
+}
+
+// expireRuns ends the runs that nobody has used for too long, or that are too old.
+func (g *Registry) expireRuns(now time.Duration) {
+	over := g.overdue(now)
+	var sessions []Member
+	n := 0
+	g.mu.Lock()
+	for _, r := range over {
+		if r.ended.Load() || !r.expired(now, &g.cfg) { // it has been found since
+			continue
+		}
+		n++
+		if s := g.endLocked(r, true); s != nil {
+			sessions = append(sessions, s)
+		}
+	}
+	g.mu.Unlock()
+	for _, s := range sessions {
+		s.Close()
+	}
+	if n > 0 {
+		g.cfg.Log.Info("runs have expired", "runs", n)
+		if m := g.cfg.Telemetry.Meter; m != nil {
+			m.RunsExpired(n)
+		}
+	}
+}
+
+// overdue are the runs whose time seems to have run out. They are looked at without
+// the lock: no call waits for that.
+func (g *Registry) overdue(now time.Duration) []*Run {
+	g.mu.Lock()
+	all := slices.AppendSeq(make([]*Run, 0, len(g.found)), maps.Values(g.found))
+	g.mu.Unlock()
+	return slices.DeleteFunc(all, func(r *Run) bool { return !r.expired(now, &g.cfg) })
+}
+
+// Close ends the sweeping. No run begins from then on.
+func (g *Registry) Close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.stopSweeping()
+}
+
+// Of are the runs of an owner that are found by handle, oldest first.
+func (g *Registry) Of(owner wire.Principal) []*Run {
+	mine := slices.DeleteFunc(g.All(), func(r *Run) bool { return r.Key.Kind != Handle || r.Owner != owner || r.Ended() })
+	slices.SortFunc(mine, func(a, b *Run) int { return int(a.born - b.born) })
+	return mine
+}
+
+// Expires is when a run ends at the latest.
+func (g *Registry) Expires(r *Run) time.Time { return deadline.At(r.born + g.cfg.Age) }
+
+// Expiry is when a run ends at the latest that begins now.
+func (g *Registry) Expiry() time.Time { return deadline.At(deadline.Now() + g.cfg.Age) }
+
+// WayOn is what a client without a run is told further; other reasons say so themselves.
+func (g *Registry) WayOn(why *Missing, of bridge.Client) string {
+	if why != ErrNotFound && why != ErrExpired {
+		return ""
+	}
+	return " " + g.Key(of).Renews()
+}

@@ -1,0 +1,299 @@
+package runs
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
+)
+
+// Member is a session on a run.
+type Member interface {
+	// Changed marks the lists that have changed for the session with shifts of its run.
+	Changed(moved ...run.Shift)
+	// Client reports whether it is a client's own, which keeps its run from expiring.
+	Client() bool
+	// Busy reports whether requests are under way in it, but those that only listen.
+	Busy() bool
+	Close()
+}
+
+// Call is a call that a run decides on: the Tag of its [run.Call].
+type Call interface {
+	// Decided is the call's part in the run.
+	Decided() *run.Call
+	// Refresh compares the call with what is in force now. It is called under the run's lock.
+	Refresh()
+	// AsksClient reports whether the call waits for its client to answer the upstream.
+	AsksClient() bool
+}
+
+// Run is a run with the sessions that are on it. It is safe for concurrent use.
+type Run struct {
+	Key   Key
+	Name  string         // for people; no secret
+	Owner wire.Principal // whose it is; written under the Registry's lock
+	// Nobodys tells that it is where requests without a run go.
+	Nobodys bool
+	Tasks   tasks.Table
+
+	id     string        // what the key says; "" for runs that are not found by it
+	born   time.Duration // as deadline.Now; 0: it is found by no key
+	used   atomic.Int64  // when it was found last, as deadline.Now
+	free   bool          // it is the first principal's who comes; guarded by the Registry's lock
+	ended  atomic.Bool   // it is found no more; written under the Registry's lock
+	server atomic.Pointer[Member]
+	shadow atomic.Bool // calls are decided in shadow; written under mu
+
+	_       [64]byte   // what every call writes, from what every call only reads: a cache line apart
+	mu      sync.Mutex // guards what follows
+	core    run.Run
+	members []Member
+}
+
+// ID is what the run is found by, "" for one that is not.
+func (r *Run) ID() string { return r.id }
+
+// Shadow reports whether calls are decided in shadow.
+func (r *Run) Shadow() bool { return r.shadow.Load() }
+
+// Ended reports whether the run is found no more.
+func (r *Run) Ended() bool { return r.ended.Load() }
+
+// Use notes that somebody uses the run now.
+func (r *Run) Use() {
+	if r.born != 0 {
+		r.used.Store(int64(deadline.Now()))
+	}
+}
+
+// Server is the session of the requests of clients without sessions, nil before the first came.
+func (r *Run) Server() Member {
+	if m := r.server.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
+
+func (r *Run) join(m Member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members = append(r.members, m)
+}
+
+func (r *Run) part(m Member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members = slices.DeleteFunc(slices.Clone(r.members), func(other Member) bool { return other == m })
+}
+
+// on returns the sessions on the run. The slice is not changed any more.
+func (r *Run) on() []Member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.members[:len(r.members):len(r.members)]
+}
+
+// Tell marks for every session on the run but one the lists that have changed for
+// it with shifts.
+func (r *Run) Tell(but Member, moved ...run.Shift) {
+	if !slices.ContainsFunc(moved, func(m run.Shift) bool { return m.From != m.To }) {
+		return
+	}
+	for _, m := range r.on() {
+		if m != but {
+			m.Changed(moved...)
+		}
+	}
+}
+
+// Where returns where the run stands.
+func (r *Run) Where() run.Snapshot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.core.Snapshot(time.Now())
+}
+
+// Do does something to the run, and then wakes the calls that are off its queue.
+func (r *Run) Do(f func(core *run.Run, now time.Time) run.Effects) run.Shift {
+	r.mu.Lock()
+	e := f(&r.core, time.Now())
+	r.mu.Unlock()
+	for _, c := range e.Ready {
+		close(c.Turn)
+	}
+	return e.Shift
+}
+
+// Expect notes of which of its lives a run was asked for a call that has to wait before it can
+// be decided.
+func (r *Run) Expect(c Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.core.Expect(c.Decided())
+}
+
+// Enter decides a call or puts it into the queue for the turn: its Turn closes when it is
+// there. Behind one whose client is asked, nobody waits.
+func (r *Run) Enter(c Call, maxQueue int) run.Admission {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if holder, _ := r.holderLocked(); holder != nil && holder.AsksClient() {
+		maxQueue = 0
+	}
+	d := c.Decided()
+	d.Tag = c
+	c.Refresh()
+	a, _ := r.core.Enter(d, maxQueue, time.Now())
+	if a == run.Queued {
+		d.Turn = make(chan struct{})
+	}
+	return a
+}
+
+// Granted decides a call again that is off the queue. It reports false where the call has
+// not come by the turn, and is to be entered again.
+func (r *Run) Granted(c Call) (a run.Admission, ok bool) {
+	r.Tell(nil, r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
+		if ok = core.Holds(c.Decided()); ok {
+			c.Refresh()
+			a, e = core.Granted(c.Decided(), now)
+		}
+		return e
+	}))
+	return a, ok
+}
+
+// Keeps decides on a call that is to be sent once more; held is as of [run.Run.Keeps].
+func (r *Run) Keeps(c Call) (a run.Admission, moved run.Shift, held bool) {
+	moved = r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
+		c.Refresh()
+		a, held, e = core.Keeps(c.Decided(), now)
+		return e
+	})
+	return a, moved, held
+}
+
+// Settle moves the run along the outcome of a call, which keeps the turn.
+func (r *Run) Settle(c *run.Call, o policy.Outcome) (run.Entry, run.Shift, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.core.Settle(c, o, time.Now())
+}
+
+// Pass gives a call's turn to the one that has waited longest.
+func (r *Run) Pass(c *run.Call) run.Shift {
+	return r.Do(func(core *run.Run, now time.Time) run.Effects { return core.Pass(c, now) })
+}
+
+// Leave takes a call out of the turn or the queue without a step.
+func (r *Run) Leave(c *run.Call) run.Shift {
+	return r.Do(func(core *run.Run, now time.Time) run.Effects { return core.Leave(c, now) })
+}
+
+// Renew begins a run anew that is complete, migrate one that is stranded.
+func (r *Run) Renew() (moved run.Shift, ok bool) {
+	moved = r.Do(func(core *run.Run, now time.Time) (e run.Effects) { e, ok = core.Renew(now); return e })
+	return moved, ok
+}
+
+func (r *Run) migrate() (moved run.Shift, ok bool) {
+	moved = r.Do(func(core *run.Run, now time.Time) (e run.Effects) { e, ok = core.Migrate(now); return e })
+	return moved, ok
+}
+
+// HandOver gives a task the turn of the call that began it, whose remains it has, and reports
+// whether it has it: else its outcome moves nothing.
+func (r *Run) HandOver(t *tasks.Task, began, remains *run.Call) (holds bool) {
+	remains.Tag = t
+	r.Do(func(core *run.Run, _ time.Time) (e run.Effects) {
+		if _, running := r.holderLocked(); !r.Tasks.Enter(t, running) {
+			return e
+		}
+		holds, e = core.HandOver(began, remains)
+		return e
+	})
+	return holds
+}
+
+// Holder is the call, or the task, that has the turn.
+func (r *Run) Holder() (Call, *tasks.Task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.holderLocked()
+}
+
+func (r *Run) holderLocked() (c Call, t *tasks.Task) {
+	switch holder, isTask := r.core.Holder(); {
+	case isTask:
+		t = holder.Tag.(*tasks.Task)
+	case holder != nil:
+		c = holder.Tag.(Call)
+	}
+	return c, t
+}
+
+// expired reports whether a run's time has run out. One that a client's session is
+// on, or that a request or a task is under way for, is in use.
+func (r *Run) expired(now time.Duration, c *Config) bool {
+	idle := now-time.Duration(r.used.Load()) > c.Idle
+	if !idle && now-r.born <= c.Age {
+		return false
+	}
+	if !r.inUse() {
+		return true
+	}
+	if idle {
+		r.used.Store(int64(now))
+	}
+	return false
+}
+
+// inUse reports whether anybody is on a run who keeps it.
+func (r *Run) inUse() bool {
+	members := r.on()
+	if _, running := r.Holder(); running != nil && len(members) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(members, func(m Member) bool { return m.Client() || m.Busy() })
+}
+
+// Info is where a run stands at a moment.
+type Info struct {
+	State    string
+	Complete bool
+	Policy   string    // the digest of the policy that steps it
+	Stranded time.Time // since when its state is gone; zero: it is not
+	Refused  bool      // nothing is allowed until it moves
+	TurnHeld bool      // by a call under way
+	Queued   int       // calls that wait for the turn
+	Name     string    // "" where the session's stands for it
+	Key      Kind      // by which it is found
+	Owner    wire.Principal
+	Sessions int           // that are on it, its own among them
+	Age      time.Duration // since it began, Idle since it was found last; 0 for those of sessions
+	Idle     time.Duration
+}
+
+// Info looks where the run stands.
+func (r *Run) Info() Info {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.core.Standing()
+	holder, _ := r.core.Holder()
+	i := Info{Name: r.Name, Key: r.Key.Kind, Owner: r.Owner, Sessions: len(r.members),
+		State: at.State(), Complete: at.At.Complete, Policy: at.Policy.Digest(), Stranded: at.Stranded,
+		Refused: r.core.Snapshot(time.Now()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(),
+	}
+	if r.born != 0 {
+		now := deadline.Now()
+		i.Age, i.Idle = now-r.born, now-time.Duration(r.used.Load())
+	}
+	return i
+}
