@@ -47,11 +47,11 @@ func (c *call) given(m *wire.Message) []byte {
 		note := c.note()
 		state, _ := json.Marshal(note)
 		names, values = append(names, "fsm-proxy/state"), append(values, state)
-		if c.s.hello.Load().annotate == surface.AnnotateText && c.Kind == policy.Tool {
+		if c.s.shown.Hello.Load().Annotate == surface.AnnotateText && c.Kind == policy.Tool {
 			a.Add(c.textEdit(m, note)...)
 		}
 	}
-	names, values = c.client.Complete(a, m, c.server, c.s.serverInfo(), names, values)
+	names, values = c.client.Complete(a, m, c.server, c.s.shown.Hello.Load().ServerInfo(), names, values)
 	if c.client.Stateless() && c.reads() {
 		c.freshness(m, a)
 	}
@@ -71,7 +71,7 @@ func (c *call) reads() bool { return c.gated && c.Kind == policy.Resource }
 // annotates reports whether something is added to a result of the run's state.
 func (c *call) annotates(m *wire.Message) bool {
 	return c.gated && !c.Snapshot.Shadow && !c.Snapshot.Runless && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' &&
-		c.s.hello.Load().annotate != surface.AnnotateOff && !c.server.Meaning(c.m, m).Unfinished()
+		c.s.shown.Hello.Load().Annotate != surface.AnnotateOff && !c.server.Meaning(c.m, m).Unfinished()
 }
 
 // freshness says how long what was read may be kept: not at all where reading it

@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // call is one request of a client under way: gated (tools/call, resources/read,
@@ -153,7 +154,7 @@ func (c *call) result(result []byte) wire.Pending {
 
 // doneWith is result for one that has no members that its client wants yet.
 func (c *call) doneWith(result []byte) wire.Pending {
-	return c.result(c.client.Result(result, c.s.serverInfo(), ""))
+	return c.result(c.client.Result(result, c.s.shown.Hello.Load().ServerInfo(), ""))
 }
 
 func (c *call) pong() wire.Pending { return c.result([]byte("{}")) }
@@ -213,7 +214,7 @@ func (c *call) Resend() error {
 	c.deadline.Suspend()
 	c.resent = toBeResent
 	defer func() { c.resent = notResent }()
-	c.look(c.conn.Cached(listKind(c.Kind)))
+	c.look(c.conn.Cached(surface.ListOf(c.Kind)))
 	e, moved, held := c.s.run.Keeps(c)
 	if e == run.ListWanted {
 		if err := c.fetch(c.conn); err != nil {
@@ -240,15 +241,10 @@ func (c *call) translated(conn *bridge.Upstream, m *wire.Message) *wire.Message 
 	c.server = conn.Server
 	hidden := bridge.Hidden{}
 	if c.client.Stateless() {
-		hidden = hides(c.s.run.Where().UpstreamMay())
+		hidden = surface.Hides(c.s.run.Where().UpstreamMay())
 		hidden.Tasks = c.runless() && !c.s.run.Shadow()
 	}
 	return c.server.Request(m, c.client, hidden, c.introduction)
-}
-
-// hides is what an upstream is not told of its clients.
-func hides(may policy.UpstreamMay) bridge.Hidden {
-	return bridge.Hidden{Sampling: !may.Sampling, Elicitation: !may.Elicitation, Roots: !may.Roots}
 }
 
 // introduction is how the call's client is introduced to the upstream.
@@ -261,8 +257,8 @@ func (c *call) introduction() bridge.Introduction {
 
 // introduction is what initialize, and logging/setLevel, said of the client.
 func (s *session) introduction() (of bridge.Introduction) {
-	if h := s.hello.Load(); h != nil {
-		of.Capabilities, of.Info = h.capabilities, h.clientInfo
+	if h := s.shown.Hello.Load(); h != nil {
+		of = h.Introduction
 		if level := s.wants.Level(); level != nil {
 			of.Level = level.P.Level
 		}
@@ -367,7 +363,7 @@ type definition struct {
 // compare finds out whether the tool that is called is what was locked. The list is the one
 // that decides everything else.
 func (c *call) compare() {
-	c.pins, c.Locked = c.s.p.pins.Load(), run.AsLocked
+	c.pins, c.Locked = c.s.p.lists.Pins.Load(), run.AsLocked
 	if c.changes = c.pins.Changes(c.offer, c.Name); c.changes != nil {
 		c.Locked = run.Differs
 	}
@@ -376,7 +372,7 @@ func (c *call) compare() {
 // Refresh implements runs.Call: the call is compared with a lock that has been put in force
 // since, so that none is decided by the one before.
 func (c *call) Refresh() {
-	if c.Locked != run.NotCompared && c.pins != c.s.p.pins.Load() {
+	if c.Locked != run.NotCompared && c.pins != c.s.p.lists.Pins.Load() {
 		c.compare()
 	}
 }

@@ -33,14 +33,14 @@ func TestLockBetweenLookAndDecision(t *testing.T) {
 	}
 	p := &Proxy{}
 	r := runs.New(runs.Config{Policy: parsed}).OfSession("")
-	p.pins.Store(catalogue.NewPins(&lock.Lock{Tools: map[string]lock.Definition{"deploy": locked}}))
+	p.lists.Pins.Store(catalogue.NewPins(&lock.Lock{Tools: map[string]lock.Definition{"deploy": locked}}))
 	c := &call{s: &session{p: p, run: r}, definition: definition{offer: list}}
 	c.Kind, c.Name, c.Listed, c.Known = policy.Tool, "deploy", true, true
 	c.compare()
 	if a := r.Enter(c, 1); a != run.Admitted {
 		t.Fatalf("as it was locked: %v %v", a, c.Verdict.Code)
 	}
-	p.pins.Store(catalogue.NewPins(nil))
+	p.lists.Pins.Store(catalogue.NewPins(nil))
 	if a := r.Enter(c, 1); a != run.Refused || c.Verdict.Code != policy.DefinitionChanged {
 		t.Errorf("by the lock that came meanwhile: %v %v", a, c.Verdict.Code)
 	}

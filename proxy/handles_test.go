@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // byHandle is the key handle over an upstream whose tools have schemas. Those named
@@ -363,7 +364,7 @@ func TestTheArgumentsName(t *testing.T) {
 		has(t, c.ask("tools/call", meta(`{"name":"fsm_start_run"}`)), `"structuredContent":{"job":"`)
 	}, byHandle(nil), with(func(c *proxy.Config) { c.HandleArgument = "job" }))
 	p, _ := policy.Parse("test.yaml", []byte(review))
-	if _, err := proxy.New(proxy.Config{Policy: p, Dial: new(server).dial, Notifier: func(func(uint8) bool) proxy.Notifier { return nil }, HandleArgument: "a b"}); err == nil {
+	if _, err := proxy.New(proxy.Config{Policy: p, Dial: new(server).dial, Notifier: func(func(uint8) bool) surface.Notifier { return nil }, HandleArgument: "a b"}); err == nil {
 		t.Error("any text is taken as an argument's name")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // New returns a Proxy. It opens no connection yet.
@@ -28,14 +29,18 @@ func New(cfg Config) (*Proxy, error) {
 		p.Runs.Join(s.run, s)
 		return s
 	})
-	p.pins.Store(catalogue.NewPins(cfg.Lock))
-	p.lists = catalogue.New(cfg.Refusals == RefusalsOpaque)
+	p.lists.Pins.Store(catalogue.NewPins(cfg.Lock))
+	opaque := cfg.Refusals == RefusalsOpaque
+	p.lists.Catalogue, p.lists.Found, p.lists.Go, p.lists.Log = catalogue.New(opaque), p.notice, p.lasts, cfg.Log
+	p.lists.Reading = func() (context.Context, context.CancelFunc) { return p.drain.listContext(cfg.CallTimeout) }
+	p.greets = surface.Config{Surface: cfg.Surface, Annotate: cfg.Annotate, Opaque: opaque, NoHint: cfg.NoHint, Shared: cfg.Share, Version: cfg.Version}
 	p.drain.init()
 	p.uplinks.Config = link.Config{Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Ending: p.drain.taking, Log: cfg.Log}
 	p.uplinks.Meter = cfg.Telemetry.Meter
 	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
 	if p.Runs.Key(bridge.Stateless).Kind == runs.Handle {
 		p.handles = catalogue.NewHandles(cfg.HandleArgument, handle.Lifetime{Idle: cfg.RunIdle, Age: cfg.RunAge})
+		p.greets.Handles = p.handles.Hint
 	}
 	p.operations = cfg.Telemetry.Operations("")
 	if cfg.Mode == Shadow {

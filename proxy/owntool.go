@@ -51,7 +51,7 @@ func (restarts) List(at run.Snapshot, static bool, _ wire.Principal) *catalogue.
 }
 
 func (restarts) Call(c *call) (wire.Pending, bool) {
-	if c.m.Method != "tools/call" || c.m.P.Name != handle.StartName || c.s.hello.Load() == nil || !c.s.run.Where().MayRestart() {
+	if c.m.Method != "tools/call" || c.m.P.Name != handle.StartName || c.s.shown.Hello.Load() == nil || !c.s.run.Where().MayRestart() {
 		return nil, false
 	}
 	if c.m.P.Task.Present() && !c.s.tasked(c.client) { // which is said where calls are gated
@@ -90,7 +90,7 @@ func (c *call) allowedAt(at run.Snapshot) string {
 	if c.opaquely() {
 		return ""
 	}
-	return "State is now '" + at.State() + "'. Allowed now: " + some(c.s.names(at, policy.Tool)) + "."
+	return "State is now '" + at.State() + "'. Allowed now: " + some(c.s.shown.Names(at, policy.Tool)) + "."
 }
 
 // takeHandle reads which run a request belongs to, and takes that out of it, and

@@ -67,7 +67,7 @@ func (c *call) routed() wire.Pending {
 	}
 	route, ok := c.s.p.routes.of[c.client.Index()][c.m.Method]
 	switch {
-	case c.s.hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
+	case c.s.shown.Hello.Load() == nil && c.m.Method != "initialize" && c.m.Method != "ping":
 		return c.before()
 	case c.s.run.Shadow():
 		return c.s.p.routes.shadow(c, route)
@@ -95,7 +95,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	if conn == nil {
 		return c.later(c.prepare)
 	}
-	c.look(conn.Cached(listKind(k)))
+	c.look(conn.Cached(surface.ListOf(k)))
 	return c.enter(conn)
 }
 
@@ -104,7 +104,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 func (c *call) look(l *wire.List) {
 	c.offer, c.Listed, c.Known, c.Locked, c.Misfit = l, true, l != nil, run.NotCompared, false
 	if !c.Known {
-		c.nameless = !c.asked && c.s.hello.Load().annotate != surface.AnnotateOff && c.s.lastKnown(listKind(c.Kind)).List == nil
+		c.nameless = !c.asked && c.s.shown.Hello.Load().Annotate != surface.AnnotateOff && c.s.shown.LastKnown(surface.ListOf(c.Kind)).List == nil
 		c.NeedsList = c.nameless || c.headed() != nil || c.handled()
 		return
 	}
@@ -162,7 +162,7 @@ func (c *call) proceed() {
 		c.prepare()
 		return
 	}
-	c.look(conn.Cached(listKind(c.Kind)))
+	c.look(conn.Cached(surface.ListOf(c.Kind)))
 	e, ok := c.s.run.Granted(c)
 	if !ok { // a change of mode has taken it out of the queue
 		wait(c.enter(conn))
@@ -283,6 +283,17 @@ func (c *call) passOn(o policy.Outcome) run.Shift {
 // leave gives up the call's turn, or its place in the queue, without an outcome.
 func (c *call) leave() { c.s.run.Tell(nil, c.s.run.Leave(&c.Call)) }
 
+// notifyChanged tells the clients of the run which lists a call changed: its own on the call's stream,
+// before its answer, or, where requests stand alone, on the streams that listen.
+func (c *call) notifyChanged(moved ...run.Shift) {
+	out := c.out
+	if c.client.Stateless() {
+		out = c.s.own
+	}
+	c.s.shown.Tell(out, moved...)
+	c.s.run.Tell(c.s, moved...)
+}
+
 // reply gives the client the upstream's answer, or says why there is none: o is
 // what that means for a call that steps.
 func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
@@ -359,7 +370,7 @@ func (c *call) crowdsOut() bool {
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	return c.m.Method != "initialize" || c.s.opening || c.s.hello.Load() != nil
+	return c.m.Method != "initialize" || c.s.opening || c.s.shown.Hello.Load() != nil
 }
 
 // whenRoom lets the call go on when it can be recorded.
@@ -383,7 +394,7 @@ func (c *call) prepare() {
 		c.withoutUpstream(err)
 		return
 	}
-	c.look(conn.Cached(listKind(c.Kind)))
+	c.look(conn.Cached(surface.ListOf(c.Kind)))
 	wait(c.enter(conn))
 }
 
@@ -393,7 +404,7 @@ func (c *call) listFirst(conn *bridge.Upstream) {
 	if c.nameless && !c.Snapshot.Shadow {
 		c.asked = true
 		c.fetchAll(conn)
-		c.look(conn.Cached(listKind(c.Kind)))
+		c.look(conn.Cached(surface.ListOf(c.Kind)))
 		wait(c.enter(conn))
 		return
 	}
@@ -407,6 +418,15 @@ func (c *call) listFirst(conn *bridge.Upstream) {
 	wait(c.enter(conn))
 }
 
+// fetchAll gets what a refusal or an annotation names. It waits no longer than a
+// refusal may.
+func (c *call) fetchAll(conn *bridge.Upstream) {
+	defer c.seen.Waiting()()
+	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CancelGrace)
+	defer stop()
+	c.s.shown.FetchAll(ctx, conn)
+}
+
 func (c *call) fetch(conn *bridge.Upstream) error {
 	defer c.seen.Waiting()()
 	patience := c.s.p.cfg.CallTimeout
@@ -415,7 +435,7 @@ func (c *call) fetch(conn *bridge.Upstream) error {
 	}
 	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, patience)
 	defer stop()
-	l, err := conn.List(ctx, listKind(c.Kind))
+	l, err := conn.List(ctx, surface.ListOf(c.Kind))
 	if err != nil {
 		return c.s.p.drain.endedBy(err)
 	}
@@ -469,14 +489,4 @@ func nameKey(k policy.Kind) string {
 		return "uri"
 	}
 	return "name"
-}
-
-func listKind(k policy.Kind) wire.ListKind {
-	switch k {
-	case policy.Resource:
-		return wire.Resources
-	case policy.Prompt:
-		return wire.Prompts
-	}
-	return wire.Tools
 }

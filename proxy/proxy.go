@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,14 +21,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
-// Notifier holds a session's changed lists, as a set of bits, until they are
-// sent. Package notify has one.
-type Notifier interface {
-	Mark(bits uint8) // never blocks
-	Take() uint8
-	Flush()
-}
-
 // Config is what a Proxy works with. Policy, Dial and Notifier are required.
 type Config struct {
 	// Policy is the automaton in force, until a [Proxy.Reload].
@@ -40,7 +31,7 @@ type Config struct {
 	// Dial opens a connection.
 	Dial func(ctx context.Context, with bridge.Opening, r wire.Receiver) (bridge.Conn, error)
 	// Notifier makes a session's Notifier; send is as for notify.New.
-	Notifier func(send func(bits uint8) bool) Notifier
+	Notifier func(send func(bits uint8) bool) surface.Notifier
 	// Version is the proxy's own, for a shared upstream to know.
 	Version string
 	// Share makes all sessions use one upstream connection.
@@ -132,18 +123,18 @@ type Proxy struct {
 	// Runs are those of its clients.
 	Runs *runs.Registry
 
-	cfg          Config
-	pins         atomic.Pointer[catalogue.Pins]
-	lists        *catalogue.Catalogue
-	routes       routes
-	undiscovered undiscovered
-	uplinks      subscriptions.Uplinks
-	ending       sync.WaitGroup
-	drain        drain
-	nobodys      func() *session    // where requests without a run go
-	handles      *catalogue.Handles // nil: stateless clients bring none
-	inputs       bridge.Inputs
-	keeps        surface.Keeps
+	cfg      Config
+	lists    surface.Source
+	greets   surface.Config
+	routes   routes
+	unserved surface.Unserved
+	uplinks  subscriptions.Uplinks
+	ending   sync.WaitGroup
+	drain    drain
+	nobodys  func() *session    // where requests without a run go
+	handles  *catalogue.Handles // nil: stateless clients bring none
+	inputs   bridge.Inputs
+	keeps    surface.Keeps
 	// operations is where those of sessions without a revision are measured.
 	operations observe.Operations
 

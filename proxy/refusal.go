@@ -15,6 +15,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // Refusal is the object that says why something was refused: in
@@ -66,7 +67,7 @@ func (c *call) refuse(code policy.Code) wire.Pending {
 
 // refuseText is refuse with a reason of the caller's in place of the usual one.
 func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
-	if conn := c.s.link.Live(); conn != nil && !c.s.atHand(conn) {
+	if conn := c.s.link.Live(); conn != nil && !c.s.shown.AllAtHand(conn) {
 		return c.later(func() {
 			c.fetchAll(conn)
 			c.refused(code, reason)
@@ -180,7 +181,7 @@ func (c *call) wayOn(code policy.Code, r *Refusal) string {
 func (c *call) allowedNow(r *Refusal) string {
 	switch {
 	case len(r.ValidNextActions) > 0:
-		return some(r.ValidNextActions) + ". Use " + listKind(c.Kind).Method() + " to see them."
+		return some(r.ValidNextActions) + ". Use " + surface.ListOf(c.Kind).Method() + " to see them."
 	case len(r.ValidNext.Tools) > 0:
 		return "no " + c.Kind.Plural() + ", but these tools: " + some(r.ValidNext.Tools) + ". Use tools/list to see them."
 	}
@@ -231,7 +232,7 @@ func (c *call) toolRefusal(r *Refusal, object []byte) []byte {
 	if c.s.p.cfg.Refusals != RefusalsPlain {
 		out = append(out, `"isError":true,`...)
 	}
-	if !c.opaquely() && !c.s.hasOutputSchema(c.Name) {
+	if !c.opaquely() && !c.s.shown.HasOutputSchema(c.Name) {
 		out = append(append(append(out, `"structuredContent":`...), object...), ',')
 	}
 	out = append(append(out, `"_meta":{"fsm-proxy/refusal":`...), object...)
@@ -350,7 +351,7 @@ func (c *call) unknownMethod() string {
 // allowed returns what is listed and allowed in a place, in the
 // upstream's order.
 func (s *session) allowed(at run.Snapshot) *Allowed {
-	a := &Allowed{Tools: s.names(at, policy.Tool), Resources: s.names(at, policy.Resource), Prompts: s.names(at, policy.Prompt)}
+	a := &Allowed{Tools: s.shown.Names(at, policy.Tool), Resources: s.shown.Names(at, policy.Resource), Prompts: s.shown.Names(at, policy.Prompt)}
 	for _, names := range []*[]string{&a.Tools, &a.Resources, &a.Prompts} {
 		if *names = slices.Clip(*names); *names == nil {
 			*names = []string{}

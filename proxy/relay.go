@@ -4,6 +4,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // complete carries completion/complete for what is bound now: a hidden name is
@@ -24,7 +25,7 @@ func (c *call) complete() wire.Pending {
 func (c *call) relayBound(k policy.Kind, name string) wire.Pending {
 	c.Kind, c.Name = k, name
 	if conn := c.s.link.Live(); conn != nil {
-		c.look(conn.Cached(listKind(k)))
+		c.look(conn.Cached(surface.ListOf(k)))
 	}
 	if !c.Known {
 		return c.later(c.boundFetched)

@@ -51,16 +51,13 @@ func (p *Proxy) sayMode(m Mode) {
 func (p *Proxy) SetLock(l *lock.Lock) bool {
 	p.locking.Lock()
 	defer p.locking.Unlock()
-	was := p.pins.Load()
+	was := p.lists.Pins.Load()
 	if was.Same(l) {
 		return false
 	}
-	p.pins.Store(catalogue.NewPins(l))
+	p.lists.Pins.Store(catalogue.NewPins(l))
 	for _, s := range p.open() {
-		now := s.look(s.run.Where(), s.static())
-		before := now
-		before.Pins = was
-		s.changed.Mark(s.differ(before, now))
+		s.shown.Repinned(was)
 	}
 	p.lists.Forget()
 	p.noticeAgain(p.open())
@@ -74,7 +71,7 @@ func (p *Proxy) notice(v catalogue.View) {
 		argument = p.handles.Argument
 	}
 	now := p.Policy()
-	differences, findings := p.lists.Notice(v, now, p.pins.Load(), argument)
+	differences, findings := p.lists.Notice(v, now, p.lists.Pins.Load(), argument)
 	for _, d := range differences {
 		p.tellDrift(now, d)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // ask is a request of the upstream that is open at the client.
@@ -96,7 +97,7 @@ func (s *session) reject(conn *bridge.Upstream, id []byte, code int, text string
 }
 
 func (s *session) mayAsk(method string) bool {
-	h := s.hello.Load()
+	h := s.shown.Hello.Load()
 	if h == nil {
 		return false
 	}
@@ -105,13 +106,13 @@ func (s *session) mayAsk(method string) bool {
 	if name == "" {
 		return p.Passthrough(method)
 	}
-	return h.may.Permits(name) && p.UpstreamMay().Permits(name)
+	return h.May.Permits(name) && p.UpstreamMay().Permits(name)
 }
 
 // overlooksAsk reports whether the upstream may ask a client what the policy
 // would refuse.
 func (s *session) overlooksAsk(method string) bool {
-	if s.hello.Load() == nil || !s.run.Shadow() {
+	if s.shown.Hello.Load() == nil || !s.run.Shadow() {
 		return false
 	}
 	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", wire.Clip(method), "why", notCarried)...)
@@ -248,7 +249,7 @@ func (s *session) bound(k policy.Kind, name string) bool {
 	at := s.run.Where()
 	listed := true
 	if conn := s.link.Live(); conn != nil {
-		if l := conn.Cached(listKind(k)); l != nil {
+		if l := conn.Cached(surface.ListOf(k)); l != nil {
 			listed = l.Has(name)
 		}
 	}

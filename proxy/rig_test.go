@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // review is the policy of most tests: plan, review, apply.
@@ -72,7 +73,7 @@ func newRig(t *testing.T, source string, options ...func(*proxy.Config, *server)
 	r.up.names(wire.Resources, "file:///plan", "file:///diff", "file:///other")
 	r.up.names(wire.Prompts, "plan", "hidden")
 	cfg := proxy.Config{Policy: p, Dial: r.up.dial,
-		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) }}
+		Notifier: func(send func(uint8) bool) surface.Notifier { return notify.New(send) }}
 	for _, option := range options {
 		option(&cfg, r.up)
 	}

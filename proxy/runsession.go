@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -12,7 +11,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
-	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // A run has a session for stateless requests: all that find the run go through it, whoever
@@ -27,7 +25,7 @@ func (p *Proxy) newServer(r *runs.Run) *session {
 
 // onceOpen has a request go its way once its run's session knows what the upstream offers.
 func (c *call) onceOpen() wire.Pending {
-	if c.s.hello.Load() != nil {
+	if c.s.shown.Hello.Load() != nil {
 		return c.levelled()
 	}
 	c.s.run.Expect(c)
@@ -58,7 +56,7 @@ const levelTimeout = 5 * time.Second
 // at the level that the request asks for. A run's session raises its connection's level and
 // never lowers it: what a request has not asked for is kept from it.
 func (c *call) levelled() wire.Pending {
-	if bridge.LogLevel(c.m) == "" || !c.s.hello.Load().Logs || !c.s.wants.Raise(bridge.LogLevel(c.m)) {
+	if bridge.LogLevel(c.m) == "" || !c.s.shown.Hello.Load().Logs || !c.s.wants.Raise(bridge.LogLevel(c.m)) {
 		return c.routed()
 	}
 	return c.later(func() {
@@ -90,72 +88,23 @@ func (c *call) tellLevel() {
 // openFor opens the session's connection, with the introduction of the client whose
 // request is the first.
 func (s *session) openFor(m *wire.Message) (*bridge.Upstream, error) {
-	return s.link.OpenFor(s, s.p.openingFor(m))
+	return s.link.OpenFor(s, s.p.greets.Opening(m, s.p.Runs.Beginning().UpstreamMay()))
 }
 
-// openingFor introduces a stateless client to the upstream, in either way.
-// What the upstream may ask does not hang on the client of the first request:
-// lists must not either. Who introduces itself at length goes by the proxy's name, since
-// the run keeps it.
-func (p *Proxy) openingFor(m *wire.Message) bridge.Opening {
-	info := p.clientInfo()
-	if given := bridge.IntroductionIn(m).Info; given != nil && len(given) <= 4<<10 {
-		info = given
-	}
-	capabilities := bridge.Askable(hides(p.Runs.Beginning().UpstreamMay()))
-	return bridge.Stateless.Opening(bridge.Introduction{Capabilities: capabilities, Info: info})
-}
-
-// sharedOpening introduces the proxy in either way to an upstream that all share. With a
-// session is preferred: in it sampling and the like need no retries.
+// sharedOpening introduces the proxy to an upstream that all share.
 func (p *Proxy) sharedOpening() bridge.Opening {
-	may := p.Runs.Beginning().UpstreamMay()
 	if !p.cfg.Streams {
-		may = policy.UpstreamMay{}
+		return p.greets.SharedOpening(policy.UpstreamMay{})
 	}
-	capabilities := wire.Pick(bridge.Askable(hides(may)), func(string, []byte) []byte { return []byte("{}") })
-	return bridge.Client{}.Opening(bridge.Introduction{Capabilities: capabilities, Info: p.clientInfo()})
-}
-
-// clientInfo is what the proxy calls itself towards upstreams.
-func (p *Proxy) clientInfo() []byte {
-	return append(wire.AppendString([]byte(`{"name":"fsm-proxy","version":`), p.cfg.Version), '}')
+	return p.greets.SharedOpening(p.Runs.Beginning().UpstreamMay())
 }
 
 // knows settles what the upstream offers, once.
 func (s *session) knows(m *wire.Message) {
-	h := &hello{version: bridge.Revision, from: m, may: policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true},
-		static: s.p.cfg.Surface != surface.Dynamic}
-	h.annotate = s.p.annotateOn(h.static)
-	h.server = m.ServerInfo()
-	h.Offered = bridge.Stateless.Offered(wire.Member(m.Bytes(m.Result), "capabilities"))
-	h.operations, h.begun = s.p.cfg.Telemetry.Operations(h.version), deadline.Now()
-	s.hello.CompareAndSwap(nil, h)
+	h := s.p.greets.Of(m)
+	h.Operations, h.Begun = s.p.cfg.Telemetry.Operations(h.Version), deadline.Now()
+	s.shown.Hello.CompareAndSwap(nil, h)
 }
-
-// annotateOn is what is added to results, on a surface: by default nothing that opaque
-// refusals keep to themselves.
-func (p *Proxy) annotateOn(static bool) surface.Annotate {
-	switch {
-	case p.cfg.Annotate != surface.AnnotateAuto:
-		return p.cfg.Annotate
-	case static && p.cfg.Refusals != RefusalsOpaque:
-		return surface.AnnotateText
-	}
-	return surface.AnnotateOff
-}
-
-// freshList is for how many milliseconds a client may keep a list: on the static
-// surface they change when the policy or the upstream's own lists do, which are
-// read again after as long; on the dynamic one with every step.
-func (s *session) freshList() string {
-	if s.static() {
-		return strconv.Itoa(int(listTTL / time.Millisecond))
-	}
-	return "0"
-}
-
-const listTTL = 30 * time.Second
 
 // sessionFor finds the session of a request's run. A request that needs none, and has
 // none, goes to the catalogue; so does one that is answered with why it has no run.

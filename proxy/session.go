@@ -25,26 +25,24 @@ import (
 // session is one client: its requests under way, its run, and its connection
 // upstream.
 type session struct {
-	p       *Proxy
-	own     wire.Stream
-	run     *runs.Run
-	timer   deadline.Timer // of the deadlines of calls
-	link    *subscriptions.Uplink
-	wants   subscriptions.Wants
-	tools   ownTools
-	changed Notifier
-	log     hclog.Logger
-	peer    observe.Peer // whose session it is
-	began   time.Time
-	hello   atomic.Pointer[hello]
+	p     *Proxy
+	own   wire.Stream
+	run   *runs.Run
+	timer deadline.Timer // of the deadlines of calls
+	link  *subscriptions.Uplink
+	wants subscriptions.Wants
+	tools ownTools
+	log   hclog.Logger
+	peer  observe.Peer // whose session it is
+	began time.Time
 	runPeers
-	kept surface.Kept
+	kept  surface.Kept
+	shown surface.Shown
 
 	_  [64]byte   // what every call writes, from what every call only reads: a cache line apart
 	mu sync.Mutex // guards what follows
 	requests
 	questions
-	shownLists
 	closed bool
 }
 
@@ -84,19 +82,17 @@ type questions struct {
 	lastAsk int64
 }
 
-// shownLists is what the client was shown.
-type shownLists struct {
-	shown   [3]shown // by wire.ListKind
-	advised bool     // to try the static surface, in the log
-}
-
 // newSession makes a session whose run, stream and peer are given, and which is to join its run.
 func (p *Proxy) newSession(s *session) *session {
 	s.p, s.log, s.began = p, p.cfg.Log, time.Now()
-	s.changed = p.cfg.Notifier(s.sendOwn)
 	s.timer.Fire = s.expire
 	s.link = p.uplinks.Of(s, s.ofRun)
 	s.tools = p.ownToolsOf(s)
+	s.shown = surface.Shown{Source: &p.lists, At: s.run.Where, About: s.about, Link: s.link, Tools: s.tools, Own: s.own}
+	if s.ofRun {
+		s.shown.Client = bridge.Stateless
+	}
+	s.shown.Changed = p.cfg.Notifier(s.shown.SendOwn)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.closed = p.closed; !p.closed {
@@ -106,7 +102,7 @@ func (p *Proxy) newSession(s *session) *session {
 }
 
 // Changed implements runs.Member.
-func (s *session) Changed(moved ...run.Shift) { s.changed.Mark(s.differing(moved...)) }
+func (s *session) Changed(moved ...run.Shift) { s.shown.Moved(moved...) }
 
 // Client implements runs.Member.
 func (s *session) Client() bool { return !s.ofRun }
@@ -120,14 +116,14 @@ func (s *session) about(pairs ...any) []any { return s.peer.About(pairs) }
 
 // Version is the negotiated protocol revision.
 func (s *session) Version() string {
-	if h := s.hello.Load(); h != nil {
-		return h.version
+	if h := s.shown.Hello.Load(); h != nil {
+		return h.Version
 	}
 	return ""
 }
 
 // Listen lets go out what waited for a listener.
-func (s *session) Listen() { s.changed.Flush() }
+func (s *session) Listen() { s.shown.Changed.Flush() }
 
 // Handle takes one message of the client.
 func (s *session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
@@ -372,27 +368,19 @@ func (s *session) end() {
 // policyNow is the policy in force, whose settings hold for the session.
 func (s *session) policyNow() *policy.Policy { return s.run.Where().InForce() }
 
-// serverInfo is how the upstream introduces itself, nil if it does not.
-func (s *session) serverInfo() []byte {
-	if h := s.hello.Load(); h != nil {
-		return h.server
-	}
-	return nil
-}
-
 // operations is where the session's operations are measured, nil for nowhere.
 func (s *session) operations() observe.Operations {
-	if h := s.hello.Load(); h != nil {
-		return h.operations
+	if h := s.shown.Hello.Load(); h != nil {
+		return h.Operations
 	}
 	return s.p.operations
 }
 
 // measured tells that the session has ended, if it ever began.
 func (s *session) measured() {
-	h, m := s.hello.Load(), s.p.cfg.Telemetry.Meter
+	h, m := s.shown.Hello.Load(), s.p.cfg.Telemetry.Meter
 	if h != nil && m != nil {
-		m.SessionEnded(h.version, deadline.Now()-h.begun)
+		m.SessionEnded(h.Version, deadline.Now()-h.Begun)
 	}
 }
 

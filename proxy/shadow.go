@@ -4,6 +4,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // shadowed takes a request its way where nothing is refused: route is the one that
@@ -75,7 +76,7 @@ func (c *call) gateShadowed(route route, name wire.Span) wire.Pending {
 // listShadowed relays a list request, page by page as the client asks. What the
 // client is shown then is not known here.
 func (c *call) listShadowed(k wire.ListKind) wire.Pending {
-	c.s.shows(k, catalogue.View{})
+	c.s.shown.Shows(k, catalogue.View{})
 	return c.relay()
 }
 
@@ -105,7 +106,7 @@ func (c *call) completeShadowed() wire.Pending {
 func (c *call) judge(k policy.Kind, name string) {
 	c.Kind, c.Name, c.Listed = k, name, true
 	if conn := c.s.link.Live(); conn != nil {
-		c.look(conn.Cached(listKind(k)))
+		c.look(conn.Cached(surface.ListOf(k)))
 	}
 	c.Snapshot = c.s.run.Where()
 	c.Verdict = c.Snapshot.Decide(k, name, c.Listed, nil)

@@ -68,6 +68,31 @@ func (c *call) onward() wire.Pending {
 	return c.routed()
 }
 
+// spoken is how clients may speak.
+func (p *Proxy) spoken() wire.Spoken {
+	return bridge.Spoken(p.cfg.Protocol != ProtocolModern, p.cfg.Protocol != ProtocolLegacy)
+}
+
+// refusesDiscover reports whether server/discover is refused, so that clients that know
+// both ways have sessions: else each of their calls would need a handle, which nothing
+// but a model asks for.
+func (p *Proxy) refusesDiscover() bool { return p.cfg.Protocol == ProtocolAuto && p.handles != nil }
+
+// refuseDiscover refuses server/discover as a server with sessions does, upon which a client that
+// knows them sends initialize (2026-07-28, basic/versioning, "Backward Compatibility").
+// Nothing is asked of the upstream for it. If no session follows, the client may know no other revision:
+// the first such request of a client's name is logged.
+func (c *call) refuseDiscover() wire.Pending {
+	name, _ := wire.Text(wire.Member(bridge.IntroductionIn(c.m).Info, "name"))
+	if name = wire.Clip(name); c.s.p.unserved.First(name) {
+		c.s.log.Info("server/discover was refused, so that the client begins a session; one that knows revision "+bridge.Revision+
+			" alone needs --protocol both", c.about("client", name)...)
+	}
+	fault := bridge.SessionsOnly(c.m)
+	c.seen.Failed(observe.Fault{RPC: fault.Code})
+	return c.answerFailure(fault.Code, wire.ErrorAnswer(c.id(), fault.Code, fault.Text, fault.Data))
+}
+
 // refuseRunless answers a request that has no run. Whose run it is not, and whose run
 // there is none, read the same.
 func (c *call) refuseRunless(why *runs.Missing) wire.Pending {

@@ -113,7 +113,7 @@ func (c *call) noTask() wire.Pending {
 
 // tasked reports whether the upstream offers tasks that the client can follow.
 func (s *session) tasked(by bridge.Client) bool {
-	h := s.hello.Load()
+	h := s.shown.Hello.Load()
 	conn := s.link.Live()
 	return h.Tasks && (conn == nil || by.Follows(conn.Server))
 }
@@ -269,7 +269,7 @@ func (s *session) taskTold(conn *bridge.Upstream, m *wire.Message) {
 		defer stop()
 		if o, _ := t.Outcome(ctx, m.Bytes(m.Params)); o != noOutcome {
 			end(t, o, func(moved ...run.Shift) {
-				s.tellOwn(moved...)
+				s.shown.TellOwn(moved...)
 				s.run.Tell(s, moved...)
 			})
 		}

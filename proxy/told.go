@@ -1,13 +1,12 @@
 package proxy
 
 import (
-	"slices"
-
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // Told implements subscriptions.Member: this file is what a session does with what the upstream
@@ -29,8 +28,8 @@ func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 	if s.run.Shadow() && s.unfiltered(m, c) {
 		return
 	}
-	if k, ok := listChanged(m.Method); ok {
-		s.upstreamChanged(conn, k)
+	if k, ok := surface.ListChanged(m.Method); ok {
+		s.shown.Compare(conn, k)
 		return
 	}
 	switch m.Method {
@@ -59,7 +58,7 @@ func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 // reports false where there is more to do: for one that has to be mapped, or shared
 // out, first, and for a list that has changed.
 func (s *session) unfiltered(m *wire.Message, c *call) bool {
-	_, ofList := listChanged(m.Method)
+	_, ofList := surface.ListChanged(m.Method)
 	switch {
 	case m.Method == "notifications/cancelled":
 		return false
@@ -71,15 +70,6 @@ func (s *session) unfiltered(m *wire.Message, c *call) bool {
 		s.send(m.Raw, c)
 	}
 	return !ofList // which is to be looked at, too
-}
-
-// listChanged tells of which list it is said that it has changed.
-func listChanged(method string) (k wire.ListKind, ok bool) {
-	at := slices.IndexFunc(gatedLists[:], func(k wire.ListKind) bool { return method == k.Changed() })
-	if at < 0 {
-		return 0, false
-	}
-	return gatedLists[at], true
 }
 
 // logged gives a log message of the upstream to who has asked for it: what comes with a
@@ -118,11 +108,7 @@ func (s *session) Reconnected(conn *bridge.Upstream) {
 		does = "restarted"
 	}
 	s.log.Warn("the upstream connection was made anew", s.about("run", does)...)
-	for _, k := range gatedLists {
-		if s.shownLast(k).List != nil {
-			s.upstreamChanged(conn, k)
-		}
-	}
+	s.shown.CompareAll(conn)
 }
 
 // Disconnected implements subscriptions.Member.

@@ -43,7 +43,7 @@ func (c *call) listen() wire.Pending {
 	if !ok {
 		return c.fail(wire.CodeInvalidParams, "params.notifications must be an object that names what to listen to")
 	}
-	got := want.Of(c.s.hello.Load().Offered, func(uri string) bool { return c.s.bound(policy.Resource, uri) })
+	got := want.Of(c.s.shown.Hello.Load().Offered, func(uri string) bool { return c.s.bound(policy.Resource, uri) })
 	if len(got.URIs) > c.s.p.cfg.MaxSubscriptions {
 		return c.fail(wire.CodeInvalidParams, "too many subscriptions in one stream")
 	}

@@ -208,8 +208,9 @@ var rules = []rule{
 	{
 		pkg: "proxy/surface",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/internal/bridge", module + "/internal/handle",
+			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/observe", module + "/internal/bridge", module + "/internal/handle",
 			module + "/internal/wire", module + "/internal/words",
+			"github.com/hashicorp/go-hclog", // clients that do not list again
 		},
 		why: "what a client is shown hangs on its introduction, the lists and where its run stands: it knows no session and no call",
 	},

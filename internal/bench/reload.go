@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // reloadFigure is what a reload of one kind costs under a number of live runs.
@@ -96,7 +97,7 @@ func newHall(count int) (*hall, error) {
 	h.proxy, err = proxy.New(proxy.Config{
 		Policy: p, Share: true,
 		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) { return newInstant() },
-		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
+		Notifier: func(send func(uint8) bool) surface.Notifier { return notify.New(send) },
 	})
 	if err != nil {
 		return nil, err

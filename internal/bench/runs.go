@@ -80,7 +80,7 @@ func newCrowd(count int) (*crowd, error) {
 		Policy: p, Share: true, Annotate: surface.AnnotateOff, MaxRuns: count + 1, RunIdle: sweptEvery,
 		Keys:     [2]runs.Key{wire.Modern: {Kind: runs.Handle}},
 		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) { return newInstant() },
-		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
+		Notifier: func(send func(uint8) bool) surface.Notifier { return notify.New(send) },
 	})
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy/report"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -306,7 +307,7 @@ func (s *service) config() proxy.Config {
 			}
 			return conn, nil
 		},
-		Notifier:            func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
+		Notifier:            func(send func(uint8) bool) surface.Notifier { return notify.New(send) },
 		Version:             s.cfg.Version,
 		Share:               c.Share,
 		Streams:             c.Server.URL != "" && !c.Server.SSE,

@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // What telling costs one call, decided and relayed, over an upstream that answers
@@ -41,7 +42,7 @@ func benchmarkCall(b *testing.B, tell observe.Telemetry) {
 		Dial: func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) {
 			return &echo{done: make(chan struct{})}, nil
 		},
-		Notifier: func(send func(uint8) bool) proxy.Notifier { return notify.New(send) }})
+		Notifier: func(send func(uint8) bool) surface.Notifier { return notify.New(send) }})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
 
@@ -60,7 +61,7 @@ func newRig(t *testing.T, tell observe.Telemetry) *rig {
 		Dial: func(ctx context.Context, with bridge.Opening, to wire.Receiver) (bridge.Conn, error) {
 			return server.Dial(ctx, upstream.Opening(with), to)
 		},
-		Notifier:  func(send func(uint8) bool) proxy.Notifier { return notify.New(send) },
+		Notifier:  func(send func(uint8) bool) surface.Notifier { return notify.New(send) },
 		Telemetry: tell,
 	})
 	if err != nil {
