@@ -31,7 +31,8 @@ func New(cfg Config) (*Proxy, error) {
 	})
 	p.lists.Pins.Store(catalogue.NewPins(cfg.Lock))
 	opaque := cfg.Refusals == RefusalsOpaque
-	p.lists.Catalogue, p.lists.Found, p.lists.Go, p.lists.Log = catalogue.New(opaque), p.notice, p.lasts, cfg.Log
+	p.lists.Catalogue, p.lists.Policy, p.lists.Go = catalogue.New(opaque), p.Policy, p.lasts
+	p.lists.Telemetry, p.lists.Log = &p.cfg.Telemetry, cfg.Log
 	p.lists.Reading = func() (context.Context, context.CancelFunc) { return p.drain.listContext(cfg.CallTimeout) }
 	p.greets = surface.Config{Surface: cfg.Surface, Annotate: cfg.Annotate, Opaque: opaque, NoHint: cfg.NoHint, Shared: cfg.Share, Version: cfg.Version}
 	p.drain.init()
@@ -40,7 +41,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
 	if p.Runs.Key(bridge.Stateless).Kind == runs.Handle {
 		p.handles = catalogue.NewHandles(cfg.HandleArgument, handle.Lifetime{Idle: cfg.RunIdle, Age: cfg.RunAge})
-		p.greets.Handles = p.handles.Hint
+		p.greets.Handles, p.lists.Argument = p.handles.Hint, p.handles.Argument
 	}
 	p.operations = cfg.Telemetry.Operations("")
 	if cfg.Mode == Shadow {

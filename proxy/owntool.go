@@ -33,21 +33,8 @@ func (noTools) Call(*call) (wire.Pending, bool)                        { return 
 // that name a client or a task, and not a run.
 type restarts struct{}
 
-// restart is the tool where the run is complete, reserved is its name where it may be.
-var (
-	restart  = &catalogue.Own{Tools: [][]byte{handle.Again()}, Names: []string{handle.StartName}}
-	reserved = &catalogue.Own{Names: restart.Names}
-)
-
 func (restarts) List(at run.Snapshot, static bool, _ wire.Principal) *catalogue.Own {
-	stops := at.InForce().OnComplete() == policy.Stop
-	switch {
-	case static && stops, !static && at.At.Complete:
-		return restart
-	case stops:
-		return reserved
-	}
-	return nil
+	return catalogue.Restarts(at, static)
 }
 
 func (restarts) Call(c *call) (wire.Pending, bool) {

@@ -440,7 +440,7 @@ func (c *call) fetch(conn *bridge.Upstream) error {
 		return c.s.p.drain.endedBy(err)
 	}
 	if c.Kind != policy.Resource { // of which templates tell, too
-		c.s.p.notice(catalogue.View{List: l})
+		c.s.p.lists.Found(catalogue.View{List: l})
 	}
 	c.look(l)
 	if c.Kind == policy.Tool && c.Locked == run.NotCompared {

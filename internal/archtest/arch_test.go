@@ -208,7 +208,7 @@ var rules = []rule{
 	{
 		pkg: "proxy/surface",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/observe", module + "/internal/bridge", module + "/internal/handle",
+			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/observe", module + "/internal/bridge", module + "/internal/handle", module + "/internal/lock",
 			module + "/internal/wire", module + "/internal/words",
 			"github.com/hashicorp/go-hclog", // clients that do not list again
 		},

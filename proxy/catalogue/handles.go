@@ -5,6 +5,8 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // Handles are what stateless clients see who find their run by handle: tools by which runs
@@ -38,4 +40,23 @@ func (h *Handles) Own(lists bool) *Own {
 		return h.lists
 	}
 	return h.own
+}
+
+// restart is the tool by which a run begins anew that is complete, reserved is its name where it may be.
+var (
+	restart  = &Own{Tools: [][]byte{handle.Again()}, Names: []string{handle.StartName}}
+	reserved = &Own{Names: restart.Names}
+)
+
+// Restarts returns what is added to the list of tools in a snapshot of a run that clients begin anew,
+// on a surface; nil: nothing.
+func Restarts(at run.Snapshot, static bool) *Own {
+	stops := at.InForce().OnComplete() == policy.Stop
+	switch {
+	case static && stops, !static && at.At.Complete:
+		return restart
+	case stops:
+		return reserved
+	}
+	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -24,16 +22,6 @@ type Notifier interface {
 	Mark(bits uint8) // never blocks
 	Take() uint8
 	Flush()
-}
-
-// Source is what holds for the lists of all sessions.
-type Source struct {
-	*catalogue.Catalogue
-	Pins    atomic.Pointer[catalogue.Pins]
-	Found   func(catalogue.View)                         // is told of what has come from the upstream
-	Reading func() (context.Context, context.CancelFunc) // bounds the reading of a list
-	Go      func(f func()) bool                          // runs f on a goroutine, unless it is too late for that
-	Log     hclog.Logger
 }
 
 // Shown is what the client of a session, or those of a run's, are shown of lists. It is safe for
