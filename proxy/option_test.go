@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/proxy"
-	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // TestWordsOfTheCommandLine are read as they are written, and no others.
@@ -19,8 +18,6 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		option word
 		words  string
 	}{
-		{new(surface.Surface), "auto dynamic static"},
-		{new(surface.Annotate), "auto off meta text"},
 		{new(proxy.Refusals), "error plain opaque"},
 	} {
 		for _, text := range strings.Fields(tt.words) {

@@ -1,3 +1,5 @@
+// Package surface is what clients are shown: what their introduction to the server settles, what they are shown
+// of lists then, and which of those they are told have changed.
 package surface
 
 import (

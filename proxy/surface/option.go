@@ -1,5 +1,3 @@
-// Package surface is what clients are shown: what their introduction to the server settles, and how lists
-// look to them then.
 package surface
 
 import "github.com/fsm-proxy/fsm-proxy/internal/words"

@@ -1,0 +1,34 @@
+package surface
+
+import (
+	"encoding"
+	"strings"
+	"testing"
+)
+
+// TestWordsOfTheCommandLine are read as they are written, and no others.
+func TestWordsOfTheCommandLine(t *testing.T) {
+	type word interface {
+		encoding.TextMarshaler
+		encoding.TextUnmarshaler
+	}
+	for _, tt := range []struct {
+		option word
+		words  string
+	}{
+		{new(Surface), "auto dynamic static"},
+		{new(Annotate), "auto off meta text"},
+	} {
+		for _, text := range strings.Fields(tt.words) {
+			if err := tt.option.UnmarshalText([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			if back, err := tt.option.MarshalText(); err != nil || string(back) != text {
+				t.Errorf("%s is written %s, %v", text, back, err)
+			}
+		}
+		if err := tt.option.UnmarshalText([]byte("Auto")); err == nil || !strings.Contains(err.Error(), strings.Fields(tt.words)[0]) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
