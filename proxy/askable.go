@@ -7,6 +7,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 )
 
 // errExcess ends a search: what it was for is found.
@@ -77,6 +78,21 @@ func (s *session) excess(requests []byte) (method string, found bool) {
 	return method, err != nil
 }
 
+// giveUnfinished gives the client an answer that is no result yet, or may be none, where that
+// means something else to it, or is not to reach it.
+func (c *call) giveUnfinished(m *wire.Message) (wire.Pending, bool) {
+	if told := c.outOfReach(m); told != nil {
+		return c.answer(told), true
+	}
+	if c.asksTooMuch(m) {
+		return c.denyAsk(m), true
+	}
+	if asked := c.client.Visit(c.m, m); asked != nil {
+		return c.answer(asked), true
+	}
+	return nil, false
+}
+
 // denyAsk answers a call in place of an answer that asks its client too much.
 func (c *call) denyAsk(m *wire.Message) wire.Pending {
 	switch {
@@ -85,7 +101,7 @@ func (c *call) denyAsk(m *wire.Message) wire.Pending {
 	case c.gated && c.server.TaskState(c.m, m) != nil:
 		c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
 			c.aboutTarget(nil, "reason", "it has begun a task that asks the client for what upstream_may does not let it")...)
-		c.interrupted(policy.OutcomeUnknown, c.called(wire.Clip(c.Name))+" was begun as a task that "+
+		c.interrupted(policy.OutcomeUnknown, refusal.Called(c.Kind, c.Name)+" was begun as a task that "+
 			"asks the client for what the policy does not let it; it may still happen, or wait for ever.")
 	default:
 		c.unavailable(errAsksTooMuch)

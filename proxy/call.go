@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
@@ -462,7 +463,7 @@ func (c *call) begin() {
 
 // record records what became of a call that was sent and has an outcome, or why it has none.
 func (c *call) record(lost error, o policy.Outcome) {
-	if c.seen == nil || o == noOutcome || c.seen.Recorded() {
+	if c.seen == nil || o == outcome.None || c.seen.Recorded() {
 		return
 	}
 	if lost != nil && c.isCancelled() {

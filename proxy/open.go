@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
@@ -30,7 +31,7 @@ func New(cfg Config) (*Proxy, error) {
 		return s
 	})
 	p.lists.Pins.Store(catalogue.NewPins(cfg.Lock))
-	opaque := cfg.Refusals == RefusalsOpaque
+	opaque := cfg.Refusals == refusal.Opaque
 	p.lists.Catalogue, p.lists.Policy, p.lists.Go = catalogue.New(opaque), p.Policy, p.lasts
 	p.lists.Telemetry, p.lists.Log = &p.cfg.Telemetry, cfg.Log
 	p.lists.Reading = func() (context.Context, context.CancelFunc) { return p.drain.listContext(cfg.CallTimeout) }

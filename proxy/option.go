@@ -4,17 +4,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/words"
 )
 
-// Refusals is the form in which a call is refused. The zero value is an error
-// result with all that helps to go on.
-type Refusals uint8
-
-// The forms of refusals.
-const (
-	RefusalsError  Refusals = iota
-	RefusalsPlain           // without isError, for frameworks that abort on it
-	RefusalsOpaque          // says only that it is not available
-)
-
 // Protocol is how clients can speak MCP. The zero value is with sessions and without, told apart by
 // each request.
 type Protocol uint8
@@ -31,7 +20,6 @@ const (
 
 var (
 	protocols = []string{"auto", "both", "legacy", "modern"}
-	refusals  = []string{"error", "plain", "opaque"}
 )
 
 // String is the word of the command line.
@@ -40,17 +28,8 @@ func (p Protocol) String() string { return protocols[p] }
 // UnmarshalText reads the word of the command line.
 func (p *Protocol) UnmarshalText(text []byte) error { return words.Read(p, text, protocols) }
 
-// String is the word of the command line.
-func (r Refusals) String() string { return refusals[r] }
-
-// UnmarshalText reads the word of the command line.
-func (r *Refusals) UnmarshalText(text []byte) error { return words.Read(r, text, refusals) }
-
 // MarshalText returns the word of the command line.
 func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// MarshalText returns the word of the command line.
-func (r Refusals) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // Mode is whether the policy is enforced. The zero value enforces it.
 type Mode uint8

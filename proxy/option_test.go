@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 )
 
 // TestWordsOfTheCommandLine are read as they are written, and no others.
@@ -18,7 +19,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		option word
 		words  string
 	}{
-		{new(proxy.Refusals), "error plain opaque"},
+		{new(refusal.Form), "error plain opaque"},
 	} {
 		for _, text := range strings.Fields(tt.words) {
 			if err := tt.option.UnmarshalText([]byte(text)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
@@ -47,7 +48,7 @@ func (restarts) Call(c *call) (wire.Pending, bool) {
 	c.asksOwn()
 	moved, ok := c.s.run.Renew()
 	if !ok {
-		reason := c.called(c.Name) + " is not allowed: the run is not complete."
+		reason := refusal.Called(c.Kind, c.Name) + " is not allowed: the run is not complete."
 		if c.opaquely() {
 			reason = ""
 		}
@@ -66,7 +67,7 @@ func (c *call) asksOwn() {
 
 // told is the name of a run's state, empty where refusals are opaque.
 func (p *Proxy) told(at run.Snapshot) string {
-	if p.cfg.Refusals == RefusalsOpaque {
+	if p.cfg.Refusals == refusal.Opaque {
 		return ""
 	}
 	return at.State()
@@ -77,7 +78,7 @@ func (c *call) allowedAt(at run.Snapshot) string {
 	if c.opaquely() {
 		return ""
 	}
-	return "State is now '" + at.State() + "'. Allowed now: " + some(c.s.shown.Names(at, policy.Tool)) + "."
+	return "State is now '" + at.State() + "'. Allowed now: " + refusal.Some(c.s.shown.Names(at, policy.Tool)) + "."
 }
 
 // takeHandle reads which run a request belongs to, and takes that out of it, and

@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -262,7 +263,7 @@ func TestPinOpaque(t *testing.T) {
 		r.changes(strings.Replace(apply, "Applies.", "Evil.", 1))
 		bound, unbound := c.call("apply").wait(), c.call("other").wait()
 		equal(t, "refusal", strings.NewReplacer("apply", "other", `"id":5`, `"id":6`).Replace(bound), unbound)
-	}, with(func(c *proxy.Config) { c.Refusals = proxy.RefusalsOpaque }))
+	}, with(func(c *proxy.Config) { c.Refusals = refusal.Opaque }))
 }
 
 func TestPinInShadow(t *testing.T) {

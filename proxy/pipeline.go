@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
@@ -55,9 +56,14 @@ type route = func(*call) wire.Pending
 
 // routes are the ways that requests take.
 type routes struct {
-	of     [2]map[string]route                 // by [bridge.Client.Index], and method
-	other  route                               // of what a passthrough names
-	shadow func(c *call, r route) wire.Pending // where nothing is refused; r is the way that it would take else, nil: none
+	of    [2]map[string]route // by [bridge.Client.Index], and method
+	other route               // of what a passthrough names
+	// task takes an answer that stands for a task, and reports whether that has the call's turn now.
+	task func(c *call, m *wire.Message) bool
+	// unfinished gives a client what an answer that may be no result yet means to it, and reports
+	// false for one that is to be given as others are.
+	unfinished func(c *call, m *wire.Message) (wire.Pending, bool)
+	shadow     func(c *call, r route) wire.Pending // where nothing is refused; r is the way that it would take else, nil: none
 }
 
 // routed sends a request its way.
@@ -229,29 +235,33 @@ func (c *call) landed(m *wire.Message, err error) {
 	}
 	c.seen.Answered(m, err)
 	if err == nil && m.Kind == wire.Result && m.Raw[m.Result.Start] != '{' {
-		err = errNoObject
+		err = outcome.ErrNoObject
+	}
+	var meaning bridge.Meaning
+	if err == nil {
+		meaning = c.server.Meaning(c.m, m)
 	}
 	switch {
-	case err != nil:
-	case c.server.Meaning(c.m, m) == bridge.Unfitting && !c.Snapshot.Shadow:
-		m, err = nil, errUnfitting
-	case c.runless() && !c.Snapshot.Shadow && c.server.TaskState(c.m, m) != nil:
-		m, err = nil, errTaskOfNoRun
-	case c.started(m):
+	case c.Snapshot.Shadow:
+	case meaning == bridge.Unfitting:
+		m, err = nil, outcome.ErrUnfitting
+	case meaning == bridge.Task && c.runless():
+		m, err = nil, outcome.ErrTaskOfNoRun
+	case meaning == bridge.Task && c.s.p.routes.task(c, m):
 		c.give(m)
 		return
 	}
-	outcome := c.classify(m, err)
-	moved := c.settle(outcome)
-	c.record(err, outcome)
-	c.notifyChanged(run.Join(moved, c.passOn(outcome)))
-	c.reply(m, err, outcome)
+	o := outcome.Of(m, meaning, err)
+	moved := c.settle(o)
+	c.record(err, o)
+	c.notifyChanged(run.Join(moved, c.passOn(o)))
+	c.reply(m, err, o)
 }
 
 // settle moves the run along the outcome, if it is one. The call keeps its turn.
 func (c *call) settle(o policy.Outcome) run.Shift {
 	c.seen.Settled(o)
-	if o == noOutcome || !c.Verdict.Turn {
+	if o == outcome.None || !c.Verdict.Turn {
 		return run.Shift{}
 	}
 	ended, moved, err := c.s.run.Settle(&c.Call, o)
@@ -272,7 +282,7 @@ func (c *call) settle(o policy.Outcome) run.Shift {
 // recorded.
 func (c *call) passOn(o policy.Outcome) run.Shift {
 	switch {
-	case o == noOutcome:
+	case o == outcome.None:
 		return c.s.run.Leave(&c.Call)
 	case !c.Verdict.Turn:
 		return run.Shift{}

@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
@@ -44,7 +45,7 @@ type Config struct {
 	Mode     Mode             // whether the policy is enforced, until a [Proxy.SetMode]
 	Surface  surface.Surface  // what clients are shown
 	Annotate surface.Annotate // what is added to results
-	Refusals Refusals         // the form of refusals
+	Refusals refusal.Form     // the form of refusals
 	NoHint   bool             // no sentence on changing tools in the instructions
 
 	TurnTimeout    time.Duration // waiting for the run's turn; 0: 1m

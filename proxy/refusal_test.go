@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 )
 
 // TestRefusalStandsAlone: a model that reads nothing else can go on.
@@ -72,7 +73,7 @@ func TestFormsOfRefusals(t *testing.T) {
 		if answer := c.call("apply").wait(); strings.Contains(answer, "isError") || !strings.Contains(answer, `"structuredContent"`) {
 			t.Errorf("got %s", answer)
 		}
-	}, with(func(c *proxy.Config) { c.Refusals = proxy.RefusalsPlain }))
+	}, with(func(c *proxy.Config) { c.Refusals = refusal.Plain }))
 	bubble(t, review, func(r *rig) {
 		c := r.connect(plainHello)
 		elsewhere, nowhere := c.call("apply"), c.call("rogue")
@@ -91,7 +92,7 @@ func TestFormsOfRefusals(t *testing.T) {
 				}
 			}
 		}
-	}, with(func(c *proxy.Config) { c.Refusals = proxy.RefusalsOpaque }))
+	}, with(func(c *proxy.Config) { c.Refusals = refusal.Opaque }))
 }
 
 // TestOutputSchemaKeepsTheRefusalOutOfStructuredContent, also when the upstream
@@ -130,7 +131,7 @@ func TestOpaqueHidesAnOutputSchema(t *testing.T) {
 				t.Errorf("%s: %s", name, answer)
 			}
 		}
-	}, with(func(c *proxy.Config) { c.Refusals = proxy.RefusalsOpaque }))
+	}, with(func(c *proxy.Config) { c.Refusals = refusal.Opaque }))
 }
 
 // TestNamesOfALostUpstream are those that the client was given last, globs'
@@ -150,7 +151,7 @@ func TestNamesOfALostUpstream(t *testing.T) {
 func TestNamesAreClippedAndEscaped(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connect(plainHello)
-		ask := func(name string) proxy.Refusal {
+		ask := func(name string) refusal.Refusal {
 			quoted, _ := json.Marshal(name)
 			return refusalOf(t, c.ask("tools/call", `{"name":`+string(quoted)+`}`))
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -138,7 +139,7 @@ func (c *call) relayed(m *wire.Message, err error) {
 	if c.m.Method == "resources/unsubscribe" {
 		c.s.link.Ended(c.m.P.URI)
 	}
-	c.reply(m, err, noOutcome)
+	c.reply(m, err, outcome.None)
 }
 
 // unsubscribed takes back a subscription that this call has entered.

@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -340,7 +341,7 @@ const (
 )
 
 // refusalOf finds the object of a refusal in whatever answer holds it.
-func refusalOf(t *testing.T, answer string) (r proxy.Refusal) {
+func refusalOf(t *testing.T, answer string) (r refusal.Refusal) {
 	t.Helper()
 	var a struct {
 		Result struct {
@@ -365,7 +366,7 @@ func refusalOf(t *testing.T, answer string) (r proxy.Refusal) {
 }
 
 // refused checks that an answer is a refusal with this code.
-func (c *client) refused(answer string, code policy.Code) proxy.Refusal {
+func (c *client) refused(answer string, code policy.Code) refusal.Refusal {
 	c.t.Helper()
 	r := refusalOf(c.t, answer)
 	if r.Error != code.String() {

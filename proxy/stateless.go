@@ -1,14 +1,13 @@
 package proxy
 
 import (
-	"encoding/json/jsontext"
-	"encoding/json/v2"
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -98,7 +97,7 @@ func (c *call) refuseDiscover() wire.Pending {
 func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
 	c.deny(why.Code)
 	named := c.names()
-	r := &Refusal{Error: why.Code.String(), Requested: wire.Clip(c.Name), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}
+	r := &refusal.Refusal{Error: why.Code.String(), Requested: wire.Clip(c.Name), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}
 	c.s.log.Info("refused", c.about("code", r.Error, "method", wire.Clip(c.m.Method), "reason", r.Message)...)
 	if named {
 		r.Kind = c.Kind.String()
@@ -106,11 +105,10 @@ func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
 	if c.Kind == policy.Resource {
 		r.URI = r.Requested
 	}
-	object, _ := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if c.m.Method == "tools/call" {
-		return c.answer(wire.ResultAnswer(c.id(), c.toolRefusal(r, object)))
+		return c.answer(wire.ResultAnswer(c.id(), c.toolRefusal(r)))
 	}
-	return c.answerFailure(wire.CodeInvalidParams, wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, object))
+	return c.answerFailure(wire.CodeInvalidParams, wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, r.Object()))
 }
 
 // names notes of what kind, and which, the request asks for, and reports whether it

@@ -9,23 +9,18 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
+	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
 
-// started takes an answer that stands for a task, and reports whether it is one:
-// then the call's turn is the task's.
+// started takes an answer that stands for a task, and reports whether the call's turn is the
+// task's now.
 func (c *call) started(m *wire.Message) bool {
-	if c.Snapshot.Shadow {
-		return false
-	}
-	state := c.server.TaskState(c.m, m)
-	if state == nil {
-		return false
-	}
 	left := c.remains()
-	t := tasks.New(state, c.conn, c.who().Principal, c.introduction().Meta(c.conn.Server), c.s.p.cfg.CallTimeout)
+	t := tasks.New(c.server.TaskState(c.m, m), c.conn, c.who().Principal, c.introduction().Meta(c.conn.Server), c.s.p.cfg.CallTimeout)
 	t.Call = left
 	holds := c.s.run.HandOver(t, &c.Call, &left.Call)
 	if r := c.s.run; r.Key.Kind == runs.Handle && !t.Owner.Shared() && (t.Owner.Known() || runs.Unguessable(t.ID)) {
@@ -130,14 +125,14 @@ func (c *call) askTask(t *tasks.Task) {
 	if err == nil && !t.IsOver() {
 		c.sees(t, m)
 	}
-	c.reply(m, err, noOutcome)
+	c.reply(m, err, outcome.None)
 }
 
 // sees has an end of which an answer tells step the run.
 func (c *call) sees(t *tasks.Task, m *wire.Message) {
 	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
 	defer stop()
-	if o := c.endOf(ctx, t, m); o != noOutcome {
+	if o := c.endOf(ctx, t, m); o != outcome.None {
 		end(t, o, c.notifyChanged)
 	}
 }
@@ -148,7 +143,7 @@ func (c *call) sees(t *tasks.Task, m *wire.Message) {
 func (c *call) endOf(ctx context.Context, t *tasks.Task, m *wire.Message) (o policy.Outcome) {
 	switch asks := c.m.Method == "tasks/get" || c.m.Method == "tasks/result"; {
 	case m.Kind == wire.Failure && !asks:
-		return noOutcome
+		return outcome.None
 	case m.Kind == wire.Failure:
 		o, _ = t.Ask(ctx)
 	case c.m.Method == "tasks/result":
@@ -169,7 +164,7 @@ func (c *call) outOfReach(m *wire.Message) []byte {
 	if c.client.Follows(c.server) || c.client.Stateless() || c.server.TaskState(c.m, m) == nil {
 		return nil
 	}
-	text := c.called(wire.Clip(c.Name)) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
+	text := refusal.Called(c.Kind, c.Name) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
 		"Its result will not be told; the lists may change when it ends."
 	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
 }
@@ -267,7 +262,7 @@ func (s *session) taskTold(conn *bridge.Upstream, m *wire.Message) {
 	s.p.lasts(func() {
 		ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CallTimeout)
 		defer stop()
-		if o, _ := t.Outcome(ctx, m.Bytes(m.Params)); o != noOutcome {
+		if o, _ := t.Outcome(ctx, m.Bytes(m.Params)); o != outcome.None {
 			end(t, o, func(moved ...run.Shift) {
 				s.shown.TellOwn(moved...)
 				s.run.Tell(s, moved...)

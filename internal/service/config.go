@@ -20,6 +20,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
@@ -38,7 +39,7 @@ type Config struct {
 	Protocol   proxy.Protocol
 	Surface    surface.Surface
 	Annotate   surface.Annotate
-	Refusals   proxy.Refusals
+	Refusals   refusal.Form
 	NoHint     bool
 
 	Listen    Listen
