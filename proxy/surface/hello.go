@@ -7,12 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -32,34 +30,6 @@ type Config struct {
 	Shared   bool   // all clients use one connection
 	Handles  string // what the instructions of stateless clients say of handles; "": they bring none
 	Version  string // the proxy's own
-}
-
-// Hello is what introductions have settled for a session. It does not change.
-type Hello struct {
-	Version             string // of the protocol
-	Client              string // clientInfo.name
-	Release             string // clientInfo.version, escaped and cut
-	Surface             Surface
-	Annotate            Annotate
-	May                 policy.UpstreamMay // what the client can be asked
-	bridge.Introduction                    // as a client with a session has introduced itself; zero: it has not
-	From                *wire.Message      // of a run's session: what the upstream said of itself
-	Server              []byte             // likewise: how the upstream introduces itself; nil: it does not
-	bridge.Offered
-
-	Operations observe.Operations // where the session's are measured; nil: nowhere
-	Begun      time.Duration      // as deadline.Now
-}
-
-// Static reports whether the client is shown the static surface.
-func (h *Hello) Static() bool { return h != nil && h.Surface == Static }
-
-// ServerInfo is how the upstream introduces itself, nil if it does not.
-func (h *Hello) ServerInfo() []byte {
-	if h == nil {
-		return nil
-	}
-	return h.Server
 }
 
 // hello returns a Hello on a surface. By default results say nothing that opaque refusals keep to

@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -22,6 +23,34 @@ type Notifier interface {
 	Mark(bits uint8) // never blocks
 	Take() uint8
 	Flush()
+}
+
+// Hello is what introductions have settled for a session. It does not change.
+type Hello struct {
+	Version             string // of the protocol
+	Client              string // clientInfo.name
+	Release             string // clientInfo.version, escaped and cut
+	Surface             Surface
+	Annotate            Annotate
+	May                 policy.UpstreamMay // what the client can be asked
+	bridge.Introduction                    // as a client with a session has introduced itself; zero: it has not
+	From                *wire.Message      // of a run's session: what the upstream said of itself
+	Server              []byte             // likewise: how the upstream introduces itself; nil: it does not
+	bridge.Offered
+
+	Operations observe.Operations // where the session's are measured; nil: nowhere
+	Begun      time.Duration      // as deadline.Now
+}
+
+// Static reports whether the client is shown the static surface.
+func (h *Hello) Static() bool { return h != nil && h.Surface == Static }
+
+// ServerInfo is how the upstream introduces itself, nil if it does not.
+func (h *Hello) ServerInfo() []byte {
+	if h == nil {
+		return nil
+	}
+	return h.Server
 }
 
 // Shown is what the client of a session, or those of a run's, are shown of lists. It is safe for
