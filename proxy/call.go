@@ -381,6 +381,17 @@ func (c *call) Refresh() {
 // Decided implements runs.Call.
 func (c *call) Decided() *run.Call { return &c.Call }
 
+// Asked implements asks.For.
+func (c *call) Asked(open bool) {
+	if open {
+		c.asks.Add(1)
+		c.deadline.Suspend()
+	} else {
+		c.asks.Add(-1)
+		c.deadline.Resume()
+	}
+}
+
 // AsksClient implements runs.Call.
 func (c *call) AsksClient() bool { return c.asks.Load() > 0 }
 

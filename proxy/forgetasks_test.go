@@ -6,18 +6,40 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 )
 
 // TestConnectionIsLostAsItAsks: an ask is open, its call has ended, and nothing is
 // held for its client yet.
 func TestConnectionIsLostAsItAsks(t *testing.T) {
-	s := &session{p: &Proxy{cfg: Config{MaxInFlight: 1, AskTimeout: time.Hour}}, own: &bridge.Listeners{}, runPeers: runPeers{ofRun: true}}
-	a := &ask{call: &call{s: s, m: &wire.Message{}, stateless: &stateless{}, client: bridge.Stateless, flight: flight{stage: stageEnded}}, id: []byte("7")}
-	if !s.enterAsk(a) {
+	p := &Proxy{asks: asks.Config{Most: 1, Timeout: time.Hour}}
+	s := &session{p: p, own: &bridge.Listeners{}, runPeers: runPeers{ofRun: true}}
+	c := &call{s: s, m: &wire.Message{}, stateless: &stateless{}, client: bridge.Stateless, flight: flight{stage: stageEnded}}
+	client := &asked{s: s}
+	var conn *bridge.Upstream
+	s.asks.Ask(&p.asks, client, conn, wire.Made(wire.RequestMessage(7, "roots/list", nil)), c)
+	if !s.asks.Any() {
 		t.Fatal("the ask is not entered")
 	}
-	s.forgetAsks(a.conn)
-	if open := s.openAsks(); len(open) != 0 {
-		t.Errorf("open: %v", open)
+	s.asks.Lost(client, conn)
+	if s.asks.Any() {
+		t.Error("it is open still")
+	}
+	if client.told != 2 {
+		t.Errorf("the client was told %d times", client.told)
 	}
 }
+
+// asked is a session whose client is told of a request as if it took it.
+type asked struct {
+	s    *session
+	told int
+}
+
+func (a *asked) SendAsk(raw []byte, of asks.For) bool {
+	a.told++
+	a.s.SendAsk(raw, of)
+	return true
+}
+
+func (a *asked) Unanswered(string) {}

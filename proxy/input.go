@@ -50,7 +50,7 @@ func (c *call) waitInput() {
 }
 
 // Answered implements bridge.Asker.
-func (c *call) Answered(m *wire.Message) { c.s.answered(m) }
+func (c *call) Answered(m *wire.Message) { c.s.asks.Answered(&c.s.p.asks, m) }
 
 // MayAsk implements bridge.Asker and bridge.Caller.
 func (c *call) MayAsk(method string) bool { return c.s.mayAsk(method) || c.s.run.Shadow() }

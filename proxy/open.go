@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
@@ -39,6 +40,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.drain.init()
 	p.uplinks.Config = link.Config{Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Ending: p.drain.taking, Log: cfg.Log}
 	p.uplinks.Meter = cfg.Telemetry.Meter
+	p.asks = asks.Config{Timeout: cfg.AskTimeout, Most: cfg.MaxInFlight, Log: cfg.Log}
 	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
 	if p.Runs.Key(bridge.Stateless).Kind == runs.Handle {
 		p.handles = catalogue.NewHandles(cfg.HandleArgument, handle.Lifetime{Idle: cfg.RunIdle, Age: cfg.RunAge})

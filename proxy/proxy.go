@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
@@ -134,6 +135,7 @@ type Proxy struct {
 	drain    drain
 	nobodys  func() *session    // where requests without a run go
 	handles  *catalogue.Handles // nil: stateless clients bring none
+	asks     asks.Config
 	inputs   bridge.Inputs
 	keeps    surface.Keeps
 	// operations is where those of sessions without a revision are measured.

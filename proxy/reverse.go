@@ -1,25 +1,16 @@
 package proxy
 
 import (
-	"strconv"
-	"time"
+	"errors"
+	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
-
-// ask is a request of the upstream that is open at the client.
-type ask struct {
-	conn   *bridge.Upstream
-	id     []byte // the upstream's own id
-	method string
-	call   *call       // for which it asks; nil: none is known
-	token  string      // the key of its progress token, empty: none
-	mine   []byte      // the id that the client sees
-	lapses *time.Timer // when the client has had its time
-}
 
 // send gives the client a message: on the stream of the call it belongs to, or
 // else on the session's own.
@@ -27,9 +18,15 @@ func (s *session) send(raw []byte, c *call) bool {
 	return c != nil && c.stream(false).Send(raw) || s.own.Send(raw)
 }
 
-// sendAsk is send for a request of the upstream, or what is said of one.
-func (s *session) sendAsk(raw []byte, c *call) bool {
+// SendAsk implements asks.Client.
+func (s *session) SendAsk(raw []byte, of asks.For) bool {
+	c, _ := of.(*call)
 	return c != nil && c.stream(true).Send(raw) || s.own.Send(raw)
+}
+
+// Unanswered implements asks.Client.
+func (s *session) Unanswered(method string) {
+	s.log.Warn("a client did not answer a request of the upstream in time (--ask-timeout)", s.about("method", wire.Clip(method))...)
 }
 
 // asking guesses for which call an upstream asks that does not say: nil where several
@@ -75,25 +72,14 @@ func (s *session) meets(who wire.Principal) {
 func (s *session) asked(conn *bridge.Upstream, m *wire.Message, c *call) {
 	if s.ofRun && (c == nil || !c.steps() || c.isAnswered() || s.run.Nobodys && !s.p.cfg.Streams || !bridge.Declares(c.m, m.Method)) ||
 		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
-		s.reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+wire.Clip(m.Method))
+		s.p.asks.Reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+wire.Clip(m.Method))
 		return
 	}
-	a := &ask{conn: conn, id: m.Bytes(m.ID), method: m.Method, call: c, token: wire.Key(m.Bytes(m.P.MetaToken))}
-	if !s.enterAsk(a) {
-		s.reject(conn, a.id, wire.CodeInternal, "the client's session has ended, or too many requests are open")
-		return
+	var of asks.For
+	if c != nil {
+		of = c
 	}
-	raw := wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.mine})
-	if !s.sendAsk(raw, c) {
-		s.takeAsk(string(a.mine))
-		s.reject(conn, a.id, wire.CodeInternal, "the client takes no requests now")
-	}
-}
-
-func (s *session) reject(conn *bridge.Upstream, id []byte, code int, text string) {
-	if err := conn.Notify(wire.ErrorAnswer(id, code, text, nil)); err != nil {
-		s.log.Debug("answering a request of the upstream", "error", err)
-	}
+	s.asks.Ask(&s.p.asks, s, conn, m, of)
 }
 
 func (s *session) mayAsk(method string) bool {
@@ -120,130 +106,6 @@ func (s *session) overlooksAsk(method string) bool {
 	return true
 }
 
-// enterAsk opens an ask under a new id, for as long as a client may take. While it is open
-// the call's clock stands still.
-func (s *session) enterAsk(a *ask) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || len(s.asks) >= s.p.cfg.MaxInFlight {
-		return false
-	}
-	s.lastAsk++
-	a.mine = strconv.AppendInt(nil, s.lastAsk, 10)
-	if s.asks == nil {
-		s.asks = make(map[string]*ask)
-	}
-	id := string(a.mine)
-	s.asks[id] = a
-	a.lapses = time.AfterFunc(s.p.cfg.AskTimeout, func() { s.lapse(id) })
-	if a.call != nil {
-		a.call.asks.Add(1)
-		a.call.deadline.Suspend()
-	}
-	return true
-}
-
-// takeAsk closes an ask, nil if there is none under the id.
-func (s *session) takeAsk(id string) *ask {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.asks[id]
-	if a == nil {
-		return nil
-	}
-	delete(s.asks, id)
-	a.lapses.Stop()
-	if a.call != nil {
-		a.call.asks.Add(-1)
-		a.call.deadline.Resume()
-	}
-	return a
-}
-
-// lapse gives up an ask that the client has not answered in time: the upstream gets an
-// error for it, and the time of its call runs on.
-func (s *session) lapse(id string) {
-	a := s.takeAsk(id)
-	if a == nil {
-		return
-	}
-	s.log.Warn("a client did not answer a request of the upstream in time (--ask-timeout)", s.about("method", wire.Clip(a.method))...)
-	s.withdrawFrom(a, unanswered)
-	s.reject(a.conn, a.id, wire.CodeInternal, unanswered)
-}
-
-const unanswered = "the client did not answer in time"
-
-// withdrawFrom tells a client that it need not answer an ask any more.
-func (s *session) withdrawFrom(a *ask, reason string) {
-	params := append(append([]byte(`{"requestId":`), a.mine...), `,"reason":`...)
-	s.sendAsk(wire.NotificationMessage("notifications/cancelled", append(wire.AppendString(params, reason), '}')), a.call)
-}
-
-// answered carries the client's answer to the upstream that asked. An answer to
-// nothing that is open goes nowhere.
-func (s *session) answered(m *wire.Message) {
-	a := s.takeAsk(m.IDKey())
-	if a == nil {
-		s.log.Debug("dropped an answer to no open request")
-		return
-	}
-	if err := a.conn.Notify(wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.id})); err != nil {
-		s.log.Debug("answering a request of the upstream", "error", err)
-	}
-}
-
-// withdraw carries the upstream's cancellation of its own request.
-func (s *session) withdraw(conn *bridge.Upstream, m *wire.Message) {
-	key := wire.Key(m.Bytes(m.P.RequestID))
-	for id, a := range s.openAsks() {
-		if a.conn != conn || wire.Key(a.id) != key || s.takeAsk(id) == nil {
-			continue
-		}
-		s.sendAsk(wire.Splice(m.Raw, wire.Edit{At: m.P.RequestID, With: a.mine}), a.call)
-	}
-}
-
-func (s *session) openAsks() map[string]*ask {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make(map[string]*ask, len(s.asks))
-	for id, a := range s.asks {
-		all[id] = a
-	}
-	return all
-}
-
-// dropAsks answers what is open at the client in the client's place: its session
-// has ended.
-func (s *session) dropAsks() {
-	for id, a := range s.openAsks() {
-		if s.takeAsk(id) != nil {
-			s.reject(a.conn, a.id, wire.CodeInternal, "the client's session has ended")
-		}
-	}
-}
-
-// forgetAsks takes back from the client what a connection has asked that is lost.
-func (s *session) forgetAsks(conn *bridge.Upstream) {
-	for id, a := range s.openAsks() {
-		if a.conn == conn && s.takeAsk(id) != nil {
-			s.withdrawFrom(a, "the upstream server has gone")
-		}
-	}
-}
-
-// progressOfAsk carries the client's progress on a request of the upstream.
-func (s *session) progressOfAsk(m *wire.Message) {
-	token := wire.Key(m.Bytes(m.P.ProgressToken))
-	for _, a := range s.openAsks() {
-		if token != "" && a.token == token {
-			_ = a.conn.Notify(m.Raw)
-			return
-		}
-	}
-}
-
 // bound reports whether a name is bound now, by its exact name.
 func (s *session) bound(k policy.Kind, name string) bool {
 	at := s.run.Where()
@@ -254,4 +116,53 @@ func (s *session) bound(k policy.Kind, name string) bool {
 		}
 	}
 	return at.Decide(k, name, listed, nil).Bound
+}
+
+// errAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
+var errAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the client for what the policy does not let it")}
+
+// asksTooMuch reports whether an answer asks the client for what the policy does not let
+// the upstream ask: by an "input required" result, in the state of a task, or by the
+// error that sends the user to a URL.
+func (c *call) asksTooMuch(m *wire.Message) bool {
+	method, excess := "", false
+	switch meaning := c.server.Meaning(c.m, m); {
+	case m.Kind == wire.Failure:
+		method = "elicitation/create"
+		excess = m.ErrorCode == wire.CodeURLElicitation && !c.s.policyNow().UpstreamMay().Permits("elicitation")
+	case meaning == bridge.InputRequired, meaning == bridge.Task, strings.HasPrefix(c.m.Method, "tasks/"):
+		method, excess = asks.Excess(m.Bytes(m.Result), c.s.mayAsk)
+	}
+	return excess && !c.s.overlooksAsk(method)
+}
+
+// giveUnfinished gives the client an answer that is no result yet, or may be none, where that
+// means something else to it, or is not to reach it.
+func (c *call) giveUnfinished(m *wire.Message) (wire.Pending, bool) {
+	if told := c.outOfReach(m); told != nil {
+		return c.answer(told), true
+	}
+	if c.asksTooMuch(m) {
+		return c.denyAsk(m), true
+	}
+	if asked := c.client.Visit(c.m, m); asked != nil {
+		return c.answer(asked), true
+	}
+	return nil, false
+}
+
+// denyAsk answers a call in place of an answer that asks its client too much.
+func (c *call) denyAsk(m *wire.Message) wire.Pending {
+	switch {
+	case m.Kind == wire.Failure:
+		return c.fail(wire.CodeInternal, "The server asks the user to visit a URL, which the policy does not let it. Nothing was done.")
+	case c.gated && c.server.TaskState(c.m, m) != nil:
+		c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
+			c.aboutTarget(nil, "reason", "it has begun a task that asks the client for what upstream_may does not let it")...)
+		c.interrupted(policy.OutcomeUnknown, refusal.Called(c.Kind, c.Name)+" was begun as a task that "+
+			"asks the client for what the policy does not let it; it may still happen, or wait for ever.")
+	default:
+		c.unavailable(errAsksTooMuch)
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -38,11 +39,11 @@ type session struct {
 	runPeers
 	kept  surface.Kept
 	shown surface.Shown
+	asks  asks.Open
 
 	_  [64]byte   // what every call writes, from what every call only reads: a cache line apart
 	mu sync.Mutex // guards what follows
 	requests
-	questions
 	closed bool
 }
 
@@ -74,12 +75,6 @@ type requests struct {
 	lastKey int64   // of a run's session: the key given out last
 	opening bool    // initialize is under way, or early not yet empty
 	early   []*call // what came meanwhile, in order
-}
-
-// questions are requests of the upstream that are open at the client.
-type questions struct {
-	asks    map[string]*ask
-	lastAsk int64
 }
 
 // newSession makes a session whose run, stream and peer are given, and which is to join its run.
@@ -133,7 +128,7 @@ func (s *session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 	case wire.Notification:
 		s.notification(m)
 	default:
-		s.answered(m)
+		s.asks.Answered(&s.p.asks, m)
 	}
 	return nil
 }
@@ -288,7 +283,7 @@ func (s *session) notification(m *wire.Message) {
 	case "notifications/cancelled":
 		s.cancel(m)
 	case "notifications/progress":
-		s.progressOfAsk(m)
+		s.asks.Progress(m)
 	case "notifications/roots/list_changed":
 		if !s.link.Shared() && (s.run.Shadow() || s.policyNow().UpstreamMay().Roots) {
 			s.forward(m.Raw)
@@ -347,7 +342,7 @@ func (s *session) end() {
 	for _, c := range s.underWay() {
 		c.cancel(nil)
 	}
-	s.dropAsks()
+	s.asks.Close(&s.p.asks)
 	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.EndGrace)
 	defer stop()
 	for _, c := range s.underWay() {

@@ -38,7 +38,7 @@ func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 			s.updated(m, c)
 		}
 	case "notifications/cancelled":
-		s.withdraw(conn, m)
+		s.asks.Cancelled(s, conn, m)
 	case "notifications/message":
 		s.logged(m, c)
 	case "notifications/tasks/status":
@@ -112,7 +112,7 @@ func (s *session) Reconnected(conn *bridge.Upstream) {
 }
 
 // Disconnected implements subscriptions.Member.
-func (s *session) Disconnected(conn *bridge.Upstream) { s.forgetAsks(conn) }
+func (s *session) Disconnected(conn *bridge.Upstream) { s.asks.Lost(s, conn) }
 
 // AwaitsClient implements subscriptions.Member.
-func (s *session) AwaitsClient() bool { return len(s.openAsks()) > 0 }
+func (s *session) AwaitsClient() bool { return s.asks.Any() }
