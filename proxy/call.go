@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
@@ -46,10 +47,10 @@ type call struct {
 
 // stateless is what belongs to a stateless request.
 type stateless struct {
-	from     observe.Peer  // whose it is
-	handle   string        // of the run; it is in the request's bytes no more
-	original *wire.Message // the request with it; nil: it had none
-	pipe     *pipe         // on which it came; nil: on a stream of its own
+	from     observe.Peer                 // whose it is
+	handle   string                       // of the run; it is in the request's bytes no more
+	original *wire.Message                // the request with it; nil: it had none
+	pipe     interface{ forget(c *call) } // on which it came; nil: on a stream of its own
 }
 
 // Wait runs the rest of the call's way, or as much of it as the client's request
@@ -531,4 +532,40 @@ func (c *call) familiar() bool {
 	}
 	p := c.s.policyNow()
 	return p != nil && p.BoundAnywhere(c.Kind, c.Name, false)
+}
+
+// input is the client's end of the call where a stateless client is asked in the middle of
+// it; nil: it is not. create makes it.
+func (c *call) input(create bool) *bridge.Input {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking == nil && create {
+		c.asking = c.s.p.inputs.NewInput(c, c.party(), c.stage != stageUnderWay)
+	}
+	return c.asking
+}
+
+func (c *call) party() bridge.Party {
+	return bridge.Party{Request: c.m, From: c.from.Principal, Within: c.s, Out: c.out}
+}
+
+// waitInput waits until the client's request is answered, which may be long before
+// the call is.
+func (c *call) waitInput() {
+	in := c.input(true)
+	go c.rest()
+	<-in.Released()
+}
+
+// wantsTask reports whether a call asks for a task in place of its result. Clients
+// read no other result of it then, so that a refusal is told as an error.
+func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.client.Stateless() }
+
+// patience is how long an answer may take. That to tasks/result comes when the task
+// has ended.
+func (c *call) patience() time.Duration {
+	if c.m.Method == "tasks/result" {
+		return max(c.s.p.cfg.CallTimeout, c.s.p.cfg.TaskTimeout)
+	}
+	return c.s.p.cfg.CallTimeout
 }

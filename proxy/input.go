@@ -9,21 +9,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
-// input is the client's end of the call where a stateless client is asked in the middle of
-// it; nil: it is not. create makes it.
-func (c *call) input(create bool) *bridge.Input {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asking == nil && create {
-		c.asking = c.s.p.inputs.NewInput(c, c.party(), c.stage != stageUnderWay)
-	}
-	return c.asking
-}
-
-func (c *call) party() bridge.Party {
-	return bridge.Party{Request: c.m, From: c.from.Principal, Within: c.s, Out: c.out}
-}
-
 // stream is where messages for the call's client go; asks tells that one is about a
 // request of the upstream.
 func (c *call) stream(asks bool) wire.Stream {
@@ -39,14 +24,6 @@ func (c *call) Pause(retry time.Duration) {
 	if out, ok := c.stream(false).(wire.Pauser); ok {
 		out.Pause(retry)
 	}
-}
-
-// waitInput waits until the client's request is answered, which may be long before
-// the call is.
-func (c *call) waitInput() {
-	in := c.input(true)
-	go c.rest()
-	<-in.Released()
 }
 
 // Answered implements bridge.Asker.

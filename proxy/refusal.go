@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
@@ -176,4 +177,44 @@ func (s *session) allowed(at run.Snapshot) *refusal.Allowed {
 		}
 	}
 	return a
+}
+
+// refuseRunless answers a request that has no run. Whose run it is not, and whose run
+// there is none, read the same.
+func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
+	c.deny(why.Code)
+	named := c.names()
+	r := &refusal.Refusal{Error: why.Code.String(), Requested: wire.Clip(c.Name), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}
+	c.s.log.Info("refused", c.about("code", r.Error, "method", wire.Clip(c.m.Method), "reason", r.Message)...)
+	if named {
+		r.Kind = c.Kind.String()
+	}
+	if c.Kind == policy.Resource {
+		r.URI = r.Requested
+	}
+	if c.m.Method == "tools/call" {
+		return c.answer(wire.ResultAnswer(c.id(), c.toolRefusal(r)))
+	}
+	return c.answerFailure(wire.CodeInvalidParams, wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, r.Object()))
+}
+
+// names notes of what kind, and which, the request asks for, and reports whether it
+// asks for anything that has a kind: a list has none.
+func (c *call) names() bool {
+	p := &c.m.P
+	switch {
+	case c.m.Method == "tools/call":
+		c.Kind, c.Name = policy.Tool, p.Name
+	case c.m.Method == "resources/read":
+		c.Kind, c.Name = policy.Resource, p.URI
+	case c.m.Method == "prompts/get":
+		c.Kind, c.Name = policy.Prompt, p.Name
+	case c.m.Method == "completion/complete" && p.Ref != nil && p.Ref.Type == "ref/resource":
+		c.Kind, c.Name = policy.Resource, p.Ref.URI
+	case c.m.Method == "completion/complete" && p.Ref != nil:
+		c.Kind, c.Name = policy.Prompt, p.Ref.Name
+	default:
+		return false
+	}
+	return true
 }

@@ -77,25 +77,6 @@ type requests struct {
 	early   []*call // what came meanwhile, in order
 }
 
-// newSession makes a session whose run, stream and peer are given, and which is to join its run.
-func (p *Proxy) newSession(s *session) *session {
-	s.p, s.log, s.began = p, p.cfg.Log, time.Now()
-	s.timer.Fire = s.expire
-	s.link = p.uplinks.Of(s, s.ofRun)
-	s.tools = p.ownToolsOf(s)
-	s.shown = surface.Shown{Source: &p.lists, At: s.run.Where, About: s.about, Link: s.link, Tools: s.tools, Own: s.own}
-	if s.ofRun {
-		s.shown.Client = bridge.Stateless
-	}
-	s.shown.Changed = p.cfg.Notifier(s.shown.SendOwn)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s.closed = p.closed; !p.closed {
-		p.sessions[s] = struct{}{}
-	}
-	return s
-}
-
 // Changed implements runs.Member.
 func (s *session) Changed(moved ...run.Shift) { s.shown.Moved(moved...) }
 
@@ -399,4 +380,11 @@ func (p *Proxy) awaitRoom() {
 	if a := p.cfg.Telemetry.Auditor; a != nil {
 		a.Await(p.drain.taking)
 	}
+}
+
+// tasked reports whether the upstream offers tasks that the client can follow.
+func (s *session) tasked(by bridge.Client) bool {
+	h := s.shown.Hello.Load()
+	conn := s.link.Live()
+	return h.Tasks && (conn == nil || by.Follows(conn.Server))
 }

@@ -5,10 +5,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
-	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
-	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // Serve takes one message of a stateless client, which stands alone; from is
@@ -49,7 +46,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	}
 	if c.crowdsOut() {
 		c.s.run.Expect(c)
-		return c.later(c.whenRoom)
+		return c.later(func() { c.whenRoom(c.onward) })
 	}
 	return c.onward()
 }
@@ -90,46 +87,6 @@ func (c *call) refuseDiscover() wire.Pending {
 	fault := bridge.SessionsOnly(c.m)
 	c.seen.Failed(observe.Fault{RPC: fault.Code})
 	return c.answerFailure(fault.Code, wire.ErrorAnswer(c.id(), fault.Code, fault.Text, fault.Data))
-}
-
-// refuseRunless answers a request that has no run. Whose run it is not, and whose run
-// there is none, read the same.
-func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
-	c.deny(why.Code)
-	named := c.names()
-	r := &refusal.Refusal{Error: why.Code.String(), Requested: wire.Clip(c.Name), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}
-	c.s.log.Info("refused", c.about("code", r.Error, "method", wire.Clip(c.m.Method), "reason", r.Message)...)
-	if named {
-		r.Kind = c.Kind.String()
-	}
-	if c.Kind == policy.Resource {
-		r.URI = r.Requested
-	}
-	if c.m.Method == "tools/call" {
-		return c.answer(wire.ResultAnswer(c.id(), c.toolRefusal(r)))
-	}
-	return c.answerFailure(wire.CodeInvalidParams, wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, r.Object()))
-}
-
-// names notes of what kind, and which, the request asks for, and reports whether it
-// asks for anything that has a kind: a list has none.
-func (c *call) names() bool {
-	p := &c.m.P
-	switch {
-	case c.m.Method == "tools/call":
-		c.Kind, c.Name = policy.Tool, p.Name
-	case c.m.Method == "resources/read":
-		c.Kind, c.Name = policy.Resource, p.URI
-	case c.m.Method == "prompts/get":
-		c.Kind, c.Name = policy.Prompt, p.Name
-	case c.m.Method == "completion/complete" && p.Ref != nil && p.Ref.Type == "ref/resource":
-		c.Kind, c.Name = policy.Resource, p.Ref.URI
-	case c.m.Method == "completion/complete" && p.Ref != nil:
-		c.Kind, c.Name = policy.Prompt, p.Ref.Name
-	default:
-		return false
-	}
-	return true
 }
 
 // Cancel implements wire.Cancellable: the client has closed the response stream.

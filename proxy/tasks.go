@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -57,38 +56,6 @@ func (c *call) watch(t *tasks.Task) {
 	}
 }
 
-// conclude ends a task without a request of a client that could be told first.
-func (c *call) conclude(t *tasks.Task, o policy.Outcome) {
-	end(t, o, func(moved ...run.Shift) { c.s.run.Tell(nil, moved...) })
-}
-
-// end takes the outcome of a task, once: it steps the run and has tell told what
-// that changed. Whoever comes second waits until that is done.
-func end(t *tasks.Task, o policy.Outcome, tell func(...run.Shift)) {
-	c := t.Call.(*call)
-	first := t.End(func() {
-		moved := c.settle(o)
-		if c.seen != nil { // as another outcome of the decision that let the call go
-			op := &c.seen.Op
-			op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
-			c.seen.Ended(c.who())
-		}
-		moved, passed := run.Join(moved, c.passOn(o))
-		c.s.log.Info("task ended", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "outcome", o.String())...)
-		tell(moved, passed)
-	})
-	if !first {
-		tell()
-	}
-}
-
-// dropTasks ends the tasks of a run that is over.
-func (s *session) dropTasks() {
-	for _, t := range s.run.Tasks.Take() {
-		t.Call.(*call).conclude(t, policy.Unknown)
-	}
-}
-
 // ofTask carries a request about a task of the same run and principal. Somebody
 // else's answers as one that is not there.
 func (c *call) ofTask() wire.Pending {
@@ -104,13 +71,6 @@ func (c *call) noTask() wire.Pending {
 		return c.fail(wire.CodeMethodNotFound, c.unknownMethod())
 	}
 	return c.fail(wire.CodeInvalidParams, "Failed to retrieve task: Task not found")
-}
-
-// tasked reports whether the upstream offers tasks that the client can follow.
-func (s *session) tasked(by bridge.Client) bool {
-	h := s.shown.Hello.Load()
-	conn := s.link.Live()
-	return h.Tasks && (conn == nil || by.Follows(conn.Server))
 }
 
 // askTask asks about the task over the connection that it lives on. An end that is
@@ -154,10 +114,6 @@ func (c *call) endOf(ctx context.Context, t *tasks.Task, m *wire.Message) (o pol
 	return o
 }
 
-// wantsTask reports whether a call asks for a task in place of its result. Clients
-// read no other result of it then, so that a refusal is told as an error.
-func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.client.Stateless() }
-
 // outOfReach is what a client with a session reads of a stateless upstream's task, which it did
 // not ask for and cannot ask about; nil where there is none.
 func (c *call) outOfReach(m *wire.Message) []byte {
@@ -167,15 +123,6 @@ func (c *call) outOfReach(m *wire.Message) []byte {
 	text := refusal.Called(c.Kind, c.Name) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
 		"Its result will not be told; the lists may change when it ends."
 	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
-}
-
-// patience is how long an answer may take. That to tasks/result comes when the task
-// has ended.
-func (c *call) patience() time.Duration {
-	if c.m.Method == "tasks/result" {
-		return max(c.s.p.cfg.CallTimeout, c.s.p.cfg.TaskTimeout)
-	}
-	return c.s.p.cfg.CallTimeout
 }
 
 // maxTaskPages is how many pages of an upstream's tasks are read.

@@ -30,11 +30,8 @@ var large = map[string]string{
 	"upstream.Config":                  "configuration",
 }
 
-// What proxy still has beyond the limits. These numbers only go down.
-const (
-	owedLines  = 7917 // of the package
-	owedCircle = 33   // files that need each other
-)
+// owedLines is how many lines proxy still has, beyond the limit. The number only goes down.
+const owedLines = 4400
 
 // typed returns the packages of the module with their syntax and types, without tests.
 func typed(t *testing.T, patterns ...string) []*packages.Package {
@@ -102,7 +99,7 @@ func TestCircles(t *testing.T) {
 	for _, p := range typed(t, "./proxy") {
 		uses := arrows(p)
 		largest := slices.MaxFunc(circles(uses), func(a, b []string) int { return len(a) - len(b) })
-		if 3*len(largest) > len(p.Syntax) && len(largest) > owedCircle {
+		if 3*len(largest) > len(p.Syntax) {
 			slices.Sort(largest)
 			t.Errorf("%d of the %d files of %s need each other, of at most a third: %s", len(largest), len(p.Syntax), folderOf(p), strings.Join(largest, " "))
 		}

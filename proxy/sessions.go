@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
 // A run has a session for stateless requests: all that find the run go through it, whoever
@@ -134,4 +135,23 @@ func (p *Proxy) sessionFor(c *call) (*session, *runs.Missing) {
 		return p.nobodys(), runs.ErrNotFound
 	}
 	return m.(*session), nil
+}
+
+// newSession makes a session whose run, stream and peer are given, and which is to join its run.
+func (p *Proxy) newSession(s *session) *session {
+	s.p, s.log, s.began = p, p.cfg.Log, time.Now()
+	s.timer.Fire = s.expire
+	s.link = p.uplinks.Of(s, s.ofRun)
+	s.tools = p.ownToolsOf(s)
+	s.shown = surface.Shown{Source: &p.lists, At: s.run.Where, About: s.about, Link: s.link, Tools: s.tools, Own: s.own}
+	if s.ofRun {
+		s.shown.Client = bridge.Stateless
+	}
+	s.shown.Changed = p.cfg.Notifier(s.shown.SendOwn)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.closed = p.closed; !p.closed {
+		p.sessions[s] = struct{}{}
+	}
+	return s
 }
