@@ -1,13 +1,11 @@
 package proxy
 
 import (
-	"encoding/json/v2"
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -40,11 +38,10 @@ func (c *call) given(m *wire.Message) []byte {
 	var names []string
 	var values [][]byte
 	if annotate {
-		note := c.note()
-		state, _ := json.Marshal(note)
-		names, values = append(names, "fsm-proxy/state"), append(values, state)
+		note := c.s.shown.Note(c.s.run.Where(), c.Kind, c.restarted)
+		names, values = append(names, "fsm-proxy/state"), append(values, note.JSON())
 		if c.s.shown.Hello.Load().Annotate == surface.AnnotateText && c.Kind == policy.Tool {
-			a.Add(note.Text(m, c.s.run.Key.Renews())...)
+			a.Add(note.Item(m, c.s.run.Key.Renews())...)
 		}
 	}
 	names, values = c.client.Complete(a, m, c.server, c.s.shown.Hello.Load().ServerInfo(), names, values)
@@ -99,10 +96,4 @@ func (c *call) failing() wire.FailingStream {
 		return out
 	}
 	return nil
-}
-
-func (c *call) note() outcome.Note {
-	at := c.s.run.Where()
-	names := c.s.allowed(at).Of(c.Kind)
-	return outcome.Note{State: at.State(), Complete: at.At.Complete, Restarted: c.restarted, ValidNextActions: names}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
@@ -176,7 +177,7 @@ func (c *call) finish() {
 // expire gives up a call whose time has run out. The upstream is then looked at,
 // whether it answers at all, unless it waits for a client itself.
 func (c *call) expire() {
-	c.abandon(`{"requestId":0,"reason":"no answer in time"}`, errGivenUp)
+	c.abandon(`{"requestId":0,"reason":"no answer in time"}`, refusal.ErrGivenUp)
 	c.mu.Lock()
 	up := c.up
 	c.mu.Unlock()
@@ -316,7 +317,9 @@ func (c *call) unsent() wire.Pending {
 }
 
 // breakOff gives up a call that has no answer at the drain's end.
-func (c *call) breakOff() { c.abandon(`{"requestId":0,"reason":"the proxy is ending"}`, errBrokenOff) }
+func (c *call) breakOff() {
+	c.abandon(`{"requestId":0,"reason":"the proxy is ending"}`, refusal.ErrBrokenOff)
+}
 
 // refuseOut answers a call with an error that is not, or not yet, under way.
 func (c *call) refuseOut(code int, text string, data []byte) wire.Pending {

@@ -2,9 +2,10 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 )
 
 // drain is how a Proxy ends without losing a call: first it takes and sends
@@ -43,13 +44,10 @@ func (d *drain) listContext(limit time.Duration) (context.Context, context.Cance
 	return context.WithTimeout(d.lasting, limit)
 }
 
-// errBrokenOff is why an answer is not waited for.
-var errBrokenOff = errors.New("the proxy had to end before an answer came")
-
 // endedBy is the drain's end in place of an error that it has caused.
 func (d *drain) endedBy(err error) error {
 	if d.lasting.Err() != nil {
-		return errBrokenOff
+		return refusal.ErrBrokenOff
 	}
 	return err
 }

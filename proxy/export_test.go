@@ -1,5 +1,7 @@
 package proxy
 
+import "github.com/fsm-proxy/fsm-proxy/proxy/refusal"
+
 // GiveUpBehind gives up the only call under way just behind f, before that goes on with
 // what f has set off.
 func (p *Proxy) GiveUpBehind(f func()) {
@@ -7,5 +9,5 @@ func (p *Proxy) GiveUpBehind(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f()
-	c.params, c.gaveUp = []byte("{}"), errGivenUp // all that expire does by then
+	c.params, c.gaveUp = []byte("{}"), refusal.ErrGivenUp // all that expire does by then
 }

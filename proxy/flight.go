@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 )
 
 // flight is where a call stands between its arrival and its answer, and how it is called off.
@@ -44,8 +45,6 @@ const (
 	stageAnswered       // and its answer was given
 )
 
-var errGivenUp = errors.New("no answer in time")
-
 // cancel cancels the call: one not yet sent never is, one that was is cancelled
 // upstream and given up after the grace.
 func (f *flight) cancel(params []byte) {
@@ -72,7 +71,7 @@ func (f *flight) cancel(params []byte) {
 }
 
 func (f *flight) graceLocked() {
-	f.graceTimer = time.AfterFunc(f.grace, func() { f.giveUp(errGivenUp) })
+	f.graceTimer = time.AfterFunc(f.grace, func() { f.giveUp(refusal.ErrGivenUp) })
 }
 
 // giveUp ends the wait for the upstream's answer.

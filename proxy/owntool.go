@@ -78,7 +78,7 @@ func (c *call) allowedAt(at run.Snapshot) string {
 	if c.opaquely() {
 		return ""
 	}
-	return "State is now '" + at.State() + "'. Allowed now: " + refusal.Some(c.s.shown.Names(at, policy.Tool)) + "."
+	return c.s.shown.Note(at, policy.Tool, false).Text()
 }
 
 // takeHandle reads which run a request belongs to, and takes that out of it, and

@@ -1,10 +1,7 @@
 package proxy
 
 import (
-	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -12,19 +9,14 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
-	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // refuse answers a call that the automaton does not allow. What the text needs
 // and is not at hand is fetched in Wait.
 func (c *call) refuse(code policy.Code) wire.Pending {
-	switch {
-	case code == policy.RunNotFound:
+	if code == policy.RunNotFound {
 		return c.refuseRunless(&runs.Missing{Code: code, Text: c.s.p.handles.NeedsRun})
-	case c.unfit() && !c.opaquely():
-		return c.refuseText(code, refusal.Called(c.Kind, c.Name)+" is out of reach here: a call of it cannot say which run it belongs to, because "+
-			c.misfit.Text()+". An operator can choose another run key, principal or path.")
 	}
 	return c.refuseText(code, "")
 }
@@ -43,8 +35,43 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
 	c.s.log.Info("refused", c.aboutTarget([]any{"code", code.String()},
 		"state", c.s.run.Where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text())...)
-	return c.answer(c.refusalAnswer(c.refusal(code, reason)))
+	return c.answerRefusal(&refusal.Asked{Code: code, Reason: reason})
 }
+
+// interrupted answers a call that failed between the proxy and the upstream.
+func (c *call) interrupted(code policy.Code, text string) {
+	c.answerRefusal(&refusal.Asked{Code: code, Reason: text, Lost: true})
+}
+
+// answerRefusal adds to what was asked for how it is with its run, and answers with what there
+// is to say of that.
+func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
+	c.deny(a.Code)
+	a.Kind, a.Name, a.Outlived, a.Changes = c.Kind, c.Name, c.Outlived, c.changes
+	a.At, a.Renews = c.s.run.Where(), c.s.run.Key.Renews()
+	if c.unfit() {
+		a.Misfit = c.misfit
+	}
+	if a.Code == policy.TaskRunning {
+		if _, running := c.s.run.Holder(); running != nil {
+			a.Task, a.TaskOf = running.ID, running.Call.(*call).Name
+		}
+	}
+	if !c.opaquely() && !c.Snapshot.Shadow {
+		a.Allowed = c.s.shown.Allowed(a.At)
+	}
+	return c.answer(a.Refusal().Answer(c.refusedRequest(a.Lost)))
+}
+
+// refusedRequest is the request as far as the form of its refusal hangs on it.
+func (c *call) refusedRequest(lost bool) refusal.Request {
+	result := c.m.Method == "tools/call" && !c.wantsTask()
+	return refusal.Request{ID: c.id(), Client: c.client, Form: c.s.p.cfg.Refusals, Kind: c.Kind, Result: result, Lost: lost,
+		Schema: result && c.s.shown.HasOutputSchema(c.Name)}
+}
+
+// opaquely reports whether refusals say nothing of what the policy allows.
+func (c *call) opaquely() bool { return c.s.p.cfg.Refusals == refusal.Opaque }
 
 // aboutTarget returns about's fields: those before, then the name or method that the call
 // asks for, then those behind.
@@ -56,57 +83,19 @@ func (c *call) aboutTarget(before []any, behind ...any) []any {
 	return c.about(slices.Concat(before, target, behind)...)
 }
 
-// refusal says why, what was found, and what is allowed now.
-func (c *call) refusal(code policy.Code, reason string) *refusal.Refusal {
-	c.deny(code)
-	r := refusal.Call{Kind: c.Kind, Name: c.Name, Code: code, At: c.s.run.Where(), Outlived: c.Outlived, Unfit: c.unfit(), Changes: c.changes, Renews: c.s.run.Key.Renews()}
-	if c.opaquely() || c.Snapshot.Shadow {
-		return r.Opaque(reason)
-	}
-	if _, running := c.s.run.Holder(); running != nil {
-		r.Running, r.Tool = running, running.Call.(*call).Name
-	}
-	return r.Refusal(reason, c.s.allowed(r.At))
-}
-
-// refusalAnswer puts a refusal into the form that the request has.
-func (c *call) refusalAnswer(r *refusal.Refusal) []byte {
-	if c.client.Stateless() && c.Kind == policy.Resource {
-		r.URI = r.Requested
-	}
-	switch {
-	case c.Kind == policy.Resource:
-		return wire.ErrorAnswer(c.id(), c.code(wire.CodeResourceNotFound), r.Message, r.Object())
-	case c.Kind == policy.Prompt || c.wantsTask():
-		return wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, r.Object())
-	}
-	return wire.ResultAnswer(c.id(), c.toolRefusal(r))
-}
-
-// toolRefusal is a refused tools/call as a result. An opaque one never has the object where it
-// would tell whether there is such a tool.
-func (c *call) toolRefusal(r *refusal.Refusal) []byte {
-	members := ""
-	if c.client.Stateless() {
-		members = `"resultType":"complete",`
-	}
-	return r.Result(c.s.p.cfg.Refusals, members, !c.opaquely() && !c.s.shown.HasOutputSchema(c.Name))
-}
-
 // unavailable answers a request that the upstream did not take.
 func (c *call) unavailable(err error) {
 	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
+	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
 	switch lost, _ := errorAs(err); {
 	case err == link.ErrEnding:
 		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)
-	case lost != nil && lost.Err == errGivenUp:
-		c.s.log.Warn("a request has no answer: it is given up", c.aboutTarget(nil, "reason", "no answer came in "+brevity(c.patience())+" (--call-timeout)")...)
+		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."
+	case lost != nil && lost.Err == refusal.ErrGivenUp:
+		why, flag := refusal.Unanswered(err, c.patience())
+		c.s.log.Warn("a request has no answer: it is given up", c.aboutTarget(nil, "reason", why+flag)...)
 	default:
 		c.s.log.Warn("the upstream did not take a request", c.aboutTarget(nil, "reason", err)...)
-	}
-	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
-	if err == link.ErrEnding {
-		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."
 	}
 	if !c.gated {
 		c.fail(wire.CodeInternal, text)
@@ -117,46 +106,11 @@ func (c *call) unavailable(err error) {
 
 // unknown answers a call that was sent and has no answer.
 func (c *call) unknown(err error) {
-	why, flag := "no readable answer came ("+err.Error()+")", ""
-	switch lost, _ := errorAs(err); {
-	case lost == nil:
-	case lost.Err == errGivenUp:
-		why, flag = "no answer came in "+brevity(c.s.p.cfg.CallTimeout), " (--call-timeout)"
-	case lost.Err == errBrokenOff:
-		why = "no answer came before the proxy had to end"
-	}
+	why, flag := refusal.Unanswered(err, c.s.p.cfg.CallTimeout)
 	c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
 		c.aboutTarget(nil, "reason", why+flag, "state", c.s.run.Where().State(), "rule", c.Verdict.Rule.String())...)
-	c.interrupted(policy.OutcomeUnknown, fmt.Sprintf("%s was sent, and %s; it may have happened.", refusal.Called(c.Kind, c.Name), why))
+	c.interrupted(policy.OutcomeUnknown, refusal.Called(c.Kind, c.Name)+" was sent, and "+why+"; it may have happened.")
 }
-
-// brevity is a duration without what is zero in it: 5m, not 5m0s.
-func brevity(d time.Duration) string {
-	text := d.Round(time.Millisecond).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// interrupted answers a call that failed between the proxy and the upstream.
-func (c *call) interrupted(code policy.Code, text string) {
-	if !c.opaquely() && !c.Snapshot.Shadow {
-		text += " State is now '" + c.s.run.Where().State() + "'."
-	}
-	r := c.refusal(code, text)
-	raw := c.refusalAnswer(r)
-	if c.Kind != policy.Tool || c.wantsTask() {
-		raw = wire.ErrorAnswer(c.id(), wire.CodeInternal, r.Message, r.Object())
-	}
-	c.answer(raw)
-}
-
-// opaquely reports whether refusals say nothing of what the policy allows.
-func (c *call) opaquely() bool { return c.s.p.cfg.Refusals == refusal.Opaque }
 
 // unknownMethod says that a method is not carried, and how it could be.
 func (c *call) unknownMethod() string {
@@ -165,18 +119,6 @@ func (c *call) unknownMethod() string {
 		return text
 	}
 	return text + " (fsm-proxy carries it only if the policy's passthrough names it)"
-}
-
-// allowed returns what is listed and allowed in a place, in the
-// upstream's order.
-func (s *session) allowed(at run.Snapshot) *refusal.Allowed {
-	a := &refusal.Allowed{Tools: s.shown.Names(at, policy.Tool), Resources: s.shown.Names(at, policy.Resource), Prompts: s.shown.Names(at, policy.Prompt)}
-	for _, names := range []*[]string{&a.Tools, &a.Resources, &a.Prompts} {
-		if *names = slices.Clip(*names); *names == nil {
-			*names = []string{}
-		}
-	}
-	return a
 }
 
 // refuseRunless answers a request that has no run. Whose run it is not, and whose run
@@ -189,13 +131,11 @@ func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
 	if named {
 		r.Kind = c.Kind.String()
 	}
-	if c.Kind == policy.Resource {
-		r.URI = r.Requested
+	q := c.refusedRequest(false)
+	if q.Result {
+		return c.answer(r.Answer(q))
 	}
-	if c.m.Method == "tools/call" {
-		return c.answer(wire.ResultAnswer(c.id(), c.toolRefusal(r)))
-	}
-	return c.answerFailure(wire.CodeInvalidParams, wire.ErrorAnswer(c.id(), wire.CodeInvalidParams, r.Message, r.Object()))
+	return c.answerFailure(wire.CodeInvalidParams, r.Answer(q))
 }
 
 // names notes of what kind, and which, the request asks for, and reports whether it

@@ -201,6 +201,19 @@ var rules = []rule{
 		why:   "a connection that comes back knows nothing of who uses it",
 	},
 	{
+		pkg:   "proxy/outcome",
+		allow: []string{module + "/policy", module + "/internal/bridge", module + "/internal/wire"},
+		why:   "what an answer means to a run is told from the answer alone",
+	},
+	{
+		pkg: "proxy/refusal",
+		allow: []string{
+			module + "/policy", module + "/proxy/run", module + "/proxy/surface", module + "/internal/bridge", module + "/internal/handle", module + "/internal/lock",
+			module + "/internal/wire", module + "/internal/words",
+		},
+		why: "a refusal is values in, bytes out: it knows no call, no lock and no log",
+	},
+	{
 		pkg:   "proxy/subscriptions",
 		allow: []string{module + "/internal/bridge", module + "/internal/deadline", module + "/internal/wire", module + "/proxy/link"},
 		why:   "what the upstream is to tell hangs on what sessions want, and on nothing else of them",

@@ -1,15 +1,12 @@
-// Package outcome is what has become of a call, and what a result says of its run then. It is
-// pure.
+// Package outcome is what has become of a call. It is pure.
 package outcome
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 )
 
 // None is the Outcome of a call that steps nothing: it never happened, or has not ended.
@@ -69,34 +66,4 @@ func ofLost(err error) policy.Outcome {
 		return None
 	}
 	return policy.Unknown
-}
-
-// Note is what a result says of the run.
-type Note struct {
-	State            string   `json:"state"`
-	Complete         bool     `json:"complete,omitzero"`
-	Restarted        bool     `json:"restarted,omitzero"`
-	ValidNextActions []string `json:"valid_next_actions"`
-}
-
-// Text appends the note as a text item to a tool's content. renews is how a run that is complete
-// is followed by another.
-func (n Note) Text(m *wire.Message, renews string) []wire.Edit {
-	content := m.Bytes(m.R.Content)
-	if len(content) == 0 || content[0] != '[' {
-		return nil
-	}
-	text := "State is now '" + n.State + "'. Allowed now: " + refusal.Some(n.ValidNextActions) + "."
-	switch {
-	case n.Restarted:
-		text = "The run was completed and begins again. " + text
-	case n.Complete:
-		text = "The run is complete. " + renews
-	}
-	with := append(wire.AppendString([]byte(`{"type":"text","text":`), text), '}')
-	if len(bytes.TrimSpace(content[1:])) > 1 {
-		with = append([]byte{','}, with...)
-	}
-	end := m.R.Content.End - 1
-	return []wire.Edit{{At: wire.Span{Start: end, End: end}, With: with}}
 }

@@ -5,224 +5,195 @@ package refusal
 import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
-	"fmt"
-	"strconv"
 	"strings"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/internal/words"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
-	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
-
-// Form is the form in which a call is refused. The zero value is an error
-// result with all that helps to go on.
-type Form uint8
-
-// The forms.
-const (
-	Error  Form = iota
-	Plain       // without isError, for frameworks that abort on it
-	Opaque      // says only that it is not available
-)
-
-var forms = []string{"error", "plain", "opaque"}
-
-// String is the word of the command line.
-func (f Form) String() string { return forms[f] }
-
-// UnmarshalText reads the word of the command line.
-func (f *Form) UnmarshalText(text []byte) error { return words.Read(f, text, forms) }
-
-// MarshalText returns the word of the command line.
-func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // Refusal is the object that says why something was refused: in
 // _meta["fsm-proxy/refusal"] of a result, in data of an error.
 type Refusal struct {
-	Error            string   `json:"error"`         // the code, of a closed set
-	Requested        string   `json:"requested"`     // the name the client sent
-	Kind             string   `json:"kind,omitzero"` // of that name; "": the request is of none, as a list is
-	State            string   `json:"state,omitzero"`
-	ValidNextActions []string `json:"valid_next_actions,omitzero"`
-	ValidNext        *Allowed `json:"valid_next,omitzero"`
-	DidYouMean       string   `json:"did_you_mean,omitzero"`
-	Message          string   `json:"message"`
-	URI              string   `json:"uri,omitzero"` // of a stateless read: what was requested
+	Error            string           `json:"error"`         // the code, of a closed set
+	Requested        string           `json:"requested"`     // the name the client sent
+	Kind             string           `json:"kind,omitzero"` // of that name; "": the request is of none, as a list is
+	State            string           `json:"state,omitzero"`
+	ValidNextActions []string         `json:"valid_next_actions,omitzero"`
+	ValidNext        *surface.Allowed `json:"valid_next,omitzero"`
+	DidYouMean       string           `json:"did_you_mean,omitzero"`
+	Message          string           `json:"message"`
+	URI              string           `json:"uri,omitzero"` // of a stateless read: what was requested
 }
 
-// Allowed are the names that are listed and allowed, by kind.
-type Allowed struct {
-	Tools     []string `json:"tools"`
-	Resources []string `json:"resources"`
-	Prompts   []string `json:"prompts"`
+// Asked is what was asked for and refused, and what there is to say of that.
+type Asked struct {
+	Code    policy.Code
+	Kind    policy.Kind
+	Name    string           // as the client sent it
+	Reason  string           // a sentence in place of the usual one; "": that
+	At      run.Snapshot     // where the run stands
+	Allowed *surface.Allowed // there; nil: nothing is told of what the policy binds
+	Renews  string           // how the run is followed by another
+
+	Lost     bool          // it was to be sent, and has come to nothing since
+	Outlived bool          // the run began anew while it waited
+	Misfit   handle.Reason // why calls of the tool cannot say which run they belong to
+	Changes  lock.Changes  // of the tool, since it was locked
+	Task     string        // that has the run's turn; "": it has ended
+	TaskOf   string        // the tool that began it
 }
 
-// Of are those of a kind.
-func (a *Allowed) Of(k policy.Kind) []string {
-	switch k {
-	case policy.Resource:
-		return a.Resources
-	case policy.Prompt:
-		return a.Prompts
+// Refusal returns what the client is told.
+func (a *Asked) Refusal() *Refusal {
+	r := &Refusal{Error: a.Code.String(), Requested: wire.Clip(a.Name), Kind: a.Kind.String(), Message: a.Reason}
+	if a.Allowed == nil {
+		a.opaque(r)
+		return r
 	}
-	return a.Tools
-}
-
-// Call is what is known of a call that is refused.
-type Call struct {
-	Kind     policy.Kind
-	Name     string
-	Code     policy.Code
-	At       run.Snapshot // where its run stands now
-	Outlived bool         // the run began anew while it waited
-	Unfit    bool         // its tool cannot say which run it belongs to
-	Changes  lock.Changes // of its tool's definition since that was locked
-	Running  *tasks.Task  // the task that has the turn; nil: none
-	Tool     string       // that began it
-	Renews   string       // how a run that is over is followed by another
-}
-
-// Refusal says why, what was found, and what is allowed now; reason is in place of the usual one,
-// "" for that.
-func (c *Call) Refusal(reason string, allowed *Allowed) *Refusal {
-	r := &Refusal{Error: c.Code.String(), Requested: wire.Clip(c.Name), Kind: c.Kind.String(), State: c.At.State(),
-		ValidNextActions: allowed.Of(c.Kind), ValidNext: allowed}
-	if c.Code == policy.InvalidTransition || c.Code == policy.UnknownAction {
-		r.DidYouMean = nearest(c.Name, r.ValidNextActions)
+	r.State, r.ValidNextActions, r.ValidNext = a.At.State(), a.Allowed.Of(a.Kind), a.Allowed
+	if a.Code == policy.InvalidTransition || a.Code == policy.UnknownAction {
+		r.DidYouMean = nearest(a.Name, r.ValidNextActions)
 	}
-	if reason == "" {
-		reason = c.reason()
+	if a.Reason == "" {
+		r.Message = a.reason()
+	} else if a.Lost {
+		r.Message += " State is now '" + r.State + "'."
 	}
-	r.Message = reason + c.wayOn(r)
+	r.Message += a.wayOn(r)
 	return r
 }
 
-// Opaque is a refusal that tells nothing of what the policy binds.
-func (c *Call) Opaque(reason string) *Refusal {
-	requested := wire.Clip(c.Name)
-	r := &Refusal{Error: c.Code.String(), Requested: requested, Kind: c.Kind.String(), Message: reason}
-	switch c.Code {
+// opaque has a refusal tell nothing of what the policy binds.
+func (a *Asked) opaque(r *Refusal) {
+	switch a.Code {
 	case policy.InvalidTransition, policy.UnknownAction, policy.UnknownCase, policy.RunComplete, policy.DefinitionChanged:
 		r.Error = policy.NotAvailable.String()
 	}
 	if r.Message == "" {
-		r.Message = fmt.Sprintf("%s is not available.", Called(c.Kind, c.Name))
+		r.Message = Called(a.Kind, a.Name) + " is not available."
 	}
-	return r
 }
 
-// Called names what was asked for, for people.
-func Called(kind policy.Kind, name string) string {
-	k := kind.String()
-	return strings.ToUpper(k[:1]) + k[1:] + " '" + wire.Clip(name) + "'"
+// Called is what a name that a client sent is called at the beginning of a sentence.
+func Called(k policy.Kind, name string) string {
+	kind := k.String()
+	return strings.ToUpper(kind[:1]) + kind[1:] + " '" + wire.Clip(name) + "'"
 }
 
 // reason says why, as a sentence.
-func (c *Call) reason() string {
-	what, at := Called(c.Kind, c.Name), c.At
-	if c.Outlived {
+func (a *Asked) reason() string {
+	what := Called(a.Kind, a.Name)
+	switch {
+	case a.Misfit != handle.Fits:
+		return what + " is out of reach here: a call of it cannot say which run it belongs to, because " +
+			a.Misfit.Text() + ". An operator can choose another run key, principal or path."
+	case a.Outlived:
 		return what + " was not sent: the run began anew while it waited."
 	}
-	switch c.Code {
+	switch a.Code {
 	case policy.RunComplete:
-		return fmt.Sprintf("%s is not allowed: the run is complete (state '%s').", what, at.State())
+		return what + " is not allowed: the run is complete (state '" + a.At.State() + "')."
 	case policy.UnknownCase:
-		by := at.Policy.By(at.At, c.Kind, c.Name)
-		return fmt.Sprintf("%s is not allowed in %s unless '%s' is one of these texts: %s.",
-			what, at, by, strings.Join(at.Policy.Cases(at.At, c.Kind, c.Name), ", "))
+		return what + " is not allowed in " + a.At.String() + " unless '" + a.At.Policy.By(a.At.At, a.Kind, a.Name) + "' is one of these texts: " +
+			strings.Join(a.At.Policy.Cases(a.At.At, a.Kind, a.Name), ", ") + "."
 	case policy.Busy:
-		return fmt.Sprintf("%s was not sent: another call that moves the state is under way. Try again when it has ended.", what)
+		return what + " was not sent: another call that moves the state is under way. Try again when it has ended."
 	case policy.TaskRunning:
-		if c.Running == nil {
-			return fmt.Sprintf("%s was not sent: a task was still running. It has ended now: look again at what is allowed.", what)
+		if a.Task == "" {
+			return what + " was not sent: a task was still running. It has ended now: look again at what is allowed."
 		}
-		return fmt.Sprintf("%s was not sent: the task '%s' of '%s' is still running, and its end decides what comes next. Ask tasks/get about it, or wait.", what, wire.Clip(c.Running.ID), wire.Clip(c.Tool))
+		return what + " was not sent: the task '" + wire.Clip(a.Task) + "' of '" + wire.Clip(a.TaskOf) +
+			"' is still running, and its end decides what comes next. Ask tasks/get about it, or wait."
 	case policy.DefinitionChanged:
-		return fmt.Sprintf("%s is held back: %s. An operator must look at it and run 'fsm-proxy lock'.", what, c.Changes.Sentence())
+		return what + " is held back: " + a.Changes.Sentence() + ". An operator must look at it and run 'fsm-proxy lock'."
 	case policy.UnknownAction:
-		return fmt.Sprintf("%s is unknown here, in %s and everywhere else.", what, at)
+		return what + " is unknown here, in " + a.At.String() + " and everywhere else."
 	}
-	return fmt.Sprintf("%s is not allowed in %s.", what, at)
+	return what + " is not allowed in " + a.At.String() + "."
 }
 
 // wayOn says what the model can do next.
-func (c *Call) wayOn(r *Refusal) string {
+func (a *Asked) wayOn(r *Refusal) string {
 	switch {
-	case c.Code == policy.RunComplete:
-		return " " + c.Renews
-	case c.Code == policy.NotAvailable && !c.Unfit && !c.Outlived:
-		return " The policy was changed and has this run's state no more. " + c.Renews
+	case a.Code == policy.RunComplete:
+		return " " + a.Renews
+	case a.Code == policy.NotAvailable && a.Misfit == handle.Fits && !a.Outlived:
+		return " The policy was changed and has this run's state no more. " + a.Renews
 	}
-	var b strings.Builder
+	var meant string
 	if r.DidYouMean != "" {
-		b.WriteString(" Did you mean '" + r.DidYouMean + "'?")
+		meant = " Did you mean '" + r.DidYouMean + "'?"
 	}
-	b.WriteString(" Allowed now: " + c.allowedNow(r))
-	return b.String()
+	return meant + " Allowed now: " + a.allowedNow(r)
 }
 
 // allowedNow names what is allowed of the kind that was asked for; where that is
 // nothing the tools, since a model can always call those.
-func (c *Call) allowedNow(r *Refusal) string {
+func (a *Asked) allowedNow(r *Refusal) string {
 	switch {
 	case len(r.ValidNextActions) > 0:
-		return Some(r.ValidNextActions) + ". Use " + method(c.Kind) + " to see them."
-	case len(r.ValidNext.Tools) > 0:
-		return "no " + c.Kind.Plural() + ", but these tools: " + Some(r.ValidNext.Tools) + ". Use tools/list to see them."
+		return surface.Some(r.ValidNextActions) + ". Use " + surface.ListOf(a.Kind).Method() + " to see them."
+	case len(a.Allowed.Tools) > 0:
+		return "no " + a.Kind.Plural() + ", but these tools: " + surface.Some(a.Allowed.Tools) + ". Use tools/list to see them."
 	}
 	return "nothing."
 }
 
-func method(k policy.Kind) string {
-	switch k {
-	case policy.Resource:
-		return wire.Resources.Method()
-	case policy.Prompt:
-		return wire.Prompts.Method()
-	}
-	return wire.Tools.Method()
+// Request is whose answer a refusal is.
+type Request struct {
+	ID     []byte
+	Client bridge.Client
+	Form   Form
+	Kind   policy.Kind // of what is asked for
+	// Result tells that a model reads the answer as a tool's result; else it is an error.
+	Result bool
+	// Schema tells that the tool has an outputSchema: a widely used SDK validates
+	// structuredContent even in errors, and throws the refusal away.
+	Schema bool
+	Lost   bool // as of [Asked]
 }
 
-// maxNamed is how many allowed names a refusal's text has.
-const maxNamed = 20
-
-// Some names at most maxNamed names.
-func Some(names []string) string {
-	switch {
-	case len(names) == 0:
-		return "nothing"
-	case len(names) > maxNamed:
-		return strings.Join(names[:maxNamed], ", ") + ", and " + strconv.Itoa(len(names)-maxNamed) + " more"
+// Answer puts a refusal into the form that the request has.
+func (r *Refusal) Answer(q Request) []byte {
+	if q.Client.Stateless() && q.Kind == policy.Resource {
+		r.URI = r.Requested
 	}
-	return strings.Join(names, ", ")
-}
-
-// Object is the refusal as it stands in a message.
-func (r *Refusal) Object() []byte {
 	object, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
-		return []byte(`{}`)
+		object = []byte(`{}`)
 	}
-	return object
+	code := wire.CodeInvalidParams
+	switch {
+	case q.Result:
+		return wire.ResultAnswer(q.ID, r.result(q, object))
+	case q.Lost:
+		code = wire.CodeInternal
+	case q.Kind == policy.Resource:
+		code = q.Client.Code(wire.CodeResourceNotFound, bridge.Server{}, true)
+	}
+	return wire.ErrorAnswer(q.ID, code, r.Message, object)
 }
 
-// Result is a refused tools/call as the result that a model reads. members are what else a
-// result for the call's client has. The object stands in structuredContent only where
-// structured: a widely used SDK validates it by the tool's outputSchema even in errors, and throws
-// the refusal away.
-func (r *Refusal) Result(f Form, members string, structured bool) []byte {
-	object := r.Object()
-	out := append([]byte{'{'}, members...)
+// result is a refused tools/call as the result that a model reads. In an opaque
+// refusal the object is never in structuredContent: that would tell whether there is
+// such a tool.
+func (r *Refusal) result(q Request, object []byte) []byte {
+	out := []byte{'{'}
+	if q.Client.Stateless() {
+		out = append(out, `"resultType":"complete",`...)
+	}
 	out = append(out, `"content":[{"type":"text","text":`...)
 	out = wire.AppendString(out, r.Message)
 	out = append(out, `}],`...)
-	if f != Plain {
+	if q.Form != Plain {
 		out = append(out, `"isError":true,`...)
 	}
-	if structured {
+	if q.Form != Opaque && !q.Schema {
 		out = append(append(append(out, `"structuredContent":`...), object...), ',')
 	}
 	out = append(append(out, `"_meta":{"fsm-proxy/refusal":`...), object...)

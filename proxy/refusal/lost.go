@@ -1,0 +1,40 @@
+package refusal
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// Reasons for which the proxy itself gives up an answer.
+var (
+	ErrGivenUp   = errors.New("no answer in time")
+	ErrBrokenOff = errors.New("the proxy had to end before an answer came")
+)
+
+// Unanswered says why a request that was sent has no answer, and in parentheses which
+// flag says how long one may take: flag is empty where none does.
+func Unanswered(err error, patience time.Duration) (why, flag string) {
+	switch lost, _ := errors.AsType[*wire.CallError](err); {
+	case lost == nil:
+	case lost.Err == ErrGivenUp:
+		return "no answer came in " + brevity(patience), " (--call-timeout)"
+	case lost.Err == ErrBrokenOff:
+		return "no answer came before the proxy had to end", ""
+	}
+	return "no readable answer came (" + err.Error() + ")", ""
+}
+
+// brevity is a duration without what is zero in it: 5m, not 5m0s.
+func brevity(d time.Duration) string {
+	text := d.Round(time.Millisecond).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
