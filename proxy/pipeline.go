@@ -12,9 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
-	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
-	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
 
 // A request of a client has one way, and this file is it, from top to bottom:
@@ -395,40 +393,6 @@ func (c *call) whenRoom(onward func() wire.Pending) {
 		return
 	}
 	wait(onward())
-}
-
-// What follows is for calls whose answer is a task: its end is settled, recorded and told as others are.
-
-// conclude ends a task without a request of a client that could be told first.
-func (c *call) conclude(t *tasks.Task, o policy.Outcome) {
-	end(t, o, func(moved ...run.Shift) { c.s.run.Tell(nil, moved...) })
-}
-
-// end takes the outcome of a task, once: it steps the run and has tell told what
-// that changed. Whoever comes second waits until that is done.
-func end(t *tasks.Task, o policy.Outcome, tell func(...run.Shift)) {
-	c := t.Call.(*call)
-	first := t.End(func() {
-		moved := c.settle(o)
-		if c.seen != nil { // as another outcome of the decision that let the call go
-			op := &c.seen.Op
-			op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
-			c.seen.Ended(c.who())
-		}
-		moved, passed := run.Join(moved, c.passOn(o))
-		c.s.log.Info("task ended", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "outcome", o.String())...)
-		tell(moved, passed)
-	})
-	if !first {
-		tell()
-	}
-}
-
-// dropTasks ends the tasks of a run that is over.
-func (s *session) dropTasks() {
-	for _, t := range s.run.Tasks.Take() {
-		t.Call.(*call).conclude(t, policy.Unknown)
-	}
 }
 
 // What follows is for calls that something is not at hand for.

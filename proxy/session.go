@@ -333,7 +333,7 @@ func (s *session) end() {
 		s.timer.Stop()
 	}
 	if s.run.Key.Kind == runs.Session || s.ofRun { // which ends with it
-		s.dropTasks()
+		s.run.Tasks.End()
 	}
 	s.link.Leave(s)
 	s.p.keeps.Drop(&s.kept)

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -26,8 +25,8 @@ func (c *call) started(m *wire.Message) bool {
 		c.s.p.Runs.ByTask.Enter(t, r)
 	}
 	c.s.log.Info("task begun", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "holds the turn", holds)...)
-	if holds && (link.Ended(t.Conn) || !c.s.p.lasts(func() { left.watch(t) })) {
-		left.conclude(t, policy.Unknown)
+	if holds && (link.Ended(t.Conn) || !c.s.p.lasts(func() { c.s.p.watch(t) })) {
+		t.End(policy.Unknown, nil)
 	}
 	return holds
 }
@@ -46,14 +45,27 @@ func (c *call) remains() *call {
 	return left
 }
 
-// watch polls a task that holds the turn until its end. It belongs to the Proxy,
-// which waits for it.
-func (c *call) watch(t *tasks.Task) {
-	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.TaskTimeout)
+// watch polls a task that holds the turn until its end.
+func (p *Proxy) watch(t *tasks.Task) {
+	ctx, stop := context.WithTimeout(p.drain.lasting, p.cfg.TaskTimeout)
 	defer stop()
-	if o, ended := t.Watch(ctx); ended {
-		c.conclude(t, o)
+	t.Watch(ctx)
+}
+
+// Ended implements tasks.Call: what becomes of the outcome has the order that it has in landed.
+func (c *call) Ended(t *tasks.Task, o policy.Outcome, tell func(...run.Shift)) {
+	moved := c.settle(o)
+	if c.seen != nil { // as another outcome of the decision that let the call go
+		op := &c.seen.Op
+		op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
+		c.seen.Ended(c.who())
 	}
+	moved, passed := run.Join(moved, c.passOn(o))
+	c.s.log.Info("task ended", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "outcome", o.String())...)
+	if tell == nil {
+		tell = func(moved ...run.Shift) { c.s.run.Tell(nil, moved...) }
+	}
+	tell(moved, passed)
 }
 
 // ofTask carries a request about a task of the same run and principal. Somebody
@@ -82,36 +94,10 @@ func (c *call) askTask(t *tasks.Task) {
 	}
 	m, err := c.await()
 	c.seen.Answered(m, err)
-	if err == nil && !t.IsOver() {
-		c.sees(t, m)
+	if err == nil {
+		t.Answered(c.s.p.drain.lasting, c.m.Method, m, c.notifyChanged)
 	}
 	c.reply(m, err, outcome.None)
-}
-
-// sees has an end of which an answer tells step the run.
-func (c *call) sees(t *tasks.Task, m *wire.Message) {
-	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
-	defer stop()
-	if o := c.endOf(ctx, t, m); o != outcome.None {
-		end(t, o, c.notifyChanged)
-	}
-}
-
-// endOf is the outcome of a task that an answer about it tells of; none if it has
-// not ended. What is wrong may be the request, which is the client's: after an error
-// the proxy asks by itself.
-func (c *call) endOf(ctx context.Context, t *tasks.Task, m *wire.Message) (o policy.Outcome) {
-	switch asks := c.m.Method == "tasks/get" || c.m.Method == "tasks/result"; {
-	case m.Kind == wire.Failure && !asks:
-		return outcome.None
-	case m.Kind == wire.Failure:
-		o, _ = t.Ask(ctx)
-	case c.m.Method == "tasks/result":
-		return tasks.OutcomeOf(m.Bytes(m.Result))
-	default:
-		o, _ = t.Outcome(ctx, m.Bytes(m.Result))
-	}
-	return o
 }
 
 // outOfReach is what a client with a session reads of a stateless upstream's task, which it did
@@ -125,11 +111,7 @@ func (c *call) outOfReach(m *wire.Message) []byte {
 	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
 }
 
-// maxTaskPages is how many pages of an upstream's tasks are read.
-const maxTaskPages = 1000
-
-// listTasks answers tasks/list with the run's own: those of all the upstream's
-// pages, in one. A cursor may tell of others' tasks, too.
+// listTasks answers tasks/list with the run's own, in one page.
 func (c *call) listTasks() wire.Pending {
 	switch {
 	case !c.s.tasked(c.client):
@@ -162,59 +144,25 @@ func (c *call) ownTasks(conn *bridge.Upstream) (result []byte, failure *wire.Mes
 	defer c.seen.Waiting()()
 	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
 	defer stop()
-	own := []byte(`{"tasks":[`)
-	var params, cursor []byte
-	for range maxTaskPages {
-		m, err := conn.Start(wire.Made(wire.RequestMessage(0, "tasks/list", params)), nil).Wait(ctx)
-		if err != nil || m.Kind == wire.Failure {
-			return nil, m, err
-		}
-		own = c.keepTasks(own, wire.Member(m.Bytes(m.Result), "tasks"), conn)
-		next := wire.Member(m.Bytes(m.Result), "nextCursor")
-		if len(next) == 0 || next[0] != '"' || bytes.Equal(next, cursor) || c.isCancelled() {
-			break
-		}
-		cursor, params = next, append(append([]byte(`{"cursor":`), next...), '}')
-	}
-	return append(own, "]}"...), nil, nil
-}
-
-// keepTasks appends the run's own of a list to those that were found already.
-func (c *call) keepTasks(own, list []byte, conn *bridge.Upstream) []byte {
-	_ = wire.Elements(list, func(item []byte) error {
-		id, _ := wire.Text(wire.Member(item, "taskId"))
-		if c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) == nil {
-			return nil
-		}
-		if own[len(own)-1] != '[' {
-			own = append(own, ',')
-		}
-		own = append(own, item...)
-		return nil
-	})
-	return own
+	mine := func(id string) bool { return c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) != nil }
+	return tasks.List(ctx, conn, mine, func() bool { return !c.isCancelled() })
 }
 
 // taskTold takes the upstream's notification of where a task stands: one of the
 // run's is passed on, and its end steps the run before.
 func (s *session) taskTold(conn *bridge.Upstream, m *wire.Message) {
-	t := s.run.Tasks.On(conn, m.P.TaskID)
-	if t == nil || t.Call.(*call).s != s {
-		return
-	}
-	if !tasks.Ends(m.Bytes(m.Params)) || t.IsOver() {
+	t, state := s.run.Tasks.On(conn, m.P.TaskID), m.Bytes(m.Params)
+	switch {
+	case t == nil || t.Call.(*call).s != s:
+	case !t.Ends(state):
 		s.send(m.Raw, nil)
-		return
-	}
-	s.p.lasts(func() {
-		ctx, stop := context.WithTimeout(s.p.drain.lasting, s.p.cfg.CallTimeout)
-		defer stop()
-		if o, _ := t.Outcome(ctx, m.Bytes(m.Params)); o != outcome.None {
-			end(t, o, func(moved ...run.Shift) {
+	default:
+		s.p.lasts(func() {
+			t.Told(s.p.drain.lasting, state, func(moved ...run.Shift) {
 				s.shown.TellOwn(moved...)
 				s.run.Tell(s, moved...)
 			})
-		}
-		s.send(m.Raw, nil)
-	})
+			s.send(m.Raw, nil)
+		})
+	}
 }

@@ -209,14 +209,12 @@ func (r *Run) migrate() (moved run.Shift, ok bool) {
 }
 
 // HandOver gives a task the turn of the call that began it, whose remains it has, and reports
-// whether it has it: else its outcome moves nothing.
+// whether it has it: else its outcome moves nothing, and is not wanted.
 func (r *Run) HandOver(t *tasks.Task, began, remains *run.Call) (holds bool) {
 	remains.Tag = t
 	r.Do(func(core *run.Run, _ time.Time) (e run.Effects) {
-		if _, running := r.holderLocked(); !r.Tasks.Enter(t, running) {
-			return e
-		}
-		holds, e = core.HandOver(began, remains)
+		_, running := r.holderLocked()
+		r.Tasks.Enter(t, running, func() bool { holds, e = core.HandOver(began, remains); return holds })
 		return e
 	})
 	return holds

@@ -1,15 +1,18 @@
 package tasks
 
 import (
+	"bytes"
+	"context"
 	"maps"
-	"slices"
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// Table is the tasks of a run. Its zero value has none. It is safe for concurrent use.
+// Table is the tasks of a run. Its zero value has none. It is safe for concurrent use; its lock is
+// taken under the run's.
 type Table struct {
 	mu  sync.Mutex // guards what follows
 	all map[at]*Task
@@ -26,14 +29,18 @@ type at struct {
 // are forgotten, and no new one is let in while none is.
 const maxTasks = 1000
 
-// Enter makes a task one of the run's. running is the task that has the turn, nil for none: one
-// that took the id of that would hide it, and is none of the run's.
-func (ts *Table) Enter(t, running *Task) bool {
+// Enter makes a task one of the run's, and waives its outcome unless handOver gives it the turn.
+// running is the task that has the turn, nil for none: one that took the id of that would hide it,
+// and is none of the run's.
+func (ts *Table) Enter(t, running *Task, handOver func() bool) {
 	if running != nil && running.Conn == t.Conn && running.ID == t.ID {
-		return false
+		return
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
+	if !handOver() {
+		t.waive()
+	}
 	if ts.all == nil {
 		ts.all = make(map[at]*Task)
 	}
@@ -41,7 +48,6 @@ func (ts *Table) Enter(t, running *Task) bool {
 		maps.DeleteFunc(ts.all, func(_ at, old *Task) bool { return old != running })
 	}
 	ts.all[at{t.Conn, t.ID}] = t
-	return true
 }
 
 // On is the task of an id on a connection, nil for none.
@@ -73,13 +79,54 @@ func (ts *Table) Of(id string, owner wire.Principal, by bridge.Client, conn *bri
 	return only
 }
 
-// Take returns the tasks, which the table has no more.
-func (ts *Table) Take() []*Task {
+// End ends the tasks of a run that is over.
+func (ts *Table) End() {
 	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	all := slices.Collect(maps.Values(ts.all))
+	all := ts.all
 	ts.all = nil
-	return all
+	ts.mu.Unlock()
+	for _, t := range all {
+		t.End(policy.Unknown, nil)
+	}
+}
+
+// maxPages is how many pages of a server's tasks are read.
+const maxPages = 1000
+
+// List answers tasks/list with those of a server's tasks that are mine: of all its
+// pages, in one. A cursor may tell of others' tasks, too. It reads on while wanted. Without own
+// the server has answered with failure.
+func List(ctx context.Context, conn *bridge.Upstream, mine func(id string) bool, wanted func() bool) (own []byte, failure *wire.Message, err error) {
+	own = []byte(`{"tasks":[`)
+	var params, cursor []byte
+	for range maxPages {
+		m, err := conn.Start(wire.Made(wire.RequestMessage(0, "tasks/list", params)), nil).Wait(ctx)
+		if err != nil || m.Kind == wire.Failure {
+			return nil, m, err
+		}
+		own = appendMine(own, wire.Member(m.Bytes(m.Result), "tasks"), mine)
+		next := wire.Member(m.Bytes(m.Result), "nextCursor")
+		if len(next) == 0 || next[0] != '"' || bytes.Equal(next, cursor) || !wanted() {
+			break
+		}
+		cursor, params = next, append(append([]byte(`{"cursor":`), next...), '}')
+	}
+	return append(own, "]}"...), nil, nil
+}
+
+// appendMine appends those of a page to those that were found already.
+func appendMine(own, page []byte, mine func(id string) bool) []byte {
+	_ = wire.Elements(page, func(item []byte) error {
+		if id, _ := wire.Text(wire.Member(item, "taskId")); !mine(id) {
+			return nil
+		}
+		if own[len(own)-1] != '[' {
+			own = append(own, ',')
+		}
+		own = append(own, item...)
+		return nil
+	})
+	return own
 }
 
 // Index finds the run of a task. A client's library asks about a task by its id alone, and

@@ -7,12 +7,13 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // Task is one task. Where its outcome can move the run it holds the turn that its call took,
@@ -22,14 +23,19 @@ type Task struct {
 	ID       string
 	Owner    wire.Principal
 	Conn     *bridge.Upstream // on which it lives
-	Call     any              // what is left of the call that began it: the caller's, not read here
+	Call     Call             // what is left of the call that began it; set before anybody knows the task
 	meta     []byte           // of what the proxy asks about it; nil: none
 	patience time.Duration    // for an answer about it
 	every    time.Duration    // between polls
 	done     chan struct{}    // closed when its outcome has stepped the run
+	over     atomic.Bool      // it has an outcome, or none is wanted
+}
 
-	mu   sync.Mutex // guards what follows
-	over bool       // it has an outcome, or none is wanted
+// Call is what is left of a call that has begun a task.
+type Call interface {
+	// Ended takes the outcome of the task, once: it is the call's. It has tell, or, where that is
+	// nil, all whom the call's run has, told what that changed.
+	Ended(t *Task, o policy.Outcome, tell func(...run.Shift))
 }
 
 // New reads a task from its state, as the upstream of a connection tells it. meta is the
@@ -74,30 +80,28 @@ func milliseconds(object []byte, names ...string) (time.Duration, bool) {
 	return 0, false
 }
 
-// End has do take the task's outcome, if nobody has before, and reports whether it did. Whoever
-// comes second waits until that is done, so that no client learns of an end that has not stepped
-// the run.
-func (t *Task) End(do func()) (first bool) {
-	if !t.takes() {
-		<-t.done
-		return false
+// End has the call take its outcome, once. Whoever comes second waits until that is done, so
+// that no client learns of an end that has not stepped the run.
+func (t *Task) End(o policy.Outcome, tell func(...run.Shift)) {
+	if !t.over.Swap(true) {
+		t.Call.Ended(t, o, tell)
+		close(t.done)
+		return
 	}
-	do()
+	<-t.done
+	if tell != nil {
+		tell()
+	}
+}
+
+// waive ends a task that nobody knows yet, and whose outcome is not wanted.
+func (t *Task) waive() {
+	t.over.Store(true)
 	close(t.done)
-	return true
 }
 
-// takes reports whether it is the first to take the task's outcome.
-func (t *Task) takes() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	first := !t.over
-	t.over = true
-	return first
-}
-
-// IsOver reports whether the task's outcome has stepped the run.
-func (t *Task) IsOver() bool {
+// isOver reports whether the task's outcome has stepped the run.
+func (t *Task) isOver() bool {
 	select {
 	case <-t.done:
 		return true
@@ -106,54 +110,99 @@ func (t *Task) IsOver() bool {
 	}
 }
 
-// Watch polls the task until its end, for as long as ctx lasts. ended is false where somebody
-// else has seen that before.
-func (t *Task) Watch(ctx context.Context) (o policy.Outcome, ended bool) {
+// Watch polls the task until it has ended. When ctx or the task's connection ends, it ends with
+// an unknown outcome.
+func (t *Task) Watch(ctx context.Context) {
 	for missed := 0; missed < maxMissed; {
 		timer := time.NewTimer(t.every)
 		select {
 		case <-timer.C:
 		case <-t.done:
 			timer.Stop()
-			return 0, false
+			return
 		case <-t.Conn.Done():
 			timer.Stop()
-			return policy.Unknown, true
+			t.End(policy.Unknown, nil)
+			return
 		case <-ctx.Done():
 			timer.Stop()
-			return policy.Unknown, true
+			t.End(policy.Unknown, nil)
+			return
 		}
-		o, err := t.Ask(ctx)
+		o, err := t.ask(ctx)
 		if missed++; err == nil {
 			missed = 0
 		}
 		if o != 0 {
-			return o, true
+			t.End(o, nil)
+			return
 		}
 	}
-	return policy.Unknown, true
+	t.End(policy.Unknown, nil)
+}
+
+// Answered takes what the server has answered to a client's request about the task: an end of
+// which that tells is taken before the client learns of it. What is wrong may be the request, which
+// is the client's: after an error the server is asked anew.
+func (t *Task) Answered(ctx context.Context, method string, m *wire.Message, tell func(...run.Shift)) {
+	asks := method == "tasks/get" || method == "tasks/result"
+	if t.isOver() || m.Kind == wire.Failure && !asks {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, t.patience)
+	defer stop()
+	var o policy.Outcome
+	switch {
+	case m.Kind == wire.Failure:
+		o, _ = t.ask(ctx)
+	case method == "tasks/result":
+		o = outcomeOf(m.Bytes(m.Result))
+	default:
+		o, _ = t.outcome(ctx, m.Bytes(m.Result))
+	}
+	if o != 0 {
+		t.End(o, tell)
+	}
+}
+
+// Ends reports whether a state that the server has told unasked is an end that nobody has seen.
+func (t *Task) Ends(state []byte) bool {
+	switch status(state) {
+	case "completed", "failed", "cancelled":
+		return !t.isOver()
+	}
+	return false
+}
+
+// Told takes that end.
+func (t *Task) Told(ctx context.Context, state []byte, tell func(...run.Shift)) {
+	ctx, stop := context.WithTimeout(ctx, t.patience)
+	defer stop()
+	if o, _ := t.outcome(ctx, state); o != 0 {
+		t.End(o, tell)
+	}
 }
 
 var errNoState = errors.New("the server does not say where the task stands")
 
-// Ask asks the server about the task: its outcome, 0 if it has not ended. An error is one
+// ask asks the server about the task: its outcome, 0 if it has not ended. An error is one
 // of asking, and says nothing of the task.
-func (t *Task) Ask(ctx context.Context) (policy.Outcome, error) {
+func (t *Task) ask(ctx context.Context) (policy.Outcome, error) {
 	m, err := t.send(ctx, "tasks/get")
 	switch {
 	case err != nil:
 		return 0, err
 	case m.Kind == wire.Result:
-		return t.Outcome(ctx, m.Bytes(m.Result))
+		return t.outcome(ctx, m.Bytes(m.Result))
 	case m.ErrorCode == wire.CodeInvalidParams: // it has expired, or was never there
 		return policy.Unknown, nil
 	}
 	return 0, errNoState
 }
 
-// Outcome is what a task's state says became of it; 0: it has not ended. One with sessions
+// outcome is what a task's state says became of it; 0: it has not ended. One with sessions
 // tells of an error by the result alone, which is asked for.
-func (t *Task) Outcome(ctx context.Context, state []byte) (policy.Outcome, error) {
+func (t *Task) outcome(ctx context.Context, state []byte) (policy.Outcome, error) {
 	switch status(state) {
 	case "failed":
 		return policy.Error, nil
@@ -161,14 +210,14 @@ func (t *Task) Outcome(ctx context.Context, state []byte) (policy.Outcome, error
 		return policy.Unknown, nil
 	case "completed":
 		if result, ok := t.Conn.Server.TaskResult(state); ok {
-			return OutcomeOf(result), nil
+			return outcomeOf(result), nil
 		}
 		m, err := t.send(ctx, "tasks/result")
 		switch {
 		case err != nil:
 			return 0, err
 		case m.Kind == wire.Result:
-			return OutcomeOf(m.Bytes(m.Result)), nil
+			return outcomeOf(m.Bytes(m.Result)), nil
 		case m.ErrorCode == wire.CodeInvalidParams: // it has expired
 			return policy.Unknown, nil
 		}
@@ -177,24 +226,15 @@ func (t *Task) Outcome(ctx context.Context, state []byte) (policy.Outcome, error
 	return 0, nil
 }
 
-// Ends reports whether a task's state is an end.
-func Ends(state []byte) bool {
-	switch status(state) {
-	case "completed", "failed", "cancelled":
-		return true
-	}
-	return false
-}
-
 func status(state []byte) string {
 	text, _ := wire.Text(wire.Member(state, "status"))
 	return text
 }
 
-// OutcomeOf is the outcome that a task's result tells of. One that is no object, that two
+// outcomeOf is the outcome that a task's result tells of. One that is no object, that two
 // readers could read differently, or that is no result but looks like another task or a
 // question, tells nothing.
-func OutcomeOf(result []byte) policy.Outcome {
+func outcomeOf(result []byte) policy.Outcome {
 	m := wire.Made(wire.ResultAnswer([]byte("0"), result))
 	if m == nil || m.Raw[m.Result.Start] != '{' || m.R.ResultTypeAt.Present() && m.R.ResultType != wire.ResultComplete ||
 		m.R.Task.Present() && !m.R.Content.Present() {
