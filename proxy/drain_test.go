@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // drained is a drain under way.
@@ -216,7 +217,7 @@ func TestDrainRefusesWhatWaitsForInitialize(t *testing.T) {
 
 // Lists are answered to the end: behind the last answer, where clients still read it, too, and whether or not the proxy has them.
 func TestListsAreAnsweredToTheEnd(t *testing.T) {
-	for _, mode := range []proxy.Mode{proxy.Enforce, proxy.Shadow} {
+	for _, mode := range []runs.Mode{runs.Enforce, runs.Shadow} {
 		bubble(t, review, func(r *rig) {
 			c := r.connect(plainHello)
 			call := c.call("read_file")

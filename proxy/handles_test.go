@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
@@ -21,7 +22,7 @@ import (
 func byHandle(odd map[string]string) func(*proxy.Config, *server) {
 	return func(c *proxy.Config, up *server) {
 		c.Keys[wire.Modern] = runs.Key{Kind: runs.Handle}
-		c.Protocol = proxy.ProtocolBoth
+		c.Protocol = bridge.ProtocolBoth
 		var items []string
 		for _, name := range reviewTools {
 			schema := `{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":false}`
@@ -354,7 +355,7 @@ func TestShadowAsksForNoHandle(t *testing.T) {
 		has(t, string(k.m.Raw), `"fsm_run":"x"`)
 		k.result(`{"content":[]}`)
 		call.wait()
-	}, byHandle(nil), with(func(c *proxy.Config) { c.Mode = proxy.Shadow }))
+	}, byHandle(nil), with(func(c *proxy.Config) { c.Mode = runs.Shadow }))
 }
 
 func TestTheArgumentsName(t *testing.T) {

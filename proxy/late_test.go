@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // delayed has every connection but the first come up in a second.
@@ -60,7 +61,7 @@ func TestAttackShadowCallThatWaitsForAConnection(t *testing.T) {
 		{"resources/templates/list", ""},
 	} {
 		shadows(t, review, func(r *rig, _ *tally) {
-			r.connect(plainHello).late(sent[0], sent[1], func() { r.p.SetMode(proxy.Enforce) })
+			r.connect(plainHello).late(sent[0], sent[1], func() { r.p.SetMode(runs.Enforce) })
 		}, delayed)
 	}
 }

@@ -125,7 +125,7 @@ func TestModernInShadow(t *testing.T) {
 		conn.says(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///plan"}}`, nil)
 		synctest.Wait()
 		has(t, strings.Join(l.messages(), ""), "acknowledged", "tools/list_changed", "resources/updated")
-	}, with(func(c *proxy.Config) { c.Mode = proxy.Shadow }))
+	}, with(func(c *proxy.Config) { c.Mode = runs.Shadow }))
 }
 
 // A call that is cancelled while a modern upstream's questions are on their way is

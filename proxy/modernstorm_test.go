@@ -108,7 +108,7 @@ func (r *rig) wander(n int) {
 			all = append(all, &reply{stream: s, id: 10})
 		case 3:
 			if n == 0 {
-				r.p.SetMode([]proxy.Mode{proxy.Enforce, proxy.Shadow}[turn%2])
+				r.p.SetMode([]runs.Mode{runs.Enforce, runs.Shadow}[turn%2])
 			}
 		default:
 			call := c.request("tools/call", meta(params))

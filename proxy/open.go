@@ -24,7 +24,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, routes: allRoutes(), sessions: make(map[*session]struct{})}
-	p.Runs = runs.New(runs.Config{Policy: cfg.Policy, Shadow: cfg.Mode == Shadow, MaxStranded: cfg.MaxStranded, Keys: cfg.Keys, PathCreate: cfg.PathCreate,
+	p.Runs = runs.New(runs.Config{Policy: cfg.Policy, Mode: cfg.Mode, MaxStranded: cfg.MaxStranded, Keys: cfg.Keys, PathCreate: cfg.PathCreate,
 		Idle: cfg.RunIdle, Age: cfg.RunAge, Max: cfg.MaxRuns, MaxPerPrincipal: cfg.MaxRunsPerPrincipal, Log: cfg.Log, Telemetry: &p.cfg.Telemetry})
 	p.nobodys = sync.OnceValue(func() *session {
 		s := p.newServer(p.Runs.OfNobody(p.handles != nil))
@@ -47,9 +47,6 @@ func New(cfg Config) (*Proxy, error) {
 		p.greets.Handles, p.lists.Argument = p.handles.Hint, p.handles.Argument
 	}
 	p.operations = cfg.Telemetry.Operations("")
-	if cfg.Mode == Shadow {
-		p.sayMode(Shadow)
-	}
 	if cfg.Share {
 		p.uplinks.Share(p.sharedOpening)
 	}

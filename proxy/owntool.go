@@ -87,7 +87,7 @@ func (c *call) takeHandle(p *Proxy) string {
 	if p.handles == nil {
 		return ""
 	}
-	shadow := p.Mode() == Shadow
+	shadow := p.Runs.Mode() == runs.Shadow
 	c.own = !shadow && c.m.Method == "tools/call" && handle.Own(c.m.P.Name)
 	taken, fault := handle.Take(c.m, p.handles.Argument.Name)
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -275,7 +276,7 @@ func TestPinInShadow(t *testing.T) {
 		c.do("apply", ok)
 		equal(t, "counted", strings.Join(r.seen.take(), " "), "definition_changed")
 		c.at("a")
-	}, with(func(c *proxy.Config) { c.Mode = proxy.Shadow }))
+	}, with(func(c *proxy.Config) { c.Mode = runs.Shadow }))
 }
 
 // When the list changes the bindings are looked at as check does, and each thing is

@@ -42,8 +42,8 @@ type Config struct {
 	// call they belong to (HTTP). Without it a shared upstream may ask nothing.
 	Streams bool
 
-	Protocol Protocol         // how clients can speak
-	Mode     Mode             // whether the policy is enforced, until a [Proxy.SetMode]
+	Protocol bridge.Protocol  // how clients can speak
+	Mode     runs.Mode        // whether the policy is enforced, until a [Proxy.SetMode]
 	Surface  surface.Surface  // what clients are shown
 	Annotate surface.Annotate // what is added to results
 	Refusals refusal.Form     // the form of refusals

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
@@ -15,7 +16,7 @@ import (
 )
 
 // leading is a rig by handle in which clients that know both eras are to have sessions.
-func leading(protocol proxy.Protocol, mode proxy.Mode, log *bytes.Buffer) func(*proxy.Config, *server) {
+func leading(protocol bridge.Protocol, mode runs.Mode, log *bytes.Buffer) func(*proxy.Config, *server) {
 	return func(c *proxy.Config, up *server) {
 		byHandle(nil)(c, up)
 		c.Protocol, c.Mode = protocol, mode
@@ -30,7 +31,7 @@ const sessionsOnly = `"code":-32022,"message":"unsupported protocol version: beg
 // By handle, server/discover is refused whoever asks, in either mode, and nothing is asked of the upstream for it. All
 // other requests of the modern era are served as ever.
 func TestDiscoverLeadsToASession(t *testing.T) {
-	for _, mode := range []proxy.Mode{proxy.Enforce, proxy.Shadow} {
+	for _, mode := range []runs.Mode{runs.Enforce, runs.Shadow} {
 		t.Run(mode.String(), func(t *testing.T) {
 			var log bytes.Buffer
 			bubble(t, review, func(r *rig) {
@@ -38,7 +39,7 @@ func TestDiscoverLeadsToASession(t *testing.T) {
 				has(t, c.ask("server/discover", meta("")), sessionsOnly)
 				has(t, r.as(observe.Peer{Principal: ann}).ask("server/discover", meta("")), sessionsOnly)
 				equal(t, "asked of the upstream", len(r.up.asked), 0)
-				if mode == proxy.Shadow {
+				if mode == runs.Shadow {
 					return
 				}
 				has(t, c.ask("tools/list", meta("")), `"name":"write_plan"`)
@@ -47,7 +48,7 @@ func TestDiscoverLeadsToASession(t *testing.T) {
 				call := c.request("tools/call", of(run, "write_plan"))
 				r.up.next().result(`{"content":[]}`)
 				has(t, call.wait(), "State is now 'review'")
-			}, leading(proxy.ProtocolAuto, mode, &log))
+			}, leading(bridge.ProtocolAuto, mode, &log))
 		})
 	}
 }
@@ -61,7 +62,7 @@ func TestDiscoverIsAnsweredWhereNoHandleIsNeeded(t *testing.T) {
 			}, with(func(c *proxy.Config) {
 				c.Keys[wire.Modern] = runs.Key{Kind: kind}
 				if kind == runs.Handle {
-					c.Protocol = proxy.ProtocolBoth
+					c.Protocol = bridge.ProtocolBoth
 				}
 			}))
 		})
@@ -85,7 +86,7 @@ func TestLogOfClientsThatAreLed(t *testing.T) {
 		for i := range 100 {
 			ask(fmt.Sprintf(`{"name":"n%d"}`, i))
 		}
-	}, leading(proxy.ProtocolAuto, proxy.Enforce, &log))
+	}, leading(bridge.ProtocolAuto, runs.Enforce, &log))
 	if n := strings.Count(log.String(), "needs --protocol both"); n != 64 {
 		t.Errorf("%d lines, not 64", n)
 	}

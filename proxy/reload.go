@@ -14,31 +14,15 @@ func (p *Proxy) Reload(next *policy.Policy) runs.Reloaded {
 	return done
 }
 
-// Mode is the mode in force.
-func (p *Proxy) Mode() Mode {
-	if p.Runs.Shadow() {
-		return Shadow
-	}
-	return Enforce
-}
-
 // SetMode puts a mode in force for every run, and reports whether it was another
-// one, as [runs.Registry.SetShadow] does. Clients are told of the lists whose shown bytes
+// one, as [runs.Registry.SetMode] does. Clients are told of the lists whose shown bytes
 // changed. It is safe to call at any time.
-func (p *Proxy) SetMode(m Mode) bool {
-	if !p.Runs.SetShadow(m == Shadow, func() { p.sayMode(m) }) {
-		return false
+func (p *Proxy) SetMode(m runs.Mode) bool {
+	other := p.Runs.SetMode(m)
+	if other {
+		p.lists.Forget()
 	}
-	p.lists.Forget()
-	return true
-}
-
-func (p *Proxy) sayMode(m Mode) {
-	if m == Shadow {
-		p.cfg.Log.Warn("the policy is not enforced: in shadow nothing is refused, and what would have been is logged", "mode", m.String())
-		return
-	}
-	p.cfg.Log.Info("the policy is enforced", "mode", m.String())
+	return other
 }
 
 // SetLock puts a lock in force, and reports whether it holds tools to other

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
@@ -69,15 +68,15 @@ func TestRoundThroughAChangeOfMode(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connect(ableHello)
 		call, accept := c.round("write_plan")
-		r.p.SetMode(proxy.Shadow)
+		r.p.SetMode(runs.Shadow)
 		accept()
 		r.up.next().result(ok)
 		call.wait()
-		r.p.SetMode(proxy.Enforce)
+		r.p.SetMode(runs.Enforce)
 		c.in("review")
-		r.p.SetMode(proxy.Shadow)
+		r.p.SetMode(runs.Shadow)
 		call, accept = c.round("apply")
-		r.p.SetMode(proxy.Enforce)
+		r.p.SetMode(runs.Enforce)
 		accept()
 		c.refused(call.wait(), policy.InvalidTransition)
 		equal(t, "sent", r.up.count("tools/call apply"), 1)

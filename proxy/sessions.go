@@ -119,7 +119,7 @@ func (p *Proxy) sessionFor(c *call) (*session, *runs.Missing) {
 		r, why = p.Runs.Find(bridge.Stateless, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
 	}
 	switch {
-	case r == nil && p.handles != nil && p.Runs.Shadow():
+	case r == nil && p.handles != nil && p.Runs.Mode() == runs.Shadow:
 		c.m = c.asSent()
 		return p.nobodys(), nil
 	case r == nil && why == runs.ErrNotFound && !c.steps() && p.Runs.Key(bridge.Stateless).Begins():

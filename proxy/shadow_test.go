@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -92,7 +93,7 @@ func shadows(t *testing.T, source string, f func(r *rig, o *tally), options ...f
 	t.Helper()
 	o := &tally{}
 	options = append([]func(*proxy.Config, *server){func(c *proxy.Config, u *server) {
-		c.Mode, c.Telemetry.Meter = proxy.Shadow, o
+		c.Mode, c.Telemetry.Meter = runs.Shadow, o
 		u.auto = lists(reviewTools...)
 	}}, options...)
 	bubble(t, source, func(r *rig) { f(r, o) }, options...)
@@ -101,8 +102,8 @@ func shadows(t *testing.T, source string, f func(r *rig, o *tally), options ...f
 // at checks where the run is.
 func (c *client) at(state string) {
 	c.t.Helper()
-	mode := c.p.Mode()
-	c.p.SetMode(proxy.Enforce)
+	mode := c.p.Runs.Mode()
+	c.p.SetMode(runs.Enforce)
 	c.in(state)
 	c.p.SetMode(mode)
 }
@@ -286,17 +287,17 @@ func TestShadowCountsWhatValidationWouldRefuse(t *testing.T) {
 func TestModeSwitchTellsWhatIsShownNow(t *testing.T) {
 	shadows(t, review, func(r *rig, _ *tally) {
 		c := r.connect(plainHello)
-		c.p.SetMode(proxy.Enforce)
+		c.p.SetMode(runs.Enforce)
 		equal(t, "told", c.told(), []string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"})
 		equal(t, "listed", c.listed(wire.Tools), "status read_file list_a write_plan")
 		c.refused(c.call("rogue").wait(), policy.UnknownAction)
-		c.p.SetMode(proxy.Enforce)
+		c.p.SetMode(runs.Enforce)
 		equal(t, "told of nothing", c.told(), []string(nil))
-		c.p.SetMode(proxy.Shadow)
+		c.p.SetMode(runs.Shadow)
 		equal(t, "told", c.told(), []string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"})
 		equal(t, "listed", c.listed(wire.Tools), "status read_file")
 		c.do("rogue", ok)
-		c.p.SetMode(proxy.Enforce)
+		c.p.SetMode(runs.Enforce)
 		c.refused(c.call("rogue").wait(), policy.UnknownAction)
 	})
 }
@@ -306,8 +307,8 @@ func TestModeSwitchIsSilentWhereAllIsBound(t *testing.T) {
 	const open = "version: 1\ninitial: a\nstates: {a: {tools: [\"*\"], resources: [\"*\"], prompts: [\"*\"]}}\n"
 	bubble(t, open, func(r *rig) {
 		c := r.connect(plainHello)
-		c.p.SetMode(proxy.Shadow)
-		c.p.SetMode(proxy.Enforce)
+		c.p.SetMode(runs.Shadow)
+		c.p.SetMode(runs.Enforce)
 		equal(t, "told", c.told(), []string(nil))
 	})
 }
@@ -325,7 +326,7 @@ func TestModeSwitchReleasesTheQueue(t *testing.T) {
 				t.Fatal("it does not wait")
 			}
 		}
-		c.p.SetMode(proxy.Shadow)
+		c.p.SetMode(runs.Shadow)
 		for range waiting {
 			r.up.next().result(failed)
 		}
@@ -348,8 +349,8 @@ func TestModeSwitchThereAndBackKeepsTheTurn(t *testing.T) {
 		k := r.up.next()
 		second := c.call("write_plan")
 		synctest.Wait()
-		c.p.SetMode(proxy.Shadow)
-		c.p.SetMode(proxy.Enforce)
+		c.p.SetMode(runs.Shadow)
+		c.p.SetMode(runs.Enforce)
 		synctest.Wait()
 		switch r.up.count("tools/call write_plan") {
 		case 1: // it waits again, and finds the run in review
@@ -372,7 +373,7 @@ func TestShadowCallDoesNotStepUnderAHolder(t *testing.T) {
 		c := r.connect(plainHello)
 		old := c.call("write_plan")
 		k := r.up.next()
-		c.p.SetMode(proxy.Enforce)
+		c.p.SetMode(runs.Enforce)
 		c.told()
 		holder := c.call("write_plan")
 		h := r.up.next()
@@ -405,7 +406,7 @@ func TestModeSwitchUnderLoad(t *testing.T) {
 				return
 			default:
 			}
-			r.p.SetMode(proxy.Mode(n % 2))
+			r.p.SetMode(runs.Mode(n % 2))
 			if n%7 == 0 {
 				r.reload("read_file: ,", "")
 			}
@@ -435,7 +436,7 @@ func TestModeSwitchUnderLoad(t *testing.T) {
 	clients.Wait()
 	close(stop)
 	switching.Wait()
-	r.p.SetMode(proxy.Enforce)
+	r.p.SetMode(runs.Enforce)
 	c := r.connect(plainHello)
 	equal(t, "listed", c.listed(wire.Tools), "status list_a write_plan")
 	c.refused(c.call("apply").wait(), policy.InvalidTransition)
@@ -446,7 +447,7 @@ func TestModeSwitchUnderLoad(t *testing.T) {
 func TestShadowOfRequestsThatSessionsHave(t *testing.T) {
 	for method, params := range map[string]string{"logging/setLevel": `{"level":"info"}`, "resources/subscribe": `{"uri":"file:///plan"}`} {
 		bubble(t, review, func(r *rig) {
-			r.p.SetMode(proxy.Shadow)
+			r.p.SetMode(runs.Shadow)
 			c := r.modern()
 			call := c.request(method, meta(params))
 			synctest.Wait()

@@ -96,7 +96,7 @@ func TestMigrateInShadow(t *testing.T) {
 		equal(t, "done", r.p.Runs.Migrate(), runs.Migrated{Runs: 1, Restarted: 1})
 		equal(t, "told", c.told(), []string(nil))
 		equal(t, "state", r.p.Sessions()[0].Run.State, "planning")
-	}, with(func(c *proxy.Config) { c.Mode = proxy.Shadow }))
+	}, with(func(c *proxy.Config) { c.Mode = runs.Shadow }))
 }
 
 func TestSessionsAreTold(t *testing.T) {

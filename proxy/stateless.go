@@ -66,13 +66,15 @@ func (c *call) onward() wire.Pending {
 
 // spoken is how clients may speak.
 func (p *Proxy) spoken() wire.Spoken {
-	return bridge.Spoken(p.cfg.Protocol != ProtocolModern, p.cfg.Protocol != ProtocolLegacy)
+	return p.cfg.Protocol.Spoken()
 }
 
 // refusesDiscover reports whether server/discover is refused, so that clients that know
 // both ways have sessions: else each of their calls would need a handle, which nothing
 // but a model asks for.
-func (p *Proxy) refusesDiscover() bool { return p.cfg.Protocol == ProtocolAuto && p.handles != nil }
+func (p *Proxy) refusesDiscover() bool {
+	return p.cfg.Protocol == bridge.ProtocolAuto && p.handles != nil
+}
 
 // refuseDiscover refuses server/discover as a server with sessions does, upon which a client that
 // knows them sends initialize (2026-07-28, basic/versioning, "Backward Compatibility").
@@ -109,11 +111,11 @@ type pipe struct {
 // Handle implements wire.Session.
 func (d *pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 	switch {
-	case m.Kind == wire.Request && bridge.SpokenIn(m).Stateless() && d.p.cfg.Protocol != ProtocolLegacy:
+	case m.Kind == wire.Request && bridge.SpokenIn(m).Stateless() && d.p.cfg.Protocol.Stateless():
 		return d.serve(m, out)
 	case m.Method == "notifications/cancelled" && d.cancelStateless(m):
 		return nil
-	case m.Kind == wire.Request && m.Method == "initialize" && d.p.cfg.Protocol == ProtocolModern:
+	case m.Kind == wire.Request && m.Method == "initialize" && !d.p.cfg.Protocol.Sessions():
 		text := "this server speaks revision " + bridge.Revision + " of the protocol alone, which has no initialize"
 		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, text, nil))
 		return nil

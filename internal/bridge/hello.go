@@ -30,15 +30,10 @@ const (
 // Opens reports whether a revision is one that begins with initialize.
 func Opens(revision string) bool { return wire.IsLegacyRevision(revision) }
 
-// Spoken says how clients may speak.
-func Spoken(sessions, stateless bool) wire.Spoken {
-	return wire.Spoken{Legacy: sessions, Modern: stateless}
-}
-
 // SessionsOnly is what is wrong with a stateless request where clients that know
 // sessions are to begin one.
 func SessionsOnly(m *wire.Message) *wire.Fault {
-	fault := Spoken(true, false).Unsupported(m.P.Modern.Version)
+	fault := ProtocolLegacy.Spoken().Unsupported(m.P.Modern.Version)
 	fault.Text = "unsupported protocol version: begin a session with initialize, of revision 2024-11-05 to " + Latest +
 		"; for a client that knows " + Revision + " alone start fsm-proxy with --protocol both"
 	return fault

@@ -15,12 +15,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/watch"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
@@ -35,8 +36,8 @@ type Config struct {
 	Server     Server
 	Share      bool   // one connection to the server for all clients
 	OnRestart  string // of the server's process: "restart" its runs; else they are kept
-	Mode       proxy.Mode
-	Protocol   proxy.Protocol
+	Mode       runs.Mode
+	Protocol   bridge.Protocol
 	Surface    surface.Surface
 	Annotate   surface.Annotate
 	Refusals   refusal.Form

@@ -16,7 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/secret"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // check refuses what is not safe.
@@ -236,7 +236,7 @@ func (s *service) setLevel(text string) error {
 
 // setMode puts the mode of this word in force for every run.
 func (s *service) setMode(text string) error {
-	var m proxy.Mode
+	var m runs.Mode
 	if err := m.UnmarshalText([]byte(text)); err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (s *service) adminPolicy() admin.Policy {
 	r := s.reloads.state()
 	out := admin.Policy{
 		Name: r.policy.Name(), Digest: r.policy.Digest(), States: len(r.policy.States()),
-		Mode: s.relay.Mode().String(), LoadedAt: r.since, Source: r.attempts.told(r.policy.File()),
+		Mode: s.relay.Runs.Mode().String(), LoadedAt: r.since, Source: r.attempts.told(r.policy.File()),
 	}
 	if file := s.cfg.Configuration; file != nil {
 		source := r.configuration.told(file.Path)

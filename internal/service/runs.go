@@ -14,7 +14,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
@@ -61,7 +60,7 @@ func (c *Config) RunKeys() ([2]runs.Key, error) {
 // keysOf are the keys of both eras; listening tells that there may be several
 // clients. A key that no client gets rid of by itself must not be got rid of by
 // speaking the other era: named for one era it holds for both.
-func (f *Runs) keysOf(listening bool, protocol proxy.Protocol) (keys [2]runs.Key, err error) {
+func (f *Runs) keysOf(listening bool, protocol bridge.Protocol) (keys [2]runs.Key, err error) {
 	keys = [2]runs.Key{{Kind: runs.Process}, {Kind: runs.Process}}
 	if listening {
 		keys = [2]runs.Key{wire.Legacy: {Kind: runs.Session}, wire.Modern: {Kind: runs.Handle}}
@@ -107,13 +106,13 @@ func withEra(key string) string {
 // acrossEras has a key that is named for one era hold for the other, unless it is of
 // one era only, and refuses two of which the one lets a client begin anew where the
 // other does not.
-func (f *Runs) acrossEras(keys [2]runs.Key, named [2]bool, protocol proxy.Protocol) ([2]runs.Key, error) {
+func (f *Runs) acrossEras(keys [2]runs.Key, named [2]bool, protocol bridge.Protocol) ([2]runs.Key, error) {
 	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
 		other := wire.Modern - era
 		if kind := keys[era].Kind; named[era] && !named[other] && kind != runs.Session && kind != runs.Handle {
 			keys[other] = keys[era]
 		}
-		if (protocol == proxy.ProtocolAuto || protocol == proxy.ProtocolBoth) && !f.resettable(keys[era]) && f.resettable(keys[other]) {
+		if (protocol == bridge.ProtocolAuto || protocol == bridge.ProtocolBoth) && !f.resettable(keys[era]) && f.resettable(keys[other]) {
 			return keys, exit.Usagef("--run-key %[1]s=%[2]s,%[3]s=%[4]s: a client whose run %[2]s keeps begins anew by speaking the %[3]s era, under %[4]s; "+
 				"write '--run-key %[1]s=%[2]s', which holds for both eras, or leave one of them with '--protocol legacy' or '--protocol modern'", era, keys[era], other, keys[other])
 		}
@@ -134,7 +133,7 @@ func (f *Runs) resettable(key runs.Key) bool {
 }
 
 // check refuses what cannot be meant.
-func (f *Runs) check(listening, authenticated bool, protocol proxy.Protocol) error {
+func (f *Runs) check(listening, authenticated bool, protocol bridge.Protocol) error {
 	keys, err := f.keysOf(listening, protocol)
 	if err != nil {
 		return err
@@ -178,9 +177,9 @@ func (f *Runs) gateways() (networks []netip.Prefix, err error) {
 
 // protocolOf is the protocol as it is served: whoever names a key for the modern era
 // wants clients to speak it.
-func (f *Runs) protocolOf(given proxy.Protocol) proxy.Protocol {
-	if given == proxy.ProtocolAuto && slices.ContainsFunc(f.Keys, func(key string) bool { return strings.HasPrefix(key, "modern=") }) {
-		return proxy.ProtocolBoth
+func (f *Runs) protocolOf(given bridge.Protocol) bridge.Protocol {
+	if given == bridge.ProtocolAuto && slices.ContainsFunc(f.Keys, func(key string) bool { return strings.HasPrefix(key, "modern=") }) {
+		return bridge.ProtocolBoth
 	}
 	return given
 }

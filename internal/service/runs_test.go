@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -16,7 +16,7 @@ func TestKeysAcrossEras(t *testing.T) {
 	for _, x := range []struct {
 		given          string
 		pathCreate     bool
-		protocol       proxy.Protocol
+		protocol       bridge.Protocol
 		legacy, modern string // legacy "": it is refused
 	}{
 		{given: "", legacy: "session", modern: "handle"},
@@ -41,9 +41,9 @@ func TestKeysAcrossEras(t *testing.T) {
 		{given: "legacy=header:X-Run,modern=handle"},
 		{given: "legacy=principal,modern=path", legacy: "principal", modern: "path"},
 		{given: "legacy=principal,modern=path", pathCreate: true},
-		{given: "legacy=principal,modern=handle", protocol: proxy.ProtocolModern, legacy: "principal", modern: "handle"},
-		{given: "legacy=principal,modern=handle", protocol: proxy.ProtocolLegacy, legacy: "principal", modern: "handle"},
-		{given: "modern=principal", protocol: proxy.ProtocolLegacy, legacy: "principal", modern: "principal"},
+		{given: "legacy=principal,modern=handle", protocol: bridge.ProtocolModern, legacy: "principal", modern: "handle"},
+		{given: "legacy=principal,modern=handle", protocol: bridge.ProtocolLegacy, legacy: "principal", modern: "handle"},
+		{given: "modern=principal", protocol: bridge.ProtocolLegacy, legacy: "principal", modern: "principal"},
 	} {
 		f := Runs{PathCreate: x.pathCreate}
 		if x.given != "" {
@@ -68,24 +68,24 @@ func TestAllPairsOfKeys(t *testing.T) {
 	anew := map[string]bool{"session": true, "handle": true}
 	for _, legacy := range []string{"process", "session", "principal", "header:X-Run", "path"} {
 		for _, modern := range []string{"process", "handle", "principal", "header:X-Run", "path"} {
-			for _, protocol := range []proxy.Protocol{proxy.ProtocolAuto, proxy.ProtocolBoth, proxy.ProtocolLegacy, proxy.ProtocolModern} {
+			for _, protocol := range []bridge.Protocol{bridge.ProtocolAuto, bridge.ProtocolBoth, bridge.ProtocolLegacy, bridge.ProtocolModern} {
 				for _, create := range []bool{false, true} {
 					anew["path"] = create
 					f := Runs{Keys: []string{"modern=" + modern, "legacy=" + legacy}, PathCreate: create}
 					_, err := f.keysOf(true, protocol)
-					if stands := protocol == proxy.ProtocolLegacy || protocol == proxy.ProtocolModern || anew[legacy] == anew[modern]; stands != (err == nil) {
+					if stands := protocol == bridge.ProtocolLegacy || protocol == bridge.ProtocolModern || anew[legacy] == anew[modern]; stands != (err == nil) {
 						t.Errorf("%v, protocol %v, --path-create %v: %v", f.Keys, protocol, create, err)
 					}
 					if err == nil {
 						continue
 					}
 					for _, say := range suggested.FindAllStringSubmatch(err.Error(), -1) {
-						again, in := f, proxy.ProtocolAuto
+						again, in := f, bridge.ProtocolAuto
 						switch say[1] + say[2] {
 						case "protocollegacy":
-							in = proxy.ProtocolLegacy
+							in = bridge.ProtocolLegacy
 						case "protocolmodern":
-							in = proxy.ProtocolModern
+							in = bridge.ProtocolModern
 						default:
 							again.Keys = []string{say[2]}
 						}
@@ -103,7 +103,7 @@ func TestAllPairsOfKeys(t *testing.T) {
 func TestKeysOverStdio(t *testing.T) {
 	for _, given := range [][]string{nil, {"legacy=session"}, {"modern=process"}, {"legacy=session", "modern=process"}} {
 		f := Runs{Keys: given}
-		keys, err := f.keysOf(false, proxy.ProtocolAuto)
+		keys, err := f.keysOf(false, bridge.ProtocolAuto)
 		if err != nil || keys[wire.Legacy].Kind != runs.Process || keys[wire.Modern].Kind != runs.Process {
 			t.Errorf("%v is taken for %v, %v", given, keys, err)
 		}

@@ -275,13 +275,13 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 			cfg.PrincipalShare = math.MaxInt // all are one principal: there is nobody to keep room for
 		}
 	}
-	if c.Protocol != proxy.ProtocolModern {
+	if c.Protocol != bridge.ProtocolModern {
 		cfg.Open = func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
 			return s.relay.OpenFor(s.peer(from), own)
 		}
 		cfg.Key = s.sessionKey()
 	}
-	if c.Protocol != proxy.ProtocolLegacy {
+	if c.Protocol != bridge.ProtocolLegacy {
 		cfg.Modern = func(m *wire.Message, out wire.Stream, from streamhttp.PeerInfo) wire.Pending {
 			return s.relay.Serve(m, out, s.peer(from))
 		}

@@ -79,7 +79,7 @@ func (o *observers) watch(s *service) {
 		return
 	}
 	o.metrics.Watch(telemetry.Sources{
-		Policy: s.relay.Policy, Census: s.relay.Census, Draining: s.relay.Draining, Mode: s.relay.Mode,
+		Policy: s.relay.Policy, Census: s.relay.Census, Draining: s.relay.Draining, Mode: s.relay.Runs.Mode,
 		Reloads: func() telemetry.Reloads {
 			r := s.reloads.state()
 			c := &r.configuration

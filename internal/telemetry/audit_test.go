@@ -18,8 +18,8 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // tape is a writer that can be slow, and can fail.
@@ -183,7 +183,7 @@ func TestAuditOfShadows(t *testing.T) {
 	w := &tape{}
 	a := audit(t, telemetry.AuditConfig{Out: w})
 	r := newRig(t, observe.Telemetry{Auditor: a})
-	r.proxy.SetMode(proxy.Shadow)
+	r.proxy.SetMode(runs.Shadow)
 	c, _ := r.open()
 	c.Tool("hidden", "")
 	r.proxy.Close()

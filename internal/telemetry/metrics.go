@@ -17,6 +17,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // Transport is how messages travel on one side, as OpenTelemetry's
@@ -322,7 +323,7 @@ type Sources struct {
 	Census   func() proxy.Census
 	Reloads  func() Reloads
 	Draining func() bool
-	Mode     func() proxy.Mode
+	Mode     func() runs.Mode
 	Noise    func() uint64 // what the upstream sent that is no message
 	Silent   func() uint64 // processes that were ended since they said nothing more
 	Audited  func() uint64 // lines of the audit that were written

@@ -21,7 +21,7 @@ func measured(t *testing.T) (*rig, *telemetry.Metrics) {
 	r := newRig(t, observe.Telemetry{Meter: m})
 	m.Watch(telemetry.Sources{
 		Policy: r.proxy.Policy, Census: r.proxy.Census, Draining: r.proxy.Draining,
-		Mode: r.proxy.Mode,
+		Mode: r.proxy.Runs.Mode,
 		Reloads: func() telemetry.Reloads {
 			return telemetry.Reloads{Succeeded: 5, Failed: 6, Current: true, Since: time.UnixMilli(1500)}
 		},

@@ -26,7 +26,7 @@ import (
 // Config is what a Registry works with.
 type Config struct {
 	Policy          *policy.Policy // in force, until a [Registry.Reload]
-	Shadow          bool           // calls are decided in shadow, until a [Registry.SetShadow]
+	Mode            Mode           // in force, until a [Registry.SetMode]
 	MaxStranded     time.Duration  // for a run whose state a reload took
 	Keys            [2]Key         // how requests find their run, by [bridge.Client.Index]
 	PathCreate      bool           // an unknown id in the path begins a run, if nobody can guess it
@@ -49,7 +49,7 @@ type Registry struct {
 	reloading sync.Mutex          // held through a Reload, so that all runs go through them in one order
 
 	mu      sync.RWMutex // guards what follows
-	shadow  bool
+	mode    Mode
 	all     map[*Run]struct{}
 	found   map[runID]*Run
 	gone    map[runID]wire.Principal // whose run it was that has expired
@@ -62,9 +62,12 @@ type Registry struct {
 
 // New returns a Registry without runs.
 func New(c Config) *Registry {
-	g := &Registry{cfg: c, shadow: c.Shadow, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
+	g := &Registry{cfg: c, mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
 		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int)}
 	g.policy.Store(c.Policy)
+	if c.Mode == Shadow {
+		g.sayMode(Shadow)
+	}
 	return g
 }
 
@@ -78,13 +81,13 @@ func (g *Registry) Policy() *policy.Policy { return g.policy.Load() }
 func (g *Registry) Beginning() run.Snapshot {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return run.Snapshot{Policy: g.Policy(), At: g.Policy().Initial(), Shadow: g.shadow}
+	return run.Snapshot{Policy: g.Policy(), At: g.Policy().Initial(), Shadow: g.mode == Shadow}
 }
 
 // newLocked returns a run at its beginning, of what is in force.
 func (g *Registry) newLocked() *Run {
-	r := &Run{core: run.New(run.Config{Policy: g.Policy(), Shadow: g.shadow, Patience: g.cfg.MaxStranded})}
-	r.shadow.Store(g.shadow)
+	r := &Run{core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Patience: g.cfg.MaxStranded})}
+	r.shadow.Store(g.mode == Shadow)
 	g.all[r] = struct{}{}
 	return r
 }

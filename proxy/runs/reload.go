@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/words"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
@@ -60,36 +61,66 @@ func (d *Reloaded) add(f run.Fate) {
 	}
 }
 
-// SetShadow has calls of every run decided in shadow, or not, and reports whether that is
-// another way than before; then say is called before any run is changed. A call under way ends
-// by the mode in which it was decided; one that waits for its run's turn is decided anew, and in
-// shadow waits no longer.
-func (g *Registry) SetShadow(shadow bool, say func()) bool {
+// Mode is whether the policy is enforced. The zero value enforces it.
+type Mode uint8
+
+// The modes.
+const (
+	Enforce Mode = iota
+	// Shadow filters, refuses, queues and notifies nothing: clients see what they
+	// would see on a direct connection. What would have been refused is logged and
+	// counted, and steps no run; what would have been allowed steps it as ever.
+	Shadow
+)
+
+var modes = []string{"enforce", "shadow"}
+
+// String is the word of the command line.
+func (m Mode) String() string { return modes[m] }
+
+// UnmarshalText reads the word of the command line.
+func (m *Mode) UnmarshalText(text []byte) error { return words.Read(m, text, modes) }
+
+// MarshalText returns the word of the command line.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// Mode is the mode in force.
+func (g *Registry) Mode() Mode {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.mode
+}
+
+// SetMode puts a mode in force for every run, and reports whether it was another one. A call
+// under way ends by the mode in which it was decided; one that waits for its run's turn is
+// decided anew, and in shadow waits no longer. Sessions are told of the lists that changed.
+func (g *Registry) SetMode(m Mode) bool {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	g.mu.Lock()
-	other := g.shadow != shadow
-	g.shadow = shadow // which new runs begin with
+	other := g.mode != m
+	g.mode = m // which new runs begin with
 	all := g.allLocked()
 	g.mu.Unlock()
 	if !other {
 		return false
 	}
-	say()
+	g.sayMode(m)
 	for _, r := range all {
 		r.Tell(nil, r.Do(func(core *run.Run, now time.Time) run.Effects {
-			r.shadow.Store(shadow)
-			return core.SetShadow(shadow, now)
+			r.shadow.Store(m == Shadow)
+			return core.SetShadow(m == Shadow, now)
 		}))
 	}
 	return true
 }
 
-// Shadow reports whether calls are decided in shadow.
-func (g *Registry) Shadow() bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.shadow
+func (g *Registry) sayMode(m Mode) {
+	if m == Shadow {
+		g.cfg.Log.Warn("the policy is not enforced: in shadow nothing is refused, and what would have been is logged", "mode", m.String())
+		return
+	}
+	g.cfg.Log.Info("the policy is enforced", "mode", m.String())
 }
 
 // Migrated says what [Registry.Migrate] did.

@@ -1,6 +1,7 @@
-package proxy
+package bridge
 
 import (
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/internal/words"
 )
 
@@ -18,9 +19,7 @@ const (
 	ProtocolModern          // 2026-07-28
 )
 
-var (
-	protocols = []string{"auto", "both", "legacy", "modern"}
-)
+var protocols = []string{"auto", "both", "legacy", "modern"}
 
 // String is the word of the command line.
 func (p Protocol) String() string { return protocols[p] }
@@ -31,25 +30,13 @@ func (p *Protocol) UnmarshalText(text []byte) error { return words.Read(p, text,
 // MarshalText returns the word of the command line.
 func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// Mode is whether the policy is enforced. The zero value enforces it.
-type Mode uint8
+// Sessions reports whether clients may have sessions.
+func (p Protocol) Sessions() bool { return p != ProtocolModern }
 
-// The modes.
-const (
-	Enforce Mode = iota
-	// Shadow filters, refuses, queues and notifies nothing: clients see what they
-	// would see on a direct connection. What would have been refused is logged and
-	// counted, and steps no run; what would have been allowed steps it as ever.
-	Shadow
-)
+// Stateless reports whether clients may do without a session.
+func (p Protocol) Stateless() bool { return p != ProtocolLegacy }
 
-var modes = []string{"enforce", "shadow"}
-
-// String is the word of the command line.
-func (m Mode) String() string { return modes[m] }
-
-// UnmarshalText reads the word of the command line.
-func (m *Mode) UnmarshalText(text []byte) error { return words.Read(m, text, modes) }
-
-// MarshalText returns the word of the command line.
-func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+// Spoken says how clients may speak.
+func (p Protocol) Spoken() wire.Spoken {
+	return wire.Spoken{Legacy: p.Sessions(), Modern: p.Stateless()}
+}
