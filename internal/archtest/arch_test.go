@@ -118,7 +118,7 @@ var rules = []rule{
 	},
 	{
 		pkg:   "internal/bridge",
-		allow: []string{module + "/internal/wire"},
+		allow: []string{module + "/internal/wire", module + "/internal/words"},
 		why:   "how eras differ is bytes: it knows no policy and no run",
 	},
 	{
