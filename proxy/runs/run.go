@@ -108,7 +108,7 @@ func (r *Run) Tell(but Member, moved ...run.Shift) {
 	}
 	for _, m := range r.on() {
 		if m != but {
-			m.Changed(moved...)
+			m.Changed(append([]run.Shift(nil), moved...)...) // a copy: else each call would allocate its shifts, for no other
 		}
 	}
 }
