@@ -316,3 +316,25 @@ func TestTaskBegunAtTheEnd(t *testing.T) {
 		}, withTasks, sharing(true), with(func(c *proxy.Config) { c.EndGrace = time.Second }))
 	}
 }
+
+// A task of a call that stays is the client's alone: its end is not asked for, and is
+// recorded no second time.
+func TestEndOfATaskWithoutTheTurnIsNotWanted(t *testing.T) {
+	j := &recorder{log: &journal{}}
+	bubble(t, review, func(r *rig) {
+		c := r.connect(ableHello)
+		c.startTask("read_file", "t1")
+		before := len(j.log.all())
+		for _, method := range []string{"tasks/get", "tasks/cancel"} {
+			asked, k := c.of(method, "t1")
+			k.result(taskState("t1", "completed"))
+			has(t, asked.wait(), `"completed"`)
+		}
+		r.up.conn(0).saysTask("t1", "completed")
+		synctest.Wait()
+		equal(t, "results asked for", r.up.count("tasks/result"), 0)
+		equal(t, "recorded", j.log.all()[before:], []string(nil))
+		c.do("write_plan", ok)
+		c.in("review")
+	}, withTasks, with(func(c *proxy.Config) { c.Journal = j }))
+}

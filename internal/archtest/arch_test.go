@@ -228,6 +228,11 @@ var rules = []rule{
 		why: "what a client is shown hangs on its introduction, the lists and where its run stands: it knows no session and no call",
 	},
 	{
+		pkg:   "proxy/tasks",
+		allow: []string{module + "/policy", module + "/proxy/run", module + "/internal/bridge", module + "/internal/wire"},
+		why:   "what becomes of a task is found out alike for whatever call began it",
+	},
+	{
 		pkg:   "proxy/run",
 		allow: []string{module + "/policy"},
 		why:   "a run is pure: its decisions and its moves are told in tests, without a proxy, a client or an upstream",

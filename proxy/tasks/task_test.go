@@ -1,0 +1,108 @@
+package tasks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// ended is a call that counts what it is told of its task's end.
+type ended []policy.Outcome
+
+func (e *ended) Ended(_ *Task, o policy.Outcome, _ func(...run.Shift)) { *e = append(*e, o) }
+
+// begun is a task of a call, by an id.
+func begun(id string, by Call) *Task {
+	t := New([]byte(`{"taskId":"`+id+`"}`), &bridge.Upstream{}, wire.Principal{}, nil, time.Second)
+	t.Call = by
+	return t
+}
+
+func TestPollInterval(t *testing.T) {
+	for state, want := range map[string]time.Duration{
+		`{}`:                                    defaultPoll,
+		`{"pollInterval":2000}`:                 2 * time.Second,
+		`{"pollIntervalMs":2000}`:               2 * time.Second,
+		`{"pollInterval":-1}`:                   minPoll,
+		`{"pollInterval":1e300}`:                maxPoll,
+		`{"pollInterval":"2000"}`:               defaultPoll,
+		`{"ttl":null,"pollInterval":2000}`:      2 * time.Second,
+		`{"pollIntervalMs":30000,"ttlMs":6000}`: 3 * time.Second,
+		`{"ttl":0}`:                             minPoll,
+	} {
+		if got := pollInterval([]byte(state)); got != want {
+			t.Errorf("%s: every %v, not %v", state, got, want)
+		}
+	}
+}
+
+// Who comes second finds the end taken, and learns of nothing that changed.
+func TestATaskEndsOnce(t *testing.T) {
+	var by ended
+	task, told := begun("1", &by), -1
+	tell := func(moved ...run.Shift) { told = len(moved) }
+	task.End(policy.Error, nil)
+	task.End(policy.Success, tell)
+	if len(by) != 1 || by[0] != policy.Error || told != 0 {
+		t.Errorf("ended %v, told %d", by, told)
+	}
+}
+
+func TestTable(t *testing.T) {
+	var by ended
+	var table Table
+	holds := func() bool { return true }
+	first, second := begun("1", &by), begun("1", &by)
+	table.Enter(first, nil, holds)
+	find := func(conn *bridge.Upstream) *Task {
+		return table.Of("1", wire.Principal{}, bridge.Client{}, conn)
+	}
+	if find(nil) != first {
+		t.Error("the only one of an id is not found")
+	}
+	table.Enter(second, first, func() bool { return false })
+	if find(nil) != nil || find(first.Conn) != first || find(second.Conn) != second {
+		t.Error("two of an id are told apart by their connections alone")
+	}
+	hides := begun("1", &by)
+	hides.Conn = first.Conn
+	table.Enter(hides, first, func() bool { t.Error("it takes the turn from the one that it hides"); return true })
+	if table.On(first.Conn, "1") != first {
+		t.Error("the task that has the turn is hidden")
+	}
+	for range maxTasks {
+		table.Enter(begun("2", &by), first, func() bool { return false })
+	}
+	if table.On(first.Conn, "1") != first || table.On(second.Conn, "1") != nil {
+		t.Error("of too many the one that has the turn is kept, and no other")
+	}
+	table.End()
+	if len(by) != 1 || table.On(first.Conn, "1") != nil {
+		t.Errorf("ended %v: what has no turn is waived", by)
+	}
+}
+
+func TestIndex(t *testing.T) {
+	var index Index[*int]
+	one, two, mine := new(int), new(int), wire.Principal{Subject: "ann"}
+	task := begun("1", nil)
+	task.Owner = mine
+	index.Enter(task, one)
+	index.Enter(task, one)
+	if index.Find("1", mine) != one || index.Find("1", wire.Principal{}) != nil {
+		t.Error("it is found by its owner alone")
+	}
+	index.Enter(task, two)
+	if index.Find("1", mine) != nil {
+		t.Error("of two runs with a task of an id one is found")
+	}
+	index.Enter(begun("2", nil), two)
+	index.Forget(two)
+	if index.Find("2", wire.Principal{}) != nil {
+		t.Error("the run's tasks are not forgotten")
+	}
+}
