@@ -11,12 +11,13 @@ import (
 
 // give answers with the upstream's answer.
 func (c *call) give(m *wire.Message) wire.Pending {
-	if m.Kind == wire.Failure || c.server.Meaning(c.m, m) != bridge.Complete || strings.HasPrefix(c.m.Method, "tasks/") {
-		if rest, ok := c.s.p.routes.unfinished(c, m); ok {
+	meaning := c.server.Meaning(c.m, m)
+	if m.Kind == wire.Failure || meaning != bridge.Complete || strings.HasPrefix(c.m.Method, "tasks/") {
+		if rest, ok := c.s.p.routes.unfinished(c, m, meaning); ok {
 			return rest
 		}
 	}
-	raw := c.given(m)
+	raw := c.given(m, meaning)
 	if m.Kind == wire.Failure {
 		return c.answerFailure(c.code(m.ErrorCode), raw)
 	}
@@ -25,11 +26,11 @@ func (c *call) give(m *wire.Message) wire.Pending {
 
 // given is the upstream's answer as the client gets it: under its own id, in its
 // own way, with what is to be added of the run's state. Nothing else is touched.
-func (c *call) given(m *wire.Message) []byte {
+func (c *call) given(m *wire.Message, meaning bridge.Meaning) []byte {
 	if m.Kind == wire.Failure {
 		return c.client.Failure(m, c.id(), c.code(m.ErrorCode))
 	}
-	annotate := c.annotates(m)
+	annotate := !meaning.Unfinished() && c.annotates(m)
 	if !annotate && !c.translates() || m.Raw[m.Result.Start] != '{' {
 		return c.withID(m)
 	}
@@ -64,7 +65,7 @@ func (c *call) reads() bool { return c.gated && c.Kind == policy.Resource }
 // annotates reports whether something is added to a result of the run's state.
 func (c *call) annotates(m *wire.Message) bool {
 	return c.gated && !c.Snapshot.Shadow && !c.Snapshot.Runless && m.Kind == wire.Result && m.Raw[m.Result.Start] == '{' &&
-		c.s.shown.Hello.Load().Annotate != surface.AnnotateOff && !c.server.Meaning(c.m, m).Unfinished()
+		c.s.shown.Hello.Load().Annotate != surface.AnnotateOff
 }
 
 // freshness says how long what was read may be kept: not at all where reading it

@@ -62,7 +62,7 @@ type routes struct {
 	task func(c *call, m *wire.Message) bool
 	// unfinished gives a client what an answer that may be no result yet means to it, and reports
 	// false for one that is to be given as others are.
-	unfinished func(c *call, m *wire.Message) (wire.Pending, bool)
+	unfinished func(c *call, m *wire.Message, meaning bridge.Meaning) (wire.Pending, bool)
 	shadow     func(c *call, r route) wire.Pending // where nothing is refused; r is the way that it would take else, nil: none
 }
 

@@ -124,9 +124,9 @@ var errAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the clie
 // asksTooMuch reports whether an answer asks the client for what the policy does not let
 // the upstream ask: by an "input required" result, in the state of a task, or by the
 // error that sends the user to a URL.
-func (c *call) asksTooMuch(m *wire.Message) bool {
+func (c *call) asksTooMuch(m *wire.Message, meaning bridge.Meaning) bool {
 	method, excess := "", false
-	switch meaning := c.server.Meaning(c.m, m); {
+	switch {
 	case m.Kind == wire.Failure:
 		method = "elicitation/create"
 		excess = m.ErrorCode == wire.CodeURLElicitation && !c.s.policyNow().UpstreamMay().Permits("elicitation")
@@ -138,12 +138,12 @@ func (c *call) asksTooMuch(m *wire.Message) bool {
 
 // giveUnfinished gives the client an answer that is no result yet, or may be none, where that
 // means something else to it, or is not to reach it.
-func (c *call) giveUnfinished(m *wire.Message) (wire.Pending, bool) {
-	if told := c.outOfReach(m); told != nil {
-		return c.answer(told), true
+func (c *call) giveUnfinished(m *wire.Message, meaning bridge.Meaning) (wire.Pending, bool) {
+	if meaning == bridge.Task && !c.client.Follows(c.server) && !c.client.Stateless() {
+		return c.answer(c.outOfReach()), true
 	}
-	if c.asksTooMuch(m) {
-		return c.denyAsk(m), true
+	if c.asksTooMuch(m, meaning) {
+		return c.denyAsk(m, meaning), true
 	}
 	if asked := c.client.Visit(c.m, m); asked != nil {
 		return c.answer(asked), true
@@ -152,11 +152,11 @@ func (c *call) giveUnfinished(m *wire.Message) (wire.Pending, bool) {
 }
 
 // denyAsk answers a call in place of an answer that asks its client too much.
-func (c *call) denyAsk(m *wire.Message) wire.Pending {
+func (c *call) denyAsk(m *wire.Message, meaning bridge.Meaning) wire.Pending {
 	switch {
 	case m.Kind == wire.Failure:
 		return c.fail(wire.CodeInternal, "The server asks the user to visit a URL, which the policy does not let it. Nothing was done.")
-	case c.gated && c.server.TaskState(c.m, m) != nil:
+	case c.gated && meaning == bridge.Task:
 		c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
 			c.aboutTarget(nil, "reason", "it has begun a task that asks the client for what upstream_may does not let it")...)
 		c.interrupted(policy.OutcomeUnknown, refusal.Called(c.Kind, c.Name)+" was begun as a task that "+

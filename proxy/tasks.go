@@ -101,11 +101,8 @@ func (c *call) askTask(t *tasks.Task) {
 }
 
 // outOfReach is what a client with a session reads of a stateless upstream's task, which it did
-// not ask for and cannot ask about; nil where there is none.
-func (c *call) outOfReach(m *wire.Message) []byte {
-	if c.client.Follows(c.server) || c.client.Stateless() || c.server.TaskState(c.m, m) == nil {
-		return nil
-	}
+// not ask for and cannot ask about.
+func (c *call) outOfReach() []byte {
 	text := refusal.Called(c.Kind, c.Name) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
 		"Its result will not be told; the lists may change when it ends."
 	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
