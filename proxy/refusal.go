@@ -125,36 +125,15 @@ func (c *call) unknownMethod() string {
 // there is none, read the same.
 func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
 	c.deny(why.Code)
-	named := c.names()
-	r := &refusal.Refusal{Error: why.Code.String(), Requested: wire.Clip(c.Name), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}
+	r := &refusal.Refusal{Error: why.Code.String(), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}
 	c.s.log.Info("refused", c.about("code", r.Error, "method", wire.Clip(c.m.Method), "reason", r.Message)...)
-	if named {
-		r.Kind = c.Kind.String()
+	if k, name, ok := refusal.Wanted(c.m); ok {
+		c.Kind, c.Name, r.Kind = k, name, k.String()
 	}
+	r.Requested = wire.Clip(c.Name)
 	q := c.refusedRequest(false)
 	if q.Result {
 		return c.answer(r.Answer(q))
 	}
 	return c.answerFailure(wire.CodeInvalidParams, r.Answer(q))
-}
-
-// names notes of what kind, and which, the request asks for, and reports whether it
-// asks for anything that has a kind: a list has none.
-func (c *call) names() bool {
-	p := &c.m.P
-	switch {
-	case c.m.Method == "tools/call":
-		c.Kind, c.Name = policy.Tool, p.Name
-	case c.m.Method == "resources/read":
-		c.Kind, c.Name = policy.Resource, p.URI
-	case c.m.Method == "prompts/get":
-		c.Kind, c.Name = policy.Prompt, p.Name
-	case c.m.Method == "completion/complete" && p.Ref != nil && p.Ref.Type == "ref/resource":
-		c.Kind, c.Name = policy.Resource, p.Ref.URI
-	case c.m.Method == "completion/complete" && p.Ref != nil:
-		c.Kind, c.Name = policy.Prompt, p.Ref.Name
-	default:
-		return false
-	}
-	return true
 }

@@ -85,6 +85,25 @@ func Called(k policy.Kind, name string) string {
 	return strings.ToUpper(kind[:1]) + kind[1:] + " '" + wire.Clip(name) + "'"
 }
 
+// Wanted is what a request asks for, and of what kind that is; ok is false where it asks
+// for nothing that has one, as a list does.
+func Wanted(m *wire.Message) (k policy.Kind, name string, ok bool) {
+	p := &m.P
+	switch {
+	case m.Method == "tools/call":
+		return policy.Tool, p.Name, true
+	case m.Method == "resources/read":
+		return policy.Resource, p.URI, true
+	case m.Method == "prompts/get":
+		return policy.Prompt, p.Name, true
+	case m.Method == "completion/complete" && p.Ref != nil && p.Ref.Type == "ref/resource":
+		return policy.Resource, p.Ref.URI, true
+	case m.Method == "completion/complete" && p.Ref != nil:
+		return policy.Prompt, p.Ref.Name, true
+	}
+	return 0, "", false
+}
+
 // reason says why, as a sentence.
 func (a *Asked) reason() string {
 	what := Called(a.Kind, a.Name)

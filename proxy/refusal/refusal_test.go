@@ -175,6 +175,26 @@ func TestAnswersAreJSON(t *testing.T) {
 	}
 }
 
+// TestWanted is what a request asks for by a name.
+func TestWanted(t *testing.T) {
+	for request, want := range map[string]string{
+		`"tools/call","params":{"name":"n"}`:                                       "tool n",
+		`"resources/read","params":{"uri":"u"}`:                                    "resource u",
+		`"prompts/get","params":{"name":"n"}`:                                      "prompt n",
+		`"completion/complete","params":{"ref":{"type":"ref/resource","uri":"u"}}`: "resource u",
+		`"completion/complete","params":{"ref":{"type":"ref/prompt","name":"n"}}`:  "prompt n",
+		`"completion/complete"`:                                                    "", `"tools/list"`: "", `"resources/subscribe","params":{"uri":"u"}`: "",
+	} {
+		m, err := wire.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":`+request+`}`), wire.FromClient)
+		if err != nil {
+			t.Fatal(request, err)
+		}
+		if k, name, ok := Wanted(m); ok != (want != "") || ok && k.String()+" "+name != want {
+			t.Errorf("%s: got %s %q, %v", request, k, name, ok)
+		}
+	}
+}
+
 // TestUnanswered says why no answer came, and after how long in as few letters as there are.
 func TestUnanswered(t *testing.T) {
 	lost := func(err error) error { return &wire.CallError{Sent: true, Err: err} }
