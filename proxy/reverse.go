@@ -151,6 +151,14 @@ func (c *call) giveUnfinished(m *wire.Message, meaning bridge.Meaning) (wire.Pen
 	return nil, false
 }
 
+// outOfReach is what a client with a session reads of a stateless upstream's task, which it did
+// not ask for and cannot ask about.
+func (c *call) outOfReach() []byte {
+	text := refusal.Called(c.Kind, c.Name) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
+		"Its result will not be told; the lists may change when it ends."
+	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
+}
+
 // denyAsk answers a call in place of an answer that asks its client too much.
 func (c *call) denyAsk(m *wire.Message, meaning bridge.Meaning) wire.Pending {
 	switch {

@@ -8,7 +8,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
-	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
@@ -98,14 +97,6 @@ func (c *call) askTask(t *tasks.Task) {
 		t.Answered(c.s.p.drain.lasting, c.m.Method, m, c.notifyChanged)
 	}
 	c.reply(m, err, outcome.None)
-}
-
-// outOfReach is what a client with a session reads of a stateless upstream's task, which it did
-// not ask for and cannot ask about.
-func (c *call) outOfReach() []byte {
-	text := refusal.Called(c.Kind, c.Name) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
-		"Its result will not be told; the lists may change when it ends."
-	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
 }
 
 // listTasks answers tasks/list with the run's own, in one page.
