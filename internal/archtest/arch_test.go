@@ -276,7 +276,7 @@ var forbidden = []struct {
 	{
 		imports: "github.com/looplab/fsm",
 		except:  []string{"policy"},
-		why:     "the machines execute what policy/machine.go gives them, and nothing else steps",
+		why:     "the machines execute what policy/automaton.go gives them, and nothing else steps",
 	},
 	{
 		imports: "go.opentelemetry.io/otel/trace",
