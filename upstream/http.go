@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/fsm-proxy/fsm-proxy/internal/process"
@@ -38,6 +39,17 @@ func clientConfig(c *Conn) client.Config {
 		cfg.Authorize, cfg.Rejected = s.auth.header, s.auth.rejected
 	}
 	return cfg
+}
+
+// Polls reports whether the upstream may end the stream of a request before its answer
+// and have the client come back for that (2025-11-25, SEP-1699): it has answered a
+// request with an event stream.
+func (s *Server) Polls() bool { return s.polls.Load() }
+
+func (s *Server) streamed() {
+	if !s.polls.Load() { // or each call would write what all read
+		s.polls.Store(true)
+	}
 }
 
 func (l *httpLink) open(context.Context) error { return nil }
@@ -91,6 +103,29 @@ func (l *httpLink) close() { l.client.Close() }
 func (l *httpLink) listening() bool { return l.client.Listening() }
 
 func (l *httpLink) streams() bool { return true }
+
+// Take implements client.Sink for a call whose messages come on a stream of
+// their own.
+func (k *call) Take(raw []byte) bool { return k.conn.receive(raw, k) }
+
+// Refused implements client.Sink.
+func (k *call) Refused(raw []byte) bool {
+	m, err := wire.Read(raw, wire.FromUpstream)
+	if err != nil || m.Kind != wire.Failure {
+		return false
+	}
+	if id, ok := number(m.Bytes(m.ID)); m.ID.Present() && !(ok && id == k.id) {
+		return false
+	}
+	return k.keepMismatch(m) || k.finish(outcome{m: k.withID(m)})
+}
+
+// Paused implements client.Sink.
+func (k *call) Paused(retry time.Duration) {
+	if p, ok := k.tag.(wire.Pauser); ok {
+		p.Pause(retry)
+	}
+}
 
 // modernPost is what a request of the modern era over HTTP needs besides.
 type modernPost struct {

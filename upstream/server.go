@@ -54,17 +54,6 @@ type Server struct {
 
 type counters struct{ noise, stray, stderr, silent atomic.Uint64 }
 
-// Polls reports whether the upstream may end the stream of a request before its answer
-// and have the client come back for that (2025-11-25, SEP-1699): it has answered a
-// request with an event stream.
-func (s *Server) Polls() bool { return s.polls.Load() }
-
-func (s *Server) streamed() {
-	if !s.polls.Load() { // or each call would write what all read
-		s.polls.Store(true)
-	}
-}
-
 // Stats counts what went wrong without anybody to be told.
 type Stats struct {
 	Noise  uint64 // what the upstream sent that is no message

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -80,28 +79,6 @@ func (q *quota) takeRefused() int {
 	return n
 }
 
-// stores are what all sessions of a server keep for clients that are away.
-type stores struct {
-	limit int
-	bytes atomic.Int64
-	full  chan struct{} // there are more than the limit
-
-	trimmed int // sessions that had to forget since the log was last told; for the sweeper alone
-}
-
-func (s *stores) init(limit int) { s.limit, s.full = limit, make(chan struct{}, 1) }
-
-// add counts n more bytes, or fewer.
-func (s *stores) add(n int) {
-	if s.bytes.Add(int64(n)) <= int64(s.limit) || n <= 0 {
-		return
-	}
-	select {
-	case s.full <- struct{}{}:
-	default:
-	}
-}
-
 // trimStores has sessions forget what is oldest, until all together keep no more than
 // seven eighths of the limit: there is room for a while. Those that keep more than they
 // could if all kept the same forget first, and of them whoever was heard of least lately.
@@ -142,95 +119,4 @@ func level(sizes []int, sum int) int {
 		sum -= size
 	}
 	return math.MaxInt
-}
-
-// keeps is how many bytes the session keeps, and when it was heard of last, in ticks.
-func (s *session) keeps() (bytes int, last int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stored, s.last
-}
-
-// trim forgets what is oldest until the session keeps no more than most bytes, what a
-// client has not got yet last. It reports whether it forgot anything.
-func (s *session) trim(most int) (forgot bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unsent := func(b *stream) bool { return len(b.records) > 0 && !b.attached() } // for a client that is away
-	for !s.ended && s.stored > most && (s.forgetOldest() || s.forgetFirst(unsent)) {
-		forgot = true
-	}
-	return forgot
-}
-
-// forgetFirst forgets the oldest of the first events of some streams, all of which have one, and
-// reports whether there was any.
-func (s *session) forgetFirst(some func(*stream) bool) bool {
-	oldest := &s.own
-	if !some(oldest) {
-		oldest = nil
-	}
-	for _, b := range s.streams {
-		if some(b) && (oldest == nil || b.records[0].seq < oldest.records[0].seq) {
-			oldest = b
-		}
-	}
-	if oldest != nil {
-		oldest.forget(1)
-	}
-	return oldest != nil
-}
-
-// expire forgets what was sent, and the streams that ended, up to a time.
-func (s *session) expire(until int64) {
-	for len(s.over) > 0 && s.over[0].overAt < until && s.over[0].awaits == 0 {
-		s.forgetStream(0)
-	}
-	s.own.expire(until)
-	for _, b := range s.streams {
-		b.expire(until)
-	}
-}
-
-// room makes room for n more bytes in the store by forgetting what is oldest,
-// and reports whether there is enough. What was not sent yet on a stream that
-// is still open is never forgotten.
-func (s *session) room(n int) bool {
-	for s.stored+n > s.srv.cfg.Store && s.forgetOldest() {
-	}
-	return s.stored+n <= s.srv.cfg.Store
-}
-
-// keep counts n more bytes as kept for clients that are away, or fewer.
-func (s *session) keep(n int) {
-	s.stored += n
-	if n != 0 && !s.ended {
-		s.srv.stores.add(n)
-	}
-}
-
-// forgetOldest forgets an event that was sent, or a stream that has ended, and reports
-// whether there was one.
-func (s *session) forgetOldest() bool {
-	if i := slices.IndexFunc(s.over, func(b *stream) bool { return b.awaits == 0 }); i >= 0 {
-		s.forgetStream(i)
-		return true
-	}
-	return s.forgetFirst(func(b *stream) bool { return b.next > 0 })
-}
-
-// forgetStream forgets the stream at i of those that ended.
-func (s *session) forgetStream(i int) {
-	b := s.over[i]
-	if i == 0 {
-		s.over = s.over[1:]
-	} else {
-		s.over = slices.Delete(s.over, i, i+1)
-	}
-	if len(s.over) == 0 {
-		s.over = nil
-	}
-	delete(s.streams, b.num)
-	s.keep(-b.counted)
-	b.counted, b.forgotten = 0, true
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -43,6 +45,104 @@ const (
 	revisionBatches = "2025-03-26" // the one that has JSON-RPC batches
 	revisionPriming = "2025-11-25" // from here on clients understand events without data
 )
+
+// retryAfter is how long a client waits that is sent away, in seconds: by then
+// a balancer knows better where to send it.
+const retryAfter = "1"
+
+// ServeHTTP serves one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	who, ok := s.admit(w, r)
+	if !ok {
+		return
+	}
+	// Who is not let in does not count: Close does not wait for who reads no refusal.
+	if !s.requests.enter() {
+		w.Header()["Retry-After"] = []string{retryAfter}
+		s.refuse(w, r, ReasonEnding, http.StatusServiceUnavailable, "shutting down")
+		return
+	}
+	defer s.requests.leave()
+	run, ok := s.run(r)
+	if !ok {
+		s.refuse(w, r, ReasonPath, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
+		return
+	}
+	from := PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header, Principal: who, Run: run}
+	switch modern := r.Method != http.MethodPost && s.modern(r.Header); {
+	case r.Method == http.MethodPost:
+		s.post(w, r, from)
+	case r.Method == http.MethodGet && !modern:
+		s.get(w, r, from)
+	case r.Method == http.MethodDelete && !modern:
+		s.delete(w, r, from)
+	default:
+		allow, text := valueAllow, "use POST, GET or DELETE"
+		if modern {
+			allow, text = valuePost, "use POST: there are no sessions in this revision"
+		}
+		w.Header()["Allow"] = allow
+		s.refuse(w, r, ReasonMethod, http.StatusMethodNotAllowed, text)
+	}
+}
+
+// admit says who is asking, if the request may go on; else it is answered.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (who wire.Principal, ok bool) {
+	origins := r.Header["Origin"]
+	switch {
+	case !s.guard.Host(r.Host):
+		s.refuse(w, r, ReasonHost, http.StatusForbidden, "this Host is not served here: start the proxy with --allowed-host to allow it")
+		return who, false
+	case len(origins) > 1 || len(origins) == 1 && !s.guard.Origin(origins[0]):
+		s.refuse(w, r, ReasonOrigin, http.StatusForbidden, "this Origin is not served here: start the proxy with --allowed-origin to allow it")
+		return who, false
+	case len(origins) == 1 && cors(w, r, origins[0]), s.cfg.Public != nil && s.cfg.Public(w, r):
+		return who, false
+	}
+	if s.cfg.Authenticate != nil {
+		if who, ok = s.cfg.Authenticate(w, r); !ok {
+			return who, false
+		}
+		httpserver.Admit(w)
+	}
+	return who, true
+}
+
+// cors tells browsers what an allowed origin may do, and reports whether the
+// request was answered by that.
+func cors(w http.ResponseWriter, r *http.Request, origin string) bool {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+		h.Set("Access-Control-Allow-Headers", asked)
+	}
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// run is the run that the path of a request names, "" for none; ok is false where
+// the path is none that is served.
+func (s *Server) run(r *http.Request) (id string, ok bool) {
+	path := r.URL.Path
+	if path == s.cfg.Path {
+		return "", true
+	}
+	if !s.cfg.Runs {
+		return "", false
+	}
+	id, ok = strings.CutPrefix(path, s.cfg.Path+"/runs/")
+	return id, ok && id != "" && len(id) <= maxRunID && !strings.Contains(id, "/")
+}
+
+// maxRunID is how long the id of a run in a path may be.
+const maxRunID = 128
 
 // accepts is what a client takes as an answer.
 type accepts struct {
@@ -318,3 +418,53 @@ func (a accepts) write(w http.ResponseWriter, status int, answer []byte) {
 	w.Header()["Cache-Control"] = valueNoCache
 	_, _ = w.Write([]byte("event: message\ndata: " + string(wire.OneLine(answer)) + "\n\n"))
 }
+
+// inFlight counts the requests under way until it is closed: from then on no more
+// begin. It is what a mutex and a WaitGroup do together, at half the price. It is
+// safe for concurrent use; its zero value is not ready.
+type inFlight struct {
+	_     cacheLine
+	n     atomic.Int64 // with shut added once it is closed
+	_     cacheLine
+	empty chan struct{} // closes when it is closed and nothing is under way
+	once  sync.Once     // for that
+}
+
+const shut = 1 << 62
+
+// cacheLine keeps apart what every request writes from what every request only reads: what
+// lies on one cache line with it would have to be fetched again each time.
+type cacheLine [64]byte
+
+func (u *inFlight) init() { u.empty = make(chan struct{}) }
+
+// enter reports whether one more may begin; then leave is to be called.
+func (u *inFlight) enter() bool {
+	if u.n.Add(1) < shut {
+		return true
+	}
+	u.leave()
+	return false
+}
+
+func (u *inFlight) leave() {
+	if u.n.Add(-1) == shut {
+		u.once.Do(func() { close(u.empty) })
+	}
+}
+
+// close lets no more begin, and reports whether it is the first to do so.
+func (u *inFlight) close() bool {
+	for {
+		n := u.n.Load()
+		if n >= shut {
+			return false
+		}
+		if u.n.CompareAndSwap(n, n+shut+1) {
+			u.leave() // as if one had been under way until now
+			return true
+		}
+	}
+}
+
+func (u *inFlight) closed() bool { return u.n.Load() >= shut }
