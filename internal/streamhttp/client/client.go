@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -31,42 +29,6 @@ const (
 	typeJSON      = "application/json"
 	typeSSE       = "text/event-stream"
 )
-
-// Config says how a [Client] reaches its server.
-type Config struct {
-	// URL is the server's MCP endpoint. Required.
-	URL *url.URL
-	// Header goes with every request.
-	Header http.Header
-	// Authorize returns the value of the Authorization header for the next
-	// request, empty for none. nil: none.
-	Authorize func(context.Context) (string, error)
-	// Rejected is told of each answer 401. nil: nobody is.
-	Rejected func(*http.Response)
-	// Transport carries the requests: see [http1.New]. Clients of the same
-	// server share one. Required.
-	Transport http.RoundTripper
-	// MaxMessage bounds a message from the server, in bytes. Required.
-	MaxMessage int
-	// MaxQueue bounds what waits to be posted by [Client.Notify], in bytes.
-	// 0: 16 MiB.
-	MaxQueue int
-	// Log is told what no caller can be told. Required.
-	Log hclog.Logger
-	// Receive takes the messages of the session's own stream (GET), in order.
-	// Required.
-	Receive func(raw []byte)
-	// Opened is called each time the session's own stream was opened anew and
-	// not resumed: what the server said before is lost. nil: nobody is told.
-	Opened func()
-	// Streams is called when the server answers a request with an event stream, which
-	// it may end before the answer. nil: nobody is told.
-	Streams func()
-	// Gone is called once, when the server has said that it knows the session
-	// no more, or when the stream of HTTP+SSE has ended. It must not call the
-	// client's Close. Required.
-	Gone func(error)
-}
 
 // Client is the client's side of Streamable HTTP. In the legacy era (protocol
 // 2025-03-26 to 2025-11-25) it is one session with a server, which begins with
@@ -210,6 +172,179 @@ func (c *Client) learn(h http.Header) error {
 		c.prepared[wire.Legacy].Store(nil)
 	}
 	return nil
+}
+
+// Post sends a request and gives sink what comes on its stream, until the sink
+// says that the request is over; then the error is nil. It resumes a stream
+// that ended early where the server gave event ids. The error is always a
+// [*wire.CallError]. When ctx ends the POST's connection is closed.
+//
+// While notifications/initialized is on its way, Post waits for it.
+func (c *Client) Post(ctx context.Context, body []byte, sink Sink) error {
+	if err := c.awaitInitialized(ctx); err != nil {
+		return unsent(err)
+	}
+	return c.exchange(ctx, &exchange{Client: c, sink: sink}, body, false)
+}
+
+// awaitInitialized waits while notifications/initialized is on its way: a request must not
+// overtake it.
+func (c *Client) awaitInitialized(ctx context.Context) error {
+	posted := c.initializing.Load()
+	if posted == nil {
+		return nil
+	}
+	select {
+	case <-*posted:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ctx.Done():
+		return errClosed
+	}
+}
+
+// Initialize is Post for the initialize request: the answer's header may bring
+// the session's id.
+func (c *Client) Initialize(ctx context.Context, body []byte, sink Sink) error {
+	return c.exchange(ctx, &exchange{Client: c, sink: sink}, body, true)
+}
+
+// Ask is [Client.Post] in the modern era (2026-07-28): the request is one by itself:
+// there is no session, nothing to wait for, and no stream is resumed.
+// fields repeat in the header what the body says: [MirrorFields] makes them.
+// Besides the end of ctx, that of life closes the request's stream, by which the
+// server is told that it is cancelled.
+func (c *Client) Ask(ctx context.Context, life *wire.Life, body []byte, fields []http1.Field, sink Sink) error {
+	return c.exchange(ctx, &exchange{Client: c, sink: sink, life: life, era: wire.Modern, fields: fields}, body, false)
+}
+
+// MirrorFields are the fields that repeat a request's method, and its name where it
+// has one.
+func MirrorFields(m *wire.Message) []http1.Field {
+	fields := append(make([]http1.Field, 0, 2), http1.Field{Name: wire.HeaderMethod, Value: wire.EncodeHeader(m.Method)})
+	if name, named := m.Named(); named {
+		fields = append(fields, http1.Field{Name: wire.HeaderName, Value: wire.EncodeHeader(name)})
+	}
+	return fields
+}
+
+// exchange is one POST of a request and what becomes of it.
+type exchange struct {
+	*Client
+	life   *wire.Life // its stream ends with it
+	own    wire.Life  // where none was given
+	sink   Sink
+	era    wire.Era
+	fields []http1.Field
+	lasts  bool // its end is left to a stream that is read on
+}
+
+// exchange posts a request. Its context is not the caller's, since the stream
+// may outlive the call by a little.
+func (c *Client) exchange(ctx context.Context, x *exchange, body []byte, opens bool) error {
+	c.mu.Lock()
+	aborted := c.aborted
+	if !aborted {
+		c.posts[x] = struct{}{}
+	}
+	c.mu.Unlock()
+	if aborted {
+		return unsent(errClosed)
+	}
+	if x.life == nil {
+		x.life = &x.own
+	}
+	stop := wire.AfterFunc(ctx, x.life.End)
+	err := x.run(body, opens)
+	stop()
+	if !x.lasts {
+		aborted = x.over()
+	}
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		err.Err = ctx.Err()
+	} else if aborted {
+		err.Err = errClosed
+	}
+	return err
+}
+
+// over takes a POST out of those under way, and ends it. A life that was given is its
+// owner's. It reports whether all were aborted.
+func (x *exchange) over() (aborted bool) {
+	x.mu.Lock()
+	delete(x.posts, x)
+	aborted = x.aborted
+	x.mu.Unlock()
+	x.own.End()
+	return aborted
+}
+
+func (x *exchange) run(body []byte, opens bool) *wire.CallError {
+	resp, err := x.send(x.life, sending{method: http.MethodPost, body: body, era: x.era, fields: x.fields})
+	if err != nil {
+		return err
+	}
+	if opens {
+		if err := x.learn(resp.Header); err != nil {
+			discard(resp)
+			return lost(0, err)
+		}
+	}
+	if resp.StatusCode != http.StatusOK {
+		return x.refused(resp)
+	}
+	switch mediaType(resp) {
+	case typeJSON:
+		return x.single(resp)
+	case typeSSE:
+		return x.follow(resp)
+	}
+	discard(resp)
+	return lost(resp.StatusCode, fmt.Errorf("unexpected content type %q", resp.Header.Get("Content-Type")))
+}
+
+// single takes an answer that is one JSON text.
+func (x *exchange) single(resp *http.Response) *wire.CallError {
+	raw, err := readAll(resp, x.cfg.MaxMessage)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return lost(0, errors.New("reading the answer: the upstream cut it off"))
+	case err != nil:
+		return lost(0, err)
+	case !x.sink.Take(raw):
+		return lost(resp.StatusCode, errors.New("the body does not answer this request"))
+	}
+	return nil
+}
+
+// refused takes an answer with another status than 200.
+func (x *exchange) refused(resp *http.Response) *wire.CallError {
+	status := resp.StatusCode
+	var raw []byte
+	if mediaType(resp) == typeJSON {
+		raw, _ = readAll(resp, x.cfg.MaxMessage)
+	} else {
+		discard(resp)
+	}
+	gone := status == http.StatusNotFound && x.hasSession()
+	if gone {
+		// A body that names no request speaks of the session.
+		if m, err := wire.Read(raw, wire.FromUpstream); err != nil || !m.ID.Present() {
+			x.end(errForgotten)
+			return lost(status, errors.New("the upstream knows the session no more"))
+		}
+	}
+	if status >= 400 && status < 500 && len(raw) > 0 && x.sink.Refused(raw) {
+		return nil
+	}
+	if gone {
+		x.end(errForgotten)
+	}
+	return lost(status, errors.New(http.StatusText(status)))
 }
 
 // sending is one request to be sent.
