@@ -18,7 +18,7 @@ import (
 type flight struct {
 	deadline deadline.Deadline // of the upstream's answer
 	asks     atomic.Int32      // requests to the client open for this call
-	wait     wire.Life         // ends when the upstream's answer is given up
+	wait     deadline.Life     // ends when the upstream's answer is given up
 	grace    time.Duration     // from a cancel to giving the call up; set before the call can be found
 
 	mu         sync.Mutex // guards what follows

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/fsm-proxy/fsm-proxy/internal/process"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp/client"
@@ -129,7 +130,7 @@ func (k *call) Paused(retry time.Duration) {
 
 // modernPost is what a request of the modern era over HTTP needs besides.
 type modernPost struct {
-	life    wire.Life // of the stream: when it ends, the request is cancelled
+	life    deadline.Life // of the stream: when it ends, the request is cancelled
 	message *wire.Message
 	// mismatch is the answer that the headers do not repeat the body, until it is
 	// known that no others will. Guarded by nothing: the request's own goroutine has it.

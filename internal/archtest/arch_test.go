@@ -118,7 +118,7 @@ var rules = []rule{
 	},
 	{
 		pkg:   "internal/bridge",
-		allow: []string{module + "/internal/wire", module + "/internal/words"},
+		allow: []string{module + "/internal/wire", module + "/internal/words", module + "/internal/deadline"},
 		why:   "how eras differ is bytes: it knows no policy and no run",
 	},
 	{
@@ -155,7 +155,7 @@ var rules = []rule{
 	},
 	{
 		pkg:   "internal/streamhttp/client",
-		allow: []string{module + "/internal/wire", module + "/internal/http1", "github.com/hashicorp/go-hclog"},
+		allow: []string{module + "/internal/wire", module + "/internal/deadline", module + "/internal/http1", "github.com/hashicorp/go-hclog"},
 		why:   "the client's side of Streamable HTTP posts messages over a transport, and knows no server's side",
 	},
 	{
@@ -241,7 +241,7 @@ var rules = []rule{
 		pkg: "upstream",
 		allow: []string{
 			module + "/internal/wire", module + "/internal/stdio", module + "/internal/process", module + "/internal/secret",
-			module + "/internal/http1", module + "/internal/streamhttp/client",
+			module + "/internal/http1", module + "/internal/streamhttp/client", module + "/internal/deadline",
 			"github.com/mark3labs/mcp-go/client/transport",
 			"github.com/hashicorp/go-hclog",
 		},

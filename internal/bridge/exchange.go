@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -50,7 +51,7 @@ type exchange struct {
 	u    *Upstream
 	m    *wire.Message
 	by   Caller
-	life wire.Life // of Then
+	life deadline.Life // of Then
 
 	mu     sync.Mutex // guards what follows
 	up     wire.Call  // nil: the server waits for the client

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
@@ -109,7 +109,7 @@ func TestConnEndsWhileThePeerDoesNotRead(t *testing.T) {
 	for _, reused := range []bool{false, true} {
 		c, theirs := narrow(t)
 		c.reused = reused
-		var life wire.Life
+		var life deadline.Life
 		go func() {
 			arrived(t, theirs, nil)
 			life.End()
@@ -135,7 +135,7 @@ func TestConnEndsWhileItWaits(t *testing.T) {
 	})
 	l := newTransport(t)
 	post(t, s, l, "x")
-	var life wire.Life
+	var life deadline.Life
 	go func() { <-got; life.End() }()
 	if _, err := l.RoundTrip(requestTo(&life, s, "x")); !errors.Is(err, context.Canceled) || NotSent(err) {
 		t.Error(err)
@@ -273,7 +273,7 @@ func TestConnStorm(t *testing.T) {
 
 // storm sends a request, some of which end early. It reports whether it was not sent.
 func storm(t *testing.T, l *Transport, s *mcptest.RawServer, random *rand.Rand, id string) (unsent bool) {
-	var life wire.Life
+	var life deadline.Life
 	if id[0] == 'h' || random.IntN(3) == 0 {
 		end := time.AfterFunc(time.Duration(random.IntN(3000))*time.Microsecond, life.End)
 		defer end.Stop()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/http1"
@@ -48,7 +49,7 @@ func TestAsk(t *testing.T) {
 		for range 2 {
 			var g gathered
 			fields := append(MirrorFields(m), http1.Field{Name: "Mcp-Param-A", Value: "1"})
-			if err := c.Ask(t.Context(), new(wire.Life), m.Raw, fields, &g); err != nil || len(g.messages) != 1 {
+			if err := c.Ask(t.Context(), new(deadline.Life), m.Raw, fields, &g); err != nil || len(g.messages) != 1 {
 				t.Error(err, g.messages)
 			}
 		}
@@ -66,7 +67,7 @@ func TestAskEndsWithItsLife(t *testing.T) {
 			close(ended)
 		})
 		c := newClientRig(t, s, change)
-		var life wire.Life
+		var life deadline.Life
 		go func() { <-begun; life.End() }()
 		err := c.Ask(context.Background(), &life, []byte(rawQuestion), nil, new(gathered))
 		if e, ok := errors.AsType[*wire.CallError](err); !ok || !e.Sent || !errors.Is(err, context.Canceled) {

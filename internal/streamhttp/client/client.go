@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -215,7 +216,7 @@ func (c *Client) Initialize(ctx context.Context, body []byte, sink Sink) error {
 // fields repeat in the header what the body says: [MirrorFields] makes them.
 // Besides the end of ctx, that of life closes the request's stream, by which the
 // server is told that it is cancelled.
-func (c *Client) Ask(ctx context.Context, life *wire.Life, body []byte, fields []http1.Field, sink Sink) error {
+func (c *Client) Ask(ctx context.Context, life *deadline.Life, body []byte, fields []http1.Field, sink Sink) error {
 	return c.exchange(ctx, &exchange{Client: c, sink: sink, life: life, era: wire.Modern, fields: fields}, body, false)
 }
 
@@ -232,8 +233,8 @@ func MirrorFields(m *wire.Message) []http1.Field {
 // exchange is one POST of a request and what becomes of it.
 type exchange struct {
 	*Client
-	life   *wire.Life // its stream ends with it
-	own    wire.Life  // where none was given
+	life   *deadline.Life // its stream ends with it
+	own    deadline.Life  // where none was given
 	sink   Sink
 	era    wire.Era
 	fields []http1.Field
@@ -255,7 +256,7 @@ func (c *Client) exchange(ctx context.Context, x *exchange, body []byte, opens b
 	if x.life == nil {
 		x.life = &x.own
 	}
-	stop := wire.AfterFunc(ctx, x.life.End)
+	stop := deadline.AfterFunc(ctx, x.life.End)
 	err := x.run(body, opens)
 	stop()
 	if !x.lasts {
