@@ -272,8 +272,10 @@ func (c *call) settle(o policy.Outcome) run.Shift {
 		from, to := ended.By.StateName(ended.Step.From.State), ended.By.StateName(ended.Step.Entered)
 		c.seen.Stepped(from, to)
 		c.s.p.cfg.Telemetry.Stepped(from, to, o)
-		c.s.log.Info("transition", c.about("from", from, "to", to,
-			c.Kind.String(), c.Name, "outcome", o.String(), "complete", ended.Step.Terminal, "rule", c.Verdict.Rule.String())...)
+		if c.s.log.IsInfo() {
+			c.s.log.Info("transition", c.about("from", from, "to", to,
+				c.Kind.String(), c.Name, "outcome", o.String(), "complete", ended.Step.Terminal, "rule", c.Verdict.Rule.String())...)
+		}
 	}
 	return moved
 }
