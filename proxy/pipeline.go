@@ -96,7 +96,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
 	}
 	c.Kind, c.Name, c.gated, c.Listed = k, name, true, true
-	c.Arguments = (*arguments)(c.m)
+	c.Arguments = (*wire.Arguments)(c.m)
 	conn := c.s.link.Live()
 	if conn == nil {
 		return c.later(c.prepare)
@@ -477,23 +477,6 @@ func (c *call) withoutUpstream(err error) {
 		return
 	}
 	c.unavailable(err)
-}
-
-// arguments are those of a message.
-type arguments wire.Message
-
-// Text implements [run.Arguments].
-func (a *arguments) Text(name string) (text string, ok, unclear bool) {
-	m := (*wire.Message)(a)
-	raw := m.Bytes(m.P.Arguments)
-	_ = wire.Members(raw, func(key string, value wire.Span) error {
-		if key == name {
-			text, ok = wire.Text(raw[value.Start:value.End])
-		}
-		unclear = unclear || wire.Lookalike(key, name)
-		return nil
-	})
-	return text, ok, unclear
 }
 
 func nameKey(k policy.Kind) string {

@@ -127,7 +127,7 @@ func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
 	c.deny(why.Code)
 	r := &refusal.Refusal{Error: why.Code.String(), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}
 	c.s.log.Info("refused", c.about("code", r.Error, "method", wire.Clip(c.m.Method), "reason", r.Message)...)
-	if k, name, ok := refusal.Wanted(c.m); ok {
+	if k, name, ok := refusal.AskedFor(c.m); ok {
 		c.Kind, c.Name, r.Kind = k, name, k.String()
 	}
 	r.Requested = wire.Clip(c.Name)

@@ -211,3 +211,20 @@ func withComma(raw []byte, member Span, first bool) Span {
 
 // whitespace is what may stand between the tokens of JSON.
 const whitespace = " \t\r\n"
+
+// Arguments are those of a request's call. They are read where they are asked for.
+type Arguments Message
+
+// Text returns the text of an argument, ok if it is there and one; unclear if another's name
+// reads alike.
+func (a *Arguments) Text(name string) (text string, ok, unclear bool) {
+	raw := (*Message)(a).Bytes(a.P.Arguments)
+	_ = Members(raw, func(key string, value Span) error {
+		if key == name {
+			text, ok = Text(raw[value.Start:value.End])
+		}
+		unclear = unclear || Lookalike(key, name)
+		return nil
+	})
+	return text, ok, unclear
+}

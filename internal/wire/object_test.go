@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -132,6 +133,19 @@ func TestWithoutTakesMembersWithOneCommaEach(t *testing.T) {
 		edits := Without(raw, span(2, len(raw)-1), func(name string) bool { return name == "x" || name == "y" })
 		if got := string(Splice(raw, edits...)); got != " \t"+x.want+"]" {
 			t.Errorf("%s without x and y: %s, want %s", x.raw, got[2:len(got)-1], x.want)
+		}
+	}
+}
+
+// TestArguments: what reads alike is told, and only a string is a text.
+func TestArguments(t *testing.T) {
+	m, err := Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"n","arguments":{"mode":"pl\u0061n","Depth":"x","n":1}}}`), FromClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"mode": "plan true false", "depth": " false true", "n": " false false", "none": " false false"} {
+		if text, ok, unclear := (*Arguments)(m).Text(name); fmt.Sprint(text, " ", ok, " ", unclear) != want {
+			t.Errorf("%s: got %q, %v, %v", name, text, ok, unclear)
 		}
 	}
 }

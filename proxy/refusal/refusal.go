@@ -85,9 +85,9 @@ func Called(k policy.Kind, name string) string {
 	return strings.ToUpper(kind[:1]) + kind[1:] + " '" + wire.Clip(name) + "'"
 }
 
-// Wanted is what a request asks for, and of what kind that is; ok is false where it asks
+// AskedFor is what a request asks for, and of what kind that is; ok is false where it asks
 // for nothing that has one, as a list does.
-func Wanted(m *wire.Message) (k policy.Kind, name string, ok bool) {
+func AskedFor(m *wire.Message) (k policy.Kind, name string, ok bool) {
 	p := &m.P
 	switch {
 	case m.Method == "tools/call":

@@ -175,8 +175,8 @@ func TestAnswersAreJSON(t *testing.T) {
 	}
 }
 
-// TestWanted is what a request asks for by a name.
-func TestWanted(t *testing.T) {
+// TestAskedFor is what a request asks for by a name.
+func TestAskedFor(t *testing.T) {
 	for request, want := range map[string]string{
 		`"tools/call","params":{"name":"n"}`:                                       "tool n",
 		`"resources/read","params":{"uri":"u"}`:                                    "resource u",
@@ -189,7 +189,7 @@ func TestWanted(t *testing.T) {
 		if err != nil {
 			t.Fatal(request, err)
 		}
-		if k, name, ok := Wanted(m); ok != (want != "") || ok && k.String()+" "+name != want {
+		if k, name, ok := AskedFor(m); ok != (want != "") || ok && k.String()+" "+name != want {
 			t.Errorf("%s: got %s %q, %v", request, k, name, ok)
 		}
 	}
