@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/flight"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
@@ -40,10 +41,10 @@ type call struct {
 	conn       *bridge.Upstream // that connection
 	resent     resending
 
-	next func()                     // the rest of the way, for Wait; nil: land
-	land func(*wire.Message, error) // what becomes of the upstream's answer
-	seen *observe.Call              // what observers are told; nil: there are none
-	flight
+	next   func()                     // the rest of the way, for Wait; nil: land
+	land   func(*wire.Message, error) // what becomes of the upstream's answer
+	seen   *observe.Call              // what observers are told; nil: there are none
+	flight flight.Flight
 }
 
 // stateless is what belongs to a stateless request.
@@ -69,7 +70,7 @@ func (c *call) rest() {
 		c.next()
 		return
 	}
-	c.land(c.await())
+	c.land(c.flight.Await())
 }
 
 // later leaves the rest of the way to Wait.
@@ -93,14 +94,12 @@ func (c *call) Detach(done func()) bool {
 	if c.land == nil {
 		return false
 	}
-	c.afterwards(done)
-	giveUp, ok := c.up.Then(func(m *wire.Message, err error) { c.land(m, c.why(err)) })
-	if !ok {
-		return c.afterwards(nil) == nil && c.restAlone()
+	c.flight.Afterwards(done)
+	if !c.flight.Then(c.land) {
+		return c.flight.Afterwards(nil) == nil && c.restAlone()
 	}
-	c.stopBy(giveUp)
 	if in := c.input(false); in != nil && in.Left() { // its client was asked before there was anything to call
-		c.released()
+		c.flight.Released()
 	}
 	return true
 }
@@ -137,7 +136,7 @@ func (c *call) answerBy(give func()) wire.Pending {
 	c.finish()
 	c.observeEnd()
 	give()
-	c.settled()
+	c.flight.Settled()
 	return nil
 }
 
@@ -171,17 +170,14 @@ func (c *call) finish() {
 		c.pipe.forget(c)
 	}
 	c.s.run.Use()
-	c.flight.finish()
+	c.flight.Finish()
 }
 
 // expire gives up a call whose time has run out. The upstream is then looked at,
 // whether it answers at all, unless it waits for a client itself.
 func (c *call) expire() {
-	c.abandon(`{"requestId":0,"reason":"no answer in time"}`, refusal.ErrGivenUp)
-	c.mu.Lock()
-	up := c.up
-	c.mu.Unlock()
-	if up != nil && !c.s.link.AwaitsClients() {
+	c.flight.Abandon(`{"requestId":0,"reason":"no answer in time"}`, refusal.ErrGivenUp)
+	if up := c.flight.Up(); up != nil && !c.s.link.AwaitsClients() {
 		up.Overdue()
 	}
 }
@@ -208,13 +204,10 @@ func (c *call) Go(f func()) bool { return c.s.p.lasts(f) }
 // Resend implements bridge.Caller: the policy may not allow the call any more, or it may
 // have to wait for a turn that it takes by now. Its time does not run meanwhile.
 func (c *call) Resend() error {
-	c.mu.Lock()
-	gaveUp := c.gaveUp
-	c.mu.Unlock()
-	if gaveUp != nil || !c.gated {
+	if gaveUp := c.flight.GaveUp(); gaveUp != nil || !c.gated {
 		return gaveUp
 	}
-	c.deadline.Suspend()
+	c.flight.Deadline.Suspend()
 	c.resent = toBeResent
 	defer func() { c.resent = notResent }()
 	c.look(c.conn.Cached(surface.ListOf(c.Kind)))
@@ -309,7 +302,7 @@ func (c *call) tooLate() wire.Pending {
 
 // unsent answers a call that start has not sent.
 func (c *call) unsent() wire.Pending {
-	if c.isCancelled() {
+	if c.flight.IsCancelled() {
 		return c.answer(nil)
 	}
 	c.unavailable(link.ErrEnding)
@@ -318,7 +311,7 @@ func (c *call) unsent() wire.Pending {
 
 // breakOff gives up a call that has no answer at the drain's end.
 func (c *call) breakOff() {
-	c.abandon(`{"requestId":0,"reason":"the proxy is ending"}`, refusal.ErrBrokenOff)
+	c.flight.Abandon(`{"requestId":0,"reason":"the proxy is ending"}`, refusal.ErrBrokenOff)
 }
 
 // refuseOut answers a call with an error that is not, or not yet, under way.
@@ -388,16 +381,16 @@ func (c *call) Decided() *run.Call { return &c.Call }
 // Asked implements asks.For.
 func (c *call) Asked(open bool) {
 	if open {
-		c.asks.Add(1)
-		c.deadline.Suspend()
+		c.flight.Asks.Add(1)
+		c.flight.Deadline.Suspend()
 	} else {
-		c.asks.Add(-1)
-		c.deadline.Resume()
+		c.flight.Asks.Add(-1)
+		c.flight.Deadline.Resume()
 	}
 }
 
 // AsksClient implements runs.Call.
-func (c *call) AsksClient() bool { return c.asks.Load() > 0 }
+func (c *call) AsksClient() bool { return c.flight.Asks.Load() > 0 }
 
 // handled reports whether the call has to be of a tool that can take the argument.
 func (c *call) handled() bool {
@@ -481,7 +474,7 @@ func (c *call) record(lost error, o policy.Outcome) {
 	if c.seen == nil || o == outcome.None || c.seen.Recorded() {
 		return
 	}
-	if lost != nil && c.isCancelled() {
+	if lost != nil && c.flight.IsCancelled() {
 		c.seen.Failed(observe.Fault{Cancelled: true})
 	} else if lost != nil {
 		c.seen.Failed(observe.Fault{Code: policy.OutcomeUnknown})
@@ -524,7 +517,7 @@ func (c *call) operation() {
 	op.Message, op.Version = c.m, c.s.Version()
 	op.Named, op.Kind, op.Name = c.named(), c.Kind, c.Name
 	op.Familiar = op.Named && c.familiar()
-	c.seen.Measure(c.deadline.Started())
+	c.seen.Measure(c.flight.Deadline.Started())
 }
 
 // familiar reports whether the call's name is one of those that the upstream
@@ -539,13 +532,17 @@ func (c *call) familiar() bool {
 
 // input is the client's end of the call where a stateless client is asked in the middle of
 // it; nil: it is not. create makes it.
-func (c *call) input(create bool) *bridge.Input {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asking == nil && create {
-		c.asking = c.s.p.inputs.NewInput(c, c.party(), c.stage != stageUnderWay)
+func (c *call) input(create bool) (in *bridge.Input) {
+	if in = c.flight.Input(); in != nil || !create {
+		return in
 	}
-	return c.asking
+	c.flight.Update(func(f *flight.State) {
+		if f.Asking == nil {
+			f.Asking = c.s.p.inputs.NewInput(c, c.party(), f.Stage != flight.UnderWay)
+		}
+		in = f.Asking
+	})
+	return in
 }
 
 func (c *call) party() bridge.Party {

@@ -1,13 +1,16 @@
 package proxy
 
-import "github.com/fsm-proxy/fsm-proxy/proxy/refusal"
+import (
+	"github.com/fsm-proxy/fsm-proxy/proxy/flight"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
+)
 
 // GiveUpBehind gives up the only call under way just behind f, before that goes on with
 // what f has set off.
 func (p *Proxy) GiveUpBehind(f func()) {
 	c := p.underWay()[0]
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f()
-	c.params, c.gaveUp = []byte("{}"), refusal.ErrGivenUp // all that expire does by then
+	c.flight.Update(func(s *flight.State) {
+		f()
+		s.Params, s.GaveUp = []byte("{}"), refusal.ErrGivenUp // all that expire does by then
+	})
 }

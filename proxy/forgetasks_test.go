@@ -14,7 +14,8 @@ import (
 func TestConnectionIsLostAsItAsks(t *testing.T) {
 	p := &Proxy{asks: asks.Config{Most: 1, Timeout: time.Hour}}
 	s := &session{p: p, own: &bridge.Listeners{}, runPeers: runPeers{ofRun: true}}
-	c := &call{s: s, m: &wire.Message{}, stateless: &stateless{}, client: bridge.Stateless, flight: flight{stage: stageEnded}}
+	c := &call{s: s, m: &wire.Message{}, stateless: &stateless{}, client: bridge.Stateless}
+	c.flight.Finish()
 	client := &asked{s: s}
 	var conn *bridge.Upstream
 	s.asks.Ask(&p.asks, client, conn, wire.Made(wire.RequestMessage(7, "roots/list", nil)), c)

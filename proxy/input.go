@@ -7,6 +7,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/flight"
 )
 
 // stream is where messages for the call's client go; asks tells that one is about a
@@ -37,11 +38,11 @@ func (c *call) Left() {
 	if c.pipe != nil { // its id is answered
 		c.pipe.forget(c)
 	}
-	c.released()
+	c.flight.Released()
 }
 
 // Abandon implements bridge.Asker.
-func (c *call) Abandon() { c.cancel(nil) }
+func (c *call) Abandon() { c.flight.Cancel(nil) }
 
 // Tell implements bridge.Asker.
 func (c *call) Tell(text string, pairs ...any) {
@@ -53,18 +54,16 @@ func (c *call) comeBack() wire.Pending {
 	if !c.s.p.inputs.Return(c.party(), c) {
 		return c.fail(wire.CodeInvalidParams, "requestState is none that this request can bring: it was used already, has expired, or is another request's. Send the request without it")
 	}
-	return c.later(func() { c.over(context.Background()) })
+	return c.later(func() { c.flight.Over(context.Background()) })
 }
 
 // AnswerBy implements bridge.Returning.
 func (c *call) AnswerBy(give func()) { c.answerBy(give) }
 
 // WaitsFor implements bridge.Returning.
-func (c *call) WaitsFor(origin bridge.Asker) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.toOrigin = origin.(*call).cancel
-	return c.canceled
+func (c *call) WaitsFor(origin bridge.Asker) (cancelled bool) {
+	c.flight.Update(func(f *flight.State) { f.ToOrigin, cancelled = origin.(*call).flight.Cancel, f.Cancelled })
+	return cancelled
 }
 
 // ours reports whether a request brings a state that the proxy has given out, or that looks

@@ -123,7 +123,7 @@ func (p *Proxy) Drain(ctx context.Context) Drained {
 	before := p.underWay() // what was not sent yet may be over by the time that the drain has begun
 	p.drain.begin()
 	calls := either(before, p.underWay())
-	left := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.over(ctx) })
+	left := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.flight.Over(ctx) })
 	p.drain.stopLasting()
 	for _, c := range left {
 		c.breakOff()
@@ -131,7 +131,7 @@ func (p *Proxy) Drain(ctx context.Context) Drained {
 	last, stop := context.WithTimeout(context.Background(), breakTime)
 	defer stop()
 	for _, c := range left {
-		c.over(last)
+		c.flight.Over(last)
 	}
 	return Drained{Finished: len(calls) - len(left), BrokenOff: len(left), Refused: p.drain.late.Load()}
 }

@@ -147,7 +147,7 @@ func (c *call) awaitTurn() {
 		over()
 		c.leave()
 		wait(c.refuse(policy.Busy))
-	case <-c.cancellation():
+	case <-c.flight.Cancellation():
 		c.leave()
 		c.answer(nil)
 	case <-c.s.p.drain.taking.Done():
@@ -212,25 +212,25 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 // start sends the request upstream. It reports false, and sends nothing, if the
 // call was cancelled before, or the proxy is ending: then unsent is the rest.
 func (c *call) start(conn *bridge.Upstream) bool {
-	if c.s.p.drain.begun.Load() && !c.servedInDrain() || c.isCancelled() {
+	if c.s.p.drain.begun.Load() && !c.servedInDrain() || c.flight.IsCancelled() {
 		return false
 	}
 	if c.resent == toBeResent {
 		c.resent = resent
-		c.deadline.Resume()
+		c.flight.Deadline.Resume()
 		return true
 	}
 	c.begin()
 	m := c.translated(conn, c.seen.Traced(c.m))
-	c.deadline.Start(c.patience(), &c.s.timer) // before the upstream can ask on its behalf
+	c.flight.Deadline.Start(c.patience(), &c.s.timer) // before the upstream can ask on its behalf
 	c.conn = conn
-	c.sent(conn.Start(m, c))
+	c.flight.Sent(conn.Start(m, c))
 	return true
 }
 
 // landed takes the upstream's answer, or why there is none.
 func (c *call) landed(m *wire.Message, err error) {
-	if err != nil && c.isAnswered() { // it was not to be sent again
+	if err != nil && c.flight.IsAnswered() { // it was not to be sent again
 		return
 	}
 	c.seen.Answered(m, err)
@@ -312,7 +312,7 @@ func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
 	switch {
 	case err == nil:
 		c.give(m)
-	case c.isCancelled():
+	case c.flight.IsCancelled():
 		c.answer(nil)
 	case o == policy.Unknown:
 		c.unknown(err)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -87,7 +88,7 @@ func (c *call) aboutTarget(before []any, behind ...any) []any {
 func (c *call) unavailable(err error) {
 	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
-	switch lost, _ := errorAs(err); {
+	switch lost, _ := errors.AsType[*wire.CallError](err); {
 	case err == link.ErrEnding:
 		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)
 		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."

@@ -118,7 +118,7 @@ func (s *session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 // belongs to the goroutine that runs [session.opened].
 type waiting struct{ c *call }
 
-func (w waiting) Wait()              { w.c.over(context.Background()) }
+func (w waiting) Wait()              { w.c.flight.Over(context.Background()) }
 func (w waiting) Detach(func()) bool { return false }
 
 // wait makes a request that comes while initialize is under way wait for that,
@@ -187,7 +187,7 @@ func (s *session) admit(c *call) string {
 	if s.calls == nil {
 		s.calls = make(map[string]*call)
 	}
-	c.grace = s.p.cfg.CancelGrace
+	c.flight.Grace = s.p.cfg.CancelGrace
 	s.calls[c.key] = c
 	if c.runless() {
 		s.requests.runless++
@@ -247,7 +247,7 @@ func (s *session) underWay() []*call {
 func (s *session) expire() {
 	now := time.Now()
 	for _, c := range s.underWay() {
-		switch out, at := c.deadline.Expire(now); {
+		switch out, at := c.flight.Deadline.Expire(now); {
 		case out:
 			c.expire()
 		case !at.IsZero():
@@ -292,7 +292,7 @@ func (s *session) cancel(m *wire.Message) {
 	c := s.calls[key]
 	s.mu.Unlock()
 	if c != nil && c.m.Method != "initialize" {
-		c.cancel(m.Bytes(m.Params))
+		c.flight.Cancel(m.Bytes(m.Params))
 	}
 }
 
@@ -321,13 +321,13 @@ func (s *session) hasEnded() bool {
 func (s *session) end() {
 	defer s.p.ending.Done()
 	for _, c := range s.underWay() {
-		c.cancel(nil)
+		c.flight.Cancel(nil)
 	}
 	s.asks.Close(&s.p.asks)
 	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.EndGrace)
 	defer stop()
 	for _, c := range s.underWay() {
-		c.over(ctx)
+		c.flight.Over(ctx)
 	}
 	if len(s.underWay()) == 0 {
 		s.timer.Stop()

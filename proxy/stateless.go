@@ -95,7 +95,7 @@ func (c *call) refuseDiscover() wire.Pending {
 // One that was answered, so that its client comes back, is not cancelled by that.
 func (c *call) Cancel() {
 	if in := c.input(false); in == nil || !in.Left() {
-		c.cancel(nil)
+		c.flight.Cancel(nil)
 	}
 }
 
@@ -166,7 +166,7 @@ func (d *pipe) cancelStateless(m *wire.Message) bool {
 	if c == nil {
 		return false
 	}
-	c.cancel(m.Bytes(m.Params))
+	c.flight.Cancel(m.Bytes(m.Params))
 	return true
 }
 
@@ -179,7 +179,7 @@ func (d *pipe) Close() {
 	}
 	d.mu.Unlock()
 	for _, c := range calls {
-		c.cancel(nil)
+		c.flight.Cancel(nil)
 	}
 	d.session.Close()
 }

@@ -91,7 +91,7 @@ func (c *call) askTask(t *tasks.Task) {
 		c.unsent()
 		return
 	}
-	m, err := c.await()
+	m, err := c.flight.Await()
 	c.seen.Answered(m, err)
 	if err == nil {
 		t.Answered(c.s.p.drain.lasting, c.m.Method, m, c.notifyChanged)
@@ -115,7 +115,7 @@ func (c *call) listTasks() wire.Pending {
 		}
 		own, failure, err := c.ownTasks(conn)
 		switch {
-		case c.isCancelled():
+		case c.flight.IsCancelled():
 			c.answer(nil)
 		case err != nil:
 			c.unavailable(err)
@@ -133,7 +133,7 @@ func (c *call) ownTasks(conn *bridge.Upstream) (result []byte, failure *wire.Mes
 	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
 	defer stop()
 	mine := func(id string) bool { return c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) != nil }
-	return tasks.List(ctx, conn, mine, func() bool { return !c.isCancelled() })
+	return tasks.List(ctx, conn, mine, func() bool { return !c.flight.IsCancelled() })
 }
 
 // taskTold takes the upstream's notification of where a task stands: one of the

@@ -61,12 +61,12 @@ func (c *call) listening(l *bridge.Listener) {
 	s := c.s
 	s.link.Tell(s, s.wants.Follow(s.listeners.URIs))
 	select {
-	case <-c.cancellation():
+	case <-c.flight.Cancellation():
 	case <-s.p.drain.taking.Done():
 	}
 	s.listeners.Close(l)
 	s.link.Tell(s, s.wants.Follow(s.listeners.URIs))
-	if c.isCancelled() && !s.hasEnded() {
+	if c.flight.IsCancelled() && !s.hasEnded() {
 		c.answer(nil)
 		return
 	}

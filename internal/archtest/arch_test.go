@@ -176,7 +176,7 @@ var rules = []rule{
 	{
 		pkg: "proxy",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/proxy/asks", module + "/proxy/observe", module + "/proxy/outcome", module + "/proxy/refusal", module + "/proxy/runs", module + "/proxy/tasks", module + "/proxy/subscriptions", module + "/proxy/surface", module + "/internal/wire", module + "/internal/words",
+			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/proxy/asks", module + "/proxy/flight", module + "/proxy/observe", module + "/proxy/outcome", module + "/proxy/refusal", module + "/proxy/runs", module + "/proxy/tasks", module + "/proxy/subscriptions", module + "/proxy/surface", module + "/internal/wire", module + "/internal/words",
 			module + "/internal/bridge",     // makes clients and upstreams of all eras alike
 			module + "/internal/deadline",   // of calls, and instants of the monotonic clock
 			module + "/internal/handle",     // how a call carries its run's handle
