@@ -25,11 +25,6 @@ func (p *Proxy) ownToolsOf(s *session) ownTools {
 	return noTools{}
 }
 
-type noTools struct{}
-
-func (noTools) List(run.Snapshot, bool, wire.Principal) *catalogue.Own { return nil }
-func (noTools) Call(*call) (wire.Pending, bool)                        { return nil, false }
-
 // restarts are the tool by which a client begins a run anew that is complete, under keys
 // that name a client or a task, and not a run.
 type restarts struct{}

@@ -86,6 +86,10 @@ func (c *call) routed() wire.Pending {
 	return c.fail(wire.CodeMethodNotFound, c.unknownMethod())
 }
 
+func (c *call) callTool() wire.Pending     { return c.gate(policy.Tool, c.m.P.Name, c.m.P.NameAt) }
+func (c *call) readResource() wire.Pending { return c.gate(policy.Resource, c.m.P.URI, c.m.P.URIAt) }
+func (c *call) getPrompt() wire.Pending    { return c.gate(policy.Prompt, c.m.P.Name, c.m.P.NameAt) }
+
 // gate takes a call through the automaton: decided at once where all that it
 // takes is at hand, else in Wait.
 func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
@@ -115,7 +119,7 @@ func (c *call) look(l *wire.List) {
 		return
 	}
 	c.Listed = l.Has(c.Name)
-	if c.Kind == policy.Tool && c.s.p.Policy().Pin() == policy.PinRefuse {
+	if c.Kind == policy.Tool && c.s.p.Runs.Policy().Pin() == policy.PinRefuse {
 		c.compare()
 	}
 	if c.handled() {

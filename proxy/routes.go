@@ -5,7 +5,6 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // allRoutes are what becomes of each request that is known. What is not here, and no
@@ -31,9 +30,9 @@ func allRoutes() routes {
 			"resources/list":           func(c *call) wire.Pending { return c.list(wire.Resources) },
 			"prompts/list":             func(c *call) wire.Pending { return c.list(wire.Prompts) },
 			"resources/templates/list": (*call).templates,
-			"tools/call":               func(c *call) wire.Pending { return c.gate(policy.Tool, c.m.P.Name, c.m.P.NameAt) },
-			"resources/read":           func(c *call) wire.Pending { return c.gate(policy.Resource, c.m.P.URI, c.m.P.URIAt) },
-			"prompts/get":              func(c *call) wire.Pending { return c.gate(policy.Prompt, c.m.P.Name, c.m.P.NameAt) },
+			"tools/call":               (*call).callTool,
+			"resources/read":           (*call).readResource,
+			"prompts/get":              (*call).getPrompt,
 			"completion/complete":      (*call).complete,
 			"tasks/get":                (*call).ofTask,
 			"tasks/cancel":             (*call).ofTask,

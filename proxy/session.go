@@ -68,6 +68,12 @@ type ownTools interface {
 	Call(c *call) (wire.Pending, bool)
 }
 
+// noTools are none.
+type noTools struct{}
+
+func (noTools) List(run.Snapshot, bool, wire.Principal) *catalogue.Own { return nil }
+func (noTools) Call(*call) (wire.Pending, bool)                        { return nil, false }
+
 // requests are those of the session's clients under way.
 type requests struct {
 	calls   map[string]*call
