@@ -19,8 +19,8 @@ import (
 // The most files that one tools/call enters which steps its run, from HTTP to HTTP, and how
 // many of them may be of proxy and proxy/run.
 const (
-	maxRoute     = 42
-	maxRouteCore = 10
+	maxRoute     = 40
+	maxRouteCore = 12
 )
 
 // Who follows one call reads no more files than this, which docs/architecture.md names: with
