@@ -231,8 +231,8 @@ func (t *Telemetry) Stepped(from, to string, o policy.Outcome) {
 }
 
 // Call is what is noted of a call for those who are told of it. It is written on the call's
-// own way, and given back at its end. A call that nobody is told of has none: the methods of a
-// nil Call do nothing.
+// own way, and given back at its end. A call that nobody is told of has none, a nil Call: what
+// notes does nothing then, but what records and ends is for a Call alone. Not safe for concurrent use.
 type Call struct {
 	Op Operation // what is known of it so far; that it was sent, and how long it took, is noted by Measure
 
