@@ -49,10 +49,10 @@ type call struct {
 
 // stateless is what belongs to a stateless request.
 type stateless struct {
-	from     observe.Peer                 // whose it is
-	handle   string                       // of the run; it is in the request's bytes no more
-	original *wire.Message                // the request with it; nil: it had none
-	pipe     interface{ forget(c *call) } // on which it came; nil: on a stream of its own
+	from     observe.Peer  // whose it is
+	handle   string        // of the run; it is in the request's bytes no more
+	original *wire.Message // the request with it; nil: it had none
+	pipe     *bridge.Pipe  // on which it came; nil: on a stream of its own
 }
 
 // Wait runs the rest of the call's way, or as much of it as the client's request
@@ -166,11 +166,16 @@ func (c *call) id() []byte { return c.m.Bytes(c.m.ID) }
 // finish takes the call out of those under way.
 func (c *call) finish() {
 	c.s.forget(c)
-	if c.stateless != nil && c.pipe != nil {
-		c.pipe.forget(c)
-	}
+	c.leavePipe()
 	c.s.run.Use()
 	c.flight.Finish()
+}
+
+// leavePipe lets the request's id be another's, where it came on a pipe.
+func (c *call) leavePipe() {
+	if c.stateless != nil && c.pipe != nil {
+		c.pipe.Forget(c.m.IDKey(), &c.flight)
+	}
 }
 
 // expire gives up a call whose time has run out. The upstream is then looked at,

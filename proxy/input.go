@@ -35,9 +35,7 @@ func (c *call) MayAsk(method string) bool { return c.s.mayAsk(method) || c.s.run
 
 // Left implements bridge.Asker.
 func (c *call) Left() {
-	if c.pipe != nil { // its id is answered
-		c.pipe.forget(c)
-	}
+	c.leavePipe() // its id is answered
 	c.flight.Released()
 }
 

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"sync"
-
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
@@ -99,87 +97,15 @@ func (c *call) Cancel() {
 	}
 }
 
-// pipe is the one client on a stdio connection: a session, and
-// what it asks in the modern one.
-type pipe struct {
-	*session
-
-	mu    sync.Mutex // guards what follows
-	calls map[string]*call
-}
-
-// Handle implements wire.Session.
-func (d *pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
-	switch {
-	case m.Kind == wire.Request && bridge.SpokenIn(m).Stateless() && d.p.cfg.Protocol.Stateless():
-		return d.serve(m, out)
-	case m.Method == "notifications/cancelled" && d.cancelStateless(m):
-		return nil
-	case m.Kind == wire.Request && m.Method == "initialize" && !d.p.cfg.Protocol.Sessions():
-		text := "this server speaks revision " + bridge.Revision + " of the protocol alone, which has no initialize"
-		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, text, nil))
-		return nil
-	}
-	return d.session.Handle(m, out)
-}
-
-func (d *pipe) serve(m *wire.Message, out wire.Stream) wire.Pending {
-	c := &call{m: m, out: out, client: bridge.Stateless, stateless: &stateless{from: d.peer, pipe: d}}
-	if !d.enter(c) {
+// serveAlone serves a stateless request of the session's client, on its pipe.
+func (s *session) serveAlone(on *bridge.Pipe, m *wire.Message, out wire.Stream) wire.Pending {
+	c := &call{m: m, out: out, client: bridge.Stateless, stateless: &stateless{from: s.peer, pipe: on}}
+	if !on.Enter(m.IDKey(), &c.flight) {
 		return c.refuseOut(wire.CodeInvalidRequest, "a request with this id is still under way", nil)
 	}
-	rest := d.p.serve(c)
+	rest := s.p.serve(c)
 	if rest == nil {
-		d.forget(c)
+		c.leavePipe()
 	}
 	return rest
-}
-
-func (d *pipe) enter(c *call) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	id := c.m.IDKey()
-	if d.calls[id] != nil {
-		return false
-	}
-	if d.calls == nil {
-		d.calls = make(map[string]*call)
-	}
-	d.calls[id] = c
-	return true
-}
-
-func (d *pipe) forget(c *call) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if id := c.m.IDKey(); d.calls[id] == c {
-		delete(d.calls, id)
-	}
-}
-
-// cancelStateless cancels a stateless request, and reports whether there is
-// one under the id.
-func (d *pipe) cancelStateless(m *wire.Message) bool {
-	d.mu.Lock()
-	c := d.calls[wire.Key(m.Bytes(m.P.RequestID))]
-	d.mu.Unlock()
-	if c == nil {
-		return false
-	}
-	c.flight.Cancel(m.Bytes(m.Params))
-	return true
-}
-
-// Close implements wire.Session: what the client still waits for is cancelled.
-func (d *pipe) Close() {
-	d.mu.Lock()
-	calls := make([]*call, 0, len(d.calls))
-	for _, c := range d.calls {
-		calls = append(calls, c)
-	}
-	d.mu.Unlock()
-	for _, c := range calls {
-		c.flight.Cancel(nil)
-	}
-	d.session.Close()
 }
