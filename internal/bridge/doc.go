@@ -5,5 +5,5 @@
 // [Upstream] makes a stateless server one with sessions: what it asks for in the middle of
 // a call becomes requests to the client. An [Input] does the same for a stateless client:
 // what it is sent as requests becomes an answer that asks for input, and what it comes
-// back with the answers to those requests.
+// back with the answers to those requests. A [Pipe] is one client that speaks both.
 package bridge

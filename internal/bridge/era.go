@@ -247,19 +247,17 @@ func introduced(m *wire.Message, of Introduction) []byte {
 // Asked are the capabilities of a client by which an upstream may ask it.
 var Asked = [...]string{"elicitation", "roots", "sampling"}
 
+// askedBy are the requests of an upstream's by which a client is asked, with the capability that
+// each needs.
+var askedBy = map[string]string{
+	"sampling/createMessage": "sampling",
+	"elicitation/create":     "elicitation",
+	"roots/list":             "roots",
+}
+
 // AskedBy is the capability that a request of an upstream's needs; empty: it is none
 // by which a client is asked.
-func AskedBy(method string) string {
-	switch method {
-	case "sampling/createMessage":
-		return "sampling"
-	case "elicitation/create":
-		return "elicitation"
-	case "roots/list":
-		return "roots"
-	}
-	return ""
-}
+func AskedBy(method string) string { return askedBy[method] }
 
 // Meaning is what a server's result is to the request that it answers.
 type Meaning uint8

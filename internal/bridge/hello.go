@@ -115,8 +115,7 @@ func (s Server) InitializeResult(hello, initialize *wire.Message) *wire.Message 
 	values := [][]byte{wire.AppendString(nil, version)}
 	result := hello.Bytes(hello.Result)
 	_ = wire.Members(result, func(key string, at wire.Span) error {
-		switch key {
-		case "capabilities", "instructions":
+		if key == "capabilities" || key == "instructions" {
 			names, values = append(names, key), append(values, result[at.Start:at.End])
 		}
 		return nil
@@ -165,12 +164,7 @@ func (c Client) tasks(name string, value []byte) []byte {
 	case name == "tasks" && !c.Stateless():
 		return value
 	case name == "extensions" && c.Stateless() && has(value, tasksExtension):
-		return wire.Pick(value, func(name string, value []byte) []byte {
-			if name != tasksExtension {
-				return nil
-			}
-			return value
-		})
+		return wire.Object([]string{tasksExtension}, [][]byte{wire.Member(value, tasksExtension)})
 	}
 	return nil
 }
