@@ -24,7 +24,7 @@ type Config struct {
 // For is the call for which an upstream asks.
 type For interface {
 	// Asked tells that a request is open for the call, or is no more: its time does not run
-	// meanwhile.
+	// meanwhile. It is called under a lock of Open's, and must not call that.
 	Asked(open bool)
 }
 
