@@ -40,7 +40,7 @@ func main() {
 	check(err)
 	address := free.Addr().String()
 	free.Close()
-	go cli.Main(context.Background(), "", []string{"run", "--policy", file, "--listen", address, "--upstream", upstream.URL, "--log-level", "error"})
+	go cli.Main(context.Background(), "", []string{"run", "--policy", file, "--listen", address, "--upstream", upstream.URL})
 	c := &client{url: "http://" + address + "/mcp"}
 	for range 200 { // tries, of 50 ms
 		if connection, err := net.Dial("tcp", address); err == nil {
