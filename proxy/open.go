@@ -26,8 +26,8 @@ func New(cfg Config) (*Proxy, error) {
 	p := &Proxy{cfg: cfg, routes: allRoutes(), sessions: make(map[*session]struct{})}
 	p.Runs = runs.New(runs.Config{Policy: cfg.Policy, Mode: cfg.Mode, MaxStranded: cfg.MaxStranded, Keys: cfg.Keys, PathCreate: cfg.PathCreate,
 		Idle: cfg.RunIdle, Age: cfg.RunAge, Max: cfg.MaxRuns, MaxPerPrincipal: cfg.MaxRunsPerPrincipal, Log: cfg.Log, Telemetry: &p.cfg.Telemetry})
-	p.nobodys = sync.OnceValue(func() *session {
-		s := p.newServer(p.Runs.OfNobody(p.handles != nil))
+	p.forRunless = sync.OnceValue(func() *session {
+		s := p.newServer(p.Runs.BeginForRunless(p.handles != nil))
 		p.Runs.Join(s.run, s)
 		return s
 	})

@@ -133,7 +133,7 @@ type Proxy struct {
 	uplinks  subscriptions.Uplinks
 	ending   sync.WaitGroup
 	drain    drain
-	nobodys  func() *session    // where requests without a run go
+	forRunless  func() *session    // where requests without a run go
 	handles  *catalogue.Handles // nil: stateless clients bring none
 	asks     asks.Config
 	inputs   bridge.Inputs

@@ -70,7 +70,7 @@ func (s *session) meets(who wire.Principal) {
 
 // asked carries a request of the upstream to the client.
 func (s *session) asked(conn *bridge.Upstream, m *wire.Message, c *call) {
-	if s.ofRun && (c == nil || !c.steps() || c.flight.IsAnswered() || s.run.Nobodys && !s.p.cfg.Streams || !bridge.Declares(c.m, m.Method)) ||
+	if s.ofRun && (c == nil || !c.steps() || c.flight.IsAnswered() || s.run.ForRunless && !s.p.cfg.Streams || !bridge.Declares(c.m, m.Method)) ||
 		!s.mayAsk(m.Method) && !s.overlooksAsk(m.Method) {
 		s.p.asks.Reject(conn, m.Bytes(m.ID), wire.CodeMethodNotFound, "Method not found: "+wire.Clip(m.Method))
 		return

@@ -207,7 +207,7 @@ func (s *session) admit(c *call) string {
 // session of a run each principal has its own room, and what only listens takes none
 // from what does not.
 func (s *session) crowdedLocked(c *call) bool {
-	if s.run.Nobodys {
+	if s.run.ForRunless {
 		return c.runless() && s.requests.runless >= s.p.cfg.MaxInFlight
 	}
 	if len(s.calls) < s.p.cfg.MaxInFlight || !s.ofRun {
@@ -223,7 +223,7 @@ func (s *session) crowdedLocked(c *call) bool {
 }
 
 // runless reports whether the call goes upstream for no run.
-func (c *call) runless() bool { return c.s.run.Nobodys && c.steps() && !c.own }
+func (c *call) runless() bool { return c.s.run.ForRunless && c.steps() && !c.own }
 
 // forget takes an answered request out of those under way.
 func (s *session) forget(c *call) {

@@ -113,7 +113,7 @@ func (p *Proxy) sessionFor(c *call) (*session, *runs.Missing) {
 	var r *runs.Run
 	why := p.Runs.Beside(bridge.Stateless, &c.from)
 	if why != nil {
-		return p.nobodys(), why
+		return p.forRunless(), why
 	}
 	if r = c.byTask(p); r == nil && !c.own {
 		r, why = p.Runs.Find(bridge.Stateless, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
@@ -121,18 +121,18 @@ func (p *Proxy) sessionFor(c *call) (*session, *runs.Missing) {
 	switch {
 	case r == nil && p.handles != nil && p.Runs.Mode() == runs.Shadow:
 		c.m = c.asSent()
-		return p.nobodys(), nil
+		return p.forRunless(), nil
 	case r == nil && why == runs.ErrNotFound && !c.steps() && p.Runs.Key(bridge.Stateless).Begins():
-		return p.nobodys(), nil
+		return p.forRunless(), nil
 	case r == nil:
-		return p.nobodys(), why
+		return p.forRunless(), why
 	}
 	m := r.Server()
 	if m == nil {
 		m = p.Runs.Serve(r, func() runs.Member { return p.newServer(r) })
 	}
 	if m == nil { // it has ended just now
-		return p.nobodys(), runs.ErrNotFound
+		return p.forRunless(), runs.ErrNotFound
 	}
 	return m.(*session), nil
 }

@@ -75,7 +75,7 @@ func (s *session) unfiltered(m *wire.Message, c *call) bool {
 // logged gives a log message of the upstream to who has asked for it: what comes with a
 // stateless request is for that, what an upstream of its own says is for its session.
 func (s *session) logged(m *wire.Message, c *call) {
-	if c == nil && s.ofRun && !s.run.Nobodys {
+	if c == nil && s.ofRun && !s.run.ForRunless {
 		c = s.asking()
 	}
 	asked := c == nil || !c.client.Stateless() || subscriptions.Covers(bridge.LogLevel(c.m), m.P.Level)

@@ -101,13 +101,13 @@ func (g *Registry) OfSession(name string) *Run {
 	return r
 }
 
-// OfNobody begins the run for requests without one. runless tells that no request
+// BeginForRunless begins the run for requests without one. runless tells that no request
 // needs another.
-func (g *Registry) OfNobody(runless bool) *Run {
+func (g *Registry) BeginForRunless(runless bool) *Run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.newLocked()
-	r.Nobodys, r.core.Runless = true, runless
+	r.ForRunless, r.core.Runless = true, runless
 	return r
 }
 

@@ -35,7 +35,7 @@ func (g *Registry) Reload(next *policy.Policy) (done Reloaded) {
 	for _, r := range all {
 		var fate run.Fate
 		moved := r.Do(func(core *run.Run, now time.Time) (e run.Effects) { fate, e = core.Reload(next, now); return e })
-		if !r.Nobodys {
+		if !r.ForRunless {
 			done.add(fate)
 		}
 		r.Tell(nil, moved)
@@ -136,7 +136,7 @@ func (g *Registry) Migrate() (done Migrated) {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	for _, r := range g.All() {
-		if !r.Nobodys {
+		if !r.ForRunless {
 			done.Runs++
 		}
 		if moved, ok := r.migrate(); ok {
@@ -164,7 +164,7 @@ func (g *Registry) Restart(name string) (state string, ok bool) {
 // Infos returns where the runs stand, ordered by name.
 func (g *Registry) Infos() (infos []Info) {
 	for _, r := range g.All() {
-		if !r.Nobodys {
+		if !r.ForRunless {
 			infos = append(infos, r.Info())
 		}
 	}
@@ -177,7 +177,7 @@ func (g *Registry) Infos() (infos []Info) {
 func (g *Registry) Census() (runs map[string]int, stranded int) {
 	runs = make(map[string]int)
 	for _, r := range g.All() {
-		if r.Nobodys {
+		if r.ForRunless {
 			continue
 		}
 		r.mu.Lock()

@@ -39,8 +39,8 @@ type Run struct {
 	Key   Key
 	Name  string         // for people; no secret
 	Owner wire.Principal // whose it is; written under the Registry's lock
-	// Nobodys tells that it is where requests without a run go.
-	Nobodys bool
+	// ForRunless tells that it is where requests without a run go.
+	ForRunless bool
 	Tasks   tasks.Table
 
 	id     string        // what the key says; "" for runs that are not found by it
