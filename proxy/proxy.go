@@ -125,19 +125,19 @@ type Proxy struct {
 	// Runs are those of its clients.
 	Runs *runs.Registry
 
-	cfg      Config
-	lists    surface.Source
-	greets   surface.Config
-	routes   routes
-	unserved surface.Unserved
-	uplinks  subscriptions.Uplinks
-	ending   sync.WaitGroup
-	drain    drain
-	forRunless  func() *session    // where requests without a run go
-	handles  *catalogue.Handles // nil: stateless clients bring none
-	asks     asks.Config
-	inputs   bridge.Inputs
-	keeps    surface.Keeps
+	cfg        Config
+	lists      surface.Source
+	greets     surface.Config
+	routes     routes
+	unserved   surface.Unserved
+	uplinks    subscriptions.Uplinks
+	ending     sync.WaitGroup
+	drain      drain
+	forRunless func() *session    // where requests without a run go
+	handles    *catalogue.Handles // nil: stateless clients bring none
+	asks       asks.Config
+	inputs     bridge.Inputs
+	keeps      surface.Keeps
 	// operations is where those of sessions without a revision are measured.
 	operations observe.Operations
 

@@ -41,7 +41,7 @@ type Run struct {
 	Owner wire.Principal // whose it is; written under the Registry's lock
 	// ForRunless tells that it is where requests without a run go.
 	ForRunless bool
-	Tasks   tasks.Table
+	Tasks      tasks.Table
 
 	id     string        // what the key says; "" for runs that are not found by it
 	born   time.Duration // as deadline.Now; 0: it is found by no key
