@@ -48,7 +48,7 @@ func (p Protocol) Spoken() wire.Spoken {
 // Pipe is the one client on a stdio connection: a session, and requests that stand alone.
 // It is safe for concurrent use.
 type Pipe struct {
-	wire.Session
+	wire.WitnessSession
 	Protocol Protocol
 	// Serve takes a request that stands alone, as Handle does. It enters what it makes of it.
 	Serve func(on *Pipe, m *wire.Message, out wire.Stream) wire.Pending
@@ -75,7 +75,7 @@ func (p *Pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, text, nil))
 		return nil
 	}
-	return p.Session.Handle(m, out)
+	return p.WitnessSession.Handle(m, out)
 }
 
 // Enter takes a request for one under way until Forget is called, and reports whether there
@@ -121,5 +121,5 @@ func (p *Pipe) Close() {
 	for _, c := range alone {
 		c.Cancel(nil)
 	}
-	p.Session.Close()
+	p.WitnessSession.Close()
 }
