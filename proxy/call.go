@@ -441,6 +441,9 @@ func (c *call) headerFault() string {
 
 // observe begins to note what is told of the call.
 func (c *call) observe() {
+	if !c.s.p.cfg.Telemetry.Wanted(c.s.p.cfg.Journal) {
+		return
+	}
 	var header func(string) string
 	if out, ok := c.out.(wire.HeadedStream); ok {
 		header = out.Header

@@ -172,8 +172,10 @@ func (t *Telemetry) Operations(version string) Operations {
 	return t.Meter.Operations(version)
 }
 
-// wanted reports whether anybody is told of operations.
-func (t *Telemetry) wanted() bool { return t.Meter != nil || t.Tracer != nil || t.Auditor != nil }
+// Wanted reports whether anybody is told of operations, j among them.
+func (t *Telemetry) Wanted(j Journal) bool {
+	return t.Meter != nil || t.Tracer != nil || t.Auditor != nil || j != nil
+}
 
 // ShadowRefused is [Meter.ShadowRefused], for no Meter as well.
 func (t *Telemetry) ShadowRefused(why policy.Code) {
@@ -255,7 +257,7 @@ var calls = sync.Pool{New: func() any { return new(Call) }}
 // Begin begins to note what is told of a request; session and header are as for
 // [Tracer.Begin]. Nobody is told, where j is nil as well: then there is no Call.
 func (t *Telemetry) Begin(j Journal, m *wire.Message, session string, header func(name string) string) *Call {
-	if !t.wanted() && j == nil {
+	if !t.Wanted(j) {
 		return nil
 	}
 	c := calls.Get().(*Call)

@@ -421,6 +421,12 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 	return s
 }
 
+// AsksTime reports whether where the run stands, or an entry that [Run.Enter] makes of that, hangs
+// on the time: since a reload, until the run is used.
+func (r *Run) AsksTime() bool {
+	return r.reset || r.stands.Policy != r.Policy || r.stands != r.recorded || !r.stands.Stranded.IsZero()
+}
+
 // own is where the run stands for the call that has the turn: in its own state, by its
 // own policy and by the one in force.
 func (r *Run) own(now time.Time) Snapshot {

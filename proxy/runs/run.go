@@ -117,7 +117,16 @@ func (r *Run) Tell(but Member, moved ...run.Shift) {
 func (r *Run) Where() run.Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.core.Snapshot(time.Now())
+	return r.core.Snapshot(r.nowLocked())
+}
+
+// nowLocked is the time where something hangs on it, the zero time elsewhere: to read the clock
+// costs as much as to decide.
+func (r *Run) nowLocked() (now time.Time) {
+	if r.core.AsksTime() {
+		now = time.Now()
+	}
+	return now
 }
 
 // Do does something to the run, and then wakes the calls that are off its queue.
@@ -150,7 +159,7 @@ func (r *Run) Enter(c Call, maxQueue int) run.Admission {
 	d := c.Decided()
 	d.Tag = c
 	c.Refresh()
-	a, _ := r.core.Enter(d, maxQueue, time.Now())
+	a, _ := r.core.Enter(d, maxQueue, r.nowLocked())
 	if a == run.Queued {
 		d.Turn = make(chan struct{})
 	}
@@ -287,7 +296,7 @@ func (r *Run) Info() Info {
 	holder, _ := r.core.Holder()
 	i := Info{Name: r.Name, Key: r.Key.Kind, Owner: r.Owner, Sessions: len(r.members),
 		State: at.State(), Complete: at.At.Complete, Policy: at.Policy.Digest(), Stranded: at.Stranded,
-		Refused: r.core.Snapshot(time.Now()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(),
+		Refused: r.core.Snapshot(r.nowLocked()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(),
 	}
 	if r.born != 0 {
 		now := deadline.Now()
