@@ -22,7 +22,7 @@ const (
 	Principal             // who is asking, as authentication has found out
 	Header                // a header that a trusted gateway sets
 	Path                  // the URL's path
-	Handle                // a handle that the client brings (modern)
+	Handle                // a handle that a client without a session brings
 )
 
 var kinds = [...]string{"default", "process", "session", "principal", "header", "path", "handle"}

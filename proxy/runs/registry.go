@@ -142,15 +142,12 @@ func (g *Registry) Part(r *Run, m Member) {
 // Serve returns the session of a run's requests of clients without sessions, which begin makes
 // where there is none yet, and joins to it; nil where the run has ended.
 func (g *Registry) Serve(r *Run, begin func() Member) Member {
-	if m := r.Server(); m != nil && !r.ended.Load() {
-		return m
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r.ended.Load() {
 		return nil
 	}
-	if m := r.Server(); m != nil {
+	if m := r.serving(); m != nil {
 		return m
 	}
 	m := begin()
@@ -417,7 +414,7 @@ func (g *Registry) endLocked(r *Run, remember bool) Member {
 	if len(r.on()) == 0 {
 		delete(g.all, r)
 	}
-	return r.Server()
+	return r.serving()
 }
 
 func (g *Registry) rememberLocked(at runID, owner wire.Principal) {

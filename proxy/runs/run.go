@@ -73,8 +73,17 @@ func (r *Run) Use() {
 	}
 }
 
-// Server is the session of the requests of clients without sessions, nil before the first came.
+// Server is the session of the requests of clients without sessions: nil before the first came, and
+// once the run has ended.
 func (r *Run) Server() Member {
+	if r.ended.Load() {
+		return nil
+	}
+	return r.serving()
+}
+
+// serving is that session, of a run that has ended as well.
+func (r *Run) serving() Member {
 	if m := r.server.Load(); m != nil {
 		return *m
 	}
