@@ -15,12 +15,15 @@ type drain struct {
 	late  atomic.Int64 // requests that came too late
 
 	taking, lasting         context.Context // end as begun is set, and when the waiting is over
+	reading                 context.Context // ends when no list is read any more that was asked for before the waiting was over
 	stopTaking, stopLasting context.CancelFunc
+	stopReading             context.CancelFunc
 }
 
 func (d *drain) init() {
 	d.taking, d.stopTaking = context.WithCancel(context.Background())
 	d.lasting, d.stopLasting = context.WithCancel(context.Background())
+	d.reading, d.stopReading = context.WithCancel(context.Background())
 }
 
 // begin has nothing new taken. Who asks begun after having
@@ -35,13 +38,13 @@ func (d *drain) begin() {
 const breakTime = time.Second
 
 // listContext bounds the reading of a list from the upstream: by limit, and by the end of
-// the drain. A list that is asked for after that, while clients read their last answers,
-// has breakTime.
+// a drain that has run out of time. A list that is asked for after the drain, while clients read
+// their last answers, has breakTime.
 func (d *drain) listContext(limit time.Duration) (context.Context, context.CancelFunc) {
 	if d.lasting.Err() != nil {
 		return context.WithTimeout(context.Background(), min(limit, breakTime))
 	}
-	return context.WithTimeout(d.lasting, limit)
+	return context.WithTimeout(d.reading, limit)
 }
 
 // endedBy is the drain's end in place of an error that it has caused.

@@ -141,6 +141,26 @@ func TestDrainBreaksOffReads(t *testing.T) {
 	})
 }
 
+// A list that is being read as the last call under way comes to its end is answered: a client that
+// listed behind another's result would lose its session.
+func TestListUnderWayAsADrainEnds(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		call := c.call("read_file")
+		up := c.up.next()
+		d := r.drain(time.Minute)
+		synctest.Wait()
+		c.up.conn(0).drop(wire.Tools)
+		c.up.conn(0).slow = 300 * time.Millisecond
+		listing := c.request("tools/list", "")
+		synctest.Wait()
+		up.result(ok)
+		has(t, call.wait(), `"ok"`)
+		d.want(t, proxy.Drained{Finished: 1}, 0)
+		has(t, listing.wait(), `"tools":[`)
+	})
+}
+
 // A call that the client has cancelled before is told to the upstream once, and
 // has no answer.
 func TestDrainOfCancelledCalls(t *testing.T) {

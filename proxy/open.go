@@ -125,6 +125,9 @@ func (p *Proxy) Drain(ctx context.Context) Drained {
 	calls := either(before, p.underWay())
 	left := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.flight.Over(ctx) })
 	p.drain.stopLasting()
+	if ctx.Err() != nil {
+		p.drain.stopReading()
+	}
 	for _, c := range left {
 		c.breakOff()
 	}
@@ -162,6 +165,7 @@ func (p *Proxy) Close() {
 	p.Runs.Close()
 	p.drain.begin()
 	p.drain.stopLasting()
+	p.drain.stopReading()
 	for _, s := range p.open() {
 		s.Close()
 	}
