@@ -301,7 +301,9 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 		if g.owned[owner] >= g.cfg.MaxPerPrincipal {
 			return nil, g.crowdedLocked("principal")
 		}
+		r.mu.Lock()
 		r.Owner, r.free = owner, false
+		r.mu.Unlock()
 		g.owned[owner]++
 	}
 	switch whose, gone := g.gone[at]; {

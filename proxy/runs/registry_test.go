@@ -173,3 +173,26 @@ func TestReloadOfAllRuns(t *testing.T) {
 		}
 	})
 }
+
+// Whose a run is may be asked while its first principal comes.
+func TestInfosWhileARunFindsItsOwner(t *testing.T) {
+	var keys [2]runs.Key
+	keys[bridge.Stateless.Index()].Kind = runs.Path
+	g := runs.New(runs.Config{Policy: parse(t, two), Keys: keys,
+		Idle: time.Hour, Age: 24 * time.Hour, Max: 3, MaxPerPrincipal: 2, MaxStranded: time.Hour, Log: hclog.NewNullLogger(), Telemetry: &observe.Telemetry{}})
+	defer g.Close()
+	id, err := g.Start(bridge.Stateless, wire.Principal{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan struct{})
+	go func() {
+		defer close(came)
+		g.Find(bridge.Stateless, &observe.Peer{Principal: ann, Run: id}, "", false)
+	}()
+	g.Infos()
+	<-came
+	if got := g.Infos()[0].Owner; got != ann {
+		t.Errorf("the run is %v's, want %v's", got, ann)
+	}
+}

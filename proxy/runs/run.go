@@ -38,7 +38,7 @@ type Call interface {
 type Run struct {
 	Key   Key
 	Name  string         // for people; no secret
-	Owner wire.Principal // whose it is; written under the Registry's lock
+	Owner wire.Principal // whose it is; written under the Registry's lock and mu, read under either
 	// ForRunless tells that it is where requests without a run go.
 	ForRunless bool
 	Tasks      tasks.Table
