@@ -98,7 +98,7 @@ func (c *call) Detach(done func()) bool {
 	if !c.flight.Then(c.land) {
 		return c.flight.Afterwards(nil) == nil && c.restAlone()
 	}
-	if in := c.input(false); in != nil && in.Left() { // its client was asked before there was anything to call
+	if in := c.flight.Input(); in != nil && in.Left() { // its client was asked before there was anything to call
 		c.flight.Released()
 	}
 	return true
@@ -122,7 +122,7 @@ func (c *call) answer(raw []byte) wire.Pending {
 // answerWith is answerBy for a call whose client may be another request by now.
 func (c *call) answerWith(give func(), raw []byte) wire.Pending {
 	return c.answerBy(func() {
-		if in := c.input(false); in != nil {
+		if in := c.flight.Input(); in != nil {
 			in.Conclude(raw, give)
 			return
 		}
@@ -331,18 +331,15 @@ func (c *call) refuseOut(code int, text string, data []byte) wire.Pending {
 }
 
 // who is whose call it is.
-func (c *call) who() observe.Peer {
+func (c *call) who() *observe.Peer {
 	if c.stateless != nil {
-		return c.from
+		return &c.from
 	}
-	return c.s.peer
+	return &c.s.peer
 }
 
 // about says in the log whose call it is.
-func (c *call) about(pairs ...any) []any {
-	who := c.who()
-	return who.About(pairs)
-}
+func (c *call) about(pairs ...any) []any { return c.who().About(pairs) }
 
 // steps reports whether a request is one that can move a run.
 func (c *call) steps() bool {
@@ -441,15 +438,7 @@ func (c *call) headerFault() string {
 
 // observe begins to note what is told of the call.
 func (c *call) observe() {
-	if !c.s.p.cfg.Telemetry.Wanted(c.s.p.cfg.Journal) {
-		return
-	}
-	var header func(string) string
-	if out, ok := c.out.(wire.HeadedStream); ok {
-		header = out.Header
-	}
-	who := c.who()
-	c.seen = c.s.p.cfg.Telemetry.Begin(c.s.p.cfg.Journal, c.m, who.Session, header)
+	c.seen = c.s.p.cfg.Telemetry.Begin(c.s.p.cfg.Journal, c.m, c.who().Session, c.out)
 }
 
 // deny notes that the call is refused, or will come to nothing, and why.
@@ -488,11 +477,11 @@ func (c *call) record(lost error, o policy.Outcome) {
 		c.seen.Failed(observe.Fault{Code: policy.OutcomeUnknown})
 	}
 	c.operation()
-	c.seen.Record(c.who())
+	c.seen.Record(*c.who())
 }
 
 func (c *call) decision() observe.Decision {
-	d := observe.Decision{Peer: c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Rule: c.Verdict.Rule, Case: c.Verdict.Symbol.Case}
+	d := observe.Decision{Peer: *c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Rule: c.Verdict.Rule, Case: c.Verdict.Symbol.Case}
 	at := c.Snapshot
 	if at.Policy == nil {
 		at = c.s.run.Where()
@@ -514,7 +503,7 @@ func (c *call) observeEnd() {
 	}
 	c.decide()
 	c.operation()
-	c.seen.Record(c.who())
+	c.seen.Record(*c.who())
 	c.seen.End(c.s.operations())
 	c.seen = nil
 }
@@ -538,12 +527,9 @@ func (c *call) familiar() bool {
 	return p != nil && p.BoundAnywhere(c.Kind, c.Name, false)
 }
 
-// input is the client's end of the call where a stateless client is asked in the middle of
-// it; nil: it is not. create makes it.
-func (c *call) input(create bool) (in *bridge.Input) {
-	if in = c.flight.Input(); in != nil || !create {
-		return in
-	}
+// input is the client's end of the call where a stateless client is to be asked in the middle of
+// it: made, if there is none.
+func (c *call) input() (in *bridge.Input) {
 	c.flight.Update(func(f *flight.State) {
 		if f.Asking == nil {
 			f.Asking = c.s.p.inputs.NewInput(c, c.party(), f.Stage != flight.UnderWay)
@@ -560,7 +546,7 @@ func (c *call) party() bridge.Party {
 // waitInput waits until the client's request is answered, which may be long before
 // the call is.
 func (c *call) waitInput() {
-	in := c.input(true)
+	in := c.input()
 	go c.rest()
 	<-in.Released()
 }

@@ -114,7 +114,7 @@ func (c *call) welcome(greeting *surface.Greeting, m *wire.Message) {
 // discover answers server/discover with what the upstream said of itself.
 func (c *call) discover() wire.Pending {
 	s := c.s
-	return c.result(s.shown.Lasting(s.p.greets.Discovered(s.shown.Hello.Load(), s.p.spoken().Revisions(), c.Snapshot.Shadow, s.policyNow())))
+	return c.result(s.shown.Lasting(s.p.greets.Discovered(s.shown.Hello.Load(), s.p.cfg.Protocol.Spoken().Revisions(), c.Snapshot.Shadow, s.policyNow())))
 }
 
 // list answers a list request from the cached bytes.

@@ -13,7 +13,10 @@ import (
 // stream is where messages for the call's client go; asks tells that one is about a
 // request of the upstream.
 func (c *call) stream(asks bool) wire.Stream {
-	if in := c.input(asks && c.client.Stateless()); in != nil {
+	if asks && c.client.Stateless() {
+		return c.input()
+	}
+	if in := c.flight.Input(); in != nil {
 		return in
 	}
 	return c.out

@@ -142,7 +142,7 @@ func (c *call) endRun() wire.Pending {
 	if c.handle == "" {
 		return c.refuseRunless(&runs.Missing{Code: policy.RunNotFound, Text: p.handles.NeedsRun})
 	}
-	if _, why := p.Runs.Find(bridge.Stateless, &from, c.handle, false); why != nil {
+	if _, why := p.Runs.Find(bridge.Stateless, from, c.handle, false); why != nil {
 		return c.refuseRunless(why)
 	}
 	if !p.Runs.End(bridge.Stateless, c.handle, from.Principal) {

@@ -166,10 +166,6 @@ func (p *Proxy) lasts(f func()) bool {
 func (p *Proxy) open() []*session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.openLocked()
-}
-
-func (p *Proxy) openLocked() []*session {
 	all := make([]*session, 0, len(p.sessions))
 	for s := range p.sessions {
 		all = append(all, s)

@@ -90,7 +90,7 @@ func (s *session) Changed(moved ...run.Shift) { s.shown.Moved(moved...) }
 func (s *session) Client() bool { return !s.ofRun }
 
 // Busy implements runs.Member.
-func (s *session) Busy() bool { return len(s.underWay()) > s.listeners.Len() }
+func (s *session) Busy() bool { return s.inFlight() > s.listeners.Len() }
 
 // about is what a line of the log says, with whose session it is where there are
 // several.
@@ -249,6 +249,13 @@ func (s *session) underWay() []*call {
 	return all
 }
 
+// inFlight is how many there are.
+func (s *session) inFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls)
+}
+
 // expire gives up the calls whose time has run out.
 func (s *session) expire() {
 	now := time.Now()
@@ -335,7 +342,7 @@ func (s *session) end() {
 	for _, c := range s.underWay() {
 		c.flight.Over(ctx)
 	}
-	if len(s.underWay()) == 0 {
+	if s.inFlight() == 0 {
 		s.timer.Stop()
 	}
 	if s.run.Key.Kind == runs.Session || s.ofRun { // which ends with it

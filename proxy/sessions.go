@@ -15,8 +15,7 @@ import (
 )
 
 // A run has a session for stateless requests: all that find the run go through it, whoever
-// sends them, over one
-// connection upstream. It has no stream of its own but those that listen.
+// sends them, over one connection upstream. It has no stream of its own but those that listen.
 
 // newServer makes the session of a run's stateless requests.
 func (p *Proxy) newServer(r *runs.Run) *session {
@@ -108,7 +107,7 @@ func (s *session) knows(m *wire.Message) {
 }
 
 // sessionFor finds the session of a request's run. A request that needs none, and has
-// none, goes to the catalogue; so does one that is answered with why it has no run.
+// none, goes to the session for those; so does one that is answered with why it has no run.
 func (p *Proxy) sessionFor(c *call) (*session, *runs.Missing) {
 	var r *runs.Run
 	why := p.Runs.Beside(bridge.Stateless, &c.from)

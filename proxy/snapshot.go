@@ -35,13 +35,10 @@ func (p *Proxy) Sessions() []SessionInfo {
 }
 
 func (s *session) info() SessionInfo {
-	i := SessionInfo{Peer: s.peer, Began: s.began, Run: s.run.Info()}
+	i := SessionInfo{Peer: s.peer, Began: s.began, InFlight: s.inFlight(), Run: s.run.Info()}
 	if h := s.shown.Hello.Load(); h != nil {
 		i.Client, i.Version, i.Protocol = wire.Clip(h.Client), h.Release, h.Version
 	}
-	s.mu.Lock()
-	i.InFlight = len(s.calls)
-	s.mu.Unlock()
 	return i
 }
 

@@ -19,7 +19,7 @@ func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from observe.Peer) wire.
 
 // serve finds the session of a request, and sends it its way.
 func (p *Proxy) serve(c *call) wire.Pending {
-	if f := p.spoken().MetaFault(c.m); f != nil {
+	if f := p.cfg.Protocol.Spoken().MetaFault(c.m); f != nil {
 		return c.refuseOut(f.Code, f.Text, f.Data)
 	}
 	if fault := c.takeHandle(p); fault != "" {
@@ -49,22 +49,15 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	return c.onward()
 }
 
-// onward sends a call its way that can be recorded.
+// onward sends a stateless call its way that can be recorded.
 func (c *call) onward() wire.Pending {
 	switch {
 	case c.own:
 		return c.routed()
-	case c.client.Stateless() && c.m.Method == "server/discover" && c.s.p.refusesDiscover():
+	case c.m.Method == "server/discover" && c.s.p.refusesDiscover():
 		return c.refuseDiscover()
-	case c.client.Stateless():
-		return c.onceOpen()
 	}
-	return c.routed()
-}
-
-// spoken is how clients may speak.
-func (p *Proxy) spoken() wire.Spoken {
-	return p.cfg.Protocol.Spoken()
+	return c.onceOpen()
 }
 
 // refusesDiscover reports whether server/discover is refused, so that clients that know
@@ -92,7 +85,7 @@ func (c *call) refuseDiscover() wire.Pending {
 // Cancel implements wire.Cancellable: the client has closed the response stream.
 // One that was answered, so that its client comes back, is not cancelled by that.
 func (c *call) Cancel() {
-	if in := c.input(false); in == nil || !in.Left() {
+	if in := c.flight.Input(); in == nil || !in.Left() {
 		c.flight.Cancel(nil)
 	}
 }

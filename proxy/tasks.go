@@ -57,7 +57,7 @@ func (c *call) Ended(t *tasks.Task, o policy.Outcome, tell func(...run.Shift)) {
 	if c.seen != nil { // as another outcome of the decision that let the call go
 		op := &c.seen.Op
 		op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
-		c.seen.Ended(c.who())
+		c.seen.Ended(*c.who())
 	}
 	moved, passed := run.Join(moved, c.passOn(o))
 	c.s.log.Info("task ended", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "outcome", o.String())...)

@@ -172,10 +172,8 @@ func (t *Telemetry) Operations(version string) Operations {
 	return t.Meter.Operations(version)
 }
 
-// Wanted reports whether anybody is told of operations, j among them.
-func (t *Telemetry) Wanted(j Journal) bool {
-	return t.Meter != nil || t.Tracer != nil || t.Auditor != nil || j != nil
-}
+// wanted reports whether anybody is told of operations.
+func (t *Telemetry) wanted() bool { return t.Meter != nil || t.Tracer != nil || t.Auditor != nil }
 
 // ShadowRefused is [Meter.ShadowRefused], for no Meter as well.
 func (t *Telemetry) ShadowRefused(why policy.Code) {
@@ -254,15 +252,19 @@ type Call struct {
 // calls are those that are not used.
 var calls = sync.Pool{New: func() any { return new(Call) }}
 
-// Begin begins to note what is told of a request; session and header are as for
-// [Tracer.Begin]. Nobody is told, where j is nil as well: then there is no Call.
-func (t *Telemetry) Begin(j Journal, m *wire.Message, session string, header func(name string) string) *Call {
-	if !t.Wanted(j) {
+// Begin begins to note what is told of a request that came on a stream; session is as for
+// [Tracer.Begin]. Where nobody is told, and j is nil, there is no Call.
+func (t *Telemetry) Begin(j Journal, m *wire.Message, session string, out wire.Stream) *Call {
+	if !t.wanted() && j == nil {
 		return nil
 	}
 	c := calls.Get().(*Call)
 	c.to, c.begun = t, deadline.Now()
 	if t.Tracer != nil {
+		var header func(string) string
+		if headed, ok := out.(wire.HeadedStream); ok {
+			header = headed.Header
+		}
 		c.span = t.Tracer.Begin(m, session, header)
 	}
 	return c

@@ -118,10 +118,6 @@ func (r *Run) Runless() bool { return r.core.Runless }
 func (g *Registry) Join(r *Run, m Member) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.joinLocked(r, m)
-}
-
-func (g *Registry) joinLocked(r *Run, m Member) bool {
 	if r.ended.Load() {
 		return false
 	}
