@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -47,8 +48,11 @@ func (d *drain) listContext(limit time.Duration) (context.Context, context.Cance
 	return context.WithTimeout(d.reading, limit)
 }
 
-// endedBy is the drain's end in place of an error that it has caused.
+// endedBy returns the drain's end in place of an error that it has caused.
 func (d *drain) endedBy(err error) error {
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
 	if d.lasting.Err() != nil {
 		return refusal.ErrBrokenOff
 	}

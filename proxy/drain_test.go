@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"errors"
 	"context"
 	"strings"
 	"testing"
@@ -158,6 +159,26 @@ func TestListUnderWayAsADrainEnds(t *testing.T) {
 		has(t, call.wait(), `"ok"`)
 		d.want(t, proxy.Drained{Finished: 1}, 0)
 		has(t, listing.wait(), `"tools":[`)
+	})
+}
+
+// A list that the upstream refuses after the last call of a drain has ended is refused for the
+// upstream's reason.
+func TestListThatFailsAsADrainEnds(t *testing.T) {
+	bubble(t, review, func(r *rig) {
+		c := r.connect(plainHello)
+		call := c.call("read_file")
+		up := c.up.next()
+		r.drain(time.Minute)
+		synctest.Wait()
+		c.up.conn(0).drop(wire.Tools)
+		c.up.conn(0).slow = 300 * time.Millisecond
+		c.up.conn(0).fail = errors.New("boom")
+		listing := c.request("tools/list", "")
+		synctest.Wait()
+		up.result(ok)
+		call.wait()
+		has(t, listing.wait(), `boom`)
 	})
 }
 
