@@ -1,8 +1,8 @@
 package proxy_test
 
 import (
-	"errors"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"

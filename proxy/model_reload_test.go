@@ -125,7 +125,7 @@ func (w *world) migrate(d deed) {
 		m.state, m.orphaned = "entry", m.turn != nil
 		clear(m.were)
 	}
-	if done := w.p.Runs.Migrate(); done.Restarted != stranded {
+	if done := w.p.Migrate(); done.Restarted != stranded {
 		w.fault("%d runs were stranded, and %d restarted", stranded, done.Restarted)
 	}
 }

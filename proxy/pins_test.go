@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
@@ -314,4 +317,63 @@ func TestPinWhereNoChangeIsAnnounced(t *testing.T) {
 		r.up.conn(0).drop(wire.Tools)
 		c.refused(c.call("apply").wait(), policy.DefinitionChanged)
 	})
+}
+
+// marks is a Notifier that lets a test act as a list is marked as changed.
+type marks struct {
+	surface.Notifier
+	marked func()
+}
+
+func (m *marks) Mark(bits uint8) { m.Notifier.Mark(bits); m.marked() }
+
+// A policy comes in force while a lock does: whoever was shown a tool that now is hidden, under the
+// one as under the other, is told.
+func TestLockAndPolicyAtTheSameTime(t *testing.T) {
+	var armed atomic.Bool
+	reloaded := make(chan struct{})
+	reload := func() {}
+	source := func(c *proxy.Config, _ *server) {
+		c.Notifier = func(send func(uint8) bool) surface.Notifier {
+			return &marks{notify.New(send), func() {
+				if armed.CompareAndSwap(true, false) {
+					reload()
+				}
+			}}
+		}
+	}
+	r := &pinnedRig{seen: &tally{}}
+	r.rig = newRig(t, pinned, source, func(c *proxy.Config, u *server) {
+		r.rig = &rig{t: t, up: u}
+		r.tools(apply, readA, status)
+		c.Lock = r.locks(pinned)
+	})
+	t.Cleanup(r.p.Close)
+	r.rest = func() {}
+	a, b := r.connect(plainHello), r.connect(plainHello)
+	for _, c := range []*client{a, b} {
+		equal(t, "shown", c.listed(wire.Tools), "apply read_a")
+	}
+	r.tools(strings.Replace(apply, "Applies.", "Other.", 1), readA, status)
+	other := r.locks(pinned) // hides apply
+	r.tools(apply, readA, status)
+	hiding := parse(t, "version: 1\ninitial: a\npin: off\nstates: {a: {tools: {\"read_*\": }}}\n") // hides it as well
+	reload = func() {
+		go func() { defer close(reloaded); r.p.Reload(hiding) }()
+		select { // as one of both clients is being told of the lock
+		case <-reloaded:
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	armed.Store(true)
+	r.p.SetLock(other)
+	<-reloaded
+	for _, c := range []*client{a, b} {
+		for until := time.Now().Add(5 * time.Second); len(c.told()) == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatal("a client was shown a tool that is hidden now, and is not told")
+			}
+		}
+		equal(t, "shown", c.listed(wire.Tools), "read_a")
+	}
 }

@@ -141,7 +141,7 @@ type Proxy struct {
 	// operations is where those of sessions without a revision are measured.
 	operations observe.Operations
 
-	locking sync.Mutex // held through a SetLock, so that all sessions go through them in one order
+	changing sync.Mutex // held while policy, mode or lock change, so that clients hear of the changes one by one
 
 	mu       sync.RWMutex          // guards what follows
 	sessions map[*session]struct{} // clients', and those of runs

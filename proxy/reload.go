@@ -9,15 +9,26 @@ import (
 
 // Reload puts a policy in force in place of the last one, as [runs.Registry.Reload] does.
 func (p *Proxy) Reload(next *policy.Policy) runs.Reloaded {
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	done := p.Runs.Reload(next)
 	p.lookAgain()
 	return done
+}
+
+// Migrate has runs that a reload has stranded begin anew, as [runs.Registry.Migrate] does.
+func (p *Proxy) Migrate() runs.Migrated {
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	return p.Runs.Migrate()
 }
 
 // SetMode puts a mode in force for every run, and reports whether it was another
 // one, as [runs.Registry.SetMode] does. Clients are told of the lists whose shown bytes
 // changed. It is safe to call at any time.
 func (p *Proxy) SetMode(m runs.Mode) bool {
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	other := p.Runs.SetMode(m)
 	if other {
 		p.lists.Forget()
@@ -31,8 +42,8 @@ func (p *Proxy) SetMode(m runs.Mode) bool {
 // then a policy with `pin: refuse` refuses every tool. It is safe to call at any
 // time.
 func (p *Proxy) SetLock(l *lock.Lock) bool {
-	p.locking.Lock()
-	defer p.locking.Unlock()
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	was := p.lists.Pins.Load()
 	if was.Same(l) {
 		return false

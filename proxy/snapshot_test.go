@@ -30,14 +30,14 @@ func TestMigrateRestartsStrandedRuns(t *testing.T) {
 			other := r.connect(plainHello)
 			other.do("write_plan", ok) // to applying, which is no reason to begin anew
 			other.told()
-			equal(t, "done", r.p.Runs.Migrate(), runs.Migrated{Runs: 2, Restarted: 1})
+			equal(t, "done", r.p.Migrate(), runs.Migrated{Runs: 2, Restarted: 1})
 			equal(t, "told", c.told(), []string{"tools/list_changed"})
 			equal(t, "listed", c.listed(wire.Tools), "status read_file write_plan")
 			c.do("write_plan", ok)
 			c.in("applying")
 			equal(t, "others told", other.told(), []string(nil))
 			other.in("applying")
-			equal(t, "again", r.p.Runs.Migrate(), runs.Migrated{Runs: 2})
+			equal(t, "again", r.p.Migrate(), runs.Migrated{Runs: 2})
 		})
 	}
 }
@@ -46,7 +46,7 @@ func TestMigrateRestartsStrandedRuns(t *testing.T) {
 func TestMigrateTellsNobodyOfWhatLooksTheSame(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.strand("")
-		equal(t, "done", r.p.Runs.Migrate(), runs.Migrated{Runs: 1, Restarted: 1})
+		equal(t, "done", r.p.Migrate(), runs.Migrated{Runs: 1, Restarted: 1})
 		equal(t, "told", c.told(), []string(nil))
 		c.in("planning")
 	}, with(func(c *proxy.Config) { c.Surface = surface.Static }))
@@ -61,7 +61,7 @@ func TestMigrateInMidCall(t *testing.T) {
 		r.p.Reload(parse(t, strings.Replace(shortcut, "read_file: ,", "ask: applying,", 1)))
 		under, queued := c.call("ask"), c.call("ask")
 		sent := r.up.next()
-		equal(t, "done", r.p.Runs.Migrate(), runs.Migrated{Runs: 1, Restarted: 1})
+		equal(t, "done", r.p.Migrate(), runs.Migrated{Runs: 1, Restarted: 1})
 		c.in("planning")
 		if !queued.pending() {
 			t.Error("the turn is held still")
@@ -81,7 +81,7 @@ func TestMigrateInMidCall(t *testing.T) {
 func TestMigrateLeavesPinnedRunsAlone(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.strand("on_reload: pin\n")
-		equal(t, "done", r.p.Runs.Migrate(), runs.Migrated{Runs: 1})
+		equal(t, "done", r.p.Migrate(), runs.Migrated{Runs: 1})
 		c.in("review")
 	})
 }
@@ -93,7 +93,7 @@ func TestMigrateInShadow(t *testing.T) {
 		c := r.connect(plainHello)
 		c.do("write_plan", ok)
 		r.p.Reload(parse(t, shortcut))
-		equal(t, "done", r.p.Runs.Migrate(), runs.Migrated{Runs: 1, Restarted: 1})
+		equal(t, "done", r.p.Migrate(), runs.Migrated{Runs: 1, Restarted: 1})
 		equal(t, "told", c.told(), []string(nil))
 		equal(t, "state", r.p.Sessions()[0].Run.State, "planning")
 	}, with(func(c *proxy.Config) { c.Mode = runs.Shadow }))

@@ -22,6 +22,9 @@ func (c *call) started(m *wire.Message) bool {
 	holds := c.s.run.HandOver(t, &c.Call, &left.Call)
 	if r := c.s.run; r.Key.Kind == runs.Handle && !t.Owner.Shared() && (t.Owner.Known() || runs.Unguessable(t.ID)) {
 		c.s.p.Runs.ByTask.Enter(t, r)
+		if r.Ended() { // by then: what forgot its tasks did not see this one
+			c.s.p.Runs.ByTask.Forget(r)
+		}
 	}
 	c.s.log.Info("task begun", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "holds the turn", holds)...)
 	if holds && (link.Ended(t.Conn) || !c.s.p.lasts(func() { c.s.p.watch(t) })) {

@@ -200,7 +200,7 @@ func (s *service) admin(o *operators) *admin.Admin {
 
 		StartRun: s.startRun, RestartRun: s.restartRun,
 		Migrate: func() admin.Migrated {
-			done := s.relay.Runs.Migrate()
+			done := s.relay.Migrate()
 			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted)
 			return admin.Migrated{Runs: done.Runs, Restarted: done.Restarted}
 		},

@@ -115,10 +115,15 @@ func (r *Run) Tell(but Member, moved ...run.Shift) {
 	if !slices.ContainsFunc(moved, func(m run.Shift) bool { return m.From != m.To }) {
 		return
 	}
+	var told []run.Shift // a copy: else each call would allocate its shifts, where no other is told
 	for _, m := range r.on() {
-		if m != but {
-			m.Changed(append([]run.Shift(nil), moved...)...) // a copy: else each call would allocate its shifts, for no other
+		if m == but {
+			continue
 		}
+		if told == nil {
+			told = slices.Clone(moved)
+		}
+		m.Changed(told...)
 	}
 }
 
