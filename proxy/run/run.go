@@ -421,8 +421,8 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 	return s
 }
 
-// AsksTime reports whether where the run stands, or an entry that [Run.Enter] makes of that, hangs
-// on the time: since a reload, until the run is used.
+// AsksTime reports whether where the run stands, or what [Run.Enter], [Run.Pass] and [Run.Leave] make
+// of that, hangs on the time: since a reload, until the run is used.
 func (r *Run) AsksTime() bool {
 	return r.reset || r.stands.Policy != r.Policy || r.stands != r.recorded || !r.stands.Stranded.IsZero()
 }

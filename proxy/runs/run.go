@@ -145,8 +145,12 @@ func (r *Run) nowLocked() (now time.Time) {
 
 // Do does something to the run, and then wakes the calls that are off its queue.
 func (r *Run) Do(f func(core *run.Run, now time.Time) run.Effects) run.Shift {
+	return r.do(time.Now, f)
+}
+
+func (r *Run) do(clock func() time.Time, f func(core *run.Run, now time.Time) run.Effects) run.Shift {
 	r.mu.Lock()
-	e := f(&r.core, time.Now())
+	e := f(&r.core, clock())
 	r.mu.Unlock()
 	for _, c := range e.Ready {
 		close(c.Turn)
@@ -212,12 +216,12 @@ func (r *Run) Settle(c *run.Call, o policy.Outcome) (run.Entry, run.Shift, error
 
 // Pass gives a call's turn to the one that has waited longest.
 func (r *Run) Pass(c *run.Call) run.Shift {
-	return r.Do(func(core *run.Run, now time.Time) run.Effects { return core.Pass(c, now) })
+	return r.do(r.nowLocked, func(core *run.Run, now time.Time) run.Effects { return core.Pass(c, now) })
 }
 
 // Leave takes a call out of the turn or the queue without a step.
 func (r *Run) Leave(c *run.Call) run.Shift {
-	return r.Do(func(core *run.Run, now time.Time) run.Effects { return core.Leave(c, now) })
+	return r.do(r.nowLocked, func(core *run.Run, now time.Time) run.Effects { return core.Leave(c, now) })
 }
 
 // Renew begins a run anew that is complete, migrate one that is stranded.
