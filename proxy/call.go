@@ -223,7 +223,7 @@ func (c *call) Resend() error {
 		}
 		e, moved, held = c.s.run.Keeps(c)
 	}
-	c.s.run.Tell(nil, moved)
+	c.s.run.Tell(nil, run.Shifts{moved})
 	if held {
 		wait(c.decided(e, c.conn))
 	} else {

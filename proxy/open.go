@@ -63,7 +63,7 @@ func (p *Proxy) Open(own wire.Stream) wire.Session {
 	}
 	s := p.newSession(&session{own: own, run: r("")})
 	p.Runs.Join(s.run, s)
-	return &bridge.Pipe{WitnessSession: s, Protocol: p.cfg.Protocol, Serve: s.serveAlone}
+	return &bridge.Pipe{Piped: s}
 }
 
 // OpenFor makes the session of a new client, one of several. The error says, to the

@@ -14,17 +14,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
-// ownToolsOf are those of a session's run.
-func (p *Proxy) ownToolsOf(s *session) ownTools {
-	switch {
-	case s.run.Key.Begins():
-		return restarts{}
-	case s.ofRun && p.handles != nil:
-		return runTools{p.handles}
-	}
-	return noTools{}
-}
-
 // restarts are the tool by which a client begins a run anew that is complete, under keys
 // that name a client or a task, and not a run.
 type restarts struct{}
@@ -51,7 +40,7 @@ func (restarts) Call(c *call) (wire.Pending, bool) {
 	}
 	at := c.s.run.Where()
 	c.s.log.Info("run begun anew", c.about("run", c.s.run.Name, "state", at.State())...)
-	c.notifyChanged(moved)
+	c.notifyChanged(run.Shifts{moved})
 	return c.doneWith(handle.StartedAgain(c.s.p.told(at), c.allowedAt(at))), true
 }
 

@@ -351,8 +351,10 @@ func TestLockAndPolicyAtTheSameTime(t *testing.T) {
 	t.Cleanup(r.p.Close)
 	r.rest = func() {}
 	a, b := r.connect(plainHello), r.connect(plainHello)
-	for _, c := range []*client{a, b} {
+	heard := map[*client]chan struct{}{a: make(chan struct{}, 2), b: make(chan struct{}, 2)}
+	for c, told := range heard {
 		equal(t, "shown", c.listed(wire.Tools), "apply read_a")
+		c.own.set(func(s *stream) { s.hook = func(string) { told <- struct{}{} } })
 	}
 	r.tools(strings.Replace(apply, "Applies.", "Other.", 1), readA, status)
 	other := r.locks(pinned) // hides apply
@@ -368,11 +370,11 @@ func TestLockAndPolicyAtTheSameTime(t *testing.T) {
 	armed.Store(true)
 	r.p.SetLock(other)
 	<-reloaded
-	for _, c := range []*client{a, b} {
-		for until := time.Now().Add(5 * time.Second); len(c.told()) == 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(until) {
-				t.Fatal("a client was shown a tool that is hidden now, and is not told")
-			}
+	for c, told := range heard {
+		select {
+		case <-told:
+		case <-time.After(5 * time.Second):
+			t.Fatal("a client was shown a tool that is hidden now, and is not told")
 		}
 		equal(t, "shown", c.listed(wire.Tools), "read_a")
 	}

@@ -68,7 +68,7 @@ type routes struct {
 
 // routed sends a request its way.
 func (c *call) routed() wire.Pending {
-	if answer, ok := c.s.tools.Call(c); ok {
+	if answer, ok := c.s.tools().Call(c); ok {
 		return answer
 	}
 	route, ok := c.s.p.routes.of[c.client.Index()][c.m.Method]
@@ -297,17 +297,17 @@ func (c *call) passOn(o policy.Outcome) run.Shift {
 }
 
 // leave gives up the call's turn, or its place in the queue, without an outcome.
-func (c *call) leave() { c.s.run.Tell(nil, c.s.run.Leave(&c.Call)) }
+func (c *call) leave() { c.s.run.Tell(nil, run.Shifts{c.s.run.Leave(&c.Call)}) }
 
 // notifyChanged tells the clients of the run which lists a call changed: its own on the call's stream,
 // before its answer, or, where requests stand alone, on the streams that listen.
-func (c *call) notifyChanged(moved ...run.Shift) {
+func (c *call) notifyChanged(moved run.Shifts) {
 	out := c.out
 	if c.client.Stateless() {
 		out = c.s.own
 	}
-	c.s.shown.Tell(out, moved...)
-	c.s.run.Tell(c.s, moved...)
+	c.s.shown.Tell(out, moved)
+	c.s.run.Tell(c.s, moved)
 }
 
 // reply gives the client the upstream's answer, or says why there is none: o is

@@ -26,7 +26,7 @@ func (s *session) SendAsk(raw []byte, of asks.For) bool {
 
 // Unanswered implements asks.Client.
 func (s *session) Unanswered(method string) {
-	s.log.Warn("a client did not answer a request of the upstream in time (--ask-timeout)", s.about("method", wire.Clip(method))...)
+	s.log.Warn("a client did not answer a request of the upstream in time (--ask-timeout)", s.About("method", wire.Clip(method))...)
 }
 
 // asking guesses for which call an upstream asks that does not say: nil where several
@@ -101,7 +101,7 @@ func (s *session) overlooksAsk(method string) bool {
 	if s.shown.Hello.Load() == nil || !s.run.Shadow() {
 		return false
 	}
-	s.log.Info(wouldBeRefused, s.about("code", policy.NotAvailable.String(), "method", wire.Clip(method), "why", notCarried)...)
+	s.log.Info(wouldBeRefused, s.About("code", policy.NotAvailable.String(), "method", wire.Clip(method), "why", notCarried)...)
 	s.p.cfg.Telemetry.ShadowRefused(policy.NotAvailable)
 	return true
 }

@@ -27,34 +27,32 @@ import (
 // upstream.
 type session struct {
 	p     *Proxy
-	own   wire.Stream
 	run   *runs.Run
-	timer deadline.Timer // of the deadlines of calls
 	link  *subscriptions.Uplink
-	wants subscriptions.Wants
-	tools ownTools
-	log   hclog.Logger
-	peer  observe.Peer // whose session it is
-	began time.Time
-	runPeers
-	kept  surface.Kept
+	own   wire.Stream
 	shown surface.Shown
-	asks  asks.Open
+	log   hclog.Logger
+	timer deadline.Timer // of the deadlines of calls
+	wants subscriptions.Wants
+	peer  observe.Peer  // whose session it is
+	began time.Duration // as deadline.Now
+	runPeers
+	kept surface.Kept
+	asks asks.Open
 
 	_  [64]byte   // what every call writes, from what every call only reads: a cache line apart
 	mu sync.Mutex // guards what follows
 	requests
-	closed bool
 }
 
 // runPeers are those who send the requests of a run's session.
 type runPeers struct {
-	ofRun     bool              // it is a run's: each of its requests says who sends it
 	listeners *bridge.Listeners // their subscriptions/listen streams; nil in a client's session
 	// Whose request came first, and whether another's has since. From then on what the upstream
 	// says, without saying for which call, is nobody's.
 	first atomic.Pointer[wire.Principal]
 	mixed atomic.Bool
+	ofRun bool // it is a run's: each of its requests says who sends it
 }
 
 // ownTools are tools that the proxy itself serves to a session, beside the upstream's.
@@ -68,6 +66,17 @@ type ownTools interface {
 	Call(c *call) (wire.Pending, bool)
 }
 
+// tools are those that the proxy serves to the session.
+func (s *session) tools() ownTools {
+	switch {
+	case s.run.Key.Begins():
+		return restarts{}
+	case s.ofRun && s.p.handles != nil:
+		return runTools{s.p.handles}
+	}
+	return noTools{}
+}
+
 // noTools are none.
 type noTools struct{}
 
@@ -79,12 +88,27 @@ type requests struct {
 	calls   map[string]*call
 	runless int     // how many of them go upstream for no run
 	lastKey int64   // of a run's session: the key given out last
-	opening bool    // initialize is under way, or early not yet empty
 	early   []*call // what came meanwhile, in order
+	opening bool    // initialize is under way, or early not yet empty
+	closed  bool
 }
 
+// Where implements surface.Session.
+func (s *session) Where() run.Snapshot { return s.run.Where() }
+
+// Live implements surface.Session.
+func (s *session) Live() *bridge.Upstream { return s.link.Live() }
+
+// OwnTools implements surface.Session.
+func (s *session) OwnTools(at run.Snapshot, static bool, asks wire.Principal) *catalogue.Own {
+	return s.tools().List(at, static, asks)
+}
+
+// Own implements surface.Session.
+func (s *session) Own() wire.Stream { return s.own }
+
 // Changed implements runs.Member.
-func (s *session) Changed(moved ...run.Shift) { s.shown.Moved(moved...) }
+func (s *session) Changed(moved run.Shifts) { s.shown.Moved(moved) }
 
 // Client implements runs.Member.
 func (s *session) Client() bool { return !s.ofRun }
@@ -92,9 +116,8 @@ func (s *session) Client() bool { return !s.ofRun }
 // Busy implements runs.Member.
 func (s *session) Busy() bool { return s.inFlight() > s.listeners.Len() }
 
-// about is what a line of the log says, with whose session it is where there are
-// several.
-func (s *session) about(pairs ...any) []any { return s.peer.About(pairs) }
+// About implements surface.Session.
+func (s *session) About(pairs ...any) []any { return s.peer.About(pairs) }
 
 // Version is the negotiated protocol revision.
 func (s *session) Version() string {
@@ -379,7 +402,7 @@ func (s *session) Unreadable(err error) {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		fault.RPC = e.Code
 	}
-	s.log.Info("refused: the message cannot be read as one; the client was told why", s.about("code", fault.RPC)...)
+	s.log.Info("refused: the message cannot be read as one; the client was told why", s.About("code", fault.RPC)...)
 	a := s.p.cfg.Telemetry.Auditor
 	if a == nil {
 		return

@@ -138,11 +138,10 @@ func (p *Proxy) sessionFor(c *call) (*session, *runs.Missing) {
 
 // newSession makes a session whose run, stream and peer are given, and which is to join its run.
 func (p *Proxy) newSession(s *session) *session {
-	s.p, s.log, s.began = p, p.cfg.Log, time.Now()
+	s.p, s.log, s.began = p, p.cfg.Log, deadline.Now()
 	s.timer.Fire = s.expire
 	s.link = p.uplinks.Of(s, s.ofRun)
-	s.tools = p.ownToolsOf(s)
-	s.shown = surface.Shown{Source: &p.lists, At: s.run.Where, About: s.about, Link: s.link, Tools: s.tools, Own: s.own}
+	s.shown = surface.Shown{Source: &p.lists, Of: s}
 	if s.ofRun {
 		s.shown.Client = bridge.Stateless
 	}

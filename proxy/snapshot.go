@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
@@ -35,7 +36,7 @@ func (p *Proxy) Sessions() []SessionInfo {
 }
 
 func (s *session) info() SessionInfo {
-	i := SessionInfo{Peer: s.peer, Began: s.began, InFlight: s.inFlight(), Run: s.run.Info()}
+	i := SessionInfo{Peer: s.peer, Began: deadline.At(s.began), InFlight: s.inFlight(), Run: s.run.Info()}
 	if h := s.shown.Hello.Load(); h != nil {
 		i.Client, i.Version, i.Protocol = wire.Clip(h.Client), h.Release, h.Version
 	}

@@ -90,8 +90,11 @@ func (c *call) Cancel() {
 	}
 }
 
-// serveAlone serves a stateless request of the session's client, on its pipe.
-func (s *session) serveAlone(on *bridge.Pipe, m *wire.Message, out wire.Stream) wire.Pending {
+// Protocol implements bridge.Piped.
+func (s *session) Protocol() bridge.Protocol { return s.p.cfg.Protocol }
+
+// ServeAlone implements bridge.Piped.
+func (s *session) ServeAlone(on *bridge.Pipe, m *wire.Message, out wire.Stream) wire.Pending {
 	c := &call{m: m, out: out, client: bridge.Stateless, stateless: &stateless{from: s.peer, pipe: on}}
 	if !on.Enter(m.IDKey(), &c.flight) {
 		return c.refuseOut(wire.CodeInvalidRequest, "a request with this id is still under way", nil)

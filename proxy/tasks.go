@@ -55,19 +55,19 @@ func (p *Proxy) watch(t *tasks.Task) {
 }
 
 // Ended implements tasks.Call: what becomes of the outcome has the order that it has in landed.
-func (c *call) Ended(t *tasks.Task, o policy.Outcome, tell func(...run.Shift)) {
+func (c *call) Ended(t *tasks.Task, o policy.Outcome, tell func(run.Shifts)) {
 	moved := c.settle(o)
 	if c.seen != nil { // as another outcome of the decision that let the call go
 		op := &c.seen.Op
 		op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
 		c.seen.Ended(*c.who())
 	}
-	moved, passed := run.Join(moved, c.passOn(o))
+	shifts := run.Join(moved, c.passOn(o))
 	c.s.log.Info("task ended", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "outcome", o.String())...)
 	if tell == nil {
-		tell = func(moved ...run.Shift) { c.s.run.Tell(nil, moved...) }
+		tell = func(moved run.Shifts) { c.s.run.Tell(nil, moved) }
 	}
-	tell(moved, passed)
+	tell(shifts)
 }
 
 // ofTask carries a request about a task of the same run and principal. Somebody
@@ -149,9 +149,9 @@ func (s *session) taskTold(conn *bridge.Upstream, m *wire.Message) {
 		s.send(m.Raw, nil)
 	default:
 		s.p.lasts(func() {
-			t.Told(s.p.drain.lasting, state, func(moved ...run.Shift) {
-				s.shown.TellOwn(moved...)
-				s.run.Tell(s, moved...)
+			t.Told(s.p.drain.lasting, state, func(moved run.Shifts) {
+				s.shown.TellOwn(moved)
+				s.run.Tell(s, moved)
 			})
 			s.send(m.Raw, nil)
 		})

@@ -104,10 +104,10 @@ func (s *session) Wants() *subscriptions.Wants { return &s.wants }
 func (s *session) Reconnected(conn *bridge.Upstream) {
 	does := "kept"
 	if s.p.cfg.RestartRun && !s.link.Shared() {
-		s.run.Tell(nil, s.run.Do((*run.Run).RestartUnasked))
+		s.run.Tell(nil, run.Shifts{s.run.Do((*run.Run).RestartUnasked)})
 		does = "restarted"
 	}
-	s.log.Warn("the upstream connection was made anew", s.about("run", does)...)
+	s.log.Warn("the upstream connection was made anew", s.About("run", does)...)
 	s.shown.CompareAll(conn)
 }
 

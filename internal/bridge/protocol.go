@@ -48,13 +48,19 @@ func (p Protocol) Spoken() wire.Spoken {
 // Pipe is the one client on a stdio connection: a session, and requests that stand alone.
 // It is safe for concurrent use.
 type Pipe struct {
-	wire.WitnessSession
-	Protocol Protocol
-	// Serve takes a request that stands alone, as Handle does. It enters what it makes of it.
-	Serve func(on *Pipe, m *wire.Message, out wire.Stream) wire.Pending
+	Piped
 
 	mu    sync.Mutex // guards what follows
 	alone map[string]Canceller
+}
+
+// Piped is the session of a client on a pipe, which takes requests that stand alone as well.
+type Piped interface {
+	wire.WitnessSession
+	// Protocol is what the client may speak.
+	Protocol() Protocol
+	// ServeAlone takes a request that stands alone, as Handle does. It enters what it makes of it.
+	ServeAlone(on *Pipe, m *wire.Message, out wire.Stream) wire.Pending
 }
 
 // Canceller is a request under way.
@@ -66,16 +72,16 @@ type Canceller interface {
 // Handle implements wire.Session.
 func (p *Pipe) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 	switch {
-	case m.Kind == wire.Request && SpokenIn(m).Stateless() && p.Protocol.Stateless():
-		return p.Serve(p, m, out)
+	case m.Kind == wire.Request && SpokenIn(m).Stateless() && p.Protocol().Stateless():
+		return p.ServeAlone(p, m, out)
 	case m.Method == "notifications/cancelled" && p.cancel(m):
 		return nil
-	case m.Kind == wire.Request && m.Method == "initialize" && !p.Protocol.Sessions():
+	case m.Kind == wire.Request && m.Method == "initialize" && !p.Protocol().Sessions():
 		text := "this server speaks revision " + Revision + " of the protocol alone, which has no initialize"
 		out.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeMethodNotFound, text, nil))
 		return nil
 	}
-	return p.WitnessSession.Handle(m, out)
+	return p.Piped.Handle(m, out)
 }
 
 // Enter takes a request for one under way until Forget is called, and reports whether there
@@ -121,5 +127,5 @@ func (p *Pipe) Close() {
 	for _, c := range alone {
 		c.Cancel(nil)
 	}
-	p.WitnessSession.Close()
+	p.Piped.Close()
 }

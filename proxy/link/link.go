@@ -26,20 +26,26 @@ type Config struct {
 // Link is a connection that is made when it is needed, and again after it was lost. It is safe
 // for concurrent use.
 type Link struct {
-	Config   *Config
-	receiver wire.Receiver
-	replay   func(*bridge.Upstream, bool) // brings a new connection to where the last one was
-	ctx      context.Context              // ends with the link
-	stop     context.CancelFunc
+	Config *Config
+	user   User
+	ctx    context.Context // ends with the link
+	stop   context.CancelFunc
 
 	conn    atomic.Pointer[bridge.Upstream] // nil: there is none; each call reads it, and it is written under the lock
 	mu      sync.Mutex                      // guards what follows
 	dialing chan struct{}                   // closed when the dial under way has ended
 	opening *bridge.Opening                 // nil before open
 	ready   []byte                          // the client's notifications/initialized
-	lost    bool                            // there was a connection before
 	early   []func(*bridge.Upstream)        // what came from a connection not yet here
+	lost    bool                            // there was a connection before
 	closed  bool
+}
+
+// User is who uses a link. It receives what the connections send.
+type User interface {
+	wire.Receiver
+	// Replay brings a new connection to where the last one was; again tells that there was one.
+	Replay(conn *bridge.Upstream, again bool)
 }
 
 // ErrEnding is why no connection is made when the proxy is ending.
@@ -47,12 +53,10 @@ var ErrEnding = &wire.CallError{Err: errors.New("the proxy is ending")}
 
 var errClosed = &wire.CallError{Err: errors.New("the session has ended")}
 
-// New returns a link without a connection. What its connections send goes to r. replay brings
-// each of them to where the last one was; its second argument tells that there was one.
-func New(c *Config, r wire.Receiver, replay func(*bridge.Upstream, bool)) *Link {
-	l := &Link{Config: c, receiver: r, replay: replay}
+// Init makes the zero Link one without a connection.
+func (l *Link) Init(c *Config, user User) {
+	l.Config, l.user = c, user
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	return l
 }
 
 // Live returns the connection if there is one, and never blocks.
@@ -246,15 +250,15 @@ func (l *Link) dial(ctx context.Context, opening *bridge.Opening, ready []byte, 
 	if opening == nil {
 		return nil, errClosed
 	}
-	dialled, err := l.Config.Dial(ctx, *opening, l.receiver)
+	dialled, err := l.Config.Dial(ctx, *opening, l.user)
 	if err != nil {
 		return nil, err
 	}
-	conn := bridge.NewUpstream(dialled, l.receiver)
+	conn := bridge.NewUpstream(dialled, l.user)
 	if ready != nil {
 		_ = conn.Notify(ready)
 	}
-	l.replay(conn, again)
+	l.user.Replay(conn, again)
 	return conn, nil
 }
 

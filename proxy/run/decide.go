@@ -48,8 +48,8 @@ type Call struct {
 	Tag        any           // the caller's, not read here
 	Turn       chan struct{} // the caller's: closed when the call is Ready
 
-	moves    uint64 // of the run, when it was decided
-	life     uint64 // of the run, when it began to wait; 0: it does not wait
+	moves    uint32 // of the run, when it was decided
+	life     uint32 // of the run, when it began to wait; 0: it does not wait
 	orphaned bool   // the run was begun anew while it had the turn
 }
 

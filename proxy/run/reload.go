@@ -85,20 +85,22 @@ func (r *Run) heir() (at policy.Configuration, ok bool) {
 // of a run that it has no state for.
 func (r *Run) follow(now time.Time) (f Fate, ready []*Call) {
 	if r.Policy.OnReload() == policy.ReloadPin {
-		r.stands.Stranded, r.refused, r.between = time.Time{}, false, nil
+		r.strand(time.Time{})
+		r.refused, r.between = false, nil
 		return WasPinned, nil
 	}
 	at, ok := r.heir()
 	r.between = nil
 	switch {
 	case ok:
-		r.stands, r.refused = Standing{Policy: r.Policy, At: at}, false
+		r.place(Standing{Policy: r.Policy, At: at})
+		r.refused = false
 		return WasMoved, nil
 	case r.Policy.Stranded() == policy.StrandedRestart:
 		r.restart()
 		return WasRestarted, r.refuseQueue()
 	case r.stands.Stranded.IsZero():
-		r.stands.Stranded = now
+		r.strand(now)
 	}
 	if r.refused = r.Policy.Stranded() == policy.StrandedRefuse; r.refused {
 		return WasRefused, nil

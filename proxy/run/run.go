@@ -27,25 +27,26 @@ type Config struct {
 //
 // A Run is not safe for concurrent use. Time is the caller's.
 type Run struct {
-	recorded Standing // what its entries have made of it; written by apply alone
-	stands   Standing // where it stands: where reloads since the last entry have taken it
-	reset    bool     // one of them has begun it anew
+	stands   Standing  // where it stands: where its entries, and reloads since the last one, have taken it
+	recorded *Standing // where its entries have taken it; nil: where it stands
 
 	Config                   // Policy is the one in force; the run's own unless it is behind
 	between []*policy.Policy // that came and went in force while a call held the turn, if they rename states
-	refused bool             // until it moves
 
 	holder *Call   // has the turn
-	task   bool    // holder is what is left of a call that a task has come of
 	queue  []*Call // wait for the turn, in order
-	moves  uint64  // how often a step or a restart has moved it
-	life   uint64  // from 1: which this is, of those that it began anew by itself
+	moves  uint32  // how often a step or a restart has moved it; from 0 again after the last
+	life   uint32  // likewise, from 1: which this is, of those that it began anew by itself
+
+	reset   bool // a reload since the last entry has begun it anew
+	refused bool // until it moves
+	task    bool // holder is what is left of a call that a task has come of
 }
 
 // New returns a run at its beginning.
 func New(c Config) Run {
 	begun := Standing{Policy: c.Policy, At: c.Policy.Initial()}
-	return Run{Config: c, recorded: begun, stands: begun, life: 1}
+	return Run{Config: c, stands: begun, life: 1}
 }
 
 // Replay returns the run of which entries are told, under the policy that is in force now.
@@ -95,13 +96,38 @@ func (s Standing) State() string { return s.Policy.StateName(s.At.State) }
 
 // record makes an entry one of the run's.
 func (r *Run) record(e Entry) Entry {
-	e.From = r.recorded
+	e.From = r.asRecorded()
 	r.apply(e)
 	return e
 }
 
 // apply takes an entry into the run.
-func (r *Run) apply(e Entry) { r.recorded, r.stands, r.reset = e.To, e.To, false }
+func (r *Run) apply(e Entry) { r.stands, r.recorded, r.reset = e.To, nil, false }
+
+// asRecorded is where the run's entries have taken it.
+func (r *Run) asRecorded() Standing {
+	if r.recorded != nil {
+		return *r.recorded
+	}
+	return r.stands
+}
+
+// place has the run stand somewhere else than its last entry says, of which the next one tells.
+func (r *Run) place(s Standing) {
+	if r.recorded == nil {
+		was := r.stands
+		r.recorded = &was
+	}
+	r.stands = s
+}
+
+// strand has the run stand where it does, and its state be gone since then; the zero time: be there.
+func (r *Run) strand(since time.Time) {
+	if s := r.stands; s.Stranded != since {
+		s.Stranded = since
+		r.place(s)
+	}
+}
 
 // use makes an entry of where reloads have taken the run since the last one, if they
 // have: it is told of when the run is used.
@@ -110,7 +136,7 @@ func (r *Run) use(now time.Time) []Entry {
 	switch {
 	case r.reset:
 		e.Type = Reset
-	case r.stands == r.recorded:
+	case r.stands == r.asRecorded():
 		return nil
 	case !r.stands.Stranded.IsZero():
 		e.Type = Stranded
@@ -130,18 +156,21 @@ type Effects struct {
 // that differ.
 type Shift struct{ From, To Snapshot }
 
+// Shifts are the changes of where a run stands that come of one call; the zero Shift is none.
+type Shifts [2]Shift
+
 // Join returns what a change and a later one come to: one change, unless something else has
 // moved the run in between, and told of that.
-func Join(first, next Shift) (Shift, Shift) {
+func Join(first, next Shift) Shifts {
 	switch {
 	case next == Shift{}:
-		return first, next
+		return Shifts{first}
 	case first == Shift{}:
-		return next, first
+		return Shifts{next}
 	case first.To == next.From:
-		return Shift{first.From, next.To}, Shift{}
+		return Shifts{{first.From, next.To}}
 	}
-	return first, next
+	return Shifts{first, next}
 }
 
 // Admission is what became of a call that wants to go upstream.
@@ -382,7 +411,8 @@ func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
 }
 
 func (r *Run) restart() {
-	r.stands, r.reset = r.beginning(), true
+	r.place(r.beginning())
+	r.reset = true
 	r.moves++
 	switch {
 	case r.task: // it belongs to the old run
@@ -424,7 +454,7 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 // AsksTime reports whether where the run stands, or what [Run.Enter], [Run.Pass] and [Run.Leave] make
 // of that, hangs on the time: since a reload, until the run is used.
 func (r *Run) AsksTime() bool {
-	return r.reset || r.stands.Policy != r.Policy || r.stands != r.recorded || !r.stands.Stranded.IsZero()
+	return r.reset || r.stands.Policy != r.Policy || r.stands != r.asRecorded() || !r.stands.Stranded.IsZero()
 }
 
 // own is where the run stands for the call that has the turn: in its own state, by its

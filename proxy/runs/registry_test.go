@@ -23,10 +23,10 @@ type member struct {
 	told, closed atomic.Int32
 }
 
-func (m *member) Changed(...run.Shift) { m.told.Add(1) }
-func (m *member) Client() bool         { return m.client }
-func (m *member) Busy() bool           { return m.busy.Load() }
-func (m *member) Close()               { m.closed.Add(1) }
+func (m *member) Changed(run.Shifts) { m.told.Add(1) }
+func (m *member) Client() bool       { return m.client }
+func (m *member) Busy() bool         { return m.busy.Load() }
+func (m *member) Close()             { m.closed.Add(1) }
 
 func parse(t *testing.T, text string) *policy.Policy {
 	t.Helper()

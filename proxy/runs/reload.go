@@ -32,13 +32,17 @@ func (g *Registry) Reload(next *policy.Policy) (done Reloaded) {
 	g.policy.Store(next) // which new runs begin with
 	all := g.allLocked()
 	g.mu.Unlock()
+	now := time.Now()
 	for _, r := range all {
 		var fate run.Fate
-		moved := r.Do(func(core *run.Run, now time.Time) (e run.Effects) { fate, e = core.Reload(next, now); return e })
+		moved := r.do(func() time.Time { return now }, func(core *run.Run, now time.Time) (e run.Effects) {
+			fate, e = core.Reload(next, now)
+			return e
+		})
 		if !r.ForRunless {
 			done.add(fate)
 		}
-		r.Tell(nil, moved)
+		r.Tell(nil, run.Shifts{moved})
 	}
 	return done
 }
@@ -107,10 +111,10 @@ func (g *Registry) SetMode(m Mode) bool {
 	}
 	g.sayMode(m)
 	for _, r := range all {
-		r.Tell(nil, r.Do(func(core *run.Run, now time.Time) run.Effects {
+		r.Tell(nil, run.Shifts{r.Do(func(core *run.Run, now time.Time) run.Effects {
 			r.shadow.Store(m == Shadow)
 			return core.SetShadow(m == Shadow, now)
-		}))
+		})})
 	}
 	return true
 }
@@ -141,7 +145,7 @@ func (g *Registry) Migrate() (done Migrated) {
 		}
 		if moved, ok := r.migrate(); ok {
 			done.Restarted++
-			r.Tell(nil, moved)
+			r.Tell(nil, run.Shifts{moved})
 		}
 	}
 	return done
@@ -154,7 +158,7 @@ func (g *Registry) Restart(name string) (state string, ok bool) {
 	for _, r := range g.All() {
 		if r.Name == name {
 			moved := r.Do((*run.Run).Restart)
-			r.Tell(nil, moved)
+			r.Tell(nil, run.Shifts{moved})
 			return moved.From.State(), true
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // Member is a session on a run.
 type Member interface {
 	// Changed marks the lists that have changed for the session with shifts of its run.
-	Changed(moved ...run.Shift)
+	Changed(moved run.Shifts)
 	// Client reports whether it is a client's own, which keeps its run from expiring.
 	Client() bool
 	// Busy reports whether requests are under way in it, but those that only listen.
@@ -39,17 +39,17 @@ type Run struct {
 	Key   Key
 	Name  string         // for people; no secret
 	Owner wire.Principal // whose it is; written under the Registry's lock and mu, read under either
-	// ForRunless tells that it is where requests without a run go.
-	ForRunless bool
-	Tasks      tasks.Table
+	Tasks tasks.Table
 
 	id     string        // what the key says; "" for runs that are not found by it
 	born   time.Duration // as deadline.Now; 0: it is found by no key
 	used   atomic.Int64  // when it was found last, as deadline.Now
-	free   bool          // it is the first principal's who comes; guarded by the Registry's lock
-	ended  atomic.Bool   // it is found no more; written under the Registry's lock
 	server atomic.Pointer[Member]
-	shadow atomic.Bool // calls are decided in shadow; written under mu
+
+	ForRunless bool        // it is where requests without a run go
+	free       bool        // it is the first principal's who comes; guarded by the Registry's lock
+	ended      atomic.Bool // it is found no more; written under the Registry's lock
+	shadow     atomic.Bool // calls are decided in shadow; written under mu
 
 	_       [64]byte   // what every call writes, from what every call only reads: a cache line apart
 	mu      sync.Mutex // guards what follows
@@ -111,19 +111,14 @@ func (r *Run) on() []Member {
 
 // Tell marks for every session on the run but one the lists that have changed for
 // it with shifts.
-func (r *Run) Tell(but Member, moved ...run.Shift) {
-	if !slices.ContainsFunc(moved, func(m run.Shift) bool { return m.From != m.To }) {
+func (r *Run) Tell(but Member, moved run.Shifts) {
+	if !slices.ContainsFunc(moved[:], func(m run.Shift) bool { return m.From != m.To }) {
 		return
 	}
-	var told []run.Shift // a copy: else each call would allocate its shifts, where no other is told
 	for _, m := range r.on() {
-		if m == but {
-			continue
+		if m != but {
+			m.Changed(moved)
 		}
-		if told == nil {
-			told = slices.Clone(moved)
-		}
-		m.Changed(told...)
 	}
 }
 
@@ -187,13 +182,13 @@ func (r *Run) Enter(c Call, maxQueue int) run.Admission {
 // Granted decides a call again that is off the queue. It reports false where the call has
 // not come by the turn, and is to be entered again.
 func (r *Run) Granted(c Call) (a run.Admission, ok bool) {
-	r.Tell(nil, r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
+	r.Tell(nil, run.Shifts{r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
 		if ok = core.Holds(c.Decided()); ok {
 			c.Refresh()
 			a, e = core.Granted(c.Decided(), now)
 		}
 		return e
-	}))
+	})})
 	return a, ok
 }
 

@@ -42,13 +42,18 @@ type Uplinks struct {
 	link.Config
 	Meter Meter // nil: nobody measures
 
-	shared *Uplink // nil: each has its own
+	shared  *Uplink               // nil: each has its own
+	opening func() bridge.Opening // of the proxy, for the shared one
+
+	mu      sync.Mutex          // guards what follows
+	sharing map[Member]struct{} // who uses the shared one
 }
 
 // Share has all sessions that come use one connection, which the proxy opens as its client.
 func (us *Uplinks) Share(opening func() bridge.Opening) {
-	us.shared = &Uplink{config: us, opening: opening, shared: make(map[Member]struct{})}
-	us.shared.Link = link.New(&us.Config, us.shared, us.shared.replay)
+	us.opening, us.sharing = opening, make(map[Member]struct{})
+	us.shared = &Uplink{config: us}
+	us.shared.Init(&us.Config, us.shared)
 	us.shared.GreetBySelf()
 }
 
@@ -59,7 +64,7 @@ func (us *Uplinks) Of(m Member, silent bool) *Uplink {
 		return us.shared
 	}
 	u := &Uplink{config: us, own: m}
-	u.Link = link.New(&us.Config, u, u.replay)
+	u.Init(&us.Config, u)
 	if silent {
 		u.GreetBySelf()
 	}
@@ -77,17 +82,13 @@ func (us *Uplinks) Close() {
 // on the stream of a request reaches that request's session, and nothing else that belongs to somebody
 // does. It is safe for concurrent use.
 type Uplink struct {
-	*link.Link
-	config  *Uplinks
-	own     Member                // whose it is alone; nil: it is shared
-	opening func() bridge.Opening // of the proxy, for a shared one
+	link.Link
+	config *Uplinks
+	own    Member // whose it is alone; nil: it is shared
 
 	// telling is locked from looking at what is wanted until the upstream has been told, which
 	// waits for nothing. It is taken before any other lock.
 	telling sync.Mutex
-
-	mu     sync.Mutex          // guards what follows
-	shared map[Member]struct{} // those who share it
 }
 
 // Shared reports whether all sessions use it.
@@ -97,10 +98,10 @@ func (u *Uplink) Shared() bool { return u.own == nil }
 // the only one.
 func (u *Uplink) OpenFor(m Member, with bridge.Opening) (*bridge.Upstream, error) {
 	if u.Shared() {
-		with = u.opening()
-		u.mu.Lock()
-		u.shared[m] = struct{}{}
-		u.mu.Unlock()
+		with = u.config.opening()
+		u.config.mu.Lock()
+		u.config.sharing[m] = struct{}{}
+		u.config.mu.Unlock()
 	}
 	return u.Open(with)
 }
@@ -120,9 +121,9 @@ func (u *Uplink) Leave(m Member) {
 		return
 	}
 	gone := m.Wants().Follow(func() []string { return nil })
-	u.mu.Lock()
-	delete(u.shared, m)
-	u.mu.Unlock()
+	u.config.mu.Lock()
+	delete(u.config.sharing, m)
+	u.config.mu.Unlock()
 	u.Tell(m, gone)
 }
 
@@ -131,9 +132,9 @@ func (u *Uplink) members() []Member {
 	if !u.Shared() {
 		return []Member{u.own}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return slices.Collect(maps.Keys(u.shared))
+	u.config.mu.Lock()
+	defer u.config.mu.Unlock()
+	return slices.Collect(maps.Keys(u.config.sharing))
 }
 
 // AwaitsClients reports whether the upstream waits for a client to answer it.
@@ -223,8 +224,8 @@ func send(conn *bridge.Upstream, m *wire.Message, then func()) {
 	}()
 }
 
-// replay brings a new connection to where the last one was. again tells that there was one.
-func (u *Uplink) replay(conn *bridge.Upstream, again bool) {
+// Replay implements link.User.
+func (u *Uplink) Replay(conn *bridge.Upstream, again bool) {
 	go u.watch(conn)
 	if !again {
 		return

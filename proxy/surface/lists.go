@@ -27,16 +27,16 @@ type Notifier interface {
 
 // Hello is what introductions have settled for a session. It does not change.
 type Hello struct {
-	Version             string // of the protocol
-	Client              string // clientInfo.name
-	Release             string // clientInfo.version, escaped and cut
+	Version string // of the protocol
+	Client  string // clientInfo.name
+	Release string // clientInfo.version, escaped and cut
+	bridge.Offered
 	Surface             Surface
 	Annotate            Annotate
 	May                 policy.UpstreamMay // what the client can be asked
 	bridge.Introduction                    // as a client with a session has introduced itself; zero: it has not
 	From                *wire.Message      // of a run's session: what the upstream said of itself
 	Server              []byte             // likewise: how the upstream introduces itself; nil: it does not
-	bridge.Offered
 
 	Operations observe.Operations // where the session's are measured; nil: nowhere
 	Begun      time.Duration      // as deadline.Now
@@ -53,20 +53,28 @@ func (h *Hello) ServerInfo() []byte {
 	return h.Server
 }
 
+// Session is one whose clients are shown lists.
+type Session interface {
+	// Where is where its run stands.
+	Where() run.Snapshot
+	// Live is its connection to the upstream, nil if there is none.
+	Live() *bridge.Upstream
+	// OwnTools are the proxy's own for whoever asks, beside those of the upstream; nil: none.
+	OwnTools(at run.Snapshot, static bool, asks wire.Principal) *catalogue.Own
+	// Own is its stream for what belongs to no request.
+	Own() wire.Stream
+	// About is what a line of the log says, with whose session it is where there are several.
+	About(pairs ...any) []any
+}
+
 // Shown is what the client of a session, or those of a run's, are shown of lists. It is safe for
 // concurrent use.
 type Shown struct {
 	*Source
-	Hello atomic.Pointer[Hello] // nil: nothing is settled yet
-	At    func() run.Snapshot   // where the session's run stands
-	About func(pairs ...any) []any
-	Link  interface{ Live() *bridge.Upstream }
-	Tools interface { // the proxy's own, beside those of the upstream
-		List(at run.Snapshot, static bool, asks wire.Principal) *catalogue.Own
-	}
-	Client  bridge.Client // how the clients speak
-	Own     wire.Stream   // for what belongs to no request
+	Hello   atomic.Pointer[Hello] // nil: nothing is settled yet
+	Of      Session
 	Changed Notifier
+	Client  bridge.Client // how the clients speak
 
 	mu      sync.Mutex // guards what follows
 	lists   [3]shown   // by wire.ListKind
@@ -76,8 +84,8 @@ type Shown struct {
 // shown is what a session's client knows of a list, and what is done to keep it up to date.
 type shown struct {
 	view      catalogue.View // that it was shown last; zero: none, or not by the proxy
+	told      int32          // how often it was told of a change since it asked
 	asked     bool           // for the list, once or more often
-	told      int            // how often it was told of a change since it asked
 	comparing bool           // with what the upstream offers now
 	again     bool           // once that is done
 }
@@ -114,12 +122,12 @@ func (s *Shown) Last(k wire.ListKind) catalogue.View {
 // Show returns the result of a list request of whoever asks, and remembers what it was shown.
 func (s *Shown) Show(k wire.ListKind, v catalogue.View, asks wire.Principal) []byte {
 	s.Shows(k, v)
-	return s.rendered(v, s.look(s.At(), s.Hello.Load().Static(), asks))
+	return s.rendered(v, s.look(s.Of.Where(), s.Hello.Load().Static(), asks))
 }
 
 // look is how lists look in a snapshot of the session's run.
 func (s *Shown) look(at run.Snapshot, static bool, asks wire.Principal) catalogue.Look {
-	return catalogue.Look{Snapshot: at, Pins: s.Pins.Load(), Own: s.Tools.List(at, static, asks), Static: static}
+	return catalogue.Look{Snapshot: at, Pins: s.Pins.Load(), Own: s.Of.OwnTools(at, static, asks), Static: static}
 }
 
 // looks is how lists look in a snapshot to a client, whoever asks.
@@ -154,7 +162,7 @@ func (s *Shown) Lasting(result []byte) []byte {
 
 // AtHand returns the view of a kind if that needs no request.
 func (s *Shown) AtHand(k wire.ListKind) (v catalogue.View, ok bool) {
-	if conn := s.Link.Live(); conn != nil {
+	if conn := s.Of.Live(); conn != nil {
 		return s.cached(conn, k)
 	}
 	return v, false
@@ -164,7 +172,7 @@ func (s *Shown) cached(conn *bridge.Upstream, k wire.ListKind) (v catalogue.View
 	if v.List = conn.Cached(k); v.List == nil {
 		return v, false
 	}
-	if v.LacksTemplates(s.At().InForce()) {
+	if k == wire.Resources && v.LacksTemplates(s.Of.Where().InForce()) {
 		v.Templates = conn.Cached(wire.Templates)
 		return v, v.Templates != nil
 	}
@@ -185,7 +193,7 @@ func (s *Shown) fetchUntil(ctx context.Context, conn *bridge.Upstream, k wire.Li
 	if n := v.List.Unnamed; n > 0 {
 		s.Log.Warn("items without a single name are hidden", "list", k.String(), "count", n)
 	}
-	if v.LacksTemplates(s.At().InForce()) {
+	if k == wire.Resources && v.LacksTemplates(s.Of.Where().InForce()) {
 		v.Templates, err = conn.List(ctx, wire.Templates)
 	}
 	if err == nil {
@@ -253,7 +261,7 @@ func (s *Shown) HasOutputSchema(tool string) bool {
 	if handle.Own(tool) || s.Last(wire.Tools).List.Member(tool, key) != nil {
 		return true
 	}
-	conn := s.Link.Live()
+	conn := s.Of.Live()
 	return conn != nil && conn.Cached(wire.Tools).Member(tool, key) != nil
 }
 
@@ -263,11 +271,11 @@ func (s *Shown) HasOutputSchema(tool string) bool {
 func bit(k wire.ListKind) uint8 { return 1 << k }
 
 // Moved marks the lists of which other bytes are shown since shifts.
-func (s *Shown) Moved(moved ...run.Shift) { s.Changed.Mark(s.differing(moved...)) }
+func (s *Shown) Moved(moved run.Shifts) { s.Changed.Mark(s.differing(moved)) }
 
 // Repinned marks the lists of which other bytes are shown than by other pins.
 func (s *Shown) Repinned(was *catalogue.Pins) {
-	now := s.looks(s.At())
+	now := s.looks(s.Of.Where())
 	before := now
 	before.Pins = was
 	s.Changed.Mark(s.differ(before, now))
@@ -275,21 +283,21 @@ func (s *Shown) Repinned(was *catalogue.Pins) {
 
 // Tell tells the client on a stream which lists changed, with shifts or before. What does not go out
 // stays marked.
-func (s *Shown) Tell(out wire.Stream, moved ...run.Shift) {
-	s.Changed.Mark(s.send(out, s.Changed.Take()|s.differing(moved...)))
+func (s *Shown) Tell(out wire.Stream, moved run.Shifts) {
+	s.Changed.Mark(s.send(out, s.Changed.Take()|s.differing(moved)))
 }
 
 // TellOwn is Tell on the session's own stream, before what is sent to it next.
-func (s *Shown) TellOwn(moved ...run.Shift) {
-	if s.Own.Listening() {
-		s.Tell(s.Own, moved...)
+func (s *Shown) TellOwn(moved run.Shifts) {
+	if s.Of.Own().Listening() {
+		s.Tell(s.Of.Own(), moved)
 		return
 	}
-	s.Moved(moved...)
+	s.Moved(moved)
 }
 
 // differing returns the lists of which other bytes are shown since shifts.
-func (s *Shown) differing(moved ...run.Shift) (bits uint8) {
+func (s *Shown) differing(moved run.Shifts) (bits uint8) {
 	for _, m := range moved {
 		if m.From != m.To {
 			bits |= s.differ(s.looks(m.From), s.looks(m.To))
@@ -316,10 +324,10 @@ func (s *Shown) differ(from, to catalogue.Look) (bits uint8) {
 // SendOwn sends changed lists on the session's own stream. It reports false
 // where none went out.
 func (s *Shown) SendOwn(bits uint8) bool {
-	if !s.Own.Listening() {
+	if !s.Of.Own().Listening() {
 		return false
 	}
-	rest := s.send(s.Own, bits)
+	rest := s.send(s.Of.Own(), bits)
 	if rest != bits {
 		s.Changed.Mark(rest)
 	}
@@ -360,7 +368,7 @@ func (s *Shown) told(k wire.ListKind) {
 	s.mu.Unlock()
 	if warn {
 		s.Log.Warn("the client does not list again when it is told that a list changed; try --surface static",
-			s.About("client", wire.Clip(s.Hello.Load().Client), "list", k.String())...)
+			s.Of.About("client", wire.Clip(s.Hello.Load().Client), "list", k.String())...)
 	}
 }
 
@@ -405,7 +413,7 @@ func (s *Shown) compare(conn *bridge.Upstream, k wire.ListKind) {
 	if err != nil {
 		s.Log.Debug("listing again after a change upstream", "list", k.String(), "error", err)
 	}
-	at := s.At()
+	at := s.Of.Where()
 	if at.Shadow { // what the upstream said of it has gone on as it came
 		return
 	}

@@ -59,7 +59,7 @@ func (s *Shown) FoundAgain() {
 	if s.Policy().Pin() == policy.PinOff {
 		return
 	}
-	if conn := s.Link.Live(); conn != nil {
+	if conn := s.Of.Live(); conn != nil {
 		if l := conn.Cached(wire.Tools); l != nil {
 			s.Found(catalogue.View{List: l})
 		}

@@ -35,7 +35,7 @@ type Task struct {
 type Call interface {
 	// Ended takes the outcome of the task, once: it is the call's. It has tell, or, where that is
 	// nil, all whom the call's run has, told what that changed.
-	Ended(t *Task, o policy.Outcome, tell func(...run.Shift))
+	Ended(t *Task, o policy.Outcome, tell func(run.Shifts))
 }
 
 // New reads a task from its state, as the upstream of a connection tells it. meta is the
@@ -82,7 +82,7 @@ func milliseconds(object []byte, names ...string) (time.Duration, bool) {
 
 // End has the call take its outcome, once. Whoever comes second waits until that is done, so
 // that no client learns of an end that has not stepped the run.
-func (t *Task) End(o policy.Outcome, tell func(...run.Shift)) {
+func (t *Task) End(o policy.Outcome, tell func(run.Shifts)) {
 	if !t.over.Swap(true) {
 		t.Call.Ended(t, o, tell)
 		close(t.done)
@@ -90,7 +90,7 @@ func (t *Task) End(o policy.Outcome, tell func(...run.Shift)) {
 	}
 	<-t.done
 	if tell != nil {
-		tell()
+		tell(run.Shifts{})
 	}
 }
 
@@ -144,7 +144,7 @@ func (t *Task) Watch(ctx context.Context) {
 // Answered takes what the server has answered to a client's request about the task: an end of
 // which that tells is taken before the client learns of it. What is wrong may be the request, which
 // is the client's: after an error the server is asked anew.
-func (t *Task) Answered(ctx context.Context, method string, m *wire.Message, tell func(...run.Shift)) {
+func (t *Task) Answered(ctx context.Context, method string, m *wire.Message, tell func(run.Shifts)) {
 	asks := method == "tasks/get" || method == "tasks/result"
 	if t.isOver() || m.Kind == wire.Failure && !asks {
 		return
@@ -175,7 +175,7 @@ func (t *Task) Ends(state []byte) bool {
 }
 
 // Told takes that end.
-func (t *Task) Told(ctx context.Context, state []byte, tell func(...run.Shift)) {
+func (t *Task) Told(ctx context.Context, state []byte, tell func(run.Shifts)) {
 	ctx, stop := context.WithTimeout(ctx, t.patience)
 	defer stop()
 	if o, _ := t.outcome(ctx, state); o != 0 {
