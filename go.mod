@@ -5,7 +5,6 @@ go 1.27.4
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1 // a container's memory limit, in both kinds of cgroup
 	github.com/coreos/go-oidc/v3 v3.21.0 // the access tokens that clients come with
-	github.com/cpuguy83/go-md2man/v2 v2.0.7 // manual pages, from the commands
 	github.com/fsnotify/fsnotify v1.10.1 // when a policy's folder changes
 	github.com/go-jose/go-jose/v4 v4.1.8 // their keys and signatures
 	github.com/hashicorp/go-hclog v1.6.3 // logs, leveled, as text or JSON
@@ -57,7 +56,6 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
-	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
 	github.com/xeipuuv/gojsonpointer v0.0.0-20180127040702-4e3ac2762d5f // indirect

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -74,35 +73,35 @@ func manual(root *cobra.Command) []manPage {
 // name is the command as one word: fsm-proxy-run.
 func (p manPage) name() string { return strings.ReplaceAll(p.CommandPath(), " ", "-") }
 
-// roff is the page as man reads it.
+// roff is the page as man reads it: in the macros of man(7).
 func (p manPage) roff(date string) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%% %q %q %q %q %q\n", strings.ToUpper(p.name()), "1", date, "fsm-proxy", "fsm-proxy")
+	fmt.Fprintf(&b, ".TH %q %q %q %q %q\n.nh\n", strings.ToUpper(p.name()), "1", date, "fsm-proxy", "fsm-proxy")
 	arguments := strings.TrimPrefix(p.UseLine(), p.CommandPath())
 	if p.HasAvailableSubCommands() {
 		arguments = " COMMAND [flags]"
 	}
-	fmt.Fprintf(&b, "# NAME\n\n%s - %s\n\n# SYNOPSIS\n\n**%s**%s\n\n", p.name(), markdown(p.Short), p.CommandPath(), markdown(arguments))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n\\fB%s\\fP%s\n", literal(p.name()), literal(p.Short), literal(p.CommandPath()), literal(arguments))
 	if p.Long != "" {
-		b.WriteString("# DESCRIPTION\n\n" + manText(p.Long))
+		b.WriteString(".SH DESCRIPTION\n" + paragraphs(p.Long))
 	}
 	p.options(&b)
 	if p.Example != "" {
-		b.WriteString("# EXAMPLES\n\n```\n" + p.Example + "\n```\n\n")
+		b.WriteString(".SH EXAMPLES\n" + paragraphs(p.Example))
 	}
-	b.WriteString("# SEE ALSO\n\n" + p.seeAlso() + "\n")
-	return md2man.Render([]byte(b.String()))
+	b.WriteString(".SH SEE ALSO\n" + p.seeAlso() + "\n")
+	return []byte(b.String())
 }
 
 // options writes the flags in their groups.
 func (p manPage) options(b *strings.Builder) {
 	p.InitDefaultHelpFlag()
 	for _, g := range groups(p.LocalFlags()) {
-		title := "# OPTIONS"
+		title := ".SH OPTIONS"
 		if g.title != ungrouped {
-			title = "## " + markdown(g.title)
+			title = ".SS " + literal(g.title)
 		}
-		b.WriteString(title + "\n\n")
+		b.WriteString(title + "\n")
 		g.flags.VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {
 				b.WriteString(manFlag(f))
@@ -114,17 +113,17 @@ func (p manPage) options(b *strings.Builder) {
 // manFlag is one flag: a term and what it means.
 func manFlag(f *pflag.Flag) string {
 	value, usage := pflag.UnquoteUsage(f)
-	term := "**--" + f.Name + "**"
+	term := `\fB` + literal("--"+f.Name) + `\fP`
 	if f.Shorthand != "" {
-		term = "**-" + f.Shorthand + "**, " + term
+		term = `\fB` + literal("-"+f.Shorthand) + `\fP, ` + term
 	}
 	if value != "" {
-		term += " *" + markdown(value) + "*"
+		term += ` \fI` + literal(value) + `\fP`
 	}
 	if !slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
 		usage += " (default " + f.DefValue + ")"
 	}
-	return term + "\n:   " + markdown(strings.Join(strings.Fields(usage), " ")) + "\n\n"
+	return ".TP\n" + term + literal("\n"+strings.Join(strings.Fields(usage), " ")) + "\n"
 }
 
 // seeAlso are the pages above and below.
@@ -137,24 +136,24 @@ func (p manPage) seeAlso() string {
 		names = append(names, page.name())
 	}
 	for i, name := range names {
-		names[i] = "**" + name + "**(1)"
+		names[i] = `\fB` + literal(name) + `\fP(1)`
 	}
 	return strings.Join(names, ", ")
 }
 
-// manText is a text of several paragraphs; those that are indented stand as they
+// paragraphs is a text of several paragraphs; those that are indented stand as they
 // are.
-func manText(text string) string {
-	var b strings.Builder
-	for paragraph := range strings.SplitSeq(text, "\n\n") {
+func paragraphs(text string) string {
+	var all []string
+	for paragraph := range strings.SplitSeq(literal("\n" + text)[1:], "\n\n") {
 		if strings.HasPrefix(paragraph, "  ") {
-			b.WriteString("```\n" + paragraph + "\n```\n\n")
-			continue
+			paragraph = ".EX\n" + paragraph + "\n.EE"
 		}
-		b.WriteString(markdown(paragraph) + "\n\n")
+		all = append(all, paragraph)
 	}
-	return b.String()
+	return strings.Join(all, "\n.PP\n") + "\n"
 }
 
-// markdown escapes what Markdown would read as more than text.
-var markdown = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "]", `\]`, "<", `\<`, ">", `\>`, "|", `\|`, "~", `\~`).Replace
+// literal escapes what roff would take for a request, or print as another character: a
+// hyphen for a minus, curved quotes for straight ones.
+var literal = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, "\n.", "\n"+`\&.`).Replace
