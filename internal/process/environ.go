@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // ownPrefix begins the names of the proxy's own variables, which may hold its
@@ -118,16 +119,20 @@ func isSafe(name string) bool {
 }
 
 var (
-	ordinary    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
-	serviceLink = regexp.MustCompile(`_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$`)
-	secretWord  = regexp.MustCompile(`TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|(^|_)(KEY|KEYS|PASS|PWD|PAT|AUTH|DSN)(_|$)`)
+	ordinary    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	serviceLink = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$`)
+	})
+	secretWord = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|(^|_)(KEY|KEYS|PASS|PWD|PAT|AUTH|DSN)(_|$)`)
+	})
 )
 
 // missable reports whether a child might miss a variable: it is none of the proxy's
 // own, of a shell's own, or of Kubernetes'.
 func missable(name, value string) bool {
 	switch {
-	case !ordinary.MatchString(name), strings.HasPrefix(strings.ToUpper(name), ownPrefix):
+	case len(name) > 64, !ordinary.MatchString(name), strings.HasPrefix(strings.ToUpper(name), ownPrefix):
 		return false
 	case IsServiceLink(name, value):
 		return false
@@ -139,12 +144,12 @@ func missable(name, value string) bool {
 // for each Service of its namespace: X_SERVICE_HOST and so on, for a Service named x. The
 // last kind, X_PORT, holds a URL: tcp://10.0.0.1:80.
 func IsServiceLink(name, value string) bool {
-	return serviceLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
+	return serviceLink().MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
 
 // isSecret reports whether a variable is likely a secret, by its name, or by a URL
 // with a password in it.
 func isSecret(upper, value string) bool {
 	_, after, url := strings.Cut(value, "://")
-	return secretWord.MatchString(upper) || url && strings.Contains(after, "@")
+	return secretWord().MatchString(upper) || url && strings.Contains(after, "@")
 }

@@ -144,12 +144,14 @@ func (l lastLines) String() string {
 }
 
 // escapes are the escape sequences that colour text and move a terminal's cursor.
-var escapes = regexp.MustCompile(`\x1b(\[[0-9:;<=>?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])`)
+var escapes = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\x1b(\[[0-9:;<=>?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])`)
+})
 
 // printable takes out what could steer a terminal or forge a line of the log.
 func printable(line string) string {
 	if strings.Contains(line, "\x1b") {
-		line = escapes.ReplaceAllString(line, "")
+		line = escapes().ReplaceAllString(line, "")
 	}
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || unicode.IsGraphic(r) {

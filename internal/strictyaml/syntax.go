@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -101,7 +102,9 @@ func slipReserved(r *Reader, message string, mark, _ Place) (Place, string) {
 	return mark, fmt.Sprintf(`a text cannot begin with %q in YAML; quote it: "%s"`, c, r.word(mark))
 }
 
-var nameColon = regexp.MustCompile(`^\s*(?:- )?([^\s:#'"]+):([^\s:'"]+)\s*(?:#.*)?$`)
+var nameColon = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\s*(?:- )?([^\s:#'"]+):([^\s:'"]+)\s*(?:#.*)?$`)
+})
 
 // slipColon: NAME:STATE on a line of its own is one word.
 func slipColon(r *Reader, message string, mark, context Place) (Place, string) {
@@ -118,7 +121,7 @@ func slipColon(r *Reader, message string, mark, context Place) (Place, string) {
 
 // joinedWord shows how to write NAME:STATE, if that is what a line holds.
 func (r *Reader) joinedWord(a Place) string {
-	m := nameColon.FindStringSubmatch(r.line(a))
+	m := nameColon().FindStringSubmatch(r.line(a))
 	if m == nil {
 		return ""
 	}

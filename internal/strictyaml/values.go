@@ -148,17 +148,17 @@ type Text struct {
 // it is not for what can be a secret.
 func (r *Reader) WrongType(e Entry, want string) {
 	hint, name := "", e.Name()
-	if e.Value.Kind == yaml.ScalarNode && IsPlain(e.Value) && nameColon.MatchString(e.Value.Value) {
+	if e.Value.Kind == yaml.ScalarNode && IsPlain(e.Value) && nameColon().MatchString(e.Value.Value) {
 		hint = "; put a space after the colon"
 	}
-	if !plainName.MatchString(name) {
+	if len(name) > 64 || !plainName.MatchString(name) {
 		name = r.quote(name)
 	}
 	r.Errorf(PlaceOf(e.Value), "type", "%s: wants %s, not %s%s", name, want, NodeText(e.Value), hint)
 }
 
-// plainName is a name that a message need not quote.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+// plainName is a name that a message need not quote, unless it is long.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // Mapping reports whether a value is a mapping, and what it wants where it is none.
 func (r *Reader) Mapping(e Entry, want string) bool {
