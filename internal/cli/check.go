@@ -80,8 +80,7 @@ func newCheck(c *console) *cobra.Command {
 	f.color.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.against, "against", "", "the policy file, or folder, `OLD` that FILE is to take the place of: say what a reload would do to each state")
 	cmd.Flags().StringVar(&f.config, "config", "", "check this configuration `FILE` of run, and the policy that it names")
-	config.Register(cmd.Flags(), &f.Run, "", "lock")
-	f.register(cmd.Flags(), "A live server to check against")
+	f.register(cmd.Flags(), "A live server to check against", "lock")
 	cmd.SetUsageFunc(groupedUsage)
 	return cmd
 }

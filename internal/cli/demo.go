@@ -30,10 +30,12 @@ func newDemo(c *console) *cobra.Command {
 			if err := config.Check(cmd.Flags(), true); err != nil {
 				return err
 			}
-			return demonstrate(cmd.Context(), c, f, once)
+			run := &config.Run{}
+			config.Register(pflag.NewFlagSet("run", pflag.ContinueOnError), run, "") // for what is built in
+			run.Listen.Address, run.LogLevel = f.Listen.Address, f.LogLevel
+			return demonstrate(cmd.Context(), c, run, once)
 		},
 	}
-	config.Register(pflag.NewFlagSet("run", pflag.ContinueOnError), f, "") // for what is built in
 	cmd.Flags().StringVar(&f.Listen.Address, "listen", "127.0.0.1:0", "the `ADDR` at which the proxy listens")
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the walk")
 	config.Register(cmd.Flags(), f, "", "log-level")

@@ -29,11 +29,11 @@ import (
 // serverFlags are what a command is told of the server that it asks, and of the log.
 type serverFlags struct{ config.Run }
 
-// register adds the flags under a title. Less is logged than by run.
-func (t *serverFlags) register(flags *pflag.FlagSet, title string) {
-	config.Register(flags, &t.Run, "", "log-level", "log-format")
+// register adds the flags, those of the server under a title, and those of further
+// settings. Less is logged than by run.
+func (t *serverFlags) register(flags *pflag.FlagSet, title string, further ...string) {
+	config.Register(flags, &t.Run, title, slices.Concat(config.ServerFlags, []string{"log-level", "log-format"}, further)...)
 	registerDefault(flags, "log-level", "warn")
-	config.Register(flags, &t.Run, title, config.ServerFlags...)
 }
 
 // registerDefault has a flag of a setting begin with another value than run's.

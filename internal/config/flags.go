@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ func serverFlags() (flags []string) {
 }
 
 // Register adds flags for the settings of r, which get what is built in: for all of
-// them, or only for some. A help has them under a title; "": that of their group.
+// them, or only for some. A help has those of a group under a title; "": the group's.
 func Register(flags *pflag.FlagSet, r *Run, title string, only ...string) {
 	for _, k := range table(r) {
 		if k.flag == "" || len(only) > 0 && !slices.Contains(only, k.flag) {
@@ -38,10 +39,8 @@ func Register(flags *pflag.FlagSet, r *Run, title string, only ...string) {
 		}
 		k.register(flags)
 		top, _, _ := strings.Cut(k.key, ".")
-		if title != "" {
-			flags.Lookup(k.flag).Annotations = map[string][]string{TitleAnnotation: {title}}
-		} else if its := groups[top].title; its != "" {
-			flags.Lookup(k.flag).Annotations = map[string][]string{TitleAnnotation: {its}}
+		if its := groups[top].title; its != "" {
+			flags.Lookup(k.flag).Annotations = map[string][]string{TitleAnnotation: {cmp.Or(title, its)}}
 		}
 	}
 }
