@@ -79,12 +79,13 @@ func (s site) eraFlags() []string {
 	return []string{"--run-key", "modern=header:" + runHeader, "--trusted-proxies", "127.0.0.1", "--annotate", "off"}
 }
 
-// buildProxy builds fsm-proxy from the module that the working directory is
-// in, into dir, and writes the policy there.
+// buildProxy builds fsm-proxy as a release does, from the module that the working
+// directory is in, into dir.
 func buildProxy(ctx context.Context, dir string) (string, error) {
 	binary := filepath.Join(dir, fsmProxy)
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/fsm-proxy/fsm-proxy/cmd/fsm-proxy").CombinedOutput()
-	if err != nil {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "github.com/fsm-proxy/fsm-proxy/cmd/fsm-proxy")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building fsm-proxy: %w\n%s", err, out)
 	}
 	return binary, nil
