@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -20,8 +21,8 @@ const (
 const containerShare = 0.9
 
 // easeCollector makes garbage collections rarer while the heap is small, and has the collector know how much memory
-// the container gives. What the user has said of either stays.
-func easeCollector() {
+// the container gives, once. What the user has said of either stays.
+var easeCollector = sync.OnceFunc(func() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		// Where there is no container, or none that tells, there is no limit.
 		_, _ = memlimit.Set(memlimit.WithProvider(memlimit.FromCgroup), memlimit.WithRatio(containerShare))
@@ -29,6 +30,12 @@ func easeCollector() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		adjust(100)
 	}
+})
+
+// MemoryLimit is how many bytes the process may take, math.MaxInt64 where that is not bounded.
+func MemoryLimit() int64 {
+	easeCollector()
+	return debug.SetMemoryLimit(-1)
 }
 
 // adjust sets the percentage that suits the live heap, now and after each

@@ -14,7 +14,7 @@ import (
 // process's first SIGINT, SIGTERM or SIGHUP.
 func Run(work func(context.Context) int) int {
 	return reaping(func() int {
-		easeCollector()
+		go easeCollector() // only a listener waits for what it finds out
 		// A write to a pipe that nobody reads any more fails like any other, in place of ending the process before
 		// it has ended what it started.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

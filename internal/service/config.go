@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -243,7 +242,7 @@ func (c *Config) connections() int {
 		return c.Limits.Connections
 	}
 	most := mostConnections
-	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+	if limit := host.MemoryLimit(); limit < math.MaxInt64 {
 		most = min(most, max(int(limit/2/connectionMemory), 16))
 	}
 	files := host.OpenFiles()
