@@ -223,6 +223,17 @@ states:
 	}
 }
 
+// A none of everywhere takes from what a state's glob binds.
+func TestVisibleDiffersByANoneOfEverywhere(t *testing.T) {
+	p := parse(t, "v.yaml", []byte("{version: 1, initial: a, everywhere: {tools: {x: none}}, states: {a: {everywhere: false, tools: {\"*\": stay}}, b: {tools: {\"*\": stay}}, c: {everywhere: false}, d: {}}}"))
+	if a, b := (Configuration{State: 0}), (Configuration{State: 1}); !p.VisibleDiffers(a, b, Tool) {
+		t.Error("a shows x, b does not")
+	}
+	if c, d := (Configuration{State: 2}), (Configuration{State: 3}); p.VisibleDiffers(c, d, Tool) {
+		t.Error("c and d show nothing")
+	}
+}
+
 func TestSettings(t *testing.T) {
 	p := load(t, "testdata/valid/everything-said.yaml")
 	if p.Name() != "everything-said" || p.Description() != "Every key of the language." || p.Instructions() != "Two lines\nof instructions.\n" || p.File() != "everything-said.yaml" {

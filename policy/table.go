@@ -353,7 +353,7 @@ func (p *Policy) enterClasses(k Kind) {
 func (p *Policy) shown(st *stateEntry, k Kind) string {
 	all := &p.everywhere[k]
 	var parts []string
-	if st.Inherits && slices.ContainsFunc(all.order, func(b *Binding) bool { return !b.None }) {
+	if st.Inherits && slices.ContainsFunc(all.order, func(b *Binding) bool { return !b.None || b.unbindsIn(&st.own[k]) }) {
 		parts = append(parts, "everywhere")
 	}
 	for _, b := range st.own[k].order {
