@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -156,14 +157,24 @@ func says(p *policy.Policy, step policy.Step, turn bool) string {
 	return "stays"
 }
 
-func arguments(words []string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
+// arguments reads ARGUMENT=VALUE: a number or a boolean without quotes, all else is a text, and may be quoted. An
+// underscore in quotes stands for a space.
+func arguments(words []string) policy.Lookup {
+	return func(path []string) policy.Argument {
 		for _, w := range words {
-			if value, ok := strings.CutPrefix(w, name+"="); ok {
-				return value, true
+			value, ok := strings.CutPrefix(w, strings.Join(path, ".")+"=")
+			if !ok {
+				continue
 			}
+			if text, err := strconv.Unquote(value); err == nil {
+				return policy.Text(strings.ReplaceAll(text, "_", " "))
+			}
+			if literal := policy.Literal(value); literal.Kind() != policy.NoValue {
+				return literal
+			}
+			return policy.Text(value)
 		}
-		return "", false
+		return policy.Argument{}
 	}
 }
 

@@ -32,10 +32,9 @@ type Verdict struct {
 }
 
 // Decide says whether name may be asked for in c, and why. It is pure. listed
-// says whether the upstream lists the name. arg returns the decoded text of a
-// top-level string argument, ok false if it is missing or no string; it is
-// called at most once, only for a binding with `by`, and may be nil.
-func (p *Policy) Decide(c Configuration, k Kind, name string, listed bool, arg func(name string) (text string, ok bool)) Verdict {
+// says whether the upstream lists the name. arg is called at most once, only for a
+// binding with `by`, and may be nil.
+func (p *Policy) Decide(c Configuration, k Kind, name string, listed bool, arg Lookup) Verdict {
 	v := Verdict{Symbol: Symbol{Kind: k, Name: name}}
 	if !p.has(c.State) || int(k) >= Kinds {
 		v.Code = NotAvailable
@@ -59,26 +58,23 @@ func (p *Policy) Decide(c Configuration, k Kind, name string, listed bool, arg f
 }
 
 // decide answers for a name that b binds.
-func (b *Binding) decide(v Verdict, s State, arg func(string) (string, bool)) Verdict {
+func (b *Binding) decide(v Verdict, s State, arg Lookup) Verdict {
 	v.Rule, v.Bound, v.ByGlob = b.Rule, true, b.Glob
-	var selected *Case
-	if b.By == "" {
-		selected = &b.Cases[0]
-	} else if arg != nil {
-		if text, ok := arg(b.By); ok {
-			selected = b.byText[text]
-		}
+	var value Argument
+	if b.By != "" && arg != nil {
+		value = arg(b.Path)
 	}
-	if selected == nil {
+	selected := b.Select(value)
+	if selected == nil || selected.None {
 		v.Code = UnknownCase
 		return v
 	}
-	v.Symbol.Case = selected.Text
+	v.Symbol.Case = selected.Name
 	v.Allowed, v.Turn = true, selected.turn(s)
 	return v
 }
 
-// By returns the name of the argument that splits a listed name in c, "" if none
+// By returns the path of the argument that splits a listed name in c, "" if none
 // does.
 func (p *Policy) By(c Configuration, k Kind, name string) string {
 	if b := p.Binding(c, k, name, true); b != nil {
@@ -87,18 +83,14 @@ func (p *Policy) By(c Configuration, k Kind, name string) string {
 	return ""
 }
 
-// Cases returns the values that the argument By may have for a listed name in c,
-// in the file's order, nil if it is not split.
-func (p *Policy) Cases(c Configuration, k Kind, name string) []string {
+// Cases returns the cases of a listed name in c, in the file's order, nil if it is not
+// split.
+func (p *Policy) Cases(c Configuration, k Kind, name string) []Case {
 	b := p.Binding(c, k, name, true)
 	if b == nil || b.By == "" {
 		return nil
 	}
-	out := make([]string, len(b.Cases))
-	for i := range b.Cases {
-		out[i] = b.Cases[i].Text
-	}
-	return out
+	return slices.Clone(b.Cases)
 }
 
 // Visible reports whether a listed item is bound in c, thus shown and callable.
@@ -142,8 +134,8 @@ func (p *Policy) Steady(k Kind, name string, listed bool) bool {
 // Everywhere says whether name may be asked for in whatever state a run is in, and
 // moves it from none: what a request may do that belongs to no run. Its verdict
 // takes no turn. Where it is not allowed the code is RunNotFound: it hangs on the
-// run. The arguments are as for Decide, but that arg may be called for several names.
-func (p *Policy) Everywhere(k Kind, name string, listed bool, arg func(name string) (text string, ok bool)) Verdict {
+// run. The arguments are as for Decide, but that arg may be called for several paths.
+func (p *Policy) Everywhere(k Kind, name string, listed bool, arg Lookup) Verdict {
 	symbol := Symbol{Kind: k, Name: name}
 	all, refused := Verdict{}, Verdict{Code: RunNotFound, Symbol: symbol}
 	if int(k) >= Kinds {
@@ -187,8 +179,8 @@ func (p *Policy) BoundAnywhere(k Kind, name string, listed bool) bool {
 // DecideAnywhere says whether p allows a request in some state: all that a
 // stranded run may still call. Its verdict tells neither rule nor symbol, and is
 // by a glob only if no exact name allows the same. The arguments are as for
-// Decide, but that arg may be called for several names.
-func (p *Policy) DecideAnywhere(k Kind, name string, listed bool, arg func(name string) (text string, ok bool)) Verdict {
+// Decide, but that arg may be called for several paths.
+func (p *Policy) DecideAnywhere(k Kind, name string, listed bool, arg Lookup) Verdict {
 	best := Verdict{Code: UnknownAction}
 	if int(k) >= Kinds {
 		return best
@@ -212,15 +204,14 @@ func (p *Policy) DecideAnywhere(k Kind, name string, listed bool, arg func(name 
 }
 
 // remembered asks once for an argument that is asked for in a row.
-func remembered(arg func(string) (string, bool)) func(string) (string, bool) {
-	var last, text string
-	var ok, asked bool
-	return func(name string) (string, bool) {
-		if arg != nil && (!asked || name != last) {
-			text, ok = arg(name)
-			last, asked = name, true
+func remembered(arg Lookup) Lookup {
+	var last []string // no path is empty
+	var value Argument
+	return func(path []string) Argument {
+		if arg != nil && !slices.Equal(path, last) {
+			value, last = arg(path), path
 		}
-		return text, ok
+		return value
 	}
 }
 
@@ -288,7 +279,7 @@ func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 		return Step{}, fmt.Errorf("stepping %s %q: not bound in %s", s.Kind, s.Name, p.describe(c))
 	}
 	selected := b.Case(s.Case)
-	if selected == nil {
+	if selected == nil || selected.None {
 		return Step{}, fmt.Errorf("stepping %s %q: no case %q in %s", s.Kind, s.Name, s.Case, p.describe(c))
 	}
 	if !o.valid() {

@@ -13,7 +13,7 @@ const (
 	InvalidTransition        // bound in some other state
 	UnknownAction            // bound in no state
 	NotAvailable             // bound, but not offered now; also the one code of opaque refusals
-	UnknownCase              // the splitting argument is missing, no string, or no listed case
+	UnknownCase              // the splitting argument is missing, or no listed case
 	Busy                     // the run's turn is taken and did not come free
 	RunComplete              // the run has ended and does not begin again by itself
 	ValidationFailed         // the arguments do not match the listed inputSchema
@@ -31,7 +31,7 @@ var codeTexts = [...]struct{ word, text string }{
 	InvalidTransition:   {"invalid_transition", "another state binds it, this one does not"},
 	UnknownAction:       {"unknown_action", "no state binds it"},
 	NotAvailable:        {"not_available", "it is bound, and not offered now: a reload took the run's state, the run began anew, or calls of it cannot say their run"},
-	UnknownCase:         {"unknown_case", "the argument named by \"by\" is missing, no string, or no listed case"},
+	UnknownCase:         {"unknown_case", "the argument named by \"by\" is missing, or no listed case"},
 	Busy:                {"busy", "another call had the run's turn, and kept it (--turn-timeout, --max-queue), or there are too many runs"},
 	RunComplete:         {"run_complete", "the run is complete, and on_complete is stop"},
 	ValidationFailed:    {"validation_failed", "its arguments do not fit the tool's inputSchema (validate)"},

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
@@ -154,9 +155,7 @@ func (c *compiler) layer(home State, k Kind, entries []syntax.Entry) layer {
 func (c *compiler) binding(home State, k Kind, e *syntax.Entry) *Binding {
 	t, v := e.Name, &e.Value
 	c.checkJoined(t)
-	if len(t.Value) > maxGlob && IsGlob(t.Value) {
-		c.r.Errorf(t.Place, "glob", "a glob of %d bytes; at most %d", len(t.Value), maxGlob)
-	}
+	c.checkGlob(t)
 	b := &Binding{
 		Rule: Rule{File: c.r.File(), Line: t.Line, Column: t.Column, Pattern: t.Value},
 		Home: home, Kind: k, Glob: IsGlob(t.Value), None: v.None, By: v.By.Value, ByPlace: v.By.Place,
@@ -166,15 +165,55 @@ func (c *compiler) binding(home State, k Kind, e *syntax.Entry) *Binding {
 	case b.By == "":
 		b.Cases = []Case{c.compileCase(b, "", v)}
 	default:
-		b.Cases, b.byText = make([]Case, len(v.Cases)), make(map[string]*Case, len(v.Cases))
-		for i, x := range v.Cases {
-			b.Cases[i] = c.compileCase(b, x.Name.Value, &x.Value)
-			b.Cases[i].Place = x.Name.Place
-			b.Cases[i].Exclusive = b.Cases[i].Exclusive || v.Exclusive
-			b.byText[x.Name.Value] = &b.Cases[i]
-		}
+		c.enterCases(b, v)
 	}
 	return b
+}
+
+// enterCases compiles the cases of a split binding.
+func (c *compiler) enterCases(b *Binding, v *syntax.Value) {
+	b.Path, b.Cases = strings.Split(b.By, "."), make([]Case, len(v.Cases))
+	b.named, b.texts, b.literals = make(map[string]*Case, len(v.Cases)), make(map[string]*Case, len(v.Cases)), map[string]*Case{}
+	for i := range v.Cases {
+		x := &v.Cases[i]
+		value := Text(x.Name.Value)
+		if literal := Literal(strings.ToLower(x.Name.Value)); x.Name.Resolved && literal.kind != NoValue {
+			value = literal
+		}
+		name := caseName(x.Name.Value, value)
+		b.Cases[i] = c.compileCase(b, name, &x.Value)
+		added := &b.Cases[i]
+		added.Value, added.Place, added.None = value, x.Name.Place, x.Value.None
+		added.Doubtful = x.Name.Resolved && value.kind == TextValue
+		added.Glob = value.kind == TextValue && IsGlob(value.text)
+		added.Exclusive = added.Exclusive || v.Exclusive
+		if before := b.Like(added); before != nil {
+			c.r.Errorf(added.Place, "duplicate-key", "%s stands here a second time (first on line %d, as %s); keep one", name, before.Place.Line, before.Name)
+			continue
+		}
+		b.named[name] = added
+		switch {
+		case added.Glob:
+			c.checkGlob(x.Name)
+			b.globs = append(b.globs, added)
+		case value.kind == TextValue:
+			b.texts[value.text] = added
+		default:
+			b.literals[value.text] = added
+		}
+	}
+	if n := len(b.globs); n > maxGlobs {
+		c.r.Errorf(v.Cases[0].Name.Place, "glob", "%d globs among the cases of %s; at most %d: join some, or name what they match", n, strictyaml.Quote(b.Pattern), maxGlobs)
+		b.globs = nil
+	}
+	slices.SortStableFunc(b.globs, func(x, y *Case) int { return compareGlobs(x.Value.text, y.Value.text) })
+}
+
+// checkGlob bounds the length of a glob.
+func (c *compiler) checkGlob(t syntax.Text) {
+	if len(t.Value) > maxGlob && IsGlob(t.Value) {
+		c.r.Errorf(t.Place, "glob", "a glob of %d bytes; at most %d", len(t.Value), maxGlob)
+	}
 }
 
 // checkJoined reports NAME:STATE, which YAML reads as one word.
@@ -192,8 +231,8 @@ func (c *compiler) checkJoined(t syntax.Text) {
 }
 
 // compileCase resolves the edges of one value.
-func (c *compiler) compileCase(b *Binding, text string, v *syntax.Value) Case {
-	out := Case{Text: text, Exclusive: v.Exclusive, Bare: v.Bare}
+func (c *compiler) compileCase(b *Binding, name string, v *syntax.Value) Case {
+	out := Case{Name: name, Exclusive: v.Exclusive, Bare: v.Bare}
 	if _, ok := c.p.byName[v.Null.Value]; ok && v.Null.Given {
 		c.r.Errorf(v.Null.Place, "null", "%s means nothing here, so the name would stay; quote it to mean the state: \"%s\"", v.Null.Value, v.Null.Value)
 	}
@@ -208,7 +247,7 @@ func (c *compiler) compileCase(b *Binding, text string, v *syntax.Value) Case {
 	}
 	for i, o := range AllOutcomes {
 		t, given := v.Edge(i)
-		out.edges[i] = edge{c.target(t), given, fmt.Sprintf("%s %q %q %s", b.Kind, b.Pattern, text, o)}
+		out.edges[i] = edge{c.target(t), given, fmt.Sprintf("%s %q %q %s", b.Kind, b.Pattern, name, o)}
 	}
 	return out
 }

@@ -35,12 +35,17 @@ states:
   c: {tools: {finish: end, read_secret: none}}
 `
 
-// text is the argument "command" with a text.
-func argument(text string) func(string) (string, bool) {
-	return func(name string) (string, bool) { return text, name == "command" || name == "c" }
+// argument is the argument "command", or "c", with a text.
+func argument(text string) Lookup {
+	return func(path []string) Argument {
+		if len(path) == 1 && (path[0] == "command" || path[0] == "c") {
+			return Text(text)
+		}
+		return Argument{}
+	}
 }
 
-func missing(string) (string, bool) { return "", false }
+func missing([]string) Argument { return Argument{} }
 
 func TestDecide(t *testing.T) {
 	p := parse(t, "d.yaml", []byte(decideSource))
@@ -49,7 +54,7 @@ func TestDecide(t *testing.T) {
 		kind         Kind
 		name         string
 		unlisted     bool
-		arg          func(string) (string, bool)
+		arg          Lookup
 		code         Code // CodeNone allows
 		turn, byGlob bool
 		line         int
@@ -176,11 +181,15 @@ func TestByAndCases(t *testing.T) {
 	if by := p.By(at, Tool, "split"); by != "command" {
 		t.Errorf("By = %q", by)
 	}
-	if got := p.Cases(at, Tool, "split"); !slices.Equal(got, []string{"plan", "apply", "", "careful"}) {
-		t.Errorf("Cases = %q", got)
+	var names []string
+	for _, c := range p.Cases(at, Tool, "split") {
+		names = append(names, c.Name)
+	}
+	if !slices.Equal(names, []string{"plan", "apply", "", "careful"}) {
+		t.Errorf("Cases = %q", names)
 	}
 	if by, cases := p.By(at, Tool, "go"), p.Cases(at, Tool, "go"); by != "" || cases != nil {
-		t.Errorf("go is split by %q into %q", by, cases)
+		t.Errorf("go is split by %q into %v", by, cases)
 	}
 }
 

@@ -30,7 +30,12 @@ func TestEverywhereIsWhatEveryStateAllowsAndStays(t *testing.T) {
 		{"unbound", "", true, false}, {"nothing", "", true, false},
 		{"split", "x", true, true}, {"split", "y", true, false}, {"split", "z", true, false}, {"split", "", true, false},
 	} {
-		v := p.Everywhere(Tool, x.name, x.listed, func(string) (string, bool) { return x.argument, x.argument != "" })
+		v := p.Everywhere(Tool, x.name, x.listed, func([]string) Argument {
+			if x.argument == "" {
+				return Argument{}
+			}
+			return Text(x.argument)
+		})
 		if v.Allowed != x.want || v.Turn || (v.Code == CodeNone) != x.want || !x.want && v.Code != RunNotFound {
 			t.Errorf("%+v: %+v", x, v)
 		}

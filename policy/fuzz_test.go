@@ -59,18 +59,23 @@ func walk(t *testing.T, p *Policy) {
 }
 
 func walkName(t *testing.T, p *Policy, at Configuration, symbol Symbol) {
-	cases := p.Cases(at, symbol.Kind, symbol.Name)
-	if cases == nil {
-		cases = []string{""}
-	}
-	for _, symbol.Case = range cases {
-		v := p.Decide(at, symbol.Kind, symbol.Name, false, func(string) (string, bool) { return symbol.Case, true })
-		if !v.Allowed || v.Symbol != symbol {
+	b := p.Binding(at, symbol.Kind, symbol.Name, true)
+	for i := range b.Cases {
+		c := &b.Cases[i]
+		symbol.Case = c.Name
+		v := p.Decide(at, symbol.Kind, symbol.Name, false, func([]string) Argument { return c.Value })
+		if v.Allowed == c.None || v.Allowed && v.Symbol != symbol || !v.Allowed && v.Code != UnknownCase {
 			t.Fatalf("%+v: %+v", symbol, v)
+		}
+		if c.None {
+			if step, err := p.Next(at, symbol, Success); err == nil {
+				t.Fatalf("%+v is none, and steps: %+v", symbol, step)
+			}
+			continue
 		}
 		for _, o := range AllOutcomes {
 			step, err := p.Next(at, symbol, o)
-			listed := p.Binding(at, symbol.Kind, symbol.Name, true).Case(symbol.Case).Leads(o)
+			listed := c.Leads(o)
 			if err != nil || step.Changed && !v.Turn || step.Entered != listed.In(at.State) || step.Terminal != listed.Terminal {
 				t.Fatalf("%+v on %v: %+v, %v", symbol, o, step, err)
 			}

@@ -1,12 +1,19 @@
 package policy
 
-import "github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+import (
+	"slices"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+)
 
 // checkOverlaps reports globs that match a common name, of which neither lies
 // within the other, and which lead to different places: nothing says which
 // holds. The patterns alone decide, whatever an upstream lists, and no third
 // pattern lifts it.
 func (c *compiler) checkOverlaps() {
+	for b := range c.p.Bindings() {
+		c.overlapsOfCases(b)
+	}
 	for _, k := range AllKinds {
 		c.overlapsEverywhere(k)
 		for s := range c.p.states {
@@ -34,18 +41,12 @@ func (c *compiler) overlapsIn(s State, k Kind) {
 // overlapsEverywhere compares the globs of everywhere with each other, in the
 // states that take both, and reports a pair once.
 func (c *compiler) overlapsEverywhere(k Kind) {
-	globs := c.p.everywhere[k].globs
-	var takers []State
-	for s := range c.p.states {
-		if c.p.states[s].Inherits {
-			takers = append(takers, State(s))
-		}
-	}
+	globs, takers := c.p.everywhere[k].globs, c.takers()
 	for i, a := range globs {
 	pairs:
 		for _, b := range globs[i+1:] {
 			// What is the same without a state is the same in every state.
-			if sameValue(a, b, Everywhere) || !ambiguous(a, b) {
+			if sameValue(a, b, Everywhere) || !ambiguous(a.Pattern, b.Pattern) {
 				continue
 			}
 			for _, s := range takers {
@@ -57,24 +58,63 @@ func (c *compiler) overlapsEverywhere(k Kind) {
 	}
 }
 
+// takers returns the states that take what everywhere binds.
+func (c *compiler) takers() (all []State) {
+	for s := range c.p.states {
+		if c.p.states[s].Inherits {
+			all = append(all, State(s))
+		}
+	}
+	return all
+}
+
 // overlap reports two globs that contradict each other in a state.
 func (c *compiler) overlap(s State, a, b *Binding) bool {
-	if sameValue(a, b, s) || !ambiguous(a, b) {
+	if sameValue(a, b, s) || !ambiguous(a.Pattern, b.Pattern) {
 		return false
 	}
 	if a.Compare(b.Rule) > 0 {
 		a, b = b, a
 	}
-	x, y := a.Pattern, b.Pattern
-	c.r.Errorf(b.Place(), "overlap", "%s and %s (line %d) both match %s, neither is the more specific, and in state %s they do not say the same; give both one value, or narrow one",
-		strictyaml.Quote(y), strictyaml.Quote(x), a.Line, strictyaml.Quote(witness(x, y)), strictyaml.Quote(c.p.StateName(s)))
+	c.contradict(s, a.Pattern, a.Place(), b.Pattern, b.Place())
 	return true
 }
 
-// ambiguous reports whether two globs match a common name and neither language
+// contradict reports two globs, the first one's before the other's.
+func (c *compiler) contradict(s State, x string, first Place, y string, place Place) {
+	c.r.Errorf(place, "overlap", "%s and %s (line %d) both match %s, neither is the more specific, and in state %s they do not say the same; give both one value, or narrow one",
+		strictyaml.Quote(y), strictyaml.Quote(x), first.Line, strictyaml.Quote(witness(x, y)), strictyaml.Quote(c.p.StateName(s)))
+}
+
+// overlapsOfCases compares the globs among a binding's cases with each other, in the
+// states in which the binding has a say, and reports a pair once.
+func (c *compiler) overlapsOfCases(b *Binding) {
+	if len(b.globs) < 2 {
+		return
+	}
+	in := []State{b.Home}
+	if b.Home == Everywhere {
+		in = slices.DeleteFunc(c.takers(), func(s State) bool { return !c.p.Takes(s, b) })
+	}
+	for i, x := range b.globs {
+		for _, y := range b.globs[i+1:] {
+			if sameEdges(x, y, b.Home) || !ambiguous(x.Value.text, y.Value.text) {
+				continue
+			}
+			first, second := x, y
+			if (Rule{Line: y.Place.Line, Column: y.Place.Column}).Compare(Rule{Line: x.Place.Line, Column: x.Place.Column}) < 0 {
+				first, second = y, x
+			}
+			if at := slices.IndexFunc(in, func(s State) bool { return !sameEdges(x, y, s) }); at >= 0 {
+				c.contradict(in[at], first.Value.text, first.Place, second.Value.text, second.Place)
+			}
+		}
+	}
+}
+
+// ambiguous reports whether two globs match a common text and neither language
 // lies within the other.
-func ambiguous(a, b *Binding) bool {
-	x, y := a.Pattern, b.Pattern
+func ambiguous(x, y string) bool {
 	return intersects(x, y) && !includes(x, y) && !includes(y, x)
 }
 
@@ -84,7 +124,7 @@ func sameValue(a, b *Binding, s State) bool {
 		return false
 	}
 	for i := range a.Cases {
-		other := b.Case(a.Cases[i].Text)
+		other := b.Like(&a.Cases[i])
 		if other == nil || !sameEdges(&a.Cases[i], other, s) {
 			return false
 		}
@@ -93,6 +133,9 @@ func sameValue(a, b *Binding, s State) bool {
 }
 
 func sameEdges(a, b *Case, s State) bool {
+	if a.None || b.None {
+		return a.None && b.None
+	}
 	for _, o := range AllOutcomes {
 		x, y := a.Leads(o), b.Leads(o)
 		if x.In(s) != y.In(s) || x.Terminal != y.Terminal {

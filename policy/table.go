@@ -87,8 +87,9 @@ type Configuration struct {
 	Complete bool
 }
 
-// Symbol is what was asked for: a name of a kind, and the case that its
-// argument selected, if its binding is split by one. It is comparable.
+// Symbol is what was asked for: a name of a kind, and the name of the case that its
+// argument selected, if its binding is split by one: a glob's is the glob. It is
+// comparable.
 type Symbol struct {
 	Kind Kind
 	Name string
@@ -148,16 +149,25 @@ type Binding struct {
 	Kind    Kind
 	Glob    bool
 	None    bool   // unbinds, and has no cases
-	By      string // the argument that splits it, or ""
+	By      string // the argument that splits it, a dotted path, or ""
+	Path    []string
 	ByPlace Place  // where it is named
-	Cases   []Case // in the file's order; one without text where nothing splits it
-	byText  map[string]*Case
+	Cases   []Case // in the file's order; one without a name where nothing splits it
+
+	named    map[string]*Case // by name
+	texts    map[string]*Case // those that are one text, by that
+	literals map[string]*Case // numbers and booleans, by [Argument]'s text
+	globs    []*Case          // the more specific first
 }
 
-// Case is what a binding says of one text of the argument that splits it: one symbol of
-// the alphabet.
+// Case is what a binding says of one value of the argument that splits it, or of all
+// texts that a glob matches: one symbol of the alphabet.
 type Case struct {
-	Text      string
+	Name      string   // as it is written, see caseName
+	Value     Argument // a glob's is its pattern, the text that is hardest to match
+	Glob      bool
+	None      bool // refuses what it is selected by, and stays
+	Doubtful  bool // a text that YAML reads as something else: 0x1F, 007, null
 	Place     Place
 	Exclusive bool // takes the turn though it stays
 	Bare      bool // a name alone in a mapping, that stays because nothing is said
@@ -190,13 +200,49 @@ func (c *Case) Completes() bool {
 // turn reports whether a call along these edges takes the run's turn in state s.
 func (c *Case) turn(s State) bool { return c.Exclusive || c.Leaves(s) }
 
-// Case returns the case that a text selects, nil if there is none; where nothing splits
-// b, and it binds, every text selects its one case.
-func (b *Binding) Case(text string) *Case {
+// Select returns the case that an argument selects, nil if there is none: the very value,
+// else, of a text, the most specific glob. A case that is none stands for that refusal.
+// Where nothing splits b, and it binds, its one case is selected by all.
+func (b *Binding) Select(a Argument) *Case {
+	switch {
+	case b.By == "":
+		return &b.Cases[0]
+	case a.kind != TextValue:
+		return b.literals[a.text]
+	}
+	if c, ok := b.texts[a.text]; ok {
+		return c
+	}
+	for _, c := range b.globs {
+		if c.Matches(a) {
+			return c
+		}
+	}
+	return nil
+}
+
+// Matches reports whether an argument is a text that the case, a glob, stands for. None
+// with a NUL is: a reader of C strings would take what is in front of it for the whole.
+func (c *Case) Matches(a Argument) bool {
+	return a.kind == TextValue && strings.IndexByte(a.text, 0) < 0 && matchGlob(c.Value.text, a.text)
+}
+
+// Case returns the case of a name, nil if there is none; where nothing splits b, and it
+// binds, every name is that of its one case.
+func (b *Binding) Case(name string) *Case {
 	if b.By == "" {
 		return &b.Cases[0]
 	}
-	return b.byText[text]
+	return b.named[name]
+}
+
+// Like returns the case of b that is written for the very texts, number or boolean for
+// which another binding's case is, nil if there is none.
+func (b *Binding) Like(c *Case) *Case {
+	if b.By == "" || c.Value.kind == TextValue {
+		return b.Case(c.Name)
+	}
+	return b.literals[c.Value.text]
 }
 
 // Matches reports whether a name lies in the language of b's pattern.

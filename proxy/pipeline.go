@@ -100,13 +100,28 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
 	}
 	c.Kind, c.Name, c.gated, c.Listed = k, name, true, true
-	c.Arguments = (*wire.Arguments)(c.m)
+	c.Arguments = (*arguments)(c.m)
 	conn := c.s.link.Live()
 	if conn == nil {
 		return c.later(c.prepare)
 	}
 	c.look(conn.Cached(surface.ListOf(k)))
 	return c.enter(conn)
+}
+
+// arguments are those of a call, as cases compare them.
+type arguments wire.Arguments
+
+// At returns the argument at a path; see [run.Arguments].
+func (a *arguments) At(path []string) (value policy.Argument, unclear bool) {
+	scalar, ok, unclear := (*wire.Arguments)(a).Scalar(path)
+	switch {
+	case ok && scalar.Literal:
+		value = policy.Literal(scalar.Text)
+	case ok:
+		value = policy.Text(scalar.Text)
+	}
+	return value, unclear
 }
 
 // look finds out whether the upstream lists the name. Without a list it is not

@@ -1,7 +1,9 @@
 package inventory
 
 import (
+	"encoding/json/jsontext"
 	"encoding/json/v2"
+	"errors"
 	"maps"
 	"net/url"
 	"slices"
@@ -14,13 +16,13 @@ import (
 
 // argumentsOf returns what the definition of a tool or a prompt, as it is listed, says of
 // an argument; nil: nothing.
-func argumentsOf(kind policy.Kind, raw []byte) func(name string) report.Argument {
+func argumentsOf(kind policy.Kind, raw []byte) func(path []string) report.Argument {
 	switch kind {
 	case policy.Tool:
 		var tool struct {
 			Schema map[string]any `json:"inputSchema"`
 		}
-		if err := json.Unmarshal(raw, &tool); err == nil && tool.Schema != nil {
+		if err := json.Unmarshal(raw, &tool, exactNumbers); err == nil && tool.Schema != nil {
 			return (&inputSchema{root: tool.Schema}).argument
 		}
 	case policy.Prompt:
@@ -36,12 +38,31 @@ func argumentsOf(kind policy.Kind, raw []byte) func(name string) report.Argument
 		for _, a := range prompt.Arguments {
 			names = append(names, a.Name)
 		}
-		return func(name string) report.Argument {
-			return report.Argument{Undeclared: !slices.Contains(names, name), Others: names}
+		return func(path []string) report.Argument {
+			if len(path) > 1 { // they are texts
+				return report.Argument{Undeclared: true, Refused: slices.Contains(names, path[0]), Others: names}
+			}
+			return report.Argument{Undeclared: !slices.Contains(names, path[0]), Others: names, Closed: onlyTexts}
 		}
 	}
 	return nil
 }
+
+// number is a number in a schema, as it is written.
+type number string
+
+// exactNumbers has numbers that are read into any come as they are written.
+var exactNumbers = json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, into *any) error {
+	if dec.PeekKind() != '0' {
+		return errors.ErrUnsupported
+	}
+	raw, err := dec.ReadValue()
+	*into = number(raw)
+	return err
+}))
+
+// onlyTexts are the kinds of values that a prompt's argument cannot be.
+var onlyTexts = [policy.ValueKinds]bool{policy.NumberValue: true, policy.BooleanValue: true}
 
 // inputSchema reads the JSON Schema of a tool's arguments, of any draft. It says only what
 // is sure: keywords that it does not know can only narrow a schema, except for $ref,
@@ -57,30 +78,62 @@ const maxSchemas = 1000
 // declaring are the keywords by which other schemas can declare arguments.
 var declaring = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef", "patternProperties"}
 
-// argument returns what the schema says of an argument, the zero value where that is not
-// sure.
-func (s *inputSchema) argument(name string) report.Argument {
-	if s.root["$ref"] != nil {
+// argument returns what the schema says of the argument at a path, the zero value where
+// that is not sure.
+func (s *inputSchema) argument(path []string) report.Argument {
+	s.read = 0
+	return s.member(s.root, "", path)
+}
+
+// member returns what the schema of an object says of what is at a path in it. within is
+// the object's own path, with its dot.
+func (s *inputSchema) member(object map[string]any, within string, path []string) report.Argument {
+	if object["$ref"] != nil {
 		return report.Argument{}
 	}
-	properties, ok := s.root["properties"].(map[string]any)
-	if !ok && s.root["properties"] != nil {
+	properties, ok := object["properties"].(map[string]any)
+	if !ok && object["properties"] != nil {
 		return report.Argument{}
 	}
-	if declared, ok := properties[name]; ok {
-		s.read = 0
-		texts := s.texts(declared)
-		return report.Argument{Mixed: mixed(declared), Closed: !texts.any, Texts: texts.only}
+	if declared, ok := properties[path[0]]; ok {
+		if len(path) > 1 {
+			return s.inner(declared, within+path[0]+".", path[1:])
+		}
+		v := s.values(declared)
+		return report.Argument{Mixed: mixed(declared), Closed: v.closed, Only: v.only}
 	}
-	patterns := s.root["patternProperties"] != nil
-	closed := s.root["additionalProperties"] == false && !patterns
-	if !closed && slices.ContainsFunc(declaring, func(keyword string) bool { return s.root[keyword] != nil }) {
+	patterns := object["patternProperties"] != nil
+	closed := object["additionalProperties"] == false && !patterns
+	if !closed && slices.ContainsFunc(declaring, func(keyword string) bool { return object[keyword] != nil }) {
 		return report.Argument{}
 	}
-	if additional, ok := s.root["additionalProperties"].(map[string]any); ok && len(additional) > 0 {
+	if additional, ok := object["additionalProperties"].(map[string]any); ok && len(additional) > 0 {
 		return report.Argument{} // a map by any name
 	}
-	return report.Argument{Undeclared: true, Refused: closed, Others: slices.Sorted(maps.Keys(properties))}
+	others := slices.Sorted(maps.Keys(properties))
+	for i := range others {
+		others[i] = within + others[i]
+	}
+	return report.Argument{Undeclared: true, Refused: closed, Others: others}
+}
+
+// inner is member of an argument that is declared: it may be referred to, and be no object.
+func (s *inputSchema) inner(declared any, within string, path []string) report.Argument {
+	keywords, ok := declared.(map[string]any)
+	for ok && keywords["$ref"] != nil {
+		target, found := s.target(keywords["$ref"])
+		if s.read++; !found || s.read > maxSchemas {
+			return report.Argument{}
+		}
+		keywords, ok = target.(map[string]any)
+	}
+	switch {
+	case !ok && declared == false, ok && !allows(keywords["type"], "object"):
+		return report.Argument{Undeclared: true, Refused: true}
+	case !ok:
+		return report.Argument{}
+	}
+	return s.member(keywords, within, path)
 }
 
 // mixed reports whether a schema names the type string beside boolean or a number.
@@ -101,109 +154,137 @@ func mixed(schema any) bool {
 	})
 }
 
-// textSet is the set of strings that a schema allows: any, or only some.
-type textSet struct {
-	any  bool
-	only []string
+// valueSet is the set of texts, numbers and booleans that a schema allows: all of the kinds
+// that are not closed, and some.
+type valueSet struct {
+	closed [policy.ValueKinds]bool
+	only   []policy.Argument // of closed kinds
 }
 
-var anyText = textSet{any: true}
+// nothing is the set without any value.
+var nothing = valueSet{closed: [policy.ValueKinds]bool{policy.TextValue: true, policy.NumberValue: true, policy.BooleanValue: true}}
 
-// intersect returns the strings that both allow.
-func (t textSet) intersect(other textSet) textSet {
-	switch {
-	case t.any:
-		return other
-	case other.any:
-		return t
+// has reports whether a value is in the set.
+func (v valueSet) has(a policy.Argument) bool {
+	return !v.closed[a.Kind()] || slices.Contains(v.only, a)
+}
+
+// intersect returns the values that both allow.
+func (v valueSet) intersect(other valueSet) (out valueSet) {
+	for k := range out.closed {
+		out.closed[k] = v.closed[k] || other.closed[k]
 	}
-	return textSet{only: slices.DeleteFunc(slices.Clone(t.only), func(text string) bool { return !slices.Contains(other.only, text) })}
+	for _, a := range slices.Concat(v.only, other.only) {
+		if v.has(a) && other.has(a) && !slices.Contains(out.only, a) {
+			out.only = append(out.only, a)
+		}
+	}
+	return out
 }
 
-// texts returns the strings that a schema allows, or more.
-func (s *inputSchema) texts(schema any) textSet {
+// union returns the values that one of both allows.
+func (v valueSet) union(other valueSet) (out valueSet) {
+	for k := range out.closed {
+		out.closed[k] = v.closed[k] && other.closed[k]
+	}
+	for _, a := range slices.Concat(v.only, other.only) {
+		if out.closed[a.Kind()] {
+			out.only = append(out.only, a)
+		}
+	}
+	return out
+}
+
+// values returns the values that a schema allows, or more.
+func (s *inputSchema) values(schema any) valueSet {
 	if schema == false {
-		return textSet{}
+		return nothing
 	}
 	keywords, ok := schema.(map[string]any)
 	if s.read++; !ok || s.read > maxSchemas {
-		return anyText
+		return valueSet{}
 	}
 	if ref, ok := keywords["$ref"]; ok {
-		return s.referred(ref)
+		target, ok := s.target(ref)
+		if !ok {
+			return valueSet{}
+		}
+		return s.values(target)
 	}
-	out := anyText
-	if types, ok := keywords["type"]; ok && !allowsString(types) {
-		out = textSet{}
+	var out valueSet
+	if types, ok := keywords["type"]; ok {
+		out.closed[policy.TextValue] = !allows(types, "string")
+		out.closed[policy.NumberValue] = !allows(types, "number") && !allows(types, "integer")
+		out.closed[policy.BooleanValue] = !allows(types, "boolean")
 	}
 	if value, ok := keywords["const"]; ok {
-		out = out.intersect(textsIn([]any{value}))
+		out = out.intersect(valuesIn([]any{value}))
 	}
 	if values, ok := keywords["enum"].([]any); ok {
-		out = out.intersect(textsIn(values))
+		out = out.intersect(valuesIn(values))
 	}
 	if all, ok := keywords["allOf"].([]any); ok {
 		for _, one := range all {
-			out = out.intersect(s.texts(one))
+			out = out.intersect(s.values(one))
 		}
 	}
 	for _, keyword := range []string{"anyOf", "oneOf"} {
 		if some, ok := keywords[keyword].([]any); ok && len(some) > 0 {
-			out = out.intersect(s.union(some))
+			one := nothing
+			for _, option := range some {
+				one = one.union(s.values(option))
+			}
+			out = out.intersect(one)
 		}
 	}
 	return out
 }
 
-// allowsString reports whether the value of the keyword type allows strings, or is not
-// known.
-func allowsString(types any) bool {
+// allows reports whether the value of the keyword type allows a type, or is not known.
+func allows(types any, wanted string) bool {
 	switch types := types.(type) {
 	case string:
-		return types == "string" || !slices.Contains(otherTypes, types)
+		return types == wanted || !slices.Contains(knownTypes, types)
 	case []any:
-		return len(types) == 0 || slices.ContainsFunc(types, allowsString)
+		return len(types) == 0 || slices.ContainsFunc(types, func(one any) bool { return allows(one, wanted) })
 	}
 	return true
 }
 
-// otherTypes are the types of JSON Schema that are not string.
-var otherTypes = []string{"null", "boolean", "object", "array", "number", "integer"}
+// knownTypes are the types of JSON Schema.
+var knownTypes = []string{"null", "boolean", "object", "array", "number", "integer", "string"}
 
-// textsIn returns the strings among the values of const or enum.
-func textsIn(values []any) (t textSet) {
+// valuesIn returns the texts, numbers and booleans among the values of const or enum.
+func valuesIn(values []any) valueSet {
+	out := valueSet{closed: nothing.closed}
 	for _, v := range values {
-		if text, ok := v.(string); ok {
-			t.only = append(t.only, text)
+		switch v := v.(type) {
+		case string:
+			out.only = append(out.only, policy.Text(v))
+		case bool:
+			out.only = append(out.only, policy.Literal(strconv.FormatBool(v)))
+		case number:
+			if n := policy.Literal(string(v)); n.Kind() == policy.NumberValue {
+				out.only = append(out.only, n)
+			}
 		}
-	}
-	return t
-}
-
-// union returns the strings that one of some schemas allows.
-func (s *inputSchema) union(some []any) (out textSet) {
-	for _, one := range some {
-		t := s.texts(one)
-		if t.any {
-			return anyText
-		}
-		out.only = append(out.only, t.only...)
 	}
 	return out
 }
 
-// referred returns the strings that the target of a $ref within the schema allows.
-func (s *inputSchema) referred(ref any) textSet {
+// target returns what a $ref within the schema refers to; ok is false where that is not
+// sure.
+func (s *inputSchema) target(ref any) (at any, ok bool) {
 	pointer, ok := ref.(string)
 	path, within := strings.CutPrefix(pointer, "#/")
 	if !ok || !within || rebased(s.root, true) {
-		return anyText
+		return nil, false
 	}
-	var at any = s.root
+	at = s.root
 	for part := range strings.SplitSeq(path, "/") {
 		part, err := url.PathUnescape(part)
 		if err != nil {
-			return anyText
+			return nil, false
 		}
 		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
 		switch inside := at.(type) {
@@ -218,10 +299,10 @@ func (s *inputSchema) referred(ref any) textSet {
 			ok = false
 		}
 		if !ok {
-			return anyText
+			return nil, false
 		}
 	}
-	return s.texts(at)
+	return at, true
 }
 
 // rebased reports whether some part of a schema other than its root has an $id, to which

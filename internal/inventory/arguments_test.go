@@ -37,13 +37,13 @@ func TestArgumentsAreRefusedByAValidator(t *testing.T) {
 			t.Skip(err)
 		}
 		of := argumentsOf(policy.Tool, fmt.Appendf(nil, `{"name":"x","inputSchema":%s}`, raw))
-		a := of("a")
-		for _, text := range texts3 {
-			if !a.Refused && (!a.Closed || slices.Contains(a.Texts, text)) {
+		a := of([]string{"a"})
+		for value, is := range someValues {
+			if !a.Refused && (!a.Closed[is.Kind()] || slices.Contains(a.Only, is)) {
 				continue
 			}
 			refused++
-			for _, call := range []map[string]any{{"a": text}, {"a": text, "b": "x"}, {"a": text, "b": 1.0, "c": nil}} {
+			for _, call := range []map[string]any{{"a": value}, {"a": value, "b": "x"}, {"a": value, "b": 1.0, "c": nil}} {
 				if schema.Validate(call) == nil {
 					t.Fatalf("%s takes %v; it is said that it does not: %+v", raw, call, a)
 				}
@@ -55,7 +55,11 @@ func TestArgumentsAreRefusedByAValidator(t *testing.T) {
 	}
 }
 
-var texts3 = []string{"x", "y", "z"}
+// someValues are values of every kind, as a validator and as a policy has them.
+var someValues = map[any]policy.Argument{
+	"x": policy.Text("x"), "y": policy.Text("y"), "z": policy.Text("z"), "1": policy.Text("1"), "true": policy.Text("true"),
+	1.0: policy.Literal("1"), 100.0: policy.Literal("1e2"), 1.5: policy.Literal("1.50"), true: policy.Literal("true"), false: policy.Literal("false"),
+}
 
 // drawSchema draws a schema of the arguments a and b.
 func drawSchema(t *rapid.T) map[string]any {
@@ -83,14 +87,14 @@ func drawValue(t *rapid.T, depth int) any {
 	}
 	s := map[string]any{}
 	list := func(label string) []any {
-		return rapid.SliceOfNDistinct(rapid.SampledFrom([]any{"x", "y", "z", 1.0, nil}), 1, 3, func(v any) string { return fmt.Sprint(v) }).Draw(t, label)
+		return rapid.SliceOfNDistinct(rapid.SampledFrom([]any{"x", "y", "z", 1.0, 100.0, 1.5, true, false, nil}), 1, 3, func(v any) string { return fmt.Sprint(v) }).Draw(t, label)
 	}
 	for _, keyword := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"type", "types", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "not", "pattern"}), 0, 3, rapid.ID[string]).Draw(t, "keywords") {
 		switch {
 		case keyword == "type":
-			s["type"] = rapid.SampledFrom([]string{"string", "integer", "null", "object"}).Draw(t, "type")
+			s["type"] = rapid.SampledFrom([]string{"string", "integer", "number", "boolean", "null", "object"}).Draw(t, "type")
 		case keyword == "types":
-			s["type"] = []any{"null", rapid.SampledFrom([]string{"string", "integer"}).Draw(t, "types")}
+			s["type"] = []any{"null", rapid.SampledFrom([]string{"string", "integer", "boolean"}).Draw(t, "types")}
 		case keyword == "enum":
 			s["enum"] = list("enum")
 		case keyword == "const":
@@ -139,13 +143,18 @@ func TestArgumentsOfServers(t *testing.T) {
 	} {
 		got := "any"
 		if of := argumentsOf(policy.Tool, []byte(`{"name":"x","inputSchema":`+schema+`}`)); of != nil {
-			switch a := of("c"); {
+			switch a := of([]string{"c"}); {
 			case a.Refused:
 				got = "refused"
 			case a.Undeclared:
 				got = "undeclared"
-			case a.Closed:
-				got = strings.TrimSpace("only " + strings.Join(a.Texts, " "))
+			case a.Closed[policy.TextValue]:
+				got = "only"
+				for _, v := range a.Only {
+					if v.Kind() == policy.TextValue {
+						got += " " + v.String()
+					}
+				}
 			}
 		}
 		if got != want {
@@ -168,7 +177,7 @@ func TestMixedArguments(t *testing.T) {
 		`true`: false,
 	} {
 		of := argumentsOf(policy.Tool, []byte(`{"name":"x","inputSchema":{"properties":{"c":`+schema+`}}}`))
-		if got := of("c").Mixed; got != want {
+		if got := of([]string{"c"}).Mixed; got != want {
 			t.Errorf("%s: %v", schema, got)
 		}
 	}
@@ -180,14 +189,94 @@ func TestMixedArguments(t *testing.T) {
 	contains(t, report.Against(p, []report.Offer{offer}, nil).Warnings().String(), "by: argument \"more\" may be a boolean or a number in the upstream's tool \"think\"; no case is that, so such a call is refused")
 }
 
+// A path goes through the objects that a schema declares, and what is said of it is as sure as of an argument.
+func TestArgumentsAtPaths(t *testing.T) {
+	const defs = `,"$defs":{"In":{"type":"object","properties":{"mode":{"enum":["plan",2]}},"additionalProperties":false},"Loop":{"$ref":"#/$defs/Loop"}}`
+	for schema, want := range map[string]string{
+		`{"properties":{"in":{"properties":{"mode":{"enum":["plan",2]}}}}}`:                "only plan 2",
+		`{"properties":{"in":{"$ref":"#/$defs/In"}}` + defs + `}`:                          "only plan 2",
+		`{"properties":{"in":{"$ref":"#/$defs/Loop"}}` + defs + `}`:                        "any",
+		`{"properties":{"in":{"anyOf":[{"$ref":"#/$defs/In"}]}}` + defs + `}`:              "any",
+		`{"properties":{"in":{"properties":{"made":{}}}}}`:                                 "undeclared in.made",
+		`{"properties":{"in":{"properties":{"a":{}},"additionalProperties":false}}}`:       "refused in.a",
+		`{"properties":{"in":{"type":"string"}}}`:                                          "refused",
+		`{"properties":{"in":{"type":["object","null"]}}}`:                                 "undeclared",
+		`{"properties":{"in":{"type":"object","additionalProperties":{"type":"string"}}}}`: "any",
+		`{"properties":{"in":true}}`:                                                       "any",
+		`{"properties":{"in":false}}`:                                                      "refused",
+		`{"properties":{"in":{"properties":{"mode":true}}}}`:                               "any",
+		`{"properties":{"in.mode":{"enum":["plan"]}}}`:                                     "undeclared in.mode",
+		`{"properties":{"out":{}},"additionalProperties":false}`:                           "refused out",
+	} {
+		got := "any"
+		switch a := argumentsOf(policy.Tool, []byte(`{"name":"x","inputSchema":`+schema+`}`))([]string{"in", "mode"}); {
+		case a.Refused:
+			got = strings.TrimSpace("refused " + strings.Join(a.Others, " "))
+		case a.Undeclared:
+			got = strings.TrimSpace("undeclared " + strings.Join(a.Others, " "))
+		case a.Closed == nothing.closed:
+			got = "only"
+			for _, v := range a.Only {
+				got += " " + v.String()
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", schema, got, want)
+		}
+	}
+}
+
+// Numbers in a schema are compared as exactly as those of a call.
+func TestNumbersOfSchemas(t *testing.T) {
+	p, findings := policy.Parse("p.yaml", []byte("version: 1\ninitial: a\nstates: {a: {tools: {get: {by: n, cases: {9007199254740993: stay, 9007199254740992: stay, 1e2: stay}}}}}\n"))
+	if findings.Err() != nil {
+		t.Fatal(findings)
+	}
+	offer := offerOf(policy.Tool, wire.Item{Name: "get", Raw: []byte(`{"name":"get","inputSchema":{"properties":{"n":{"enum":[9007199254740993,100.0]}}}}`)})
+	found := report.Against(p, []report.Offer{offer}, nil).Errors().String()
+	contains(t, found, `argument "n" cannot be 9007199254740992 in the upstream's tool "get"; `)
+	if strings.Contains(found, "cannot be 9007199254740993") || strings.Contains(found, "cannot be 1e2") {
+		t.Error(found)
+	}
+}
+
+// What a server says of an argument's kind is compared with what the cases are.
+func TestKindsOfCases(t *testing.T) {
+	for _, c := range []struct{ schema, cases, want string }{
+		{`{"type":"boolean"}`, `{true: stay, false: stay}`, ""},
+		{`{"type":"integer"}`, `{404: stay}`, ""},
+		{`{"type":["boolean","string"]}`, `{true: stay}`, ""},
+		{`{"type":"boolean"}`, `{"true": stay}`, `argument "n" is no text`},
+		{`{"type":"integer"}`, `{true: stay, "404": stay}`, `argument "n" is of no kind that a case is`},
+		{`{"type":"string"}`, `{404: stay, x: stay}`, `argument "n" cannot be 404`},
+		{`{"type":"string"}`, `{"404": stay}`, ""},
+		{`{"enum":["build","test"]}`, `{"b*": stay}`, ""},
+		{`{"enum":["build","test"]}`, `{"b*": stay, "x*": stay}`, `argument "n" cannot be "x*"`},
+		{`{"type":["boolean","string"]}`, `{"a*": stay}`, `may be a boolean or a number`},
+	} {
+		p, findings := policy.Parse("p.yaml", []byte("version: 1\ninitial: a\nstates: {a: {tools: {get: {by: n, cases: "+c.cases+"}}}}\n"))
+		if findings.Err() != nil {
+			t.Fatal(findings)
+		}
+		offer := offerOf(policy.Tool, wire.Item{Name: "get", Raw: []byte(`{"name":"get","inputSchema":{"properties":{"n":` + c.schema + `}}}`)})
+		found := report.Against(p, []report.Offer{offer}, nil).String()
+		if (c.want == "") != (found == "") || !strings.Contains(found, c.want) {
+			t.Errorf("%s of %s: %s", c.cases, c.schema, found)
+		}
+	}
+}
+
 // A prompt's arguments are texts, and a server may take others than it declares.
 func TestArgumentsOfPrompts(t *testing.T) {
 	of := argumentsOf(policy.Prompt, []byte(`{"name":"p","arguments":[{"name":"topic","required":true}]}`))
-	if a := of("topic"); a.Undeclared || a.Refused || a.Closed {
+	if a := of([]string{"topic"}); a.Undeclared || a.Refused || a.Closed != onlyTexts {
 		t.Errorf("declared: %+v", a)
 	}
-	if a := of("topik"); !a.Undeclared || a.Refused || a.Closed {
+	if a := of([]string{"topik"}); !a.Undeclared || a.Refused || a.Closed != onlyTexts {
 		t.Errorf("undeclared: %+v", a)
+	}
+	if a := of([]string{"topic", "name"}); !a.Refused {
+		t.Errorf("a text has no members: %+v", a)
 	}
 }
 

@@ -40,6 +40,9 @@ type Language struct {
 	// Mistaken says what a file is, and where it belongs, that is of another kind by its
 	// top-level keys, and is "" for every other. Nil: none is looked for.
 	Mistaken func(has func(key string) bool) string
+	// Typed tells the keys under which a mapping may have a key twice, with quotes and
+	// without: see [IsResolved]. Nil: none.
+	Typed func(key string) bool
 }
 
 // Reader reads one file and gathers what it finds. It is not safe for concurrent
@@ -133,7 +136,7 @@ func (r *Reader) Tree(src []byte) *yaml.Node {
 	if root == nil {
 		return nil
 	}
-	w := walker{r: r, ok: true, sizes: map[*yaml.Node]int{}, open: map[*yaml.Node]bool{}}
+	w := walker{r: r, ok: true, sizes: map[*yaml.Node]int{}, open: map[*yaml.Node]bool{}, typed: map[*yaml.Node]bool{}}
 	switch expanded := w.walk(root); {
 	case !w.ok:
 		return nil
@@ -238,6 +241,7 @@ type walker struct {
 	ok      bool // nothing in the tree is endless
 	sizes   map[*yaml.Node]int
 	open    map[*yaml.Node]bool
+	typed   map[*yaml.Node]bool // mappings under a key that Language.Typed tells
 	written int
 }
 
@@ -304,7 +308,7 @@ func (w *walker) checkKeys(n *yaml.Node) {
 			w.r.Errorf(where, "key", "%s as a key; a key is a text: quote it if the brackets belong to it", NodeText(key))
 			continue
 		}
-		id := key.Value
+		id := keyID(key, w.typed[n])
 		if isMerge(key) {
 			id = "\x00merge"
 		}
@@ -313,5 +317,8 @@ func (w *walker) checkKeys(n *yaml.Node) {
 			continue
 		}
 		first[id] = where
+		if w.r.lang.Typed != nil && w.r.lang.Typed(key.Value) {
+			w.typed[Resolve(n.Content[i+1])] = true
+		}
 	}
 }

@@ -20,6 +20,21 @@ func IsPlain(n *yaml.Node) bool {
 	return n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 }
 
+// IsResolved reports whether a scalar is no text in YAML: without quotes, and a number, a
+// boolean or null.
+func IsResolved(n *yaml.Node) bool {
+	return IsPlain(n) && (n.Tag == "!!int" || n.Tag == "!!float" || n.Tag == "!!bool" || n.Tag == "!!null")
+}
+
+// keyID returns what tells a mapping's keys apart: their text, and in a typed mapping
+// whether they are resolved.
+func keyID(key *yaml.Node, typed bool) string {
+	if typed && IsResolved(key) {
+		return "\x00resolved " + key.Value
+	}
+	return key.Value
+}
+
 // Resolve follows an alias.
 func Resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {

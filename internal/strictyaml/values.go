@@ -29,10 +29,19 @@ func (r *Reader) Entries(n *yaml.Node) []Entry {
 	return m.out
 }
 
+// TypedEntries is Entries of a mapping in which a key with quotes is another than the
+// same without: see [Language.Typed].
+func (r *Reader) TypedEntries(n *yaml.Node) []Entry {
+	m := merger{r: r, seen: map[string]bool{}, typed: true}
+	m.add(n)
+	return m.out
+}
+
 type merger struct {
-	r    *Reader
-	seen map[string]bool
-	out  []Entry
+	r     *Reader
+	seen  map[string]bool // by keyID
+	typed bool
+	out   []Entry
 }
 
 func (m *merger) add(n *yaml.Node) {
@@ -46,8 +55,8 @@ func (m *merger) add(n *yaml.Node) {
 		case key.Kind != yaml.ScalarNode: // reported by the walker
 		case isMerge(key):
 			merges = append(merges, value)
-		case !m.seen[key.Value]:
-			m.seen[key.Value] = true
+		case !m.seen[keyID(key, m.typed)]:
+			m.seen[keyID(key, m.typed)] = true
 			m.out = append(m.out, Entry{key, value})
 		}
 	}

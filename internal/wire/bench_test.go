@@ -54,3 +54,21 @@ func BenchmarkSplice(b *testing.B) {
 		Splice(m.Raw, Edit{At: m.ID, With: id}, Edit{At: m.P.MetaToken, With: id})
 	}
 }
+
+// BenchmarkArguments is what the argument of a split costs to read.
+func BenchmarkArguments(b *testing.B) {
+	m, err := Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"git","arguments":{"path":"/srv/repo","command":"status","options":{"level":100,"format":"json"}}}}`), FromClient)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for title, path := range map[string][]string{"Text": {"command"}, "TextAtAPath": {"options", "format"}, "NumberAtAPath": {"options", "level"}} {
+		b.Run(title, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, ok, _ := (*Arguments)(m).Scalar(path); !ok {
+					b.Fatal("nothing is there")
+				}
+			}
+		})
+	}
+}

@@ -6,8 +6,10 @@ import (
 	"encoding/json/jsontext"
 	jsonv2 "encoding/json/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var seeds = []string{
@@ -60,6 +62,66 @@ func FuzzRead(f *testing.F) {
 		lastWins(t, m)
 		tokens(t, m)
 	})
+}
+
+// FuzzArguments: what stands at a path of arguments is what encoding/json finds there, which
+// takes the last of several and any case, unless it is said to be unclear.
+func FuzzArguments(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`{"a":{"b":"c"}}`, "a/b"}, {`{"a":{"B":1,"b":2}}`, "a/b"}, {`{"a":[{"b":1}]}`, "a/0/b"}, {`{"a":1e2,"A":{"b":null}}`, "a/b"}, {`[]`, "a"}, {`{"a":-0}`, "a"},
+		{`{"\u0061":{"b\u0000":1,"b":"\ud800"}}`, "a/b"}, {`{"a":true}`, "a"}, {`{"ſ":1,"s":2}`, "s"}, {`{"a":{"a":{"a":false}}}`, "a/a/a"},
+	} {
+		f.Add([]byte(seed[0]), seed[1])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, path string) {
+		m, err := Read(slices.Concat([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"n","arguments":`), raw, []byte(`}}`)), FromClient)
+		if err != nil || !utf8.ValidString(path) || m.P.Name != "n" {
+			return
+		}
+		arguments, names := m.Bytes(m.P.Arguments), strings.Split(path, "/")
+		value, ok, unclear := (*Arguments)(m).Scalar(names)
+		if unclear {
+			return
+		}
+		for _, folded := range []bool{false, true} {
+			at, found := jsonv1.RawMessage(arguments), true
+			for _, name := range names {
+				at, found = memberOf(at, name, folded)
+				if !found {
+					break
+				}
+			}
+			var text string
+			switch isText := found && at[0] == '"' && jsonv1.Unmarshal(at, &text) == nil; {
+			case !found || at[0] == '{' || at[0] == '[':
+				if ok {
+					t.Fatalf("%q of %s: %v, where encoding/json finds no scalar", names, arguments, value)
+				}
+			case !ok, isText == value.Literal, isText && text != value.Text, !isText && string(at) != value.Text:
+				t.Fatalf("%q of %s: %v, %v; encoding/json finds %s", names, arguments, value, ok, at)
+			}
+		}
+	})
+}
+
+// memberOf returns a member of an object as encoding/json reads it into a map, or, folded,
+// into a struct: the last, in any case.
+func memberOf(object jsonv1.RawMessage, name string, folded bool) (value jsonv1.RawMessage, found bool) {
+	dec := jsonv1.NewDecoder(bytes.NewReader(object))
+	if open, err := dec.Token(); err != nil || open != jsonv1.Delim('{') {
+		return nil, false
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		var next jsonv1.RawMessage
+		if err != nil || dec.Decode(&next) != nil {
+			return nil, false
+		}
+		if key == name || folded && strings.EqualFold(key.(string), name) {
+			value, found = next, true
+		}
+	}
+	return value, found
 }
 
 // FuzzPlain: what the walk takes for JSON by itself, jsontext takes for JSON too,

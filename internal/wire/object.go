@@ -215,16 +215,34 @@ const whitespace = " \t\r\n"
 // Arguments are those of a request's call. They are read where they are asked for.
 type Arguments Message
 
-// Text returns the text of an argument, ok if it is there and one; unclear if another's name
-// reads alike.
-func (a *Arguments) Text(name string) (text string, ok, unclear bool) {
-	raw := (*Message)(a).Bytes(a.P.Arguments)
-	_ = Members(raw, func(key string, value Span) error {
-		if key == name {
-			text, ok = Text(raw[value.Start:value.End])
-		}
-		unclear = unclear || Lookalike(key, name)
-		return nil
-	})
-	return text, ok, unclear
+// Scalar is what an argument is that is no array and no object.
+type Scalar struct {
+	Text    string // decoded; of a literal as it is written
+	Literal bool   // a number, true, false or null
+}
+
+// Scalar returns the argument at a path of names, each but the first that of a member of
+// the object before it: ok if it is there and a scalar; unclear if, at any name on the
+// way, another one reads alike or it stands twice.
+func (a *Arguments) Scalar(path []string) (value Scalar, ok, unclear bool) {
+	at := (*Message)(a).Bytes(a.P.Arguments)
+	for _, name := range path {
+		object := at
+		at = nil
+		_ = Members(object, func(key string, value Span) error {
+			if key == name {
+				unclear = unclear || at != nil
+				at = object[value.Start:value.End]
+			}
+			unclear = unclear || Lookalike(key, name)
+			return nil
+		})
+	}
+	if len(at) == 0 || at[0] == '{' || at[0] == '[' {
+		return Scalar{}, false, unclear
+	}
+	if text, ok := Text(at); ok {
+		return Scalar{Text: text}, true, unclear
+	}
+	return Scalar{Text: string(at), Literal: true}, true, unclear
 }

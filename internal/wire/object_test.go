@@ -137,15 +137,41 @@ func TestWithoutTakesMembersWithOneCommaEach(t *testing.T) {
 	}
 }
 
-// TestArguments: what reads alike is told, and only a string is a text.
+// TestArguments: what reads alike is told, at every name of a path, and what is no scalar
+// is nothing.
 func TestArguments(t *testing.T) {
-	m, err := Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"n","arguments":{"mode":"pl\u0061n","Depth":"x","n":1}}}`), FromClient)
+	m, err := Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"n","arguments":{"mode":"pl\u0061n","Depth":"x","n":1e2,`+
+		`"no":null,"yes":true,"list":[{"a":"x"}],"in":{"mode":"deep","Alike":"x","alike":"y","in":{"n":-0},"list":["a"],"dotted.name":"d"},`+
+		`"In\u0000":{},"twin":{"a":"x"},"TWIN":{"a":"y"}}}}`), FromClient)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"mode": "plan true false", "depth": " false true", "n": " false false", "none": " false false"} {
-		if text, ok, unclear := (*Arguments)(m).Text(name); fmt.Sprint(text, " ", ok, " ", unclear) != want {
-			t.Errorf("%s: got %q, %v, %v", name, text, ok, unclear)
+	for path, want := range map[string]string{
+		"mode": "{plan false} true false", "depth": "{ false} false true", "n": "{1e2 true} true false", "none": "{ false} false false",
+		"no": "{null true} true false", "yes": "{true true} true false", "list": "{ false} false false", "list/a": "{ false} false false",
+		"list/0": "{ false} false false", "in": "{ false} false true", "in/mode": "{deep false} true true", "in/alike": "{y false} true true",
+		"in/in/n": "{-0 true} true true", "in/dotted.name": "{d false} true true", "in.mode": "{ false} false false", "mode/mode": "{ false} false false",
+		"twin/a": "{x false} true true", "n/n": "{ false} false false", "no/no": "{ false} false false",
+	} {
+		value, ok, unclear := (*Arguments)(m).Scalar(strings.Split(path, "/"))
+		if fmt.Sprint(value, " ", ok, " ", unclear) != want {
+			t.Errorf("%s: got %v, %v, %v; want %s", path, value, ok, unclear, want)
 		}
+	}
+}
+
+// TestArgumentsTwice: a reader that takes the first and one that takes the last must not
+// disagree, though a client's message with a name twice is refused before.
+func TestArgumentsTwice(t *testing.T) {
+	const raw = `{"in":{"a":"x","a":"y"},"b":1,"b":2}`
+	a := &Arguments{Raw: []byte(raw)}
+	a.P.Arguments = span(0, len(raw))
+	for _, path := range [][]string{{"in", "a"}, {"b"}} {
+		if _, _, unclear := a.Scalar(path); !unclear {
+			t.Errorf("%v is clear", path)
+		}
+	}
+	if _, _, unclear := a.Scalar([]string{"in"}); unclear {
+		t.Error("in is not clear")
 	}
 }

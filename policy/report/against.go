@@ -17,8 +17,8 @@ type Offer struct {
 	// Idempotent and ReadOnly are the tool's annotations: doing it twice does no
 	// more than once, or it changes nothing.
 	Idempotent, ReadOnly bool
-	// Argument says what the item says of an argument; nil says nothing.
-	Argument func(name string) Argument
+	// Argument says what the item says of the argument at a path; nil says nothing.
+	Argument func(path []string) Argument
 }
 
 // Against checks a policy against what a live upstream lists. templateServes
@@ -231,14 +231,40 @@ func AgainstLock(p *policy.Policy, why map[string]string, unlocked []string) pol
 // The zero value says nothing.
 type Argument struct {
 	// Undeclared is whether the item declares no such argument; Refused is whether it
-	// also takes no call that has it. Others are the arguments that it declares.
+	// also takes no call that has it. Others are the arguments that it declares, as paths.
 	Undeclared, Refused bool
 	Others              []string
 	// Mixed is whether it can be a boolean or a number as well as a text.
 	Mixed bool
-	// Closed is whether Texts are all texts that the argument can be.
-	Closed bool
-	Texts  []string
+	// Closed is, for each kind of value, whether those in Only are all that the argument
+	// can be.
+	Closed [policy.ValueKinds]bool
+	Only   []policy.Argument
+}
+
+// can reports whether the argument may be what selects a case.
+func (a *Argument) can(c *policy.Case) bool {
+	return !a.Closed[c.Value.Kind()] || slices.ContainsFunc(a.Only, func(v policy.Argument) bool {
+		return v == c.Value || c.Glob && c.Matches(v)
+	})
+}
+
+// of returns the values of a kind that the argument can be, if those are all.
+func (a *Argument) of(k policy.ValueKind) (some []policy.Argument) {
+	for _, v := range a.Only {
+		if v.Kind() == k {
+			some = append(some, v)
+		}
+	}
+	return some
+}
+
+// usable reports whether the argument may be of some kind that the cases of a binding are.
+func (a *Argument) usable(b *policy.Binding) bool {
+	return slices.ContainsFunc(b.Cases, func(c policy.Case) bool {
+		k := c.Value.Kind()
+		return !a.Closed[k] || len(a.of(k)) > 0
+	})
 }
 
 // checkArguments compares the arguments that split bindings with those that the
@@ -268,20 +294,20 @@ func (m *matcher) checkArguments(k policy.Kind) {
 type split struct {
 	refusing []string // items that take no call with the argument
 	lacking  []string // items that do not declare it
-	textless []string // items in which it cannot be a string
-	choosing []string // items that list its strings
+	useless  []string // items in which it cannot be of any kind that a case is
+	choosing []string // items that list its values of some kind
 	mixed    []string // items in which it may be a string, and a boolean or a number
 	others   []string // the arguments that refusing and lacking declare
-	texts    []string // the strings that choosing list
-	never    []int    // by case, how many of choosing do not list it
+	values   []string // the values that choosing list
+	never    []int    // by case, how many of choosing it cannot be in
 }
 
 // splitBy sorts items by what they say of the argument of a split binding.
 func splitBy(b *policy.Binding, items []Offer) split {
 	s := split{never: make([]int, len(b.Cases))}
 	for _, o := range items {
-		a := o.Argument(b.By)
-		if a.Mixed {
+		a := o.Argument(b.Path)
+		if a.Mixed && !slices.ContainsFunc(b.Cases, isLiteral) {
 			s.mixed = append(s.mixed, o.Name)
 		}
 		switch {
@@ -289,12 +315,15 @@ func splitBy(b *policy.Binding, items []Offer) split {
 			s.refusing, s.others = append(s.refusing, o.Name), append(s.others, a.Others...)
 		case a.Undeclared:
 			s.lacking, s.others = append(s.lacking, o.Name), append(s.others, a.Others...)
-		case a.Closed && len(a.Texts) == 0:
-			s.textless = append(s.textless, o.Name)
-		case a.Closed:
-			s.choosing, s.texts = append(s.choosing, o.Name), append(s.texts, a.Texts...)
-			for i, c := range b.Cases {
-				if !slices.Contains(a.Texts, c.Text) {
+		case !a.usable(b):
+			s.useless = append(s.useless, o.Name)
+		case a.Closed != [policy.ValueKinds]bool{}:
+			s.choosing = append(s.choosing, o.Name)
+			for _, v := range a.Only {
+				s.values = append(s.values, v.String())
+			}
+			for i := range b.Cases {
+				if !a.can(&b.Cases[i]) {
 					s.never[i]++
 				}
 			}
@@ -303,11 +332,14 @@ func splitBy(b *policy.Binding, items []Offer) split {
 	return s
 }
 
+// isLiteral reports whether a case is a number or a boolean.
+func isLiteral(c policy.Case) bool { return c.Value.Kind() != policy.TextValue }
+
 // checkArgument says which of the items that a binding binds lack its argument, and
 // which cases none of them can be. What a glob's other items take is no error.
 func (m *matcher) checkArgument(b *policy.Binding, items []Offer) {
 	s, level, by := splitBy(b, items), policy.LevelWarning, strictyaml.Quote(b.By)
-	useless := len(s.refusing) + len(s.textless)
+	useless := len(s.refusing) + len(s.useless)
 	if useless == len(items) {
 		level = policy.LevelError
 	}
@@ -319,17 +351,25 @@ func (m *matcher) checkArgument(b *policy.Binding, items []Offer) {
 		m.r.Add(policy.LevelWarning, b.ByPlace, "unknown-argument", "by: no argument %s is declared by %s, and a call without it is refused%s",
 			by, upstreams(b.Kind, s.lacking), m.suggest(b.By, s.others))
 	}
-	if len(s.textless) > 0 {
-		m.r.Add(level, b.ByPlace, "unknown-argument", "by: argument %s is no text in %s, so no call can be both allowed and valid; name an argument that is a string",
-			by, upstreams(b.Kind, s.textless))
+	if len(s.useless) > 0 {
+		is, hint := "is no text", "name an argument that is a string"
+		if slices.ContainsFunc(b.Cases, isLiteral) {
+			is, hint = "is of no kind that a case is", "a number and a boolean stand without quotes, a text with them"
+		}
+		m.r.Add(level, b.ByPlace, "unknown-argument", "by: argument %s %s in %s, so no call can be both allowed and valid; %s",
+			by, is, upstreams(b.Kind, s.useless), hint)
 	}
 	if len(s.mixed) > 0 {
 		m.r.Add(policy.LevelWarning, b.ByPlace, "unknown-argument", "by: argument %s may be a boolean or a number in %s; no case is that, so such a call is refused",
 			by, upstreams(b.Kind, s.mixed))
 	}
-	for i, c := range b.Cases {
+	for i := range b.Cases {
+		c, level := &b.Cases[i], policy.LevelError
+		if c.None { // there is nothing to refuse
+			level = policy.LevelNote
+		}
 		if s.never[i] > 0 && s.never[i]+useless == len(items) {
-			m.r.Errorf(c.Place, "unknown-case", "argument %s cannot be %s in %s%s", by, strictyaml.Quote(c.Text), upstreams(b.Kind, s.choosing), m.suggest(c.Text, s.texts))
+			m.r.Add(level, c.Place, "unknown-case", "argument %s cannot be %s in %s%s", by, quoted(c), upstreams(b.Kind, s.choosing), m.suggest(c.Name, s.values))
 		}
 	}
 }

@@ -38,6 +38,7 @@ func Check(p *policy.Policy) policy.Findings {
 	}
 	c.checkShadowed()
 	c.checkUnbinding()
+	c.checkCases()
 	c.noteCycle()
 	c.noteCompletion()
 	c.noteStays()
@@ -343,12 +344,13 @@ func (c *checker) noteStays() {
 
 func (c *checker) noteStay(b *policy.Binding) {
 	var left []string
-	for _, x := range b.Cases {
+	for i := range b.Cases {
+		x := &b.Cases[i]
 		for _, o := range []policy.Outcome{policy.Success, policy.Error} {
 			if x.Leaves(b.Home) && !x.Says(o) {
 				what := "on " + o.String()
 				if b.By != "" {
-					what += " in case " + strictyaml.Quote(x.Text)
+					what += " in case " + quoted(x)
 				}
 				left = append(left, what)
 			}

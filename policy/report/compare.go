@@ -102,6 +102,8 @@ type EdgeChange struct {
 	Outcomes []policy.Outcome `json:"outcomes"`
 	Was      Lead             `json:"was,omitzero"`
 	Now      Lead             `json:"now,omitzero"`
+
+	value policy.Argument // of the case
 }
 
 // Compare says what a reload of new in place of old does to each state: first
@@ -158,7 +160,12 @@ func (d differ) keepsLost(n *NameChange) bool {
 	}
 	n.Difference = Altered
 	n.Edges = slices.DeleteFunc(n.Edges, func(e EdgeChange) bool {
-		return d.new.DecideAnywhere(n.Kind, n.Pattern, true, func(name string) (string, bool) { return e.Case, e.By == name }).Allowed
+		return d.new.DecideAnywhere(n.Kind, n.Pattern, true, func(path []string) policy.Argument {
+			if strings.Join(path, ".") == e.By {
+				return e.value
+			}
+			return policy.Argument{}
+		}).Allowed
 	})
 	return len(n.Edges) > 0
 }
@@ -219,12 +226,22 @@ func (x side) applied() Applied {
 	return Applied{Pattern: x.Pattern, Glob: x.Glob, By: x.By, Rule: x.Rule}
 }
 
-// under returns one case, or the only one where by is "", nil if there is none.
-func (x side) under(by, text string) *policy.Case {
+// under returns what holds here for a case of a binding that is split by an argument, or
+// the only case where by is "", nil if it is refused. A glob among cases stands for
+// itself as the text that is hardest to match.
+func (x side) under(by string, c *policy.Case) *policy.Case {
 	if x.Binding == nil || x.By != by {
 		return nil
 	}
-	return x.Case(text)
+	if selected := x.Select(c.Value); selected != nil && !selected.None {
+		return selected
+	}
+	return nil
+}
+
+// has reports whether a case of a binding that is split by an argument stands here too.
+func (x side) has(by string, c *policy.Case) bool {
+	return x.Binding != nil && x.By == by && x.Like(c) != nil
 }
 
 // cases returns the cases of the binding, none where there is none.
@@ -249,11 +266,11 @@ func (d differ) name(pattern string, was, now side) NameChange {
 		out.Difference, out.Kind = Altered, was.Kind
 	}
 	for _, c := range was.cases() {
-		out.Edges = append(out.Edges, d.edges(was, now, was.By, c.Text)...)
+		out.Edges = append(out.Edges, d.edges(was, now, was.By, &c)...)
 	}
 	for _, c := range now.cases() {
-		if was.under(now.By, c.Text) == nil {
-			out.Edges = append(out.Edges, d.edges(was, now, now.By, c.Text)...)
+		if !was.has(now.By, &c) {
+			out.Edges = append(out.Edges, d.edges(was, now, now.By, &c)...)
 		}
 	}
 	return out
@@ -265,14 +282,17 @@ func (n NameChange) differs() bool {
 }
 
 // edges compares one symbol, and puts outcomes together that do alike.
-func (d differ) edges(was, now side, by, text string) []EdgeChange {
-	a, b := was.under(by, text), now.under(by, text)
+func (d differ) edges(was, now side, by string, of *policy.Case) []EdgeChange {
+	a, b := was.under(by, of), now.under(by, of)
+	if a == nil && b == nil { // none before, none or nothing now
+		return nil
+	}
 	var out []EdgeChange
 	for _, o := range policy.AllOutcomes {
 		if a != nil && b != nil && d.sameLead(a, b, was.state, now.state, o) {
 			continue
 		}
-		c := EdgeChange{By: by, Case: text}
+		c := EdgeChange{By: by, Case: of.Name, value: of.Value}
 		if a != nil {
 			c.Was = leadOf(d.old, a, was.state, o)
 		}
@@ -460,7 +480,7 @@ func (n NameChange) rows() []textRow {
 // how says that a name is bound in another way than before, "" if it is not.
 func (n NameChange) how() string {
 	switch {
-	case n.Difference != Altered:
+	case n.Difference != Altered, n.Now == Applied{}: // of the latter some cases are lost
 		return ""
 	case n.Was.By != n.Now.By:
 		return splitText(n.Now.By) + ", was " + splitText(n.Was.By)
@@ -486,7 +506,7 @@ func (n NameChange) leads(e EdgeChange) (text string, ok bool) {
 	switch {
 	case n.Difference == Gained:
 		return text, true
-	case n.Was.By != n.Now.By:
+	case n.Now != Applied{} && n.Was.By != n.Now.By:
 		return text, e.Now != Lead{}
 	}
 	return text + ", was " + e.Was.String(), true

@@ -136,9 +136,58 @@ func stepsOf(p *policy.Policy, c policy.Configuration, s policy.Symbol) string {
 	return strings.Join(leads, ", ")
 }
 
-// argument is the argument "command", or "c", with a text.
-func argument(text string) func(string) (string, bool) {
-	return func(name string) (string, bool) { return text, name == "command" || name == "c" }
+// argument is every argument, with a text.
+func argument(text string) policy.Lookup {
+	return func([]string) policy.Argument { return policy.Text(text) }
+}
+
+// TestCompareOverlooksNoCase draws two splits of one tool: of every argument that is
+// decided or stepped otherwise a case is reported that it lies in.
+func TestCompareOverlooksNoCase(t *testing.T) {
+	var arguments []policy.Argument
+	for _, w := range model.Words("abc", 4) {
+		arguments = append(arguments, policy.Text(w))
+	}
+	for _, literal := range []string{"1", "100", "true", "false"} {
+		arguments = append(arguments, policy.Text(literal), policy.Literal(literal))
+	}
+	draw := func(t *rapid.T, label string) *policy.Policy {
+		return rapid.Custom(func(t *rapid.T) *policy.Policy {
+			keys := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{`a`, `ab`, `""`, `"*"`, `"a*"`, `"*b"`, `"a*b"`, `"ab*"`, `"*a*"`, `1`, `"1"`, `1e2`, `100`, `true`, `"true"`}), 1, 6, rapid.ID[string]).Draw(t, "keys")
+			for i, key := range keys {
+				keys[i] = key + ": " + rapid.SampledFrom([]string{"stay", "stay", "b", "none", "{exclusive: true}"}).Draw(t, "value")
+			}
+			p, _ := policy.Parse("p.yaml", []byte("version: 1\ninitial: a\nstates: {a: {tools: {x: {by: c.d, cases: {"+strings.Join(keys, ", ")+"}}}}, b: {}}\n"))
+			return p
+		}).Filter(func(p *policy.Policy) bool { return p != nil }).Draw(t, label)
+	}
+	does := func(p *policy.Policy, a policy.Argument) string {
+		v := p.Decide(p.Initial(), policy.Tool, "x", true, func([]string) policy.Argument { return a })
+		if !v.Allowed {
+			return "refused"
+		}
+		return stepsOf(p, p.Initial(), v.Symbol)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		old, new := draw(t, "old"), draw(t, "new")
+		change := Compare(old, new)[0]
+		var edges []EdgeChange
+		for _, n := range change.Names {
+			edges = append(edges, n.Edges...)
+		}
+		for _, a := range arguments {
+			said := slices.ContainsFunc(edges, func(e EdgeChange) bool {
+				glob := strings.Contains(e.Case, "*")
+				return e.value == a || glob && a.Kind() == policy.TextValue && model.Regexp(e.Case).MatchString(a.String())
+			})
+			if does(old, a) != does(new, a) && !said {
+				t.Fatalf("%s %q differs, and nothing is said of it:\n%s", a.Kind(), a, CompareText(old, new))
+			}
+		}
+		if !Compare(old, old)[0].Same() {
+			t.Fatalf("it differs from itself:\n%s", CompareText(old, old))
+		}
+	})
 }
 
 // A case that the new policy allows nowhere is lost to runs that strand, though

@@ -61,13 +61,16 @@ func arrows(p *policy.Policy) (all []*arrow, everywhere []string) {
 func labels(b *policy.Binding, s policy.State) iter.Seq2[way, string] {
 	return func(yield func(way, string) bool) {
 		for i := range b.Cases {
+			if b.Cases[i].None {
+				continue
+			}
 			for _, w := range ways(&b.Cases[i], s) {
 				label := b.Pattern
 				if b.Kind != policy.Tool {
 					label = b.Kind.String() + " " + label
 				}
 				if b.By != "" {
-					label += fmt.Sprintf(" [%s=%s]", b.By, b.Cases[i].Text)
+					label += fmt.Sprintf(" [%s=%s]", b.By, b.Cases[i].Name)
 				}
 				if when := when(w.outcomes); when != "" {
 					label += " (" + when + ")"

@@ -143,7 +143,11 @@ func textRows(p *policy.Policy, b *policy.Binding, s policy.State) []textRow {
 		c := &b.Cases[i]
 		label := name
 		if b.By != "" {
-			label = fmt.Sprintf("%s [%s=%s]", name, strictyaml.Printable(b.By), strictyaml.Printable(c.Text))
+			label = fmt.Sprintf("%s [%s=%s]", name, strictyaml.Printable(b.By), strictyaml.Printable(c.Name))
+		}
+		if c.None {
+			rows = append(rows, textRow{label, signNone + " none"})
+			continue
 		}
 		for _, way := range ways(c, s) {
 			leads := leadOf(p, c, s, way.outcomes[0]).String()
@@ -264,8 +268,9 @@ type bindingJSON struct {
 
 type edgeJSON struct {
 	Case      *string `json:"case,omitempty"`
-	Outcome   string  `json:"outcome"`
-	To        string  `json:"to"`
+	None      bool    `json:"none,omitempty"` // the case is refused, and has nothing else
+	Outcome   string  `json:"outcome,omitempty"`
+	To        string  `json:"to,omitempty"`
 	Stays     bool    `json:"stays,omitempty"`
 	Terminal  bool    `json:"terminal,omitempty"`
 	Exclusive bool    `json:"exclusive,omitempty"`
@@ -310,7 +315,11 @@ func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 		c := &b.Cases[i]
 		var selected *string
 		if b.By != "" {
-			selected = &c.Text
+			selected = &c.Name
+		}
+		if c.None {
+			out.Edges = append(out.Edges, edgeJSON{Case: selected, None: true})
+			continue
 		}
 		for _, o := range policy.AllOutcomes {
 			t := c.Leads(o)

@@ -59,6 +59,9 @@ type Text struct {
 	// Joined is whether a slip may hide in it: an unquoted name with no value,
 	// which NAME:STATE is in YAML.
 	Joined bool
+	// Resolved is whether YAML reads it as no text: a case without quotes that is a
+	// number, a boolean or null.
+	Resolved bool
 }
 
 // Choice is one word of a closed set, the first where none is given.

@@ -95,8 +95,8 @@ func caseKeys() []field[Value] {
 // bindingKeys are the keys of a binding's value.
 func bindingKeys() []field[Value] {
 	return append(caseKeys(),
-		key("by", "The top-level string argument whose text selects the case.", textSchema, readBy),
-		key("cases", "The texts that the argument may have; any other is refused.", strictyaml.Map(refTo("case")), readCases),
+		key("by", "The argument whose value selects the case: a dotted path through objects.", textSchema, readBy),
+		key("cases", "What the argument may be, and all else is refused: texts, globs over them, and, without quotes, numbers and booleans.", casesSchema, readCases),
 	)
 }
 
@@ -126,15 +126,14 @@ func Schema() []byte {
 		"place": orNull(strictyaml.ObjectOf(scopeKeys())),
 		"state": orNull(strictyaml.ObjectOf(stateKeys())),
 		"value": valueSchema("A binding's value: nothing or stay, none, a state (on_success), or a mapping.", strictyaml.ObjectOf(bindingKeys())),
-		"case":  valueSchema("A case's value: nothing or stay, a state (on_success), or a mapping.", strictyaml.ObjectOf(caseKeys())),
+		"case":  valueSchema("A case's value: nothing or stay, none, a state (on_success), or a mapping.", strictyaml.ObjectOf(caseKeys())),
 	}
 	s.Defs["target"] = valueSchema("An edge's target: a state, stay, or {to: STATE, terminal: true}.", strictyaml.ObjectOf(targetKeys()))
 	s.Defs["target"].AnyOf[0] = s.Defs["name"]
 	s.Defs["value"].AnyOf[1].DependentRequired = map[string][]string{"by": {"cases"}, "cases": {"by"}}
-	names := &schema{Not: &schema{Pattern: `\*\*`}}
 	for i := range Kinds {
 		s.Defs[plural(i)] = &schema{AnyOf: []*schema{
-			{Type: []string{"object", "null"}, PropertyNames: names, AdditionalProperties: refTo("value")()},
+			{Type: []string{"object", "null"}, PropertyNames: patternSchema(), AdditionalProperties: refTo("value")()},
 			{Type: "array", Items: textSchema(), UniqueItems: true, Description: "Names that all stay."},
 		}}
 	}
@@ -146,6 +145,13 @@ func refTo(def string) func() *schema {
 }
 
 func textSchema() *schema { return refTo("name")() }
+
+// patternSchema is the schema of names and globs.
+func patternSchema() *schema { return &schema{Not: &schema{Pattern: `\*\*`}} }
+
+func casesSchema() *schema {
+	return &schema{Type: "object", PropertyNames: patternSchema(), AdditionalProperties: refTo("case")(), MinProperties: 1}
+}
 
 func statesSchema() *schema {
 	return &schema{

@@ -19,6 +19,7 @@ type (
 var language = strictyaml.Language{
 	Name:  "a policy",
 	Begin: `"version: 1", "initial: STATE" and "states:"`,
+	Typed: func(key string) bool { return key == "cases" },
 
 	Mistaken: func(has func(string) bool) string {
 		switch {
@@ -312,6 +313,12 @@ func readBindingList(r *reader, kind int, e entry) []Entry {
 	return out
 }
 
+// doubleStar is what is said of a glob with two stars in a row.
+const doubleStar = "%s: \"**\" means no more than \"*\", which stands for any text; write one star"
+
+// maxPath is how many names the path of by may have.
+const maxPath = 32
+
 // checkPattern checks a name or glob.
 func checkPattern(r *reader, kind int, n *yaml.Node) bool {
 	if !checkName(r, n, "a "+Kinds[kind]) {
@@ -319,7 +326,7 @@ func checkPattern(r *reader, kind int, n *yaml.Node) bool {
 	}
 	switch {
 	case strings.Contains(n.Value, "**"):
-		r.Errorf(strictyaml.PlaceOf(n), "glob", "%s: \"**\" means no more than \"*\", which stands for any text; write one star", strictyaml.Quote(n.Value))
+		r.Errorf(strictyaml.PlaceOf(n), "glob", doubleStar, strictyaml.Quote(n.Value))
 	case kind == resource && strings.ContainsAny(n.Value, "{}"):
 		r.Errorf(strictyaml.PlaceOf(n), "template", "%s is a URI template; a policy names concrete URIs, or globs over those that the upstream lists (\"*\")", strictyaml.Quote(n.Value))
 	default:
@@ -352,11 +359,11 @@ func isNone(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && !strictyaml.IsNothing(n) && n.Value == "none"
 }
 
-// readCase reads the value of a case: a binding's, but for none and by.
+// readCase reads the value of a case: a binding's, but for by.
 func readCase(r *reader, e entry) Value {
 	v := Value{Place: strictyaml.PlaceOf(e.Value)}
 	if isNone(e.Value) {
-		r.Errorf(v.Place, "value", "%s: none is no value for a case; leave the case out, and it is refused", strictyaml.Quote(e.Name()))
+		v.None = true
 		return v
 	}
 	readValue(r, e, "a case's value", caseKeys(), &v)
@@ -386,8 +393,13 @@ func readValue(r *reader, e entry, what string, keys []field[Value], v *Value) {
 
 func readBy(r *reader, e entry, into *Value) {
 	t, ok := name(r, e, "the name of an argument")
-	if ok && t.Value == "" {
+	switch names := strings.Split(t.Value, "."); {
+	case ok && t.Value == "":
 		r.Errorf(t.Place, "by", "by: an empty name; name the argument that selects the case")
+	case ok && slices.Contains(names, ""):
+		r.Errorf(t.Place, "by", "by: %s is no path: a name is missing at a dot; write the names with one dot between two of them", strictyaml.Quote(t.Value))
+	case len(names) > maxPath:
+		r.Errorf(t.Place, "by", "by: a path of %d names; at most %d", len(names), maxPath)
 	}
 	if !ok {
 		t = Text{Place: e.Place(), Given: true}
@@ -400,11 +412,22 @@ func readCases(r *reader, e entry, into *Value) {
 	if !r.Mapping(e, "a mapping of texts to values, such as {plan: stay}") {
 		return
 	}
-	for _, x := range r.Entries(e.Value) {
-		into.Cases = append(into.Cases, Entry{keyText(x), readCase(r, x)})
+	entries, allowed := r.TypedEntries(e.Value), false
+	for _, x := range entries {
+		t, v := keyText(x), readCase(r, x)
+		if strings.Contains(t.Value, "**") {
+			r.Errorf(t.Place, "glob", doubleStar, strictyaml.Quote(t.Value))
+			continue
+		}
+		t.Resolved = strictyaml.IsResolved(x.Key)
+		into.Cases = append(into.Cases, Entry{t, v})
+		allowed = allowed || !v.None
 	}
-	if len(into.Cases) == 0 {
+	switch {
+	case len(entries) == 0:
 		r.Errorf(strictyaml.PlaceOf(e.Value), "by", "cases: no case, so every call would be refused; write none, or list the texts")
+	case !allowed && len(into.Cases) == len(entries):
+		r.Errorf(strictyaml.PlaceOf(e.Value), "by", "cases: every case is none, so every call would be refused; write none for the name, or list what is allowed")
 	}
 }
 

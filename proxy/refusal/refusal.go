@@ -118,8 +118,8 @@ func (a *Asked) reason() string {
 	case policy.RunComplete:
 		return what + " is not allowed: the run is complete (state '" + a.At.State() + "')."
 	case policy.UnknownCase:
-		return what + " is not allowed in " + a.At.String() + " unless '" + a.At.Policy.By(a.At.At, a.Kind, a.Name) + "' is one of these texts: " +
-			strings.Join(a.At.Policy.Cases(a.At.At, a.Kind, a.Name), ", ") + "."
+		return what + " is not allowed in " + a.At.String() + " unless '" + a.At.Policy.By(a.At.At, a.Kind, a.Name) + "' is one of these" +
+			named(a.At.Policy.Cases(a.At.At, a.Kind, a.Name)) + "."
 	case policy.Busy:
 		return what + " was not sent: another call that moves the state is under way. Try again when it has ended."
 	case policy.TaskRunning:
@@ -134,6 +134,32 @@ func (a *Asked) reason() string {
 		return what + " is unknown here, in " + a.At.String() + " and everywhere else."
 	}
 	return what + " is not allowed in " + a.At.String() + "."
+}
+
+// named names cases as the policy writes them, and says what signs in them mean.
+func named(cases []policy.Case) string {
+	texts, globs := true, false
+	var allowed, refused []string
+	for _, c := range cases {
+		texts, globs = texts && c.Value.Kind() == policy.TextValue, globs || c.Glob
+		if c.None {
+			refused = append(refused, c.Name)
+		} else {
+			allowed = append(allowed, c.Name)
+		}
+	}
+	said := ""
+	if texts {
+		said = " texts"
+	}
+	if globs {
+		said += ", where * is any text"
+	}
+	said += ": " + strings.Join(allowed, ", ")
+	if len(refused) > 0 {
+		said += "; and none of these: " + strings.Join(refused, ", ")
+	}
+	return said
 }
 
 // wayOn says what the model can do next.

@@ -22,9 +22,9 @@ type Request struct {
 
 // Arguments are those of a call, as they were sent. They never change.
 type Arguments interface {
-	// Text returns a top-level argument that is a string. It is unclear where another
-	// reader could take another argument for it.
-	Text(name string) (text string, ok, unclear bool)
+	// At returns the argument at a path. It is unclear where another reader could find
+	// another value there.
+	At(path []string) (value policy.Argument, unclear bool)
 }
 
 // Locked is whether a tool is what was locked.
@@ -64,16 +64,16 @@ func (c *Call) Remains() Call {
 // Decide decides the request in a snapshot.
 func (c *Call) Decide(s Snapshot) {
 	c.Snapshot, c.Unclear = s, false
-	c.Verdict = s.Decide(c.Kind, c.Name, c.Listed, c.text)
+	c.Verdict = s.Decide(c.Kind, c.Name, c.Listed, c.argument)
 }
 
-func (c *Call) text(name string) (text string, ok bool) {
+func (c *Call) argument(path []string) policy.Argument {
 	if c.Arguments == nil {
-		return "", false
+		return policy.Argument{}
 	}
-	text, ok, unclear := c.Arguments.Text(name)
+	value, unclear := c.Arguments.At(path)
 	c.Unclear = c.Unclear || unclear
-	return text, ok
+	return value
 }
 
 // refuse turns down what the policy allows.
@@ -133,7 +133,7 @@ func (s Snapshot) none() bool { return s.Policy == nil || s.Refused }
 
 // Decide says whether a name may be asked for, and why. Its arguments are those of
 // [policy.Policy.Decide].
-func (s Snapshot) Decide(k policy.Kind, name string, listed bool, arg func(string) (string, bool)) policy.Verdict {
+func (s Snapshot) Decide(k policy.Kind, name string, listed bool, arg policy.Lookup) policy.Verdict {
 	if s.none() {
 		return policy.Verdict{Code: policy.NotAvailable, Symbol: policy.Symbol{Kind: k, Name: name}}
 	}

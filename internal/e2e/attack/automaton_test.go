@@ -605,6 +605,40 @@ func TestUnknownCase(t *testing.T) {
 	})
 }
 
+// What a path leads to is read at each name as the upstream reads it, in the type that the policy says, or not at all.
+func TestUnknownCaseAtAPath(t *testing.T) {
+	both(t, func(r *rig) {
+		for _, arguments := range []string{
+			`{"options":{"level":"100"}}`, `{"options":{"level":200}}`, `{"options":{"level":"true"}}`, `{"options":{"level":1}}`, `{"options":{"level":false}}`,
+			`{"options":{"level":["200"]}}`, `{"options":[{"level":100}]}`, `{"options":"{\"level\":100}"}`, `{"options":{"level":null}}`, `{"options":null}`,
+			`{"options":{}}`, `{"level":100}`, `{"options.level":100}`, `{"options":{"level":{"level":100}}}`, `{"options":{"level":-100}}`, `{"options":{"level":-0}}`,
+			`{"options":{"level":100.00000000000000000000000000001}}`, `{"options":{"level":1e999999999}}`, `{"options":{"level":1e99999999999999999999}}`,
+			`{"options":{"level":"git push -f"}}`, `{"options":{"level":"git push*"}}`, `{"options":{"level":"Git log"}}`, `{"options":{"level":"git \u0000log"}}`, `{"options":{"level":"\"200\""}}`,
+			`{"options":{"level":100,"Level":1}}`, `{"options":{"LEVEL":1,"level":100}}`, `{"options":{"level":100},"Options":{"level":1}}`, `{"OPTIONS":{"level":100}}`,
+			`{"options":{"level":100,"level\u0000":1}}`, `{"options":{"level":100,"level":1}}`, `{"options":{"level":100,"l\u0065vel":1}}`, `{"options":{"level":100},"options":{}}`,
+			strings.Repeat(`{"options":`, 400) + `100` + strings.Repeat(`}`, 400),
+		} {
+			if answer := r.Tool("level", arguments); !denied(answer.String()) {
+				r.t.Errorf("%s is answered %s", arguments, answer)
+			}
+		}
+		pass := []string{
+			`{"options":{"level":100}}`, `{"options":{"level":1e2}}`, `{"options":{"level":100.0}}`, `{"options":{"level":"200"}}`, `{"options":{"level":true}}`,
+			`{"options":{"level":"git log"}}`, `{"opt\u0069ons":{"l\u0065vel":"g\u0069t log"}}`, `{"options":{"level":100,"other":{"LEVEL":1}},"x":{"Options":1}}`,
+		}
+		var want []string
+		for _, arguments := range pass {
+			if answer := r.Tool("level", arguments); result(answer) != mcptest.Text("level") {
+				r.t.Errorf("%s is answered %s", arguments, answer)
+			}
+			want = append(want, "tools/call level")
+		}
+		r.in("start")
+		r.lives()
+		r.reached(want...)
+	})
+}
+
 // A new session is a new run, at its beginning. That is what holds where the run is the session's; the one that
 // stays behind is where it was.
 func TestResetByReconnecting(t *testing.T) {

@@ -57,6 +57,9 @@ states:
       command:
         by: command
         cases: {plan: stay, move: after}
+      level:
+        by: options.level
+        cases: {100: stay, "200": stay, true: stay, "git *": stay, "git push*": none}
     resources:
       "w://shown":
     prompts:

@@ -26,6 +26,7 @@ type state struct {
 //	big              answers with 6 MiB
 //	ambiguous        answers so that two readers differ, in the style of the argument
 //	command          answers with its argument
+//	level            answers
 //	later            sends a log message, and answers with 900 KiB when the test opens the gate of the argument
 //	spam             sends log messages without end, and no answer
 //	gossip           logs and asks what the call of it before was told, and answers
@@ -44,6 +45,7 @@ func world() mcptest.Server {
 		"later":      later,
 		"spam":       func(e *mcptest.Exchange) { e.Async(func() { spam(e) }) },
 		"gossip":     s.gossip,
+		"level":      func(e *mcptest.Exchange) { e.Result(mcptest.Text("level")) },
 		"command":    func(e *mcptest.Exchange) { e.Result(mcptest.Text(e.Argument("command"))) },
 	}
 	for _, plain := range strings.Fields("count once hidden page_two read_a read_b read_c elsewhere") {
@@ -84,7 +86,7 @@ func (s *state) list(e *mcptest.Exchange) bool {
 		e.Result(`{"tools":[` + items("page_two hidden read_two gossip") + `,` + oddItems + `]}`)
 	default:
 		e.Result(`{"nextCursor":"two","tools":[` + items("ok read_a "+read+" swap refuse die silent late twice flood noise children "+
-			"hold hold_open ambiguous answer_for wrong_id truncate update sse big once spam command elsewhere ask elicit hidden") + `]}`)
+			"hold hold_open ambiguous answer_for wrong_id truncate update sse big once spam command level elsewhere ask elicit hidden") + `]}`)
 	}
 	return true
 }
