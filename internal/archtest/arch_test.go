@@ -93,6 +93,10 @@ var rules = []rule{
 		why:   "the policy is pure: it decides alike in a test, a check and a proxy, without I/O, clock or logger",
 	},
 	{
+		pkg: "internal/lookalike",
+		why: "which names are taken for another is one rule for whoever reads names",
+	},
+	{
 		pkg:   "policy/syntax",
 		allow: []string{module + "/internal/strictyaml", "go.yaml.in/yaml/v4"},
 		why:   "what a file says is read before anything is known of what it means",
@@ -252,8 +256,9 @@ var rules = []rule{
 		why: "dirty bits know nothing of what they stand for",
 	},
 	{
-		pkg: "internal/wire",
-		why: "messages are read strictly, once, by the standard library's decoder and nothing else",
+		pkg:   "internal/wire",
+		allow: []string{module + "/internal/lookalike"},
+		why:   "messages are read strictly, once, by the standard library's decoder and nothing else",
 	},
 }
 

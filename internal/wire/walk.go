@@ -7,8 +7,9 @@ import (
 	"errors"
 	"math/bits"
 	"strconv"
-	"strings"
 	"unicode/utf8"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/lookalike"
 )
 
 // reader walks over one message. It goes down where routed members stand, and
@@ -144,25 +145,8 @@ func plain(name []byte) bool {
 }
 
 // Lookalike reports whether some JSON readers take name for key though it is
-// another: equal under Unicode case folding (encoding/json's way) or by upper
-// case (Java's way, to which an i without or with a dot is an i), or up to a
-// NUL (C strings).
-func Lookalike(name, key string) bool {
-	if before, _, cut := strings.Cut(name, "\x00"); cut {
-		return sameFolded(before, key)
-	}
-	return name != key && len(name) >= len(key) && sameFolded(name, key)
-}
-
-// otherDots are the letters that are an i in upper or lower case alone.
-var otherDots = strings.NewReplacer("\u0130", "i", "\u0131", "i")
-
-func sameFolded(name, key string) bool {
-	if strings.IndexByte(name, 0xc4) >= 0 { // both begin with it
-		name = otherDots.Replace(name)
-	}
-	return strings.EqualFold(name, key)
-}
+// another.
+func Lookalike(name, key string) bool { return lookalike.Is(name, key) }
 
 // common returns the strings that come with most messages, which need no memory
 // of their own each time; empty for all others.
