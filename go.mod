@@ -3,6 +3,7 @@ module github.com/fsm-proxy/fsm-proxy
 go 1.27.4
 
 require (
+	cel.dev/cel-go v0.33.2 // guards: expressions over a call, with costs
 	github.com/KimMachineGun/automemlimit v1.0.1 // a container's memory limit, in both kinds of cgroup
 	github.com/coreos/go-oidc/v3 v3.21.0 // the access tokens that clients come with
 	github.com/fsnotify/fsnotify v1.10.1 // when a policy's folder changes
@@ -40,7 +41,9 @@ require (
 )
 
 require (
+	cel.dev/expr v0.25.2 // indirect
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
+	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -64,6 +67,8 @@ require (
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/exp v0.0.0-20240823005443-9b4947da3948 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
 	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
