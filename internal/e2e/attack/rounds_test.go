@@ -350,7 +350,8 @@ func TestManyQuestionsAtOnce(t *testing.T) {
 	}
 }
 
-// answersSome has a client without sessions answer every other thing that it is asked in a call, until that is answered.
+// answersSome has a client without sessions answer every other thing that it is asked in a call, until that is answered,
+// or it has come too late with what was asked.
 func (r *rig) answersSome(t *testing.T) {
 	t.Helper()
 	more := ""
@@ -361,7 +362,8 @@ func (r *rig) answersSome(t *testing.T) {
 			RequestState  string
 		}
 		if err := json.Unmarshal(answer.Result, &read); err != nil || read.RequestState == "" {
-			if !strings.Contains(answer.String(), "enough") {
+			late := more != "" && strings.Contains(answer.String(), "has expired") // than --ask-timeout
+			if !late && !strings.Contains(answer.String(), "enough") {
 				t.Errorf("answered %s", answer)
 			}
 			return
