@@ -180,7 +180,7 @@ func arguments(words []string) policy.Lookup {
 
 func kindOf(t *testing.T, word string) policy.Kind {
 	t.Helper()
-	for _, k := range policy.AllKinds {
+	for _, k := range policy.SymbolKinds {
 		if k.String() == word {
 			return k
 		}

@@ -170,7 +170,7 @@ func TestBoundAnywhere(t *testing.T) {
 		{Tool, "read_secret", true, false},
 		{Tool, "secret", true, false},
 		{Prompt, "x", true, false},
-		{Kind(Kinds), "x", true, false},
+		{Kind(symbolKinds), "x", true, false},
 	} {
 		if got := p.BoundAnywhere(c.kind, c.name, c.listed); got != c.want {
 			t.Errorf("%v %q, listed %v: %v", c.kind, c.name, c.listed, got)

@@ -21,7 +21,7 @@ type Verdict struct {
 	// with listed false if the name is not there.
 	ByGlob bool
 	// Turn is whether the call takes the run's turn: an edge of what was asked
-	// for changes the configuration, or the binding is exclusive.
+	// for changes the configuration, the binding is exclusive, or it is a signal.
 	Turn bool
 	// Code says why not. It is CodeNone if, and only if, Allowed.
 	Code Code
@@ -31,12 +31,12 @@ type Verdict struct {
 	Symbol Symbol
 }
 
-// Decide says whether name may be asked for in c, and why. It is pure. listed
+// Decide says whether the agent may ask for name in c, and why. It is pure. listed
 // says whether the upstream lists the name. arg is called at most once, only for a
 // binding with `by`, and may be nil.
 func (p *Policy) Decide(c Configuration, k Kind, name string, listed bool, arg Lookup) Verdict {
 	v := Verdict{Symbol: Symbol{Kind: k, Name: name}}
-	if !p.has(c.State) || int(k) >= Kinds {
+	if !p.has(c.State) || int(k) >= symbolKinds {
 		v.Code = NotAvailable
 		return v
 	}
@@ -45,9 +45,9 @@ func (p *Policy) Decide(c Configuration, k Kind, name string, listed bool, arg L
 		return v
 	}
 	switch b := p.lookup(c.State, k, name, listed); {
-	case b != nil && !b.None:
+	case b != nil && b.offered():
 		return b.decide(v, c.State, arg)
-	case b != nil: // the none that unbinds it
+	case b != nil: // the none that unbinds it, or what an operator alone may send
 		v.Rule, v.ByGlob = b.Rule, b.Glob
 	}
 	v.Code = UnknownAction
@@ -70,7 +70,7 @@ func (b *Binding) decide(v Verdict, s State, arg Lookup) Verdict {
 		return v
 	}
 	v.Symbol.Case = selected.Name
-	v.Allowed, v.Turn = true, selected.turn(s)
+	v.Allowed, v.Turn = true, selected.turn(s) || b.Kind == Signal
 	return v
 }
 
@@ -99,7 +99,7 @@ func (p *Policy) Visible(c Configuration, k Kind, name string) bool {
 }
 
 // VisibleDiffers reports whether two configurations may show different items of
-// kind k, from the bindings alone. False is certain; true may still come out the
+// kind k, which servers list, from the bindings alone. False is certain; true may still come out the
 // same for what a given upstream lists.
 func (p *Policy) VisibleDiffers(a, b Configuration, k Kind) bool {
 	return p.class(a, k) != p.class(b, k)
@@ -115,7 +115,7 @@ func (p *Policy) class(c Configuration, k Kind) int32 {
 // Steady reports whether a name is bound in every state in which anything can be,
 // and moves no run in any: what it reads hangs on nothing that the automaton knows.
 func (p *Policy) Steady(k Kind, name string, listed bool) bool {
-	if int(k) >= Kinds {
+	if int(k) >= symbolKinds {
 		return false
 	}
 	for i := range p.states {
@@ -138,7 +138,7 @@ func (p *Policy) Steady(k Kind, name string, listed bool) bool {
 func (p *Policy) Everywhere(k Kind, name string, listed bool, arg Lookup) Verdict {
 	symbol := Symbol{Kind: k, Name: name}
 	all, refused := Verdict{}, Verdict{Code: RunNotFound, Symbol: symbol}
-	if int(k) >= Kinds {
+	if int(k) >= symbolKinds {
 		return refused
 	}
 	arg = remembered(arg)
@@ -165,7 +165,7 @@ func (p *Policy) Everywhere(k Kind, name string, listed bool, arg Lookup) Verdic
 // and none: all that a stranded run may still call. listed is as for Decide. It
 // does not allocate.
 func (p *Policy) BoundAnywhere(k Kind, name string, listed bool) bool {
-	if int(k) >= Kinds {
+	if int(k) >= symbolKinds {
 		return false
 	}
 	for s := range p.states {
@@ -182,7 +182,7 @@ func (p *Policy) BoundAnywhere(k Kind, name string, listed bool) bool {
 // Decide, but that arg may be called for several paths.
 func (p *Policy) DecideAnywhere(k Kind, name string, listed bool, arg Lookup) Verdict {
 	best := Verdict{Code: UnknownAction}
-	if int(k) >= Kinds {
+	if int(k) >= symbolKinds {
 		return best
 	}
 	arg = remembered(arg)
@@ -218,7 +218,7 @@ func remembered(arg Lookup) Lookup {
 // BoundIn returns the states in which a name is bound, after precedence and
 // none, in the file's order. listed is as for Decide.
 func (p *Policy) BoundIn(k Kind, name string, listed bool) []State {
-	if int(k) >= Kinds {
+	if int(k) >= symbolKinds {
 		return nil
 	}
 	var out []State
@@ -232,7 +232,7 @@ func (p *Policy) BoundIn(k Kind, name string, listed bool) []State {
 
 // ExactIn returns the exact names of kind k bound in c, in the file's order.
 func (p *Policy) ExactIn(c Configuration, k Kind) []string {
-	if c.Complete || !p.has(c.State) || int(k) >= Kinds {
+	if c.Complete || !p.has(c.State) || int(k) >= symbolKinds {
 		return nil
 	}
 	var out []string
@@ -247,10 +247,23 @@ func (p *Policy) ExactIn(c Configuration, k Kind) []string {
 // Exact returns the exact names of kind k that are bound in some state, in the
 // file's order.
 func (p *Policy) Exact(k Kind) []string {
-	if int(k) >= Kinds {
+	if int(k) >= symbolKinds {
 		return nil
 	}
 	return slices.Clone(p.exact[k])
+}
+
+// HasSignals reports whether the agent may send a signal in some state.
+func (p *Policy) HasSignals() bool { return len(p.exact[Signal]) > 0 }
+
+// SignalText returns the first description of a signal of the agent's, "" if it has none.
+func (p *Policy) SignalText(name string) string {
+	for b := range p.Bindings() {
+		if b.Kind == Signal && b.Pattern == name && b.offered() && b.Says != "" {
+			return b.Says
+		}
+	}
+	return ""
 }
 
 // Step is where one outcome led. It says what to record and where the run rests

@@ -40,18 +40,23 @@ func compile(r *strictyaml.Reader, f *syntax.File) *Policy {
 	for _, k := range AllKinds {
 		p.everywhere[k] = c.layer(Everywhere, k, f.Everywhere.Kinds[k])
 	}
+	p.everywhere[Signal] = c.layer(Everywhere, Signal, f.Everywhere.Signals)
 	for i := range f.States {
 		for _, k := range AllKinds {
 			p.states[i].own[k] = c.layer(State(i), k, f.States[i].Kinds[k])
 		}
+		p.states[i].own[Signal] = c.layer(State(i), Signal, f.States[i].Signals)
 	}
 	c.checkTerminalStates()
+	c.checkOwnName()
 	c.checkSize()
 	if !r.OK() {
 		return nil
 	}
 	for _, k := range AllKinds {
 		p.enterClasses(k)
+	}
+	for _, k := range SymbolKinds {
 		p.enterExact(k)
 	}
 	p.enterMachines()
@@ -159,6 +164,7 @@ func (c *compiler) binding(home State, k Kind, e *syntax.Entry) *Binding {
 	b := &Binding{
 		Rule: Rule{File: c.r.File(), Line: t.Line, Column: t.Column, Pattern: t.Value},
 		Home: home, Kind: k, Glob: IsGlob(t.Value), None: v.None, By: v.By.Value, ByPlace: v.By.Place,
+		From: Sender(v.From.Index), Says: v.Description,
 	}
 	switch {
 	case b.None:
@@ -260,6 +266,28 @@ func (c *compiler) target(t syntax.Target) Target {
 		out.Terminal = t.Terminal || c.p.states[i].Terminal
 	}
 	return out
+}
+
+// SignalTool is the tool by which the agent sends signals. It is the proxy's own.
+const SignalTool = "fsm_signal"
+
+// checkOwnName reports bindings of the tool by which signals are sent, in a policy that
+// has some for the agent. A glob never reaches it.
+func (c *compiler) checkOwnName() {
+	var bound []*Binding
+	sends := false
+	for b := range c.p.Bindings() {
+		sends = sends || b.Kind == Signal && b.offered()
+		if b.Kind == Tool && b.Pattern == SignalTool && !b.None {
+			bound = append(bound, b)
+		}
+	}
+	if !sends {
+		return
+	}
+	for _, b := range bound {
+		c.r.Errorf(b.Place(), "own-name", "%s is the proxy's own tool, by which the agent sends the policy's signals, and no server's is reached under that name: remove it", SignalTool)
+	}
 }
 
 func (c *compiler) checkTerminalStates() {

@@ -121,7 +121,7 @@ func TestDecideRefusesWhatCannotBe(t *testing.T) {
 		"a complete run":          {Configuration{State: 0, Complete: true}, Tool, RunComplete},
 		"a state below the first": {Configuration{State: -1}, Tool, NotAvailable},
 		"a state past the last":   {Configuration{State: 99}, Tool, NotAvailable},
-		"no kind":                 {Configuration{}, Kind(Kinds), NotAvailable},
+		"no kind":                 {Configuration{}, Kind(symbolKinds), NotAvailable},
 	} {
 		v := p.Decide(c.at, c.kind, "status", true, nil)
 		if v.Allowed || v.Code != c.want {
@@ -150,7 +150,7 @@ func TestBoundIn(t *testing.T) {
 		{Tool, "list_x", false, nil},
 		{Tool, "nothing", true, nil},
 		{Resource, "file:///r", false, []string{"a", "c"}},
-		{Kind(Kinds), "status", true, nil},
+		{Kind(symbolKinds), "status", true, nil},
 	} {
 		var got []string
 		for _, s := range p.BoundIn(c.kind, c.name, c.listed) {

@@ -54,8 +54,8 @@ type Policy struct {
 	renamed  []Rename
 	renames  map[string]State // by a name that is gone, see Adopt
 
-	everywhere [Kinds]layer
-	exact      [Kinds][]string // see Exact
+	everywhere [symbolKinds]layer
+	exact      [symbolKinds][]string // see Exact
 
 	machines sync.Pool         // of *fsm.FSM, see enterMachines
 	arrivals map[string]Target // by the machines' names for states

@@ -10,7 +10,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
 
-// Kind is what a name names. The zero value is Tool.
+// Kind is what a name names. The zero value is Tool. Servers list names of all kinds but
+// the last: a signal is what no server does, and the agent or an operator says.
 type Kind uint8
 
 // The kinds of names, in the order of the policy file's keys.
@@ -18,18 +19,28 @@ const (
 	Tool Kind = iota
 	Resource
 	Prompt
+	Signal
 )
 
-// Kinds is the number of kinds, for arrays indexed by Kind.
+// Kinds is the number of kinds that servers list, for arrays indexed by Kind.
 const Kinds = len(syntax.Kinds)
 
-// AllKinds lists every kind, for loops.
+// AllKinds lists every kind that servers list, for loops.
 var AllKinds = [Kinds]Kind{Tool, Resource, Prompt}
 
-// String returns "tool", "resource" or "prompt".
+// symbolKinds is the number of kinds of symbols: those that servers list, and signals.
+const symbolKinds = Kinds + 1
+
+// SymbolKinds lists every kind of symbols, for loops.
+var SymbolKinds = [symbolKinds]Kind{Tool, Resource, Prompt, Signal}
+
+// String returns "tool", "resource", "prompt" or "signal".
 func (k Kind) String() string {
-	if int(k) < Kinds {
+	switch {
+	case int(k) < Kinds:
 		return syntax.Kinds[k]
+	case k == Signal:
+		return "signal"
 	}
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
@@ -37,9 +48,24 @@ func (k Kind) String() string {
 // MarshalText returns the kind's word, for JSON.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Plural returns the policy file's key for the kind: "tools", "resources" or
-// "prompts".
+// Plural returns the policy file's key for the kind: "tools", "resources", "prompts" or
+// "signals".
 func (k Kind) Plural() string { return k.String() + "s" }
+
+// Sender is who sends a signal. The zero value is Agent.
+type Sender uint8
+
+// The senders.
+const (
+	Agent    Sender = iota // an operator may send it, too
+	Operator               // to the agent it does not exist
+)
+
+// String returns "agent" or "operator".
+func (s Sender) String() string { return word(syntax.Senders, s) }
+
+// MarshalText returns the sender's word, for JSON.
+func (s Sender) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Outcome is what became of one request that was sent upstream. The zero value
 // is no outcome; Next refuses it.
@@ -149,6 +175,8 @@ type Binding struct {
 	Kind    Kind
 	Glob    bool
 	None    bool   // unbinds, and has no cases
+	From    Sender // of a signal
+	Says    string // a signal's description
 	By      string // the argument that splits it, a dotted path, or ""
 	Path    []string
 	ByPlace Place  // where it is named
@@ -245,6 +273,9 @@ func (b *Binding) Like(c *Case) *Case {
 	return b.literals[c.Value.text]
 }
 
+// offered reports whether b binds its names for the agent.
+func (b *Binding) offered() bool { return !b.None && b.From == Agent }
+
 // Matches reports whether a name lies in the language of b's pattern.
 func (b *Binding) Matches(name string) bool { return matchGlob(b.Pattern, name) }
 
@@ -277,7 +308,7 @@ func (l *layer) find(pattern string) *Binding {
 // stateEntry is one state of the table.
 type stateEntry struct {
 	StateInfo
-	own   [Kinds]layer
+	own   [symbolKinds]layer
 	class [Kinds]int32 // equal for states that show the same; 0 shows nothing
 
 	running, completed string // its names on the machines
@@ -309,23 +340,26 @@ func (p *Policy) lookup(s State, k Kind, name string, listed bool) *Binding {
 	return b
 }
 
-// bound returns the binding under which a name is bound in a state, after precedence
-// and none, or nil.
+// bound returns the binding under which a name is bound for the agent in a state, after
+// precedence and none, or nil.
 func (p *Policy) bound(s State, k Kind, name string, listed bool) *Binding {
-	if b := p.lookup(s, k, name, listed); b != nil && !b.None {
+	if b := p.lookup(s, k, name, listed); b != nil && b.offered() {
 		return b
 	}
 	return nil
 }
 
 // Binding returns the binding under which a name is bound in c, after precedence and
-// none, nil if it is not. listed is as for Decide. A glob stands for itself as the name
+// none, nil if it is not; an operator's signals are bound here, too. listed is as for Decide. A glob stands for itself as the name
 // that is hardest to match: see includes.
 func (p *Policy) Binding(c Configuration, k Kind, name string, listed bool) *Binding {
-	if c.Complete || !p.has(c.State) || int(k) >= Kinds {
+	if c.Complete || !p.has(c.State) || int(k) >= symbolKinds {
 		return nil
 	}
-	return p.bound(c.State, k, name, listed)
+	if b := p.lookup(c.State, k, name, listed); b != nil && !b.None {
+		return b
+	}
+	return nil
 }
 
 // BindingsIn returns what a state, or Everywhere, binds itself, `none` included, in the
@@ -343,7 +377,7 @@ func (p *Policy) layer(home State, k Kind) *layer {
 func (p *Policy) Bindings() iter.Seq[*Binding] {
 	return func(yield func(*Binding) bool) {
 		for home := Everywhere; int(home) < len(p.states); home++ {
-			for _, k := range AllKinds {
+			for _, k := range SymbolKinds {
 				for _, b := range p.layer(home, k).order {
 					if !yield(b) {
 						return
@@ -358,7 +392,7 @@ func (p *Policy) Bindings() iter.Seq[*Binding] {
 // and everywhere's but for patterns that the state binds itself.
 func (p *Policy) Effective(s State) iter.Seq[*Binding] {
 	return func(yield func(*Binding) bool) {
-		for _, k := range AllKinds {
+		for _, k := range SymbolKinds {
 			for _, b := range p.states[s].own[k].order {
 				if !yield(b) {
 					return
@@ -431,12 +465,12 @@ func (b *Binding) unbindsIn(l *layer) bool {
 	return same != nil && !same.None || slices.ContainsFunc(l.globs, meets)
 }
 
-// enterExact gathers the exact names that some state binds. What a state names
+// enterExact gathers the exact names that some state binds for the agent. What a state names
 // itself is bound there; what everywhere names may be unbound in each state.
 func (p *Policy) enterExact(k Kind) {
 	var all []*Binding
 	for b := range p.Bindings() {
-		if b.Kind == k && !b.Glob && !b.None && (b.Home != Everywhere || p.BoundAnywhere(k, b.Pattern, false)) {
+		if b.Kind == k && !b.Glob && b.offered() && (b.Home != Everywhere || p.BoundAnywhere(k, b.Pattern, false)) {
 			all = append(all, b)
 		}
 	}

@@ -38,6 +38,7 @@ func Against(p *policy.Policy, offers []Offer, templateServes func(uri string) b
 		m.noteUnbound(k)
 	}
 	m.judgeUnknown()
+	m.checkOwnName()
 	return m.r.Findings()
 }
 
@@ -70,6 +71,13 @@ func AgainstHandles(p *policy.Policy, why map[string]string, level policy.Level)
 		}
 	}
 	return r.Findings()
+}
+
+// checkOwnName warns of a tool that is out of reach, since the proxy's own has its name.
+func (m *matcher) checkOwnName() {
+	if m.p.HasSignals() && slices.Contains(m.names(policy.Tool), policy.SignalTool) {
+		m.r.Add(policy.LevelWarning, policy.Place{}, "own-name", "the upstream's tool %s is out of reach: the proxy's own, by which the agent sends signals, has its name", policy.SignalTool)
+	}
 }
 
 // matcher compares a policy with an upstream's lists.

@@ -43,6 +43,7 @@ func Check(p *policy.Policy) policy.Findings {
 	c.noteCompletion()
 	c.noteStays()
 	c.checkUnknown()
+	c.checkApproval()
 	return c.r.Findings()
 }
 
@@ -64,6 +65,7 @@ type graph struct {
 	next        [][]policy.State // over edges that are not terminal
 	ends        [][]policy.State // the targets of terminal edges
 	binds       []bool           // binds something
+	agents      []bool           // binds something that the agent may use
 	reachable   []bool           // from the initial state
 	ended       []bool           // the target of a terminal edge that is reached
 	coreachable []bool           // a terminal edge is reached from here
@@ -72,7 +74,7 @@ type graph struct {
 func graphOf(p *policy.Policy, n int) graph {
 	g := graph{
 		next: make([][]policy.State, n), ends: make([][]policy.State, n),
-		binds: make([]bool, n), reachable: make([]bool, n), ended: make([]bool, n), coreachable: make([]bool, n),
+		binds: make([]bool, n), agents: make([]bool, n), reachable: make([]bool, n), ended: make([]bool, n), coreachable: make([]bool, n),
 	}
 	for s := range policy.State(n) {
 		g.addState(p, s)
@@ -108,6 +110,7 @@ func (g *graph) addState(p *policy.Policy, s policy.State) {
 	seen := map[policy.Target]bool{}
 	for b := range p.Effective(s) {
 		g.binds[s] = g.binds[s] || !b.None
+		g.agents[s] = g.agents[s] || !b.None && b.From == policy.Agent
 		for i := range b.Cases {
 			for _, o := range policy.AllOutcomes {
 				t := b.Cases[i].Leads(o)
@@ -230,6 +233,8 @@ func (c *checker) checkState(s policy.State) {
 	case st.Terminal:
 	case !g.binds[s]:
 		c.r.Add(policy.LevelWarning, st.Place, "dead-end", "state %s is a dead end: nothing is bound there, so a run that enters it rests there for ever; bind a name that leads on, or make the state terminal", name)
+	case !g.agents[s]:
+		c.r.Add(policy.LevelNote, st.Place, "operator-only", "in state %s only an operator's signals are bound: the agent can do nothing there, and a run waits until an operator sends one", name)
 	case g.reachable[s] && c.completable() && !g.coreachable[s]:
 		c.r.Add(policy.LevelWarning, st.Place, "trap", "state %s is a trap: a run that enters it can never complete; lead an edge out of it", name)
 	}
@@ -237,7 +242,7 @@ func (c *checker) checkState(s policy.State) {
 
 // checkShadowed warns of what everywhere binds and every state replaces.
 func (c *checker) checkShadowed() {
-	for _, k := range policy.AllKinds {
+	for _, k := range policy.SymbolKinds {
 		for _, b := range c.p.BindingsIn(policy.Everywhere, k) {
 			if !c.taken(b) {
 				c.r.Add(policy.LevelWarning, b.Place(), "shadowed", "%s has no effect: every state gives it a value of its own, is terminal, or takes nothing of everywhere; remove it", strictyaml.Quote(b.Pattern))
@@ -390,6 +395,22 @@ func unknownLeads(b *policy.Binding) string {
 		}
 	}
 	return ""
+}
+
+// approvals are what names of approvals have in them.
+var approvals = []string{"approv", "authori", "confirm", "consent", "permit", "permission", "sign_off", "signoff"}
+
+// checkApproval warns of signals whose names sound like somebody else's approval, and
+// which the agent sends.
+func (c *checker) checkApproval() {
+	for b := range c.p.Bindings() {
+		name := strings.ToLower(b.Pattern)
+		if b.Kind == policy.Signal && !b.None && b.From == policy.Agent &&
+			slices.ContainsFunc(approvals, func(word string) bool { return strings.Contains(name, word) }) {
+			c.r.Add(policy.LevelWarning, b.Place(), "self-approval", "%s sounds like an approval, and the agent sends it: its signals are order, and no approval; write \"from: operator\", or call it what the agent does",
+				strictyaml.Quote(b.Pattern))
+		}
+	}
 }
 
 // patterns returns the patterns of bindings in a message, each once.

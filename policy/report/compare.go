@@ -88,10 +88,11 @@ type NameChange struct {
 
 // Applied is the binding that applies to a name in a state.
 type Applied struct {
-	Pattern string      `json:"pattern"`      // as written; a wider glob may apply to a name
-	Glob    bool        `json:"glob"`         // only what the upstream lists is bound
-	By      string      `json:"by,omitempty"` // the argument that splits it
-	Rule    policy.Rule `json:"-"`            // where it stands
+	Pattern string        `json:"pattern"`       // as written; a wider glob may apply to a name
+	Glob    bool          `json:"glob"`          // only what the upstream lists is bound
+	By      string        `json:"by,omitempty"`  // the argument that splits it
+	From    policy.Sender `json:"from,omitzero"` // of a signal
+	Rule    policy.Rule   `json:"-"`             // where it stands
 }
 
 // EdgeChange is where outcomes of one symbol led and lead now: the zero Lead
@@ -192,8 +193,8 @@ func (d differ) moved(s, t policy.State) StateChange {
 const nowhere policy.State = -1
 
 // patterns returns all patterns that have a say in s of old or t of new, each once.
-func (d differ) patterns(s, t policy.State) (out [policy.Kinds][]string) {
-	seen := [policy.Kinds]map[string]bool{{}, {}, {}}
+func (d differ) patterns(s, t policy.State) (out [len(policy.SymbolKinds)][]string) {
+	seen := [len(policy.SymbolKinds)]map[string]bool{{}, {}, {}, {}}
 	add := func(p *policy.Policy, s policy.State) {
 		for b := range p.Effective(s) {
 			if !seen[b.Kind][b.Pattern] {
@@ -223,7 +224,7 @@ func (x side) applied() Applied {
 	if x.Binding == nil {
 		return Applied{}
 	}
-	return Applied{Pattern: x.Pattern, Glob: x.Glob, By: x.By, Rule: x.Rule}
+	return Applied{Pattern: x.Pattern, Glob: x.Glob, By: x.By, From: x.From, Rule: x.Rule}
 }
 
 // under returns what holds here for a case of a binding that is split by an argument, or
@@ -278,7 +279,7 @@ func (d differ) name(pattern string, was, now side) NameChange {
 
 // differs reports whether calls are decided or stepped in another way.
 func (n NameChange) differs() bool {
-	return len(n.Edges) > 0 || !policy.IsGlob(n.Pattern) && n.Was.Glob != n.Now.Glob
+	return len(n.Edges) > 0 || n.Was.From != n.Now.From || !policy.IsGlob(n.Pattern) && n.Was.Glob != n.Now.Glob
 }
 
 // edges compares one symbol, and puts outcomes together that do alike.
@@ -482,6 +483,8 @@ func (n NameChange) how() string {
 	switch {
 	case n.Difference != Altered, n.Now == Applied{}: // of the latter some cases are lost
 		return ""
+	case n.Was.From != n.Now.From:
+		return "from " + n.Now.From.String() + ", was from " + n.Was.From.String()
 	case n.Was.By != n.Now.By:
 		return splitText(n.Now.By) + ", was " + splitText(n.Was.By)
 	case policy.IsGlob(n.Pattern) || n.Was.Glob == n.Now.Glob:

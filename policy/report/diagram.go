@@ -45,7 +45,7 @@ func arrows(p *policy.Policy) (all []*arrow, everywhere []string) {
 			}
 		}
 	}
-	for _, k := range policy.AllKinds {
+	for _, k := range policy.SymbolKinds {
 		for _, b := range p.BindingsIn(policy.Everywhere, k) {
 			for w, label := range labels(b, policy.Everywhere) {
 				if !w.Changes(policy.Everywhere) {
@@ -68,6 +68,9 @@ func labels(b *policy.Binding, s policy.State) iter.Seq2[way, string] {
 				label := b.Pattern
 				if b.Kind != policy.Tool {
 					label = b.Kind.String() + " " + label
+				}
+				if b.From == policy.Operator {
+					label += " [operator]"
 				}
 				if b.By != "" {
 					label += fmt.Sprintf(" [%s=%s]", b.By, b.Cases[i].Name)

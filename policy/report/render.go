@@ -111,14 +111,14 @@ func textState(w *tabwriter.Writer, p *policy.Policy, s policy.State) {
 }
 
 func bindsEverywhere(p *policy.Policy) bool {
-	return slices.ContainsFunc(policy.AllKinds[:], func(k policy.Kind) bool { return len(p.BindingsIn(policy.Everywhere, k)) > 0 })
+	return slices.ContainsFunc(policy.SymbolKinds[:], func(k policy.Kind) bool { return len(p.BindingsIn(policy.Everywhere, k)) > 0 })
 }
 
 // textBindings writes a row for each way that what a state, or everywhere, binds itself
 // leads, and returns their number.
 func textBindings(w *tabwriter.Writer, p *policy.Policy, home policy.State) int {
 	rows := 0
-	for _, k := range policy.AllKinds {
+	for _, k := range policy.SymbolKinds {
 		kind := k.String()
 		for _, b := range p.BindingsIn(home, k) {
 			for _, row := range textRows(p, b, home) {
@@ -142,6 +142,9 @@ func textRows(p *policy.Policy, b *policy.Binding, s policy.State) []textRow {
 	for i := range b.Cases {
 		c := &b.Cases[i]
 		label := name
+		if b.From == policy.Operator {
+			label += " [operator]"
+		}
 		if b.By != "" {
 			label = fmt.Sprintf("%s [%s=%s]", name, strictyaml.Printable(b.By), strictyaml.Printable(c.Name))
 		}
@@ -262,6 +265,8 @@ type bindingJSON struct {
 	Line       int        `json:"line"`
 	Column     int        `json:"column"`
 	None       bool       `json:"none,omitempty"`
+	From       string     `json:"from,omitempty"`        // of a signal
+	Says       string     `json:"description,omitempty"` // of a signal
 	By         string     `json:"by,omitempty"`
 	Edges      []edgeJSON `json:"edges,omitempty"`
 }
@@ -309,7 +314,14 @@ func JSON(p *policy.Policy) []byte {
 func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 	out := bindingJSON{
 		Kind: b.Kind.String(), Pattern: b.Pattern, Glob: b.Glob, Everywhere: b.Home == policy.Everywhere,
-		Line: b.Line, Column: b.Column, None: b.None, By: b.By,
+		Line: b.Line, Column: b.Column, None: b.None, By: b.By, Says: b.Says,
+	}
+	outcomes := policy.AllOutcomes[:]
+	if b.Kind == policy.Signal { // which has one
+		outcomes = outcomes[:1]
+		if !b.None {
+			out.From = b.From.String()
+		}
 	}
 	for i := range b.Cases {
 		c := &b.Cases[i]
@@ -321,7 +333,7 @@ func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 			out.Edges = append(out.Edges, edgeJSON{Case: selected, None: true})
 			continue
 		}
-		for _, o := range policy.AllOutcomes {
+		for _, o := range outcomes {
 			t := c.Leads(o)
 			out.Edges = append(out.Edges, edgeJSON{
 				Case: selected, Outcome: o.String(), To: p.StateName(t.In(s)),

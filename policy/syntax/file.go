@@ -21,6 +21,7 @@ var (
 	Reloads     = []string{"move", "pin"}
 	Stranded    = []string{"keep", "restart", "refuse"}
 	Pins        = []string{"off", "warn", "refuse"}
+	Senders     = []string{"agent", "operator"}
 )
 
 // resource is the kind that has no arguments.
@@ -77,7 +78,8 @@ type Rename struct{ Old, New Text }
 // Scope is what one place binds: a state, or everywhere.
 type Scope struct {
 	Place
-	Kinds [len(Kinds)][]Entry
+	Kinds   [len(Kinds)][]Entry
+	Signals []Entry
 }
 
 // State is one state.
@@ -104,6 +106,8 @@ type Value struct {
 	Null            Text                      // the word that said nothing: null or ~
 	Edges           [len(Outcomes) + 1]Target // of each outcome, and on_any
 	By              Text
+	Description     string // of a signal
+	From            Choice // who sends a signal, of Senders
 	Cases           []Entry
 	HasCases        bool
 }

@@ -46,7 +46,8 @@ func scopeKeys() []field[Scope] {
 		fields[i] = key(plural(i), scopeDocs[i], refTo(plural(i)),
 			func(r *reader, e entry, into *Scope) { into.Kinds[i] = readBindings(r, i, e) })
 	}
-	return fields
+	return append(fields, key("signals", "Signals by name: what no server does, and the agent or an operator says. Each leads to a state, or stays.",
+		signalsSchema, readSignals))
 }
 
 func plural(kind int) string { return Kinds[kind] + "s" }
@@ -108,6 +109,21 @@ func targetKeys() []field[Target] {
 	}
 }
 
+// signalKeys are the keys of a signal's value.
+func signalKeys() []field[Value] {
+	var fields []field[Value]
+	for _, f := range targetKeys() {
+		fields = append(fields, key(f.Name, f.Doc, f.Schema, func(r *reader, e entry, into *Value) {
+			f.Read(r, e, &into.Edges[onAny])
+		}))
+	}
+	return append(fields,
+		key("description", "What the signal says; shown to who may send it.", textSchema, readText(func(v *Value) *string { return &v.Description })),
+		key("from", "Who sends it: the agent, or an operator alone. An operator may send every signal. Default: agent.",
+			strictyaml.Enum(Senders), readChoice(Senders, func(v *Value) *Choice { return &v.From })),
+	)
+}
+
 // SchemaURL is where the JSON Schema of policy files is published.
 const SchemaURL = "https://raw.githubusercontent.com/fsm-proxy/fsm-proxy/main/policy/policy.schema.json"
 
@@ -128,6 +144,8 @@ func Schema() []byte {
 		"value": valueSchema("A binding's value: nothing or stay, none, a state (on_success), or a mapping.", strictyaml.ObjectOf(bindingKeys())),
 		"case":  valueSchema("A case's value: nothing or stay, none, a state (on_success), or a mapping.", strictyaml.ObjectOf(caseKeys())),
 	}
+	s.Defs["signal"] = valueSchema("A signal's value: a state, stay, none, or a mapping.", strictyaml.ObjectOf(signalKeys()))
+	s.Defs["signal"].AnyOf[0] = s.Defs["name"]
 	s.Defs["target"] = valueSchema("An edge's target: a state, stay, or {to: STATE, terminal: true}.", strictyaml.ObjectOf(targetKeys()))
 	s.Defs["target"].AnyOf[0] = s.Defs["name"]
 	s.Defs["value"].AnyOf[1].DependentRequired = map[string][]string{"by": {"cases"}, "cases": {"by"}}
@@ -138,6 +156,17 @@ func Schema() []byte {
 		}}
 	}
 	return s.Encode()
+}
+
+// signalName is what a signal's name matches.
+const signalName = `^[A-Za-z0-9_.-]{1,64}$`
+
+func signalsSchema() *schema {
+	return &schema{
+		Type:                 []string{"object", "null"},
+		PropertyNames:        &schema{Pattern: signalName},
+		AdditionalProperties: refTo("signal")(),
+	}
 }
 
 func refTo(def string) func() *schema {

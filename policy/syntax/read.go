@@ -196,7 +196,7 @@ func readRenamed(r *reader, e entry, into *File) {
 
 func readEverywhere(r *reader, e entry, into *File) {
 	into.Everywhere.Place = e.Place()
-	if !strictyaml.IsNothing(e.Value) && r.Mapping(e, "a mapping of tools, resources, prompts") {
+	if !strictyaml.IsNothing(e.Value) && r.Mapping(e, "a mapping of tools, resources, prompts, signals") {
 		strictyaml.ReadFields(r, e.Value, "everywhere", scopeKeys(), &into.Everywhere)
 	}
 }
@@ -389,6 +389,48 @@ func readValue(r *reader, e entry, what string, keys []field[Value], v *Value) {
 	default:
 		r.WrongType(e, "a state, stay, none, or a mapping of "+strictyaml.Listed(EdgeKeys[:]))
 	}
+}
+
+// readSignals reads the signals of one place. A signal has one outcome, so that its edge
+// is every outcome's.
+func readSignals(r *reader, e entry, into *Scope) {
+	if strictyaml.IsNothing(e.Value) || !r.Mapping(e, "a mapping of signals by name, such as {give_up: STATE}") {
+		return
+	}
+	for _, x := range r.Entries(e.Value) {
+		if !isSignalName(x.Name()) {
+			r.Errorf(x.Place(), "name", "%s is no name for a signal: write 1 to 64 of A-Z, a-z, 0-9, \"_\", \".\" and \"-\"", strictyaml.Quote(x.Name()))
+			continue
+		}
+		into.Signals = append(into.Signals, Entry{keyText(x), readSignal(r, x)})
+	}
+}
+
+func isSignalName(name string) bool {
+	return len(name) > 0 && len(name) <= 64 && !strings.ContainsFunc(name, func(c rune) bool {
+		return !(c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-", c))
+	})
+}
+
+func readSignal(r *reader, e entry) Value {
+	v := Value{Place: strictyaml.PlaceOf(e.Value), Short: true}
+	if isNone(e.Value) {
+		v.None = true
+		return v
+	}
+	if e.Value.Kind != yaml.MappingNode {
+		t, ok := name(r, e, "a state, stay, none, or a mapping such as {to: STATE, description: TEXT}")
+		if v.Edges[onAny].Given = true; ok {
+			v.Edges[onAny] = targetOf(t)
+		}
+		return v
+	}
+	v.Edges[onAny].Given = true
+	strictyaml.ReadFields(r, e.Value, "a signal", signalKeys(), &v)
+	if len(e.Value.Content) == 0 {
+		r.Errorf(v.Place, "value", "%s: an empty mapping says nothing; write stay, a state, or {to: STATE, description: TEXT}", e.Name())
+	}
+	return v
 }
 
 func readBy(r *reader, e entry, into *Value) {
