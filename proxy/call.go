@@ -33,7 +33,8 @@ type call struct {
 	definition
 	own bool // it is of a tool of the proxy's, by which clients come by handles
 
-	restarted  bool // its outcome completed the run, which began anew
+	note       string // of a signal, for the record
+	restarted  bool   // its outcome completed the run, which began anew
 	gated      bool
 	subscribes bool // it has entered a subscription
 	client     bridge.Client
@@ -481,7 +482,7 @@ func (c *call) record(lost error, o policy.Outcome) {
 }
 
 func (c *call) decision() observe.Decision {
-	d := observe.Decision{Peer: *c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Rule: c.Verdict.Rule, Case: c.Verdict.Symbol.Case}
+	d := observe.Decision{Peer: *c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Rule: c.Verdict.Rule, Case: c.Verdict.Symbol.Case, Note: c.note}
 	at := c.Snapshot
 	if at.Policy == nil {
 		at = c.s.run.Where()
@@ -520,7 +521,7 @@ func (c *call) operation() {
 // familiar reports whether the call's name is one of those that the upstream
 // lists or the policy binds exactly.
 func (c *call) familiar() bool {
-	if c.Known && c.Listed || c.Verdict.Allowed && !c.Verdict.ByGlob {
+	if c.Kind != policy.Signal && c.Known && c.Listed || c.Verdict.Allowed && !c.Verdict.ByGlob {
 		return true
 	}
 	p := c.s.policyNow()

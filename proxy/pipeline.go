@@ -147,21 +147,21 @@ func (c *call) look(l *wire.List) {
 func (c *call) enter(conn *bridge.Upstream) wire.Pending {
 	switch e := c.s.run.Enter(c, c.s.p.cfg.MaxQueue); e {
 	case run.Queued:
-		return c.later(c.awaitTurn)
+		return c.later(func() { c.awaitTurn(c.proceed) })
 	default:
 		return c.decided(e, conn)
 	}
 }
 
-// awaitTurn waits in the queue, is decided when the turn has come, and goes on.
-func (c *call) awaitTurn() {
+// awaitTurn waits in the queue, and goes on when the turn has come, to be decided anew.
+func (c *call) awaitTurn(onward func()) {
 	timeout := time.NewTimer(c.s.p.cfg.TurnTimeout)
 	defer timeout.Stop()
 	over := c.seen.Waiting()
 	select {
 	case <-c.Turn:
 		over()
-		c.proceed()
+		onward()
 	case <-timeout.C:
 		over()
 		c.leave()

@@ -133,7 +133,8 @@ type Proxy struct {
 	uplinks    subscriptions.Uplinks
 	ending     sync.WaitGroup
 	drain      drain
-	forRunless func() *session    // where requests without a run go
+	forRunless func() *session // where requests without a run go
+	signals    catalogue.Signals
 	handles    *catalogue.Handles // nil: stateless clients bring none
 	asks       asks.Config
 	inputs     bridge.Inputs

@@ -68,7 +68,7 @@ func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
 func (c *call) refusedRequest(lost bool) refusal.Request {
 	result := c.m.Method == "tools/call" && !c.wantsTask()
 	return refusal.Request{ID: c.id(), Client: c.client, Form: c.s.p.cfg.Refusals, Kind: c.Kind, Result: result, Lost: lost,
-		Schema: result && c.s.shown.HasOutputSchema(c.Name)}
+		Schema: result && c.Kind != policy.Signal && c.s.shown.HasOutputSchema(c.Name)}
 }
 
 // opaquely reports whether refusals say nothing of what the policy allows.

@@ -68,6 +68,15 @@ type ownTools interface {
 
 // tools are those that the proxy serves to the session.
 func (s *session) tools() ownTools {
+	beside := s.otherTools()
+	if s.p.Runs.Policy().HasSignals() && !s.run.Shadow() {
+		return signals{beside, s}
+	}
+	return beside
+}
+
+// otherTools are those that hang on the run's key.
+func (s *session) otherTools() ownTools {
 	switch {
 	case s.run.Key.Begins():
 		return restarts{}

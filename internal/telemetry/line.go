@@ -58,6 +58,10 @@ func (l *line) decision(d *observe.Decision, arguments bool) {
 	}
 	l.about(d.Message, d.Named, d.Kind, d.Name)
 	l.text("case", d.Case)
+	if d.Note != "" { // which is bounded, and not cut
+		l.key("note")
+		l.b = append(appendVisible(append(l.b, '"'), d.Note, true), '"')
+	}
 	l.text("state", d.State)
 	l.rule(d.Rule)
 	if d.Policy != nil {

@@ -134,6 +134,7 @@ const (
 	attrTransport = "network.transport"
 	attrTool      = "gen_ai.tool.name"
 	attrPrompt    = "gen_ai.prompt.name"
+	attrSignal    = "fsm_proxy.signal"
 	attrResource  = "mcp.resource.uri"
 	attrOperation = "gen_ai.operation.name"
 	attrVersion   = "mcp.protocol.version"
@@ -196,6 +197,8 @@ func sharedAttributes(op *observe.Operation, failed string) (all []attribute.Key
 			key = attrResource
 		case policy.Prompt:
 			key = attrPrompt
+		case policy.Signal:
+			key = attrSignal
 		}
 		all = append(all, attribute.String(key, clip(op.Name)))
 	}

@@ -109,6 +109,7 @@ type Decision struct {
 	Policy *policy.Policy
 	Rule   policy.Rule // the zero Rule where none decided
 	Case   string      // that the splitting argument selected
+	Note   string      // that came with a signal
 	// Fault says why not. The zero Fault: it was allowed.
 	Fault Fault
 	// Shadow says why it would not have been allowed, but for the shadow mode;

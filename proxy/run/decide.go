@@ -176,6 +176,14 @@ func (s Snapshot) Exact(k policy.Kind) []string {
 	return names
 }
 
+// Signals returns the signals that the agent may send here.
+func (s Snapshot) Signals() []string {
+	if s.Runless {
+		return nil
+	}
+	return s.Exact(policy.Signal)
+}
+
 // MayRestart reports whether a client may begin the run anew by a tool of the proxy's,
 // where the run's key has one: it never runs out of runs otherwise.
 func (s Snapshot) MayRestart() bool {

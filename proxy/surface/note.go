@@ -16,6 +16,7 @@ type Allowed struct {
 	Tools     []string `json:"tools"`
 	Resources []string `json:"resources"`
 	Prompts   []string `json:"prompts"`
+	Signals   []string `json:"signals,omitzero"` // nil: none
 }
 
 // Of returns those of a kind.
@@ -25,13 +26,15 @@ func (a *Allowed) Of(k policy.Kind) []string {
 		return a.Resources
 	case policy.Prompt:
 		return a.Prompts
+	case policy.Signal:
+		return a.Signals
 	}
 	return a.Tools
 }
 
 // Allowed returns what is listed and allowed in a place, in the upstream's order.
 func (s *Shown) Allowed(at run.Snapshot) *Allowed {
-	return &Allowed{Tools: s.allowed(at, policy.Tool), Resources: s.allowed(at, policy.Resource), Prompts: s.allowed(at, policy.Prompt)}
+	return &Allowed{Tools: s.allowed(at, policy.Tool), Resources: s.allowed(at, policy.Resource), Prompts: s.allowed(at, policy.Prompt), Signals: at.Signals()}
 }
 
 // allowed returns the names of a kind, never nil: JSON has a list of none then.
@@ -54,6 +57,23 @@ type Note struct {
 // it has just begun anew.
 func (s *Shown) Note(at run.Snapshot, k policy.Kind, restarted bool) Note {
 	return Note{State: at.State(), Complete: at.At.Complete, Restarted: restarted, ValidNextActions: s.allowed(at, k)}
+}
+
+// Signalled is the result of a signal, after which the run is at a place; restarted is as for Note.
+func (s *Shown) Signalled(at run.Snapshot, restarted bool) []byte {
+	note := s.Note(at, policy.Tool, restarted)
+	structured, _ := json.Marshal(struct {
+		State     string   `json:"state"`
+		Complete  bool     `json:"complete,omitzero"`
+		Restarted bool     `json:"restarted,omitzero"`
+		ValidNext *Allowed `json:"valid_next"`
+	}{note.State, note.Complete, restarted, s.Allowed(at)})
+	text := note.Text()
+	if signals := at.Signals(); signals != nil {
+		text += " Signals: " + Some(signals) + "."
+	}
+	out := append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), `}],"structuredContent":`...)
+	return append(append(out, structured...), '}')
 }
 
 // JSON is the value of _meta["fsm-proxy/state"].

@@ -1,0 +1,120 @@
+package proxy
+
+import (
+	"strconv"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// signals are the tool by which the agent sends signals, beside other tools of the proxy's.
+type signals struct {
+	beside ownTools
+	s      *session
+}
+
+// List implements ownTools.
+func (t signals) List(at run.Snapshot, static bool, asks wire.Principal) *catalogue.Own {
+	argument := ""
+	if t.s.ofRun && t.s.p.handles != nil {
+		argument = t.s.p.handles.Argument.Name
+	}
+	return t.s.p.signals.Own(t.beside.List(at, static, asks), at, static, argument)
+}
+
+// Call implements ownTools.
+func (t signals) Call(c *call) (wire.Pending, bool) {
+	if c.m.Method != "tools/call" || c.m.P.Name != policy.SignalTool || t.s.shown.Hello.Load() == nil {
+		return t.beside.Call(c)
+	}
+	return c.signal(), true
+}
+
+// maxNote is how long the note of a signal may be, in bytes.
+const maxNote = 1024
+
+// signal takes a signal through the automaton. It is decided, waits for the turn and steps
+// as a call of the upstream does, and has its outcome at once.
+func (c *call) signal() wire.Pending {
+	if c.m.P.Task.Present() {
+		return c.fail(wire.CodeInvalidParams, policy.SignalTool+" is no task: call without params.task")
+	}
+	if code, fault := c.readSignal(); fault != "" {
+		return c.fail(code, fault)
+	}
+	c.gated, c.Known, c.Listed = true, true, true
+	return c.enterSignal()
+}
+
+// readSignal reads the arguments, and says what is wrong with them, "": nothing.
+func (c *call) readSignal() (code int, fault string) {
+	arguments := (*wire.Arguments)(c.m)
+	name, ok, unclear := arguments.Scalar([]string{"name"})
+	note, noted, unclearNote := arguments.Scalar([]string{"note"})
+	if unclear || unclearNote {
+		return wire.CodeInvalidRequest, "two members of arguments read alike to some: send one"
+	}
+	noted = noted && !note.Literal
+	err := wire.Members(c.m.Bytes(c.m.P.Arguments), func(key string, _ wire.Span) error {
+		if key != "name" && (key != "note" || !noted) {
+			fault = "arguments of " + policy.SignalTool + " are the texts name and note alone"
+		}
+		return nil
+	})
+	switch {
+	case !ok || name.Literal || err != nil:
+		fault = "arguments.name must be a string: the signal"
+	case len(note.Text) > maxNote:
+		fault = "arguments.note is longer than " + strconv.Itoa(maxNote) + " bytes"
+	}
+	c.Kind, c.Name, c.note = policy.Signal, name.Text, note.Text
+	return wire.CodeInvalidParams, fault
+}
+
+func (c *call) enterSignal() wire.Pending {
+	e := c.s.run.Enter(c, c.s.p.cfg.MaxQueue)
+	if e == run.Queued {
+		return c.later(func() { c.awaitTurn(c.proceedSignal) })
+	}
+	return c.signalled(e)
+}
+
+// proceedSignal goes on with a signal that has come by the turn.
+func (c *call) proceedSignal() {
+	e, ok := c.s.run.Granted(c)
+	if !ok { // a change of mode has taken it out of the queue
+		wait(c.enterSignal())
+		return
+	}
+	wait(c.signalled(e))
+}
+
+// signalled goes on with a signal that the run has admitted or turned away.
+func (c *call) signalled(e run.Admission) wire.Pending {
+	switch {
+	case c.Snapshot.Shadow: // where there are none
+		return c.refuse(policy.NotAvailable)
+	case e == run.Crowded:
+		return c.refuse(policy.Busy)
+	case e == run.TaskRunning:
+		return c.refuse(policy.TaskRunning)
+	case e != run.Admitted:
+		return c.refuse(c.Verdict.Code)
+	case c.s.p.drain.begun.Load() && !c.servedInDrain() || c.flight.IsCancelled():
+		c.leave()
+		return c.unsent()
+	}
+	if c.s.log.IsInfo() {
+		c.s.log.Info("signal", c.about("signal", c.Name, "note", strconv.Quote(c.note), "rule", c.Verdict.Rule.String())...)
+	}
+	c.begin()
+	moved := c.settle(policy.Success)
+	c.record(nil, policy.Success)
+	c.notifyChanged(run.Join(moved, c.passOn(policy.Success)))
+	if c.opaquely() {
+		return c.doneWith([]byte(`{"content":[{"type":"text","text":"The signal was taken."}]}`))
+	}
+	return c.doneWith(c.s.shown.Signalled(c.s.run.Where(), c.restarted))
+}

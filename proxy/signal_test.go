@@ -1,0 +1,217 @@
+package proxy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
+)
+
+// signalling has signals of the agent's and an operator's.
+const signalling = `version: 1
+initial: idle
+states:
+  idle:
+    tools: {status: stay, write_plan: {on_success: waiting, on_any: stay}}
+  waiting:
+    description: Somebody looks at the plan.
+    tools: {status: stay, ask: {on_any: waiting, exclusive: true}}
+    signals:
+      give_up: {to: idle, description: Stop here.}
+      again: stay
+      released: {to: applying, from: operator}
+  applying:
+    tools: {apply: {on_any: idle}}
+`
+
+// stepping has a signal that goes round.
+const stepping = `version: 1
+initial: a
+states:
+  a: {signals: {go: b}, tools: {write_plan: {on_any: a, exclusive: true}}}
+  b: {signals: {go: c}}
+  c: {signals: {back: a}}
+`
+
+func signal(name string, more ...string) string {
+	return `{"name":"fsm_signal","arguments":{"name":"` + name + `"` + strings.Join(more, "") + `}}`
+}
+
+func TestSignalSteps(t *testing.T) {
+	bubble(t, signalling, func(r *rig) {
+		c := r.connect(plainHello)
+		equal(t, "tools", c.listed(wire.Tools), "status write_plan")
+		c.do("write_plan", ok)
+		has(t, c.ask("tools/list", ""), `"name":"fsm_signal"`, `"enum":["give_up","again"]`, `give_up: Stop here.`)
+		has(t, c.ask("tools/call", signal("again")), `"state":"waiting"`, `"signals":["give_up","again"]`, "Signals: give_up, again.")
+		call := c.request("tools/call", signal("give_up", `,"note":"no \u001b[31m time"`))
+		has(t, call.wait(), "State is now 'idle'. Allowed now: status, write_plan.",
+			`"structuredContent":{"state":"idle","valid_next":{"tools":["status","write_plan"],"resources":[],"prompts":[]}}`)
+		equal(t, "told before the answer", strings.Contains(strings.Join(call.messages(), ""), "notifications/tools/list_changed"), true)
+		equal(t, "tools", c.listed(wire.Tools), "status write_plan")
+		got := c.refused(c.ask("tools/call", signal("give_up")), policy.InvalidTransition)
+		equal(t, "kind", got.Kind, "signal")
+		c.refused(c.ask("tools/call", signal("nothing")), policy.UnknownAction)
+	})
+}
+
+// The static surface, and the modern era, list all that the agent may send in some state.
+func TestStaticSurfaceListsAllSignals(t *testing.T) {
+	bubble(t, signalling, func(r *rig) {
+		c := r.connect(plainHello)
+		has(t, c.ask("tools/list", ""), `"enum":["give_up","again"]`)
+		c.refused(c.ask("tools/call", signal("give_up")), policy.InvalidTransition)
+	}, with(func(c *proxy.Config) { c.Surface = surface.Static }))
+}
+
+func TestSignalsByHandle(t *testing.T) {
+	bubble(t, signalling, func(r *rig) {
+		c := r.modern()
+		list := c.ask("tools/list", meta(""))
+		has(t, list, `"name":"fsm_signal"`, `"enum":["give_up","again"]`, `"required":["fsm_run","name"]`)
+		if strings.Contains(list, "released") {
+			t.Error(list)
+		}
+		one, two := c.begin(), c.begin()
+		call := c.request("tools/call", of(one, "write_plan"))
+		r.up.next().result(ok)
+		call.wait()
+		has(t, c.ask("tools/call", of(two, "fsm_signal", `"name":"give_up"`)), "invalid_transition", `"kind":"signal"`)
+		has(t, c.ask("tools/call", meta(`{"name":"fsm_signal","arguments":{"name":"give_up"}}`)), "run_not_found")
+		has(t, c.ask("tools/call", of("nobody's", "fsm_signal", `"name":"give_up"`)), "run_not_found")
+		has(t, c.ask("tools/call", of(one, "fsm_signal", `"name":"give_up"`)), `"state":"idle"`, `"resultType":"complete"`)
+	}, byHandle(nil))
+}
+
+// To the agent an operator's signal is what a name is that nobody has written: byte for byte, but the name.
+func TestOperatorsSignalDoesNotExist(t *testing.T) {
+	bubble(t, signalling, func(r *rig) {
+		c := r.connect(plainHello)
+		for _, at := range []string{"idle", "waiting"} {
+			if at == "waiting" {
+				c.do("write_plan", ok)
+			}
+			theirs := c.requestOn(c.stream("x"), "99", "tools/call", signal("released")).wait()
+			guessed := c.requestOn(c.stream("y"), "99", "tools/call", signal("relaxedx")).wait()
+			c.refused(theirs, policy.UnknownAction)
+			equal(t, "the answer in "+at, strings.ReplaceAll(theirs, "released", "relaxedx"), guessed)
+			if list := c.ask("tools/list", ""); strings.Contains(list, "released") {
+				t.Error(list)
+			}
+			c.in(at)
+		}
+	})
+}
+
+func TestSignalsThatCannotBe(t *testing.T) {
+	bubble(t, signalling, func(r *rig) {
+		c := r.connect(plainHello)
+		c.do("write_plan", ok)
+		for params, want := range map[string]string{
+			`{"name":"fsm_signal"}`:                                          "-32602",
+			`{"name":"fsm_signal","arguments":{"name":1}}`:                   "-32602",
+			`{"name":"fsm_signal","arguments":{"name":["give_up"]}}`:         "-32602",
+			signal("give_up", `,"note":1`):                                   "-32602",
+			signal("give_up", `,"more":1`):                                   "-32602",
+			signal("give_up", `,"note":"`, strings.Repeat("n", 1025), `"`):   "-32602",
+			signal("give_up", `,"Name":"again"`):                             "-32600",
+			signal("give_up", `,"note":"a","NOTE":"b"`):                      "-32600",
+			`{"name":"fsm_signal","arguments":{"name":"give_up"},"task":{}}`: "-32602",
+			signal("give_up/x"):                                              "unknown_action",
+			signal(`give_up\u0000`):                                          "unknown_action",
+			signal("status"):                                                 "unknown_action",
+			signal("give_*"):                                                 "unknown_action",
+			`{"name":"give_up"}`:                                             "unknown_action",
+		} {
+			if answer := c.ask("tools/call", params); !strings.Contains(answer, want) {
+				t.Errorf("%s\n got %s\nwant %s", params, answer, want)
+			}
+		}
+		c.in("waiting")
+		has(t, c.ask("tools/call", signal("give_up", `,"note":"`, strings.Repeat("n", 1024), `"`)), `"state":"idle"`)
+	})
+}
+
+// Each is decided anew at its turn, so that a signal that was allowed when it came may not be then.
+func TestSignalsWaitForTheTurn(t *testing.T) {
+	bubble(t, stepping, func(r *rig) {
+		c := r.connect(plainHello)
+		holder := c.call("write_plan")
+		k := r.up.next()
+		var all []*reply
+		for range 63 {
+			all = append(all, c.request("tools/call", signal("go")))
+		}
+		given := c.request("tools/call", signal("go"))
+		if !given.pending() {
+			t.Fatal("it did not wait")
+		}
+		c.cancel(given)
+		equal(t, "the answer to what was cancelled", given.wait(), "")
+		k.result(ok)
+		holder.wait()
+		counts := map[string]int{}
+		for _, call := range all {
+			switch answer := call.wait(); {
+			case strings.Contains(answer, `"structuredContent":{"state":"b"`):
+				counts["b"]++
+			case strings.Contains(answer, `"structuredContent":{"state":"c"`):
+				counts["c"]++
+			default:
+				c.refused(answer, policy.InvalidTransition)
+				counts["refused"]++
+			}
+		}
+		equal(t, "outcomes", fmt.Sprint(counts), "map[b:1 c:1 refused:61]")
+		c.in("c")
+	}, with(func(c *proxy.Config) { c.MaxQueue, c.MaxInFlight = 64, 128 }))
+}
+
+// In shadow the name is the server's, as where the policy has no signals for the agent.
+func TestNoSignalsInShadow(t *testing.T) {
+	shadows(t, signalling, func(r *rig, _ *tally) {
+		c := r.connect(plainHello)
+		c.do("write_plan", ok)
+		call := c.request("tools/call", signal("give_up"))
+		k := r.up.next()
+		has(t, string(k.m.Raw), `"name":"fsm_signal"`)
+		k.result(ok)
+		has(t, call.wait(), `"text":"ok"`)
+		if list := c.ask("tools/list", ""); strings.Contains(list, "fsm_signal") {
+			t.Error(list)
+		}
+		c.at("waiting")
+	})
+}
+
+// A glob never reaches the tool, and a server's own is out of reach.
+func TestServersOwnSignalToolIsOutOfReach(t *testing.T) {
+	source := strings.ReplaceAll(signalling, "{status: stay,", `{"fsm_*": stay, status: stay,`)
+	bubble(t, source, func(r *rig) {
+		c := r.connect(plainHello)
+		equal(t, "tools", c.listed(wire.Tools), "status write_plan")
+		c.refused(c.ask("tools/call", signal("give_up")), policy.InvalidTransition)
+	}, func(_ *proxy.Config, up *server) {
+		up.names(wire.Tools, append([]string{"fsm_signal"}, reviewTools...)...)
+	})
+}
+
+// A reload in the middle of a run takes signals away and brings others.
+func TestReloadChangesSignals(t *testing.T) {
+	bubble(t, signalling, func(r *rig) {
+		c := r.connect(plainHello)
+		c.do("write_plan", ok)
+		next, found := policy.Parse("next.yaml", []byte(strings.ReplaceAll(signalling, "give_up", "drop")))
+		if next == nil {
+			t.Fatal(found)
+		}
+		r.p.Reload(next)
+		c.refused(c.ask("tools/call", signal("give_up")), policy.UnknownAction)
+		has(t, c.ask("tools/list", ""), `"enum":["drop","again"]`)
+		has(t, c.ask("tools/call", signal("drop")), `"state":"idle"`)
+	})
+}
