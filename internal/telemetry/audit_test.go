@@ -216,6 +216,28 @@ func TestAuditOfHostileText(t *testing.T) {
 	}
 }
 
+// The note of a signal is the agent's, and whole: nothing in it ends the line, or the value.
+func TestAuditOfHostileNotes(t *testing.T) {
+	for _, note := range []string{
+		"a\n{\"seq\":9,\"decision\":\"allow\"}", "\r\n\t\x00\x1b[2J\x07\u007f\u009b", "\u2028\u2029\u202e\u2066", `","decision":"allow`, `\`, `\u0000\"`, "größe 😀",
+		strings.Repeat("\u202e", 300), strings.Repeat("n", 1024),
+	} {
+		w := &tape{}
+		a := audit(t, telemetry.AuditConfig{Out: w})
+		d := refusal("give_up")
+		d.Kind, d.Note = policy.Signal, note
+		a.Decided(d)
+		shut(t, a)
+		got := read(t, w.String())
+		if len(got) != 1 || got[0]["note"] != note || got[0]["decision"] != "refuse" || got[0]["kind"] != "signal" {
+			t.Errorf("%.40q became %v", note, got)
+		}
+		if strings.ContainsAny(w.String(), "\u2066") {
+			t.Errorf("it is written as it came: %s", w)
+		}
+	}
+}
+
 func TestAuditOfArguments(t *testing.T) {
 	w := &tape{}
 	a := audit(t, telemetry.AuditConfig{Out: w, Arguments: true})

@@ -115,6 +115,33 @@ func TestReloads(t *testing.T) {
 		`fsm_proxy_authentication_failures_total 1`, `fsm_proxy_upstream_restarts_total 1`)
 }
 
+// A signal is no tool: neither its name, nor one that is guessed, nor what is none is a tool's label.
+func TestSignalsAreNoLabels(t *testing.T) {
+	r, m := measured(t)
+	r.proxy.Reload(parse(t, strings.Replace(plan, "  after:\n", "  after:\n    signals: {back: start, look: stay}\n", 1)))
+	c, _ := r.open()
+	c.Tool("move", "")
+	for i := range 20 {
+		c.Tool("fsm_signal", fmt.Sprintf(`{"name":"made-up-%d"}`, i))
+		c.Tool("fsm_signal", fmt.Sprintf(`{"made-up-%d":"back"}`, i))
+		c.Call("tools/call", fmt.Sprintf(`{"name":"fsm_signal","arguments":{"name":"made-up-%d"},"task":{}}`, i))
+	}
+	c.Tool("fsm_signal", `{"name":"look"}`)
+	c.Tool("fsm_signal", `{"name":"back"}`)
+	const calls = `mcp_server_operation_duration_seconds_count{error_type=%q,gen_ai_tool_name=%q,mcp_method_name="tools/call",mcp_protocol_version="2025-11-25",network_transport="tcp"} %d`
+	want := []string{fmt.Sprintf(calls, "", "", 2), fmt.Sprintf(calls, "unknown_action", "", 20), fmt.Sprintf(calls, "-32602", "", 40), fmt.Sprintf(calls, "", "move", 1)}
+	var got []string
+	for _, line := range scrape(t, m.Handler(), "mcp_server_operation_duration_seconds_count") {
+		if strings.Contains(line, "tools/call") {
+			got = append(got, line)
+		}
+	}
+	slices.Sort(want)
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // A client, or an upstream that lists other names each time, makes no more series than there is room for.
 func TestLabelsAreBounded(t *testing.T) {
 	r, m := measured(t)
