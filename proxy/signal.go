@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -107,7 +108,7 @@ func (c *call) signalled(e run.Admission) wire.Pending {
 		return c.unsent()
 	}
 	if c.s.log.IsInfo() {
-		c.s.log.Info("signal", c.about("signal", c.Name, "note", strconv.Quote(c.note), "rule", c.Verdict.Rule.String())...)
+		c.s.log.Info("signal", c.about("signal", c.Name, "note", escaped(c.note), "rule", c.Verdict.Rule.String())...)
 	}
 	c.begin()
 	moved := c.settle(policy.Success)
@@ -116,5 +117,12 @@ func (c *call) signalled(e run.Admission) wire.Pending {
 	if c.opaquely() {
 		return c.doneWith([]byte(`{"content":[{"type":"text","text":"The signal was taken."}]}`))
 	}
-	return c.doneWith(c.s.shown.Signalled(c.s.run.Where(), c.restarted))
+	return c.doneWith(c.s.shown.Signalled(c.s.run.Where(), c.restarted, c.s.run.Key.Renews()))
+}
+
+// escaped is a note for the log. It has no quotes: that which a logger puts before one would be escaped
+// by the backslash that is there.
+func escaped(note string) string {
+	quoted := strconv.Quote(note)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `\x22`)
 }

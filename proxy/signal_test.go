@@ -1,13 +1,20 @@
 package proxy_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -214,4 +221,158 @@ func TestReloadChangesSignals(t *testing.T) {
 		has(t, c.ask("tools/list", ""), `"enum":["drop","again"]`)
 		has(t, c.ask("tools/call", signal("drop")), `"state":"idle"`)
 	})
+}
+
+// A note in the log is one value on one line, whatever the agent writes.
+func TestNoteInTheLogIsEscaped(t *testing.T) {
+	for _, json := range []bool{false, true} {
+		var log bytes.Buffer
+		bubble(t, signalling, func(r *rig) {
+			c := r.connect(plainHello)
+			c.do("write_plan", ok)
+			log.Reset()
+			c.ask("tools/call", signal("again", `,"note":"a\nb \" signal=x \\\" signal=y \u001b[31m\u009b\u202e\u2028\u0000 größe\\"`))
+			want := `a\nb \x22 signal=x \\\x22 signal=y \x1b[31m\u009b\u202e\u2028\x00 größe\\`
+			if json {
+				want = strings.ReplaceAll(want, `\`, `\\`)
+			}
+			has(t, log.String(), `"`+want+`"`)
+			equal(t, "lines", strings.Count(log.String(), "\n"), 1)
+		}, with(func(c *proxy.Config) { c.Log = hclog.New(&hclog.LoggerOptions{Output: &log, JSONFormat: json}) }))
+	}
+}
+
+// Whose handle it is not sends nothing with it, and hears what is said of one that there is not.
+func TestSignalWithAnothersHandle(t *testing.T) {
+	bubble(t, signalling, func(r *rig) {
+		mine := r.as(observe.Peer{Principal: ann})
+		run := mine.begin()
+		call := mine.request("tools/call", of(run, "write_plan"))
+		r.up.next().result(ok)
+		call.wait()
+		asked := func(who wire.Principal, run string) string {
+			return r.as(observe.Peer{Principal: who}).ask("tools/call", of(run, "fsm_signal", `"name":"give_up"`))
+		}
+		unknown := asked(bob, runs.NewID())
+		has(t, unknown, "run_not_found")
+		equal(t, "a stolen handle's answer", asked(bob, run), unknown)
+		equal(t, "a stolen handle's answer, to nobody", asked(wire.Principal{}, run), unknown)
+		has(t, asked(ann, run), `"state":"idle"`)
+	}, byHandle(nil))
+}
+
+// Where refusals are opaque neither they nor what was taken tell a state or a name, nor whether a name is
+// a signal's at all.
+func TestOpaqueSignals(t *testing.T) {
+	bubble(t, signalling, func(r *rig) {
+		c := r.connect(plainHello)
+		answers := func() []string {
+			var all []string
+			for _, name := range []string{"give_up", "released", "guessed"} {
+				answer := c.requestOn(c.stream(name), "99", "tools/call", signal(name)).wait()
+				all = append(all, strings.ReplaceAll(answer, name, "NAME"))
+			}
+			return all
+		}
+		idle := answers()
+		for _, answer := range idle {
+			equal(t, "the refusal", answer, idle[0])
+			for _, secret := range []string{"idle", "waiting", "again", "give_up", "status", "state", "valid_next", "Allowed"} {
+				if strings.Contains(answer, secret) {
+					t.Errorf("%q is told: %s", secret, answer)
+				}
+			}
+		}
+		c.do("write_plan", ok)
+		waiting := answers()
+		equal(t, "taken", waiting[0], `{"jsonrpc":"2.0","id":99,"result":{"content":[{"type":"text","text":"The signal was taken."}]}}`)
+		equal(t, "the refusals of an operator's and of none", waiting[1:], idle[1:])
+		equal(t, "where it has led", c.listed(wire.Tools), "status write_plan")
+	}, with(func(c *proxy.Config) { c.Refusals = refusal.Opaque }))
+}
+
+// A signal can complete the run; then there is none that could be sent.
+func TestSignalsOfACompleteRun(t *testing.T) {
+	const source = "version: 1\ninitial: a\nstates:\n  a: {tools: [status], signals: {look: stay, finish: end}}\n  end: {terminal: true}\n"
+	bubble(t, source, func(r *rig) {
+		c := r.connect(plainHello)
+		has(t, c.ask("tools/call", signal("finish")), `"state":"a","restarted":true`, `"signals":["look","finish"]`, "The run was completed and begins again.")
+		has(t, c.ask("tools/call", signal("look")), `"state":"a"`)
+	})
+	bubble(t, source+"on_complete: stop\n", func(r *rig) {
+		c := r.connect(plainHello)
+		answer := c.ask("tools/call", signal("finish"))
+		has(t, answer, `"state":"end","complete":true`, "The run is complete. ")
+		if strings.Contains(answer, "look") {
+			t.Errorf("told after the end: %s", answer)
+		}
+		equal(t, "tools", c.listed(wire.Tools), "")
+		for _, name := range []string{"look", "finish"} {
+			equal(t, "kind", c.refused(c.ask("tools/call", signal(name)), policy.RunComplete).Kind, "signal")
+		}
+	})
+}
+
+// A signal that finds no place in the queue, or whose turn does not come, is refused, and leaves no trace.
+func TestSignalsOfABusyRun(t *testing.T) {
+	bubble(t, stepping, func(r *rig) {
+		c := r.connect(plainHello)
+		holder := c.call("write_plan")
+		k := r.up.next()
+		first, second := c.request("tools/call", signal("go")), c.request("tools/call", signal("go"))
+		equal(t, "kind", c.refused(c.ask("tools/call", signal("go")), policy.Busy).Kind, "signal")
+		c.refused(first.wait(), policy.Busy)
+		c.refused(second.wait(), policy.Busy)
+		k.result(ok)
+		holder.wait()
+		c.in("a")
+		has(t, c.ask("tools/call", signal("go")), `"state":"b"`)
+	}, with(func(c *proxy.Config) { c.MaxQueue = 2 }))
+}
+
+// While a task has the turn a signal is refused, also one that had waited for the call that began the task.
+func TestSignalsUnderATask(t *testing.T) {
+	bubble(t, stepping, func(r *rig) {
+		c := r.connect(ableHello)
+		call := c.request("tools/call", `{"name":"write_plan","task":{}}`)
+		k := r.up.next()
+		queued := c.request("tools/call", signal("go"))
+		if !queued.pending() {
+			t.Fatal("it did not wait")
+		}
+		k.result(`{"task":` + taskState("t1", "working") + `}`)
+		call.wait()
+		equal(t, "kind", c.refused(queued.wait(), policy.TaskRunning).Kind, "signal")
+		c.refused(c.ask("tools/call", signal("go")), policy.TaskRunning)
+		r.asks("tasks/get", "t1").result(taskState("t1", "completed"))
+		r.asks("tasks/result", "t1").result(ok)
+		synctest.Wait()
+		has(t, c.ask("tools/call", signal("go")), `"state":"b"`)
+	}, withTasks)
+}
+
+// What a signal says of itself is what the state has of it; where the run may stand anywhere, what the first has.
+func TestSignalsAreDescribedWhereTheRunStands(t *testing.T) {
+	const source = `version: 1
+initial: a
+everywhere: {signals: {go: {to: b, description: To b.}}}
+states:
+  a: {}
+  b: {signals: {go: {to: c, description: To c.}}}
+  c: {signals: {go: a}}
+`
+	bubble(t, source, func(r *rig) {
+		c := r.connect(plainHello)
+		for _, want := range []string{`\ngo: To b."`, `\ngo: To c."`, `\ngo"`} {
+			has(t, c.ask("tools/list", ""), want)
+			c.ask("tools/call", signal("go"))
+		}
+	})
+	bubble(t, source, func(r *rig) {
+		c := r.connect(plainHello)
+		for range 3 {
+			has(t, c.ask("tools/list", ""), `\ngo: To b."`)
+			c.ask("tools/call", signal("go"))
+		}
+	}, with(func(c *proxy.Config) { c.Surface = surface.Static }))
 }

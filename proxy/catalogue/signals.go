@@ -30,14 +30,14 @@ const maxSignals = 1024
 // has signals for the agent, on a surface, beside other tools of the proxy's. Under the tool's
 // name nothing of the upstream's is shown. argument is one that the tool wants too; "": none.
 func (x *Signals) Own(beside *Own, at run.Snapshot, static bool, argument string) *Own {
-	p, names := at.Policy, at.Signals()
+	names := at.Signals()
+	says := func(name string) string { return at.Policy.Binding(at.At, policy.Signal, name, false).Says }
 	if static {
-		p = at.InForce()
-		names = p.Exact(policy.Signal)
+		names, says = at.InForce().Exact(policy.Signal), at.InForce().SignalText
 	}
 	key := signalsKey{beside: beside}
 	if len(names) > 0 {
-		key.tool = string(signalTool(p, names, argument))
+		key.tool = string(signalTool(names, says, argument))
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -59,13 +59,14 @@ func (x *Signals) Own(beside *Own, at run.Snapshot, static bool, argument string
 	return own
 }
 
-// signalTool is the definition of the tool that sends signals of these names.
-func signalTool(p *policy.Policy, names []string, argument string) []byte {
+// signalTool is the definition of the tool that sends signals of these names, of which
+// each says what it is, "": nothing.
+func signalTool(names []string, says func(name string) string, argument string) []byte {
 	text := "Says what no other tool does, and what decides what comes next. Signals:"
 	for _, name := range names {
 		text += "\n" + name
-		if says := strings.TrimSpace(p.SignalText(name)); says != "" {
-			text += ": " + says
+		if said := strings.TrimSpace(says(name)); said != "" {
+			text += ": " + said
 		}
 	}
 	out := wire.AppendString([]byte(`{"name":"`+policy.SignalTool+`","title":"Send a signal","description":`), text)

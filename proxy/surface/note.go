@@ -59,8 +59,9 @@ func (s *Shown) Note(at run.Snapshot, k policy.Kind, restarted bool) Note {
 	return Note{State: at.State(), Complete: at.At.Complete, Restarted: restarted, ValidNextActions: s.allowed(at, k)}
 }
 
-// Signalled is the result of a signal, after which the run is at a place; restarted is as for Note.
-func (s *Shown) Signalled(at run.Snapshot, restarted bool) []byte {
+// Signalled is the result of a signal, after which the run is at a place; restarted is as for Note,
+// renews as for Note.Item.
+func (s *Shown) Signalled(at run.Snapshot, restarted bool, renews string) []byte {
 	note := s.Note(at, policy.Tool, restarted)
 	structured, _ := json.Marshal(struct {
 		State     string   `json:"state"`
@@ -68,7 +69,7 @@ func (s *Shown) Signalled(at run.Snapshot, restarted bool) []byte {
 		Restarted bool     `json:"restarted,omitzero"`
 		ValidNext *Allowed `json:"valid_next"`
 	}{note.State, note.Complete, restarted, s.Allowed(at)})
-	text := note.Text()
+	text := note.outcome(renews)
 	if signals := at.Signals(); signals != nil {
 		text += " Signals: " + Some(signals) + "."
 	}
@@ -87,6 +88,17 @@ func (n Note) Text() string {
 	return "State is now '" + n.State + "'. Allowed now: " + Some(n.ValidNextActions) + "."
 }
 
+// outcome is Text after a step, which may have completed the run; renews is as for Item.
+func (n Note) outcome(renews string) string {
+	switch {
+	case n.Restarted:
+		return "The run was completed and begins again. " + n.Text()
+	case n.Complete:
+		return "The run is complete. " + renews
+	}
+	return n.Text()
+}
+
 // Item is the edit that adds a text item to a tool's content, none where that is no list.
 // renews says how a run that is complete is followed by another.
 func (n Note) Item(m *wire.Message, renews string) []wire.Edit {
@@ -94,14 +106,7 @@ func (n Note) Item(m *wire.Message, renews string) []wire.Edit {
 	if len(content) == 0 || content[0] != '[' {
 		return nil
 	}
-	text := n.Text()
-	switch {
-	case n.Restarted:
-		text = "The run was completed and begins again. " + text
-	case n.Complete:
-		text = "The run is complete. " + renews
-	}
-	with := append(wire.AppendString([]byte(`{"type":"text","text":`), text), '}')
+	with := append(wire.AppendString([]byte(`{"type":"text","text":`), n.outcome(renews)), '}')
 	if len(bytes.TrimSpace(content[1:])) > 1 {
 		with = append([]byte{','}, with...)
 	}
