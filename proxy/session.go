@@ -67,9 +67,12 @@ type ownTools interface {
 }
 
 // tools are those that the proxy serves to the session.
-func (s *session) tools() ownTools {
+func (s *session) tools() ownTools { return s.toolsUnder(s.p.Runs.Policy(), s.run.Shadow()) }
+
+// toolsUnder are tools under a policy in force.
+func (s *session) toolsUnder(p *policy.Policy, shadow bool) ownTools {
 	beside := s.otherTools()
-	if s.p.Runs.Policy().HasSignals() && !s.run.Shadow() {
+	if p.HasSignals() && !shadow {
 		return signals{beside, s}
 	}
 	return beside
@@ -108,9 +111,9 @@ func (s *session) Where() run.Snapshot { return s.run.Where() }
 // Live implements surface.Session.
 func (s *session) Live() *bridge.Upstream { return s.link.Live() }
 
-// OwnTools implements surface.Session.
+// OwnTools implements surface.Session. A snapshot of before a reload, or a change of mode, has those of then.
 func (s *session) OwnTools(at run.Snapshot, static bool, asks wire.Principal) *catalogue.Own {
-	return s.tools().List(at, static, asks)
+	return s.toolsUnder(at.InForce(), at.Shadow).List(at, static, asks)
 }
 
 // Own implements surface.Session.

@@ -376,3 +376,27 @@ states:
 		}
 	}, with(func(c *proxy.Config) { c.Surface = surface.Static }))
 }
+
+// A reload, or a change of mode, that brings the tool or takes it away is told of, though no other tool comes or goes.
+func TestToldThatSignalsComeAndGo(t *testing.T) {
+	const without = "version: 1\ninitial: a\nstates:\n  a: {tools: [status]}\n"
+	with := strings.ReplaceAll(without, "[status]", "[status], signals: {go: stay}")
+	bubble(t, without, func(r *rig) {
+		c := r.connect(plainHello)
+		c.told()
+		for _, source := range []string{with, without, with} {
+			next, found := policy.Parse("next.yaml", []byte(source))
+			if next == nil {
+				t.Fatal(found)
+			}
+			r.p.Reload(next)
+			equal(t, "told", c.told(), []string{"tools/list_changed"})
+			equal(t, "listed", strings.Contains(c.ask("tools/list", ""), "fsm_signal"), source == with)
+		}
+		for _, mode := range []runs.Mode{runs.Shadow, runs.Enforce} {
+			r.p.SetMode(mode)
+			has(t, strings.Join(c.told(), " "), "tools/list_changed")
+			equal(t, "listed", strings.Contains(c.ask("tools/list", ""), "fsm_signal"), mode == runs.Enforce)
+		}
+	}, func(_ *proxy.Config, up *server) { up.names(wire.Tools, "status") })
+}
