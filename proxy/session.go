@@ -69,6 +69,12 @@ type ownTools interface {
 // tools are those that the proxy serves to the session.
 func (s *session) tools() ownTools { return s.toolsUnder(s.p.Runs.Policy(), s.run.Shadow()) }
 
+// hasSignals reports whether the agent can send signals.
+func (s *session) hasSignals() bool {
+	_, ok := s.tools().(signals)
+	return ok
+}
+
 // toolsUnder are tools under a policy in force.
 func (s *session) toolsUnder(p *policy.Policy, shadow bool) ownTools {
 	beside := s.otherTools()

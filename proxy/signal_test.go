@@ -400,3 +400,55 @@ func TestToldThatSignalsComeAndGo(t *testing.T) {
 		}
 	}, func(_ *proxy.Config, up *server) { up.names(wire.Tools, "status") })
 }
+
+// Before an upstream that offers no tools the one that sends signals is there all the same, in either era.
+func TestSignalsWithoutTools(t *testing.T) {
+	const source = `version: 1
+initial: a
+states:
+  a: {signals: {go: b}, resources: {"file:///plan": }}
+  b: {signals: {back: a}, resources: {"file:///plan": }}
+`
+	none := func(_ *proxy.Config, up *server) {
+		up.hello = strings.Replace(up.hello, `"tools":`, `"experimental":`, 1)
+	}
+	for _, modern := range []bool{false, true} {
+		options := []func(*proxy.Config, *server){none}
+		if modern {
+			options = append(options, keys(runs.Process), with(func(c *proxy.Config) { c.Surface = surface.Dynamic }))
+		}
+		bubble(t, source, func(r *rig) {
+			var c *client
+			params := func(of string) string { return of }
+			if modern {
+				c, params = r.modern(), func(of string) string { return meta(of) }
+				has(t, c.ask("server/discover", params("")), `"tools":{"listChanged":true}`)
+			} else {
+				c = r.open()
+				has(t, c.ask("initialize", plainHello), `"tools":{"listChanged":true}`)
+				c.notify("notifications/initialized", "")
+			}
+			has(t, c.ask("tools/list", params("")), `"enum":["go"]`)
+			stream := c.own
+			if modern {
+				stream = c.request("subscriptions/listen", params(`{"notifications":{"toolsListChanged":true}}`)).stream
+				synctest.Wait()
+			}
+			call := c.request("tools/call", params(signal("go")))
+			has(t, call.wait(), `"state":"b"`, `"tools":[]`)
+			synctest.Wait()
+			has(t, strings.Join(append(stream.messages(), call.messages()...), ""), "tools/list_changed")
+			has(t, c.ask("tools/list", params("")), `"enum":["back"]`)
+		}, options...)
+	}
+	bubble(t, strings.ReplaceAll(source, "signals: {go: b}, ", "prompts: {plan: b}, "), func(r *rig) { // with none in a
+		has(t, r.connect(plainHello).ask("tools/list", ""), `"tools":[]`)
+	}, none)
+	bubble(t, review, func(r *rig) {
+		c := r.open()
+		if answer := c.ask("initialize", plainHello); strings.Contains(answer, `"tools":`) {
+			t.Error(answer)
+		}
+		has(t, c.ask("tools/list", ""), "-32601")
+	}, none)
+}

@@ -43,7 +43,9 @@ func (c *call) listen() wire.Pending {
 	if !ok {
 		return c.fail(wire.CodeInvalidParams, "params.notifications must be an object that names what to listen to")
 	}
-	got := want.Of(c.s.shown.Hello.Load().Offered, func(uri string) bool { return c.s.bound(policy.Resource, uri) })
+	offered := c.s.shown.Hello.Load().Offered
+	offered.Lists[wire.Tools] = offered.Lists[wire.Tools] || c.s.hasSignals()
+	got := want.Of(offered, func(uri string) bool { return c.s.bound(policy.Resource, uri) })
 	if len(got.URIs) > c.s.p.cfg.MaxSubscriptions {
 		return c.fail(wire.CodeInvalidParams, "too many subscriptions in one stream")
 	}

@@ -153,7 +153,11 @@ func (g *Greeting) Welcome(answer *wire.Message, now *policy.Policy) ([]byte, *H
 		case "capabilities":
 			h.Offered = bridge.Client{}.Offered(value)
 			if !g.at.Shadow {
-				edits = append(edits, wire.Edit{At: at, With: bridge.Client{}.Carried(value, now.Passthrough)})
+				carried := bridge.Client{}.Carried(value, now.Passthrough)
+				if now.HasSignals() {
+					carried = withTools(h, carried)
+				}
+				edits = append(edits, wire.Edit{At: at, With: carried})
 			}
 		case "instructions":
 			instructed = true
@@ -208,6 +212,16 @@ func (c *Config) instructions(h *Hello, upstream, handles string, shadow bool, n
 	return strings.Join(parts, "\n\n")
 }
 
+// withTools adds tools, of which the proxy has its own, to the capabilities of an upstream that offers none.
+func withTools(h *Hello, capabilities []byte) []byte {
+	if h.Lists[wire.Tools] {
+		return capabilities
+	}
+	a := wire.Amend(capabilities, wire.Span{End: int32(len(capabilities))})
+	a.Set(wire.Span{}, "tools", bridge.ListChanges(nil))
+	return a.Bytes()
+}
+
 // What follows is for clients without sessions.
 
 // Of settles what an upstream, by its introduction, offers the session of a run.
@@ -234,10 +248,8 @@ func (c *Config) Discovered(h *Hello, revisions []string, shadow bool, now *poli
 		}
 		return nil
 	})
-	if c.Handles != "" && !h.Lists[wire.Tools] && !shadow {
-		a := wire.Amend(capabilities, wire.Span{End: int32(len(capabilities))})
-		a.Set(wire.Span{}, "tools", bridge.ListChanges(nil))
-		capabilities = a.Bytes()
+	if (c.Handles != "" || now.HasSignals()) && !shadow {
+		capabilities = withTools(h, capabilities)
 	}
 	return bridge.Discovered(revisions, capabilities, c.instructions(h, instructions, c.Handles, shadow, now))
 }

@@ -314,7 +314,8 @@ func (s *Shown) differ(from, to catalogue.Look) (bits uint8) {
 		return 0
 	}
 	for _, k := range Listed {
-		if h.Lists[k] && s.Differ(k, s.LastKnown, from, to, s.finish()) {
+		own := k == wire.Tools && (from.Own != nil || to.Own != nil)
+		if (h.Lists[k] || own) && s.Differ(k, s.LastKnown, from, to, s.finish()) {
 			bits |= bit(k)
 		}
 	}
