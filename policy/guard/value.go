@@ -284,6 +284,27 @@ func (d *decoder) unquote() (string, *Error) {
 
 func (d *decoder) object() (ref.Val, *Error) {
 	o := &object{values: map[string]ref.Val{}, unclear: d.unclear, weighing: 1}
+	err := d.members(func(name string) *Error {
+		value, err := d.decode()
+		if err != nil {
+			return err
+		}
+		if _, twice := o.values[name]; twice {
+			return unclear("%q stands twice in one object", name)
+		}
+		o.names = append(o.names, types.String(name))
+		o.values[name] = value
+		o.weighing += 1 + len(name)/100 + weigh(value, maxCost)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// members reads an object; read takes the value of each member from where it stands.
+func (d *decoder) members(read func(name string) *Error) *Error {
 	d.at++
 	for d.space(); d.peek() != '}'; d.space() {
 		if d.peek() == ',' {
@@ -292,24 +313,17 @@ func (d *decoder) object() (ref.Val, *Error) {
 		}
 		name, err := d.unquote()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		d.space()
 		d.at++ // the colon
 		d.space()
-		value, err := d.decode()
-		if err != nil {
-			return nil, err
+		if err := read(name); err != nil {
+			return err
 		}
-		if _, twice := o.values[name]; twice {
-			return nil, unclear("%q stands twice in one object", name)
-		}
-		o.names = append(o.names, types.String(name))
-		o.values[name] = value
-		o.weighing += 1 + len(name)/100 + weigh(value, maxCost)
 	}
 	d.at++
-	return o, nil
+	return nil
 }
 
 func (d *decoder) array() (ref.Val, *Error) {
@@ -387,29 +401,20 @@ func (d *decoder) canonical(out []byte) ([]byte, *Error) {
 func (d *decoder) sorted(out []byte) ([]byte, *Error) {
 	values := map[string][]byte{}
 	var names []string
-	d.at++
-	for d.space(); d.peek() != '}'; d.space() {
-		if d.peek() == ',' {
-			d.at++
-			d.space()
-		}
-		name, err := d.unquote()
-		if err != nil {
-			return nil, err
-		}
-		d.space()
-		d.at++ // the colon
-		d.space()
+	err := d.members(func(name string) *Error {
 		value, err := d.canonical(nil)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if values[name] != nil {
-			return nil, unclear("%q stands twice in one object", name)
+			return unclear("%q stands twice in one object", name)
 		}
 		names, values[name] = append(names, name), value
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	d.at++
 	slices.Sort(names)
 	out = append(out, '{')
 	for i, name := range names {
