@@ -165,8 +165,7 @@ func (c *compiler) compile(environment *cel.Env) *Program {
 	if slices.ContainsFunc(c.problems, func(p Problem) bool { return p.Warning == "" }) {
 		return nil
 	}
-	program, err := environment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(bounded),
-		cel.CostTracking(c.regexes), cel.CostLimit(maxCost))
+	program, err := environment.Program(checked, c.options()...)
 	if err != nil {
 		c.errorAt(0, "%s", c.readable(err.Error()))
 		return nil
@@ -175,7 +174,17 @@ func (c *compiler) compile(environment *cel.Env) *Program {
 	if c.scope == outcome || c.program.documents[fromResult] != nil {
 		c.program.limit = maxDecodedResult
 	}
+	if c.scope == guard {
+		c.conjuncts(environment, checked.NativeRep())
+	}
 	return c.program
+}
+
+// options are how programs are made: they are optimized, and their cost is bounded.
+func (c *compiler) options() []cel.ProgramOption {
+	return []cel.ProgramOption{
+		cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(bounded), cel.CostTracking(c.regexes), cel.CostLimit(maxCost),
+	}
 }
 
 func (c *compiler) errorAt(offset int, format string, args ...any) {

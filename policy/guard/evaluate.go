@@ -117,17 +117,8 @@ func (e *evaluation) Parent() cel.Activation { return nil }
 
 // ResolveName implements cel.Activation: it returns the value of a variable of ours.
 func (e *evaluation) ResolveName(name string) (any, bool) {
-	if len(name) < 3 || name[0] != '@' {
-		return nil, false
-	}
-	i := 0
-	for _, c := range []byte(name[2:]) {
-		if c < '0' || c > '9' {
-			return nil, false
-		}
-		i = i*10 + int(c-'0')
-	}
-	if i >= len(e.values) {
+	i, ok := readOf(name)
+	if !ok || i >= len(e.values) {
 		return nil, false
 	}
 	if e.values[i] == nil {
@@ -138,6 +129,20 @@ func (e *evaluation) ResolveName(name string) (any, bool) {
 		e.values[i] = v
 	}
 	return e.values[i], true
+}
+
+// readOf returns the number of the read that a variable stands for; a loop's stands for none.
+func readOf(name string) (i int, ok bool) {
+	if len(name) < 3 || name[0] != '@' {
+		return 0, false
+	}
+	for _, c := range []byte(name[2:]) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		i = i*10 + int(c-'0')
+	}
+	return i, true
 }
 
 // read makes the value of a read.

@@ -134,6 +134,7 @@ type Program struct {
 	reads     []read
 	documents [documents]*node // what is read of each; nil is nothing
 	limit     int              // bytes that are decoded
+	who, run  *Program         // its parts that lists follow
 	pool      sync.Pool
 }
 
@@ -146,6 +147,7 @@ func (p *Program) Reads() Reads {
 	registers := map[string]bool{}
 	for _, read := range p.reads {
 		switch read.from {
+		case fromNowhere:
 		case fromArgs:
 			r.Args = append(r.Args, read.path)
 		case fromResult:

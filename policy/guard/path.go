@@ -21,6 +21,7 @@ const (
 	fromWho
 	fromRun
 	fromCall
+	fromNowhere // a read of the whole expression that this part of it has not
 
 	documents = int(fromClaims) + 1
 )
