@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
@@ -120,7 +121,7 @@ func TestPolicyAgainst(t *testing.T) {
 	}
 }
 
-// walk plays one line, "STATE KIND NAME [ARGUMENT=VALUE] [unlisted] OUTCOME", and says where it leads.
+// walk plays one line, "STATE KIND NAME [ARGUMENT=VALUE|ARGUMENTS] [unlisted] OUTCOME[RESULT]", and says where it leads.
 func walk(t *testing.T, p *policy.Policy, words []string) string {
 	t.Helper()
 	if len(words) < 4 {
@@ -131,16 +132,30 @@ func walk(t *testing.T, p *policy.Policy, words []string) string {
 		t.Fatalf("no state %q", words[0])
 	}
 	at, rest := policy.Configuration{State: state}, words[3:len(words)-1]
-	verdict := p.Decide(at, kindOf(t, words[1]), words[2], !slices.Contains(rest, "unlisted"), arguments(rest))
+	facts := &guard.Call{Name: words[2], Registers: noRegisters{}}
+	if len(rest) > 0 && strings.HasPrefix(rest[0], "{") {
+		facts.Args = []byte(rest[0])
+	}
+	verdict := p.Decide(at, &policy.Request{Kind: kindOf(t, words[1]), Name: words[2], Listed: !slices.Contains(rest, "unlisted"), Arg: arguments(rest), Facts: facts})
 	if !verdict.Allowed {
 		return "refused: " + verdict.Code.String()
 	}
-	step, err := p.Next(at, verdict.Symbol, outcomeOf(t, words[len(words)-1]))
+	word, result, ok := strings.Cut(words[len(words)-1], "{")
+	outcome := outcomeOf(t, word)
+	if facts.Result = []byte("{" + result); ok {
+		outcome, _ = verdict.Alternative.Outcome(outcome, facts)
+	}
+	step, err := p.Next(at, verdict.Symbol, outcome)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return says(p, step, verdict.Turn)
 }
+
+// noRegisters are those of a run that has set none.
+type noRegisters struct{}
+
+func (noRegisters) Register(string) any { return nil }
 
 func says(p *policy.Policy, step policy.Step, turn bool) string {
 	to := p.StateName(step.To.State)

@@ -2,12 +2,15 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/looplab/fsm"
+
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 )
 
 // Verdict is the answer to one request, with its reason. The zero value denies.
@@ -21,22 +24,42 @@ type Verdict struct {
 	// with listed false if the name is not there.
 	ByGlob bool
 	// Turn is whether the call takes the run's turn: an edge of what was asked
-	// for changes the configuration, the binding is exclusive, or it is a signal.
+	// for changes the configuration, or a register otherwise than by adding to it, the
+	// binding is exclusive, or it is a signal.
 	Turn bool
+	// Unclear is whether a guard reads an argument that reads differently to others.
+	Unclear bool
 	// Code says why not. It is CodeNone if, and only if, Allowed.
 	Code Code
 	// Rule is the binding that decided, the zero Rule where none did.
 	Rule Rule
 	// Symbol is what to give to Next once the outcome is known.
 	Symbol Symbol
+	// Alternative is the way for the call to go, nil where it is not allowed.
+	Alternative *Alternative
+	// Because is what the file has to tell of guards that do not hold.
+	Because []string
+	// Fault is why a guard could not be evaluated, for operators alone.
+	Fault error
 }
 
-// Decide says whether the agent may ask for name in c, and why. It is pure. listed
-// says whether the upstream lists the name. arg is called at most once, only for a
-// binding with `by`, and may be nil.
-func (p *Policy) Decide(c Configuration, k Kind, name string, listed bool, arg Lookup) Verdict {
-	v := Verdict{Symbol: Symbol{Kind: k, Name: name}}
-	if !p.has(c.State) || int(k) >= symbolKinds {
+// Request is what a decision is asked for.
+type Request struct {
+	Kind Kind
+	Name string
+	// Listed is whether the upstream lists the name.
+	Listed bool
+	// Arg is the argument that splits a binding. It is called at most once, only for a
+	// binding with by, and may be nil.
+	Arg Lookup
+	// Facts are what guards see. They may be nil, and then no guard holds.
+	Facts *guard.Call
+}
+
+// Decide says whether the agent may do in c what it asks for, and why. It is pure.
+func (p *Policy) Decide(c Configuration, q *Request) Verdict {
+	v := Verdict{Symbol: Symbol{Kind: q.Kind, Name: q.Name}}
+	if !p.has(c.State) || int(q.Kind) >= symbolKinds {
 		v.Code = NotAvailable
 		return v
 	}
@@ -44,34 +67,57 @@ func (p *Policy) Decide(c Configuration, k Kind, name string, listed bool, arg L
 		v.Code = RunComplete
 		return v
 	}
-	switch b := p.lookup(c.State, k, name, listed); {
+	switch b := p.lookup(c.State, q.Kind, q.Name, q.Listed); {
 	case b != nil && b.offered():
-		return b.decide(v, c.State, arg)
+		b.decide(&v, c.State, q, false)
+		return v
 	case b != nil: // the none that unbinds it, or what an operator alone may send
 		v.Rule, v.ByGlob = b.Rule, b.Glob
 	}
 	v.Code = UnknownAction
-	if p.BoundAnywhere(k, name, listed) {
+	if p.BoundAnywhere(q.Kind, q.Name, q.Listed) {
 		v.Code = InvalidTransition
 	}
 	return v
 }
 
-// decide answers for a name that b binds.
-func (b *Binding) decide(v Verdict, s State, arg Lookup) Verdict {
+// decide answers for a name that b binds, in a run or, as far as that goes, in any.
+func (b *Binding) decide(v *Verdict, s State, q *Request, anyRun bool) {
 	v.Rule, v.Bound, v.ByGlob = b.Rule, true, b.Glob
 	var value Argument
-	if b.By != "" && arg != nil {
-		value = arg(b.Path)
+	if b.By != "" && q.Arg != nil {
+		value = q.Arg(b.Path)
 	}
 	selected := b.Select(value)
 	if selected == nil || selected.None {
 		v.Code = UnknownCase
-		return v
+		return
 	}
 	v.Symbol.Case = selected.Name
-	v.Allowed, v.Turn = true, selected.turn(s) || b.Kind == Signal
-	return v
+	for i := range selected.Alternatives {
+		a := &selected.Alternatives[i]
+		holds, err := a.holds(q, anyRun)
+		switch {
+		case holds:
+			v.Allowed, v.Turn, v.Alternative, v.Symbol.Alternative = true, a.turn(s) || b.Kind == Signal, a, i
+			if len(selected.Alternatives) > 1 {
+				v.Rule.Line, v.Rule.Column = a.Place.Line, a.Place.Column
+			}
+			return
+		case err != nil:
+			v.refuse(selected, err)
+			return
+		}
+	}
+	v.refuse(selected, nil)
+}
+
+// refuse turns down what no alternative is for, or what cannot be said of: a client is told
+// the same.
+func (v *Verdict) refuse(c *Case, fault error) {
+	unclear, _ := errors.AsType[*guard.Error](fault)
+	v.Code, v.Because, v.Fault = GuardFailed, because(c.Alternatives), fault
+	v.Unclear = unclear != nil && unclear.Reason == guard.UnclearKey
 }
 
 // By returns the path of the argument that splits a listed name in c, "" if none
@@ -124,41 +170,55 @@ func (p *Policy) Steady(k Kind, name string, listed bool) bool {
 			continue
 		}
 		b := p.bound(s, k, name, listed)
-		if b == nil || slices.ContainsFunc(b.Cases, func(c Case) bool { return c.turn(s) }) {
+		if b == nil {
 			return false
+		}
+		for a := range b.Alternatives() {
+			if a.turn(s) || !a.steady() {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// Everywhere says whether name may be asked for in whatever state a run is in, and
+// Everywhere says whether a name may be asked for in whatever state a run is in, and
 // moves it from none: what a request may do that belongs to no run. Its verdict
 // takes no turn. Where it is not allowed the code is RunNotFound: it hangs on the
-// run. The arguments are as for Decide, but that arg may be called for several paths.
-func (p *Policy) Everywhere(k Kind, name string, listed bool, arg Lookup) Verdict {
-	symbol := Symbol{Kind: k, Name: name}
+// run. The request's Arg may be called for several paths.
+func (p *Policy) Everywhere(q *Request) Verdict {
+	symbol := Symbol{Kind: q.Kind, Name: q.Name}
 	all, refused := Verdict{}, Verdict{Code: RunNotFound, Symbol: symbol}
-	if int(k) >= symbolKinds {
+	if int(q.Kind) >= symbolKinds {
 		return refused
 	}
-	arg = remembered(arg)
+	once := q.remembering()
 	for i := range p.states {
 		s := State(i)
 		if p.states[s].Terminal {
 			continue
 		}
-		b := p.bound(s, k, name, listed)
+		b := p.bound(s, q.Kind, q.Name, q.Listed)
 		if b == nil {
 			return refused
 		}
-		v := b.decide(Verdict{Symbol: symbol}, s, arg)
-		if !v.Allowed || v.Turn {
+		v := Verdict{Symbol: symbol}
+		b.decide(&v, s, &once, false)
+		switch {
+		case v.Unclear:
+			return v
+		case !v.Allowed || v.Turn || !b.steady(v.Symbol.Case):
 			return refused
 		}
 		v.ByGlob = v.ByGlob || all.ByGlob
 		all = v
 	}
 	return all
+}
+
+// steady reports whether what becomes of a case hangs on nothing of the run.
+func (b *Binding) steady(name string) bool {
+	return !slices.ContainsFunc(b.Case(name).Alternatives, func(a Alternative) bool { return !a.steady() })
 }
 
 // BoundAnywhere reports whether p binds a name in some state, after precedence
@@ -177,42 +237,45 @@ func (p *Policy) BoundAnywhere(k Kind, name string, listed bool) bool {
 }
 
 // DecideAnywhere says whether p allows a request in some state: all that a
-// stranded run may still call. Its verdict tells neither rule nor symbol, and is
-// by a glob only if no exact name allows the same. The arguments are as for
-// Decide, but that arg may be called for several paths.
-func (p *Policy) DecideAnywhere(k Kind, name string, listed bool, arg Lookup) Verdict {
+// stranded run may still call. Guards that hang on the run are left out. Its verdict tells
+// neither rule nor symbol, and is by a glob only if no exact name allows the same. The
+// request's Arg may be called for several paths.
+func (p *Policy) DecideAnywhere(q *Request) Verdict {
 	best := Verdict{Code: UnknownAction}
-	if int(k) >= symbolKinds {
+	if int(q.Kind) >= symbolKinds {
 		return best
 	}
-	arg = remembered(arg)
+	once := q.remembering()
 	for s := range p.states {
-		b := p.bound(State(s), k, name, listed)
+		b := p.bound(State(s), q.Kind, q.Name, q.Listed)
 		if b == nil {
 			continue
 		}
-		switch v := b.decide(Verdict{}, State(s), arg); {
+		var v Verdict
+		switch b.decide(&v, State(s), &once, true); {
 		case v.Allowed && !v.ByGlob:
 			return Verdict{Allowed: true, Bound: true}
 		case v.Allowed:
 			best = Verdict{Allowed: true, Bound: true, ByGlob: true}
 		case !best.Allowed:
-			best = Verdict{Code: v.Code, Bound: true, ByGlob: v.ByGlob}
+			best = Verdict{Code: v.Code, Bound: true, ByGlob: v.ByGlob, Unclear: v.Unclear, Because: v.Because, Fault: v.Fault}
 		}
 	}
 	return best
 }
 
-// remembered asks once for an argument that is asked for in a row.
-func remembered(arg Lookup) Lookup {
+// remembering is the request with an Arg that is asked once for a path that is asked for in a row.
+func (q *Request) remembering() Request {
 	var last []string // no path is empty
 	var value Argument
-	return func(path []string) Argument {
+	out, arg := *q, q.Arg
+	out.Arg = func(path []string) Argument {
 		if arg != nil && !slices.Equal(path, last) {
 			value, last = arg(path), path
 		}
 		return value
 	}
+	return out
 }
 
 // BoundIn returns the states in which a name is bound, after precedence and
@@ -298,7 +361,14 @@ func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 	if !o.valid() {
 		return Step{}, fmt.Errorf("stepping %s %q: %v is no outcome", s.Kind, s.Name, o)
 	}
-	e := &selected.edges[o.index()]
+	if s.Alternative < 0 || s.Alternative >= len(selected.Alternatives) {
+		return Step{}, fmt.Errorf("stepping %s %q: no alternative %d in %s", s.Kind, s.Name, s.Alternative, p.describe(c))
+	}
+	edges := selected.Alternatives[s.Alternative].edges
+	if o.index() >= len(edges) {
+		return Step{}, fmt.Errorf("stepping %s %q: %v is no outcome in %s", s.Kind, s.Name, o, p.describe(c))
+	}
+	e := &edges[o.index()]
 	if !e.Changes(c.State) {
 		return Step{From: c, To: c, Entered: c.State}, nil
 	}
@@ -390,14 +460,14 @@ func (p *Policy) enterMachines() {
 }
 
 // events lists a transition for every edge that changes the configuration. The name of
-// an event is unique for each pattern, case and outcome; a pair of event and source is,
+// an event is unique for each pattern, case, alternative and outcome; a pair of event and source is,
 // since a state's own binding replaces everywhere's of the same pattern.
 func (p *Policy) events() fsm.Events {
 	var out fsm.Events
 	for s := range p.states {
 		for b := range p.Effective(State(s)) {
-			for i := range b.Cases {
-				for _, e := range b.Cases[i].edges {
+			for a := range b.Alternatives() {
+				for _, e := range a.edges {
 					if e.Changes(State(s)) {
 						out = append(out, fsm.EventDesc{Name: e.event, Src: []string{p.states[s].running}, Dst: p.machineState(e.Target, State(s))})
 					}

@@ -27,7 +27,7 @@ func BenchmarkDecide(b *testing.B) {
 		b.Run(c.title, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				p.Decide(Configuration{State: 7}, Tool, c.name, true, nil)
+				p.Decide(Configuration{State: 7}, &Request{Kind: Tool, Name: c.name, Listed: true})
 			}
 		})
 	}
@@ -39,7 +39,7 @@ func BenchmarkDecideAndNext(b *testing.B) {
 		b.Run(c.title, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				v := p.Decide(Configuration{State: 7}, Tool, c.name, true, nil)
+				v := p.Decide(Configuration{State: 7}, &Request{Kind: Tool, Name: c.name, Listed: true})
 				if _, err := p.Next(Configuration{State: 7}, v.Symbol, Success); err != nil {
 					b.Fatal(err)
 				}

@@ -23,6 +23,8 @@ const (
 	TaskRunning              // a task started earlier still has the turn
 	RunNotFound              // the handle names no run
 	RunExpired               // the handle's run is over
+	GuardFailed              // a condition does not hold, or cannot be evaluated
+	LimitReached             // a limit is used up, or a register has no room
 )
 
 // codeTexts are each code as clients see it, and in words for an operator.
@@ -41,6 +43,8 @@ var codeTexts = [...]struct{ word, text string }{
 	TaskRunning:         {"task_running", "a task has the run's turn until it ends"},
 	RunNotFound:         {"run_not_found", "it names no run, or none that there is for its client"},
 	RunExpired:          {"run_expired", "its run has ended"},
+	GuardFailed:         {"guard_failed", "a condition (when) does not hold, or cannot be evaluated"},
+	LimitReached:        {"limit_reached", "a limit (at_most) is used up, or a register has no room"},
 }
 
 // String returns the code as clients see it, "" for CodeNone.

@@ -1,11 +1,11 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
 
@@ -26,6 +26,7 @@ type compiler struct {
 	f       *syntax.File
 	p       *Policy
 	names   []string // of states
+	guards  *guard.Env
 	targets []string // what may stand for a target
 	short   []string // and for a value that is a target alone
 }
@@ -37,6 +38,7 @@ func compile(r *strictyaml.Reader, f *syntax.File) *Policy {
 	c.enterStates()
 	c.enterInitial()
 	c.enterRenames()
+	c.enterRegisters()
 	for _, k := range AllKinds {
 		p.everywhere[k] = c.layer(Everywhere, k, f.Everywhere.Kinds[k])
 	}
@@ -169,10 +171,11 @@ func (c *compiler) binding(home State, k Kind, e *syntax.Entry) *Binding {
 	switch {
 	case b.None:
 	case b.By == "":
-		b.Cases = []Case{c.compileCase(b, "", v)}
+		b.Cases = []Case{c.compileCase(b, "", v, nil)}
 	default:
 		c.enterCases(b, v)
 	}
+	enterChanges(b)
 	return b
 }
 
@@ -180,6 +183,7 @@ func (c *compiler) binding(home State, k Kind, e *syntax.Entry) *Binding {
 func (c *compiler) enterCases(b *Binding, v *syntax.Value) {
 	b.Path, b.Cases = strings.Split(b.By, "."), make([]Case, len(v.Cases))
 	b.named, b.texts, b.literals = make(map[string]*Case, len(v.Cases)), make(map[string]*Case, len(v.Cases)), map[string]*Case{}
+	around := c.guardsOf(b, &v.Conditions)
 	for i := range v.Cases {
 		x := &v.Cases[i]
 		value := Text(x.Name.Value)
@@ -187,12 +191,14 @@ func (c *compiler) enterCases(b *Binding, v *syntax.Value) {
 			value = literal
 		}
 		name := caseName(x.Name.Value, value)
-		b.Cases[i] = c.compileCase(b, name, &x.Value)
+		b.Cases[i] = c.compileCase(b, name, &x.Value, around)
 		added := &b.Cases[i]
 		added.Value, added.Place, added.None = value, x.Name.Place, x.Value.None
 		added.Doubtful = x.Name.Resolved && value.kind == TextValue
 		added.Glob = value.kind == TextValue && IsGlob(value.text)
-		added.Exclusive = added.Exclusive || v.Exclusive
+		for i := range added.Alternatives {
+			added.Alternatives[i].Exclusive = added.Alternatives[i].Exclusive || v.Exclusive
+		}
 		if before := b.Like(added); before != nil {
 			c.r.Errorf(added.Place, "duplicate-key", "%s stands here a second time (first on line %d, as %s); keep one", name, before.Place.Line, before.Name)
 			continue
@@ -236,26 +242,9 @@ func (c *compiler) checkJoined(t syntax.Text) {
 	}
 }
 
-// compileCase resolves the edges of one value.
-func (c *compiler) compileCase(b *Binding, name string, v *syntax.Value) Case {
-	out := Case{Name: name, Exclusive: v.Exclusive, Bare: v.Bare}
-	if _, ok := c.p.byName[v.Null.Value]; ok && v.Null.Given {
-		c.r.Errorf(v.Null.Place, "null", "%s means nothing here, so the name would stay; quote it to mean the state: \"%s\"", v.Null.Value, v.Null.Value)
-	}
-	for i, e := range v.Edges {
-		switch {
-		case !e.To.Given:
-		case v.Short:
-			c.state(e.To, "target", c.short)
-		default:
-			c.state(e.To, syntax.EdgeKeys[i], c.targets)
-		}
-	}
-	for i, o := range AllOutcomes {
-		t, given := v.Edge(i)
-		out.edges[i] = edge{c.target(t), given, fmt.Sprintf("%s %q %q %s", b.Kind, b.Pattern, name, o)}
-	}
-	return out
+// compileCase compiles what is said of one value. around is what stands beside by.
+func (c *compiler) compileCase(b *Binding, name string, v *syntax.Value, around []Guard) Case {
+	return Case{Name: name, Bare: v.Bare, Alternatives: c.alternatives(b, name, v, around)}
 }
 
 // target is a target in the table; one that is no state stays, and was reported.

@@ -98,7 +98,7 @@ func TestDecide(t *testing.T) {
 		if !ok {
 			t.Fatal(c.state)
 		}
-		v := p.Decide(Configuration{State: s}, c.kind, c.name, !c.unlisted, c.arg)
+		v := p.Decide(Configuration{State: s}, &Request{Kind: c.kind, Name: c.name, Listed: !c.unlisted, Arg: c.arg})
 		if v.Allowed != (c.code == CodeNone) || v.Code != c.code || v.Turn != c.turn || v.ByGlob != c.byGlob || v.Rule.Line != c.line {
 			t.Errorf("%s: %+v", c.title, v)
 		}
@@ -123,7 +123,7 @@ func TestDecideRefusesWhatCannotBe(t *testing.T) {
 		"a state past the last":   {Configuration{State: 99}, Tool, NotAvailable},
 		"no kind":                 {Configuration{}, Kind(symbolKinds), NotAvailable},
 	} {
-		v := p.Decide(c.at, c.kind, "status", true, nil)
+		v := p.Decide(c.at, &Request{Kind: c.kind, Name: "status", Listed: true})
 		if v.Allowed || v.Code != c.want {
 			t.Errorf("%s: %+v", title, v)
 		}

@@ -63,7 +63,7 @@ func walkName(t *testing.T, p *Policy, at Configuration, symbol Symbol) {
 	for i := range b.Cases {
 		c := &b.Cases[i]
 		symbol.Case = c.Name
-		v := p.Decide(at, symbol.Kind, symbol.Name, false, func([]string) Argument { return c.Value })
+		v := p.Decide(at, &Request{Kind: symbol.Kind, Name: symbol.Name, Arg: func([]string) Argument { return c.Value }})
 		if v.Allowed == c.None || v.Allowed && v.Symbol != symbol || !v.Allowed && v.Code != UnknownCase {
 			t.Fatalf("%+v: %+v", symbol, v)
 		}
@@ -75,7 +75,7 @@ func walkName(t *testing.T, p *Policy, at Configuration, symbol Symbol) {
 		}
 		for _, o := range AllOutcomes {
 			step, err := p.Next(at, symbol, o)
-			listed := c.Leads(o)
+			listed := c.Alternatives[0].Leads(o)
 			if err != nil || step.Changed && !v.Turn || step.Entered != listed.In(at.State) || step.Terminal != listed.Terminal {
 				t.Fatalf("%+v on %v: %+v, %v", symbol, o, step, err)
 			}

@@ -53,7 +53,7 @@ func (c comparison) decide(s int, name string, listed bool) {
 	v, found := c.m.Lookup(s, name, listed)
 	at := Configuration{State: State(s)}
 	if !found || v.None {
-		got := c.p.Decide(at, Tool, name, listed, nil)
+		got := c.p.Decide(at, &Request{Kind: Tool, Name: name, Listed: listed})
 		want := UnknownAction
 		for other := range c.m.States() {
 			if c.m.Bound(other, name, listed) {
@@ -72,7 +72,7 @@ func (c comparison) decide(s int, name string, listed bool) {
 	for _, text := range []string{"x", "y"} {
 		if e, ok := v.Cases[text]; ok {
 			c.allowed(s, name, listed, text, e)
-		} else if got := c.p.Decide(at, Tool, name, listed, argument(text)); got.Allowed || !got.Bound || got.Code != UnknownCase {
+		} else if got := c.p.Decide(at, &Request{Kind: Tool, Name: name, Listed: listed, Arg: argument(text)}); got.Allowed || !got.Bound || got.Code != UnknownCase {
 			c.Fatalf("%q in s%d, case %s: %+v\n%s", name, s, text, got, c.src)
 		}
 	}
@@ -80,7 +80,7 @@ func (c comparison) decide(s int, name string, listed bool) {
 
 func (c comparison) allowed(s int, name string, listed bool, text string, e model.Edges) {
 	at := Configuration{State: State(s)}
-	got := c.p.Decide(at, Tool, name, listed, argument(text))
+	got := c.p.Decide(at, &Request{Kind: Tool, Name: name, Listed: listed, Arg: argument(text)})
 	turn := e.Exclusive
 	for i, o := range AllOutcomes {
 		to := c.m.Leads(s, e, i)
@@ -95,7 +95,7 @@ func (c comparison) allowed(s int, name string, listed bool, text string, e mode
 			c.Fatalf("%q in s%d on %v: %+v, %v; want %+v\n%s", name, s, o, step, err, want, c.src)
 		}
 	}
-	want := Symbol{Tool, name, text}
+	want := Symbol{Kind: Tool, Name: name, Case: text}
 	if !got.Allowed || !got.Bound || got.Code != CodeNone || got.Turn != turn || got.Symbol != want {
 		c.Fatalf("%q in s%d: %+v, turn %v\n%s", name, s, got, turn, c.src)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 )
 
 // checkOverlaps reports globs that match a common name, of which neither lies
@@ -136,11 +137,22 @@ func sameEdges(a, b *Case, s State) bool {
 	if a.None || b.None {
 		return a.None && b.None
 	}
-	for _, o := range AllOutcomes {
-		x, y := a.Leads(o), b.Leads(o)
-		if x.In(s) != y.In(s) || x.Terminal != y.Terminal {
-			return false
-		}
-	}
-	return a.Exclusive == b.Exclusive
+	return slices.EqualFunc(a.Alternatives, b.Alternatives, func(x, y Alternative) bool { return x.alike(&y, s) })
+}
+
+// alike reports whether two alternatives decide and lead alike in a state: what they say of
+// conditions, outcomes and registers is the same text.
+func (a *Alternative) alike(b *Alternative, s State) bool {
+	return a.Exclusive == b.Exclusive &&
+		slices.EqualFunc(a.Guards, b.Guards, func(x, y Guard) bool { return x.String() == y.String() && x.Because == y.Because }) &&
+		slices.EqualFunc(a.Outcomes, b.Outcomes, func(x, y NamedOutcome) bool { return x.Name == y.Name && x.String() == y.String() }) &&
+		slices.EqualFunc(a.edges, b.edges, func(x, y edge) bool {
+			return x.In(s) == y.In(s) && x.Terminal == y.Terminal && slices.EqualFunc(x.set, y.set, Assignment.Equal)
+		})
+}
+
+// Equal reports whether two assignments say the same.
+func (a Assignment) Equal(b Assignment) bool {
+	return a.Register.Name == b.Register.Name && a.Operation == b.Operation &&
+		slices.EqualFunc(a.Values, b.Values, func(x, y *guard.Program) bool { return x.String() == y.String() })
 }

@@ -57,6 +57,9 @@ type Policy struct {
 	everywhere [symbolKinds]layer
 	exact      [symbolKinds][]string // see Exact
 
+	registers []Register
+	guarded   bool
+
 	machines sync.Pool         // of *fsm.FSM, see enterMachines
 	arrivals map[string]Target // by the machines' names for states
 }
@@ -103,6 +106,9 @@ func (p *Policy) File() string { return p.file }
 
 // Initial returns the configuration in which a run begins.
 func (p *Policy) Initial() Configuration { return Configuration{State: p.initial} }
+
+// Guarded reports whether some decision, outcome or register hangs on an expression.
+func (p *Policy) Guarded() bool { return p.guarded }
 
 // StateInfo is what a state says of itself.
 type StateInfo struct {

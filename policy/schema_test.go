@@ -108,7 +108,7 @@ func TestSchemaRefuses(t *testing.T) {
 	s := compiledSchema(t)
 	for name, states := range map[string]string{
 		"unknown key of a state":   `{a: {tool: {x: }}}`,
-		"unknown key of a value":   `{a: {tools: {x: {on_sucess: a}}}}`,
+		"unknown key of a value":   `{a: {tools: {x: {onsuccess: a}}}}`,
 		"by without cases":         `{a: {tools: {x: {by: c}}}}`,
 		"a list as a value":        `{a: {tools: {x: [a]}}}`,
 		"nothing after on_success": `{a: {tools: {x: {on_success: }}}}`,

@@ -27,7 +27,7 @@ func signalled(t *testing.T, p *Policy, state, name string) Verdict {
 	if !ok {
 		t.Fatal(state)
 	}
-	return p.Decide(Configuration{State: s}, Signal, name, true, nil)
+	return p.Decide(Configuration{State: s}, &Request{Kind: Signal, Name: name, Listed: true})
 }
 
 func TestSignalsAreDecidedForTheAgent(t *testing.T) {
@@ -56,7 +56,7 @@ func TestOperatorsSignalsDoNotExistForTheAgent(t *testing.T) {
 	p := parse(t, "p.yaml", []byte(src))
 	for s := range p.States() {
 		at := Configuration{State: State(s)}
-		v, guessed := p.Decide(at, Signal, "approved", true, nil), p.Decide(at, Signal, "approve", true, nil)
+		v, guessed := p.Decide(at, &Request{Kind: Signal, Name: "approved", Listed: true}), p.Decide(at, &Request{Kind: Signal, Name: "approve", Listed: true})
 		if v.Allowed || v.Bound || v.Code != guessed.Code {
 			t.Errorf("%s: %+v and %+v", p.StateName(State(s)), v, guessed)
 		}
@@ -65,7 +65,7 @@ func TestOperatorsSignalsDoNotExistForTheAgent(t *testing.T) {
 		}
 	}
 	if p.BoundAnywhere(Signal, "approved", true) || slices.Contains(p.Exact(Signal), "approved") || p.BoundIn(Signal, "approved", true) != nil ||
-		p.DecideAnywhere(Signal, "approved", true, nil).Allowed {
+		p.DecideAnywhere(&Request{Kind: Signal, Name: "approved", Listed: true}).Allowed {
 		t.Error("it is bound for the agent")
 	}
 }
@@ -73,10 +73,10 @@ func TestOperatorsSignalsDoNotExistForTheAgent(t *testing.T) {
 // A name that is a signal's and a tool's is two symbols.
 func TestASignalIsNoTool(t *testing.T) {
 	p := parse(t, "p.yaml", []byte(`{version: 1, initial: a, states: {a: {tools: {go: stay, "fsm_*": stay}, signals: {go: b}}, b: {}}}`))
-	if v := p.Decide(p.Initial(), Tool, "go", true, nil); !v.Allowed || v.Turn {
+	if v := p.Decide(p.Initial(), &Request{Kind: Tool, Name: "go", Listed: true}); !v.Allowed || v.Turn {
 		t.Errorf("%+v", v)
 	}
-	v := p.Decide(p.Initial(), Signal, "go", true, nil)
+	v := p.Decide(p.Initial(), &Request{Kind: Signal, Name: "go", Listed: true})
 	step, err := p.Next(p.Initial(), v.Symbol, Success)
 	if err != nil || p.StateName(step.To.State) != "b" {
 		t.Errorf("%+v %v", step, err)
@@ -150,7 +150,7 @@ func TestSignalsAgainstModel(t *testing.T) {
 		for s := range own {
 			for _, name := range names {
 				v, at := says(s, name), Configuration{State: State(s)}
-				got, want := p.Decide(at, Signal, name, true, nil), UnknownAction
+				got, want := p.Decide(at, &Request{Kind: Signal, Name: name, Listed: true}), UnknownAction
 				for other := range own {
 					if agents(says(other, name)) {
 						want = InvalidTransition

@@ -49,7 +49,7 @@ func TestCrossroads(t *testing.T) {
 		{"rollback_right", "open_door_with_key", Error, "rollback_right", false},
 	} {
 		from := Configuration{State: stateOf(t, p, c.from)}
-		v := p.Decide(from, Tool, c.tool, false, nil)
+		v := p.Decide(from, &Request{Kind: Tool, Name: c.tool})
 		if !v.Allowed {
 			t.Fatalf("%s in %s: %v", c.tool, c.from, v.Code)
 		}
@@ -198,11 +198,11 @@ func TestMachineAnswers(t *testing.T) {
 	p := edgesPolicy(t, "stop")
 	m := p.machines.New()
 	p.machines.New = func() any { return m }
-	p.states[0].own[Tool].exact["any"].Cases[0].edges[0].State = stateOf(t, p, "end")
+	p.states[0].own[Tool].exact["any"].Cases[0].Alternatives[0].edges[0].State = stateOf(t, p, "end")
 	if step, err := p.Next(p.Initial(), Symbol{Name: "any"}, Success); err != nil || step.Entered != stateOf(t, p, "b") {
 		t.Errorf("%+v, %v", step, err)
 	}
-	p.states[0].own[Tool].exact["short"].Cases[0].edges[0].event = "no such event"
+	p.states[0].own[Tool].exact["short"].Cases[0].Alternatives[0].edges[0].event = "no such event"
 	if _, err := p.Next(p.Initial(), Symbol{Name: "short"}, Success); err == nil || !strings.Contains(err.Error(), "no such event") {
 		t.Errorf("err = %v", err)
 	}
@@ -217,7 +217,7 @@ func TestConcurrentUse(t *testing.T) {
 			c := p.Initial()
 			for range 200 {
 				for _, tool := range []string{"open_door", "choose_left_path", "open_door_with_key"} {
-					v := p.Decide(c, Tool, tool, true, nil)
+					v := p.Decide(c, &Request{Kind: Tool, Name: tool, Listed: true})
 					step, err := p.Next(c, v.Symbol, Success)
 					if !v.Allowed || err != nil {
 						t.Errorf("%s: %+v, %v", tool, v, err)

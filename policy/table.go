@@ -2,11 +2,13 @@ package policy
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
 
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
 
@@ -68,7 +70,8 @@ func (s Sender) String() string { return word(syntax.Senders, s) }
 func (s Sender) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Outcome is what became of one request that was sent upstream. The zero value
-// is no outcome; Next refuses it.
+// is no outcome; Next refuses it. Those behind Unknown have names that the alternative
+// gives them by which the call went: see [Alternative.OutcomeName].
 type Outcome uint8
 
 // The outcomes of a request.
@@ -79,15 +82,18 @@ const (
 	Unknown         // sent, and no readable answer: it may have happened
 )
 
-// outcomes is the number of outcomes, for arrays indexed by Outcome.index.
-const outcomes = len(syntax.Outcomes)
+// maxOutcomes is how many outcomes with a name an alternative may have.
+const maxOutcomes = 64
 
-// AllOutcomes lists every outcome.
-var AllOutcomes = [outcomes]Outcome{Success, Error, Unknown}
+// named is the outcome that an alternative has in a place of its own.
+func named(place int) Outcome { return Unknown + 1 + Outcome(place) }
+
+// AllOutcomes lists every outcome that calls have whatever the policy says.
+var AllOutcomes = [len(syntax.Outcomes)]Outcome{Success, Error, Unknown}
 
 // String returns "success", "error" or "unknown".
 func (o Outcome) String() string {
-	if o.valid() {
+	if o.valid() && o <= Unknown {
 		return syntax.Outcomes[o.index()]
 	}
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
@@ -96,10 +102,10 @@ func (o Outcome) String() string {
 // MarshalText returns the outcome's word, for JSON.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// valid reports whether o is one of the three outcomes.
-func (o Outcome) valid() bool { return o >= Success && o <= Unknown }
+// valid reports whether o is an outcome.
+func (o Outcome) valid() bool { return o >= Success }
 
-// index returns o's place in an array of outcomes; o must be valid.
+// index returns o's place among the outcomes of an alternative; o must be valid.
 func (o Outcome) index() int { return int(o - Success) }
 
 // State is the index of a state among the policy's states, in the file's order.
@@ -114,12 +120,13 @@ type Configuration struct {
 }
 
 // Symbol is what was asked for: a name of a kind, and the name of the case that its
-// argument selected, if its binding is split by one: a glob's is the glob. It is
-// comparable.
+// argument selected, if its binding is split by one: a glob's is the glob; and the place of
+// the alternative by which it goes, from 0. It is comparable.
 type Symbol struct {
-	Kind Kind
-	Name string
-	Case string
+	Kind        Kind
+	Name        string
+	Case        string
+	Alternative int
 }
 
 // Rule is where a binding stands in the policy file, so that every verdict can
@@ -191,42 +198,167 @@ type Binding struct {
 // Case is what a binding says of one value of the argument that splits it, or of all
 // texts that a glob matches: one symbol of the alphabet.
 type Case struct {
-	Name      string   // as it is written, see caseName
-	Value     Argument // a glob's is its pattern, the text that is hardest to match
-	Glob      bool
-	None      bool // refuses what it is selected by, and stays
-	Doubtful  bool // a text that YAML reads as something else: 0x1F, 007, null
-	Place     Place
-	Exclusive bool // takes the turn though it stays
-	Bare      bool // a name alone in a mapping, that stays because nothing is said
-	edges     [outcomes]edge
+	Name     string   // as it is written, see caseName
+	Value    Argument // a glob's is its pattern, the text that is hardest to match
+	Glob     bool
+	None     bool // refuses what it is selected by, and stays
+	Doubtful bool // a text that YAML reads as something else: 0x1F, 007, null
+	Place    Place
+	Bare     bool // a name alone in a mapping, that stays because nothing is said
+
+	Alternatives []Alternative // at least one; the first that applies decides
 }
 
-// edge is where one outcome of a symbol leads.
+// Alternatives yields the alternatives of all cases.
+func (b *Binding) Alternatives() iter.Seq[*Alternative] {
+	return func(yield func(*Alternative) bool) {
+		for i := range b.Cases {
+			for j := range b.Cases[i].Alternatives {
+				if !yield(&b.Cases[i].Alternatives[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Alternative is one way for a call to go: what has to hold for it, and where its outcomes
+// lead. Of several the first decides whose guards are true.
+type Alternative struct {
+	Place     Place
+	Guards    []Guard // all have to hold: of those beside by, of the case, and its own
+	Exclusive bool    // takes the turn though it stays
+	Outcomes  []NamedOutcome
+
+	edges   []edge // by [Outcome.index]
+	late    bool   // an outcome, or what is set, hangs on the result
+	changes bool   // something is set that has to be set in the turn, or is read by who sets it
+}
+
+// Guard is a condition on a call.
+type Guard struct {
+	*guard.Program
+	Place   Place
+	Because string // what a client is told where it does not hold
+
+	followsRun bool // it hangs on the run that it is evaluated in
+}
+
+// NamedOutcome is an outcome that the result decides.
+type NamedOutcome struct {
+	*guard.Program
+	Name  string
+	Place Place
+}
+
+// edge is where one outcome of an alternative leads.
 type edge struct {
 	Target
-	given bool   // has an edge of its own, or on_any's
-	event string // its name on the machines
+	given bool         // has an edge of its own, or on_any's
+	event string       // its name on the machines
+	set   []Assignment // in the file's order
+}
+
+// AllOutcomes returns every outcome that a call may have: those of all calls, and then those
+// that have a name, in the file's order.
+func (a *Alternative) AllOutcomes() []Outcome {
+	out := slices.Clone(AllOutcomes[:])
+	for i := range a.Outcomes {
+		out = append(out, named(i))
+	}
+	return out
+}
+
+// OutcomeName returns the name of an outcome, "" if there is no such outcome here.
+func (a *Alternative) OutcomeName(o Outcome) string {
+	switch i := o.index() - len(AllOutcomes); {
+	case o.valid() && i < 0:
+		return o.String()
+	case o.valid() && i < len(a.Outcomes):
+		return a.Outcomes[i].Name
+	}
+	return ""
 }
 
 // Leads returns where an outcome leads.
-func (c *Case) Leads(o Outcome) Target { return c.edges[o.index()].Target }
+func (a *Alternative) Leads(o Outcome) Target { return a.edges[o.index()].Target }
 
 // Says reports whether the file says where an outcome leads.
-func (c *Case) Says(o Outcome) bool { return c.edges[o.index()].given }
+func (a *Alternative) Says(o Outcome) bool { return a.edges[o.index()].given }
+
+// Sets returns what an outcome does to registers, in the file's order.
+func (a *Alternative) Sets(o Outcome) []Assignment { return a.edges[o.index()].set }
 
 // Leaves reports whether some edge, taken in state s, changes the configuration.
-func (c *Case) Leaves(s State) bool {
-	return slices.ContainsFunc(c.edges[:], func(e edge) bool { return e.Changes(s) })
+func (a *Alternative) Leaves(s State) bool {
+	return slices.ContainsFunc(a.edges, func(e edge) bool { return e.Changes(s) })
 }
 
 // Completes reports whether some edge is terminal.
-func (c *Case) Completes() bool {
-	return slices.ContainsFunc(c.edges[:], func(e edge) bool { return e.Terminal })
+func (a *Alternative) Completes() bool {
+	return slices.ContainsFunc(a.edges, func(e edge) bool { return e.Terminal })
 }
 
 // turn reports whether a call along these edges takes the run's turn in state s.
-func (c *Case) turn(s State) bool { return c.Exclusive || c.Leaves(s) }
+func (a *Alternative) turn(s State) bool { return a.Exclusive || a.changes || a.Leaves(s) }
+
+// steady reports whether what is allowed, and what comes of it, hangs on nothing of the run.
+func (a *Alternative) steady() bool {
+	sets := slices.ContainsFunc(a.edges, func(e edge) bool { return len(e.set) > 0 })
+	return !sets && !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followsRun })
+}
+
+// holds evaluates the guards; where no run is looked at, only those that follow none. One that
+// cannot be evaluated does not hold, and permits none of the alternatives behind this one; the
+// error says why.
+func (a *Alternative) holds(q *Request, anyRun bool) (bool, error) {
+	for _, g := range a.Guards {
+		switch {
+		case anyRun && g.followsRun:
+			continue
+		case q.Facts == nil:
+			return false, errNoFacts
+		}
+		if ok, err := g.Holds(q.Facts); !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+var errNoFacts = errors.New("nothing is known of the call")
+
+// Outcome returns which outcome a result is, of a call that ended as o: the first named one
+// whose condition is true, else o. A success of which that cannot be said is unknown, an error
+// an error; the error says why.
+func (a *Alternative) Outcome(o Outcome, facts *guard.Call) (Outcome, error) {
+	for i, x := range a.Outcomes {
+		switch ok, err := x.Holds(facts); {
+		case err != nil && o == Success:
+			return Unknown, err
+		case err != nil:
+			return o, err
+		case ok:
+			return named(i), nil
+		}
+	}
+	return o, nil
+}
+
+// Late reports whether what follows a call hangs on its result.
+func (a *Alternative) Late() bool { return a.late }
+
+// because returns what is told where no alternative holds, each text once.
+func because(alternatives []Alternative) (out []string) {
+	for i := range alternatives {
+		for _, g := range alternatives[i].Guards {
+			if g.Because != "" && !slices.Contains(out, g.Because) {
+				out = append(out, g.Because)
+			}
+		}
+	}
+	return out
+}
 
 // Select returns the case that an argument selects, nil if there is none: the very value,
 // else, of a text, the most specific glob. A case that is none stands for that refusal.

@@ -50,7 +50,7 @@ func (r *recorder) Begin(d observe.Decision) uint64 {
 }
 
 func (r *recorder) End(_ uint64, _ observe.Peer, op *observe.Operation) {
-	r.log.add(strings.TrimSpace("end " + op.Name + " " + op.Outcome.String() + " " + op.To + op.Fault.Code.String()))
+	r.log.add(strings.TrimSpace("end " + op.Name + " " + op.Outcome + " " + op.To + op.Fault.Code.String()))
 	if r.then != nil {
 		r.then()
 	}

@@ -171,3 +171,26 @@ func (c *call) byTask(p *Proxy) *runs.Run {
 	}
 	return r
 }
+
+// signals are the tool by which the agent sends signals, beside other tools of the proxy's.
+type signals struct {
+	beside ownTools
+	s      *session
+}
+
+// List implements ownTools.
+func (t signals) List(at run.Snapshot, static bool, asks wire.Principal) *catalogue.Own {
+	argument := ""
+	if t.s.ofRun && t.s.p.handles != nil {
+		argument = t.s.p.handles.Argument.Name
+	}
+	return t.s.p.signals.Own(t.beside.List(at, static, asks), at, static, argument)
+}
+
+// Call implements ownTools.
+func (t signals) Call(c *call) (wire.Pending, bool) {
+	if c.m.Method != "tools/call" || c.m.P.Name != policy.SignalTool || t.s.shown.Hello.Load() == nil {
+		return t.beside.Call(c)
+	}
+	return c.signal(), true
+}

@@ -112,6 +112,9 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 // arguments are those of a call, as cases compare them.
 type arguments wire.Arguments
 
+// JSON returns the object that they are; see [run.Arguments].
+func (a *arguments) JSON() []byte { return (*wire.Message)(a).Bytes(a.P.Arguments) }
+
 // At returns the argument at a path; see [run.Arguments].
 func (a *arguments) At(path []string) (value policy.Argument, unclear bool) {
 	scalar, ok, unclear := (*wire.Arguments)(a).Scalar(path)
@@ -271,32 +274,47 @@ func (c *call) landed(m *wire.Message, err error) {
 		return
 	}
 	o := outcome.Of(m, meaning, err)
-	moved := c.settle(o)
+	_, moved := c.settle(run.End{Outcome: o, Result: resultOf(m, err)})
 	c.record(err, o)
 	c.notifyChanged(run.Join(moved, c.passOn(o)))
 	c.reply(m, err, o)
 }
 
-// settle moves the run along the outcome, if it is one. The call keeps its turn.
-func (c *call) settle(o policy.Outcome) run.Shift {
-	c.seen.Settled(o)
-	if o == outcome.None || !c.Verdict.Turn {
-		return run.Shift{}
+// resultOf is the result of an answer, nil where it is none.
+func resultOf(m *wire.Message, err error) []byte {
+	if err != nil || m.Kind != wire.Result {
+		return nil
 	}
-	ended, moved, err := c.s.run.Settle(&c.Call, o)
+	return m.Bytes(m.Result)
+}
+
+// settle moves the run along the outcome, if it is one, and names it. The call keeps its turn.
+func (c *call) settle(end run.End) (name string, moved run.Shift) {
+	if end.Outcome == outcome.None {
+		return "", run.Shift{}
+	}
+	name = end.Outcome.String()
+	defer func() { c.seen.Settled(name) }()
+	if !c.Verdict.Turn {
+		return name, run.Shift{}
+	}
+	ended, moved, err := c.s.run.Settle(&c.Call, end)
 	if err != nil {
 		c.s.log.Error("stepping the run: it stays where it is", "error", err)
+	}
+	if ended.Type != 0 {
+		name = c.Verdict.Alternative.OutcomeName(ended.Outcome)
 	}
 	if c.restarted = ended.Step.Restarted; ended.Step.Changed {
 		from, to := ended.By.StateName(ended.Step.From.State), ended.By.StateName(ended.Step.Entered)
 		c.seen.Stepped(from, to)
-		c.s.p.cfg.Telemetry.Stepped(from, to, o)
+		c.s.p.cfg.Telemetry.Stepped(from, to, name)
 		if c.s.log.IsInfo() {
 			c.s.log.Info("transition", c.about("from", from, "to", to,
-				c.Kind.String(), c.Name, "outcome", o.String(), "complete", ended.Step.Terminal, "rule", c.Verdict.Rule.String())...)
+				c.Kind.String(), c.Name, "outcome", name, "complete", ended.Step.Terminal, "rule", c.Verdict.Rule.String())...)
 		}
 	}
-	return moved
+	return name, moved
 }
 
 // passOn gives the turn to the call that has waited longest, once what became of this one is
@@ -490,7 +508,7 @@ func wait(rest wire.Pending) {
 // withoutUpstream answers a call while the upstream cannot be reached: what the
 // policy refuses by exact names is refused as ever.
 func (c *call) withoutUpstream(err error) {
-	c.Decide(c.s.run.Where())
+	c.s.run.Look(c)
 	if !c.Verdict.Allowed && !c.Verdict.ByGlob && !c.Snapshot.Shadow {
 		wait(c.refuse(c.Verdict.Code))
 		return

@@ -34,8 +34,11 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 }
 
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
-	c.s.log.Info("refused", c.aboutTarget([]any{"code", code.String()},
-		"state", c.s.run.Where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text())...)
+	behind := []any{"state", c.s.run.Where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
+	if c.Verdict.Fault != nil {
+		behind = append(behind, "fault", c.Verdict.Fault)
+	}
+	c.s.log.Info("refused", c.aboutTarget([]any{"code", code.String()}, behind...)...)
 	return c.answerRefusal(&refusal.Asked{Code: code, Reason: reason})
 }
 
@@ -49,7 +52,7 @@ func (c *call) interrupted(code policy.Code, text string) {
 func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
 	c.deny(a.Code)
 	a.Kind, a.Name, a.Outlived, a.Changes = c.Kind, c.Name, c.Outlived, c.changes
-	a.At, a.Renews = c.s.run.Where(), c.s.run.Key.Renews()
+	a.At, a.Renews, a.Because = c.s.run.Where(), c.s.run.Key.Renews(), c.Verdict.Because
 	if c.unfit() {
 		a.Misfit = c.misfit
 	}

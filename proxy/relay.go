@@ -49,7 +49,7 @@ func (c *call) boundFetched() {
 
 func (c *call) relayIfBound() wire.Pending {
 	at := c.s.run.Where()
-	c.Verdict = at.Decide(c.Kind, c.Name, c.Listed, nil)
+	c.Verdict = at.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, Listed: c.Listed})
 	switch {
 	case !c.Verdict.Bound:
 		c.unsubscribed()

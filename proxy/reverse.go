@@ -115,7 +115,7 @@ func (s *session) bound(k policy.Kind, name string) bool {
 			listed = l.Has(name)
 		}
 	}
-	return at.Decide(k, name, listed, nil).Bound
+	return at.Decide(&policy.Request{Kind: k, Name: name, Listed: listed}).Bound
 }
 
 // errAsksTooMuch is an answer that is not passed on. Nothing has been done yet.

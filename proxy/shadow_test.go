@@ -43,11 +43,11 @@ func (o *tally) changes() string {
 	return strings.Join(all, " ")
 }
 
-func (o *tally) Operations(string) observe.Operations      { return nil }
-func (o *tally) Stepped(from, to string, _ policy.Outcome) {}
-func (o *tally) SessionEnded(string, time.Duration)        {}
-func (o *tally) ConnectionEnded(time.Duration)             {}
-func (o *tally) Reconnected()                              {}
+func (o *tally) Operations(string) observe.Operations { return nil }
+func (o *tally) Stepped(from, to, _ string)           {}
+func (o *tally) SessionEnded(string, time.Duration)   {}
+func (o *tally) ConnectionEnded(time.Duration)        {}
+func (o *tally) Reconnected()                         {}
 
 func (o *tally) ShadowRefused(why policy.Code) {
 	o.mu.Lock()

@@ -6,32 +6,8 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
-
-// signals are the tool by which the agent sends signals, beside other tools of the proxy's.
-type signals struct {
-	beside ownTools
-	s      *session
-}
-
-// List implements ownTools.
-func (t signals) List(at run.Snapshot, static bool, asks wire.Principal) *catalogue.Own {
-	argument := ""
-	if t.s.ofRun && t.s.p.handles != nil {
-		argument = t.s.p.handles.Argument.Name
-	}
-	return t.s.p.signals.Own(t.beside.List(at, static, asks), at, static, argument)
-}
-
-// Call implements ownTools.
-func (t signals) Call(c *call) (wire.Pending, bool) {
-	if c.m.Method != "tools/call" || c.m.P.Name != policy.SignalTool || t.s.shown.Hello.Load() == nil {
-		return t.beside.Call(c)
-	}
-	return c.signal(), true
-}
 
 // maxNote is how long the note of a signal may be, in bytes.
 const maxNote = 1024
@@ -111,7 +87,7 @@ func (c *call) signalled(e run.Admission) wire.Pending {
 		c.s.log.Info("signal", c.about("signal", c.Name, "note", escaped(c.note), "rule", c.Verdict.Rule.String())...)
 	}
 	c.begin()
-	moved := c.settle(policy.Success)
+	_, moved := c.settle(run.End{Outcome: policy.Success})
 	c.record(nil, policy.Success)
 	c.notifyChanged(run.Join(moved, c.passOn(policy.Success)))
 	if c.opaquely() {

@@ -28,7 +28,7 @@ func (c *call) started(m *wire.Message) bool {
 	}
 	c.s.log.Info("task begun", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "holds the turn", holds)...)
 	if holds && (link.Ended(t.Conn) || !c.s.p.lasts(func() { c.s.p.watch(t) })) {
-		t.End(policy.Unknown, nil)
+		t.End(run.End{Outcome: policy.Unknown}, nil)
 	}
 	return holds
 }
@@ -55,15 +55,15 @@ func (p *Proxy) watch(t *tasks.Task) {
 }
 
 // Ended implements tasks.Call: what becomes of the outcome has the order that it has in landed.
-func (c *call) Ended(t *tasks.Task, o policy.Outcome, tell func(run.Shifts)) {
-	moved := c.settle(o)
+func (c *call) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
+	o, moved := c.settle(end)
 	if c.seen != nil { // as another outcome of the decision that let the call go
 		op := &c.seen.Op
 		op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
 		c.seen.Ended(*c.who())
 	}
-	shifts := run.Join(moved, c.passOn(o))
-	c.s.log.Info("task ended", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "outcome", o.String())...)
+	shifts := run.Join(moved, c.passOn(end.Outcome))
+	c.s.log.Info("task ended", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "outcome", o)...)
 	if tell == nil {
 		tell = func(moved run.Shifts) { c.s.run.Tell(nil, moved) }
 	}

@@ -132,7 +132,7 @@ func mustBind(t fataler, inv *inventory.Inventory) {
 			if !nameable(o.Kind, o.Name) || strings.Contains(o.Name, "*") {
 				continue
 			}
-			v := p.Decide(p.Initial(), o.Kind, o.Name, true, nil)
+			v := p.Decide(p.Initial(), &policy.Request{Kind: o.Kind, Name: o.Name, Listed: true})
 			if want := !(o.Kind == policy.Tool && forbidden[o.Name]); v.Allowed != want {
 				t.Fatalf("%s %q: allowed %v, want %v, in\n%s", o.Kind, o.Name, v.Allowed, want, text)
 			}

@@ -25,11 +25,13 @@ type Schema struct {
 	UniqueItems          bool                `json:"uniqueItems,omitzero"`
 	MinItems             int                 `json:"minItems,omitzero"`
 	Minimum              int                 `json:"minimum,omitzero"`
+	Maximum              int                 `json:"maximum,omitzero"`
 	Properties           map[string]*Schema  `json:"properties,omitzero"`
 	PatternProperties    map[string]*Schema  `json:"patternProperties,omitzero"`
 	PropertyNames        *Schema             `json:"propertyNames,omitzero"`
 	AdditionalProperties any                 `json:"additionalProperties,omitzero"` // false or a *Schema
 	MinProperties        int                 `json:"minProperties,omitzero"`
+	MaxProperties        int                 `json:"maxProperties,omitzero"`
 	Required             []string            `json:"required,omitzero"`
 	DependentRequired    map[string][]string `json:"dependentRequired,omitzero"`
 	Defs                 map[string]*Schema  `json:"$defs,omitzero"`
@@ -50,6 +52,10 @@ func ObjectOf[T any](fields []Field[T]) *Schema {
 	for _, f := range fields {
 		p := *f.Schema()
 		p.Description = f.Doc
+		if f.Pattern != "" {
+			s.PatternProperties = map[string]*Schema{f.Pattern: &p}
+			continue
+		}
 		s.Properties[f.Name] = &p
 	}
 	return s

@@ -176,6 +176,20 @@ func cacheLine(number int, text string) cachedLine {
 	return c
 }
 
+// Within returns where a byte of a value stands that begins at a place: the place itself
+// where the value is not written there as it is, in one line.
+func (r *Reader) Within(a Place, value string, offset int) Place {
+	written := r.rest(a)
+	quote := 0
+	if written != "" && (written[0] == '"' || written[0] == '\'') {
+		quote = 1
+	}
+	if offset > len(value) || !strings.HasPrefix(written[quote:], value) {
+		return a
+	}
+	return Place{a.Line, a.Column + quote + utf8.RuneCountInString(value[:offset])}
+}
+
 func (r *Reader) char(a Place) rune {
 	c, size := utf8.DecodeRuneInString(r.rest(a))
 	if size == 0 {

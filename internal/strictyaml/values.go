@@ -99,10 +99,12 @@ func (r *Reader) withoutExtensions(n *yaml.Node) *yaml.Node {
 // Field is one key of a mapping. The tables of fields are the one source of what
 // is read, of what is suggested for a misspelt key, and of the JSON Schema.
 type Field[T any] struct {
-	Name   string
-	Doc    string
-	Schema func() *Schema
-	Read   func(r *Reader, e Entry, into *T)
+	Name    string
+	Doc     string
+	Schema  func() *Schema
+	Read    func(r *Reader, e Entry, into *T)
+	Matches func(key string) bool // other keys that it is read for; nil: none
+	Pattern string                // of those, in the JSON Schema
 }
 
 func fieldNames[T any](fields []Field[T]) []string {
@@ -117,6 +119,9 @@ func fieldNames[T any](fields []Field[T]) []string {
 func ReadFields[T any](r *Reader, n *yaml.Node, what string, fields []Field[T], into *T) {
 	for _, e := range r.Entries(n) {
 		i := slices.IndexFunc(fields, func(f Field[T]) bool { return f.Name == e.Name() })
+		if i < 0 {
+			i = slices.IndexFunc(fields, func(f Field[T]) bool { return f.Matches != nil && f.Matches(e.Name()) })
+		}
 		if i < 0 {
 			r.unknownKey(e, what, fieldNames(fields))
 			continue

@@ -117,7 +117,7 @@ func everything(t *testing.T, a *telemetry.Audit) {
 		a.Decided(d)
 	}
 	op := operation("look")
-	op.Outcome, op.Fault, op.From, op.To = policy.Error, observe.Fault{Tool: true}, "a", "b"
+	op.Outcome, op.Fault, op.From, op.To = policy.Error.String(), observe.Fault{Tool: true}, "a", "b"
 	a.End(1, d.Peer, op)
 	for range 3 {
 		a.Denied(telemetry.Denial{Reason: "x", Request: denied()})

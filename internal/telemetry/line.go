@@ -75,8 +75,8 @@ func (l *line) decision(d *observe.Decision, arguments bool) {
 // ended writes the members of what came of a decision.
 func (l *line) ended(number uint64, of observe.Peer, op *observe.Operation) {
 	l.number("of", int64(number))
-	if op.Outcome != 0 {
-		l.word("outcome", op.Outcome.String())
+	if op.Outcome != "" {
+		l.word("outcome", op.Outcome)
 	}
 	l.text("error", op.Fault.String())
 	l.text("from", op.From)

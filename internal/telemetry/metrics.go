@@ -154,8 +154,8 @@ func (m *Metrics) counters(name, help string, labels ...string) *prometheus.Coun
 func (m *Metrics) AuthenticationFailed() { m.authentication.Inc() }
 
 // Stepped implements observe.Meter.
-func (m *Metrics) Stepped(from, to string, o policy.Outcome) {
-	m.transitions.WithLabelValues(from, to, o.String()).Inc()
+func (m *Metrics) Stepped(from, to, outcome string) {
+	m.transitions.WithLabelValues(from, to, outcome).Inc()
 }
 
 // ShadowRefused implements observe.Meter.

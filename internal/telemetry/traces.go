@@ -222,8 +222,8 @@ func decisionAttributes(op *observe.Operation) (all []attribute.KeyValue) {
 	if op.To != "" {
 		all = append(all, attribute.String("fsm_proxy.state.from", op.From), attribute.String("fsm_proxy.state.to", op.To))
 	}
-	if op.Outcome != 0 {
-		all = append(all, attribute.String("fsm_proxy.outcome", op.Outcome.String()))
+	if op.Outcome != "" {
+		all = append(all, attribute.String("fsm_proxy.outcome", op.Outcome))
 	}
 	if op.Fault.Refusal() {
 		all = append(all, attribute.String("fsm_proxy.refusal", op.Fault.Code.String()))

@@ -418,7 +418,7 @@ func (c *compiler) checkTypes(checked *cel.Ast) {
 		if d.call.Kind() == ast.ComprehensionKind {
 			over := d.call.AsComprehension().IterRange()
 			if over.Kind() != ast.ListKind && !c.typed[key(over)] {
-				c.warn(d.call, "guard-all", "all holds of what is empty; add %s.size() > 0", c.show(over))
+				c.warn(d.call, All, "all holds of what is empty; add %s.size() > 0", c.show(over))
 			}
 			continue
 		}
@@ -450,7 +450,7 @@ func (c *compiler) checkNegation(d doubtful, a, b ast.Expr, untyped func(ast.Exp
 			sign = "!"
 		}
 		path := c.show(operand)
-		c.warn(d.call, "guard-negation", "%s holds for every other type too: a list for a text, a text for a number; add type(%s) == string, or the type that you mean", sign, path)
+		c.warn(d.call, Negation, "%s holds for every other type too: a list for a text, a text for a number; add type(%s) == string, or the type that you mean", sign, path)
 		return
 	}
 }

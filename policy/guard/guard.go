@@ -76,6 +76,12 @@ type Problem struct {
 	Message string // what it is, and what to do
 }
 
+// The ids of warnings.
+const (
+	Negation = "guard-negation" // it is true of values of other types
+	All      = "guard-all"      // it is true of what is empty
+)
+
 // Reads says what an expression hangs on.
 type Reads struct {
 	Args      []string // paths, as they are written; "args" is all of them

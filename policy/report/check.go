@@ -5,6 +5,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -111,9 +112,9 @@ func (g *graph) addState(p *policy.Policy, s policy.State) {
 	for b := range p.Effective(s) {
 		g.binds[s] = g.binds[s] || !b.None
 		g.agents[s] = g.agents[s] || !b.None && b.From == policy.Agent
-		for i := range b.Cases {
-			for _, o := range policy.AllOutcomes {
-				t := b.Cases[i].Leads(o)
+		for a := range b.Alternatives() {
+			for _, o := range a.AllOutcomes() {
+				t := a.Leads(o)
 				t.State = t.In(s)
 				switch {
 				case seen[t]:
@@ -215,7 +216,12 @@ func (c *checker) terminal() (place policy.Place, what string) {
 
 // completes reports whether some edge of a binding is terminal.
 func completes(b *policy.Binding) bool {
-	return slices.ContainsFunc(b.Cases, func(c policy.Case) bool { return c.Completes() })
+	for a := range b.Alternatives() {
+		if a.Completes() {
+			return true
+		}
+	}
+	return false
 }
 
 // checkState warns of a state in which something about the graph is odd.
@@ -351,11 +357,18 @@ func (c *checker) noteStay(b *policy.Binding) {
 	var left []string
 	for i := range b.Cases {
 		x := &b.Cases[i]
-		for _, o := range []policy.Outcome{policy.Success, policy.Error} {
-			if x.Leaves(b.Home) && !x.Says(o) {
-				what := "on " + o.String()
+		for j := range x.Alternatives {
+			a := &x.Alternatives[j]
+			for _, o := range a.AllOutcomes() {
+				if o == policy.Unknown || !a.Leaves(b.Home) || a.Says(o) {
+					continue
+				}
+				what := "on " + a.OutcomeName(o)
 				if b.By != "" {
 					what += " in case " + quoted(x)
+				}
+				if len(x.Alternatives) > 1 {
+					what += fmt.Sprintf(" of alternative %d", j+1)
 				}
 				left = append(left, what)
 			}
@@ -382,10 +395,10 @@ func (c *checker) checkUnknown() {
 	}
 }
 
-// unknownLeads says what an unknown outcome is taken as in the first case of a binding
+// unknownLeads says what an unknown outcome is taken as in the first alternative of a binding
 // that leads on and does not say where unknown leads; it is "" if none does so.
 func unknownLeads(b *policy.Binding) string {
-	for _, x := range b.Cases {
+	for x := range b.Alternatives() {
 		switch {
 		case !x.Leaves(b.Home) || x.Says(policy.Unknown):
 		case x.Says(policy.Error):

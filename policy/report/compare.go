@@ -98,11 +98,11 @@ type Applied struct {
 // EdgeChange is where outcomes of one symbol led and lead now: the zero Lead
 // where there is no such symbol.
 type EdgeChange struct {
-	By       string           `json:"by,omitempty"`
-	Case     string           `json:"case,omitempty"` // with By
-	Outcomes []policy.Outcome `json:"outcomes"`
-	Was      Lead             `json:"was,omitzero"`
-	Now      Lead             `json:"now,omitzero"`
+	By       string   `json:"by,omitempty"`
+	Case     string   `json:"case,omitempty"` // with By
+	Outcomes []string `json:"outcomes"`
+	Was      Lead     `json:"was,omitzero"`
+	Now      Lead     `json:"now,omitzero"`
 
 	value policy.Argument // of the case
 }
@@ -161,12 +161,12 @@ func (d differ) keepsLost(n *NameChange) bool {
 	}
 	n.Difference = Altered
 	n.Edges = slices.DeleteFunc(n.Edges, func(e EdgeChange) bool {
-		return d.new.DecideAnywhere(n.Kind, n.Pattern, true, func(path []string) policy.Argument {
+		return d.new.DecideAnywhere(&policy.Request{Kind: n.Kind, Name: n.Pattern, Listed: true, Arg: func(path []string) policy.Argument {
 			if strings.Join(path, ".") == e.By {
 				return e.value
 			}
 			return policy.Argument{}
-		}).Allowed
+		}}).Allowed
 	})
 	return len(n.Edges) > 0
 }
@@ -227,15 +227,15 @@ func (x side) applied() Applied {
 	return Applied{Pattern: x.Pattern, Glob: x.Glob, By: x.By, From: x.From, Rule: x.Rule}
 }
 
-// under returns what holds here for a case of a binding that is split by an argument, or
-// the only case where by is "", nil if it is refused. A glob among cases stands for
+// under returns the alternatives that hold here for a case of a binding that is split by an
+// argument, or for the only case where by is "", none if it is refused. A glob among cases stands for
 // itself as the text that is hardest to match.
-func (x side) under(by string, c *policy.Case) *policy.Case {
+func (x side) under(by string, c *policy.Case) []policy.Alternative {
 	if x.Binding == nil || x.By != by {
 		return nil
 	}
 	if selected := x.Select(c.Value); selected != nil && !selected.None {
-		return selected
+		return selected.Alternatives
 	}
 	return nil
 }
@@ -282,29 +282,44 @@ func (n NameChange) differs() bool {
 	return len(n.Edges) > 0 || n.Was.From != n.Now.From || !policy.IsGlob(n.Pattern) && n.Was.Glob != n.Now.Glob
 }
 
-// edges compares one symbol, and puts outcomes together that do alike.
-func (d differ) edges(was, now side, by string, of *policy.Case) []EdgeChange {
-	a, b := was.under(by, of), now.under(by, of)
-	if a == nil && b == nil { // none before, none or nothing now
-		return nil
+// edges compares one symbol, alternative by alternative.
+func (d differ) edges(was, now side, by string, of *policy.Case) (out []EdgeChange) {
+	a, b := was.under(by, of), now.under(by, of) // both nil: none before, none or nothing now
+	for i := range max(len(a), len(b)) {
+		var x, y *policy.Alternative
+		if i < len(a) {
+			x = &a[i]
+		}
+		if i < len(b) {
+			y = &b[i]
+		}
+		out = append(out, d.leads(was.state, now.state, EdgeChange{By: by, Case: of.Name, value: of.Value}, x, y)...)
 	}
-	var out []EdgeChange
-	for _, o := range policy.AllOutcomes {
-		if a != nil && b != nil && d.sameLead(a, b, was.state, now.state, o) {
+	return out
+}
+
+// leads compares one alternative, which one side may lack, and puts outcomes together that do alike.
+func (d differ) leads(s, t policy.State, c EdgeChange, a, b *policy.Alternative) (out []EdgeChange) {
+	most := a
+	if a == nil || b != nil && len(b.Outcomes) > len(a.Outcomes) {
+		most = b
+	}
+	for _, o := range most.AllOutcomes() {
+		if a != nil && b != nil && d.sameLead(a, b, s, t, o) {
 			continue
 		}
-		c := EdgeChange{By: by, Case: of.Name, value: of.Value}
-		if a != nil {
-			c.Was = leadOf(d.old, a, was.state, o)
+		c.Was, c.Now = Lead{}, Lead{}
+		if a != nil && a.OutcomeName(o) != "" {
+			c.Was = leadOf(d.old, a, s, o)
 		}
-		if b != nil {
-			c.Now = leadOf(d.new, b, now.state, o)
+		if b != nil && b.OutcomeName(o) != "" {
+			c.Now = leadOf(d.new, b, t, o)
 		}
 		if n := len(out); n > 0 && out[n-1].Was == c.Was && out[n-1].Now == c.Now {
-			out[n-1].Outcomes = append(out[n-1].Outcomes, o)
+			out[n-1].Outcomes = append(out[n-1].Outcomes, most.OutcomeName(o))
 			continue
 		}
-		c.Outcomes = []policy.Outcome{o}
+		c.Outcomes = []string{most.OutcomeName(o)}
 		out = append(out, c)
 	}
 	return out
@@ -312,7 +327,10 @@ func (d differ) edges(was, now side, by string, of *policy.Case) []EdgeChange {
 
 // sameLead reports whether an outcome leads to the same place from s of old and
 // from t of new, once states are renamed.
-func (d differ) sameLead(a, b *policy.Case, s, t policy.State, o policy.Outcome) bool {
+func (d differ) sameLead(a, b *policy.Alternative, s, t policy.State, o policy.Outcome) bool {
+	if a.OutcomeName(o) != b.OutcomeName(o) {
+		return false
+	}
 	x, y := a.Leads(o), b.Leads(o)
 	heir, ok := d.new.Heir(d.old.StateName(x.In(s)))
 	return ok && heir == y.In(t) && x.Terminal == y.Terminal && a.Exclusive == b.Exclusive
@@ -505,7 +523,7 @@ func splitText(by string) string {
 // leads says where an edge leads and led; ok is false where it goes without
 // saying, since another split has other edges.
 func (n NameChange) leads(e EdgeChange) (text string, ok bool) {
-	text = strings.TrimSpace(when(e.Outcomes) + " " + e.Now.String())
+	text = strings.TrimSpace(whenever(e.Outcomes) + " " + e.Now.String())
 	switch {
 	case n.Difference == Gained:
 		return text, true

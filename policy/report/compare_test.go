@@ -113,7 +113,7 @@ func behaviour(p *policy.Policy, s policy.State, name string) string {
 	at := policy.Configuration{State: s}
 	for _, listed := range []bool{true, false} {
 		for _, text := range []string{"x", "y", "z"} {
-			v := p.Decide(at, policy.Tool, name, listed, argument(text))
+			v := p.Decide(at, &policy.Request{Kind: policy.Tool, Name: name, Listed: listed, Arg: argument(text)})
 			if !v.Allowed {
 				out.WriteString("refused\n")
 				continue
@@ -131,7 +131,7 @@ func stepsOf(p *policy.Policy, c policy.Configuration, s policy.Symbol) string {
 	}
 	var leads []string
 	for _, o := range policy.AllOutcomes {
-		leads = append(leads, leadOf(p, b.Case(s.Case), c.State, o).String())
+		leads = append(leads, leadOf(p, &b.Case(s.Case).Alternatives[s.Alternative], c.State, o).String())
 	}
 	return strings.Join(leads, ", ")
 }
@@ -162,7 +162,7 @@ func TestCompareOverlooksNoCase(t *testing.T) {
 		}).Filter(func(p *policy.Policy) bool { return p != nil }).Draw(t, label)
 	}
 	does := func(p *policy.Policy, a policy.Argument) string {
-		v := p.Decide(p.Initial(), policy.Tool, "x", true, func([]string) policy.Argument { return a })
+		v := p.Decide(p.Initial(), &policy.Request{Kind: policy.Tool, Name: "x", Listed: true, Arg: func([]string) policy.Argument { return a }})
 		if !v.Allowed {
 			return "refused"
 		}

@@ -64,7 +64,7 @@ func labels(b *policy.Binding, s policy.State) iter.Seq2[way, string] {
 			if b.Cases[i].None {
 				continue
 			}
-			for _, w := range ways(&b.Cases[i], s) {
+			for w, when := range waysOf(&b.Cases[i], s) {
 				label := b.Pattern
 				if b.Kind != policy.Tool {
 					label = b.Kind.String() + " " + label
@@ -75,10 +75,24 @@ func labels(b *policy.Binding, s policy.State) iter.Seq2[way, string] {
 				if b.By != "" {
 					label += fmt.Sprintf(" [%s=%s]", b.By, b.Cases[i].Name)
 				}
-				if when := when(w.outcomes); when != "" {
+				if when != "" {
 					label += " (" + when + ")"
 				}
 				if !yield(w, label) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// waysOf yields each place that a case leads to from s, with the outcomes that lead there.
+func waysOf(c *policy.Case, s policy.State) iter.Seq2[way, string] {
+	return func(yield func(way, string) bool) {
+		for i := range c.Alternatives {
+			a := &c.Alternatives[i]
+			for _, w := range ways(a, s) {
+				if !yield(w, when(a, w.outcomes)) {
 					return
 				}
 			}

@@ -152,10 +152,13 @@ func textRows(p *policy.Policy, b *policy.Binding, s policy.State) []textRow {
 			rows = append(rows, textRow{label, signNone + " none"})
 			continue
 		}
-		for _, way := range ways(c, s) {
-			leads := leadOf(p, c, s, way.outcomes[0]).String()
-			rows = append(rows, textRow{label, strings.TrimSpace(when(way.outcomes) + " " + leads)})
-			label = ""
+		for j := range c.Alternatives {
+			a := &c.Alternatives[j]
+			for _, way := range ways(a, s) {
+				leads := leadOf(p, a, s, way.outcomes[0]).String()
+				rows = append(rows, textRow{label, strings.TrimSpace(when(a, way.outcomes) + " " + leads)})
+				label = ""
+			}
 		}
 	}
 	return rows
@@ -167,11 +170,11 @@ type way struct {
 	outcomes []policy.Outcome
 }
 
-// ways groups the outcomes of a symbol by where they lead from s.
-func ways(c *policy.Case, s policy.State) []way {
+// ways groups the outcomes of an alternative by where they lead from s.
+func ways(a *policy.Alternative, s policy.State) []way {
 	var out []way
-	for _, o := range policy.AllOutcomes {
-		t := c.Leads(o)
+	for _, o := range a.AllOutcomes() {
+		t := a.Leads(o)
 		t.State = t.In(s)
 		if n := len(out); n > 0 && out[n-1].Target == t {
 			out[n-1].outcomes = append(out[n-1].outcomes, o)
@@ -182,14 +185,22 @@ func ways(c *policy.Case, s policy.State) []way {
 	return out
 }
 
-// when names outcomes, "" if they are all.
-func when(some []policy.Outcome) string {
-	if len(some) == len(policy.AllOutcomes) {
+// when names outcomes of an alternative, "" if they are all.
+func when(a *policy.Alternative, some []policy.Outcome) string {
+	if len(some) == len(policy.AllOutcomes)+len(a.Outcomes) {
 		return ""
 	}
 	names := make([]string, len(some))
 	for i, o := range some {
-		names[i] = o.String()
+		names[i] = a.OutcomeName(o)
+	}
+	return strings.Join(names, ", ")
+}
+
+// whenever names outcomes, "" if they are those of every call.
+func whenever(names []string) string {
+	if len(names) == len(policy.AllOutcomes) {
+		return ""
 	}
 	return strings.Join(names, ", ")
 }
@@ -202,10 +213,10 @@ type Lead struct {
 	Exclusive bool   `json:"exclusive,omitempty"` // the call takes the run's turn in any case
 }
 
-// leadOf says where an outcome of a case leads from s.
-func leadOf(p *policy.Policy, c *policy.Case, s policy.State, o policy.Outcome) Lead {
-	t := c.Leads(o)
-	return Lead{To: p.StateName(t.In(s)), Stays: t.In(s) == s, Terminal: t.Terminal, Exclusive: c.Exclusive}
+// leadOf says where an outcome of an alternative leads from s.
+func leadOf(p *policy.Policy, a *policy.Alternative, s policy.State, o policy.Outcome) Lead {
+	t := a.Leads(o)
+	return Lead{To: p.StateName(t.In(s)), Stays: t.In(s) == s, Terminal: t.Terminal, Exclusive: a.Exclusive}
 }
 
 // String returns the lead as render draws it, on one line that cannot disturb a
@@ -316,12 +327,8 @@ func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 		Kind: b.Kind.String(), Pattern: b.Pattern, Glob: b.Glob, Everywhere: b.Home == policy.Everywhere,
 		Line: b.Line, Column: b.Column, None: b.None, By: b.By, Says: b.Says,
 	}
-	outcomes := policy.AllOutcomes[:]
-	if b.Kind == policy.Signal { // which has one
-		outcomes = outcomes[:1]
-		if !b.None {
-			out.From = b.From.String()
-		}
+	if b.Kind == policy.Signal && !b.None {
+		out.From = b.From.String()
 	}
 	for i := range b.Cases {
 		c := &b.Cases[i]
@@ -333,12 +340,19 @@ func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 			out.Edges = append(out.Edges, edgeJSON{Case: selected, None: true})
 			continue
 		}
-		for _, o := range outcomes {
-			t := c.Leads(o)
-			out.Edges = append(out.Edges, edgeJSON{
-				Case: selected, Outcome: o.String(), To: p.StateName(t.In(s)),
-				Stays: !t.Changes(s), Terminal: t.Terminal, Exclusive: c.Exclusive,
-			})
+		for j := range c.Alternatives {
+			a := &c.Alternatives[j]
+			outcomes := a.AllOutcomes()
+			if b.Kind == policy.Signal { // which has one
+				outcomes = outcomes[:1]
+			}
+			for _, o := range outcomes {
+				t := a.Leads(o)
+				out.Edges = append(out.Edges, edgeJSON{
+					Case: selected, Outcome: a.OutcomeName(o), To: p.StateName(t.In(s)),
+					Stays: !t.Changes(s), Terminal: t.Terminal, Exclusive: a.Exclusive,
+				})
+			}
 		}
 	}
 	return out

@@ -31,6 +31,7 @@ const resource = 1
 type File struct {
 	Settings
 	Initial    Text // see HasInitial; not given where it is no name
+	Registers  []Register
 	Everywhere Scope
 	States     []State
 	Renamed    []Rename
@@ -97,26 +98,78 @@ type Entry struct {
 	Value Value
 }
 
-// Value is the value of a binding or of a case.
+// Value is the value of a binding, of a case, or of one of several alternatives.
 type Value struct {
 	Place
-	None, Exclusive bool
-	Bare            bool                      // nothing is said: a name alone in a mapping
-	Short           bool                      // one word, which is on_success
-	Null            Text                      // the word that said nothing: null or ~
-	Edges           [len(Outcomes) + 1]Target // of each outcome, and on_any
-	By              Text
-	Description     string // of a signal
-	From            Choice // who sends a signal, of Senders
-	Cases           []Entry
-	HasCases        bool
+	Conditions
+	None         bool
+	Bare         bool                      // nothing is said: a name alone in a mapping
+	Short        bool                      // one word, which is on_success
+	Null         Text                      // the word that said nothing: null or ~
+	Outcomes     []Named                   // that the result decides, in order
+	Edges        [len(Outcomes) + 1]Target // of each outcome that needs no result, and on_any
+	Named        []NamedTarget             // of outcomes: on_NAME
+	Set          []Assignment              // beside the edges
+	By           Text
+	Description  string // of a signal
+	From         Choice // who sends a signal, of Senders
+	Cases        []Entry
+	HasCases     bool
+	Alternatives []Value // in place of all else
 }
+
+// Conditions are what has to hold before a call goes upstream, and how it goes.
+type Conditions struct {
+	When, Because Text
+	Exclusive     bool
+}
+
+// Named is an expression with a name.
+type Named struct{ Name, Expression Text }
+
+// NamedTarget is the edge of a named outcome. Name is the outcome's, without on_.
+type NamedTarget struct {
+	Name Text
+	Target
+}
+
+// Assignment is what becomes of one register.
+type Assignment struct {
+	Register Text
+	Operation
+	Values []Text // expressions: one where it is assigned, none where it is emptied
+}
+
+// Operation is how a register is changed. The zero value assigns.
+type Operation uint8
+
+// The operations.
+const (
+	Assign Operation = iota
+	Empty            // to none
+	Add
+	Remove
+)
+
+// Register is one entry of registers. Max is of a set, 0 where none is given.
+type Register struct {
+	Name Text
+	Type Choice // of RegisterTypes
+	Max  int
+}
+
+// RegisterTypes are the types of registers, the last of which is written {set: text}.
+var RegisterTypes = []string{"text", "number", "boolean", "counter", "set"}
+
+// RegisterSet is the place of sets among RegisterTypes.
+const RegisterSet = 4
 
 // Target is where an edge leads; the zero value stays.
 type Target struct {
 	Given    bool
 	To       Text // not given: this state
 	Terminal bool
+	Set      []Assignment
 }
 
 // The places of edges that others take theirs from.
@@ -139,12 +192,22 @@ func (v *Value) Edge(outcome int) (t Target, given bool) {
 	return Target{}, false
 }
 
-// hasEdges reports whether any edge is given.
-func (v *Value) hasEdges() bool {
+// NamedEdge is Edge for an outcome that has a name.
+func (v *Value) NamedEdge(name string) (t Target, given bool) {
+	for _, x := range v.Named {
+		if x.Name.Value == name {
+			return x.Target, true
+		}
+	}
+	return v.Edges[onAny], v.Edges[onAny].Given
+}
+
+// follows reports whether anything is said of what follows a call.
+func (v *Value) follows() bool {
 	for _, t := range v.Edges {
 		if t.Given {
 			return true
 		}
 	}
-	return false
+	return len(v.Outcomes)+len(v.Named)+len(v.Set) > 0
 }

@@ -22,6 +22,8 @@ func fileKeys() []field[File] {
 		key("initial", "The state in which a run begins.", textSchema, readInitial),
 		key("on_complete", "What follows a terminal edge: restart begins a new run in the same step, stop offers nothing any more.",
 			strictyaml.Enum(Completions), readChoice(Completions, func(f *File) *Choice { return &f.OnComplete })),
+		key("registers", "Values that a run remembers beside its state, by name: text, number, boolean, counter, or {set: text, max: N}.",
+			strictyaml.Map(registerSchema), readRegisters),
 		key("everywhere", "Bound in every state that is not terminal.", refTo("place"), readEverywhere),
 		key("states", "The states by name. A name not bound in a state cannot be used there.", statesSchema, readStates),
 		key("renamed", "States with a new name, old: new, read when a reload moves runs.", strictyaml.Map(textSchema), readRenamed),
@@ -82,15 +84,32 @@ var edgeDocs = [len(EdgeKeys)]string{
 	"Where every outcome leads that has no edge of its own.",
 }
 
-// caseKeys are the keys of a case's value.
+// conditionKeys are the keys of what has to hold before a call goes upstream.
+func conditionKeys() []field[Value] {
+	return []field[Value]{
+		key("when", "A CEL expression over args, name, registers, run, who and now, which has to be true.", expressionSchema,
+			readExpression(func(v *Value) *Text { return &v.When })),
+		key("because", "What a client is told where a condition does not hold.", textSchema, readExpression(func(v *Value) *Text { return &v.Because })),
+		key("exclusive", "Takes the run's turn though it stays: calls of one run then follow each other.",
+			strictyaml.Bool, readBool(func(v *Value) *bool { return &v.Exclusive })),
+	}
+}
+
+// caseKeys are the keys of a case's value, and of an alternative.
 func caseKeys() []field[Value] {
 	var fields []field[Value]
 	for i, name := range EdgeKeys {
 		fields = append(fields, key(name, edgeDocs[i], refTo("target"),
 			func(r *reader, e entry, into *Value) { into.Edges[i] = readTarget(r, e) }))
 	}
-	return append(fields, key("exclusive", "Takes the run's turn though it stays: calls of one run then follow each other.",
-		strictyaml.Bool, readBool(func(v *Value) *bool { return &v.Exclusive })))
+	named := key("on_NAME", "Where the outcome of that name leads.", refTo("target"), readNamedEdge)
+	named.Matches, named.Pattern = isNamedEdge, "^on_[A-Za-z][A-Za-z0-9_]*$"
+	return append(append(fields, named,
+		key("outcomes", "Outcomes by name, each a CEL expression over the result: the first that is true is the outcome.",
+			strictyaml.Map(expressionSchema), readOutcomes),
+		key("set", "What a success sets: registers, each to a CEL expression, to none, or {add: …} or {remove: …}.", refTo("set"),
+			func(r *reader, e entry, into *Value) { into.Set = readSet(r, e) })),
+		conditionKeys()...)
 }
 
 // bindingKeys are the keys of a binding's value.
@@ -106,6 +125,8 @@ func targetKeys() []field[Target] {
 	return []field[Target]{
 		key("to", "The state that the edge leads to; left out, this one.", textSchema, readTo),
 		key("terminal", "The edge completes the run.", strictyaml.Bool, readBool(func(t *Target) *bool { return &t.Terminal })),
+		key("set", "What goes with the edge: registers, each to a CEL expression, to none, or {add: …} or {remove: …}.", refTo("set"),
+			func(r *reader, e entry, into *Target) { into.Set = readSet(r, e) }),
 	}
 }
 
@@ -117,6 +138,7 @@ func signalKeys() []field[Value] {
 			f.Read(r, e, &into.Edges[onAny])
 		}))
 	}
+	fields = append(fields, conditionKeys()[:2]...)
 	return append(fields,
 		key("description", "What the signal says; shown to who may send it.", textSchema, readText(func(v *Value) *string { return &v.Description })),
 		key("from", "Who sends it: the agent, or an operator alone. An operator may send every signal. Default: agent.",
@@ -141,9 +163,13 @@ func Schema() []byte {
 		"name":  {Type: []string{"string", "number", "boolean"}}, // numbers and booleans are their text
 		"place": orNull(strictyaml.ObjectOf(scopeKeys())),
 		"state": orNull(strictyaml.ObjectOf(stateKeys())),
-		"value": valueSchema("A binding's value: nothing or stay, none, a state (on_success), or a mapping.", strictyaml.ObjectOf(bindingKeys())),
-		"case":  valueSchema("A case's value: nothing or stay, none, a state (on_success), or a mapping.", strictyaml.ObjectOf(caseKeys())),
+		"value": alternativesSchema("A binding's value: nothing or stay, none, a state (on_success), a mapping, or a list of alternatives.", strictyaml.ObjectOf(bindingKeys())),
+		"case":  alternativesSchema("A case's value: nothing or stay, none, a state (on_success), a mapping, or a list of alternatives.", strictyaml.ObjectOf(caseKeys())),
+
+		"alternative": strictyaml.ObjectOf(caseKeys()),
+		"set":         {Type: "object", AdditionalProperties: assignmentSchema(), MinProperties: 1},
 	}
+	s.Defs["alternative"].MinProperties = 1
 	s.Defs["signal"] = valueSchema("A signal's value: a state, stay, none, or a mapping.", strictyaml.ObjectOf(signalKeys()))
 	s.Defs["signal"].AnyOf[0] = s.Defs["name"]
 	s.Defs["target"] = valueSchema("An edge's target: a state, stay, or {to: STATE, terminal: true}.", strictyaml.ObjectOf(targetKeys()))
@@ -189,6 +215,31 @@ func statesSchema() *schema {
 		AdditionalProperties: refTo("state")(),
 		MinProperties:        1,
 	}
+}
+
+func expressionSchema() *schema { return textSchema() }
+
+func registerSchema() *schema {
+	set := strictyaml.ObjectOf(registerKeys())
+	set.Required = []string{"set"}
+	return &schema{AnyOf: []*schema{{Enum: RegisterTypes[:RegisterSet]}, set}}
+}
+
+func assignmentSchema() *schema {
+	changes := strictyaml.ObjectOf(changeKeys())
+	changes.MinProperties, changes.MaxProperties = 1, 1
+	return &schema{AnyOf: []*schema{textSchema(), changes}}
+}
+
+func expressionsSchema() *schema {
+	return &schema{AnyOf: []*schema{textSchema(), {Type: "array", Items: textSchema(), MinItems: 1}}}
+}
+
+// alternativesSchema is valueSchema for what may be a list of alternatives.
+func alternativesSchema(doc string, object *schema) *schema {
+	s := valueSchema(doc, object)
+	s.AnyOf = append(s.AnyOf, &schema{Type: "array", Items: refTo("alternative")(), MinItems: 1})
+	return s
 }
 
 func orNull(s *schema) *schema {

@@ -342,6 +342,10 @@ func readBinding(r *reader, e entry) Value {
 		v.None = true
 		return v
 	}
+	if e.Value.Kind == yaml.SequenceNode {
+		v.Alternatives = readAlternatives(r, e)
+		return v
+	}
 	readValue(r, e, "a binding's value", bindingKeys(), &v)
 	switch {
 	case e.Value.Kind != yaml.MappingNode:
@@ -349,8 +353,8 @@ func readBinding(r *reader, e entry) Value {
 		r.Errorf(v.By.Place, "by", "by: %s without \"cases\"; list the texts that it may have", strictyaml.Quote(v.By.Value))
 	case v.HasCases && !v.By.Given:
 		r.Errorf(e.Place(), "by", "%s: \"cases\" without \"by\"; name the argument that selects the case", strictyaml.Quote(e.Name()))
-	case v.HasCases && v.hasEdges():
-		r.Errorf(v.By.Place, "by", "%s: edges beside \"by\"; give each case its own", strictyaml.Quote(e.Name()))
+	case v.HasCases && v.follows():
+		r.Errorf(v.By.Place, "by", "%s: edges, outcomes or set beside \"by\"; give each case its own", strictyaml.Quote(e.Name()))
 	}
 	return v
 }
@@ -364,6 +368,10 @@ func readCase(r *reader, e entry) Value {
 	v := Value{Place: strictyaml.PlaceOf(e.Value)}
 	if isNone(e.Value) {
 		v.None = true
+		return v
+	}
+	if e.Value.Kind == yaml.SequenceNode {
+		v.Alternatives = readAlternatives(r, e)
 		return v
 	}
 	readValue(r, e, "a case's value", caseKeys(), &v)
@@ -387,7 +395,7 @@ func readValue(r *reader, e entry, what string, keys []field[Value], v *Value) {
 			r.Errorf(strictyaml.PlaceOf(n), "value", "%s: an empty mapping says nothing; write stay, a state, or %s", e.Name(), strictyaml.Listed(EdgeKeys[:]))
 		}
 	default:
-		r.WrongType(e, "a state, stay, none, or a mapping of "+strictyaml.Listed(EdgeKeys[:]))
+		r.WrongType(e, "a state, stay, none, a mapping of "+strictyaml.Listed(EdgeKeys[:])+", or a list of such mappings")
 	}
 }
 

@@ -30,7 +30,7 @@ type Meter interface {
 	// none yet.
 	Operations(version string) Operations
 	// Stepped tells that an outcome changed a run's configuration.
-	Stepped(from, to string, o policy.Outcome)
+	Stepped(from, to, outcome string)
 	// ShadowRefused tells of what would have been refused, but for the shadow mode.
 	ShadowRefused(why policy.Code)
 	// DefinitionChanged tells of something in which a tool that the policy binds is
@@ -129,8 +129,8 @@ type Operation struct {
 	Name            string
 
 	Fault    Fault
-	Outcome  policy.Outcome // 0: none
-	From, To string         // the states of a step, "" where there was none
+	Outcome  string // its name; "": none
+	From, To string // the states of a step, "" where there was none
 
 	Total    time.Duration // from its arrival to its answer
 	Sent     bool          // it went upstream
@@ -225,9 +225,9 @@ func (t *Telemetry) Journal() Journal {
 }
 
 // Stepped is [Meter.Stepped], for no Meter as well.
-func (t *Telemetry) Stepped(from, to string, o policy.Outcome) {
+func (t *Telemetry) Stepped(from, to, outcome string) {
 	if t.Meter != nil {
-		t.Meter.Stepped(from, to, o)
+		t.Meter.Stepped(from, to, outcome)
 	}
 }
 
@@ -352,9 +352,9 @@ func (c *Call) Answered(m *wire.Message, err error) {
 }
 
 // Settled notes the outcome.
-func (c *Call) Settled(o policy.Outcome) {
+func (c *Call) Settled(outcome string) {
 	if c != nil {
-		c.Op.Outcome = o
+		c.Op.Outcome = outcome
 	}
 }
 

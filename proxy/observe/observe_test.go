@@ -36,7 +36,7 @@ func TestNobodyIsToldOfACall(t *testing.T) {
 		c.Failed(Fault{Tool: true})
 		c.ShadowRefused(policy.NotAvailable)
 		c.Answered(m, nil)
-		c.Settled(policy.Success)
+		c.Settled(policy.Success.String())
 		c.Stepped("a", "b")
 		if c.Audited() || c.Remains() != nil || c.Traced(m) != m {
 			t.Error("something is noted of no call")
@@ -76,10 +76,10 @@ func TestCallIsRecordedAfterItsAnswer(t *testing.T) {
 	left := c.Remains()
 	c.Record(Peer{})
 	c.End(nil)
-	left.Settled(policy.Success)
+	left.Settled(policy.Success.String())
 	left.Ended(Peer{})
 	left.Ended(Peer{})
-	if !slices.Equal(b.ended, []uint64{1, 1}) || b.last.Outcome != policy.Success || !b.last.Sent {
+	if !slices.Equal(b.ended, []uint64{1, 1}) || b.last.Outcome != policy.Success.String() || !b.last.Sent {
 		t.Errorf("recorded: %v, %+v", b.ended, b.last)
 	}
 }

@@ -39,6 +39,7 @@ type Asked struct {
 	At      run.Snapshot     // where the run stands
 	Allowed *surface.Allowed // there; nil: nothing is told of what the policy binds
 	Renews  string           // how the run is followed by another
+	Because []string         // what the policy says of conditions that do not hold
 
 	Lost     bool          // it was to be sent, and has come to nothing since
 	Outlived bool          // the run began anew while it waited
@@ -71,7 +72,8 @@ func (a *Asked) Refusal() *Refusal {
 // opaque has a refusal tell nothing of what the policy binds.
 func (a *Asked) opaque(r *Refusal) {
 	switch a.Code {
-	case policy.InvalidTransition, policy.UnknownAction, policy.UnknownCase, policy.RunComplete, policy.DefinitionChanged:
+	case policy.InvalidTransition, policy.UnknownAction, policy.UnknownCase, policy.RunComplete, policy.DefinitionChanged,
+		policy.GuardFailed, policy.LimitReached:
 		r.Error = policy.NotAvailable.String()
 	}
 	if r.Message == "" {
@@ -120,6 +122,8 @@ func (a *Asked) reason() string {
 	case policy.UnknownCase:
 		return what + " is not allowed in " + a.At.String() + " unless '" + a.At.Policy.By(a.At.At, a.Kind, a.Name) + "' is one of these" +
 			named(a.At.Policy.Cases(a.At.At, a.Kind, a.Name)) + "."
+	case policy.GuardFailed:
+		return what + " is not allowed like this in " + a.At.String() + ": " + a.because("a condition of the policy does not hold.")
 	case policy.Busy:
 		return what + " was not sent: another call that moves the state is under way. Try again when it has ended."
 	case policy.TaskRunning:
@@ -134,6 +138,14 @@ func (a *Asked) reason() string {
 		return what + " is unknown here, in " + a.At.String() + " and everywhere else."
 	}
 	return what + " is not allowed in " + a.At.String() + "."
+}
+
+// because is what the policy says, or something in its place.
+func (a *Asked) because(otherwise string) string {
+	if len(a.Because) == 0 {
+		return otherwise
+	}
+	return strings.Join(a.Because, " Or: ")
 }
 
 // named names cases as the policy writes them, and says what signs in them mean.

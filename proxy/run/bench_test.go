@@ -41,14 +41,14 @@ func BenchmarkCall(b *testing.B) {
 	} {
 		b.Run(title, func(b *testing.B) {
 			now := time.Unix(0, 0)
-			r := run.New(run.Config{Policy: parse(b, crossroads(b))})
+			r := run.New(run.Config{Policy: parse(b, crossroads(b))}, time.Unix(1000, 0))
 			c := &run.Call{Request: run.Request{Kind: policy.Tool, Listed: true, Known: true}}
 			answered := func(name string, o policy.Outcome) {
 				c.Name = name
 				if a, _ := r.Enter(c, 1, now); a != run.Admitted {
 					b.Fatalf("%s in %s: %v", name, r.Standing().State(), c.Verdict.Code)
 				}
-				_, _, _ = r.Settle(c, o, now)
+				_, _, _ = r.Settle(c, run.End{Outcome: o}, now)
 				r.Pass(c, now)
 			}
 			answered("open_door", policy.Success)

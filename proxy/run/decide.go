@@ -1,9 +1,11 @@
 package run
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 )
 
 // Request is what a decision is asked for, with all that it is made by.
@@ -25,6 +27,8 @@ type Arguments interface {
 	// At returns the argument at a path. It is unclear where another reader could find
 	// another value there.
 	At(path []string) (value policy.Argument, unclear bool)
+	// JSON returns the object that they are, as it was sent.
+	JSON() []byte
 }
 
 // Locked is whether a tool is what was locked.
@@ -48,9 +52,10 @@ type Call struct {
 	Tag        any           // the caller's, not read here
 	Turn       chan struct{} // the caller's: closed when the call is Ready
 
-	moves    uint32 // of the run, when it was decided
-	life     uint32 // of the run, when it began to wait; 0: it does not wait
-	orphaned bool   // the run was begun anew while it had the turn
+	facts    *guard.Call // that the decision was made by; nil: what follows needs them no more
+	moves    uint32      // of the run, when it was decided
+	life     uint32      // of the run, when it began to wait; 0: it does not wait
+	orphaned bool        // the run was begun anew while it had the turn
 }
 
 // Remains is what is left of a call when its message is gone, and its outcome is still to
@@ -58,13 +63,22 @@ type Call struct {
 func (c *Call) Remains() Call {
 	left := Call{Request: c.Request, Snapshot: c.Snapshot, Verdict: c.Verdict, moves: c.moves}
 	left.Arguments = nil
+	if c.facts != nil {
+		facts := *c.facts
+		facts.Args = bytes.Clone(facts.Args)
+		left.facts = &facts
+	}
 	return left
 }
 
-// Decide decides the request in a snapshot.
-func (c *Call) Decide(s Snapshot) {
-	c.Snapshot, c.Unclear = s, false
-	c.Verdict = s.Decide(c.Kind, c.Name, c.Listed, c.argument)
+// decide decides the request in a snapshot, by what guards see.
+func (c *Call) decide(s Snapshot, facts *guard.Call) {
+	c.Snapshot, c.Unclear, c.facts = s, false, nil
+	c.Verdict = s.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, Listed: c.Listed, Arg: c.argument, Facts: facts})
+	c.Unclear = c.Unclear || c.Verdict.Unclear
+	if a := c.Verdict.Alternative; a != nil && a.Late() {
+		c.facts = facts
+	}
 }
 
 func (c *Call) argument(path []string) policy.Argument {
@@ -106,7 +120,7 @@ func (c *Call) lacksList() bool {
 // upstream did not list the name: a glob binds in some other state.
 func (c *Call) hangsOnList() bool {
 	return c.Verdict.Code == policy.InvalidTransition &&
-		c.Snapshot.Decide(c.Kind, c.Name, false, nil).Code != policy.InvalidTransition
+		c.Snapshot.Decide(&policy.Request{Kind: c.Kind, Name: c.Name}).Code != policy.InvalidTransition
 }
 
 // Snapshot is where a run stands at a moment, and what decides there. It is comparable:
@@ -131,21 +145,26 @@ type Snapshot struct {
 // none reports whether nothing is allowed, whatever is asked for.
 func (s Snapshot) none() bool { return s.Policy == nil || s.Refused }
 
-// Decide says whether a name may be asked for, and why. Its arguments are those of
-// [policy.Policy.Decide].
-func (s Snapshot) Decide(k policy.Kind, name string, listed bool, arg policy.Lookup) policy.Verdict {
+// Decide says whether a name may be asked for, and why.
+func (s Snapshot) Decide(q *policy.Request) policy.Verdict {
 	if s.none() {
-		return policy.Verdict{Code: policy.NotAvailable, Symbol: policy.Symbol{Kind: k, Name: name}}
+		return policy.Verdict{Code: policy.NotAvailable, Symbol: policy.Symbol{Kind: q.Kind, Name: q.Name}}
 	}
 	if s.Runless {
-		return s.Policy.Everywhere(k, name, listed, arg)
+		return s.Policy.Everywhere(q)
 	}
-	v := s.Policy.Decide(s.At, k, name, listed, arg)
+	v := s.Policy.Decide(s.At, q)
 	if v.Allowed && s.Gate != nil {
-		g := s.Gate.DecideAnywhere(k, name, listed, arg)
+		g := s.Gate.DecideAnywhere(q)
 		v.Allowed, v.Bound, v.Code, v.ByGlob = g.Allowed, g.Bound, g.Code, v.ByGlob || g.ByGlob
+		v.Unclear, v.Because, v.Fault = g.Unclear, g.Because, g.Fault
 	}
 	return v
+}
+
+// guarded reports whether what is decided here hangs on more than the state and the name.
+func (s Snapshot) guarded() bool {
+	return s.Policy != nil && s.Policy.Guarded() || s.Gate != nil && s.Gate.Guarded()
 }
 
 // Visible reports whether a listed item is shown.

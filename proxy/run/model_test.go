@@ -116,7 +116,7 @@ func (w *world) decided(c *run.Call, a run.Admission) {
 			w.Fatalf("%s takes the turn: %v; has it: %v", c.Name, c.Verdict.Turn, holder == c)
 		}
 		at := policy.Configuration{State: w.stateNamed(w.state)}
-		if v := w.first.Decide(at, policy.Tool, c.Name, true, nil); !w.adrift && !v.Allowed {
+		if v := w.first.Decide(at, &policy.Request{Kind: policy.Tool, Name: c.Name, Listed: true}); !w.adrift && !v.Allowed {
 			w.Fatalf("%s is let go in %s", c.Name, w.state)
 		}
 	case run.Queued:
@@ -150,7 +150,7 @@ func (w *world) ends(c *run.Call, o policy.Outcome) {
 		w.goOn(w.r.Leave(c, w.now))
 		return
 	}
-	e, _, err := w.r.Settle(c, o, w.now)
+	e, _, err := w.r.Settle(c, run.End{Outcome: o}, w.now)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -196,7 +196,9 @@ func (w *world) any(of []*run.Call) *run.Call {
 // useful calls what is allowed, so that runs get somewhere.
 func (w *world) useful() {
 	s := w.r.Snapshot(w.now)
-	names := slices.DeleteFunc(s.Exact(policy.Tool), func(name string) bool { return !s.Decide(policy.Tool, name, true, nil).Turn })
+	names := slices.DeleteFunc(s.Exact(policy.Tool), func(name string) bool {
+		return !s.Decide(&policy.Request{Kind: policy.Tool, Name: name, Listed: true}).Turn
+	})
 	if len(names) > 0 {
 		w.enter(&run.Call{Request: run.Request{Kind: policy.Tool, Name: rapid.SampledFrom(names).Draw(w.T, "tool"), Listed: true, Known: true}})
 	}
@@ -290,7 +292,7 @@ func (w *world) check() {
 	}
 	s := w.r.Snapshot(w.now)
 	for _, tool := range tools {
-		if allowed := s.Decide(policy.Tool, tool, true, nil).Allowed; !s.Shadow && allowed != s.Visible(policy.Tool, tool) {
+		if allowed := s.Decide(&policy.Request{Kind: policy.Tool, Name: tool, Listed: true}).Allowed; !s.Shadow && allowed != s.Visible(policy.Tool, tool) {
 			w.Fatalf("%s is allowed: %v, and shown otherwise", tool, allowed)
 		}
 	}
@@ -321,7 +323,7 @@ func explore(t *testing.T, strands bool) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{
-			T: rt, r: run.New(run.Config{Policy: first, Patience: time.Hour}), now: time.Unix(1000, 0), first: first, source: source, parsed: parsed,
+			T: rt, r: run.New(run.Config{Policy: first, Patience: time.Hour}, time.Unix(1000, 0)), now: time.Unix(1000, 0), first: first, source: source, parsed: parsed,
 			folded: run.Standing{Policy: first, At: first.Initial()}, state: "entry",
 		}
 		rt.Repeat(w.deeds(strands))

@@ -97,7 +97,7 @@ func (r *Run) follow(now time.Time) (f Fate, ready []*Call) {
 		r.refused = false
 		return WasMoved, nil
 	case r.Policy.Stranded() == policy.StrandedRestart:
-		r.restart()
+		r.restart(now)
 		return WasRestarted, r.refuseQueue()
 	case r.stands.Stranded.IsZero():
 		r.strand(now)

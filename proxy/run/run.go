@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 )
 
 // Config is what a run begins with.
@@ -29,6 +30,7 @@ type Config struct {
 type Run struct {
 	stands   Standing  // where it stands: where its entries, and reloads since the last one, have taken it
 	recorded *Standing // where its entries have taken it; nil: where it stands
+	memory   *memory   // what it remembers beside; nil: its policy asks for nothing of that
 
 	Config                   // Policy is the one in force; the run's own unless it is behind
 	between []*policy.Policy // that came and went in force while a call held the turn, if they rename states
@@ -43,15 +45,15 @@ type Run struct {
 	task    bool // holder is what is left of a call that a task has come of
 }
 
-// New returns a run at its beginning.
-func New(c Config) Run {
+// New returns a run at its beginning, which is now.
+func New(c Config, now time.Time) Run {
 	begun := Standing{Policy: c.Policy, At: c.Policy.Initial()}
-	return Run{Config: c, stands: begun, life: 1}
+	return Run{Config: c, stands: begun, memory: newMemory(c.Policy, now), life: 1}
 }
 
 // Replay returns the run of which entries are told, under the policy that is in force now.
 func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
-	r := New(c)
+	r := New(c, now)
 	for e := range entries {
 		r.apply(e)
 	}
@@ -102,7 +104,12 @@ func (r *Run) record(e Entry) Entry {
 }
 
 // apply takes an entry into the run.
-func (r *Run) apply(e Entry) { r.stands, r.recorded, r.reset = e.To, nil, false }
+func (r *Run) apply(e Entry) {
+	r.stands, r.recorded, r.reset = e.To, nil, false
+	if r.memory != nil {
+		r.memory.apply(&e)
+	}
+}
 
 // asRecorded is where the run's entries have taken it.
 func (r *Run) asRecorded() Standing {
@@ -198,7 +205,7 @@ func (r *Run) Enter(c *Call, room int, now time.Time) (a Admission, e Effects) {
 		c.life = r.life
 	}
 	e.Entries = r.use(now)
-	switch a = r.decide(c, r.Snapshot(now)); {
+	switch a = r.decide(c, r.Snapshot(now), now); {
 	case a != Admitted || !c.takesTurn() || c.Unclear:
 	case r.holder == nil:
 		r.holder, c.orphaned = c, false
@@ -224,7 +231,7 @@ func (r *Run) Granted(c *Call, now time.Time) (a Admission, e Effects) {
 	_, e.Ready = r.catchUp(now) // to a policy that came since it was given the turn
 	r.holder, c.orphaned = c, false
 	e.Entries = r.use(now)
-	if a = r.decide(c, r.Snapshot(now)); a != Admitted || !c.takesTurn() {
+	if a = r.decide(c, r.Snapshot(now), now); a != Admitted || !c.takesTurn() {
 		e.Ready = append(e.Ready, r.pass(now)...)
 	}
 	e.To = r.Snapshot(now)
@@ -242,7 +249,7 @@ func (r *Run) Keeps(c *Call, now time.Time) (a Admission, held bool, e Effects) 
 	}
 	e.From = r.Snapshot(now)
 	if held = !r.Shadow && !c.orphaned; held {
-		a = r.decide(c, r.own(now))
+		a = r.decide(c, r.own(now), now)
 	}
 	if a == Refused || a == Admitted && !c.takesTurn() {
 		e.Ready = r.pass(now)
@@ -251,10 +258,27 @@ func (r *Run) Keeps(c *Call, now time.Time) (a Admission, held bool, e Effects) 
 	return a, held, e
 }
 
+// Look decides a call without entering it.
+func (r *Run) Look(c *Call, now time.Time) {
+	c.decide(r.Snapshot(now), r.facts(c, r.Snapshot(now), now))
+}
+
+// facts are what guards see of a call; nil where there are none.
+func (r *Run) facts(c *Call, s Snapshot, now time.Time) *guard.Call {
+	if !s.guarded() {
+		return nil
+	}
+	facts := &guard.Call{Name: c.Name, Registers: r.memory, Run: r.memory.facts(s.State()), Now: now}
+	if c.Arguments != nil {
+		facts.Args = c.Arguments.JSON()
+	}
+	return facts
+}
+
 // decide decides a call in a snapshot.
-func (r *Run) decide(c *Call, s Snapshot) Admission {
+func (r *Run) decide(c *Call, s Snapshot, now time.Time) Admission {
 	c.moves = r.moves
-	c.Decide(s)
+	c.decide(s, r.facts(c, s, now))
 	switch {
 	case c.life != 0 && c.life != r.life:
 		c.Outlived = true
@@ -273,14 +297,26 @@ func (r *Run) decide(c *Call, s Snapshot) Admission {
 	return Refused
 }
 
+// End is how a call has ended.
+type End struct {
+	Outcome policy.Outcome // by the answer's form alone
+	Result  []byte         // that came, nil for none: named outcomes, and what is set, may hang on it
+}
+
 // Settle moves the run along the outcome of a call, which keeps the turn until it passes
-// it on. Of a call without the turn nothing is told. The error says why there is no step.
-func (r *Run) Settle(c *Call, o policy.Outcome, now time.Time) (e Entry, s Shift, err error) {
+// it on. Of a call without the turn nothing is told. By its result the outcome may be
+// another one, which the entry tells. The error says why there is no step, or why the result
+// decides nothing.
+func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err error) {
 	shadow := c.Snapshot.Shadow
 	if shadow && !r.followsShadow(c) || !shadow && r.holder != c {
 		return e, s, nil
 	}
 	s.From = r.Snapshot(now)
+	o, fault := end.Outcome, error(nil)
+	if c.facts != nil && end.Result != nil {
+		o, fault = c.outcome(end)
+	}
 	e = Entry{Type: Ended, Time: now, Call: c, Outcome: o, Shadow: shadow, By: r.stands.Policy, To: r.stands}
 	from := r.stands.At
 	if shadow {
@@ -294,7 +330,7 @@ func (r *Run) Settle(c *Call, o policy.Outcome, now time.Time) (e Entry, s Shift
 	}
 	e = r.record(e)
 	s.To = r.Snapshot(now)
-	return e, s, nil
+	return e, s, fault
 }
 
 // followsShadow reports whether a call that was decided in shadow, and so took no turn,
@@ -401,7 +437,7 @@ func (r *Run) RestartUnasked(now time.Time) Effects { return r.restarted(now, tr
 
 func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
 	e.From = r.Snapshot(now)
-	r.restart()
+	r.restart(now)
 	if unasked {
 		e.Ready = r.refuseQueue()
 	}
@@ -410,8 +446,9 @@ func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
 	return e
 }
 
-func (r *Run) restart() {
+func (r *Run) restart(now time.Time) {
 	r.place(r.beginning())
+	r.memory = newMemory(r.Policy, now)
 	r.reset = true
 	r.moves++
 	switch {
@@ -454,7 +491,7 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 // AsksTime reports whether where the run stands, or what [Run.Enter], [Run.Pass] and [Run.Leave] make
 // of that, hangs on the time: since a reload, until the run is used.
 func (r *Run) AsksTime() bool {
-	return r.reset || r.stands.Policy != r.Policy || r.stands != r.asRecorded() || !r.stands.Stranded.IsZero()
+	return r.memory != nil || r.reset || r.stands.Policy != r.Policy || r.stands != r.asRecorded() || !r.stands.Stranded.IsZero()
 }
 
 // own is where the run stands for the call that has the turn: in its own state, by its

@@ -27,7 +27,7 @@ type walk struct {
 
 func begin(t *testing.T, source string) *walk {
 	t.Helper()
-	return &walk{t, run.New(run.Config{Policy: parse(t, source), Patience: time.Hour}), time.Unix(1000, 0)}
+	return &walk{t, run.New(run.Config{Policy: parse(t, source), Patience: time.Hour}, time.Unix(1000, 0)), time.Unix(1000, 0)}
 }
 
 func (w *walk) enter(name string) (*run.Call, run.Admission, run.Effects) {
@@ -56,7 +56,7 @@ func (w *walk) refused(name string, code policy.Code) {
 // ends settles a call, and passes the turn on.
 func (w *walk) ends(c *run.Call, o policy.Outcome) (run.Entry, run.Effects) {
 	w.Helper()
-	e, _, err := w.Settle(c, o, w.now)
+	e, _, err := w.Settle(c, run.End{Outcome: o}, w.now)
 	if err != nil {
 		w.Fatal(err)
 	}

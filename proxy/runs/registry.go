@@ -86,7 +86,7 @@ func (g *Registry) Beginning() run.Snapshot {
 
 // newLocked returns a run at its beginning, of what is in force.
 func (g *Registry) newLocked() *Run {
-	r := &Run{core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Patience: g.cfg.MaxStranded})}
+	r := &Run{core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Patience: g.cfg.MaxStranded}, time.Now())}
 	r.shadow.Store(g.mode == Shadow)
 	g.all[r] = struct{}{}
 	return r

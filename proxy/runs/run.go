@@ -8,7 +8,6 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
@@ -202,11 +201,18 @@ func (r *Run) Keeps(c Call) (a run.Admission, moved run.Shift, held bool) {
 	return a, moved, held
 }
 
-// Settle moves the run along the outcome of a call, which keeps the turn.
-func (r *Run) Settle(c *run.Call, o policy.Outcome) (run.Entry, run.Shift, error) {
+// Settle moves the run along the outcome of a call, which keeps the turn; see [run.Run.Settle].
+func (r *Run) Settle(c *run.Call, end run.End) (run.Entry, run.Shift, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.core.Settle(c, o, time.Now())
+	return r.core.Settle(c, end, time.Now())
+}
+
+// Look decides a call without entering it.
+func (r *Run) Look(c Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.core.Look(c.Decided(), r.nowLocked())
 }
 
 // Pass gives a call's turn to the one that has waited longest.

@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // Table is the tasks of a run. Its zero value has none. It is safe for concurrent use; its lock is
@@ -86,7 +87,7 @@ func (ts *Table) End() {
 	ts.all = nil
 	ts.mu.Unlock()
 	for _, t := range all {
-		t.End(policy.Unknown, nil)
+		t.End(run.End{Outcome: policy.Unknown}, nil)
 	}
 }
 

@@ -35,7 +35,7 @@ type Task struct {
 type Call interface {
 	// Ended takes the outcome of the task, once: it is the call's. It has tell, or, where that is
 	// nil, all whom the call's run has, told what that changed.
-	Ended(t *Task, o policy.Outcome, tell func(run.Shifts))
+	Ended(t *Task, end run.End, tell func(run.Shifts))
 }
 
 // New reads a task from its state, as the upstream of a connection tells it. meta is the
@@ -82,9 +82,9 @@ func milliseconds(object []byte, names ...string) (time.Duration, bool) {
 
 // End has the call take its outcome, once. Whoever comes second waits until that is done, so
 // that no client learns of an end that has not stepped the run.
-func (t *Task) End(o policy.Outcome, tell func(run.Shifts)) {
+func (t *Task) End(end run.End, tell func(run.Shifts)) {
 	if !t.over.Swap(true) {
-		t.Call.Ended(t, o, tell)
+		t.Call.Ended(t, end, tell)
 		close(t.done)
 		return
 	}
@@ -122,23 +122,23 @@ func (t *Task) Watch(ctx context.Context) {
 			return
 		case <-t.Conn.Done():
 			timer.Stop()
-			t.End(policy.Unknown, nil)
+			t.End(run.End{Outcome: policy.Unknown}, nil)
 			return
 		case <-ctx.Done():
 			timer.Stop()
-			t.End(policy.Unknown, nil)
+			t.End(run.End{Outcome: policy.Unknown}, nil)
 			return
 		}
-		o, err := t.ask(ctx)
+		end, err := t.ask(ctx)
 		if missed++; err == nil {
 			missed = 0
 		}
-		if o != 0 {
-			t.End(o, nil)
+		if end.Outcome != 0 {
+			t.End(end, nil)
 			return
 		}
 	}
-	t.End(policy.Unknown, nil)
+	t.End(run.End{Outcome: policy.Unknown}, nil)
 }
 
 // Answered takes what the server has answered to a client's request about the task: an end of
@@ -151,17 +151,17 @@ func (t *Task) Answered(ctx context.Context, method string, m *wire.Message, tel
 	}
 	ctx, stop := context.WithTimeout(ctx, t.patience)
 	defer stop()
-	var o policy.Outcome
+	var end run.End
 	switch {
 	case m.Kind == wire.Failure:
-		o, _ = t.ask(ctx)
+		end, _ = t.ask(ctx)
 	case method == "tasks/result":
-		o = outcomeOf(m.Bytes(m.Result))
+		end = endOf(m.Bytes(m.Result))
 	default:
-		o, _ = t.outcome(ctx, m.Bytes(m.Result))
+		end, _ = t.outcome(ctx, m.Bytes(m.Result))
 	}
-	if o != 0 {
-		t.End(o, tell)
+	if end.Outcome != 0 {
+		t.End(end, tell)
 	}
 }
 
@@ -178,52 +178,52 @@ func (t *Task) Ends(state []byte) bool {
 func (t *Task) Told(ctx context.Context, state []byte, tell func(run.Shifts)) {
 	ctx, stop := context.WithTimeout(ctx, t.patience)
 	defer stop()
-	if o, _ := t.outcome(ctx, state); o != 0 {
-		t.End(o, tell)
+	if end, _ := t.outcome(ctx, state); end.Outcome != 0 {
+		t.End(end, tell)
 	}
 }
 
 var errNoState = errors.New("the server does not say where the task stands")
 
-// ask asks the server about the task: its outcome, 0 if it has not ended. An error is one
-// of asking, and says nothing of the task.
-func (t *Task) ask(ctx context.Context) (policy.Outcome, error) {
+// ask asks the server about the task: how it has ended, without an outcome if it has not. An
+// error is one of asking, and says nothing of the task.
+func (t *Task) ask(ctx context.Context) (end run.End, err error) {
 	m, err := t.send(ctx, "tasks/get")
 	switch {
 	case err != nil:
-		return 0, err
+		return end, err
 	case m.Kind == wire.Result:
 		return t.outcome(ctx, m.Bytes(m.Result))
 	case m.ErrorCode == wire.CodeInvalidParams: // it has expired, or was never there
-		return policy.Unknown, nil
+		return run.End{Outcome: policy.Unknown}, nil
 	}
-	return 0, errNoState
+	return end, errNoState
 }
 
-// outcome is what a task's state says became of it; 0: it has not ended. One with sessions
-// tells of an error by the result alone, which is asked for.
-func (t *Task) outcome(ctx context.Context, state []byte) (policy.Outcome, error) {
+// outcome is how a task has ended by its state, without an outcome if it has not. One with
+// sessions tells of an error by the result alone, which is asked for.
+func (t *Task) outcome(ctx context.Context, state []byte) (end run.End, err error) {
 	switch status(state) {
 	case "failed":
-		return policy.Error, nil
+		return run.End{Outcome: policy.Error}, nil
 	case "cancelled":
-		return policy.Unknown, nil
+		return run.End{Outcome: policy.Unknown}, nil
 	case "completed":
 		if result, ok := t.Conn.Server.TaskResult(state); ok {
-			return outcomeOf(result), nil
+			return endOf(result), nil
 		}
 		m, err := t.send(ctx, "tasks/result")
 		switch {
 		case err != nil:
-			return 0, err
+			return end, err
 		case m.Kind == wire.Result:
-			return outcomeOf(m.Bytes(m.Result)), nil
+			return endOf(m.Bytes(m.Result)), nil
 		case m.ErrorCode == wire.CodeInvalidParams: // it has expired
-			return policy.Unknown, nil
+			return run.End{Outcome: policy.Unknown}, nil
 		}
-		return policy.Error, nil
+		return run.End{Outcome: policy.Error}, nil
 	}
-	return 0, nil
+	return end, nil
 }
 
 func status(state []byte) string {
@@ -231,19 +231,19 @@ func status(state []byte) string {
 	return text
 }
 
-// outcomeOf is the outcome that a task's result tells of. One that is no object, that two
+// endOf is the end that a task's result tells of. One that is no object, that two
 // readers could read differently, or that is no result but looks like another task or a
 // question, tells nothing.
-func outcomeOf(result []byte) policy.Outcome {
+func endOf(result []byte) run.End {
 	m := wire.Made(wire.ResultAnswer([]byte("0"), result))
 	if m == nil || m.Raw[m.Result.Start] != '{' || m.R.ResultTypeAt.Present() && m.R.ResultType != wire.ResultComplete ||
 		m.R.Task.Present() && !m.R.Content.Present() {
-		return policy.Unknown
+		return run.End{Outcome: policy.Unknown}
 	}
 	if m.R.IsError {
-		return policy.Error
+		return run.End{Outcome: policy.Error, Result: result}
 	}
-	return policy.Success
+	return run.End{Outcome: policy.Success, Result: result}
 }
 
 // errNoMessage is why a task is not asked about: what would be asked is no message.

@@ -13,7 +13,7 @@ import (
 // ended is a call that counts what it is told of its task's end.
 type ended []policy.Outcome
 
-func (e *ended) Ended(_ *Task, o policy.Outcome, _ func(run.Shifts)) { *e = append(*e, o) }
+func (e *ended) Ended(_ *Task, end run.End, _ func(run.Shifts)) { *e = append(*e, end.Outcome) }
 
 // begun is a task of a call, by an id.
 func begun(id string, by Call) *Task {
@@ -45,8 +45,8 @@ func TestATaskEndsOnce(t *testing.T) {
 	var by ended
 	task, told := begun("1", &by), run.Shifts{{To: run.Snapshot{Runless: true}}}
 	tell := func(moved run.Shifts) { told = moved }
-	task.End(policy.Error, nil)
-	task.End(policy.Success, tell)
+	task.End(run.End{Outcome: policy.Error}, nil)
+	task.End(run.End{Outcome: policy.Success}, tell)
 	if len(by) != 1 || by[0] != policy.Error || told != (run.Shifts{}) {
 		t.Errorf("ended %v, told %v", by, told)
 	}

@@ -1,0 +1,257 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
+)
+
+// Operation is how a register is changed.
+type Operation = syntax.Operation
+
+// The operations.
+const (
+	Assign = syntax.Assign
+	Empty  = syntax.Empty // to nothing: unset, 0, or no texts
+	Add    = syntax.Add
+	Remove = syntax.Remove
+)
+
+// Assignment is what becomes of one register.
+type Assignment struct {
+	Register Register
+	Operation
+	Values []*guard.Program
+	Late   bool // one of them reads the result: it is worked out when the call has ended
+	Place  Place
+}
+
+// Register is a value that runs remember beside their state.
+type Register struct {
+	Name  string
+	Kind  guard.Kind
+	Max   int // how many texts a set may hold
+	Place Place
+}
+
+// Registers returns the registers in the file's order. The slice is the policy's.
+func (p *Policy) Registers() []Register { return p.registers }
+
+// maxRegisters is how many registers a policy may have.
+const maxRegisters = 256
+
+// enterRegisters declares the registers.
+func (c *compiler) enterRegisters() {
+	kinds := map[string]guard.Kind{}
+	for _, x := range c.f.Registers {
+		kind := guard.Kind(x.Type.Index) // in the same order
+		c.p.registers = append(c.p.registers, Register{x.Name.Value, kind, x.Max, x.Name.Place})
+		kinds[x.Name.Value] = kind
+	}
+	if len(c.f.Registers) > maxRegisters {
+		c.r.Errorf(c.f.Registers[maxRegisters].Name.Place, "register", "%d registers; at most %d", len(c.f.Registers), maxRegisters)
+	}
+	c.guards = guard.New(kinds)
+}
+
+// alternatives compiles what is said of one case: its one alternative, or those of its list.
+// around is what stands beside by.
+func (c *compiler) alternatives(b *Binding, name string, v *syntax.Value, around []Guard) []Alternative {
+	if v.Alternatives == nil {
+		return []Alternative{c.alternative(b, name, 0, v, around)}
+	}
+	out := make([]Alternative, len(v.Alternatives))
+	for i := range v.Alternatives {
+		out[i] = c.alternative(b, name, i, &v.Alternatives[i], around)
+	}
+	return out
+}
+
+// alternative compiles one alternative.
+func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, around []Guard) Alternative {
+	a := Alternative{Place: v.Place, Exclusive: v.Exclusive, Guards: append(slices.Clip(around), c.guardsOf(b, &v.Conditions)...)}
+	c.checkEdges(v)
+	words := make([]string, 0, len(v.Outcomes))
+	for _, x := range v.Outcomes {
+		words = append(words, x.Name.Value)
+		if program := c.expression(x.Expression, "outcomes", c.guards.Outcome); program != nil {
+			a.Outcomes = append(a.Outcomes, NamedOutcome{program, x.Name.Value, x.Name.Place})
+		}
+	}
+	if len(words) > maxOutcomes {
+		c.r.Errorf(v.Outcomes[maxOutcomes].Name.Place, "outcome", "%d outcomes; at most %d", len(words), maxOutcomes)
+	}
+	set := c.assignments(b, v.Set)
+	for o, word := range append(slices.Clone(syntax.Outcomes[:]), words...) {
+		t, given := v.NamedEdge(word)
+		if o < len(AllOutcomes) {
+			t, given = v.Edge(o)
+		}
+		e := edge{Target: c.target(t), given: given, event: c.event(b, name, i, word), set: c.assignments(b, t.Set)}
+		if Success.index() == o {
+			e.set = append(slices.Clone(set), e.set...)
+		}
+		a.edges = append(a.edges, e)
+	}
+	for _, x := range v.Named {
+		if !slices.Contains(words, x.Name.Value) {
+			c.r.Errorf(x.Name.Place, "outcome", "on_%s: there is no outcome of that name here%s", x.Name.Value,
+				c.r.DidYouMean("on_"+x.Name.Value, append(slices.Clone(syntax.EdgeKeys[:]), prefixed("on_", words)...)))
+		}
+	}
+	return a
+}
+
+func prefixed(prefix string, words []string) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = prefix + w
+	}
+	return out
+}
+
+// checkEdges reports targets that are no states.
+func (c *compiler) checkEdges(v *syntax.Value) {
+	if _, ok := c.p.byName[v.Null.Value]; ok && v.Null.Given {
+		c.r.Errorf(v.Null.Place, "null", "%s means nothing here, so the name would stay; quote it to mean the state: \"%s\"", v.Null.Value, v.Null.Value)
+	}
+	for i, e := range v.Edges {
+		switch {
+		case !e.To.Given:
+		case v.Short:
+			c.state(e.To, "target", c.short)
+		default:
+			c.state(e.To, syntax.EdgeKeys[i], c.targets)
+		}
+	}
+	for _, x := range v.Named {
+		if x.To.Given {
+			c.state(x.To, "on_"+x.Name.Value, c.targets)
+		}
+	}
+}
+
+// guardsOf compiles the guard of some conditions, if there is one.
+func (c *compiler) guardsOf(b *Binding, x *syntax.Conditions) []Guard {
+	if x.Because.Given && !x.When.Given {
+		c.r.Errorf(x.Because.Place, "because", "because: there is no condition here that it could tell of; write \"when\", or remove it")
+	}
+	if !x.When.Given {
+		return nil
+	}
+	program := c.expression(x.When, "when", c.guards.Guard)
+	if program == nil {
+		return nil
+	}
+	reads := program.Reads()
+	if len(reads.Args) > 0 && (b.Kind == Resource || b.Kind == Signal) {
+		c.r.Errorf(x.When.Place, "guard", "when: a %s has no arguments; remove %s", b.Kind, strictyaml.Quote(reads.Args[0]))
+	}
+	return []Guard{{program, x.When.Place, x.Because.Value, reads.Run || len(reads.Registers) > 0}}
+}
+
+// expression compiles an expression, and reports what is wrong with it or doubtful.
+func (c *compiler) expression(t syntax.Text, what string, compile func(string) (*guard.Program, []guard.Problem)) *guard.Program {
+	if !t.Given {
+		return nil
+	}
+	program, problems := compile(t.Value)
+	for _, x := range problems {
+		at := c.r.Within(t.Place, t.Value, x.Offset)
+		switch x.Warning {
+		case "":
+			c.r.Errorf(at, "guard", "%s: %s", what, x.Message)
+		case guard.Negation:
+			c.r.Add(LevelWarning, at, "guard-negation", "%s: %s", what, x.Message)
+		case guard.All:
+			c.r.Add(LevelWarning, at, "guard-all", "%s: %s", what, x.Message)
+		}
+	}
+	c.p.guarded = c.p.guarded || program != nil
+	return program
+}
+
+// assignments compiles what is done to registers.
+func (c *compiler) assignments(b *Binding, set []syntax.Assignment) (out []Assignment) {
+	for i := range set {
+		if a, ok := c.assignment(b, &set[i]); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (c *compiler) assignment(b *Binding, x *syntax.Assignment) (a Assignment, ok bool) {
+	i := slices.IndexFunc(c.p.registers, func(r Register) bool { return r.Name == x.Register.Value })
+	if i < 0 {
+		hint := c.r.DidYouMean(x.Register.Value, c.registerNames())
+		if hint == "" {
+			hint = "; declare it under \"registers\""
+		}
+		c.r.Errorf(x.Register.Place, "register", "set: %s is no register%s", strictyaml.Quote(x.Register.Value), hint)
+		return a, false
+	}
+	a = Assignment{Register: c.p.registers[i], Operation: x.Operation, Place: x.Register.Place}
+	kind := a.Register.Kind
+	switch {
+	case a.Operation == Assign && kind == guard.TextSet:
+		c.r.Errorf(a.Place, "register", "set: %s is a set; write {add: …}, {remove: …} or none", strictyaml.Quote(a.Register.Name))
+		return a, false
+	case a.Operation == Add && kind != guard.TextSet && kind != guard.Counter, a.Operation == Remove && kind != guard.TextSet:
+		c.r.Errorf(a.Place, "register", "set: %s is a %s; write the new value, or none", strictyaml.Quote(a.Register.Name), kind)
+		return a, false
+	}
+	c.p.guarded = true
+	for _, t := range x.Values {
+		what := "set: " + a.Register.Name
+		program := c.expression(t, what, func(text string) (*guard.Program, []guard.Problem) { return c.guards.Value(text, kind) })
+		if program == nil {
+			continue
+		}
+		reads := program.Reads()
+		switch {
+		case len(reads.Args) > 0 && (b.Kind == Resource || b.Kind == Signal):
+			c.r.Errorf(t.Place, "guard", "%s: a %s has no arguments; remove %s", what, b.Kind, strictyaml.Quote(reads.Args[0]))
+		case len(reads.Result) > 0 && b.Kind == Signal:
+			c.r.Errorf(t.Place, "guard", "%s: a signal has no result; remove %s", what, strictyaml.Quote(reads.Result[0]))
+		}
+		a.Values, a.Late = append(a.Values, program), a.Late || len(reads.Result) > 0
+	}
+	return a, len(a.Values) == len(x.Values)
+}
+
+func (c *compiler) registerNames() []string {
+	names := make([]string, len(c.p.registers))
+	for i, r := range c.p.registers {
+		names[i] = r.Name
+	}
+	return names
+}
+
+// enterChanges says which alternatives of a binding take the turn for what they set, all that
+// do more than add, and all whose guards read what the binding sets; and which need the result.
+func enterChanges(b *Binding) {
+	sets := map[string]bool{}
+	for a := range b.Alternatives() {
+		a.late = len(a.Outcomes) > 0
+		for _, e := range a.edges {
+			for _, x := range e.set {
+				sets[x.Register.Name] = true
+				a.changes, a.late = a.changes || x.Operation != Add, a.late || x.Late
+			}
+		}
+	}
+	for a := range b.Alternatives() {
+		for _, g := range a.Guards {
+			a.changes = a.changes || slices.ContainsFunc(g.Reads().Registers, func(name string) bool { return sets[name] })
+		}
+	}
+}
+
+// event is the name of an edge on the machines.
+func (c *compiler) event(b *Binding, name string, alternative int, outcome string) string {
+	return fmt.Sprintf("%s %q %q %d %s", b.Kind, b.Pattern, name, alternative, outcome)
+}
