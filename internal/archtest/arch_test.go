@@ -250,6 +250,11 @@ var rules = []rule{
 		why:   "a run is pure: its decisions and its moves are told in tests, without a proxy, a client or an upstream",
 	},
 	{
+		pkg:   "proxy/run/registers",
+		allow: []string{module + "/policy/guard"},
+		why:   "what a run remembers is values and the room for them: it knows no call and no edge",
+	},
+	{
 		pkg: "upstream",
 		allow: []string{
 			module + "/internal/wire", module + "/internal/stdio", module + "/internal/process", module + "/internal/secret",
