@@ -250,6 +250,10 @@ var rules = []rule{
 		why:   "a run is pure: its decisions and its moves are told in tests, without a proxy, a client or an upstream",
 	},
 	{
+		pkg: "proxy/run/limits",
+		why: "what is counted is keys and times: it knows no policy, no run and no clock",
+	},
+	{
 		pkg:   "proxy/run/registers",
 		allow: []string{module + "/policy/guard"},
 		why:   "what a run remembers is values and the room for them: it knows no call and no edge",
