@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -46,6 +47,16 @@ type example struct {
 	block
 	finds string
 	steps []block
+	parts map[string]string // by their names
+}
+
+// open returns the file of a part.
+func (e example) open(name string) ([]byte, error) {
+	text, ok := e.parts[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no %s", name)
+	}
+	return []byte(text), nil
 }
 
 func examples(t *testing.T) []example {
@@ -58,7 +69,11 @@ func examples(t *testing.T) []example {
 	for _, b := range fences(string(text)) {
 		switch b.info {
 		case "yaml":
-			out = append(out, example{block: b})
+			if name, is := partName(b); is {
+				out[len(out)-1].parts[name] = b.text
+				continue
+			}
+			out = append(out, example{block: b, parts: map[string]string{}})
 		case "finds":
 			out[len(out)-1].finds = b.text
 		case "steps":
@@ -68,11 +83,18 @@ func examples(t *testing.T) []example {
 	return out
 }
 
+// partName is the file that a block is, where it begins with that.
+func partName(b block) (name string, is bool) {
+	first, _, _ := strings.Cut(b.text, "\n")
+	name, is = strings.CutPrefix(first, "# ")
+	return name, is && strings.HasSuffix(name, ".yaml") && !strings.Contains(name, " ")
+}
+
 // Every example is read, and check finds what the page says: the errors and warnings of the block `finds`
 // behind it, or none. The notes are part of such a block where it has one.
 func TestPolicyExamples(t *testing.T) {
 	for _, e := range examples(t) {
-		_, findings := report.Parse("policy.yaml", []byte(e.text))
+		_, findings := report.ParseParts("policy.yaml", []byte(e.text), e.open)
 		grave := len(findings.Errors()) + len(findings.Warnings())
 		switch got := report.Grouped(findings).String(); {
 		case e.finds == "" && grave > 0:
@@ -87,7 +109,7 @@ func TestPolicyExamples(t *testing.T) {
 func TestPolicySteps(t *testing.T) {
 	for _, e := range examples(t) {
 		for _, b := range e.steps {
-			p, findings := policy.Parse("policy.yaml", []byte(e.text))
+			p, findings := policy.CompileParts("policy.yaml", []byte(e.text), e.open)
 			if p == nil {
 				t.Fatalf("policy.md:%d: %v", e.line, findings)
 			}

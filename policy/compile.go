@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -22,23 +23,32 @@ const maxInherited = 200_000
 
 // compiler turns what a file says into an edge table.
 type compiler struct {
-	r       *strictyaml.Reader
-	f       *syntax.File
-	p       *Policy
-	names   []string // of states
-	guards  *guard.Env
-	targets []string // what may stand for a target
-	short   []string // and for a value that is a target alone
+	r      *strictyaml.Reader
+	f      *syntax.File
+	p      *Policy
+	names  []string // of states
+	guards *guard.Env
+	// compiled has each expression once, by what it is for and its text.
+	compiled map[string]compiledExpression
+	targets  []string // what may stand for a target
+	short    []string // and for a value that is a target alone
+}
+
+// compiledExpression is what came of an expression.
+type compiledExpression struct {
+	program  *guard.Program
+	problems []guard.Problem
 }
 
 // compile returns the edge table, nil where there are errors beside overlaps.
 func compile(r *strictyaml.Reader, f *syntax.File) *Policy {
 	p := &Policy{settings: f.Settings, file: r.File(), byName: map[string]State{}, renames: map[string]State{}}
-	c := &compiler{r: r, f: f, p: p}
+	c := &compiler{r: r, f: f, p: p, compiled: map[string]compiledExpression{}}
 	c.enterStates()
 	c.enterInitial()
 	c.enterRenames()
 	c.enterRegisters()
+	c.checkExits()
 	for _, k := range AllKinds {
 		p.everywhere[k] = c.layer(Everywhere, k, f.Everywhere.Kinds[k])
 	}
@@ -88,7 +98,7 @@ func (c *compiler) enterStates() {
 		c.p.byName[st.Name.Value] = State(i)
 		c.names = append(c.names, st.Name.Value)
 		c.p.states = append(c.p.states, stateEntry{StateInfo: StateInfo{
-			Name: st.Name.Value, Description: st.Description, Terminal: st.Terminal, Inherits: !st.Without && !st.Terminal, Place: st.Place,
+			Name: st.Name.Value, Description: st.Description, Terminal: st.Terminal, Inherits: !st.Without && !st.Terminal, Place: st.Place, Part: st.Within,
 		}})
 	}
 	c.short = append(slices.Clone(c.names), "stay", "none")
@@ -115,6 +125,17 @@ func (c *compiler) enterRenames() {
 		if s, ok := c.state(x.New, "renamed", c.names); ok {
 			c.p.renamed = append(c.p.renamed, Rename{x.Old.Value, x.New.Value})
 			c.p.renames[x.Old.Value] = s
+		}
+	}
+}
+
+// checkExits checks where the exits of part states lead, while those are states like others.
+func (c *compiler) checkExits() {
+	for _, st := range c.f.States {
+		for _, x := range st.Exits {
+			if x.To.To.Given {
+				c.state(x.To.To, "exits", c.targets)
+			}
 		}
 	}
 }
@@ -164,8 +185,8 @@ func (c *compiler) binding(home State, k Kind, e *syntax.Entry) *Binding {
 	c.checkJoined(t)
 	c.checkGlob(t)
 	b := &Binding{
-		Rule: Rule{File: c.r.File(), Line: t.Line, Column: t.Column, Pattern: t.Value},
-		Home: home, Kind: k, Glob: IsGlob(t.Value), None: v.None, By: v.By.Value, ByPlace: v.By.Place,
+		Rule: Rule{File: cmp.Or(t.File, c.r.File()), Line: t.Line, Column: t.Column, Pattern: t.Value},
+		Home: home, Kind: k, Glob: IsGlob(t.Value), None: v.None, By: v.By.Value, ByPlace: v.By.Place, Shared: v.Shared,
 		From: Sender(v.From.Index), Says: v.Description,
 	}
 	switch {

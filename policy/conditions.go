@@ -158,8 +158,14 @@ func (c *compiler) expression(t syntax.Text, what string, compile func(string) (
 	if !t.Given {
 		return nil
 	}
-	program, problems := compile(t.Value)
-	for _, x := range problems {
+	is := what + "\x00" + t.Value
+	known, compiled := c.compiled[is]
+	if !compiled { // a part's states have what their part binds in each of them
+		known.program, known.problems = compile(t.Value)
+		c.compiled[is] = known
+	}
+	program := known.program
+	for _, x := range known.problems {
 		at := c.r.Within(t.Place, t.Value, x.Offset)
 		switch x.Warning {
 		case "":

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
@@ -83,8 +85,12 @@ func (c *compiler) overlap(s State, a, b *Binding) bool {
 
 // contradict reports two globs, the first one's before the other's.
 func (c *compiler) contradict(s State, x string, first Place, y string, place Place) {
-	c.r.Errorf(place, "overlap", "%s and %s (line %d) both match %s, neither is the more specific, and in state %s they do not say the same; give both one value, or narrow one",
-		strictyaml.Quote(y), strictyaml.Quote(x), first.Line, strictyaml.Quote(witness(x, y)), strictyaml.Quote(c.p.StateName(s)))
+	at := fmt.Sprintf("line %d", first.Line)
+	if cmp.Or(first.File, c.r.File()) != cmp.Or(place.File, c.r.File()) {
+		at = fmt.Sprintf("%s:%d", cmp.Or(first.File, c.r.File()), first.Line)
+	}
+	c.r.Errorf(place, "overlap", "%s and %s (%s) both match %s, neither is the more specific, and in state %s they do not say the same; give both one value, or narrow one",
+		strictyaml.Quote(y), strictyaml.Quote(x), at, strictyaml.Quote(witness(x, y)), strictyaml.Quote(c.p.StateName(s)))
 }
 
 // overlapsOfCases compares the globs among a binding's cases with each other, in the

@@ -15,8 +15,6 @@
 package policy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"sync"
@@ -53,6 +51,8 @@ type Policy struct {
 	byName   map[string]State
 	renamed  []Rename
 	renames  map[string]State // by a name that is gone, see Adopt
+	files    []string         // see Files
+	parts    []Part           // see Parts
 
 	everywhere [symbolKinds]layer
 	exact      [symbolKinds][]string // see Exact
@@ -79,16 +79,7 @@ func Parse(file string, src []byte) (*Policy, Findings) {
 // Compile is Parse for who has more to say of the file: it returns the table also where
 // the only errors are globs that contradict each other, and nobody may enforce it then.
 func Compile(file string, src []byte) (*Policy, Findings) {
-	f, r := syntax.Read(file, src)
-	if f == nil {
-		return nil, r.Findings()
-	}
-	p := compile(r, f)
-	if p != nil {
-		sum := sha256.Sum256(src)
-		p.digest = hex.EncodeToString(sum[:])
-	}
-	return p, r.Findings()
+	return CompileParts(file, src, nil)
 }
 
 // SchemaURL is where the JSON Schema of policy files is published.
@@ -98,7 +89,8 @@ const SchemaURL = syntax.SchemaURL
 // the tables that Parse reads by.
 func Schema() []byte { return syntax.Schema() }
 
-// Digest returns the SHA-256 of the source bytes in hexadecimal.
+// Digest returns the SHA-256 of the source bytes in hexadecimal; of a policy with parts,
+// one of all its files.
 func (p *Policy) Digest() string { return p.digest }
 
 // File returns the name that was given to Parse.
@@ -115,8 +107,9 @@ type StateInfo struct {
 	Name        string
 	Description string
 	Terminal    bool
-	Inherits    bool  // takes what everywhere binds
-	Place       Place // where its name stands
+	Inherits    bool   // takes what everywhere binds
+	Place       Place  // where its name stands
+	Part        string // the part that it is a state of; "": it is the policy's own
 }
 
 // States returns every state in the file's order, so that its index is its

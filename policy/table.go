@@ -146,11 +146,11 @@ func (r Rule) String() string {
 }
 
 // Place returns where the rule stands in its file.
-func (r Rule) Place() Place { return Place{Line: r.Line, Column: r.Column} }
+func (r Rule) Place() Place { return Place{Line: r.Line, Column: r.Column, File: r.File} }
 
-// Compare orders rules by their place in one file.
+// Compare orders rules by their file, and their place in it.
 func (r Rule) Compare(o Rule) int {
-	return cmp.Or(cmp.Compare(r.Line, o.Line), cmp.Compare(r.Column, o.Column))
+	return cmp.Or(cmp.Compare(r.File, o.File), cmp.Compare(r.Line, o.Line), cmp.Compare(r.Column, o.Column))
 }
 
 // Everywhere is no state: it stands for what is bound in every state, and, as a target,
@@ -187,6 +187,7 @@ type Binding struct {
 	By      string // the argument that splits it, a dotted path, or ""
 	Path    []string
 	ByPlace Place  // where it is named
+	Shared  string // what binds it in several states of a part: the part state, and "/" for its file's everywhere
 	Cases   []Case // in the file's order; one without a name where nothing splits it
 
 	named    map[string]*Case // by name

@@ -10,6 +10,7 @@ package strictyaml
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -67,10 +68,13 @@ func (r *Reader) File() string { return r.file }
 
 // Place is a place in the file. Line and Column count from 1, columns in
 // characters; the zero value is no place.
-type Place struct{ Line, Column int }
+type Place struct {
+	Line, Column int
+	File         string // "": the reader's own
+}
 
 // PlaceOf returns where a node begins.
-func PlaceOf(n *yaml.Node) Place { return Place{n.Line, n.Column} }
+func PlaceOf(n *yaml.Node) Place { return Place{Line: n.Line, Column: n.Column} }
 
 // maxFindings is how many findings of one level are told of one file. Further
 // ones are counted.
@@ -89,7 +93,7 @@ func (r *Reader) AddAbout(l Level, a Place, code, subject, format string, args .
 		return
 	}
 	f := Finding{
-		Level: l, File: r.file, Line: a.Line, Column: a.Column,
+		Level: l, File: cmp.Or(a.File, r.file), Line: a.Line, Column: a.Column,
 		Code: code, Message: Printable(fmt.Sprintf(format, args...)), Subject: subject,
 	}
 	if r.seen[f] {
@@ -161,7 +165,7 @@ func (r *Reader) checkBytes(src []byte) bool {
 	for i := 0; i < len(src); {
 		c, size := utf8.DecodeRune(src[i:])
 		if bad := badCharacter(c, size); bad != "" {
-			r.Errorf(Place{line, column}, "encoding", "%s; save the file as UTF-8 text", bad)
+			r.Errorf(Place{Line: line, Column: column}, "encoding", "%s; save the file as UTF-8 text", bad)
 			return false
 		}
 		i += size
@@ -212,7 +216,7 @@ func (r *Reader) document(src []byte) *yaml.Node {
 
 func (r *Reader) root(doc *yaml.Node) *yaml.Node {
 	if len(doc.Content) == 0 || IsNothing(doc.Content[0]) {
-		r.Errorf(Place{1, 1}, "empty", "the file is empty; %s begins with %s", r.lang.Name, r.lang.Begin)
+		r.Errorf(Place{Line: 1, Column: 1}, "empty", "the file is empty; %s begins with %s", r.lang.Name, r.lang.Begin)
 		return nil
 	}
 	root := doc.Content[0]

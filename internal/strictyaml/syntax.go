@@ -19,7 +19,7 @@ func (r *Reader) syntax(err error) {
 		r.Errorf(Place{}, "syntax", "%v", err)
 		return
 	}
-	mark, context := Place{load.Mark.Line, load.Mark.Column}, Place{load.ContextMark.Line, load.ContextMark.Column}
+	mark, context := Place{Line: load.Mark.Line, Column: load.Mark.Column}, Place{Line: load.ContextMark.Line, Column: load.ContextMark.Column}
 	if r.lang.Secrets {
 		where := mark
 		if strings.Contains(load.Message, noColon) {
@@ -134,7 +134,7 @@ func slipSecondColon(r *Reader, message string, mark, _ Place) (Place, string) {
 	if !strings.Contains(message, noKeyHere) {
 		return Place{}, ""
 	}
-	if above := (Place{mark.Line - 1, 1}); r.joinedWord(above) != "" {
+	if above := (Place{Line: mark.Line - 1, Column: 1}); r.joinedWord(above) != "" {
 		above.Column += len(r.line(above)) - len(strings.TrimLeft(r.line(above), " "))
 		return above, r.joinedWord(above)
 	}
@@ -187,7 +187,8 @@ func (r *Reader) Within(a Place, value string, offset int) Place {
 	if offset > len(value) || !strings.HasPrefix(written[quote:], value) {
 		return a
 	}
-	return Place{a.Line, a.Column + quote + utf8.RuneCountInString(value[:offset])}
+	a.Column += quote + utf8.RuneCountInString(value[:offset])
+	return a
 }
 
 func (r *Reader) char(a Place) rune {

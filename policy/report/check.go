@@ -17,7 +17,12 @@ import (
 // among them: what is enforced is parsed by it. The policy is nil if, and only if, one of
 // the findings is an error.
 func Parse(file string, src []byte) (*policy.Policy, policy.Findings) {
-	p, found := policy.Compile(file, src)
+	return ParseParts(file, src, nil)
+}
+
+// ParseParts is Parse of a file that may have parts, which open returns.
+func ParseParts(file string, src []byte, open policy.Opener) (*policy.Policy, policy.Findings) {
+	p, found := policy.CompileParts(file, src, open)
 	if found = found.Merge(Check(p)); found.Err() != nil {
 		return nil, found
 	}

@@ -105,9 +105,15 @@ func Mermaid(p *policy.Policy) string {
 	var out strings.Builder
 	states := p.States()
 	out.WriteString("stateDiagram-v2\n")
-	for s, st := range states {
-		fmt.Fprintf(&out, "    state \"%s\" as s%d\n", mermaidText(st.Name), s)
-	}
+	inParts(p, func(depth, part int, name string, open bool) {
+		if open {
+			fmt.Fprintf(&out, "%sstate \"%s\" as p%d {\n", indent(depth), mermaidText(name), part)
+		} else {
+			fmt.Fprintf(&out, "%s}\n", indent(depth))
+		}
+	}, func(depth, s int, name string) {
+		fmt.Fprintf(&out, "%sstate \"%s\" as s%d\n", indent(depth), mermaidText(name), s)
+	})
 	fmt.Fprintf(&out, "    [*] --> s%d\n", p.Initial().State)
 	all, everywhere := arrows(p)
 	for _, a := range all {
@@ -166,13 +172,20 @@ func DOT(p *policy.Policy) string {
 	}
 	fmt.Fprintf(&out, "digraph %s {\n", dotText(name))
 	out.WriteString("    rankdir=LR\n    node [shape=box, style=rounded]\n    entry [shape=point]\n")
-	for s, st := range p.States() {
+	states := p.States()
+	inParts(p, func(depth, part int, name string, open bool) {
+		if open {
+			fmt.Fprintf(&out, "%ssubgraph cluster_p%d {\n%slabel=%s\n", indent(depth), part, indent(depth+1), dotText(name))
+		} else {
+			fmt.Fprintf(&out, "%s}\n", indent(depth))
+		}
+	}, func(depth, s int, name string) {
 		shape := ""
-		if st.Terminal {
+		if states[s].Terminal {
 			shape = ", peripheries=2"
 		}
-		fmt.Fprintf(&out, "    s%d [label=%s%s]\n", s, dotText(st.Name), shape)
-	}
+		fmt.Fprintf(&out, "%ss%d [label=%s%s]\n", indent(depth), s, dotText(name), shape)
+	})
 	fmt.Fprintf(&out, "    entry -> s%d\n", p.Initial().State)
 	all, everywhere := arrows(p)
 	for _, a := range all {
@@ -192,3 +205,40 @@ func DOT(p *policy.Policy) string {
 var dotEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func dotText(text string) string { return `"` + dotEscapes.Replace(text) + `"` }
+
+// inParts calls state for each state, and around those of a part its part, once to open and
+// once to close it, each with the name that it has within what it is in.
+func inParts(p *policy.Policy, part func(depth, part int, name string, open bool), state func(depth, s int, name string)) {
+	parts, index := p.Parts(), map[string]int{"": -1}
+	for i := range parts {
+		index[parts[i].Name] = i
+	}
+	var open []int // of parts, each in the one before
+	leave := func(until string) {
+		for len(open) > 0 && parts[open[len(open)-1]].Name != until {
+			open = open[:len(open)-1]
+			part(len(open), 0, "", false)
+		}
+	}
+	next := 0
+	for s, st := range p.States() {
+		for ; next <= index[st.Part]; next++ { // a part is listed before those in it
+			leave(parts[next].Within)
+			part(len(open), next, within(parts[next].Name, parts[next].Within), true)
+			open = append(open, next)
+		}
+		leave(st.Part)
+		state(len(open), s, within(st.Name, st.Part))
+	}
+	leave("")
+}
+
+// within is the name of a state, or part, within a part.
+func within(name, part string) string {
+	if part == "" {
+		return name
+	}
+	return strings.TrimPrefix(name, part+"/")
+}
+
+func indent(depth int) string { return strings.Repeat("    ", depth+1) }

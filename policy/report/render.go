@@ -265,6 +265,7 @@ type stateJSON struct {
 	Description string        `json:"description,omitempty"`
 	Initial     bool          `json:"initial,omitempty"`
 	Terminal    bool          `json:"terminal,omitempty"`
+	Part        string        `json:"part,omitempty"` // that it is a state of
 	Bindings    []bindingJSON `json:"bindings"`
 }
 
@@ -273,6 +274,8 @@ type bindingJSON struct {
 	Pattern    string     `json:"pattern"`
 	Glob       bool       `json:"glob,omitempty"`
 	Everywhere bool       `json:"everywhere,omitempty"`
+	Shared     string     `json:"shared,omitempty"` // the part state that binds it in several; with "/" its file's everywhere
+	File       string     `json:"file,omitempty"`   // another than the policy's
 	Line       int        `json:"line"`
 	Column     int        `json:"column"`
 	None       bool       `json:"none,omitempty"`
@@ -303,7 +306,7 @@ func JSON(p *policy.Policy) []byte {
 	for s, st := range p.States() {
 		s := policy.State(s)
 		state := stateJSON{
-			Name: st.Name, Description: st.Description, Initial: s == p.Initial().State, Terminal: st.Terminal,
+			Name: st.Name, Description: st.Description, Initial: s == p.Initial().State, Terminal: st.Terminal, Part: st.Part,
 			Bindings: []bindingJSON{},
 		}
 		for b := range p.Effective(s) {
@@ -325,7 +328,10 @@ func JSON(p *policy.Policy) []byte {
 func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 	out := bindingJSON{
 		Kind: b.Kind.String(), Pattern: b.Pattern, Glob: b.Glob, Everywhere: b.Home == policy.Everywhere,
-		Line: b.Line, Column: b.Column, None: b.None, By: b.By, Says: b.Says,
+		Shared: b.Shared, Line: b.Line, Column: b.Column, None: b.None, By: b.By, Says: b.Says,
+	}
+	if b.File != p.File() {
+		out.File = b.File
 	}
 	if b.Kind == policy.Signal && !b.None {
 		out.From = b.From.String()

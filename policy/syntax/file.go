@@ -35,6 +35,9 @@ type File struct {
 	Everywhere Scope
 	States     []State
 	Renamed    []Rename
+	Use        []Use
+	Settable   []Text     // the keys of Settings that are given
+	Standings  []Standing // of a file that was flattened: see Flatten
 
 	HasVersion, HasInitial, HasStates bool
 }
@@ -90,6 +93,10 @@ type State struct {
 	Description string
 	Terminal    bool
 	Without     bool // everywhere: false
+	Part        Text
+	Exits       []Exit
+	HasExits    bool
+	Within      string // of a file that was flattened: the part that it is a state of
 }
 
 // Entry is a name with its value: a binding, or a case of one.
@@ -116,6 +123,7 @@ type Value struct {
 	Cases        []Entry
 	HasCases     bool
 	Alternatives []Value // in place of all else
+	Shared       string  // of a file that was flattened: what binds it in several states, see Flatten
 }
 
 // Conditions are what has to hold before a call goes upstream, and how it goes.

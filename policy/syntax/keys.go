@@ -24,6 +24,7 @@ func fileKeys() []field[File] {
 			strictyaml.Enum(Completions), readChoice(Completions, func(f *File) *Choice { return &f.OnComplete })),
 		key("registers", "Values that a run remembers beside its state, by name: text, number, boolean, counter, or {set: text, max: N}.",
 			strictyaml.Map(registerSchema), readRegisters),
+		key("use", "Parts by name: the policy files that stand for states, relative to this one and within the policy's folder.", strictyaml.Map(textSchema), readUse),
 		key("everywhere", "Bound in every state that is not terminal.", refTo("place"), readEverywhere),
 		key("states", "The states by name. A name not bound in a state cannot be used there.", statesSchema, readStates),
 		key("renamed", "States with a new name, old: new, read when a reload moves runs.", strictyaml.Map(textSchema), readRenamed),
@@ -67,6 +68,7 @@ func stateKeys() []field[State] {
 		key("terminal", "An edge to this state completes the run. A terminal state binds nothing.", strictyaml.Bool, readBool(func(s *State) *bool { return &s.Terminal })),
 		key("everywhere", "false: this state takes nothing of everywhere.", strictyaml.Bool, readInherits),
 	}
+	fields = append(fields, partKeys()...)
 	for _, f := range scopeKeys() {
 		fields = append(fields, key(f.Name, f.Doc, f.Schema,
 			func(r *reader, e entry, into *State) { f.Read(r, e, &into.Scope) }))
@@ -174,6 +176,8 @@ func Schema() []byte {
 	s.Defs["signal"].AnyOf[0] = s.Defs["name"]
 	s.Defs["target"] = valueSchema("An edge's target: a state, stay, or {to: STATE, terminal: true}.", strictyaml.ObjectOf(targetKeys()))
 	s.Defs["target"].AnyOf[0] = s.Defs["name"]
+	s.Defs["exit"] = valueSchema("Where an exit of a part leads: a state, or {to: STATE, terminal: true}.", strictyaml.ObjectOf(exitKeys()))
+	s.Defs["exit"].AnyOf[0] = s.Defs["name"]
 	s.Defs["value"].AnyOf[1].DependentRequired = map[string][]string{"by": {"cases"}, "cases": {"by"}}
 	for i := range Kinds {
 		s.Defs[plural(i)] = &schema{AnyOf: []*schema{

@@ -47,6 +47,7 @@ func Read(file string, src []byte) (*File, *strictyaml.Reader) {
 	}
 	f := &File{Settings: Settings{UpstreamMay: [len(Asks)]bool{true, true, true}}}
 	strictyaml.ReadFields(r, root, language.Name, fileKeys(), f)
+	f.Settable = settings(r.Entries(root))
 	top := Place{Line: 1, Column: 1}
 	if !f.HasVersion {
 		r.Errorf(top, "version", "no version; begin the file with \"version: 1\"")
@@ -228,6 +229,7 @@ func readState(r *reader, e entry) State {
 	s := State{Scope: Scope{Place: e.Place()}, Name: keyText(e)}
 	if !strictyaml.IsNothing(e.Value) && r.Mapping(e, "a mapping, such as {tools: {…}}, or nothing") {
 		strictyaml.ReadFields(r, e.Value, "a state", stateKeys(), &s)
+		checkPart(r, &s, r.Entries(e.Value))
 	}
 	return s
 }
