@@ -179,12 +179,12 @@ func (f *checkFlags) checkPath(path string, inv *inventory.Inventory) []checked 
 
 // check checks one file, against what a server lists where there is one.
 func (f *checkFlags) check(file string, inv *inventory.Inventory) checked {
-	src, err := policyfile.Read(file)
+	read, err := policyfile.Read(file)
 	if err != nil {
 		return checked{file: file, failure: err}
 	}
-	p, findings := report.Parse(file, src)
-	r := checked{file: file, policy: p, sources: map[string][]byte{file: src}}
+	p, findings := policyfile.Compile(read)
+	r := checked{file: file, policy: p, sources: policyfile.Sources(read)}
 	if p != nil {
 		r.holds = count(len(p.States()), "state")
 		if inv != nil {
@@ -233,7 +233,7 @@ func (f *checkFlags) checkConfig() (report checked, policies []string, lock stri
 		lock = tried.LockFile
 	}
 	if s, ok := said.Find("policy"); ok {
-		policies = []string{watch.Config{Path: s.Values[0], MaxSize: policyfile.MaxSize + 1}.Read().Path}
+		policies = []string{policyfile.Watched(s.Values[0]).Read().Path}
 	}
 	return report, policies, lock
 }

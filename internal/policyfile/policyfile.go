@@ -23,9 +23,51 @@ import (
 // MaxSize is the most that a policy file may hold, in bytes.
 const MaxSize = 1 << 20
 
-// Read reads a policy file. Its errors name the absolute path that was
-// tried, since a client seldom starts the proxy where one thinks.
-func Read(path string) ([]byte, error) {
+// Watched is how the policy at a path is read and watched, with its parts.
+func Watched(path string) watch.Config {
+	return watch.Config{Path: path, MaxSize: MaxSize + 1, Parts: parts}
+}
+
+// parts opens the files that are parts of a policy. Few policies have any, and nothing is
+// read twice of one that can't have.
+func parts(path string, src []byte, open func(string) ([]byte, error)) {
+	if bytes.Contains(src, []byte("use")) || bytes.ContainsRune(src, '\\') {
+		policy.ReadParts(path, src, open)
+	}
+}
+
+// Read reads a policy file and its parts; a pipe has none. Its errors name the absolute path
+// that was tried, since a client seldom starts the proxy where one thinks.
+func Read(path string) (watch.File, error) {
+	src, err := read(path)
+	file := watch.File{Path: path, Content: src}
+	if info, lost := os.Stat(path); err != nil || lost != nil || !info.Mode().IsRegular() {
+		return file, err
+	}
+	return Watched(path).WithParts(file), nil
+}
+
+// Sources are the contents of a policy's files, by their names in findings.
+func Sources(file watch.File) map[string][]byte {
+	folder, _ := filepath.Split(file.Path)
+	all := map[string][]byte{file.Path: file.Content}
+	for name, part := range file.Parts {
+		all[folder+filepath.FromSlash(name)] = part.Content
+	}
+	return all
+}
+
+// Compile returns what there is to say of a policy that was read, and the policy if none of
+// that is an error.
+func Compile(file watch.File) (*policy.Policy, policy.Findings) {
+	if file.Parts == nil {
+		return report.Parse(file.Path, file.Content)
+	}
+	return report.ParseParts(file.Path, file.Content, file.Open)
+}
+
+// read reads a policy file.
+func read(path string) ([]byte, error) {
 	tried := host.Absolute(path)
 	f, err := os.Open(path)
 	if err != nil {
@@ -50,16 +92,16 @@ func missingHint(err error) string {
 // Load reads and parses the policy that run is to enforce. Its error has a
 // line for each error in the file.
 func Load(path string) (*policy.Policy, policy.Findings, error) {
-	src, err := Read(path)
+	file, err := Read(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	return Parse(path, src)
+	return Parse(file)
 }
 
-// Parse parses a policy. Its error has a line for each error in the file.
-func Parse(path string, src []byte) (*policy.Policy, policy.Findings, error) {
-	p, findings := report.Parse(path, src)
+// Parse parses a policy that was read. Its error has a line for each error in its files.
+func Parse(file watch.File) (*policy.Policy, policy.Findings, error) {
+	p, findings := Compile(file)
 	if err := findings.Err(); err != nil {
 		return nil, findings, fmt.Errorf("the policy has errors:\n%w", err)
 	}
@@ -67,7 +109,7 @@ func Parse(path string, src []byte) (*policy.Policy, policy.Findings, error) {
 }
 
 // Files are the policies that a path stands for: the file itself, or those in
-// a folder, which are not looked for further down.
+// a folder that are no parts of others, which are not looked for further down.
 func Files(path string) ([]string, error) {
 	if !IsFolder(path) {
 		return []string{path}, nil
@@ -76,6 +118,7 @@ func Files(path string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading policies in %s: %w", host.Absolute(path), err)
 	}
+	names = Watched(path).Unused(path, names)
 	for i, name := range names {
 		names[i] = filepath.Join(path, name)
 	}
@@ -94,19 +137,19 @@ type Source struct {
 	Watched bool // it can change: no pipe
 }
 
-// Open reads the policy to begin with: from a file, from the one policy in a
-// folder, or from a pipe, which is read once.
+// Open reads the policy to begin with: from a file, from a folder of one policy, or
+// from a pipe, which is read once.
 func Open(path string) (*policy.Policy, policy.Findings, Source, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 		p, findings, err := Load(path)
 		return p, findings, Source{Path: path}, err
 	}
-	file := watch.Config{Path: path, MaxSize: MaxSize + 1}.Read()
+	file := Watched(path).Read()
 	if file.Err != nil {
 		return nil, nil, Source{}, file.Err
 	}
-	p, findings, err := Parse(file.Path, file.Content)
+	p, findings, err := Parse(file)
 	return p, findings, Source{Path: path, Digest: file.Digest, Watched: true}, err
 }
 

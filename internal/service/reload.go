@@ -27,24 +27,29 @@ func (s *service) follow(ctx context.Context) (stop func()) {
 	if !s.from.Watched {
 		return func() {}
 	}
-	return s.cfg.Reload.watch(ctx, "policy", s.from.Path, s.from.Digest, s.reload, s.log)
+	return s.cfg.Reload.watchAs(ctx, policyfile.Watched(s.from.Path), s.from.Digest, s.reload, s.log)
 }
 
-// watch has deliver called with what the file has become each time that it has
-// changed, and when SIGHUP asks for it, until stop is called, which waits for the
-// end of it. what the file is stands in messages.
+// watch is watchAs for one file. what it is stands in messages.
 func (f *Reload) watch(ctx context.Context, what, path string, digest [32]byte, deliver func(watch.File), log hclog.Logger) (stop func()) {
+	return f.watchAs(ctx, watch.Config{Path: path, What: what, MaxSize: policyfile.MaxSize + 1}, digest, deliver, log)
+}
+
+// watchAs has deliver called with what the file of cfg has become each time that it has
+// changed, and when SIGHUP asks for it, until stop is called, which waits for the
+// end of it.
+func (f *Reload) watchAs(ctx context.Context, cfg watch.Config, digest [32]byte, deliver func(watch.File), log hclog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	now := make(chan struct{}, 1)
 	hangUps := make(chan os.Signal, 1)
 	if !host.HangsUp() {
 		signal.Notify(hangUps, syscall.SIGHUP)
 	}
-	cfg := watch.Config{Path: path, What: what, Debounce: f.Debounce, MaxDebounce: max(10*f.Debounce, time.Second), Poll: f.Poll, MaxSize: policyfile.MaxSize + 1, Trigger: now, Log: log}
+	cfg.Debounce, cfg.MaxDebounce, cfg.Poll, cfg.Trigger, cfg.Log = f.Debounce, max(10*f.Debounce, time.Second), f.Poll, now, log
 	done := make(chan struct{}, 2)
 	go func() {
 		if err := watch.Watch(ctx, cfg, digest, deliver); err != nil {
-			log.Error("the "+what+" is not watched", "error", err)
+			log.Error("a file is not watched", "path", cfg.Path, "error", err)
 		}
 		done <- struct{}{}
 	}()
@@ -82,7 +87,7 @@ func (s *service) reload(file watch.File) {
 		s.refuseReload([]string{file.Err.Error()})
 		return
 	}
-	p, findings, err := policyfile.Parse(file.Path, file.Content)
+	p, findings, err := policyfile.Parse(file)
 	if err != nil {
 		s.refuseReload(Texts(findings.Errors()))
 		return

@@ -61,7 +61,7 @@ func (w *watcher) follow() {
 		for dir := range w.trail.dirs {
 			_ = w.source.remove(dir) // it is gone if the folder is
 		}
-		w.trail = survey(path)
+		w.trail = survey(path, w.parts...)
 		var failed error
 		for dir := range w.trail.dirs {
 			if err := w.source.add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func (w *watcher) follow() {
 			}
 		}
 		w.watched(failed)
-		if w.trail.equal(survey(path)) {
+		if w.trail.equal(survey(path, w.parts...)) {
 			return
 		}
 	}
@@ -100,10 +100,13 @@ type trail struct {
 	folder bool
 }
 
-// survey follows an absolute path.
-func survey(path string) trail {
+// survey follows an absolute path, and those of parts.
+func survey(path string, parts ...string) trail {
 	t := trail{dirs: map[string]bool{}, names: map[string]bool{}}
 	dir := t.walk(path)
+	for _, part := range parts {
+		t.walk(part)
+	}
 	if dir == "" {
 		return t
 	}

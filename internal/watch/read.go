@@ -22,8 +22,10 @@ type File struct {
 	Path string
 	// Content is the whole file, and belongs to the receiver; nil with Err.
 	Content []byte
-	// Digest is the content's SHA-256; with Err, one of the error's text that is no
-	// content's.
+	// Parts are the files that belong to it, by their paths from its folder, with slashes.
+	Parts map[string]Part
+	// Digest is the content's SHA-256; with parts, one of all their contents; with Err, one
+	// of the error's text that is no content's.
 	Digest [32]byte
 	// Err says in one line why nothing could be read, and what to do.
 	Err error
@@ -40,6 +42,7 @@ type reading struct {
 	File
 	steady bool          // it did not change while it was read
 	age    time.Duration // since it was written; negative if its clock is not ours
+	broken bool          // a part is empty, or could not be read
 }
 
 // rested reports whether nobody seems to be writing the file.
@@ -49,7 +52,7 @@ func (r reading) rested(debounce time.Duration) bool {
 
 // read reads the file that c's path stands for.
 func (c Config) read() (r reading) {
-	path, err := choose(c.What, absolute(c.Path))
+	path, err := c.choose(absolute(c.Path))
 	if err == nil {
 		r, err = readFile(path, c.MaxSize)
 	}
@@ -57,6 +60,7 @@ func (c Config) read() (r reading) {
 		err = fmt.Errorf("reading %s %s: %w", c.What, path, hint(err))
 		return reading{File: File{Path: path, Err: err, Digest: sha256.Sum256([]byte("error\x00" + err.Error()))}, steady: true, age: -1}
 	}
+	c.readParts(&r)
 	return r
 }
 
@@ -68,8 +72,12 @@ func absolute(path string) string {
 	return path
 }
 
-// choose returns path, or the one file in the folder that path names.
-func choose(what, path string) (string, error) {
+// usual is the name of the policy in a folder of several files.
+const usual = "policy.yaml"
+
+// choose returns path, or, of the files in the folder that path names, policy.yaml, else the
+// one that is no part of another.
+func (c Config) choose(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return path, err
@@ -81,13 +89,16 @@ func choose(what, path string) (string, error) {
 	if err != nil {
 		return path, err
 	}
-	if len(names) > 1 {
+	if slices.Contains(names, usual) {
+		return filepath.Join(path, usual), nil
+	}
+	if names = c.Unused(path, names); len(names) > 1 {
 		const most = 5
 		listed := strings.Join(names[:min(most, len(names))], ", ")
 		if len(names) > most {
 			listed += fmt.Sprintf(" and %d more", len(names)-most)
 		}
-		return path, fmt.Errorf("the folder holds several %s files, %s; leave one, or give its path", what, listed)
+		return path, fmt.Errorf("the folder holds several %s files, %s; leave one, call it %s, or give its path", c.What, listed, usual)
 	}
 	return filepath.Join(path, names[0]), nil
 }
@@ -117,10 +128,11 @@ func policyNames(dir string) (names []string, err error) {
 	return names, err
 }
 
-// isPolicyName leaves out hidden files, which are the kubelet's and editors' own, and a policy's lock.
+// isPolicyName leaves out hidden files, which are the kubelet's and editors' own, and a policy's lock and tests.
 func isPolicyName(name string) bool {
 	ext := strings.ToLower(filepath.Ext(name))
-	return !strings.HasSuffix(strings.TrimSuffix(name, ext), ".lock") && (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".")
+	stem := name[:len(name)-len(ext)]
+	return !strings.HasSuffix(stem, ".lock") && !strings.HasSuffix(stem, ".test") && (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".")
 }
 
 // readFile reads a file of at most max bytes. It does not wait for somebody to write, where the path has become a pipe
@@ -130,6 +142,11 @@ func readFile(path string, max int64) (r reading, err error) {
 	if err != nil {
 		return r, err
 	}
+	return readOpen(f, path, max)
+}
+
+// readOpen reads a file that was opened, and closes it.
+func readOpen(f *os.File, path string, max int64) (r reading, err error) {
 	defer f.Close()
 	before, err := f.Stat()
 	if err != nil {

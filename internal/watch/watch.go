@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -21,8 +22,12 @@ import (
 
 // Config says what to watch and how patiently. Only Path must be given.
 type Config struct {
-	// Path names the file, or a folder that holds exactly one *.yaml or *.yml.
+	// Path names the file, or a folder with several *.yaml or *.yml of which one is the file.
 	Path string
+	// Parts calls open for the path of each file that belongs to the one at path, from its
+	// folder, with slashes and without ".."; open returns what the file holds. It does not
+	// keep open. nil: none belong to it.
+	Parts func(path string, content []byte, open func(name string) ([]byte, error))
 	// What the file is, in messages; "" means "policy".
 	What string
 	// Debounce is how long nothing may happen before the file is read; further
@@ -104,9 +109,10 @@ type watcher struct {
 	deliver   func(File)
 	newSource func() (*source, error)
 	source    *source
-	trail     trail // what is watched
-	polling   bool  // a folder is not watched, so that there may be changes without an event
-	warned    bool  // that was logged
+	trail     trail    // what is watched
+	parts     []string // paths of the files that belong to what was read last
+	polling   bool     // a folder is not watched, so that there may be changes without an event
+	warned    bool     // that was logged
 
 	last  [32]byte // of what was delivered last
 	asked bool     // the next finding is delivered even if it is not new
@@ -231,7 +237,7 @@ func (w *watcher) takeAll() {
 func (w *watcher) settled(r reading, now time.Time) bool {
 	lasted := now.Sub(w.began)
 	quiet := now.Sub(w.event) >= w.cfg.Debounce
-	whole := r.Err == nil && len(r.Content) > 0
+	whole := r.Err == nil && len(r.Content) > 0 && !r.broken
 	switch {
 	case lasted >= 2*w.cfg.MaxDebounce:
 		return true
@@ -244,12 +250,21 @@ func (w *watcher) settled(r reading, now time.Time) bool {
 	}
 }
 
-// read reads the file, and first sees to it that nothing after the reading is missed.
-func (w *watcher) read() reading {
-	if w.source.add != nil {
-		w.follow()
+// read reads the file, and first sees to it that nothing after the reading is missed. Which parts it has is known when
+// it was read: where they are others than before, it is read again.
+func (w *watcher) read() (r reading) {
+	for range 8 {
+		if w.source.add != nil {
+			w.follow()
+		}
+		r = w.cfg.read()
+		parts := r.partPaths()
+		if slices.Equal(parts, w.parts) {
+			break
+		}
+		w.parts = parts
 	}
-	return w.cfg.read()
+	return r
 }
 
 // finish ends the burst and delivers what is new or was asked for.
