@@ -164,3 +164,43 @@ func placeless(tree any) any {
 	}
 	return tree
 }
+
+// The parts of a policy are files beside it, which is the one called policy.yaml; together they load.
+func TestHelmTakesParts(t *testing.T) {
+	fsmProxy := program(t)
+	policy := "version: 1\ninitial: a\non_complete: stop\nuse: {work: work.yaml, more: more.yaml}\nstates: {a: {part: work, exits: b}, b: {part: more, exits: {end: {terminal: true}}}}"
+	parts := "  parts:\n    work.yaml: {version: 1, initial: w, states: {w: {tools: {go: {on_any: end}}}, end: {terminal: true}}}\n" +
+		"    more.yaml: |\n      version: 1\n      initial: m\n      states: {m: {tools: {go: {on_any: end}}}, end: {terminal: true}}\n"
+	for _, key := range []string{"content", "text"} {
+		rendered, err := helm(t, withPolicy(key, policy)+parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		for _, m := range every[*core.ConfigMap](objects(t, rendered)) {
+			if _, ok := m.Data["policy.yaml"]; !ok {
+				continue
+			}
+			for name, text := range m.Data {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if out := run(t, nil, fsmProxy, "check", "--strict", dir); !strings.Contains(out, "policy.yaml: ok, 2 states") {
+			t.Errorf("%s: %s", key, out)
+		}
+	}
+	for bad, says := range map[string]string{
+		"  parts: {policy.yaml: {version: 1}}\n":                                 "policy.yaml",
+		"  parts: {a/b.yaml: {version: 1}}\n":                                    "a/b.yaml",
+		"  parts: {b.yaml: {version: 1, initial: s, states: {s: {tool: []}}}}\n": "policy/parts/b.yaml/states/s",
+	} {
+		if _, err := helm(t, withPolicy("content", policy)+bad); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if _, err := helm(t, "server: {image: a}\npolicy:\n  configMap: mine\n"+parts); err == nil || !strings.Contains(err.Error(), "put the parts into that ConfigMap") {
+		t.Errorf("parts beside a ConfigMap: %v", err)
+	}
+}

@@ -7,6 +7,14 @@
 {{- range $key := regexFindAll "(?m)^ *(- )?\"?(true|false)\"?:" (toYaml .Values.policy.content) -1 }}
 {{- fail (printf "policy.content: the name %s Helm reads an unquoted yes, no, on, off, y or n as true or false: quote it" (trim $key)) }}
 {{- end }}
+{{- range $name, $part := .Values.policy.parts }}
+{{- range $key := regexFindAll "(?m)^ *(- )?\"?(true|false)\"?:" (kindIs "string" $part | ternary "" (toYaml $part)) -1 }}
+{{- fail (printf "policy.parts: the name %s in %s: Helm reads an unquoted yes, no, on, off, y or n as true or false: quote it" (trim $key) $name) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.policy.parts .Values.policy.configMap }}
+{{- fail "policy: policy.parts stands beside policy.configMap; put the parts into that ConfigMap" }}
+{{- end }}
 {{- if ne (len $given) 1 }}
 {{- fail (printf "policy: give one of policy.content, policy.text and policy.configMap; there is %s" (join " and " $given | default "none")) }}
 {{- end }}
