@@ -81,16 +81,15 @@ type counter struct {
 // Counts is what one run, or one principal, has taken of limits. The zero value has taken nothing, and a limit that
 // is not used costs nothing. It is not safe for concurrent use.
 type Counts struct {
-	counters    []*counter // few: those that were used
-	clock       clock
-	life, visit uint32 // how often the run began anew, and entered a state
+	counters []*counter // few: those that count anything, but for windows that are over
+	clock    clock
 }
 
-// A Taken is what one call has taken, to give it back.
+// A Taken is what one call has taken, to give it back: from the very counters that it was taken of. One that has gone
+// with its run, its visit or its place is nobody's.
 type Taken struct {
-	counters    []*counter
-	at          time.Duration
-	life, visit uint32
+	counters []*counter
+	at       time.Duration
 }
 
 // Take counts a call against all these limits, which differ, or against none if one of them is reached. Of several
@@ -99,7 +98,7 @@ func (c *Counts) Take(now time.Time, limits ...Limit) (*Taken, *Full) {
 	if full := c.Full(now, limits...); full != nil || len(limits) == 0 {
 		return nil, full
 	}
-	t := &Taken{counters: make([]*counter, len(limits)), at: c.clock.passed, life: c.life, visit: c.visit}
+	t := &Taken{counters: make([]*counter, len(limits)), at: c.clock.passed}
 	for i, l := range limits {
 		x := c.find(l)
 		if x == nil {
@@ -188,13 +187,10 @@ func (c *Counts) GiveBack(t *Taken) {
 		return
 	}
 	for _, x := range t.counters {
-		switch {
-		case x.Span.window() != 0:
-			if i, ok := slices.BinarySearch(x.times, t.at); ok {
-				x.drop(i, i+1)
-			}
-		case x.Span == Run && t.life == c.life, x.Span == Visit && t.visit == c.visit:
+		if x.Span.window() == 0 {
 			x.count--
+		} else if i, ok := slices.BinarySearch(x.times, t.at); ok {
+			x.drop(i, i+1)
 		}
 	}
 	t.counters = nil
@@ -220,24 +216,17 @@ func (c *Counts) Forget(now time.Time) bool {
 }
 
 // Enter begins a visit of a state.
-func (c *Counts) Enter() {
-	c.visit++
-	c.reset(Visit)
-}
+func (c *Counts) Enter() { c.end(Visit) }
 
 // Begin begins the run anew. Windows go on.
 func (c *Counts) Begin() {
-	c.life++
-	c.reset(Run)
-	c.Enter()
+	c.end(Run)
+	c.end(Visit)
 }
 
-func (c *Counts) reset(span Span) {
-	for _, x := range c.counters {
-		if x.Span == span {
-			x.count = 0
-		}
-	}
+// end ends what is counted over a span.
+func (c *Counts) end(span Span) {
+	c.counters = slices.DeleteFunc(c.counters, func(x *counter) bool { return x.Span == span })
 	c.tidy()
 }
 

@@ -178,6 +178,53 @@ func TestOneHundredAndOneCallsAgainstASetOfOneHundred(t *testing.T) {
 	}
 }
 
+func TestOfSeveralEdgesTheMostIsKept(t *testing.T) {
+	r := registers.New(schema(), 300)
+	res, err := r.Reserve(edges(edge(assign("plan", strings.Repeat("x", 200))), edge(assign("done", true)), edge(add("reads", "a"))))
+	if err != nil || r.Bytes() != 248 {
+		t.Fatalf("%d bytes, %v", r.Bytes(), err)
+	}
+	if _, err := r.Reserve(edges(edge(add("reads", "b")))); reason(err) != "no room" {
+		t.Errorf("%v", err)
+	}
+	changes, _ := r.Settle(res, 1, nil)
+	r.Apply(changes)
+	do(t, r, add("reads", "b"))
+}
+
+func TestACounterHasRoomForWhatItMayBeSetTo(t *testing.T) {
+	r := registers.New(schema(), 300)
+	res, err := r.Reserve(edges(edge(assign("n", int64(registers.MaxCounter)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reserve(edges(edge(add("n", int64(1))))); reason(err) != "no room" {
+		t.Errorf("one more than it may be set to: %v", err)
+	}
+	do(t, r, add("n", int64(-1)))
+	res.GiveBack()
+	do(t, r, add("n", int64(1)))
+}
+
+// A text that calls under way replace keeps its room, whatever another makes of it.
+func TestATextThatIsReplacedKeepsItsRoom(t *testing.T) {
+	r := registers.New(schema(), 300)
+	long := strings.Repeat("x", 200)
+	do(t, r, assign("plan", long))
+	res, err := r.Reserve(edges(edge(assign("plan", strings.Repeat("y", 200)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, r, empty("plan"))
+	if _, err := r.Reserve(edges(edge(add("reads", "b")))); reason(err) != "no room" {
+		t.Errorf("%v", err)
+	}
+	res.GiveBack()
+	if r.Bytes() != 0 {
+		t.Errorf("%d bytes are kept for nobody", r.Bytes())
+	}
+}
+
 // What is in a set, or is sure to come, takes no room; and keeps it if it is removed meanwhile.
 func TestTextsThatAreThereTakeNoRoom(t *testing.T) {
 	r := registers.New(schema(), 10<<10)
@@ -276,6 +323,10 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	alone, err := r.Reserve(edges(edge(add("tags", "alone"))))
+	if err != nil {
+		t.Fatal(err)
+	}
 	then, was := r.View(), show(r)
 	r = r.Adopt(registers.NewSchema([]registers.Declaration{
 		{Name: "new", Kind: guard.Counter}, {Name: "n", Kind: guard.Counter}, {Name: "plan", Kind: guard.TextSet, Max: 9},
@@ -299,6 +350,7 @@ func TestAdopt(t *testing.T) {
 	if got := r.Apply(changes); !slices.Equal(got, []string{"n"}) {
 		t.Errorf("changed: %q", got)
 	}
+	alone.GiveBack()
 	do(t, r, empty("reads"))
 	if r.Bytes() != 0 {
 		t.Errorf("%d bytes are left", r.Bytes())
