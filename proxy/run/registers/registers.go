@@ -356,7 +356,10 @@ func (c *cell) remove(x Change) {
 	for _, v := range x.Values {
 		gone[v.(string)] = true
 	}
-	rest := &texts{at: map[string]int32{}}
+	rest := &texts{}
+	if x.Operation == Remove {
+		rest = &texts{order: make([]string, 0, len(was.order)), at: make(map[string]int32, len(was.order))}
+	}
 	for _, text := range was.order {
 		switch {
 		case x.Operation == Remove && !gone[text]:
