@@ -47,6 +47,8 @@ type Verdict struct {
 type Request struct {
 	Kind Kind
 	Name string
+	// From is who sends a signal.
+	From Sender
 	// Listed is whether the upstream lists the name.
 	Listed bool
 	// Arg is the argument that splits a binding. It is called at most once, only for a
@@ -56,7 +58,7 @@ type Request struct {
 	Facts *guard.Call
 }
 
-// Decide says whether the agent may do in c what it asks for, and why. It is pure.
+// Decide says whether who asks may do in c what they ask for, and why. It is pure.
 func (p *Policy) Decide(c Configuration, q *Request) Verdict {
 	v := Verdict{Symbol: Symbol{Kind: q.Kind, Name: q.Name}}
 	if !p.has(c.State) || int(q.Kind) >= symbolKinds {
@@ -68,14 +70,14 @@ func (p *Policy) Decide(c Configuration, q *Request) Verdict {
 		return v
 	}
 	switch b := p.lookup(c.State, q.Kind, q.Name, q.Listed); {
-	case b != nil && b.offered():
+	case b != nil && b.offers(q.From):
 		b.decide(&v, c.State, q, false)
 		return v
 	case b != nil: // the none that unbinds it, or what an operator alone may send
 		v.Rule, v.ByGlob = b.Rule, b.Glob
 	}
 	v.Code = UnknownAction
-	if p.BoundAnywhere(q.Kind, q.Name, q.Listed) {
+	if p.offersAnywhere(q) {
 		v.Code = InvalidTransition
 	}
 	return v
@@ -236,6 +238,16 @@ func (p *Policy) BoundAnywhere(k Kind, name string, listed bool) bool {
 	return false
 }
 
+// offersAnywhere is BoundAnywhere for who asks.
+func (p *Policy) offersAnywhere(q *Request) bool {
+	for s := range p.states {
+		if b := p.lookup(State(s), q.Kind, q.Name, q.Listed); b != nil && b.offers(q.From) {
+			return true
+		}
+	}
+	return false
+}
+
 // DecideAnywhere says whether p allows a request in some state: all that a
 // stranded run may still call. Guards that hang on the run are left out. Its verdict tells
 // neither rule nor symbol, and is by a glob only if no exact name allows the same. The
@@ -247,8 +259,8 @@ func (p *Policy) DecideAnywhere(q *Request) Verdict {
 	}
 	once := q.remembering()
 	for s := range p.states {
-		b := p.bound(State(s), q.Kind, q.Name, q.Listed)
-		if b == nil {
+		b := p.lookup(State(s), q.Kind, q.Name, q.Listed)
+		if b == nil || !b.offers(q.From) {
 			continue
 		}
 		var v Verdict

@@ -146,6 +146,15 @@ func TestSignalsAgainstModel(t *testing.T) {
 			}
 			return all[name]
 		}
+		to := func(s int, v string) State {
+			for i := range own {
+				if v == fmt.Sprint("s", i) || strings.Contains(v, fmt.Sprint("to: s", i)) {
+					return State(i)
+				}
+			}
+			return State(s)
+		}
+		operatorsAgree(t, p, len(own), names, says, to)
 		agents := func(v string) bool { return v != "" && v != "none" && !strings.Contains(v, "operator") }
 		for s := range own {
 			for _, name := range names {
@@ -162,17 +171,52 @@ func TestSignalsAgainstModel(t *testing.T) {
 					}
 					continue
 				}
-				to := State(s)
-				if i := strings.Index("s0s1s2", v); i >= 0 {
-					to = State(i / 2)
-				}
 				step, err := p.Next(at, got.Symbol, Success)
-				if !got.Allowed || !got.Turn || err != nil || step.To.State != to {
+				if !got.Allowed || !got.Turn || err != nil || step.To.State != to(s, v) {
 					t.Fatalf("%s in s%d: %+v %+v %v\n%s", name, s, got, step, err, src)
 				}
 			}
 		}
 	})
+}
+
+// operatorsAgree compares what an operator may send with the naive reading: all that a state says, whoever else may.
+func operatorsAgree(t *rapid.T, p *Policy, states int, names []string, says func(s int, name string) string, to func(s int, v string) State) {
+	bound := func(v string) bool { return v != "" && v != "none" }
+	for s := range states {
+		at := Configuration{State: State(s)}
+		sendable := map[string]Sendable{}
+		for _, x := range p.Sendable(at, nil) {
+			if _, twice := sendable[x.Name]; twice {
+				t.Fatalf("%s is listed twice in s%d", x.Name, s)
+			}
+			sendable[x.Name] = x
+		}
+		for _, name := range names {
+			v, got, want := says(s, name), p.Decide(at, &Request{Kind: Signal, Name: name, From: Operator}), UnknownAction
+			anywhere := false
+			for other := range states {
+				anywhere = anywhere || bound(says(other, name))
+			}
+			x, listed := sendable[name]
+			if anywhere {
+				want = InvalidTransition
+			}
+			if anywhere != p.DecideAnywhere(&Request{Kind: Signal, Name: name, From: Operator}).Allowed || listed != bound(v) || got.Allowed != bound(v) || !got.Allowed && got.Code != want {
+				t.Fatalf("%s in s%d: %+v, listed %v, anywhere %v", name, s, got, listed, anywhere)
+			}
+			if !bound(v) {
+				continue
+			}
+			step, err := p.Next(at, got.Symbol, Success)
+			if !got.Turn || err != nil || step.To.State != to(s, v) || x.To != p.StateName(step.To.State) || (x.From == Operator) != strings.Contains(v, "operator") {
+				t.Fatalf("%s in s%d: %+v %+v %v", name, s, step, x, err)
+			}
+		}
+		if done := (Configuration{State: State(s), Complete: true}); p.Decide(done, &Request{Kind: Signal, Name: names[0], From: Operator}).Code != RunComplete || p.Sendable(done, nil) != nil {
+			t.Fatal("what is complete takes signals")
+		}
+	}
 }
 
 func yamlOf(signals map[string]string) string {

@@ -407,7 +407,10 @@ func (b *Binding) Like(c *Case) *Case {
 }
 
 // offered reports whether b binds its names for the agent.
-func (b *Binding) offered() bool { return !b.None && b.From == Agent }
+func (b *Binding) offered() bool { return b.offers(Agent) }
+
+// offers reports whether b binds its names for who asks: an operator may send every signal.
+func (b *Binding) offers(from Sender) bool { return !b.None && (b.From == Agent || from == Operator) }
 
 // Matches reports whether a name lies in the language of b's pattern.
 func (b *Binding) Matches(name string) bool { return matchGlob(b.Pattern, name) }

@@ -12,7 +12,8 @@ import (
 type Request struct {
 	Kind      policy.Kind
 	Name      string
-	Arguments Arguments // nil: there are none
+	From      policy.Sender // of a signal
+	Arguments Arguments     // nil: there are none
 
 	Listed     bool   // the upstream lists the name, or may: see Known
 	Known      bool   // Listed is known
@@ -74,7 +75,7 @@ func (c *Call) Remains() Call {
 // decide decides the request in a snapshot, by what guards see.
 func (c *Call) decide(s Snapshot, facts *guard.Call) {
 	c.Snapshot, c.Unclear, c.facts = s, false, nil
-	c.Verdict = s.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, Listed: c.Listed, Arg: c.argument, Facts: facts})
+	c.Verdict = s.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, From: c.From, Listed: c.Listed, Arg: c.argument, Facts: facts})
 	c.Unclear = c.Unclear || c.Verdict.Unclear
 	if a := c.Verdict.Alternative; a != nil && a.Late() {
 		c.facts = facts
@@ -165,6 +166,16 @@ func (s Snapshot) Decide(q *policy.Request) policy.Verdict {
 // guarded reports whether what is decided here hangs on more than the state and the name.
 func (s Snapshot) guarded() bool {
 	return s.Policy != nil && s.Policy.Guarded() || s.Gate != nil && s.Gate.Guarded()
+}
+
+// sendable returns the signals that an operator may send here, by what guards see.
+func (s Snapshot) sendable(facts *guard.Call) []policy.Sendable {
+	if s.none() || s.Shadow || s.Runless {
+		return nil
+	}
+	return slices.DeleteFunc(s.Policy.Sendable(s.At, facts), func(x policy.Sendable) bool {
+		return s.Gate != nil && !s.Gate.DecideAnywhere(&policy.Request{Kind: policy.Signal, Name: x.Name, From: policy.Operator, Facts: facts}).Allowed
+	})
 }
 
 // Visible reports whether a listed item is shown.

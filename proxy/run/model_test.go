@@ -308,6 +308,9 @@ func (w *world) replayed() {
 		w.Fatalf("the run stands at %v, by its entries at %v", w.r.Standing(), w.folded)
 	}
 	again := run.Replay(run.Config{Policy: w.folded.Policy}, slices.Values(w.entries), w.now)
+	if n := uint64(len(w.entries)); w.r.Seq() != n || again.Seq() != n {
+		w.Fatalf("of %d entries the last has the number %d, and %d by them alone", n, w.r.Seq(), again.Seq())
+	}
 	if again.Standing() != w.folded {
 		w.Fatalf("of its entries a run is made that stands at %v, not %v", again.Standing(), w.folded)
 	}

@@ -39,6 +39,8 @@ type Run struct {
 	queue  []*Call // wait for the turn, in order
 	moves  uint32  // how often a step or a restart has moved it; from 0 again after the last
 	life   uint32  // likewise, from 1: which this is, of those that it began anew by itself
+	seq    uint64  // of the last entry; 0: there is none
+	moved  uint64  // that of the last entry that has moved it
 
 	reset   bool // a reload since the last entry has begun it anew
 	refused bool // until it moves
@@ -93,6 +95,9 @@ type Standing struct {
 	Stranded time.Time // since when Policy's successor has no such state; zero: it has
 }
 
+// moves reports whether the entry tells of a run that stands elsewhere since, or began anew, or goes by another policy.
+func (e *Entry) moves() bool { return e.Type != Ended || e.Step.Changed }
+
 // State is the name of the state.
 func (s Standing) State() string { return s.Policy.StateName(s.At.State) }
 
@@ -109,6 +114,23 @@ func (r *Run) apply(e Entry) {
 	if r.memory != nil {
 		r.memory.apply(&e)
 	}
+	if r.seq++; e.moves() {
+		r.moved = r.seq
+	}
+}
+
+// Seq is the number of the run's last entry. Entries are numbered from 1, without gaps.
+func (r *Run) Seq() uint64 { return r.seq }
+
+// MovedSince reports whether an entry behind this number has moved the run. Nobody has seen a number
+// that there is not yet: since then it has.
+func (r *Run) MovedSince(seq uint64) bool { return r.moved > seq || seq > r.seq }
+
+// Inspect returns which signals an operator may send, who is to decide by what there is now: where reloads have taken
+// the run is an entry from then on.
+func (r *Run) Inspect(now time.Time) ([]policy.Sendable, Effects) {
+	s := r.Snapshot(now)
+	return s.sendable(r.facts(&Call{}, s, now)), Effects{Entries: r.use(now)}
 }
 
 // asRecorded is where the run's entries have taken it.

@@ -135,6 +135,67 @@ func TestReload(t *testing.T) {
 }
 
 // While a call has the turn the run stays, and others are decided where it will be.
+// Entries are numbered, and what only stays is nothing that an operator has to see. Where a reload has taken the run is
+// seen by who looks.
+func TestSeq(t *testing.T) {
+	w := begin(t, strings.Replace(review, "read: }}", "read: {exclusive: true}}}", 1))
+	is := func(seq uint64, moved ...bool) {
+		t.Helper()
+		if w.Seq() != seq {
+			t.Errorf("seq %d, want %d", w.Seq(), seq)
+		}
+		for since, want := range moved {
+			if w.MovedSince(uint64(since)) != want {
+				t.Errorf("moved since %d: %v", since, !want)
+			}
+		}
+	}
+	is(0, false, true)
+	w.does("read")
+	is(1, false, false, true)
+	w.does("write")
+	is(2, true, true, false, true)
+	w.reload("name: x\n" + review)
+	is(2)
+	if _, e := w.Inspect(w.now); len(e.Entries) != 1 {
+		t.Errorf("a look: %+v", e)
+	}
+	is(3, true, true, true, false, true)
+	w.Restart(w.now)
+	is(4, true, true, true, true, false, true)
+}
+
+// An operator sends what is bound for the agent, and what is not; both policies of a run that a reload has left must
+// bind it.
+func TestOperatorsSignals(t *testing.T) {
+	const source = "version: 1\ninitial: a\nstates: {a: {signals: {go: b, let: {to: b, from: operator}}}, b: {signals: {go: a}}}\n"
+	w := begin(t, source)
+	enter := func(name string, from policy.Sender) (*run.Call, run.Admission) {
+		c := &run.Call{Request: run.Request{Kind: policy.Signal, Name: name, From: from, Listed: true, Known: true}}
+		a, _ := w.Enter(c, 3, w.now)
+		return c, a
+	}
+	if c, a := enter("let", policy.Agent); a != run.Refused || c.Verdict.Code != policy.UnknownAction {
+		t.Errorf("the agent's: %v %v", a, c.Verdict.Code)
+	}
+	c, a := enter("let", policy.Operator)
+	if a != run.Admitted || !w.Holds(c) {
+		t.Fatalf("%v %v", a, c.Verdict.Code)
+	}
+	w.ends(c, policy.Success)
+	w.in("b")
+	if c, a := enter("let", policy.Operator); a != run.Refused || c.Verdict.Code != policy.InvalidTransition {
+		t.Errorf("in b: %v %v", a, c.Verdict.Code)
+	}
+	w.reload("on_reload: pin\n" + strings.ReplaceAll(source, "go", "come"))
+	if c, a := enter("go", policy.Operator); a != run.Refused || c.Verdict.Code != policy.UnknownAction || w.Holds(c) {
+		t.Errorf("what the policy in force has not: %v %v", a, c.Verdict.Code)
+	}
+	if all, _ := w.Inspect(w.now); len(all) != 0 {
+		t.Errorf("it takes %v", all)
+	}
+}
+
 func TestReloadUnderACall(t *testing.T) {
 	w := begin(t, review)
 	c := w.call("write")

@@ -165,6 +165,24 @@ func (g *Registry) Restart(name string) (state string, ok bool) {
 	return "", false
 }
 
+// Named returns the runs of a name, as [Info] has it. Names are short: there may be several.
+func (g *Registry) Named(name string) (all []*Run) {
+	for _, r := range g.All() {
+		if r.Name == name && !r.ForRunless {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// Has reports whether a run is there still.
+func (g *Registry) Has(r *Run) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	_, ok := g.all[r]
+	return ok && !r.ended.Load()
+}
+
 // Infos returns where the runs stand, ordered by name.
 func (g *Registry) Infos() (infos []Info) {
 	for _, r := range g.All() {

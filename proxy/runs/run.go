@@ -8,6 +8,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
@@ -299,6 +300,7 @@ type Info struct {
 	Refused  bool      // nothing is allowed until it moves
 	TurnHeld bool      // by a call under way
 	Queued   int       // calls that wait for the turn
+	Seq      uint64    // the number of its last entry
 	Name     string    // "" where the session's stands for it
 	Key      Kind      // by which it is found
 	Owner    wire.Principal
@@ -311,11 +313,31 @@ type Info struct {
 func (r *Run) Info() Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.infoLocked()
+}
+
+// Inspect is Info for an operator who is to decide by it, with the signals that may be sent.
+func (r *Run) Inspect() (Info, []policy.Sendable) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	signals, _ := r.core.Inspect(time.Now())
+	return r.infoLocked(), signals
+}
+
+// MovedSince reports whether an entry behind this number has moved the run.
+func (r *Run) MovedSince(seq uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.core.Inspect(time.Now())
+	return r.core.MovedSince(seq)
+}
+
+func (r *Run) infoLocked() Info {
 	at := r.core.Standing()
 	holder, _ := r.core.Holder()
 	i := Info{Name: r.Name, Key: r.Key.Kind, Owner: r.Owner, Sessions: len(r.members),
 		State: at.State(), Complete: at.At.Complete, Policy: at.Policy.Digest(), Stranded: at.Stranded,
-		Refused: r.core.Snapshot(r.nowLocked()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(),
+		Refused: r.core.Snapshot(r.nowLocked()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(), Seq: r.core.Seq(),
 	}
 	if r.born != 0 {
 		now := deadline.Now()
