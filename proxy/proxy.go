@@ -17,6 +17,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
@@ -147,6 +148,12 @@ type Proxy struct {
 	mu       sync.RWMutex          // guards what follows
 	sessions map[*session]struct{} // clients', and those of runs
 	closed   bool
+}
+
+// Operators is where those ask who are no clients.
+func (p *Proxy) Operators() *operator.Desk {
+	return &operator.Desk{Runs: p.Runs, TurnTimeout: p.cfg.TurnTimeout, MaxQueue: p.cfg.MaxQueue, Ending: p.drain.taking,
+		Log: p.cfg.Log, Telemetry: &p.cfg.Telemetry, Journal: p.cfg.Journal}
 }
 
 // Policy is the policy in force.

@@ -2,15 +2,13 @@ package proxy
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
-
-// maxNote is how long the note of a signal may be, in bytes.
-const maxNote = 1024
 
 // signal takes a signal through the automaton. It is decided, waits for the turn and steps
 // as a call of the upstream does, and has its outcome at once.
@@ -43,8 +41,8 @@ func (c *call) readSignal() (code int, fault string) {
 	switch {
 	case !ok || name.Literal || err != nil:
 		fault = "arguments.name must be a string: the signal"
-	case len(note.Text) > maxNote:
-		fault = "arguments.note is longer than " + strconv.Itoa(maxNote) + " bytes"
+	case len(note.Text) > operator.MaxNote:
+		fault = "arguments.note is longer than " + strconv.Itoa(operator.MaxNote) + " bytes"
 	}
 	c.Kind, c.Name, c.note = policy.Signal, name.Text, note.Text
 	return wire.CodeInvalidParams, fault
@@ -84,21 +82,15 @@ func (c *call) signalled(e run.Admission) wire.Pending {
 		return c.unsent()
 	}
 	if c.s.log.IsInfo() {
-		c.s.log.Info("signal", c.about("signal", c.Name, "note", escaped(c.note), "rule", c.Verdict.Rule.String())...)
+		c.s.log.Info("signal", c.about("signal", c.Name, "note", observe.Escaped(c.note), "rule", c.Verdict.Rule.String())...)
 	}
 	c.begin()
 	_, moved := c.settle(run.End{Outcome: policy.Success})
+	led := c.s.run.Where() // before anything else moves the run
 	c.record(nil, policy.Success)
 	c.notifyChanged(run.Join(moved, c.passOn(policy.Success)))
 	if c.opaquely() {
 		return c.doneWith([]byte(`{"content":[{"type":"text","text":"The signal was taken."}]}`))
 	}
-	return c.doneWith(c.s.shown.Signalled(c.s.run.Where(), c.restarted, c.s.run.Key.Renews()))
-}
-
-// escaped is a note for the log. It has no quotes: that which a logger puts before one would be escaped
-// by the backslash that is there.
-func escaped(note string) string {
-	quoted := strconv.Quote(note)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `\x22`)
+	return c.doneWith(c.s.shown.Signalled(led, c.restarted, c.s.run.Key.Renews()))
 }

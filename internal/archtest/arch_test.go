@@ -188,7 +188,7 @@ var rules = []rule{
 	{
 		pkg: "proxy",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/proxy/asks", module + "/proxy/flight", module + "/proxy/observe", module + "/proxy/outcome", module + "/proxy/refusal", module + "/proxy/runs", module + "/proxy/tasks", module + "/proxy/subscriptions", module + "/proxy/surface", module + "/internal/wire", module + "/internal/words",
+			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/proxy/asks", module + "/proxy/flight", module + "/proxy/observe", module + "/proxy/operator", module + "/proxy/outcome", module + "/proxy/refusal", module + "/proxy/runs", module + "/proxy/tasks", module + "/proxy/subscriptions", module + "/proxy/surface", module + "/internal/wire", module + "/internal/words",
 			module + "/internal/bridge",     // makes clients and upstreams of all eras alike
 			module + "/internal/deadline",   // of calls, and instants of the monotonic clock
 			module + "/internal/handle",     // how a call carries its run's handle
@@ -211,6 +211,14 @@ var rules = []rule{
 		pkg:   "proxy/link",
 		allow: []string{module + "/internal/bridge", module + "/internal/wire", "github.com/hashicorp/go-hclog"},
 		why:   "a connection that comes back knows nothing of who uses it",
+	},
+	{
+		pkg: "proxy/operator",
+		allow: []string{
+			module + "/policy", module + "/proxy/run", module + "/proxy/runs", module + "/proxy/observe", module + "/proxy/surface", module + "/internal/wire",
+			"github.com/hashicorp/go-hclog", // a line per signal and refusal
+		},
+		why: "an operator asks a run, and no client: it knows no session and no connection",
 	},
 	{
 		pkg:   "proxy/outcome",

@@ -111,7 +111,7 @@ func everything(t *testing.T, a *telemetry.Audit) {
 	a.Restarted(t.Context(), "5c1f0e9b2a7d4486", "review")
 	d := refusal("x")
 	d.Peer = observe.Peer{Session: "0123abcd", Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "tokens", Subject: "ann"}}
-	d.Case, d.Note, d.Rule, d.Policy = "plan", "why", policy.Rule{File: "p.yaml", Line: 1, Column: 2}, parse(t, plan)
+	d.Case, d.Note, d.Run, d.Rule, d.Policy = "plan", "why", "5c1f0e9b2a7d4486", policy.Rule{File: "p.yaml", Line: 1, Column: 2}, parse(t, plan)
 	for _, arguments := range []string{"1", strings.Repeat("1", 20000)} {
 		d.Message = message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"n":` + arguments + `}}}`)
 		a.Decided(d)

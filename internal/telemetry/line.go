@@ -62,6 +62,7 @@ func (l *line) decision(d *observe.Decision, arguments bool) {
 		l.key("note")
 		l.b = append(appendVisible(append(l.b, '"'), d.Note, true), '"')
 	}
+	l.text("run", d.Run)
 	l.text("state", d.State)
 	l.rule(d.Rule)
 	if d.Policy != nil {

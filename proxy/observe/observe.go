@@ -5,6 +5,7 @@ package observe
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,11 +111,19 @@ type Decision struct {
 	Rule   policy.Rule // the zero Rule where none decided
 	Case   string      // that the splitting argument selected
 	Note   string      // that came with a signal
+	Run    string      // the name of the run that an operator names; "": a client asks
 	// Fault says why not. The zero Fault: it was allowed.
 	Fault Fault
 	// Shadow says why it would not have been allowed, but for the shadow mode;
 	// CodeNone: it would have been.
 	Shadow policy.Code
+}
+
+// Escaped is a note for the log. It has no quotes: that which a logger puts before one would be escaped
+// by the backslash that is there.
+func Escaped(note string) string {
+	quoted := strconv.Quote(note)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `\x22`)
 }
 
 // Operation is one request of a client that has an answer, or that will have none.
@@ -144,10 +153,11 @@ type Fault struct {
 	RPC       int         // the JSON-RPC error that was answered, whoever made it
 	Tool      bool        // the tool's own: a result with isError
 	Cancelled bool        // by the client: there is no answer
+	Untaken   string      // why a signal of an operator's was not taken, in a word
 }
 
 // String is the fault in a word: a code of the policy's, the number of a JSON-RPC
-// error, tool_error or cancelled; "" for none.
+// error, tool_error, cancelled, or why a signal was not taken; "" for none.
 func (f Fault) String() string {
 	switch {
 	case f.Code != policy.CodeNone:
@@ -158,6 +168,8 @@ func (f Fault) String() string {
 		return "tool_error"
 	case f.Cancelled:
 		return "cancelled"
+	case f.Untaken != "":
+		return f.Untaken
 	}
 	return ""
 }

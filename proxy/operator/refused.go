@@ -1,0 +1,86 @@
+package operator
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
+)
+
+// Why is why an operator gets nothing. The zero value is [Denied].
+type Why uint8
+
+// The reasons.
+const (
+	Denied    Why = iota // the run does not allow it: see the code
+	NoRun                // no run has this name
+	NoSignal             // no state has this signal
+	Ambiguous            // several runs have this name
+	Moved                // the run has moved since the operator looked
+	Shadow               // nothing is enforced
+	Stranded             // a reload has taken the run's state
+	Ended                // the run has ended meanwhile
+	Ending               // the proxy is ending
+	Cancelled            // the operator waits no longer
+)
+
+// reasons are each reason in a word, one of policy.Code's where that has it, and what there is to do.
+var reasons = [...]struct{ word, text string }{
+	NoRun:     {"run_not_found", "there is no such run: GET /v1/runs names those that there are"},
+	NoSignal:  {"unknown_action", "no state has this signal"},
+	Ambiguous: {"run_ambiguous", "several runs have this id: the short ids of sessions may be the same; wait until one of them has ended, or use another --run-key"},
+	Moved:     {"run_moved", "the run has moved since: look at it again, and give the seq that it has then"},
+	Shadow:    {"shadow", "the policy is not enforced (--mode shadow), and where nothing is refused nothing is released: start with --mode enforce"},
+	Stranded:  {"not_available", "a reload has taken the run's state, and nothing is allowed until it moves: POST /v1/runs/migrate has it begin anew"},
+	Ended:     {"run_expired", "the run has ended"},
+	Ending:    {"ending", "fsm-proxy is ending and takes no more signals: nothing was done"},
+	Cancelled: {"cancelled", "nobody waits for the answer any more: nothing was done"},
+}
+
+// Refused is why an operator gets nothing.
+type Refused struct {
+	Why     Why
+	Code    policy.Code // where it is denied
+	Because []string    // what the file tells of guards that do not hold
+	Signal  string      // "" where none was to be sent
+	At      Standing    // where the run stands; zero where there is none
+}
+
+// String is the reason in a word.
+func (r *Refused) String() string {
+	if r.Why == Denied {
+		return r.Code.String()
+	}
+	return reasons[r.Why].word
+}
+
+func (r *Refused) reason() string {
+	if r.Why == Denied {
+		return r.Code.Text()
+	}
+	return reasons[r.Why].text
+}
+
+// Error says what was refused, why, and what there is instead.
+func (r *Refused) Error() string {
+	if r.Signal == "" {
+		return r.reason()
+	}
+	why := strings.TrimSuffix(strings.Join(append([]string{r.reason()}, r.Because...), ". "), ".")
+	text := "signal '" + wire.Clip(r.Signal) + "' was not taken: " + why + ". The run is in state '" + r.At.State + "', seq " + strconv.FormatUint(r.At.Seq, 10)
+	if names := r.At.Names(); len(names) > 0 {
+		text += ". It takes now: " + surface.Some(names)
+	}
+	return text
+}
+
+// Names are those of the signals.
+func (s Standing) Names() []string {
+	names := make([]string, len(s.Signals))
+	for i, x := range s.Signals {
+		names[i] = x.Name
+	}
+	return names
+}
