@@ -114,7 +114,7 @@ var (
 // programs stand in fenced blocks.
 func TestFlags(t *testing.T) {
 	known := map[string]bool{"help": true}
-	for _, command := range []string{"run", "check", "render", "init", "lock", "demo", "drain", "admin"} {
+	for _, command := range []string{"run", "check", "render", "init", "lock", "demo", "drain", "admin", "runs signal"} {
 		for _, name := range flagsOf(t, command) {
 			known[name] = true
 		}
@@ -142,7 +142,7 @@ var helpFlag = regexp.MustCompile(`(?m)^\s+(?:-\w, )?--([a-z-]+)`)
 // flagsOf are the flags in a command's --help.
 func flagsOf(t *testing.T, command string) []string {
 	t.Helper()
-	out, err := exec.Command(mcptest.Proxy(t), command, "--help").CombinedOutput()
+	out, err := exec.Command(mcptest.Proxy(t), append(strings.Fields(command), "--help")...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s --help: %v\n%s", command, err, out)
 	}

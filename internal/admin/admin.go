@@ -7,6 +7,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json/v2"
 	"io"
 	"mime"
@@ -20,7 +21,7 @@ import (
 )
 
 // Admin is a look inside a running proxy, and a few levers. All functions are
-// required, but for Bearer; they are called by several goroutines at once.
+// required, but for Who; they are called by several goroutines at once.
 type Admin struct {
 	Policy   func() Policy
 	Sessions func() []Session // in the order of their ids
@@ -29,13 +30,18 @@ type Admin struct {
 	// its id, and reports whether there is one.
 	StartRun   func() (Started, error)
 	RestartRun func(id string) bool
+	// Run shows a run by its id, and Signal sends it a signal, which may wait for as long as ctx lasts. An error
+	// is a [*Refusal].
+	Run    func(id string) (RunDetail, error)
+	Signal func(ctx context.Context, s Signal) (Signalled, error)
 	// Migrate has stranded runs begin anew.
 	Migrate func() Migrated
 	Level   func() string
 	// SetLevel refuses what is no level.
 	SetLevel func(level string) error
-	// Bearer is the token that must be sent; nil: none is needed.
-	Bearer func() string
+	// Who says by a request's token which operator sends it, and reports false where it has none that is known; nil:
+	// no token is needed, and what needs one is refused.
+	Who func(r *http.Request) (name string, ok bool)
 	// Local says that the listener is a loopback one, or a unix socket: then the
 	// Host must be a loopback name, so that no web page gets in by a name of its
 	// own that leads here.
@@ -49,7 +55,9 @@ func (a *Admin) Handler() http.Handler {
 	r.get("/v1/sessions", a.sessions)
 	r.get("/v1/runs", a.runs)
 	r.handle(http.MethodPost, "/v1/runs", onlyJSON(a.start))
+	r.get(runPath, a.run)
 	r.handle(http.MethodPost, restartPath, onlyJSON(a.restart))
+	r.handle(http.MethodPost, signalPath, onlyJSON(a.signals()))
 	r.handle(http.MethodPost, "/v1/runs/migrate", onlyJSON(func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Migrate()) }))
 	r.get("/v1/log-level", a.level)
 	r.handle(http.MethodPut, "/v1/log-level", onlyJSON(a.setLevel))
@@ -71,13 +79,18 @@ func (a *Admin) pass(w http.ResponseWriter, r *http.Request) bool {
 		refuse(w, http.StatusForbidden, otherHost)
 	case !ownOrigin(r) || !ownSite(r):
 		refuse(w, http.StatusForbidden, "requests from web pages of another origin are not served here")
-	case a.Bearer != nil && !httpserver.Authorized(r, a.Bearer()):
+	case a.Who != nil && !a.known(r):
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, "a bearer token is needed: the one in the proxy's --admin-bearer-file")
+		refuse(w, http.StatusUnauthorized, "a bearer token is needed: the one in the proxy's --admin-bearer-file, or one of --admin-tokens")
 	default:
 		return true
 	}
 	return false
+}
+
+func (a *Admin) known(r *http.Request) bool {
+	_, ok := a.Who(r)
+	return ok
 }
 
 // ownOrigin reports whether a request comes from no web page, or from one that
@@ -142,7 +155,7 @@ func (a *Admin) start(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *Admin) restart(w http.ResponseWriter, r *http.Request) {
-	id := runOf(r.URL.Path)
+	id := parameters(restartPath, r.URL.Path)[0]
 	if !a.RestartRun(id) {
 		refuse(w, http.StatusNotFound, "there is no run "+printable(id)+": GET /v1/runs names those that there are")
 		return

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
 // ask sends one request to a handler, as JSON if it changes something.
@@ -91,6 +93,11 @@ func TestProbesOnLoopback(t *testing.T) {
 	}
 }
 
+// byToken lets in who sends this token.
+func byToken(token string) func(r *http.Request) (string, bool) {
+	return func(r *http.Request) (string, bool) { return "ann", httpserver.Authorized(r, token) }
+}
+
 // fixture is an Admin with n sessions.
 func fixture(n int) *Admin {
 	level := "info"
@@ -114,6 +121,13 @@ func fixture(n int) *Admin {
 		},
 		StartRun:   func() (Started, error) { return Started{}, errors.New("no run has a URL here") },
 		RestartRun: func(id string) bool { return id == "00000001" },
+		Run: func(id string) (RunDetail, error) {
+			if id != "00000001" {
+				return RunDetail{}, &Refusal{Status: http.StatusNotFound, Text: "there is no such run", Code: "run_not_found"}
+			}
+			return RunDetail{Run: Run{ID: id, State: "s"}, Seq: 7}, nil
+		},
+		Signal: func(context.Context, Signal) (Signalled, error) { return Signalled{}, errors.New("nobody expects it") },
 		Migrate:    func() Migrated { return Migrated{Runs: n, Restarted: 1} },
 		Level:      func() string { return level },
 	}
@@ -144,6 +158,15 @@ func TestAdmin(t *testing.T) {
 		{"POST", "/v1/runs/1/restart", "", 404, "there is no run 1"},
 		{"GET", "/v1/runs/1/restart", "", 405, "POST only"},
 		{"POST", "/v1/runs/a/b/restart", "", 404, "/v1/runs"},
+		{"GET", "/v1/runs/00000001", "", 200, `"seq": 7`},
+		{"GET", "/v1/runs/1", "", 404, `"code": "run_not_found"`},
+		{"DELETE", "/v1/runs/00000001", "", 405, "GET, HEAD only"},
+		{"GET", "/v1/runs/", "", 404, "/v1/runs"},
+		{"GET", "/v1/runs/1/signals", "", 404, "/v1/runs/{id}/signals/{name}"},
+		{"GET", "/v1/runs/1/signals/go", "", 405, "POST only"},
+		{"POST", "/v1/runs/1/signals/", "", 404, "/v1/runs"},
+		{"POST", "/v1/runs//signals/go", "", 404, "/v1/runs"},
+		{"POST", "/v1/runs/1/signals/go/on", "", 404, "/v1/runs"},
 		{"POST", "/v1/runs//restart", "", 404, "/v1/runs"},
 		{"POST", "/v1/policy", "", 405, "GET, HEAD only"},
 		{"PUT", "/v1/log-level", `{"level": "loud"}`, 400, "no such level"},
@@ -263,7 +286,7 @@ func TestImagesOfWebPagesAreKeptOut(t *testing.T) {
 // Rebinding, web pages and wrong tokens: nobody gets in by them.
 func TestAdminKeepsOut(t *testing.T) {
 	open, guarded := fixture(1), fixture(1)
-	guarded.Local, guarded.Bearer = false, func() string { return "secret" }
+	guarded.Local, guarded.Who = false, byToken("secret")
 	for _, c := range []struct {
 		admin  *Admin
 		header []string

@@ -63,6 +63,66 @@ type Run struct {
 	Queued   int        `json:"queued"`
 }
 
+// RunDetail is all that there is to see of a run before one decides on it.
+type RunDetail struct {
+	Run
+	// Seq is the number of the last thing that has become of it.
+	Seq uint64 `json:"seq"`
+	// Registers and Counts are what it has counted and remembered, by name.
+	Registers map[string]any `json:"registers"`
+	Counts    map[string]any `json:"counts"`
+	// Signals are those that an operator may send now.
+	Signals []Sendable `json:"signals"`
+	// Approvals are the calls that wait for a yes or a no.
+	Approvals []any `json:"approvals"`
+}
+
+// Sendable is a signal that an operator may send, and where it leads.
+type Sendable struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	From        string `json:"from"` // who else may: "agent", or nobody but an "operator"
+	To          string `json:"to"`
+	Completes   bool   `json:"completes,omitempty"` // the run
+}
+
+// Signal is what an operator says to a run.
+type Signal struct {
+	Run, Name    string
+	Note         string
+	Seq          *uint64 // of the run, as the operator has seen it; nil: whatever it is
+	From, Remote string  // who says it, and from which address
+}
+
+// Signalled is where a run stands after a signal.
+type Signalled struct {
+	ID        string    `json:"id"`
+	State     string    `json:"state"`
+	Complete  bool      `json:"complete"`
+	Restarted bool      `json:"restarted,omitempty"` // the signal completed the run, which began anew
+	Seq       uint64    `json:"seq"`
+	Next      ValidNext `json:"valid_next"`
+}
+
+// ValidNext is what may be sent next.
+type ValidNext struct {
+	Signals []string `json:"signals"`
+}
+
+// Refusal is why nothing was done, and where the run stands, if there is one.
+type Refusal struct {
+	Status int        `json:"-"` // of HTTP
+	Text   string     `json:"error"`
+	Code   string     `json:"code"`
+	Kind   string     `json:"kind,omitempty"`
+	State  string     `json:"state,omitempty"`
+	Seq    *uint64    `json:"seq,omitempty"`
+	Next   *ValidNext `json:"valid_next,omitempty"`
+}
+
+// Error is the text.
+func (r *Refusal) Error() string { return r.Text }
+
 // Started is a run that was begun for an operator: its id is the secret by which it
 // is found, and stands in no log.
 type Started struct {

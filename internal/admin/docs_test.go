@@ -19,6 +19,7 @@ func TestDocumentedAnswers(t *testing.T) {
 	}
 	answers := map[string]any{
 		"policy": new(Policy), "sessions": new(list[Session]), "runs": new(list[Run]), "migrated": new(Migrated), "started": new(Started), "restarted": new(Restarted),
+		"run": new(RunDetail), "signalled": new(Signalled), "refusal": new(Refusal),
 		"level": new(logLevel), "probe": new(Probe), "error": new(refusal),
 	}
 	for _, found := range example.FindAllStringSubmatch(string(page), -1) {

@@ -12,7 +12,9 @@ type routes map[string]map[string]http.HandlerFunc
 
 // The paths that stand for many.
 const (
+	runPath      = "/v1/runs/{id}"
 	restartPath  = "/v1/runs/{id}/restart"
+	signalPath   = "/v1/runs/{id}/signals/{name}"
 	profilesPath = "/debug/pprof/" // and all beneath it
 )
 
@@ -45,24 +47,35 @@ func (r routes) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r routes) find(path string) map[string]http.HandlerFunc {
-	switch {
-	case runOf(path) != "":
-		return r[restartPath]
-	case strings.HasPrefix(path, profilesPath):
+	if methods := r[path]; methods != nil {
+		return methods
+	}
+	if strings.HasPrefix(path, profilesPath) {
 		return r[profilesPath]
 	}
-	return r[path]
+	for _, pattern := range []string{runPath, restartPath, signalPath} {
+		if parameters(pattern, path) != nil {
+			return r[pattern]
+		}
+	}
+	return nil
 }
 
-// runOf returns the id in a path that has a run begin anew, "" if it is another.
-func runOf(path string) string {
-	before, after, _ := strings.Cut(restartPath, "{id}")
-	rest, ok := strings.CutPrefix(path, before)
-	id, also := strings.CutSuffix(rest, after)
-	if !ok || !also || strings.Contains(id, "/") {
-		return ""
+// parameters are what stands in a path where a pattern has braces, nil where the path is none of it.
+func parameters(pattern, path string) (values []string) {
+	parts, wants := strings.Split(path, "/"), strings.Split(pattern, "/")
+	if len(parts) != len(wants) {
+		return nil
 	}
-	return id
+	for i, want := range wants {
+		switch {
+		case strings.HasPrefix(want, "{") && parts[i] != "":
+			values = append(values, parts[i])
+		case want != parts[i]:
+			return nil
+		}
+	}
+	return values
 }
 
 // printable is what somebody sent, fit for a message.

@@ -63,6 +63,12 @@ func (g *Gate) Authenticate(w http.ResponseWriter, r *http.Request) (wire.Princi
 	return who, no == nil
 }
 
+// Who says who is asking, and reports false for somebody who is not let in.
+func (g *Gate) Who(r *http.Request) (wire.Principal, bool) {
+	who, no := g.who(r)
+	return who, no == nil
+}
+
 func (g *Gate) who(r *http.Request) (wire.Principal, *denial) {
 	given := r.Header["Authorization"]
 	switch {

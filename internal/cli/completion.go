@@ -89,6 +89,7 @@ func complete(root *cobra.Command) {
 				panic(err) // the flag is completed twice
 			}
 		})
+		complete(cmd)
 	}
 }
 

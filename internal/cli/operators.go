@@ -44,9 +44,13 @@ func newAdmin(c *console) *cobra.Command {
 			return f.ask(cmd.Context(), c.out, method, path, body)
 		},
 	}
+	f.add(cmd)
+	return cmd
+}
+
+func (f *adminFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Address, "admin", "", "where the admin interface is: `ADDR`, or unix:PATH")
 	cmd.Flags().StringVar(&f.BearerFile, "admin-bearer-file", "", "a `FILE` that holds the bearer token for it")
-	return cmd
 }
 
 // adminRequest takes the arguments apart.
@@ -71,22 +75,11 @@ func adminRequest(args []string) (method, path, body string, err error) {
 
 // ask prints what the proxy answers.
 func (f *adminFlags) ask(ctx context.Context, out io.Writer, method, path, body string) error {
-	if f.Address == "" {
-		return exit.Usagef("no admin interface to ask; give --admin ADDR or --admin unix:PATH, as 'fsm-proxy run' has it")
-	}
-	if _, _, err := net.SplitHostPort(f.Address); err != nil && !strings.HasPrefix(f.Address, "unix:") {
-		return exit.Usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.Address, err)
-	}
 	ctx, stop := context.WithTimeout(ctx, adminTime)
 	defer stop()
-	request, err := f.request(ctx, method, path, body)
+	answer, err := f.send(ctx, method, path, body)
 	if err != nil {
 		return err
-	}
-	client := &http.Client{Transport: &http.Transport{DialContext: f.dial, DisableKeepAlives: true}}
-	answer, err := client.Do(request)
-	if err != nil {
-		return fmt.Errorf("asking the proxy at %s: %w; is it running with --admin %s?", f.Address, err, f.Address)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode >= http.StatusBadRequest {
@@ -95,6 +88,26 @@ func (f *adminFlags) ask(ctx context.Context, out io.Writer, method, path, body 
 	}
 	_, err = io.Copy(out, answer.Body)
 	return err
+}
+
+// send asks the proxy.
+func (f *adminFlags) send(ctx context.Context, method, path, body string) (*http.Response, error) {
+	if f.Address == "" {
+		return nil, exit.Usagef("no admin interface to ask; give --admin ADDR or --admin unix:PATH, as 'fsm-proxy run' has it")
+	}
+	if _, _, err := net.SplitHostPort(f.Address); err != nil && !strings.HasPrefix(f.Address, "unix:") {
+		return nil, exit.Usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.Address, err)
+	}
+	request, err := f.request(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: f.dial, DisableKeepAlives: true}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking the proxy at %s: %w; is it running with --admin %s?", f.Address, err, f.Address)
+	}
+	return answer, nil
 }
 
 func (f *adminFlags) request(ctx context.Context, method, path, body string) (*http.Request, error) {

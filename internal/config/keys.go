@@ -182,6 +182,8 @@ func table(r *Run) []setting {
 		{key: "admin.bearer_file", flag: "admin-bearer-file", at: &r.Operators.Admin.BearerFile, kind: file, needs: []string{"admin"},
 			usage: "a `FILE` that holds the bearer token which operators must send; with it --admin may be any address",
 			doc:   "A file that holds the bearer token which operators must send."},
+		{key: "admin.tokens", flag: "admin-tokens", at: &r.Operators.Admin.Tokens, kind: file, needs: []string{"admin"},
+			usage: "a `FILE` of operators' names and the SHA-256 of the bearer tokens which they must send; changes are followed; with it --admin may be any address"},
 
 		{key: "reload.debounce", flag: "reload-debounce", at: &r.Reload.Debounce, def: "200ms", usage: "how long a watched file's folder must rest before a change is read"},
 		{key: "reload.poll", flag: "reload-poll", at: &r.Reload.Poll, def: "45s", usage: "how often a watched file is read besides, where no change was noticed"},

@@ -137,7 +137,12 @@ type Operators struct {
 }
 
 // Admin is where operators look inside: a TCP address, or "unix:" and a path.
-type Admin struct{ Address, BearerFile string }
+type Admin struct {
+	Address string
+	// What operators are let in by; without any of it, everybody is who reaches a loopback address or a socket.
+	BearerFile string
+	Tokens     string // a file of names and hashes
+}
 
 // Audit says where every decision is recorded: a file, "stderr", or, as "", nowhere.
 type Audit struct {

@@ -116,7 +116,7 @@ func (s *service) gate(ctx context.Context) (*auth.Gate, error) {
 		}
 		cfg.Bearer = file.Get
 	}
-	if cfg.Tokens, err = s.tokens(ctx); err != nil {
+	if cfg.Tokens, err = s.tokens(ctx, "tokens", "token file", f.Tokens); err != nil {
 		return nil, err
 	}
 	if cfg.Clients, err = s.clients(ctx); err != nil {
@@ -151,16 +151,15 @@ func (s *service) followed(ctx context.Context, flag, what, path string, take fu
 	return nil
 }
 
-// tokens are those of the token file, nil without one.
-func (s *service) tokens(ctx context.Context) (*auth.Tokens, error) {
-	path := s.cfg.Listen.Tokens
+// tokens are those of a token file that a flag names, nil without one.
+func (s *service) tokens(ctx context.Context, flag, what, path string) (*auth.Tokens, error) {
 	if path == "" {
 		return nil, nil
 	}
 	tokens := &auth.Tokens{}
-	err := s.followed(ctx, "tokens", "token file", path, func(file watch.File) error {
+	err := s.followed(ctx, flag, what, path, func(file watch.File) error {
 		if err := tokens.Set(file.Path, file.Content).Err(); err != nil {
-			return fmt.Errorf("the token file has errors:\n%w", err)
+			return fmt.Errorf("the "+what+" has errors:\n%w", err)
 		}
 		s.warnOfWriters(file.Path)
 		return nil

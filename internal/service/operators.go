@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/auth"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/secret"
@@ -57,19 +58,16 @@ func local(l net.Listener) bool {
 // else, so that a port that is taken stops the start, and closed last.
 type operators struct {
 	health, admin net.Listener // nil: not asked for
-	token         func() string
+	gate          *auth.Gate   // says who an operator is; nil: nobody is asked
 	servers       []*httpserver.Server
 }
 
-// open opens the listeners that the configuration asks for.
-func (f *Operators) open(log hclog.Logger) (*operators, error) {
-	o := &operators{}
+// operators opens the listeners that the configuration asks for.
+func (s *service) operators(ctx context.Context) (*operators, error) {
+	f, o := &s.cfg.Operators, &operators{}
 	err := f.check()
-	if err == nil && f.Admin.BearerFile != "" {
-		var file *secret.File
-		if file, err = secret.Open("admin-bearer-file", f.Admin.BearerFile, log); err == nil {
-			o.token = file.Get
-		}
+	if err == nil {
+		o.gate, err = s.adminGate(ctx)
 	}
 	if err == nil && f.Health != "" {
 		o.health, err = listenAt("health", f.Health)
@@ -84,14 +82,35 @@ func (f *Operators) open(log hclog.Logger) (*operators, error) {
 	return o, nil
 }
 
+// adminGate opens what operators are let in by; nil: everybody is, and nobody told apart.
+func (s *service) adminGate(ctx context.Context) (*auth.Gate, error) {
+	f := &s.cfg.Operators.Admin
+	if !f.authenticates() {
+		return nil, nil
+	}
+	var cfg auth.Config
+	if f.BearerFile != "" {
+		file, err := secret.Open("admin-bearer-file", f.BearerFile, s.log)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Bearer = file.Get
+	}
+	var err error
+	cfg.Tokens, err = s.tokens(ctx, "admin-tokens", "operators' token file", f.Tokens)
+	return auth.New(cfg), err
+}
+
+func (f *Admin) authenticates() bool { return f.BearerFile != "" || f.Tokens != "" }
+
 func (f *Admin) listen() (net.Listener, error) {
 	if path := f.Unix(); path != "" {
 		return listenUnix(path)
 	}
 	l, err := listenAt("admin", f.Address)
-	if err == nil && !local(l) && f.BearerFile == "" {
+	if err == nil && !local(l) && !f.authenticates() {
 		l.Close()
-		return nil, exit.Usagef("--admin %s can be reached from other machines; give a loopback address, unix:PATH, or --admin-bearer-file FILE", f.Address)
+		return nil, exit.Usagef("--admin %s can be reached from other machines; give a loopback address, unix:PATH, or --admin-bearer-file FILE or --admin-tokens FILE", f.Address)
 	}
 	return l, err
 }
@@ -206,8 +225,24 @@ func (s *service) admin(o *operators) *admin.Admin {
 		},
 		Level:    func() string { return s.log.GetLevel().String() },
 		SetLevel: s.askedLevel,
-		Bearer:   o.token,
+		Run:      s.showRun,
+		Signal:   s.signal,
+		Who:      o.who(),
 		Local:    local(o.admin),
+	}
+}
+
+// who says which operator sends a request; nil: nobody is asked.
+func (o *operators) who() func(r *http.Request) (name string, ok bool) {
+	if o.gate == nil {
+		return nil
+	}
+	return func(r *http.Request) (string, bool) {
+		who, ok := o.gate.Who(r)
+		if who.Shared() { // of the one token that has no name
+			return soleOperator, ok
+		}
+		return who.Subject, ok
 	}
 }
 

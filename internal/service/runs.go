@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -263,6 +266,68 @@ func (s *service) restartRun(name string) bool {
 	return true
 }
 
+// soleOperator is the name of whoever has the token of --admin-bearer-file.
+const soleOperator = "operator"
+
+// runOf is the name of a run whose id an operator gives: see runName.
+func runOf(id string) string {
+	if id == onlyRun {
+		return ""
+	}
+	return id
+}
+
+// showRun shows one run.
+func (s *service) showRun(id string) (admin.RunDetail, error) {
+	at, err := s.relay.Operators().Look(runOf(id))
+	if err != nil {
+		return admin.RunDetail{}, adminRefusal(err)
+	}
+	out := admin.RunDetail{Run: adminRun(at.Info), Seq: at.Seq, Registers: map[string]any{}, Counts: map[string]any{}, Signals: []admin.Sendable{}, Approvals: []any{}}
+	for _, x := range at.Signals {
+		out.Signals = append(out.Signals, admin.Sendable{Name: x.Name, Description: x.Says, From: x.From.String(), To: x.To, Completes: x.Completes})
+	}
+	return out, nil
+}
+
+// signal sends a run a signal of an operator's.
+func (s *service) signal(ctx context.Context, said admin.Signal) (admin.Signalled, error) {
+	who := wire.Principal{Issuer: "admin", Subject: said.From}
+	done, err := s.relay.Operators().Send(ctx, operator.Signal{Run: runOf(said.Run), Name: said.Name, Note: said.Note, Seq: said.Seq,
+		From: observe.Peer{Remote: said.Remote, Principal: who}})
+	if err != nil {
+		return admin.Signalled{}, adminRefusal(err)
+	}
+	return admin.Signalled{ID: runName(done.Info), State: done.State, Complete: done.Complete, Restarted: done.Restarted, Seq: done.Seq, Next: validNext(done.Standing)}, nil
+}
+
+func validNext(at operator.Standing) admin.ValidNext { return admin.ValidNext{Signals: at.Names()} }
+
+// adminRefusal is what an operator is told who gets nothing.
+func adminRefusal(err error) error {
+	no, ok := errors.AsType[*operator.Refused](err)
+	if !ok {
+		return err
+	}
+	out := &admin.Refusal{Status: statusOf(no.Why), Text: no.Error(), Code: no.String()}
+	if no.Signal != "" {
+		next := validNext(no.At)
+		out.Kind, out.State, out.Seq, out.Next = policy.Signal.String(), no.At.State, &no.At.Seq, &next
+	}
+	return out
+}
+
+func statusOf(why operator.Why) int {
+	switch why {
+	case operator.NoRun, operator.NoSignal:
+		return http.StatusNotFound
+	case operator.Ending, operator.Cancelled:
+		return http.StatusServiceUnavailable
+	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended:
+	}
+	return http.StatusConflict
+}
+
 // adminRuns are the runs there are: those of sessions by the session's name, the
 // others by their own.
 func (s *service) adminRuns() []admin.Run {
@@ -273,10 +338,13 @@ func (s *service) adminRuns() []admin.Run {
 	return all
 }
 
+// onlyRun is the id of the run of the only session.
+const onlyRun = "stdio"
+
 // runName is what a run is called. That of the only session has no name.
 func runName(info runs.Info) string {
 	if info.Name == "" {
-		return "stdio"
+		return onlyRun
 	}
 	return info.Name
 }

@@ -89,7 +89,7 @@ func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Dura
 	if err != nil {
 		return err
 	}
-	operators, err := c.Operators.open(s.log)
+	operators, err := s.operators(ctx)
 	if err != nil {
 		return err
 	}

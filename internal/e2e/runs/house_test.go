@@ -65,6 +65,8 @@ func each(t *testing.T, some []key, run func(t *testing.T, k key)) {
 type house struct {
 	t          *testing.T
 	url, admin string
+	olga       string // the operator, whose token is sent; "": nobody's
+	process    *mcptest.Process
 	upstream   *mcptest.Upstream // nil: it does not count
 }
 
@@ -82,7 +84,10 @@ func open(t *testing.T, k key, policy string, more ...string) *house {
 			args = append(args, "--trusted-proxies", "127.0.0.1")
 		}
 	}
-	h.url, _ = mcptest.Listen(t, append(args, more...)...)
+	if slices.Contains(more, "--admin-tokens") {
+		h.olga = "olga"
+	}
+	h.url, h.process = mcptest.Listen(t, append(args, more...)...)
 	return h
 }
 
@@ -98,9 +103,11 @@ func counted(t *testing.T, k key, policy string, flags ...string) *house {
 // token is what somebody shows who they are with.
 func token(who string) string { return "the token of " + who }
 
-func tokens(t *testing.T) string {
+func tokens(t *testing.T) string { return tokensOf(t, "ann", "bob") }
+
+func tokensOf(t *testing.T, names ...string) string {
 	text := "version: 1\ntokens:\n"
-	for _, who := range []string{"ann", "bob"} {
+	for _, who := range names {
 		text += fmt.Sprintf("  %s: sha256:%x\n", who, sha256.Sum256([]byte(token(who))))
 	}
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
@@ -118,6 +125,9 @@ func (h *house) operator(method, path string, answer any) {
 		h.t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if h.olga != "" {
+		request.Header.Set("Authorization", "Bearer "+token(h.olga))
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		h.t.Fatal(err)

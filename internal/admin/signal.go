@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+)
+
+// run shows one run.
+func (a *Admin) run(w http.ResponseWriter, r *http.Request) {
+	run, err := a.Run(parameters(runPath, r.URL.Path)[0])
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, run)
+}
+
+// maxSignals is how many signals may wait at once for the turns of their runs: each has a connection, and others
+// are to be answered meanwhile.
+const maxSignals = 8
+
+// signals sends signals. Those that nobody has a token for are refused at each address, a socket's too: there
+// the shell of an agent may be let in like its user.
+func (a *Admin) signals() http.HandlerFunc {
+	room := make(chan struct{}, maxSignals)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if a.Who == nil {
+			refuse(w, http.StatusForbidden, "signals need an operator with a token, at this address too, since an agent's shell may reach it: "+
+				"start fsm-proxy with --admin-tokens FILE, or --admin-bearer-file FILE")
+			return
+		}
+		who, ok := a.Who(r)
+		if !ok { // the token was withdrawn just now
+			refuse(w, http.StatusUnauthorized, "a bearer token is needed")
+			return
+		}
+		values := parameters(signalPath, r.URL.Path)
+		s := Signal{Run: values[0], Name: values[1], From: who}
+		if _, _, err := net.SplitHostPort(r.RemoteAddr); err == nil { // a socket's have none
+			s.Remote = r.RemoteAddr
+		}
+		if fault := s.read(w, r); fault != "" {
+			refuse(w, http.StatusBadRequest, fault)
+			return
+		}
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+		default:
+			w.Header().Set("Retry-After", "5")
+			refuse(w, http.StatusServiceUnavailable, "too many signals wait for the turns of their runs: try again when one of them is through")
+			return
+		}
+		done, err := a.Signal(r.Context(), s)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		answer(w, done)
+	}
+}
+
+// The bounds of what comes with a signal, in bytes. A note may be written in escapes.
+const (
+	maxNote       = 1024
+	maxSignalBody = 16 << 10
+)
+
+const signalForm = `send {"note": "why", "seq": 12}, either of them or neither`
+
+// read takes what comes with a signal, and says what is wrong with it. A seq that cannot be read is never taken for
+// none: who gives one does not want the signal where the run has moved.
+func (s *Signal) read(w http.ResponseWriter, r *http.Request) (fault string) {
+	if r.URL.RawQuery != "" {
+		return "a signal has no query: " + signalForm + ", as the body"
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSignalBody))
+	if err != nil {
+		return "the body cannot be read: " + signalForm
+	}
+	var given struct {
+		Note jsontext.Value `json:"note"`
+		Seq  jsontext.Value `json:"seq"`
+	}
+	if len(body) > 0 && (jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &given, json.RejectUnknownMembers(true)) != nil) {
+		return "the body is not what belongs to a signal: " + signalForm
+	}
+	if given.Note != nil && (given.Note.Kind() != '"' || json.Unmarshal(given.Note, &s.Note) != nil) {
+		return "note is no text: " + signalForm
+	}
+	if len(s.Note) > maxNote {
+		return "note is longer than " + strconv.Itoa(maxNote) + " bytes"
+	}
+	if given.Seq != nil {
+		seq, err := strconv.ParseUint(string(given.Seq), 10, 64)
+		if err != nil {
+			return "seq is no whole number: give that of GET /v1/runs/ID"
+		}
+		s.Seq = &seq
+	}
+	return ""
+}
+
+// fail answers with a refusal.
+func fail(w http.ResponseWriter, err error) {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		if r.Status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "5")
+		}
+		write(w, r.Status, r)
+		return
+	}
+	refuse(w, http.StatusInternalServerError, err.Error())
+}
