@@ -127,9 +127,9 @@ func fixture(n int) *Admin {
 			}
 			return RunDetail{Run: Run{ID: id, State: "s"}, Seq: 7}, nil
 		},
-		Signal: func(context.Context, Signal) (Signalled, error) { return Signalled{}, errors.New("nobody expects it") },
-		Migrate:    func() Migrated { return Migrated{Runs: n, Restarted: 1} },
-		Level:      func() string { return level },
+		Signal:  func(context.Context, Signal) (Signalled, error) { return Signalled{}, errors.New("nobody expects it") },
+		Migrate: func() Migrated { return Migrated{Runs: n, Restarted: 1} },
+		Level:   func() string { return level },
 	}
 	a.SetLevel = func(text string) error {
 		if text != "debug" {

@@ -4,20 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
-	"github.com/fsm-proxy/fsm-proxy/internal/secret"
-	"github.com/fsm-proxy/fsm-proxy/internal/service"
 )
 
 // adminTime is how long the proxy may take to answer.
@@ -26,7 +23,7 @@ const adminTime = 30 * time.Second
 // adminFlags say where a proxy's admin interface is. They have the names that
 // they have for run, and with them the same environment variables: in a
 // container, where run has them from there, nothing has to be said.
-type adminFlags struct{ service.Admin }
+type adminFlags struct{ client.Client }
 
 // newAdmin is for images that have no curl.
 func newAdmin(c *console) *cobra.Command {
@@ -77,7 +74,7 @@ func adminRequest(args []string) (method, path, body string, err error) {
 func (f *adminFlags) ask(ctx context.Context, out io.Writer, method, path, body string) error {
 	ctx, stop := context.WithTimeout(ctx, adminTime)
 	defer stop()
-	answer, err := f.send(ctx, method, path, body)
+	answer, err := f.Send(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
@@ -88,55 +85,6 @@ func (f *adminFlags) ask(ctx context.Context, out io.Writer, method, path, body 
 	}
 	_, err = io.Copy(out, answer.Body)
 	return err
-}
-
-// send asks the proxy.
-func (f *adminFlags) send(ctx context.Context, method, path, body string) (*http.Response, error) {
-	if f.Address == "" {
-		return nil, exit.Usagef("no admin interface to ask; give --admin ADDR or --admin unix:PATH, as 'fsm-proxy run' has it")
-	}
-	if _, _, err := net.SplitHostPort(f.Address); err != nil && !strings.HasPrefix(f.Address, "unix:") {
-		return nil, exit.Usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.Address, err)
-	}
-	request, err := f.request(ctx, method, path, body)
-	if err != nil {
-		return nil, err
-	}
-	client := &http.Client{Transport: &http.Transport{DialContext: f.dial, DisableKeepAlives: true}}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("asking the proxy at %s: %w; is it running with --admin %s?", f.Address, err, f.Address)
-	}
-	return answer, nil
-}
-
-func (f *adminFlags) request(ctx context.Context, method, path, body string) (*http.Request, error) {
-	host := f.Address
-	if strings.HasPrefix(f.Address, "unix:") {
-		host = "localhost"
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, strings.NewReader(body))
-	if err != nil {
-		return nil, exit.Usagef("%s %s is no request: %w", method, path, err)
-	}
-	if method != http.MethodGet {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	if f.BearerFile != "" {
-		token, err := secret.Open("admin-bearer-file", f.BearerFile, hclog.NewNullLogger())
-		if err != nil {
-			return nil, err
-		}
-		request.Header.Set("Authorization", "Bearer "+token.Get())
-	}
-	return request, nil
-}
-
-func (f *adminFlags) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if path := f.Unix(); path != "" {
-		network, address = "unix", path
-	}
-	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 // newDrain is for the preStop hook of a Kubernetes sidecar: the kubelet runs it

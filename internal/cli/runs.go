@@ -1,17 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json/v2"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
@@ -59,7 +59,7 @@ func newRunsShow(c *console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := context.WithTimeout(cmd.Context(), adminTime)
 			defer stop()
-			return tell(ctx, f, c.out, http.MethodGet, "/v1/runs/"+url.PathEscape(args[0]), "", runText)
+			return f.tell(ctx, c.out, http.MethodGet, "/v1/runs/"+url.PathEscape(args[0]), "", client.Words[admin.RunDetail])
 		},
 	}
 	f.add(cmd)
@@ -100,7 +100,7 @@ func newRunsSignal(c *console) *cobra.Command {
 				return exit.Usagef("--note is no text: %w", err)
 			}
 			path := "/v1/runs/" + url.PathEscape(args[0]) + "/signals/" + url.PathEscape(args[1])
-			return tell(cmd.Context(), f, c.out, http.MethodPost, path, string(body), signalledText)
+			return f.tell(cmd.Context(), c.out, http.MethodPost, path, string(body), client.Words[admin.Signalled])
 		},
 	}
 	f.add(cmd)
@@ -109,106 +109,16 @@ func newRunsSignal(c *console) *cobra.Command {
 	return cmd
 }
 
-// tell prints what the proxy answers, as it is or in words. What it refuses is an error.
-func tell[T any](ctx context.Context, f *runsFlags, out io.Writer, method, path, body string, words func(T) string) error {
-	answer, err := f.send(ctx, method, path, body)
-	if err != nil {
-		return err
+// tell prints what the proxy answers, as it is or in words.
+func (f *runsFlags) tell(ctx context.Context, out io.Writer, method, path, body string, words func(said []byte) (string, error)) error {
+	said, err := f.Read(ctx, method, path, body)
+	text := string(said)
+	if err == nil && !f.json {
+		text, err = words(said)
 	}
-	defer answer.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, 16<<20))
-	if err != nil {
-		return fmt.Errorf("reading the proxy's answer: %w", err)
+	if err == nil || f.json {
+		_, wrong := io.WriteString(out, text)
+		err = cmp.Or(err, wrong)
 	}
-	if answer.StatusCode >= http.StatusBadRequest {
-		if f.json {
-			if _, err := out.Write(said); err != nil {
-				return err
-			}
-		}
-		return refusedBy(answer.Status, said)
-	}
-	if f.json {
-		_, err = out.Write(said)
-		return err
-	}
-	var told T
-	if err := json.Unmarshal(said, &told); err != nil {
-		return fmt.Errorf("reading the proxy's answer: %w; is it of this version?", err)
-	}
-	_, err = io.WriteString(out, words(told))
 	return err
-}
-
-// refusedBy is the error of an answer that is a refusal.
-func refusedBy(status string, said []byte) error {
-	var r admin.Refusal
-	if json.Unmarshal(said, &r) != nil || r.Text == "" {
-		return fmt.Errorf("the proxy refuses it: %s: %s", status, strictyaml.Printable(strings.TrimSpace(string(said[:min(len(said), 4096)]))))
-	}
-	text := strictyaml.Printable(r.Text)
-	if r.Code != "" {
-		text += " (" + strictyaml.Printable(r.Code) + ")"
-	}
-	return fmt.Errorf("%s", text)
-}
-
-// runText is a run in lines.
-func runText(r admin.RunDetail) string {
-	var b strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "%-10s %s\n", name, strictyaml.Printable(value))
-		}
-	}
-	state := r.State
-	if r.Complete {
-		state += ", complete"
-	}
-	if r.Refused {
-		state += ", which a reload took: nothing is allowed"
-	}
-	turn := "free"
-	if r.TurnHeld {
-		turn = fmt.Sprintf("held, %d waiting", r.Queued)
-	}
-	line("run", r.ID)
-	line("key", r.Key)
-	line("owner", r.Owner)
-	line("state", state)
-	line("seq", fmt.Sprint(r.Seq))
-	line("turn", turn)
-	line("policy", r.Policy)
-	if len(r.Signals) == 0 {
-		line("signals", "none")
-	}
-	for i, s := range r.Signals {
-		name, text := "", s.Name+" → "+s.To
-		if i == 0 {
-			name = "signals"
-		}
-		if s.Completes {
-			text += ", complete"
-		}
-		if s.Description != "" {
-			text += ": " + s.Description
-		}
-		line(name, text)
-	}
-	return b.String()
-}
-
-// signalledText is what a signal has come to, in a line.
-func signalledText(s admin.Signalled) string {
-	text := "State is now '" + s.State + "', seq " + fmt.Sprint(s.Seq) + "."
-	switch {
-	case s.Restarted:
-		text = "The run was completed and begins again. " + text
-	case s.Complete:
-		text += " The run is complete."
-	}
-	if len(s.Next.Signals) > 0 {
-		text += " Signals: " + strings.Join(s.Next.Signals, ", ") + "."
-	}
-	return strictyaml.Printable(text) + "\n"
 }

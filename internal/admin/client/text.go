@@ -1,0 +1,69 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+)
+
+// runText is a run in lines.
+func runText(r admin.RunDetail) string {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-10s %s\n", name, strictyaml.Printable(value))
+		}
+	}
+	state := r.State
+	if r.Complete {
+		state += ", complete"
+	}
+	if r.Refused {
+		state += ", which a reload took: nothing is allowed"
+	}
+	turn := "free"
+	if r.TurnHeld {
+		turn = fmt.Sprintf("held, %d waiting", r.Queued)
+	}
+	line("run", r.ID)
+	line("key", r.Key)
+	line("owner", r.Owner)
+	line("state", state)
+	line("seq", fmt.Sprint(r.Seq))
+	line("turn", turn)
+	line("policy", r.Policy)
+	if len(r.Signals) == 0 {
+		line("signals", "none")
+	}
+	for i, s := range r.Signals {
+		name, text := "", s.Name+" → "+s.To
+		if i == 0 {
+			name = "signals"
+		}
+		if s.Completes {
+			text += ", complete"
+		}
+		if s.Description != "" {
+			text += ": " + s.Description
+		}
+		line(name, text)
+	}
+	return b.String()
+}
+
+// signalledText is what a signal has come to, in a line.
+func signalledText(s admin.Signalled) string {
+	text := "State is now '" + s.State + "', seq " + fmt.Sprint(s.Seq) + "."
+	switch {
+	case s.Restarted:
+		text = "The run was completed and begins again. " + text
+	case s.Complete:
+		text += " The run is complete."
+	}
+	if len(s.Next.Signals) > 0 {
+		text += " Signals: " + strings.Join(s.Next.Signals, ", ") + "."
+	}
+	return strictyaml.Printable(text) + "\n"
+}
