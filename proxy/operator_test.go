@@ -100,6 +100,14 @@ func (s *sent) pending() bool {
 	}
 }
 
+// asking has a client wait for an operator, and its call hold the turn until k is answered.
+func (r *rig) asking() (c *client, holder *reply, k *upcall) {
+	c = r.connect(plainHello)
+	c.do("write_plan", ok)
+	holder = c.call("ask")
+	return c, holder, r.up.next()
+}
+
 // An operator sends what the state binds, the agent's signals too; the agent's client is told what changed.
 func TestOperatorsSignalSteps(t *testing.T) {
 	bubble(t, signalling, func(r *rig) {
@@ -145,10 +153,7 @@ func TestOperatorsLook(t *testing.T) {
 // Of many at once each is decided anew at its turn: one edge is taken once.
 func TestManySignalsAgainstOneEdge(t *testing.T) {
 	bubble(t, signalling, func(r *rig) {
-		c := r.connect(plainHello)
-		c.do("write_plan", ok)
-		holder := c.call("ask")
-		k := r.up.next()
+		c, holder, k := r.asking()
 		var all []*sent
 		for range 64 {
 			all = append(all, r.sends("released", 1))
@@ -283,10 +288,7 @@ func TestTheRunMovesWhileASignalWaits(t *testing.T) {
 // Who waits no longer, or too long, or finds no room, leaves no trace in the queue.
 func TestSignalsLeaveTheQueue(t *testing.T) {
 	bubble(t, signalling, func(r *rig) {
-		c := r.connect(plainHello)
-		c.do("write_plan", ok)
-		holder := c.call("ask")
-		k := r.up.next()
+		c, holder, k := r.asking()
 		gone, late := r.sends("released", -1), r.sends("released", -1)
 		if !gone.pending() || r.only().Queued != 2 {
 			t.Fatal("they do not wait")
@@ -307,10 +309,7 @@ func TestSignalsLeaveTheQueue(t *testing.T) {
 // The drain ends what waits, and takes nothing new.
 func TestDrainWhileASignalWaits(t *testing.T) {
 	bubble(t, signalling, func(r *rig) {
-		c := r.connect(plainHello)
-		c.do("write_plan", ok)
-		holder := c.call("ask")
-		k := r.up.next()
+		_, holder, k := r.asking()
 		waits := r.sends("released", -1)
 		if !waits.pending() {
 			t.Fatal("it did not wait")
@@ -328,10 +327,7 @@ func TestDrainWhileASignalWaits(t *testing.T) {
 // In shadow nothing is enforced, so that nothing can be released; a signal that waited finds that, too.
 func TestNoOperatorsSignalsInShadow(t *testing.T) {
 	bubble(t, signalling, func(r *rig) {
-		c := r.connect(plainHello)
-		c.do("write_plan", ok)
-		holder := c.call("ask")
-		k := r.up.next()
+		c, holder, k := r.asking()
 		waits := r.sends("released", -1)
 		if !waits.pending() {
 			t.Fatal("it did not wait")
