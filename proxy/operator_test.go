@@ -234,7 +234,9 @@ func TestSignalsOfThoseWhoHaveNotSeenIt(t *testing.T) {
 		}
 		r.sends("released", seen).refused(t, operator.Moved, "run_moved")
 		r.sends("released", seen+1).took(t, "applying")
-		r.p.Runs.Restart(r.only().Name)
+		if _, err := r.p.Operators().Restart(r.only().Name); err != nil {
+			t.Fatal(err)
+		}
 		c.do("write_plan", ok)
 		r.sends("released", seen+1).refused(t, operator.Moved, "run_moved")
 		c.in("waiting")
@@ -415,6 +417,9 @@ func TestSignalsOfTwoRunsWithOneName(t *testing.T) {
 			clients = append(clients, c)
 		}
 		r.sendsTo("9f86d081", "released", -1, "").refused(t, operator.Ambiguous, "run_ambiguous")
+		if _, err := r.p.Operators().Restart("9f86d081"); err == nil {
+			t.Error("one of two runs was begun anew")
+		}
 		for _, name := range []string{"9f86d08", "9f86d0823", "", "process"} {
 			r.sendsTo(name, "released", -1, "").refused(t, operator.NoRun, "run_not_found")
 		}

@@ -48,7 +48,7 @@ func TestRoundOfARunThatBeganAnew(t *testing.T) {
 		c := r.openFor(observe.Peer{Principal: ann}).greet(ableHello)
 		c.do("write_plan", ok)
 		call, accept := c.round("ask")
-		if _, ok := r.p.Runs.Restart(r.p.Runs.Infos()[0].Name); !ok {
+		if _, err := r.p.Operators().Restart(r.only().Name); err != nil {
 			t.Fatal("no run")
 		}
 		accept()

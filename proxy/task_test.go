@@ -270,7 +270,7 @@ func TestRestartDuringATask(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connectAs(observe.Peer{Principal: ann})
 		c.startTask("write_plan", "t1")
-		if _, ok := r.p.Runs.Restart(r.p.Runs.Infos()[0].Name); !ok {
+		if _, err := r.p.Operators().Restart(r.only().Name); err != nil {
 			t.Fatal("no run")
 		}
 		c.do("write_plan", `{"content":[]}`)

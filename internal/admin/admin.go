@@ -26,12 +26,11 @@ type Admin struct {
 	Policy   func() Policy
 	Sessions func() []Session // in the order of their ids
 	Runs     func() []Run     // in the order of their ids
-	// StartRun begins a run that has a URL of its own, RestartRun begins one anew by
-	// its id, and reports whether there is one.
+	// StartRun begins a run that has a URL of its own, RestartRun begins one anew by its id.
 	StartRun   func() (Started, error)
-	RestartRun func(id string) bool
+	RestartRun func(id string) error
 	// Run shows a run by its id, and Signal sends it a signal, which may wait for as long as ctx lasts. An error
-	// is a [*Refusal].
+	// of these, and of RestartRun, is a [*Refusal].
 	Run    func(id string) (RunDetail, error)
 	Signal func(ctx context.Context, s Signal) (Signalled, error)
 	// Migrate has stranded runs begin anew.
@@ -156,8 +155,8 @@ func (a *Admin) start(w http.ResponseWriter, _ *http.Request) {
 
 func (a *Admin) restart(w http.ResponseWriter, r *http.Request) {
 	id := parameters(restartPath, r.URL.Path)[0]
-	if !a.RestartRun(id) {
-		refuse(w, http.StatusNotFound, "there is no run "+printable(id)+": GET /v1/runs names those that there are")
+	if err := a.RestartRun(id); err != nil {
+		fail(w, err)
 		return
 	}
 	answer(w, Restarted{ID: id})

@@ -119,8 +119,13 @@ func fixture(n int) *Admin {
 			}
 			return all
 		},
-		StartRun:   func() (Started, error) { return Started{}, errors.New("no run has a URL here") },
-		RestartRun: func(id string) bool { return id == "00000001" },
+		StartRun: func() (Started, error) { return Started{}, errors.New("no run has a URL here") },
+		RestartRun: func(id string) error {
+			if id != "00000001" {
+				return &Refusal{Status: http.StatusNotFound, Text: "there is no such run", Code: "run_not_found"}
+			}
+			return nil
+		},
 		Run: func(id string) (RunDetail, error) {
 			if id != "00000001" {
 				return RunDetail{}, &Refusal{Status: http.StatusNotFound, Text: "there is no such run", Code: "run_not_found"}
@@ -155,7 +160,7 @@ func TestAdmin(t *testing.T) {
 		{"GET", "/v1/runs/migrate", "", 405, "POST only"},
 		{"POST", "/v1/runs", "", 409, "no run has a URL here"},
 		{"POST", "/v1/runs/00000001/restart", "", 200, `"id": "00000001"`},
-		{"POST", "/v1/runs/1/restart", "", 404, "there is no run 1"},
+		{"POST", "/v1/runs/1/restart", "", 404, "there is no such run"},
 		{"GET", "/v1/runs/1/restart", "", 405, "POST only"},
 		{"POST", "/v1/runs/a/b/restart", "", 404, "/v1/runs"},
 		{"GET", "/v1/runs/00000001", "", 200, `"seq": 7`},

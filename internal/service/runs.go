@@ -251,19 +251,19 @@ func (s *service) startRun() (admin.Started, error) {
 	return admin.Started{}, errNoPaths
 }
 
-// restartRun begins a run anew by its name, and reports whether there is one.
-func (s *service) restartRun(name string) bool {
-	state, ok := s.relay.Runs.Restart(name)
-	if !ok {
-		return false
+// restartRun begins a run anew by its id.
+func (s *service) restartRun(id string) error {
+	state, err := s.relay.Operators().Restart(runOf(id))
+	if err != nil {
+		return adminRefusal(err)
 	}
 	if s.tell.audit != nil {
 		ctx, stop := context.WithTimeout(context.Background(), time.Second)
 		defer stop()
-		s.tell.audit.Restarted(ctx, name, state)
+		s.tell.audit.Restarted(ctx, id, state)
 	}
-	s.log.Info("a run was begun anew, as an operator asked", "run", name)
-	return true
+	s.log.Info("a run was begun anew, as an operator asked", "run", id)
+	return nil
 }
 
 // soleOperator is the name of whoever has the token of --admin-bearer-file.

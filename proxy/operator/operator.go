@@ -50,6 +50,15 @@ func (d *Desk) Look(name string) (Standing, error) {
 	return standing(r), nil
 }
 
+// Restart has a run begin anew, and returns the state that it stood in. The error is a [*Refused].
+func (d *Desk) Restart(name string) (state string, err error) {
+	r, no := d.find(name)
+	if no != nil {
+		return "", no
+	}
+	return r.Restart(), nil
+}
+
 // find returns the one run of a name.
 func (d *Desk) find(name string) (*runs.Run, *Refused) {
 	switch all := d.Runs.Named(name); len(all) {

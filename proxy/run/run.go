@@ -95,7 +95,8 @@ type Standing struct {
 	Stranded time.Time // since when Policy's successor has no such state; zero: it has
 }
 
-// moves reports whether the entry tells of a run that stands elsewhere since, or began anew, or goes by another policy.
+// moves reports whether the entry tells of a run that stands elsewhere since, or began anew, or goes by another policy:
+// what somebody has to see who decides by where it stands.
 func (e *Entry) moves() bool { return e.Type != Ended || e.Step.Changed }
 
 // State is the name of the state.

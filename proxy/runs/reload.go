@@ -151,20 +151,6 @@ func (g *Registry) Migrate() (done Migrated) {
 	return done
 }
 
-// Restart begins a run anew by its name, as [Info] has it, and reports where it
-// stood, and whether it was there. A call under way that holds its turn comes to its
-// end, and steps nothing.
-func (g *Registry) Restart(name string) (state string, ok bool) {
-	for _, r := range g.All() {
-		if r.Name == name {
-			moved := r.Do((*run.Run).Restart)
-			r.Tell(nil, run.Shifts{moved})
-			return moved.From.State(), true
-		}
-	}
-	return "", false
-}
-
 // Named returns the runs of a name, as [Info] has it. Names are short: there may be several.
 func (g *Registry) Named(name string) (all []*Run) {
 	for _, r := range g.All() {

@@ -232,6 +232,14 @@ func (r *Run) Renew() (moved run.Shift, ok bool) {
 	return moved, ok
 }
 
+// Restart begins a run anew, and returns the state that it stood in. A call under way that holds its turn comes to its
+// end, and steps nothing.
+func (r *Run) Restart() (state string) {
+	moved := r.Do((*run.Run).Restart)
+	r.Tell(nil, run.Shifts{moved})
+	return moved.From.State()
+}
+
 func (r *Run) migrate() (moved run.Shift, ok bool) {
 	moved = r.Do(func(core *run.Run, now time.Time) (e run.Effects) { e, ok = core.Migrate(now); return e })
 	return moved, ok

@@ -426,3 +426,33 @@ func TestNoteOfAnOperatorIsEscaped(t *testing.T) {
 		}
 	}
 }
+
+// Of several at once one takes the edge.
+func TestOperatorsSignalsAtOnce(t *testing.T) {
+	each(t, those("session", "handle"), func(t *testing.T, k key) {
+		h := counted(t, k, approving, "--admin-tokens", tokensOf(t, "olga"))
+		c := h.enter(k, "")
+		c.call("once", "")
+		id := h.waiting()
+		answers := make(chan said)
+		for i := range 8 {
+			body := []string{"", `{"seq":1}`}[i%2]
+			go func() {
+				s, _ := h.signals(t.Context(), id, "approved", body, "Authorization", "Bearer "+token("olga"))
+				answers <- s
+			}()
+		}
+		taken := 0
+		for range 8 {
+			switch s := <-answers; {
+			case s.status == http.StatusOK:
+				taken++
+			case s.status != http.StatusConflict || s.Code != "invalid_transition" && s.Code != "run_moved":
+				t.Errorf("%d %s", s.status, s.text)
+			}
+		}
+		if s := h.show(id); taken != 1 || s.State != "applying" || s.Seq != 2 {
+			t.Errorf("%d were taken: %+v", taken, s)
+		}
+	})
+}
