@@ -43,6 +43,9 @@ type Verdict struct {
 	Fault error
 }
 
+// Settles reports whether what becomes of the call is to be told to its run.
+func (v *Verdict) Settles() bool { return v.Turn || v.Alternative != nil && v.Alternative.Settles() }
+
 // Request is what a decision is asked for.
 type Request struct {
 	Kind Kind
@@ -141,16 +144,18 @@ func (p *Policy) Cases(c Configuration, k Kind, name string) []Case {
 	return slices.Clone(b.Cases)
 }
 
-// Visible reports whether a listed item is bound in c, thus shown and callable.
-func (p *Policy) Visible(c Configuration, k Kind, name string) bool {
-	return p.Binding(c, k, name, true) != nil
+// Visible reports whether a listed item is shown in a view: it is bound there, and no guard
+// that lists follow refuses it whatever its arguments.
+func (p *Policy) Visible(v View, k Kind, name string) bool {
+	b := p.Binding(v.Configuration, k, name, true)
+	return b != nil && b.shows(v.Holds)
 }
 
-// VisibleDiffers reports whether two configurations may show different items of
+// VisibleDiffers reports whether two views may show different items of
 // kind k, which servers list, from the bindings alone. False is certain; true may still come out the
 // same for what a given upstream lists.
-func (p *Policy) VisibleDiffers(a, b Configuration, k Kind) bool {
-	return p.class(a, k) != p.class(b, k)
+func (p *Policy) VisibleDiffers(a, b View, k Kind) bool {
+	return a.Holds != b.Holds || p.class(a.Configuration, k) != p.class(b.Configuration, k)
 }
 
 func (p *Policy) class(c Configuration, k Kind) int32 {
@@ -305,14 +310,14 @@ func (p *Policy) BoundIn(k Kind, name string, listed bool) []State {
 	return out
 }
 
-// ExactIn returns the exact names of kind k bound in c, in the file's order.
-func (p *Policy) ExactIn(c Configuration, k Kind) []string {
+// ExactIn returns the exact names of kind k that a view shows, in the file's order.
+func (p *Policy) ExactIn(c View, k Kind) []string {
 	if c.Complete || !p.has(c.State) || int(k) >= symbolKinds {
 		return nil
 	}
 	var out []string
 	for _, name := range p.Exact(k) {
-		if p.bound(c.State, k, name, false) != nil {
+		if b := p.bound(c.State, k, name, false); b != nil && b.shows(c.Holds) {
 			out = append(out, name)
 		}
 	}
@@ -377,10 +382,10 @@ func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 		return Step{}, fmt.Errorf("stepping %s %q: no alternative %d in %s", s.Kind, s.Name, s.Alternative, p.describe(c))
 	}
 	edges := selected.Alternatives[s.Alternative].edges
-	if o.index() >= len(edges) {
+	if o.Index() >= len(edges) {
 		return Step{}, fmt.Errorf("stepping %s %q: %v is no outcome in %s", s.Kind, s.Name, o, p.describe(c))
 	}
-	e := &edges[o.index()]
+	e := &edges[o.Index()]
 	if !e.Changes(c.State) {
 		return Step{From: c, To: c, Entered: c.State}, nil
 	}

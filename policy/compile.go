@@ -68,6 +68,7 @@ func compile(r *strictyaml.Reader, f *syntax.File) *Policy {
 	for _, k := range AllKinds {
 		p.enterClasses(k)
 	}
+	c.enterFollowed()
 	for _, k := range SymbolKinds {
 		p.enterExact(k)
 	}

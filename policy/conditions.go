@@ -6,24 +6,14 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
 	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
-)
-
-// Operation is how a register is changed.
-type Operation = syntax.Operation
-
-// The operations.
-const (
-	Assign = syntax.Assign
-	Empty  = syntax.Empty // to nothing: unset, 0, or no texts
-	Add    = syntax.Add
-	Remove = syntax.Remove
 )
 
 // Assignment is what becomes of one register.
 type Assignment struct {
 	Register Register
-	Operation
+	register.Operation
 	Values []*guard.Program
 	Late   bool // one of them reads the result: it is worked out when the call has ended
 	Place  Place
@@ -31,14 +21,15 @@ type Assignment struct {
 
 // Register is a value that runs remember beside their state.
 type Register struct {
-	Name  string
-	Kind  guard.Kind
-	Max   int // how many texts a set may hold
+	register.Declaration
 	Place Place
 }
 
 // Registers returns the registers in the file's order. The slice is the policy's.
 func (p *Policy) Registers() []Register { return p.registers }
+
+// Schema returns the registers as runs have them, nil if there are none.
+func (p *Policy) Schema() *register.Schema { return p.schema }
 
 // maxRegisters is how many registers a policy may have.
 const maxRegisters = 256
@@ -46,11 +37,15 @@ const maxRegisters = 256
 // enterRegisters declares the registers.
 func (c *compiler) enterRegisters() {
 	kinds := map[string]guard.Kind{}
+	var declarations []register.Declaration
 	for _, x := range c.f.Registers {
 		kind := guard.Kind(x.Type.Index) // in the same order
-		c.p.registers = append(c.p.registers, Register{x.Name.Value, kind, x.Max, x.Name.Place})
+		declared := register.Declaration{Name: x.Name.Value, Kind: kind, Max: x.Max}
+		declarations = append(declarations, declared)
+		c.p.registers = append(c.p.registers, Register{declared, x.Name.Place})
 		kinds[x.Name.Value] = kind
 	}
+	c.p.schema = register.NewSchema(declarations)
 	if len(c.f.Registers) > maxRegisters {
 		c.r.Errorf(c.f.Registers[maxRegisters].Name.Place, "register", "%d registers; at most %d", len(c.f.Registers), maxRegisters)
 	}
@@ -91,7 +86,7 @@ func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, 
 			t, given = v.Edge(o)
 		}
 		e := edge{Target: c.target(t), given: given, event: c.event(b, name, i, word), set: c.assignments(b, t.Set)}
-		if Success.index() == o {
+		if Success.Index() == o {
 			e.set = append(slices.Clone(set), e.set...)
 		}
 		a.edges = append(a.edges, e)
@@ -150,7 +145,37 @@ func (c *compiler) guardsOf(b *Binding, x *syntax.Conditions) []Guard {
 	if len(reads.Args) > 0 && (b.Kind == Resource || b.Kind == Signal) {
 		c.r.Errorf(x.When.Place, "guard", "when: a %s has no arguments; remove %s", b.Kind, strictyaml.Quote(reads.Args[0]))
 	}
-	return []Guard{{program, x.When.Place, x.Because.Value, reads.Run || len(reads.Registers) > 0}}
+	return []Guard{{program, x.When.Place, x.Because.Value, reads.Run || len(reads.Registers) > 0, c.follow(program)}}
+}
+
+// follow enters what lists follow of a guard, and returns its place: each text once.
+func (c *compiler) follow(program *guard.Program) int {
+	_, run := program.Conjuncts()
+	if run == nil {
+		return -1
+	}
+	i := slices.IndexFunc(c.p.followed, func(other *guard.Program) bool { return other.String() == run.String() })
+	if i < 0 {
+		i, c.p.followed = len(c.p.followed), append(c.p.followed, run)
+	}
+	return i
+}
+
+// enterFollowed notes for each state what lists follow there.
+func (c *compiler) enterFollowed() {
+	for s := range c.p.states {
+		seen := make([]bool, len(c.p.followed))
+		for b := range c.p.Effective(State(s)) {
+			for a := range b.Alternatives() {
+				for _, g := range a.Guards {
+					if g.followed >= 0 && !seen[g.followed] {
+						seen[g.followed] = true
+						c.p.states[s].follows = append(c.p.states[s].follows, g.followed)
+					}
+				}
+			}
+		}
+	}
 }
 
 // expression compiles an expression, and reports what is wrong with it or doubtful.
@@ -200,13 +225,14 @@ func (c *compiler) assignment(b *Binding, x *syntax.Assignment) (a Assignment, o
 		c.r.Errorf(x.Register.Place, "register", "set: %s is no register%s", strictyaml.Quote(x.Register.Value), hint)
 		return a, false
 	}
-	a = Assignment{Register: c.p.registers[i], Operation: x.Operation, Place: x.Register.Place}
+	a = Assignment{Register: c.p.registers[i], Operation: register.Operation(x.Operation), // in the same order
+		Place: x.Register.Place}
 	kind := a.Register.Kind
 	switch {
-	case a.Operation == Assign && kind == guard.TextSet:
+	case a.Operation == register.Assign && kind == guard.TextSet:
 		c.r.Errorf(a.Place, "register", "set: %s is a set; write {add: …}, {remove: …} or none", strictyaml.Quote(a.Register.Name))
 		return a, false
-	case a.Operation == Add && kind != guard.TextSet && kind != guard.Counter, a.Operation == Remove && kind != guard.TextSet:
+	case a.Operation == register.Add && kind != guard.TextSet && kind != guard.Counter, a.Operation == register.Remove && kind != guard.TextSet:
 		c.r.Errorf(a.Place, "register", "set: %s is a %s; write the new value, or none", strictyaml.Quote(a.Register.Name), kind)
 		return a, false
 	}
@@ -245,8 +271,8 @@ func enterChanges(b *Binding) {
 		a.late = len(a.Outcomes) > 0
 		for _, e := range a.edges {
 			for _, x := range e.set {
-				sets[x.Register.Name] = true
-				a.changes, a.late = a.changes || x.Operation != Add, a.late || x.Late
+				sets[x.Register.Name], a.sets = true, true
+				a.changes, a.late = a.changes || x.Operation != register.Add, a.late || x.Late
 			}
 		}
 	}

@@ -105,7 +105,7 @@ func TestDecide(t *testing.T) {
 		if v.Symbol.Kind != c.kind || v.Symbol.Name != c.name {
 			t.Errorf("%s: symbol %+v", c.title, v.Symbol)
 		}
-		if visible := p.Visible(Configuration{State: s}, c.kind, c.name); visible != v.Allowed && c.arg == nil && !c.unlisted && c.code != UnknownCase {
+		if visible := p.Visible(View{Configuration: Configuration{State: s}}, c.kind, c.name); visible != v.Allowed && c.arg == nil && !c.unlisted && c.code != UnknownCase {
 			t.Errorf("%s: visible %v", c.title, visible)
 		}
 	}
@@ -127,7 +127,7 @@ func TestDecideRefusesWhatCannotBe(t *testing.T) {
 		if v.Allowed || v.Code != c.want {
 			t.Errorf("%s: %+v", title, v)
 		}
-		if p.Visible(c.at, c.kind, "status") || p.By(c.at, c.kind, "split") != "" || p.ExactIn(c.at, c.kind) != nil {
+		if p.Visible(View{Configuration: c.at}, c.kind, "status") || p.By(c.at, c.kind, "split") != "" || p.ExactIn(View{Configuration: c.at}, c.kind) != nil {
 			t.Errorf("%s: shows something", title)
 		}
 	}
@@ -170,7 +170,7 @@ func TestExact(t *testing.T) {
 	}
 	want = []string{"status", "read_x", "abort", "finish"}
 	c, _ := p.StateByName("c")
-	if got := p.ExactIn(Configuration{State: c}, Tool); !slices.Equal(got, want) {
+	if got := p.ExactIn(View{Configuration: Configuration{State: c}}, Tool); !slices.Equal(got, want) {
 		t.Errorf("ExactIn = %v", got)
 	}
 }
@@ -223,11 +223,11 @@ states:
 		{"e", "f", Tool, false},
 		{"a", "b", Resource, false},
 	} {
-		if got := p.VisibleDiffers(at(c.a), at(c.b), c.kind); got != c.want {
+		if got := p.VisibleDiffers(View{Configuration: at(c.a)}, View{Configuration: at(c.b)}, c.kind); got != c.want {
 			t.Errorf("%s and %s, %ss: %v", c.a, c.b, c.kind, got)
 		}
 	}
-	if done := (Configuration{State: 0, Complete: true}); !p.VisibleDiffers(at("a"), done, Tool) || p.VisibleDiffers(at("e"), done, Tool) {
+	if done := (Configuration{State: 0, Complete: true}); !p.VisibleDiffers(View{Configuration: at("a")}, View{Configuration: done}, Tool) || p.VisibleDiffers(View{Configuration: at("e")}, View{Configuration: done}, Tool) {
 		t.Error("a complete run shows what a state with nothing shows")
 	}
 }
@@ -235,10 +235,10 @@ states:
 // A none of everywhere takes from what a state's glob binds.
 func TestVisibleDiffersByANoneOfEverywhere(t *testing.T) {
 	p := parse(t, "v.yaml", []byte("{version: 1, initial: a, everywhere: {tools: {x: none}}, states: {a: {everywhere: false, tools: {\"*\": stay}}, b: {tools: {\"*\": stay}}, c: {everywhere: false}, d: {}}}"))
-	if a, b := (Configuration{State: 0}), (Configuration{State: 1}); !p.VisibleDiffers(a, b, Tool) {
+	if a, b := (Configuration{State: 0}), (Configuration{State: 1}); !p.VisibleDiffers(View{Configuration: a}, View{Configuration: b}, Tool) {
 		t.Error("a shows x, b does not")
 	}
-	if c, d := (Configuration{State: 2}), (Configuration{State: 3}); p.VisibleDiffers(c, d, Tool) {
+	if c, d := (Configuration{State: 2}), (Configuration{State: 3}); p.VisibleDiffers(View{Configuration: c}, View{Configuration: d}, Tool) {
 		t.Error("c and d show nothing")
 	}
 }

@@ -51,7 +51,7 @@ func walk(t *testing.T, p *Policy) {
 	for s := range p.states {
 		at := Configuration{State: State(s)}
 		for _, k := range AllKinds {
-			for _, name := range p.ExactIn(at, k) {
+			for _, name := range p.ExactIn(View{Configuration: at}, k) {
 				walkName(t, p, at, Symbol{Kind: k, Name: name})
 			}
 		}

@@ -105,14 +105,14 @@ func (c comparison) allowed(s int, name string, listed bool, text string, e mode
 func (c comparison) visible(s int, names []string) {
 	shown := func(s int) (out []string) {
 		for _, n := range names {
-			if c.p.Visible(Configuration{State: State(s)}, Tool, n) {
+			if c.p.Visible(View{Configuration: Configuration{State: State(s)}}, Tool, n) {
 				out = append(out, n)
 			}
 		}
 		return out
 	}
 	for other := range c.m.States() {
-		differs := c.p.VisibleDiffers(Configuration{State: State(s)}, Configuration{State: State(other)}, Tool)
+		differs := c.p.VisibleDiffers(View{Configuration: Configuration{State: State(s)}}, View{Configuration: Configuration{State: State(other)}}, Tool)
 		if !differs && !slices.Equal(shown(s), shown(other)) {
 			c.Fatalf("s%d and s%d show different tools\n%s", s, other, c.src)
 		}

@@ -15,11 +15,14 @@
 package policy
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
 	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
 
@@ -58,7 +61,9 @@ type Policy struct {
 	exact      [symbolKinds][]string // see Exact
 
 	registers []Register
+	schema    *register.Schema
 	guarded   bool
+	followed  []*guard.Program // the parts of guards that lists follow, of the run alone
 
 	machines sync.Pool         // of *fsm.FSM, see enterMachines
 	arrivals map[string]Target // by the machines' names for states
@@ -101,6 +106,30 @@ func (p *Policy) Initial() Configuration { return Configuration{State: p.initial
 
 // Guarded reports whether some decision, outcome or register hangs on an expression.
 func (p *Policy) Guarded() bool { return p.guarded }
+
+// Follows reports whether lists of a state follow what the run remembers.
+func (p *Policy) Follows(s State) bool { return p.has(s) && len(p.states[s].follows) > 0 }
+
+// Holds says which of the guards that lists follow in a state are true, as a View has it:
+// "" where they follow none.
+func (p *Policy) Holds(s State, facts *guard.Call) string {
+	if !p.Follows(s) {
+		return ""
+	}
+	all := bytes.Repeat([]byte{'0'}, len(p.followed))
+	for _, i := range p.states[s].follows {
+		if ok, _ := p.followed[i].Holds(facts); ok {
+			all[i] = '1'
+		}
+	}
+	return string(all)
+}
+
+// View is where lists are shown of. It is comparable.
+type View struct {
+	Configuration
+	Holds string // see [Policy.Holds]; "": as if all of them did
+}
 
 // StateInfo is what a state says of itself.
 type StateInfo struct {

@@ -60,8 +60,8 @@ func TestOperatorsSignalsDoNotExistForTheAgent(t *testing.T) {
 		if v.Allowed || v.Bound || v.Code != guessed.Code {
 			t.Errorf("%s: %+v and %+v", p.StateName(State(s)), v, guessed)
 		}
-		if slices.Contains(p.ExactIn(at, Signal), "approved") {
-			t.Error(p.ExactIn(at, Signal))
+		if slices.Contains(p.ExactIn(View{Configuration: at}, Signal), "approved") {
+			t.Error(p.ExactIn(View{Configuration: at}, Signal))
 		}
 	}
 	if p.BoundAnywhere(Signal, "approved", true) || slices.Contains(p.Exact(Signal), "approved") || p.BoundIn(Signal, "approved", true) != nil ||

@@ -94,7 +94,7 @@ var AllOutcomes = [len(syntax.Outcomes)]Outcome{Success, Error, Unknown}
 // String returns "success", "error" or "unknown".
 func (o Outcome) String() string {
 	if o.valid() && o <= Unknown {
-		return syntax.Outcomes[o.index()]
+		return syntax.Outcomes[o.Index()]
 	}
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
@@ -105,8 +105,8 @@ func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil 
 // valid reports whether o is an outcome.
 func (o Outcome) valid() bool { return o >= Success }
 
-// index returns o's place among the outcomes of an alternative; o must be valid.
-func (o Outcome) index() int { return int(o - Success) }
+// Index returns o's place among the outcomes of an alternative; o must be one.
+func (o Outcome) Index() int { return int(o - Success) }
 
 // State is the index of a state among the policy's states, in the file's order.
 // It means nothing without the policy that it comes from.
@@ -231,7 +231,8 @@ type Alternative struct {
 	Exclusive bool    // takes the turn though it stays
 	Outcomes  []NamedOutcome
 
-	edges   []edge // by [Outcome.index]
+	edges   []edge // by [Outcome.Index]
+	sets    bool   // something is set
 	late    bool   // an outcome, or what is set, hangs on the result
 	changes bool   // something is set that has to be set in the turn, or is read by who sets it
 }
@@ -243,6 +244,7 @@ type Guard struct {
 	Because string // what a client is told where it does not hold
 
 	followsRun bool // it hangs on the run that it is evaluated in
+	followed   int  // the place among the policy's followed of what lists follow of it; -1: nothing
 }
 
 // NamedOutcome is an outcome that the result decides.
@@ -272,7 +274,7 @@ func (a *Alternative) AllOutcomes() []Outcome {
 
 // OutcomeName returns the name of an outcome, "" if there is no such outcome here.
 func (a *Alternative) OutcomeName(o Outcome) string {
-	switch i := o.index() - len(AllOutcomes); {
+	switch i := o.Index() - len(AllOutcomes); {
 	case o.valid() && i < 0:
 		return o.String()
 	case o.valid() && i < len(a.Outcomes):
@@ -282,13 +284,13 @@ func (a *Alternative) OutcomeName(o Outcome) string {
 }
 
 // Leads returns where an outcome leads.
-func (a *Alternative) Leads(o Outcome) Target { return a.edges[o.index()].Target }
+func (a *Alternative) Leads(o Outcome) Target { return a.edges[o.Index()].Target }
 
 // Says reports whether the file says where an outcome leads.
-func (a *Alternative) Says(o Outcome) bool { return a.edges[o.index()].given }
+func (a *Alternative) Says(o Outcome) bool { return a.edges[o.Index()].given }
 
 // Sets returns what an outcome does to registers, in the file's order.
-func (a *Alternative) Sets(o Outcome) []Assignment { return a.edges[o.index()].set }
+func (a *Alternative) Sets(o Outcome) []Assignment { return a.edges[o.Index()].set }
 
 // Leaves reports whether some edge, taken in state s, changes the configuration.
 func (a *Alternative) Leaves(s State) bool {
@@ -305,8 +307,7 @@ func (a *Alternative) turn(s State) bool { return a.Exclusive || a.changes || a.
 
 // steady reports whether what is allowed, and what comes of it, hangs on nothing of the run.
 func (a *Alternative) steady() bool {
-	sets := slices.ContainsFunc(a.edges, func(e edge) bool { return len(e.set) > 0 })
-	return !sets && !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followsRun })
+	return !a.Remembers() && !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followsRun })
 }
 
 // holds evaluates the guards; where no run is looked at, only those that follow none. One that
@@ -348,6 +349,13 @@ func (a *Alternative) Outcome(o Outcome, facts *guard.Call) (Outcome, error) {
 
 // Late reports whether what follows a call hangs on its result.
 func (a *Alternative) Late() bool { return a.late }
+
+// Remembers reports whether something is set.
+func (a *Alternative) Remembers() bool { return a.sets }
+
+// Settles reports whether what becomes of a call has a name, or changes anything, though the
+// state stays.
+func (a *Alternative) Settles() bool { return a.sets || a.late }
 
 // because returns what is told where no alternative holds, each text once.
 func because(alternatives []Alternative) (out []string) {
@@ -444,8 +452,9 @@ func (l *layer) find(pattern string) *Binding {
 // stateEntry is one state of the table.
 type stateEntry struct {
 	StateInfo
-	own   [symbolKinds]layer
-	class [Kinds]int32 // equal for states that show the same; 0 shows nothing
+	own     [symbolKinds]layer
+	class   [Kinds]int32 // equal for states that show the same, as far as lists follow no guard; 0 shows nothing
+	follows []int        // places among the policy's followed of what lists follow here
 
 	running, completed string // its names on the machines
 }
@@ -564,8 +573,9 @@ func (p *Policy) enterClasses(k Kind) {
 	}
 }
 
-// shown returns a text that is equal for states that bind the same patterns: what a
-// state binds itself and everywhere does not, and whether it takes everywhere's.
+// shown returns a text that is equal for states that bind the same patterns, under the same
+// guards that lists follow: what a state binds itself and everywhere does not, and whether it
+// takes everywhere's.
 func (p *Policy) shown(st *stateEntry, k Kind) string {
 	all := &p.everywhere[k]
 	var parts []string
@@ -578,16 +588,42 @@ func (p *Policy) shown(st *stateEntry, k Kind) string {
 			same = all.find(b.Pattern)
 		}
 		switch {
-		case same != nil && same.None == b.None:
+		case same != nil && same.None == b.None && same.followed() == b.followed():
 		case b.None && !b.unbindsIn(&st.own[k]) && !(st.Inherits && b.unbindsIn(all)):
 		case b.None:
 			parts = append(parts, "-"+b.Pattern)
 		default:
-			parts = append(parts, "+"+b.Pattern)
+			parts = append(parts, "+"+b.Pattern+b.followed())
 		}
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, "\x00")
+}
+
+// followed is a text that is equal for bindings whose names lists show under the same guards.
+func (b *Binding) followed() string {
+	var all []byte
+	for a := range b.Alternatives() {
+		for _, g := range a.Guards {
+			all = fmt.Appendf(all, "\x01%d", g.followed)
+		}
+		all = append(all, 2)
+	}
+	return string(all)
+}
+
+// shows reports whether lists have b's names where the guards hold that they follow: some
+// alternative may let a call go.
+func (b *Binding) shows(holds string) bool {
+	if holds == "" {
+		return true
+	}
+	for a := range b.Alternatives() {
+		if !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followed >= 0 && holds[g.followed] != '1' }) {
+			return true
+		}
+	}
+	return false
 }
 
 // unbindsIn reports whether a none takes something away that another pattern of a

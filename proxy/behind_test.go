@@ -276,7 +276,7 @@ func TestReloadsAtOnceAgree(t *testing.T) {
 		}
 		both.Wait()
 		p := r.p.Policy()
-		shown := p.Visible(p.Initial(), policy.Tool, "read_file")
+		shown := p.Visible(policy.View{Configuration: p.Initial()}, policy.Tool, "read_file")
 		for i, c := range clients {
 			if strings.Contains(c.listed(wire.Tools), "read_file") != shown {
 				t.Fatalf("client %d is shown another policy than the one in force", i)

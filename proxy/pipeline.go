@@ -295,15 +295,15 @@ func (c *call) settle(end run.End) (name string, moved run.Shift) {
 	}
 	name = end.Outcome.String()
 	defer func() { c.seen.Settled(name) }()
-	if !c.Verdict.Turn {
+	if !c.Verdict.Settles() {
 		return name, run.Shift{}
 	}
 	ended, moved, err := c.s.run.Settle(&c.Call, end)
 	if err != nil {
 		c.s.log.Error("stepping the run: it stays where it is", "error", err)
 	}
-	if ended.Type != 0 {
-		name = c.Verdict.Alternative.OutcomeName(ended.Outcome)
+	if a := c.Verdict.Alternative; a != nil && ended.Outcome != outcome.None {
+		name = a.OutcomeName(ended.Outcome)
 	}
 	if c.restarted = ended.Step.Restarted; ended.Step.Changed {
 		from, to := ended.By.StateName(ended.Step.From.State), ended.By.StateName(ended.Step.Entered)

@@ -19,18 +19,18 @@ func (c *call) started(m *wire.Message) bool {
 	left := c.remains()
 	t := tasks.New(c.server.TaskState(c.m, m), c.conn, c.who().Principal, c.introduction().Meta(c.conn.Server), c.s.p.cfg.CallTimeout)
 	t.Call = left
-	holds := c.s.run.HandOver(t, &c.Call, &left.Call)
+	wanted := c.s.run.HandOver(t, &c.Call, &left.Call)
 	if r := c.s.run; r.Key.Kind == runs.Handle && !t.Owner.Shared() && (t.Owner.Known() || runs.Unguessable(t.ID)) {
 		c.s.p.Runs.ByTask.Enter(t, r)
 		if r.Ended() { // by then: what forgot its tasks did not see this one
 			c.s.p.Runs.ByTask.Forget(r)
 		}
 	}
-	c.s.log.Info("task begun", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "holds the turn", holds)...)
-	if holds && (link.Ended(t.Conn) || !c.s.p.lasts(func() { c.s.p.watch(t) })) {
+	c.s.log.Info("task begun", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "holds the turn", wanted && c.Verdict.Turn)...)
+	if wanted && (link.Ended(t.Conn) || !c.s.p.lasts(func() { c.s.p.watch(t) })) {
 		t.End(run.End{Outcome: policy.Unknown}, nil)
 	}
-	return holds
+	return wanted
 }
 
 // remains is what is left of an answered call whose outcome is still to come: all

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
 )
 
 // Request is what a decision is asked for, with all that it is made by.
@@ -53,10 +54,12 @@ type Call struct {
 	Tag        any           // the caller's, not read here
 	Turn       chan struct{} // the caller's: closed when the call is Ready
 
-	facts    *guard.Call // that the decision was made by; nil: what follows needs them no more
-	moves    uint32      // of the run, when it was decided
-	life     uint32      // of the run, when it began to wait; 0: it does not wait
-	orphaned bool        // the run was begun anew while it had the turn
+	memory   *memory               // of the run, when it was decided
+	reserved *register.Reservation // in it
+	facts    *guard.Call           // that the decision was made by; nil: what follows needs them no more
+	moves    uint32                // of the run, when it was decided
+	life     uint32                // of the run, when it began to wait; 0: it does not wait
+	orphaned bool                  // the run was begun anew while it had the turn
 }
 
 // Remains is what is left of a call when its message is gone, and its outcome is still to
@@ -69,6 +72,7 @@ func (c *Call) Remains() Call {
 		facts.Args = bytes.Clone(facts.Args)
 		left.facts = &facts
 	}
+	left.memory, left.reserved, c.reserved = c.memory, c.reserved, nil
 	return left
 }
 
@@ -89,6 +93,14 @@ func (c *Call) argument(path []string) policy.Argument {
 	value, unclear := c.Arguments.At(path)
 	c.Unclear = c.Unclear || unclear
 	return value
+}
+
+// release gives back what a call has reserved that does not go upstream, or has no outcome.
+func (c *Call) release() {
+	if c.reserved != nil {
+		c.reserved.GiveBack()
+		c.reserved = nil
+	}
 }
 
 // refuse turns down what the policy allows.
@@ -130,6 +142,7 @@ func (c *Call) hangsOnList() bool {
 type Snapshot struct {
 	Policy *policy.Policy
 	At     policy.Configuration
+	Holds  string // which guards hold that lists follow: see [policy.View]
 	// Gate is the policy in force where that is another one than the run's own: then a
 	// name must be bound somewhere in it, too, so that a tightening holds at once for
 	// runs that it does not move.
@@ -178,12 +191,15 @@ func (s Snapshot) sendable(facts *guard.Call) []policy.Sendable {
 	})
 }
 
+// view is where lists are shown of.
+func (s Snapshot) view() policy.View { return policy.View{Configuration: s.At, Holds: s.Holds} }
+
 // Visible reports whether a listed item is shown.
 func (s Snapshot) Visible(k policy.Kind, name string) bool {
 	if s.Shadow {
 		return true
 	}
-	if s.none() || !s.Policy.Visible(s.At, k, name) || s.Runless && !s.Policy.Steady(k, name, true) {
+	if s.none() || !s.Policy.Visible(s.view(), k, name) || s.Runless && !s.Policy.Steady(k, name, true) {
 		return false
 	}
 	return s.Gate == nil || s.Gate.BoundAnywhere(k, name, true)
@@ -196,7 +212,7 @@ func (s Snapshot) Exact(k policy.Kind) []string {
 	if s.none() || s.Shadow || k == policy.Tool && s.InForce().Pin() == policy.PinRefuse {
 		return nil
 	}
-	names := s.Policy.ExactIn(s.At, k)
+	names := s.Policy.ExactIn(s.view(), k)
 	if s.Runless {
 		names = slices.DeleteFunc(names, func(name string) bool { return !s.Policy.Steady(k, name, false) })
 	}
@@ -244,7 +260,7 @@ func (s Snapshot) Differs(to Snapshot, k policy.Kind) bool {
 	case s.Policy != to.Policy || s.Gate != to.Gate || s.Refused != to.Refused || s.Runless != to.Runless || s.Policy == nil:
 		return s != to
 	}
-	return s.Policy.VisibleDiffers(s.At, to.At, k)
+	return s.Policy.VisibleDiffers(s.view(), to.view(), k)
 }
 
 // State is the name of the run's state, empty where there is no run.

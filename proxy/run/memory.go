@@ -1,50 +1,148 @@
 package run
 
 import (
+	"errors"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
 )
 
-// memory is what a run remembers beside its state. A nil memory is that of a run whose policy
-// asks for nothing of it.
+// memory is what a run remembers beside its state, from where it begins to where it begins
+// anew: then it has another one. A run whose policy asks for nothing of it has none, and the
+// methods of a nil memory know nothing.
 type memory struct {
-	began, entered time.Time // the run, and its state
+	policy         *policy.Policy // whose registers there are
+	began, entered time.Time      // the run, and its state
+	registers      *register.Registers
+
+	followed  string // what lists follow: see [policy.Policy.Holds]
+	followsOf standpoint
+}
+
+// standpoint is what followed hangs on.
+type standpoint struct {
+	policy  *policy.Policy
+	state   policy.State
+	view    *register.View
+	entered time.Time
 }
 
 // newMemory returns the memory of a run that begins now.
-func newMemory(p *policy.Policy, now time.Time) *memory {
-	if !p.Guarded() {
+func newMemory(c *Config, now time.Time) *memory {
+	if !c.Policy.Guarded() {
 		return nil
 	}
-	return &memory{began: now, entered: now}
+	return &memory{policy: c.Policy, began: now, entered: now, registers: register.New(c.Policy.Schema(), c.budget())}
 }
 
-// apply takes an entry into the memory.
-func (m *memory) apply(e *Entry) {
-	switch {
-	case e.Type == Reset, e.Step.Restarted:
-		m.began, m.entered = e.Time, e.Time
-	case e.Step.Changed:
-		m.entered = e.Time
+// remember has the run remember what a policy asks for.
+func (r *Run) remember(p *policy.Policy, now time.Time) {
+	switch m := r.memory; {
+	case m == nil && p.Guarded():
+		r.memory = newMemory(&Config{Policy: p, MaxRegisters: r.MaxRegisters}, now)
+	case m != nil && m.policy != p:
+		m.policy, m.registers = p, m.registers.Adopt(p.Schema(), r.budget())
 	}
 }
 
 // facts are what guards see of the run.
-func (m *memory) facts(state string) guard.Run {
-	if m == nil {
-		return guard.Run{State: state}
+func (m *memory) facts(call guard.Call, state string) *guard.Call {
+	call.Registers, call.Run.State = m.view(), state
+	if m != nil {
+		call.Run.Began, call.Run.Entered = m.began, m.entered
 	}
-	return guard.Run{State: state, Began: m.began, Entered: m.entered}
+	return &call
 }
 
-// Register implements [guard.Registers].
-func (m *memory) Register(string) any { return nil }
-
-// outcome says which outcome a call has by its result, and why that cannot be said.
-func (c *Call) outcome(end End) (policy.Outcome, error) {
-	facts := *c.facts
-	facts.Result = end.Result
-	return c.Verdict.Alternative.Outcome(end.Outcome, &facts)
+func (m *memory) view() *register.View {
+	if m == nil {
+		return nil
+	}
+	return m.registers.View()
 }
+
+// holds says which guards hold that lists follow.
+func (r *Run) holds(p *policy.Policy, at policy.Configuration) string {
+	m := r.memory
+	if !p.Follows(at.State) {
+		return ""
+	}
+	if now := (standpoint{p, at.State, m.view(), m.entered}); m.followsOf != now {
+		m.followed, m.followsOf = p.Holds(at.State, m.facts(guard.Call{}, p.StateName(at.State))), now
+	}
+	return m.followed
+}
+
+// reserve keeps room in the registers for what a call will set, and says why it cannot be sent.
+func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
+	a := c.Verdict.Alternative
+	if r.memory == nil { // a policy came into force that asks for it, and the run moves to it when its turn is free
+		r.remember(c.Snapshot.Policy, facts.Now)
+	}
+	c.memory = r.memory
+	edges := make([][]register.Change, 0, len(policy.AllOutcomes)+len(a.Outcomes))
+	var fault error
+	for _, o := range a.AllOutcomes() {
+		changes, err := changesOf(a.Sets(o), false, facts)
+		edges, fault = append(edges, changes), errors.Join(fault, err)
+	}
+	if fault == nil {
+		c.reserved, fault = r.memory.registers.Reserve(edges)
+	}
+	if fault == nil {
+		return policy.CodeNone
+	}
+	c.Verdict.Fault = fault
+	if full, _ := errors.AsType[*register.Error](fault); full != nil && full.Reason == register.NoRoom {
+		return policy.LimitReached
+	}
+	return policy.GuardFailed
+}
+
+// changesOf works out what assignments do: those that hang on the result, or the others.
+func changesOf(set []policy.Assignment, late bool, facts *guard.Call) (out []register.Change, err error) {
+	for _, a := range set {
+		if a.Late != late {
+			continue
+		}
+		change := register.Change{Register: a.Register.Name, Operation: a.Operation}
+		for _, program := range a.Values {
+			value, err := program.Value(facts)
+			if err != nil {
+				return nil, err
+			}
+			change.Values = append(change.Values, value)
+		}
+		out = append(out, change)
+	}
+	return out, nil
+}
+
+// ended says which outcome a call has by its result, and what that sets. A success of which it
+// cannot be said is unknown, and sets nothing; the error says why.
+func (r *Run) ended(c *Call, end End) (o policy.Outcome, set []register.Change, err error) {
+	o = end.Outcome
+	a := c.Verdict.Alternative
+	var late []register.Change
+	var fault error // of what is set
+	if c.facts != nil && end.Result != nil {
+		facts := *c.facts
+		facts.Result = end.Result
+		if o, err = a.Outcome(end.Outcome, &facts); err == nil {
+			late, fault = changesOf(a.Sets(o), true, &facts)
+		}
+	}
+	if fault == nil && c.memory != nil && c.memory == r.memory {
+		set, fault = r.memory.registers.Settle(c.reserved, o.Index(), late)
+	}
+	c.release()
+	if fault != nil && end.Outcome == policy.Success {
+		o = policy.Unknown
+	}
+	return o, set, errors.Join(err, fault)
+}
+
+// Registers are the run's registers as they are now: nil where its policy has none.
+func (r *Run) Registers() *register.View { return r.memory.view() }

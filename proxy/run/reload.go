@@ -94,6 +94,7 @@ func (r *Run) follow(now time.Time) (f Fate, ready []*Call) {
 	switch {
 	case ok:
 		r.place(Standing{Policy: r.Policy, At: at})
+		r.remember(r.Policy, now)
 		r.refused = false
 		return WasMoved, nil
 	case r.Policy.Stranded() == policy.StrandedRestart:

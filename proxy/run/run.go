@@ -9,14 +9,27 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
 )
 
 // Config is what a run begins with.
 type Config struct {
 	Policy   *policy.Policy // in force
-	Shadow   bool           // calls are decided in shadow
-	Runless  bool           // it is no run: see [Snapshot]
 	Patience time.Duration  // for how long it may be stranded
+
+	MaxRegisters int32 // how many bytes its registers may hold; 0 is 256 KiB
+	Shadow       bool  // calls are decided in shadow
+	Runless      bool  // it is no run: see [Snapshot]
+}
+
+// defaultBudget is how many bytes registers may hold where the Config says nothing.
+const defaultBudget = 256 << 10
+
+func (c *Config) budget() int {
+	if c.MaxRegisters == 0 {
+		return defaultBudget
+	}
+	return int(c.MaxRegisters)
 }
 
 // Run is one walk through a policy's automaton. Its entries are what has become of it,
@@ -50,7 +63,7 @@ type Run struct {
 // New returns a run at its beginning, which is now.
 func New(c Config, now time.Time) Run {
 	begun := Standing{Policy: c.Policy, At: c.Policy.Initial()}
-	return Run{Config: c, stands: begun, memory: newMemory(c.Policy, now), life: 1}
+	return Run{Config: c, stands: begun, memory: newMemory(&c, now), life: 1}
 }
 
 // Replay returns the run of which entries are told, under the policy that is in force now.
@@ -80,11 +93,12 @@ const (
 type Entry struct {
 	Type     Type
 	Time     time.Time
-	Call     *Call          // that ended
-	Outcome  policy.Outcome // of the call
-	By       *policy.Policy // that stepped it
-	Step     policy.Step    // zero: the outcome was one of a run before this
-	Shadow   bool           // the call was decided in shadow
+	Call     *Call             // that ended
+	Outcome  policy.Outcome    // of the call
+	By       *policy.Policy    // that stepped it
+	Step     policy.Step       // zero: the outcome was one of a run before this
+	Shadow   bool              // the call was decided in shadow
+	Set      []register.Change // what became of registers
 	From, To Standing
 }
 
@@ -95,9 +109,9 @@ type Standing struct {
 	Stranded time.Time // since when Policy's successor has no such state; zero: it has
 }
 
-// moves reports whether the entry tells of a run that stands elsewhere since, or began anew, or goes by another policy:
-// what somebody has to see who decides by where it stands.
-func (e *Entry) moves() bool { return e.Type != Ended || e.Step.Changed }
+// moves reports whether the entry tells of a run that stands elsewhere since, or has set something, or began anew, or
+// goes by another policy: what somebody has to see who decides by where it stands.
+func (e *Entry) moves() bool { return e.Type != Ended || e.Step.Changed || e.Set != nil }
 
 // State is the name of the state.
 func (s Standing) State() string { return s.Policy.StateName(s.At.State) }
@@ -112,8 +126,16 @@ func (r *Run) record(e Entry) Entry {
 // apply takes an entry into the run.
 func (r *Run) apply(e Entry) {
 	r.stands, r.recorded, r.reset = e.To, nil, false
-	if r.memory != nil {
-		r.memory.apply(&e)
+	switch {
+	case e.Type == Reset, e.Step.Restarted:
+		r.memory = newMemory(&r.Config, e.Time)
+	case e.Type == Moved:
+		r.remember(e.To.Policy, e.Time)
+	case r.memory != nil:
+		r.memory.registers.Apply(e.Set)
+		if e.Step.Changed {
+			r.memory.entered = e.Time
+		}
 	}
 	if r.seq++; e.moves() {
 		r.moved = r.seq
@@ -230,8 +252,10 @@ func (r *Run) Enter(c *Call, room int, now time.Time) (a Admission, e Effects) {
 	e.Entries = r.use(now)
 	switch a = r.decide(c, r.Snapshot(now), now); {
 	case a != Admitted || !c.takesTurn() || c.Unclear:
+		return a, e
 	case r.holder == nil:
 		r.holder, c.orphaned = c, false
+		return a, e
 	case r.task:
 		a = TaskRunning
 	case len(r.queue) >= room:
@@ -240,6 +264,7 @@ func (r *Run) Enter(c *Call, room int, now time.Time) (a Admission, e Effects) {
 		c.life, a = r.life, Queued
 		r.queue = append(r.queue, c)
 	}
+	c.release()
 	return a, e
 }
 
@@ -291,17 +316,19 @@ func (r *Run) facts(c *Call, s Snapshot, now time.Time) *guard.Call {
 	if !s.guarded() {
 		return nil
 	}
-	facts := &guard.Call{Name: c.Name, Registers: r.memory, Run: r.memory.facts(s.State()), Now: now}
+	call := guard.Call{Name: c.Name, Now: now}
 	if c.Arguments != nil {
-		facts.Args = c.Arguments.JSON()
+		call.Args = c.Arguments.JSON()
 	}
-	return facts
+	return r.memory.facts(call, s.State())
 }
 
 // decide decides a call in a snapshot.
 func (r *Run) decide(c *Call, s Snapshot, now time.Time) Admission {
+	c.release()
 	c.moves = r.moves
-	c.decide(s, r.facts(c, s, now))
+	facts := r.facts(c, s, now)
+	c.decide(s, facts)
 	switch {
 	case c.life != 0 && c.life != r.life:
 		c.Outlived = true
@@ -309,13 +336,23 @@ func (r *Run) decide(c *Call, s Snapshot, now time.Time) Admission {
 	case c.lacksList():
 		return ListWanted
 	case !c.Verdict.Allowed:
-	case c.pinned() && c.Locked == Differs:
-		c.refuse(policy.DefinitionChanged)
-	case c.Misfit && !s.Shadow:
-		c.refuse(policy.NotAvailable)
 	default:
-		c.life = 0
-		return Admitted
+		code := policy.CodeNone
+		if c.Verdict.Alternative.Remembers() {
+			code = r.reserve(c, facts)
+		}
+		switch {
+		case code != policy.CodeNone:
+		case c.pinned() && c.Locked == Differs:
+			code = policy.DefinitionChanged
+		case c.Misfit && !s.Shadow:
+			code = policy.NotAvailable
+		default:
+			c.life = 0
+			return Admitted
+		}
+		c.release()
+		c.refuse(code)
 	}
 	return Refused
 }
@@ -327,20 +364,30 @@ type End struct {
 }
 
 // Settle moves the run along the outcome of a call, which keeps the turn until it passes
-// it on. Of a call without the turn nothing is told. By its result the outcome may be
-// another one, which the entry tells. The error says why there is no step, or why the result
+// it on. A call without the turn stays, and may set something: where it does not, the entry
+// has its outcome alone. By its result that may be another one. The error says why there is no step, or why the result
 // decides nothing.
 func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err error) {
 	shadow := c.Snapshot.Shadow
-	if shadow && !r.followsShadow(c) || !shadow && r.holder != c {
+	moves := shadow && r.followsShadow(c) || !shadow && r.holder == c
+	if shadow && c.Overlooked || !moves && c.Verdict.Turn {
+		c.release()
 		return e, s, nil
 	}
 	s.From = r.Snapshot(now)
-	o, fault := end.Outcome, error(nil)
-	if c.facts != nil && end.Result != nil {
-		o, fault = c.outcome(end)
+	o, set, fault := end.Outcome, []register.Change(nil), error(nil)
+	if a := c.Verdict.Alternative; a != nil && a.Settles() {
+		o, set, fault = r.ended(c, end)
 	}
-	e = Entry{Type: Ended, Time: now, Call: c, Outcome: o, Shadow: shadow, By: r.stands.Policy, To: r.stands}
+	e = Entry{Type: Ended, Time: now, Call: c, Outcome: o, Shadow: shadow, By: r.stands.Policy, Set: set, To: r.stands}
+	switch {
+	case !moves && set == nil:
+		return Entry{Outcome: o}, Shift{}, fault
+	case !moves:
+		e = r.record(e)
+		s.To = r.Snapshot(now)
+		return e, s, fault
+	}
 	from := r.stands.At
 	if shadow {
 		e.By, from = c.Snapshot.Policy, c.Snapshot.At
@@ -396,6 +443,7 @@ func (r *Run) Pass(c *Call, now time.Time) (e Effects) {
 
 // Leave takes a call that has no outcome out of the turn or the queue.
 func (r *Run) Leave(c *Call, now time.Time) (e Effects) {
+	c.release()
 	if r.holder == c {
 		return r.Pass(c, now)
 	}
@@ -428,10 +476,11 @@ func (r *Run) catchUp(now time.Time) (f Fate, ready []*Call) {
 }
 
 // HandOver leaves a call's turn to what is left of the call, since a task has come of it,
-// and reports whether it had the turn. Nobody waits for the end of a task.
-func (r *Run) HandOver(c, left *Call) (ok bool, e Effects) {
+// and reports whether its outcome is wanted: it had the turn, or needs none for what it sets.
+// Nobody waits for the end of a task.
+func (r *Run) HandOver(c, left *Call) (wanted bool, e Effects) {
 	if r.holder != c {
-		return false, e
+		return !c.Verdict.Turn && c.Verdict.Settles() && !c.Snapshot.Shadow, e
 	}
 	left.orphaned = c.orphaned
 	r.holder, r.task = left, true
@@ -471,7 +520,7 @@ func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
 
 func (r *Run) restart(now time.Time) {
 	r.place(r.beginning())
-	r.memory = newMemory(r.Policy, now)
+	r.memory = newMemory(&r.Config, now)
 	r.reset = true
 	r.moves++
 	switch {
@@ -503,7 +552,11 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 	}
 	if r.stands.Policy != r.Policy && r.holder != nil && r.Policy.OnReload() != policy.ReloadPin {
 		if at, ok := r.heir(); ok {
-			return Snapshot{Policy: r.Policy, At: at, Shadow: r.Shadow}
+			s := Snapshot{Policy: r.Policy, At: at, Shadow: r.Shadow}
+			if r.memory != nil {
+				s.Holds = r.holds(s.Policy, at)
+			}
+			return s
 		}
 	}
 	s := r.own(now)
@@ -522,6 +575,9 @@ func (r *Run) AsksTime() bool {
 func (r *Run) own(now time.Time) Snapshot {
 	expired := !r.stands.Stranded.IsZero() && now.Sub(r.stands.Stranded) > r.Patience
 	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired}
+	if r.memory != nil {
+		s.Holds = r.holds(s.Policy, s.At)
+	}
 	if r.stands.Policy != r.Policy {
 		s.Gate = r.Policy
 	}

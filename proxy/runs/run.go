@@ -246,15 +246,18 @@ func (r *Run) migrate() (moved run.Shift, ok bool) {
 }
 
 // HandOver gives a task the turn of the call that began it, whose remains it has, and reports
-// whether it has it: else its outcome moves nothing, and is not wanted.
-func (r *Run) HandOver(t *tasks.Task, began, remains *run.Call) (holds bool) {
+// whether its outcome is wanted: else it changes nothing.
+func (r *Run) HandOver(t *tasks.Task, began, remains *run.Call) (wanted bool) {
 	remains.Tag = t
-	r.Do(func(core *run.Run, _ time.Time) (e run.Effects) {
+	r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
 		_, running := r.holderLocked()
-		r.Tasks.Enter(t, running, func() bool { holds, e = core.HandOver(began, remains); return holds })
+		r.Tasks.Enter(t, running, func() bool { wanted, e = core.HandOver(began, remains); return wanted })
+		if !wanted {
+			core.Leave(remains, now) // with what it has reserved
+		}
 		return e
 	})
-	return holds
+	return wanted
 }
 
 // Holder is the call, or the task, that has the turn.

@@ -1,4 +1,4 @@
-package registers_test
+package register_test
 
 import (
 	"errors"
@@ -11,45 +11,45 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
-	"github.com/fsm-proxy/fsm-proxy/proxy/run/registers"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
 	"pgregory.net/rapid"
 )
 
-func schema() *registers.Schema {
-	return registers.NewSchema([]registers.Declaration{
+func schema() *register.Schema {
+	return register.NewSchema([]register.Declaration{
 		{Name: "plan", Kind: guard.Text}, {Name: "total", Kind: guard.Number}, {Name: "done", Kind: guard.Boolean},
 		{Name: "n", Kind: guard.Counter}, {Name: "reads", Kind: guard.TextSet, Max: 3}, {Name: "tags", Kind: guard.TextSet, Max: 5},
 	})
 }
 
-func assign(name string, v any) registers.Change {
-	return registers.Change{Register: name, Values: []any{v}}
+func assign(name string, v any) register.Change {
+	return register.Change{Register: name, Values: []any{v}}
 }
 
-func empty(name string) registers.Change {
-	return registers.Change{Register: name, Operation: registers.Empty}
+func empty(name string) register.Change {
+	return register.Change{Register: name, Operation: register.Empty}
 }
 
-func add(name string, values ...any) registers.Change {
-	return registers.Change{Register: name, Operation: registers.Add, Values: values}
+func add(name string, values ...any) register.Change {
+	return register.Change{Register: name, Operation: register.Add, Values: values}
 }
 
-func remove(name string, values ...any) registers.Change {
-	return registers.Change{Register: name, Operation: registers.Remove, Values: values}
+func remove(name string, values ...any) register.Change {
+	return register.Change{Register: name, Operation: register.Remove, Values: values}
 }
 
 // an edge with what stands on it.
-func edge(changes ...registers.Change) []registers.Change { return changes }
+func edge(changes ...register.Change) []register.Change { return changes }
 
 // edges are those of a call.
-func edges(all ...[]registers.Change) [][]registers.Change { return all }
+func edges(all ...[]register.Change) [][]register.Change { return all }
 
 // reason returns why something was refused, "" if it was not.
 func reason(err error) string {
 	if err == nil {
 		return ""
 	}
-	own, ok := errors.AsType[*registers.Error](err)
+	own, ok := errors.AsType[*register.Error](err)
 	if !ok {
 		return fmt.Sprintf("%T", err)
 	}
@@ -57,7 +57,7 @@ func reason(err error) string {
 }
 
 // do makes changes as a call of its own.
-func do(t testing.TB, r *registers.Registers, changes ...registers.Change) []string {
+func do(t testing.TB, r *register.Registers, changes ...register.Change) []string {
 	t.Helper()
 	res, err := r.Reserve(edges(changes))
 	if err != nil {
@@ -70,17 +70,17 @@ func do(t testing.TB, r *registers.Registers, changes ...registers.Change) []str
 	return r.Apply(settled)
 }
 
-func show(r *registers.Registers) string { return string(r.View().AppendJSON(nil)) }
+func show(r *register.Registers) string { return string(r.View().AppendJSON(nil)) }
 
 const begun = `{"plan":null,"total":null,"done":null,"n":0,"reads":[],"tags":[]}`
 
 func TestRegistersBeginAndChange(t *testing.T) {
-	r := registers.New(schema(), 1<<10)
+	r := register.New(schema(), 1<<10)
 	if got := show(r); got != begun {
 		t.Errorf("begun: %s", got)
 	}
 	for _, c := range []struct {
-		change registers.Change
+		change register.Change
 		want   []string
 		json   string
 	}{
@@ -120,10 +120,10 @@ func TestRegistersBeginAndChange(t *testing.T) {
 }
 
 func TestWhatDoesNotFit(t *testing.T) {
-	long := strings.Repeat("x", registers.MaxText+1)
-	r := registers.New(schema(), 10<<10)
+	long := strings.Repeat("x", register.MaxText+1)
+	r := register.New(schema(), 10<<10)
 	for _, c := range []struct {
-		change registers.Change
+		change register.Change
 		want   string
 	}{
 		{assign("plan", long), "unfit"}, {add("reads", long), "unfit"}, {remove("reads", long), "unfit"},
@@ -131,9 +131,9 @@ func TestWhatDoesNotFit(t *testing.T) {
 		{assign("total", math.NaN()), "unfit"}, {assign("total", math.Inf(1)), "unfit"}, {assign("total", int64(1)), "unfit"},
 		{assign("done", "true"), "unfit"}, {add("done", true), "unfit"}, {assign("n", 1.0), "unfit"}, {remove("n", int64(1)), "unfit"},
 		{assign("reads", "x"), "unfit"}, {add("reads", int64(1)), "unfit"}, {assign("typo", "x"), "unfit"},
-		{add("n", int64(registers.MaxCounter), int64(1)), "no room"}, {assign("n", int64(math.MinInt64)), "no room"},
+		{add("n", int64(register.MaxCounter), int64(1)), "no room"}, {assign("n", int64(math.MinInt64)), "no room"},
 		{add("reads", "a", "b", "c", "d"), "no room"}, {add("reads", "a", "b", "c", "a"), ""}, {assign("plan", long[1:]), ""},
-		{registers.Change{Register: "plan"}, "unfit"}, {registers.Change{Register: "plan", Operation: 9, Values: []any{"x"}}, "unfit"},
+		{register.Change{Register: "plan"}, "unfit"}, {register.Change{Register: "plan", Operation: 9, Values: []any{"x"}}, "unfit"},
 	} {
 		res, err := r.Reserve(edges(edge(c.change)))
 		if reason(err) != c.want {
@@ -147,8 +147,8 @@ func TestWhatDoesNotFit(t *testing.T) {
 }
 
 func TestOneHundredAndOneCallsAgainstASetOfOneHundred(t *testing.T) {
-	r := registers.New(registers.NewSchema([]registers.Declaration{{Name: "reads", Kind: guard.TextSet, Max: 100}}), 256<<10)
-	var held []*registers.Reservation
+	r := register.New(register.NewSchema([]register.Declaration{{Name: "reads", Kind: guard.TextSet, Max: 100}}), 256<<10)
+	var held []*register.Reservation
 	for i := range 150 {
 		x := edge(add("reads", fmt.Sprint("file", i)))
 		// The same on each of its edges, as a set beside a list of outcomes has it, and once elsewhere.
@@ -179,7 +179,7 @@ func TestOneHundredAndOneCallsAgainstASetOfOneHundred(t *testing.T) {
 }
 
 func TestOfSeveralEdgesTheMostIsKept(t *testing.T) {
-	r := registers.New(schema(), 300)
+	r := register.New(schema(), 300)
 	res, err := r.Reserve(edges(edge(assign("plan", strings.Repeat("x", 200))), edge(assign("done", true)), edge(add("reads", "a"))))
 	if err != nil || r.Bytes() != 248 {
 		t.Fatalf("%d bytes, %v", r.Bytes(), err)
@@ -193,8 +193,8 @@ func TestOfSeveralEdgesTheMostIsKept(t *testing.T) {
 }
 
 func TestACounterHasRoomForWhatItMayBeSetTo(t *testing.T) {
-	r := registers.New(schema(), 300)
-	res, err := r.Reserve(edges(edge(assign("n", int64(registers.MaxCounter)))))
+	r := register.New(schema(), 300)
+	res, err := r.Reserve(edges(edge(assign("n", int64(register.MaxCounter)))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestACounterHasRoomForWhatItMayBeSetTo(t *testing.T) {
 
 // A text that calls under way replace keeps its room, whatever another makes of it.
 func TestATextThatIsReplacedKeepsItsRoom(t *testing.T) {
-	r := registers.New(schema(), 300)
+	r := register.New(schema(), 300)
 	long := strings.Repeat("x", 200)
 	do(t, r, assign("plan", long))
 	res, err := r.Reserve(edges(edge(assign("plan", strings.Repeat("y", 200)))))
@@ -227,7 +227,7 @@ func TestATextThatIsReplacedKeepsItsRoom(t *testing.T) {
 
 // What is in a set, or is sure to come, takes no room; and keeps it if it is removed meanwhile.
 func TestTextsThatAreThereTakeNoRoom(t *testing.T) {
-	r := registers.New(schema(), 10<<10)
+	r := register.New(schema(), 10<<10)
 	do(t, r, add("reads", "a", "b", "c"))
 	again, err := r.Reserve(edges(edge(add("reads", "a"))))
 	if err != nil {
@@ -254,14 +254,14 @@ func TestTextsThatAreThereTakeNoRoom(t *testing.T) {
 }
 
 func TestLateChangesFitOrNothingIsDone(t *testing.T) {
-	r := registers.New(schema(), 10<<10)
+	r := register.New(schema(), 10<<10)
 	do(t, r, add("reads", "a", "b"))
 	res, err := r.Reserve(edges(edge(add("reads", "c"), assign("plan", "p")), edge(assign("total", 1.0))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := r.Bytes()
-	for _, late := range [][]registers.Change{edge(add("reads", "d")), edge(add("tags", "x"), add("tags", 1.0)), edge(assign("done", "x"))} {
+	for _, late := range [][]register.Change{edge(add("reads", "d")), edge(add("tags", "x"), add("tags", 1.0)), edge(assign("done", "x"))} {
 		if _, err := r.Settle(res, 0, late); err == nil || r.Bytes() != before {
 			t.Fatalf("%+v: %v, %d bytes, of %d", late, err, r.Bytes(), before)
 		}
@@ -282,7 +282,7 @@ func TestLateChangesFitOrNothingIsDone(t *testing.T) {
 }
 
 func TestAViewIsAsOfItsTime(t *testing.T) {
-	r := registers.New(schema(), 10<<10)
+	r := register.New(schema(), 10<<10)
 	do(t, r, add("reads", "a", "b"), assign("plan", "p"))
 	then := r.View()
 	was := string(then.AppendJSON(nil))
@@ -304,7 +304,7 @@ func TestAViewIsAsOfItsTime(t *testing.T) {
 }
 
 func TestCallsOfBeforeTheRunBeganAnew(t *testing.T) {
-	r := registers.New(schema(), 10<<10)
+	r := register.New(schema(), 10<<10)
 	res, _ := r.Reserve(edges(edge(add("reads", "a"), assign("plan", "p"), add("n", int64(1)))))
 	r.Begin()
 	if r.Bytes() != 0 {
@@ -317,7 +317,7 @@ func TestCallsOfBeforeTheRunBeganAnew(t *testing.T) {
 }
 
 func TestAdopt(t *testing.T) {
-	r := registers.New(schema(), 10<<10)
+	r := register.New(schema(), 10<<10)
 	do(t, r, add("reads", "a", "b", "c"), add("tags", "x"), assign("plan", "p"), assign("total", 2.0), add("n", int64(5)))
 	under, err := r.Reserve(edges(edge(add("tags", "y"), add("n", int64(1)), assign("total", 3.0)), edge(add("tags", "z"))))
 	if err != nil {
@@ -328,7 +328,7 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	then, was := r.View(), show(r)
-	r = r.Adopt(registers.NewSchema([]registers.Declaration{
+	r = r.Adopt(register.NewSchema([]register.Declaration{
 		{Name: "new", Kind: guard.Counter}, {Name: "n", Kind: guard.Counter}, {Name: "plan", Kind: guard.TextSet, Max: 9},
 		{Name: "reads", Kind: guard.TextSet, Max: 2}, {Name: "total", Kind: guard.Text},
 	}), 10<<10)
@@ -355,13 +355,13 @@ func TestAdopt(t *testing.T) {
 	if r.Bytes() != 0 {
 		t.Errorf("%d bytes are left", r.Bytes())
 	}
-	if r.Adopt(nil, 1) != nil || registers.New(nil, 1) != nil || (*registers.Registers)(nil).Adopt(schema(), 1) == nil {
+	if r.Adopt(nil, 1) != nil || register.New(nil, 1) != nil || (*register.Registers)(nil).Adopt(schema(), 1) == nil {
 		t.Error("a policy without registers has some")
 	}
 }
 
 func TestNoRegistersCostNothing(t *testing.T) {
-	r := registers.New(registers.NewSchema(nil), 1<<10)
+	r := register.New(register.NewSchema(nil), 1<<10)
 	if n := testing.AllocsPerRun(10, func() {
 		res, err := r.Reserve(nil)
 		changes, late := r.Settle(res, 1, nil)
@@ -384,7 +384,7 @@ func TestNoRegistersCostNothing(t *testing.T) {
 func TestBytesAreAboutWhatIsTaken(t *testing.T) {
 	const runs, budget = 100, 256 << 10
 	for _, length := range []int{6, 100, 4000} {
-		s := registers.NewSchema([]registers.Declaration{{Name: "a", Kind: guard.TextSet}, {Name: "b", Kind: guard.TextSet}})
+		s := register.NewSchema([]register.Declaration{{Name: "a", Kind: guard.TextSet}, {Name: "b", Kind: guard.TextSet}})
 		held := func() uint64 {
 			var m runtime.MemStats
 			runtime.GC()
@@ -392,9 +392,9 @@ func TestBytesAreAboutWhatIsTaken(t *testing.T) {
 			return m.HeapAlloc
 		}
 		before := held()
-		all := make([]*registers.Registers, runs)
+		all := make([]*register.Registers, runs)
 		for i := range all {
-			all[i] = registers.New(s, budget)
+			all[i] = register.New(s, budget)
 			for n := 0; ; n++ {
 				res, err := all[i].Reserve(edges(edge(add([]string{"a", "b"}[n%2], fmt.Sprintf("%0*d", length, n)))))
 				if err != nil {
@@ -421,14 +421,14 @@ type naive struct {
 	values map[string]any // string, float64, bool, int64, []string
 }
 
-func (n *naive) apply(x registers.Change) {
+func (n *naive) apply(x register.Change) {
 	set, _ := n.values[x.Register].([]string)
 	switch x.Operation {
-	case registers.Assign:
+	case register.Assign:
 		n.values[x.Register] = x.Values[0]
-	case registers.Empty:
+	case register.Empty:
 		delete(n.values, x.Register)
-	case registers.Add:
+	case register.Add:
 		for _, v := range x.Values {
 			switch v := v.(type) {
 			case int64:
@@ -441,13 +441,13 @@ func (n *naive) apply(x registers.Change) {
 				n.values[x.Register] = set
 			}
 		}
-	case registers.Remove:
+	case register.Remove:
 		n.values[x.Register] = slices.DeleteFunc(slices.Clone(set), func(text string) bool { return slices.Contains(x.Values, any(text)) })
 	}
 }
 
 // compare says what a view has other than the naive registers.
-func (n *naive) compare(v *registers.View) string {
+func (n *naive) compare(v *register.View) string {
 	for _, name := range []string{"plan", "total", "done", "n", "reads", "tags"} {
 		got, want := v.Register(name), n.values[name]
 		if set, ok := got.(guard.Set); ok {
@@ -487,9 +487,9 @@ func (n *naive) bytes() (sum int) {
 	return sum
 }
 
-func drawChange(t *rapid.T) registers.Change {
+func drawChange(t *rapid.T) register.Change {
 	text := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "gggggggggggggggggggggggggggggggggggggggggg"})
-	number := rapid.SampledFrom([]int64{-2, -1, 0, 1, 2, registers.MaxCounter - 1, -registers.MaxCounter + 1})
+	number := rapid.SampledFrom([]int64{-2, -1, 0, 1, 2, register.MaxCounter - 1, -register.MaxCounter + 1})
 	set := rapid.SampledFrom([]string{"reads", "tags"})
 	texts := func() (out []any) {
 		for range rapid.IntRange(1, 3).Draw(t, "texts") {
@@ -519,8 +519,8 @@ func drawChange(t *rapid.T) registers.Change {
 
 // underWay is a call under way.
 type underWay struct {
-	res   *registers.Reservation
-	edges [][]registers.Change
+	res   *register.Reservation
+	edges [][]register.Change
 	life  int
 }
 
@@ -530,12 +530,12 @@ func TestRegistersAreWhatWasDone(t *testing.T) {
 	refused, late := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		budget := rapid.SampledFrom([]int{300, 700, 1 << 20}).Draw(t, "budget")
-		r := registers.New(schema(), budget)
+		r := register.New(schema(), budget)
 		model := &naive{map[string]any{}}
 		var calls []underWay
 		life := 0
 		type look struct {
-			*registers.View
+			*register.View
 			naive
 		}
 		var looks []look
@@ -543,7 +543,7 @@ func TestRegistersAreWhatWasDone(t *testing.T) {
 			n, _ := model.values["n"].(int64)
 			reads, _ := model.values["reads"].([]string)
 			tags, _ := model.values["tags"].([]string)
-			if len(reads) > 3 || len(tags) > 5 || n > registers.MaxCounter || n < -registers.MaxCounter || model.bytes() > budget {
+			if len(reads) > 3 || len(tags) > 5 || n > register.MaxCounter || n < -register.MaxCounter || model.bytes() > budget {
 				t.Fatalf("more than there is room for: %v", model.values)
 			}
 		}
@@ -555,7 +555,7 @@ func TestRegistersAreWhatWasDone(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"decide": func(t *rapid.T) {
-				edges := make([][]registers.Change, rapid.IntRange(1, 3).Draw(t, "edges"))
+				edges := make([][]register.Change, rapid.IntRange(1, 3).Draw(t, "edges"))
 				for i := range edges {
 					for range rapid.IntRange(0, 2).Draw(t, "changes") {
 						edges[i] = append(edges[i], drawChange(t))
@@ -578,7 +578,7 @@ func TestRegistersAreWhatWasDone(t *testing.T) {
 				}
 				c := take(t)
 				i := rapid.IntRange(0, len(c.edges)-1).Draw(t, "edge")
-				var result []registers.Change
+				var result []register.Change
 				if rapid.Bool().Draw(t, "late") && (c.res != nil || c.life == life) {
 					result = edge(drawChange(t))
 				}
@@ -643,7 +643,7 @@ func TestRegistersAreWhatWasDone(t *testing.T) {
 				if len(calls) == 0 && r.Bytes() != model.bytes() {
 					t.Fatalf("%d bytes are kept for nobody", r.Bytes()-model.bytes())
 				}
-				again, err := registers.Read(schema(), budget, r.View().AppendJSON(nil))
+				again, err := register.Read(schema(), budget, r.View().AppendJSON(nil))
 				if err != nil || show(again) != show(r) || again.Bytes() != model.bytes() {
 					t.Fatalf("%s is read as %s: %v", show(r), show(again), err)
 				}
@@ -658,13 +658,13 @@ func TestRegistersAreWhatWasDone(t *testing.T) {
 // One call alone is refused what does not fit, and nothing else.
 func TestACallAloneIsRefusedWhatDoesNotFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := registers.New(registers.NewSchema([]registers.Declaration{{Name: "reads", Kind: guard.TextSet, Max: 4}, {Name: "n", Kind: guard.Counter}}), 1<<20)
+		r := register.New(register.NewSchema([]register.Declaration{{Name: "reads", Kind: guard.TextSet, Max: 4}, {Name: "n", Kind: guard.Counter}}), 1<<20)
 		members := map[string]bool{}
 		for _, text := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 0, 4, rapid.ID).Draw(t, "members") {
 			members[text] = true
 			r.Apply(edge(add("reads", text)))
 		}
-		edges, most := make([][]registers.Change, 3), 0
+		edges, most := make([][]register.Change, 3), 0
 		for i := range edges {
 			texts := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), 0, 4).Draw(t, "texts")
 			if len(texts) == 0 {
@@ -698,14 +698,14 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := registers.Read(schema(), 1<<10, text)
+		r, err := register.Read(schema(), 1<<10, text)
 		if err != nil {
 			if r != nil {
 				t.Fatal("registers beside an error")
 			}
 			return
 		}
-		again, err := registers.Read(schema(), 1<<10, r.View().AppendJSON(nil))
+		again, err := register.Read(schema(), 1<<10, r.View().AppendJSON(nil))
 		if err != nil || show(again) != show(r) || again.Bytes() != r.Bytes() {
 			t.Fatalf("%s, and then %s: %v", show(r), show(again), err)
 		}
@@ -715,13 +715,13 @@ func FuzzRead(f *testing.F) {
 func TestWhatIsNoRegistersIsNotRead(t *testing.T) {
 	for _, text := range []string{
 		``, `[]`, `null`, `{`, `{} {}`, `{}x`, `{"typo":1}`, `{"plan":1}`, `{"plan":"x","plan":"y"}`, `{"reads":["a","a"]}`, `{"reads":[1]}`, `{"reads":"a"}`, `{"n":1.5}`,
-		`{"n":9007199254740992}`, `{"total":1e999}`, `{"plan":{}}`, `{"plan":["x"]}`, `{"plan":"\ud800"}`, `{"done":0}`, `{"plan":"` + strings.Repeat("x", registers.MaxText+1) + `"}`,
+		`{"n":9007199254740992}`, `{"total":1e999}`, `{"plan":{}}`, `{"plan":["x"]}`, `{"plan":"\ud800"}`, `{"done":0}`, `{"plan":"` + strings.Repeat("x", register.MaxText+1) + `"}`,
 	} {
-		if r, err := registers.Read(schema(), 1<<10, []byte(text)); err == nil {
+		if r, err := register.Read(schema(), 1<<10, []byte(text)); err == nil {
 			t.Errorf("%.40s is read as %s", text, show(r))
 		}
 	}
-	if _, err := registers.Read(nil, 0, []byte(`{}`)); err != nil {
+	if _, err := register.Read(nil, 0, []byte(`{}`)); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,6 @@
-// Package registers holds the values that a run remembers beside its state, and the room that calls under way keep in
+// Package register holds the values that a run remembers beside its state, and the room that calls under way keep in
 // them: what fits when a call is decided fits when it ends. It is pure: it holds no lock, does no I/O and reads no clock.
-package registers
+package register
 
 import (
 	"slices"

@@ -1,17 +1,17 @@
-package registers_test
+package register_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
-	"github.com/fsm-proxy/fsm-proxy/proxy/run/registers"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
 )
 
 // full returns registers with a set of so many texts.
-func full(b *testing.B, texts int) *registers.Registers {
+func full(b *testing.B, texts int) *register.Registers {
 	b.Helper()
-	r := registers.New(registers.NewSchema([]registers.Declaration{{Name: "reads", Kind: guard.TextSet}, {Name: "plan", Kind: guard.Text}, {Name: "n", Kind: guard.Counter}}), 8<<20)
+	r := register.New(register.NewSchema([]register.Declaration{{Name: "reads", Kind: guard.TextSet}, {Name: "plan", Kind: guard.Text}, {Name: "n", Kind: guard.Counter}}), 8<<20)
 	for i := range texts {
 		r.Apply(edge(add("reads", fmt.Sprint("/work/some/file", i))))
 	}
@@ -20,7 +20,7 @@ func full(b *testing.B, texts int) *registers.Registers {
 
 // What a call costs that sets something, from its decision to its end, with a view of the values before and after.
 func BenchmarkCall(b *testing.B) {
-	for name, e := range map[string][]registers.Change{
+	for name, e := range map[string][]register.Change{
 		"add what is there": edge(add("reads", "/work/some/file7")), "count": edge(add("n", int64(1))), "assign": edge(assign("plan", "p")),
 		"add and remove": nil,
 	} {
