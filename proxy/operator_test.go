@@ -287,6 +287,28 @@ func TestTheRunMovesWhileASignalWaits(t *testing.T) {
 	})
 }
 
+// It is refused also where the state that the run has come to meanwhile has the same signal.
+func TestTheRunMovesToWhereTheSignalIsBoundToo(t *testing.T) {
+	source := strings.Replace(strings.Replace(signalling, "states:", "everywhere: {signals: {stop: {to: idle, from: operator}}}\nstates:", 1),
+		"ask: {on_any: waiting, exclusive: true}", "ask: {on_any: applying}", 1)
+	bubble(t, source, func(r *rig) {
+		c, holder, k := r.asking()
+		seen := r.sends("stop", 1)
+		if !seen.pending() {
+			t.Fatal("it did not wait")
+		}
+		blind := r.sends("stop", -1)
+		if !blind.pending() {
+			t.Fatal("it did not wait")
+		}
+		k.result(ok)
+		holder.wait()
+		seen.refused(t, operator.Moved, "run_moved")
+		blind.took(t, "idle")
+		c.in("idle")
+	})
+}
+
 // Who waits no longer, or too long, or finds no room, leaves no trace in the queue.
 func TestSignalsLeaveTheQueue(t *testing.T) {
 	bubble(t, signalling, func(r *rig) {
@@ -322,6 +344,7 @@ func TestDrainWhileASignalWaits(t *testing.T) {
 		k.result(ok)
 		holder.wait()
 		d.want(t, proxy.Drained{Finished: 1}, 0)
+		r.sends("released", -1).refused(t, operator.Ending, "ending") // though the turn is free
 		equal(t, "the run", r.only().State, "waiting")
 	})
 }
