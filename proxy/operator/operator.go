@@ -141,7 +141,7 @@ func (c *call) enter(ctx context.Context) *Refused {
 		}
 	}
 	no := c.decided(e)
-	if no == nil && ctx.Err() != nil {
+	if no == nil && (c.d.Ending.Err() != nil || ctx.Err() != nil) { // of which the one hears of the other a moment later
 		no = c.over()
 	}
 	if no != nil {
