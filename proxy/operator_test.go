@@ -200,6 +200,20 @@ func TestSignalsRaceForOneEdge(t *testing.T) {
 	c.in("applying")
 }
 
+// Nor what has set a register since, though it stays where it is.
+func TestSignalsOfThoseWhoHaveNotSeenTheRegisters(t *testing.T) {
+	source := "registers: {plan: text}\n" + strings.Replace(signalling, "again: stay", "again: {set: {plan: '\"another\"'}}", 1)
+	bubble(t, source, func(r *rig) {
+		c := r.connect(plainHello)
+		c.do("write_plan", ok)
+		has(t, c.ask("tools/call", signal("again")), `"state":"waiting"`)
+		r.sends("released", 1).refused(t, operator.Moved, "run_moved")
+		at, _ := r.p.Operators().Look(r.only().Name)
+		equal(t, "registers", string(at.Registers.AppendJSON(nil)), `{"plan":"another"}`)
+		r.sends("released", int(at.Seq)).took(t, "applying")
+	})
+}
+
 // says reloads the policy, of which a state says something else of itself.
 func (r *rig) says(text string) {
 	r.t.Helper()

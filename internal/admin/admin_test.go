@@ -130,7 +130,7 @@ func fixture(n int) *Admin {
 			if id != "00000001" {
 				return RunDetail{}, &Refusal{Status: http.StatusNotFound, Text: "there is no such run", Code: "run_not_found"}
 			}
-			return RunDetail{Run: Run{ID: id, State: "s"}, Seq: 7}, nil
+			return RunDetail{Run: Run{ID: id, State: "s"}, Seq: 7, Registers: []byte("{}"), Counts: []byte("{}")}, nil
 		},
 		Signal:  func(context.Context, Signal) (Signalled, error) { return Signalled{}, errors.New("nobody expects it") },
 		Migrate: func() Migrated { return Migrated{Runs: n, Restarted: 1} },

@@ -68,9 +68,9 @@ type RunDetail struct {
 	Run
 	// Seq is the number of the last thing that has become of it.
 	Seq uint64 `json:"seq"`
-	// Registers and Counts are what it has counted and remembered, by name.
-	Registers map[string]any `json:"registers"`
-	Counts    map[string]any `json:"counts"`
+	// Registers are what it remembers, an object by their names, and Counts what it has counted.
+	Registers json.RawMessage `json:"registers"`
+	Counts    json.RawMessage `json:"counts"`
 	// Signals are those that an operator may send now.
 	Signals []Sendable `json:"signals"`
 	// Approvals are the calls that wait for a yes or a no.

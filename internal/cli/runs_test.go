@@ -21,12 +21,13 @@ import (
 const waitingPolicy = `version: 1
 name: waiting
 initial: open
+registers: {plan: text, times: counter}
 states:
   open:
     tools: [work]
     signals:
       done: {terminal: true, from: operator}
-      approved: {to: shut, from: operator, description: Shut it.}
+      approved: {to: shut, from: operator, description: Shut it., set: {plan: '"a plan"', times: {add: 1}}}
   shut: {signals: {back: open}}
 `
 
@@ -75,6 +76,8 @@ func TestRunsCommand(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	p.Log().Await(t, `subject=ann run=`+id+` signal=approved note="it is \x1b[31m late"`)
+	out, _ = run(0, "show", id)
+	contains(t, out, `registers  {"plan":"a plan","times":1}`)
 	_, said := run(1, "signal", id, "back", "--seq", "0")
 	oneLine(t, said, "the run has moved since", "seq 1", "(run_moved)")
 	out, said = run(1, "signal", id, "approved", "--json")
@@ -90,7 +93,7 @@ func TestRunsCommand(t *testing.T) {
 	}
 	out, _ = run(0, "show", id, "--json")
 	contains(t, out, `"seq": 2`)
-	contains(t, out, `"registers": {}`)
+	contains(t, out, "\"registers\": {\n    \"plan\": \"a plan\",\n    \"times\": 1\n  }")
 	out, _ = run(0, "signal", id, "done")
 	contains(t, out, "The run was completed and begins again. State is now 'open', seq 3. Signals: done, approved.")
 	_, said = run(1, "show", "no run?x")

@@ -31,15 +31,9 @@ type Desk struct {
 }
 
 // Standing is where a run stands, for an operator.
-type Standing struct {
-	runs.Info
-	Signals []policy.Sendable // that an operator may send there
-}
+type Standing struct{ runs.Inspected }
 
-func standing(r *runs.Run) Standing {
-	info, signals := r.Inspect()
-	return Standing{info, signals}
-}
+func standing(r *runs.Run) Standing { return Standing{r.Inspect()} }
 
 // Look says where the run of this name stands. The error is a [*Refused].
 func (d *Desk) Look(name string) (Standing, error) {
@@ -222,6 +216,10 @@ func (c *call) step() Done {
 	ended, moved, err := c.run.Settle(&c.Call, run.End{Outcome: policy.Success})
 	if err != nil {
 		d.Log.Error("stepping the run: it stays where it is", "error", err)
+	}
+	if ended.Type != 0 {
+		o = c.Verdict.Alternative.OutcomeName(ended.Outcome)
+		op.Outcome = o
 	}
 	if ended.Step.Changed {
 		op.From, op.To = ended.By.StateName(ended.Step.From.State), ended.By.StateName(ended.Step.Entered)

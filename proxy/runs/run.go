@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
@@ -327,12 +328,19 @@ func (r *Run) Info() Info {
 	return r.infoLocked()
 }
 
-// Inspect is Info for an operator who is to decide by it, with the signals that may be sent.
-func (r *Run) Inspect() (Info, []policy.Sendable) {
+// Inspected is all that there is to see of a run.
+type Inspected struct {
+	Info
+	Registers *register.View    // nil: its policy has none
+	Signals   []policy.Sendable // that an operator may send
+}
+
+// Inspect is Info for an operator who is to decide by it, with all that there is to see.
+func (r *Run) Inspect() Inspected {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	signals, _ := r.core.Inspect(time.Now())
-	return r.infoLocked(), signals
+	return Inspected{r.infoLocked(), r.core.Registers(), signals}
 }
 
 // MovedSince reports whether an entry behind this number has moved the run.

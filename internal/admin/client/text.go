@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json/jsontext"
 	"fmt"
 	"strings"
 
@@ -34,6 +35,9 @@ func runText(r admin.RunDetail) string {
 	line("seq", fmt.Sprint(r.Seq))
 	line("turn", turn)
 	line("policy", r.Policy)
+	if registers := jsontext.Value(r.Registers); registers.Compact() == nil && string(registers) != "{}" {
+		line("registers", string(registers))
+	}
 	if len(r.Signals) == 0 {
 		line("signals", "none")
 	}
