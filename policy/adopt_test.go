@@ -57,11 +57,11 @@ func TestAdopt(t *testing.T) {
 		{"stop", "ends", true, "ends", true},
 	} {
 		p := parse(t, "new", fmt.Appendf(nil, adoptNew, c.onComplete))
-		got, ok := p.Adopt(old, Configuration{stateOf(t, old, c.from), c.complete})
+		got, ok := p.Adopt(old, Configuration{State: stateOf(t, old, c.from), Complete: c.complete})
 		switch {
 		case ok != (c.to != ""):
 			t.Errorf("%+v: ok %v", c, ok)
-		case ok && got != Configuration{stateOf(t, p, c.to), c.toComplete}:
+		case ok && got != Configuration{State: stateOf(t, p, c.to), Complete: c.toComplete}:
 			t.Errorf("%+v: %s, complete %v", c, p.StateName(got.State), got.Complete)
 		}
 	}
@@ -113,7 +113,7 @@ func TestAdoptIsInverse(t *testing.T) {
 		back, _ := Parse("back.yaml", []byte("version: 1\ninitial: s0\nrenamed: {"+pairs(there, "r", "s")+"}\nstates: {"+states(there, "s")+"}\n"))
 		for s := range there.States() {
 			for _, complete := range []bool{true, false} {
-				c := Configuration{State(s), complete}
+				c := Configuration{State: State(s), Complete: complete}
 				over, ok := p.Adopt(there, c)
 				if !ok || p.StateName(over.State) != "r"+there.StateName(c.State)[1:] {
 					t.Fatalf("%+v becomes %+v, %v", c, over, ok)

@@ -389,11 +389,15 @@ func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 	if !e.Changes(c.State) {
 		return Step{From: c, To: c, Entered: c.State}, nil
 	}
-	t, err := p.fire(c.State, e.event)
+	t, err := p.fire(c, e)
 	if err != nil {
 		return Step{}, err
 	}
-	return p.arrive(c, t), nil
+	step := p.arrive(c, t)
+	if len(p.returns.all) > 0 && !step.Terminal {
+		step.To = p.rest(c, step.Entered, e.State == Origin)
+	}
+	return step, nil
 }
 
 // arrive returns the step along an edge that changes the configuration.
@@ -426,8 +430,9 @@ func (p *Policy) describe(c Configuration) string {
 // name. A complete run stays complete. A run under way whose state p made
 // terminal completes there as if it had just entered it, so that it begins anew
 // in the initial state on Restart. ok is false, and the configuration without
-// meaning, where p has no such state: the run is stranded. Adopt is pure and
-// does not allocate.
+// meaning, where p has no such state: the run is stranded. Where it would have returned to
+// is mapped alike; what p does not have is the initial state. Adopt is pure and
+// does not allocate but for a run that can return.
 func (p *Policy) Adopt(old *Policy, c Configuration) (adopted Configuration, ok bool) {
 	if !old.has(c.State) {
 		return Configuration{}, false
@@ -437,7 +442,7 @@ func (p *Policy) Adopt(old *Policy, c Configuration) (adopted Configuration, ok 
 	case !ok:
 		return Configuration{}, false
 	case c.Complete || !p.states[s].Terminal:
-		return Configuration{State: s, Complete: c.Complete}, true
+		return Configuration{State: s, Complete: c.Complete, origins: p.adoptOrigins(old, c, s)}, true
 	}
 	return p.arrive(Configuration{State: s}, Target{State: s, Terminal: true}).To, true
 }
@@ -492,11 +497,26 @@ func (p *Policy) events() fsm.Events {
 			}
 		}
 	}
+	for s := range p.states {
+		if len(p.returns.all) > 0 {
+			out = append(out, fsm.EventDesc{Name: p.states[s].back(), Src: []string{returns}, Dst: p.states[s].running})
+		}
+	}
 	return out
 }
 
+// returns is the machines' state between the edge that returns, and the event that goes back
+// to where the run came from.
+const returns = "returns"
+
+// back is the name of the event by which a machine goes back to a state.
+func (s *stateEntry) back() string { return "back to " + s.running }
+
 // machineState returns the machine's name for where a target leads from s.
 func (p *Policy) machineState(t Target, s State) string {
+	if t.State == Origin {
+		return returns
+	}
 	st := &p.states[t.In(s)]
 	if t.Terminal {
 		return st.completed
@@ -504,14 +524,18 @@ func (p *Policy) machineState(t Target, s State) string {
 	return st.running
 }
 
-// fire fires an event on a machine that is in state s, and returns where it arrives.
+// fire fires an edge's event on a machine that is in c's state, and returns where it arrives.
 // The context is never one that can be cancelled: that wedges a machine for good.
-func (p *Policy) fire(s State, event string) (Target, error) {
+func (p *Policy) fire(c Configuration, e *edge) (Target, error) {
 	m := p.machines.Get().(*fsm.FSM)
 	defer p.machines.Put(m)
-	m.SetState(p.states[s].running)
-	if err := m.Event(context.Background(), event); err != nil {
-		return Target{}, fmt.Errorf("stepping the machine from state %q: %w", p.states[s].Name, err)
+	m.SetState(p.states[c.State].running)
+	err := m.Event(context.Background(), e.event)
+	if err == nil && e.State == Origin {
+		err = m.Event(context.Background(), p.states[p.originIn(c, e.Target)].back())
+	}
+	if err != nil {
+		return Target{}, fmt.Errorf("stepping the machine from state %q: %w", p.states[c.State].Name, err)
 	}
 	return p.arrivals[m.Current()], nil
 }

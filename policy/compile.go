@@ -30,6 +30,7 @@ type compiler struct {
 	guards *guard.Env
 	// compiled has each expression once, by what it is for and its text.
 	compiled map[string]compiledExpression
+	returns  bool     // some edge returns
 	targets  []string // what may stand for a target
 	short    []string // and for a value that is a target alone
 }
@@ -45,6 +46,7 @@ func compile(r *strictyaml.Reader, f *syntax.File) *Policy {
 	p := &Policy{settings: f.Settings, file: r.File(), byName: map[string]State{}, renames: map[string]State{}}
 	c := &compiler{r: r, f: f, p: p, compiled: map[string]compiledExpression{}}
 	c.enterStates()
+	c.enterParts()
 	c.enterInitial()
 	c.enterRenames()
 	c.enterRegisters()
@@ -62,6 +64,9 @@ func compile(r *strictyaml.Reader, f *syntax.File) *Policy {
 	c.checkTerminalStates()
 	c.checkOwnName()
 	c.checkSize()
+	if c.returns && r.OK() {
+		c.enterReturns()
+	}
 	if !r.OK() {
 		return nil
 	}
@@ -271,6 +276,10 @@ func (c *compiler) compileCase(b *Binding, name string, v *syntax.Value, around 
 
 // target is a target in the table; one that is no state stays, and was reported.
 func (c *compiler) target(t syntax.Target) Target {
+	if t.Return {
+		c.returns = true
+		return Target{State: Origin, Of: c.unit(t.Unit)}
+	}
 	out := Target{State: Everywhere, Terminal: t.Terminal}
 	if i, ok := c.p.byName[t.To.Value]; ok && t.To.Given {
 		out.State = i

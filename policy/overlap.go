@@ -153,7 +153,7 @@ func (a *Alternative) alike(b *Alternative, s State) bool {
 		slices.EqualFunc(a.Guards, b.Guards, func(x, y Guard) bool { return x.String() == y.String() && x.Because == y.Because }) &&
 		slices.EqualFunc(a.Outcomes, b.Outcomes, func(x, y NamedOutcome) bool { return x.Name == y.Name && x.String() == y.String() }) &&
 		slices.EqualFunc(a.edges, b.edges, func(x, y edge) bool {
-			return x.In(s) == y.In(s) && x.Terminal == y.Terminal && slices.EqualFunc(x.set, y.set, Assignment.Equal)
+			return x.In(s) == y.In(s) && x.Of == y.Of && x.Terminal == y.Terminal && slices.EqualFunc(x.set, y.set, Assignment.Equal)
 		})
 }
 

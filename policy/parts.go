@@ -24,11 +24,19 @@ type Part struct {
 	Place       Place  // of the state
 }
 
+// composition is what a policy is made of.
+type composition struct {
+	files   []string // see Files
+	all     []Part   // see Parts
+	index   map[string]int
+	renames map[string]string // of parts, from what they were called
+}
+
 // Parts returns the part states, each before those that are in it.
-func (p *Policy) Parts() []Part { return slices.Clone(p.parts) }
+func (p *Policy) Parts() []Part { return slices.Clone(p.parts.all) }
 
 // Files returns the names of the files that the policy was read from, its own first.
-func (p *Policy) Files() []string { return slices.Clone(p.files) }
+func (p *Policy) Files() []string { return slices.Clone(p.parts.files) }
 
 // CompileParts is Compile of a file that may have parts, which open returns. A nil open has none.
 func CompileParts(file string, src []byte, open Opener) (*Policy, Findings) {
@@ -42,7 +50,7 @@ func CompileParts(file string, src []byte, open Opener) (*Policy, Findings) {
 	p := compile(r, f)
 	if p != nil {
 		sum := sha256.Sum256(src)
-		p.digest, p.files = hex.EncodeToString(sum[:]), []string{file}
+		p.digest, p.parts.files = hex.EncodeToString(sum[:]), []string{file}
 	}
 	return p, r.Findings()
 }
@@ -76,18 +84,11 @@ func assemble(files []*syntax.Module) (*Policy, Findings) {
 	p := compile(whole, flat)
 	if p != nil {
 		p.digest = digestOf(files)
-		p.enterParts(files, flat)
+		for _, m := range files {
+			p.parts.files = append(p.parts.files, m.Reader.File())
+		}
 	}
 	return p, append(findingsOf(files), whole.Findings().Errors()...)
-}
-
-func (p *Policy) enterParts(files []*syntax.Module, flat *syntax.File) {
-	for _, m := range files {
-		p.files = append(p.files, m.Reader.File())
-	}
-	for _, s := range flat.Standings {
-		p.parts = append(p.parts, Part{Name: s.Name, Within: s.Within, Description: s.Description, File: s.Source, Place: s.Place})
-	}
 }
 
 // findingsOf returns what was found in files, each finding once.

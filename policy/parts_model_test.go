@@ -34,6 +34,7 @@ type (
 	leadModel struct {
 		to       string // "": no state
 		terminal bool
+		returns  bool
 	}
 )
 
@@ -98,6 +99,8 @@ func drawBounds(t *rapid.T, names []string) (out []boundModel) {
 
 func (l leadModel) YAML() string {
 	switch {
+	case l.returns:
+		return "{return: true}"
 	case l.terminal && l.to == "":
 		return "{terminal: true}"
 	case l.terminal:
@@ -234,10 +237,43 @@ func (m *partsModel) lookup(at placeModel, name string) (found said, ok bool) {
 	return found, ok
 }
 
-// leads is where a lead of the file at a depth goes, and whether the run completes.
-func (m *partsModel) leads(at placeModel, depth int, l leadModel) (to placeModel, terminal bool) {
-	if l.to == "" && !l.terminal {
-		return at, false
+// walkModel is a run: where it is, and for each state and part, by its name, from where an edge that does not return
+// has entered it last.
+type walkModel struct {
+	at   placeModel
+	from map[string]placeModel
+	back int // how often it returned
+}
+
+// step takes a lead of the file at a depth.
+func (w *walkModel) step(m *partsModel, depth int, l leadModel) (terminal bool) {
+	to, terminal, of := m.leads(w.at, depth, l)
+	switch {
+	case terminal:
+		*w = walkModel{m.enter(nil, 0, "s"), map[string]placeModel{}, w.back}
+		return true
+	case of >= 0:
+		w.at = w.from[m.name(w.at[:of+1])]
+		w.back++
+		return false
+	}
+	for d := range to {
+		if entered := m.name(to[:d+1]); d >= len(w.at) || m.name(w.at[:d+1]) != entered {
+			w.from[entered] = w.at
+		}
+	}
+	w.at = to
+	return false
+}
+
+// leads is where a lead of the file at a depth goes, and whether the run completes. If it returns, of is the depth of the
+// state, or part, that it returns from, and else negative.
+func (m *partsModel) leads(at placeModel, depth int, l leadModel) (to placeModel, terminal bool, of int) {
+	switch {
+	case l.returns:
+		return nil, false, depth
+	case l.to == "" && !l.terminal:
+		return at, false, -1
 	}
 	name := l.to
 	if name == "" {
@@ -254,9 +290,9 @@ func (m *partsModel) leads(at placeModel, depth int, l leadModel) (to placeModel
 		}
 		return m.leads(at, depth-1, exit)
 	case l.to == "":
-		return at, true
+		return at, true, -1
 	}
-	return m.enter(at, depth, name), l.terminal || st.terminal
+	return m.enter(at, depth, name), l.terminal || st.terminal, -1
 }
 
 // places are all places in which a run can rest.
@@ -336,12 +372,89 @@ func comparePart(t *rapid.T, m *partsModel, p *Policy, s State, at placeModel, n
 	if v.Rule.Pattern != b.pattern {
 		t.Fatalf("%s: %q: by %v, want %+v\n%v", m.name(at), name, v.Rule, b, src)
 	}
-	to, terminal := m.leads(at, b.depth, b.leadModel)
+	to, terminal, of := m.leads(at, b.depth, b.leadModel)
+	if of >= 0 {
+		return // see TestReturnsAgainstModel
+	}
 	step, err := p.Next(Configuration{State: s}, v.Symbol, Success)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := p.StateName(step.Entered); got != m.name(to) || step.Terminal != terminal || v.Turn != (terminal || m.name(to) != m.name(at)) {
 		t.Fatalf("%s: %q: to %s, terminal %v, turn %v; want %s, %v\n%v", m.name(at), name, got, step.Terminal, v.Turn, m.name(to), terminal, src)
+	}
+}
+
+// drawReturns has some edges of a drawn policy return.
+func drawReturns(t *rapid.T, m *partsModel) {
+	some := func(l *leadModel) {
+		if rapid.IntRange(0, 3).Draw(t, "returns") == 0 {
+			*l = leadModel{returns: true}
+		}
+	}
+	for _, f := range m.files {
+		for i := range f.states {
+			st := &f.states[i]
+			for j := range st.binds {
+				if i > 0 && !st.binds[j].none {
+					some(&st.binds[j].leadModel)
+				}
+			}
+			for name, exit := range st.exits {
+				if i > 0 {
+					some(&exit)
+					st.exits[name] = exit
+				}
+			}
+		}
+	}
+}
+
+// TestReturnsAgainstModel walks through policies with parts and returns, and compares where a run is with the naive
+// reading, which remembers every entering and forgets nothing.
+func TestReturnsAgainstModel(t *testing.T) {
+	names := append(model.Words("ab", 2), "fin", "a*", "*")
+	returned, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawParts(t)
+		drawReturns(t, m)
+		src := m.sources()
+		p, found := CompileParts("policy.yaml", []byte(src["policy.yaml"]), opener(src))
+		if p == nil || found.Err() != nil {
+			for _, e := range found.Errors() {
+				if e.Code != "overlap" && e.Code != "return" {
+					t.Fatalf("%v\n%v", e, src)
+				}
+			}
+			refused++
+			return
+		}
+		w, at := walkModel{m.enter(nil, 0, "s"), map[string]placeModel{}, 0}, p.Initial()
+		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
+			leading := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+				v := p.Decide(at, &Request{Kind: Tool, Name: name, Listed: true})
+				return !v.Turn || name == "fin"
+			})
+			name := rapid.SampledFrom(append(leading, names...)).Draw(t, "name")
+			v := p.Decide(at, &Request{Kind: Tool, Name: name, Listed: true})
+			b, ok := m.lookup(w.at, name)
+			if v.Allowed != (ok && !b.none) {
+				t.Fatalf("step %d: %s: %q: allowed %v\n%v", i, m.name(w.at), name, v.Allowed, src)
+			}
+			if !v.Allowed {
+				continue
+			}
+			before := m.name(w.at)
+			w.step(m, b.depth, b.leadModel)
+			step, err := p.Next(at, v.Symbol, Success)
+			if err != nil || p.StateName(step.To.State) != m.name(w.at) {
+				t.Fatalf("step %d: %s: %q: to %s, %v; want %s\n%v", i, before, name, p.StateName(step.To.State), err, m.name(w.at), src)
+			}
+			at = step.To
+		}
+		returned += w.back
+	})
+	if returned == 0 {
+		t.Errorf("%d steps returned, %d policies were refused", returned, refused)
 	}
 }

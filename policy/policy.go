@@ -54,8 +54,8 @@ type Policy struct {
 	byName   map[string]State
 	renamed  []Rename
 	renames  map[string]State // by a name that is gone, see Adopt
-	files    []string         // see Files
-	parts    []Part           // see Parts
+	parts    composition
+	returns  returnTable
 
 	everywhere [symbolKinds]layer
 	exact      [symbolKinds][]string // see Exact

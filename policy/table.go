@@ -117,6 +117,7 @@ type State int32
 type Configuration struct {
 	State    State
 	Complete bool
+	origins  origins // none, where nothing that returns was entered
 }
 
 // Symbol is what was asked for: a name of a kind, and the name of the case that its
@@ -160,14 +161,15 @@ const Everywhere State = -1
 
 // Target is where one outcome leads.
 type Target struct {
-	State    State // or Everywhere, which stays
+	State    State // or Everywhere, which stays, or Origin
 	Terminal bool  // the edge says so, or its state does
+	Of       int32 // to Origin, what returns: a state's or part's id and 1; 0: the policy's own state that the run is in
 }
 
 // Changes reports whether an edge to t, taken in state s, changes the configuration.
 func (t Target) Changes(s State) bool { return t.Terminal || t.In(s) != s }
 
-// In returns the state that an edge to t enters when it is taken in s.
+// In returns the state that an edge to t enters when it is taken in s; Origin for that.
 func (t Target) In(s State) State {
 	if t.State == Everywhere {
 		return s
@@ -455,6 +457,8 @@ type stateEntry struct {
 	own     [symbolKinds]layer
 	class   [Kinds]int32 // equal for states that show the same, as far as lists follow no guard; 0 shows nothing
 	follows []int        // places among the policy's followed of what lists follow here
+
+	returning []int32 // indexes among returnTable.all: the parts that it is in, and itself, if something returns from them
 
 	running, completed string // its names on the machines
 }

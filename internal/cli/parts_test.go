@@ -139,3 +139,51 @@ func TestCommandsTakeParts(t *testing.T) {
 		}
 	}
 }
+
+const returningPolicy = `version: 1
+initial: entry
+on_complete: stop
+states:
+  entry: {tools: {open_door: {on_any: hall}, press_button: {on_any: helped}}}
+  hall: {tools: {press_button: {on_any: helped}, choose_left_path: {on_any: entry}}}
+  helped: {tools: {go_back: {on_any: {return: true}}}}
+`
+
+// A run returns to where it came from, also after reloads that rename that, and that take it.
+func TestReloadOfWhereARunReturnsTo(t *testing.T) {
+	t.Parallel()
+	path := write(t, "p.yaml", returningPolicy)
+	proxy := mcptest.Proxy(t)
+	s, _ := mcptest.Dial(t, proxy, "run", "--reload-debounce", "5ms", "--policy", path, "--", proxy, "crossroads")
+	s.Initialize()
+	steps := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if answer := string(s.Tool(name, "").Raw); strings.Contains(answer, "valid_next") {
+				t.Fatalf("%s: %s", name, answer)
+			}
+		}
+	}
+	show := func(want string) {
+		t.Helper()
+		if got := tools(t, s); got != want {
+			t.Errorf("shown: %q, want %q", got, want)
+		}
+	}
+	steps("press_button", "go_back")
+	show("open_door press_button")
+	steps("open_door", "press_button", "go_back")
+	show("choose_left_path press_button")
+	steps("press_button")
+	renamed := "renamed: {hall: lobby}\n" + strings.NewReplacer("hall", "lobby", "go_back: {", "pick_up_key: stay, go_back: {").Replace(returningPolicy)
+	replace(t, path, renamed)
+	awaitChanged(t, s)
+	steps("go_back")
+	show("choose_left_path press_button")
+	steps("press_button")
+	gone := strings.NewReplacer("renamed: {hall: lobby}\n", "", "lobby", "attic", "pick_up_key: stay, ", "").Replace(renamed)
+	replace(t, path, gone)
+	awaitChanged(t, s)
+	steps("go_back")
+	show("open_door press_button")
+}

@@ -49,6 +49,7 @@ var rules = []rule{
 	{"own-name", policy.LevelError, "`fsm_signal` is bound as a tool where [signals](#signals) are the agent's; with a server: it has such a tool, a warning"},
 	{"terminal-binds", policy.LevelError, "a terminal state binds a name"},
 	{"no-terminal-reached", policy.LevelError, "a terminal is declared and no run gets there"},
+	{"return", policy.LevelError, "`return` with another target, in the state where runs begin, or in states that enter each other"},
 	{"use", policy.LevelError, "the file of a [part](#parts) that cannot be read, lies outside the policy's folder, or uses itself"},
 	{"part", policy.LevelError, "`part` with what cannot stand beside it, or two states of one name"},
 	{"exits", policy.LevelError, "an exit of a part of which nothing says where it leads, or which the part does not have"},

@@ -123,6 +123,8 @@ func (g *graph) addState(p *policy.Policy, s policy.State) {
 				t.State = t.In(s)
 				switch {
 				case seen[t]:
+				case t.State == policy.Origin:
+					g.next[s] = append(g.next[s], p.ReturnsTo(t, s)...)
 				case t.Terminal:
 					g.ends[s] = append(g.ends[s], t.State)
 				default:

@@ -332,6 +332,9 @@ func (d differ) sameLead(a, b *policy.Alternative, s, t policy.State, o policy.O
 		return false
 	}
 	x, y := a.Leads(o), b.Leads(o)
+	if x.State == policy.Origin && y.State == policy.Origin { // both of the state, or both of a part
+		return (d.old.Returns(x, s) == d.old.StateName(s)) == (d.new.Returns(y, t) == d.new.StateName(t)) && a.Exclusive == b.Exclusive
+	}
 	heir, ok := d.new.Heir(d.old.StateName(x.In(s)))
 	return ok && heir == y.In(t) && x.Terminal == y.Terminal && a.Exclusive == b.Exclusive
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -56,6 +57,11 @@ func arrows(p *policy.Policy) (all []*arrow, everywhere []string) {
 	}
 	return all, everywhere
 }
+
+// back is what is drawn for where a state was entered from.
+const back = "back to where it came from"
+
+func returns(a *arrow) bool { return a.State == policy.Origin }
 
 // labels yields each place that a binding leads to from s, with the label of the arrow.
 func labels(b *policy.Binding, s policy.State) iter.Seq2[way, string] {
@@ -116,10 +122,16 @@ func Mermaid(p *policy.Policy) string {
 	})
 	fmt.Fprintf(&out, "    [*] --> s%d\n", p.Initial().State)
 	all, everywhere := arrows(p)
+	if slices.ContainsFunc(all, returns) {
+		fmt.Fprintf(&out, "    state \"%s\" as back\n", mermaidText(back))
+	}
 	for _, a := range all {
 		// A run that completes in a state that is not terminal goes to the end sign, and
 		// the label says where it was.
 		to, label := fmt.Sprintf("s%d", a.State), mermaidLabels(a.labels)
+		if a.State == policy.Origin {
+			to = "back"
+		}
 		if a.Terminal && !states[a.State].Terminal {
 			to = "[*]"
 			if a.State != a.from {
@@ -188,8 +200,15 @@ func DOT(p *policy.Policy) string {
 	})
 	fmt.Fprintf(&out, "    entry -> s%d\n", p.Initial().State)
 	all, everywhere := arrows(p)
+	if slices.ContainsFunc(all, returns) {
+		fmt.Fprintf(&out, "    back [shape=plaintext, label=%s]\n", dotText(back))
+	}
 	for _, a := range all {
 		label, style := strings.Join(a.labels, "\n"), ""
+		if a.State == policy.Origin {
+			fmt.Fprintf(&out, "    s%d -> back [label=%s]\n", a.from, dotText(label))
+			continue
+		}
 		if a.Terminal {
 			label, style = label+"\n(completes the run)", ", style=bold, arrowhead=normaldot"
 		}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ const (
 	signStay     = "↻" // stays
 	signTo       = "→"
 	signNone     = "✕" // does not exist
+	signReturn   = "↩" // returns
 )
 
 // Text renders a policy for a terminal: every state with what is bound there
@@ -209,6 +211,7 @@ func whenever(names []string) string {
 type Lead struct {
 	To        string `json:"to"`                  // the name of the state
 	Stays     bool   `json:"stays,omitempty"`     // To is the state itself
+	Returns   string `json:"returns,omitempty"`   // in place of To: to where this state, or part, was entered from
 	Terminal  bool   `json:"terminal,omitempty"`  // the run completes there
 	Exclusive bool   `json:"exclusive,omitempty"` // the call takes the run's turn in any case
 }
@@ -216,6 +219,9 @@ type Lead struct {
 // leadOf says where an outcome of an alternative leads from s.
 func leadOf(p *policy.Policy, a *policy.Alternative, s policy.State, o policy.Outcome) Lead {
 	t := a.Leads(o)
+	if t.State == policy.Origin {
+		return Lead{Returns: cmp.Or(p.Returns(t, s), "the state"), Exclusive: a.Exclusive}
+	}
 	return Lead{To: p.StateName(t.In(s)), Stays: t.In(s) == s, Terminal: t.Terminal, Exclusive: a.Exclusive}
 }
 
@@ -226,6 +232,8 @@ func (l Lead) String() string {
 	switch {
 	case l == Lead{}:
 		return signNone + " refused"
+	case l.Returns != "":
+		text = signReturn + " returns from " + strictyaml.Printable(l.Returns)
 	case l.Terminal && l.Stays:
 		text = signTerminal + " completes here"
 	case l.Terminal:
@@ -290,6 +298,7 @@ type edgeJSON struct {
 	None      bool    `json:"none,omitempty"` // the case is refused, and has nothing else
 	Outcome   string  `json:"outcome,omitempty"`
 	To        string  `json:"to,omitempty"`
+	Returns   string  `json:"returns,omitempty"` // in place of to: the state, or part, from which it returns
 	Stays     bool    `json:"stays,omitempty"`
 	Terminal  bool    `json:"terminal,omitempty"`
 	Exclusive bool    `json:"exclusive,omitempty"`
@@ -353,10 +362,10 @@ func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 				outcomes = outcomes[:1]
 			}
 			for _, o := range outcomes {
-				t := a.Leads(o)
+				l := leadOf(p, a, s, o)
 				out.Edges = append(out.Edges, edgeJSON{
-					Case: selected, Outcome: a.OutcomeName(o), To: p.StateName(t.In(s)),
-					Stays: !t.Changes(s), Terminal: t.Terminal, Exclusive: a.Exclusive,
+					Case: selected, Outcome: a.OutcomeName(o), To: l.To, Returns: l.Returns,
+					Stays: !a.Leads(o).Changes(s), Terminal: l.Terminal, Exclusive: l.Exclusive,
 				})
 			}
 		}

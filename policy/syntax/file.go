@@ -39,6 +39,8 @@ type File struct {
 	Settable   []Text     // the keys of Settings that are given
 	Standings  []Standing // of a file that was flattened: see Flatten
 
+	RenamedParts []Rename // likewise
+
 	HasVersion, HasInitial, HasStates bool
 }
 
@@ -177,6 +179,8 @@ type Target struct {
 	Given    bool
 	To       Text // not given: this state
 	Terminal bool
+	Return   bool   // in place of To: where the state, or part, was entered from
+	Unit     string // of a file that was flattened: what it returns from; "": the policy's own state that the run is in
 	Set      []Assignment
 }
 

@@ -258,8 +258,11 @@ func (fl *flattener) targets(s *standing, own string) func(any) {
 }
 
 func (fl *flattener) target(s *standing, own string, t *Target) {
+	if t.Return && s.outer != nil {
+		t.Unit = s.in(own)
+	}
 	if !t.To.Given && !t.Terminal {
-		return // it stays
+		return // it stays, or returns
 	}
 	name := own
 	if t.To.Given {
@@ -286,7 +289,7 @@ func (fl *flattener) leave(s *standing, own, name string, t *Target) {
 		}
 		return
 	}
-	t.To, t.Terminal = exit.To.To, exit.To.Terminal
+	t.To, t.Terminal, t.Return = exit.To.To, exit.To.Terminal, exit.To.Return
 	fl.target(s.outer, s.state.Name.Value, t)
 }
 
@@ -325,6 +328,9 @@ func (fl *flattener) addRename(s *standing, x Rename) {
 	if s.find(x.Old.Value) != nil {
 		return // a state of that name became a part
 	}
+	before, after := x.Old, x.New
+	before.Value, after.Value = old, s.in(x.New.Value)
+	fl.flat.RenamedParts = append(fl.flat.RenamedParts, Rename{before, after})
 	under := s.in(x.New.Value) + "/"
 	for _, x := range fl.namesUnder(under) {
 		add(old+"/"+x[0], x[1])

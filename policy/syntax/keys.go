@@ -127,6 +127,7 @@ func targetKeys() []field[Target] {
 	return []field[Target]{
 		key("to", "The state that the edge leads to; left out, this one.", textSchema, readTo),
 		key("terminal", "The edge completes the run.", strictyaml.Bool, readBool(func(t *Target) *bool { return &t.Terminal })),
+		key("return", "In place of to: the edge leads to where the state, or the part, was entered from.", strictyaml.Const(true), readReturn),
 		key("set", "What goes with the edge: registers, each to a CEL expression, to none, or {add: …} or {remove: …}.", refTo("set"),
 			func(r *reader, e entry, into *Target) { into.Set = readSet(r, e) }),
 	}

@@ -44,7 +44,7 @@ func exitsSchema() *schema {
 
 // exitKeys are the keys of an exit's target: those of an edge that say where it leads.
 func exitKeys() []field[Target] {
-	return slices.DeleteFunc(targetKeys(), func(f field[Target]) bool { return f.Name != "to" && f.Name != "terminal" })
+	return slices.DeleteFunc(targetKeys(), func(f field[Target]) bool { return f.Name != "to" && f.Name != "terminal" && f.Name != "return" })
 }
 
 func readUse(r *reader, e entry, into *File) {
@@ -83,6 +83,7 @@ func readExit(r *reader, e entry) (t Target, ok bool) {
 	t.Given = true
 	if e.Value.Kind == yaml.MappingNode {
 		strictyaml.ReadFields(r, e.Value, "an exit", exitKeys(), &t)
+		checkReturn(r, e.Value, &t)
 	} else {
 		to, ok := name(r, e, want)
 		if !ok {
@@ -90,7 +91,7 @@ func readExit(r *reader, e entry) (t Target, ok bool) {
 		}
 		t = targetOf(to)
 	}
-	if !t.To.Given && !t.Terminal {
+	if !t.To.Given && !t.Terminal && !t.Return {
 		r.Errorf(strictyaml.PlaceOf(e.Value), "exits", "%s: an exit leaves the part; write %s", strictyaml.Quote(e.Name()), want)
 		return t, false
 	}

@@ -437,6 +437,7 @@ func readSignal(r *reader, e entry) Value {
 	}
 	v.Edges[onAny].Given = true
 	strictyaml.ReadFields(r, e.Value, "a signal", signalKeys(), &v)
+	checkReturn(r, e.Value, &v.Edges[onAny])
 	if len(e.Value.Content) == 0 {
 		r.Errorf(v.Place, "value", "%s: an empty mapping says nothing; write stay, a state, or {to: STATE, description: TEXT}", e.Name())
 	}
@@ -498,7 +499,23 @@ func readTarget(r *reader, e entry) Target {
 	if len(n.Content) == 0 {
 		r.Errorf(strictyaml.PlaceOf(n), "value", "%s: an empty target; write stay, a state, or {to: STATE, terminal: true}", e.Name())
 	}
+	checkReturn(r, n, &t)
 	return t
+}
+
+func readReturn(r *reader, e entry, into *Target) {
+	b, ok := r.Boolean(e)
+	if ok && !b {
+		r.Errorf(strictyaml.PlaceOf(e.Value), "return", "return: write true, or leave it out")
+	}
+	into.Return = b
+}
+
+// checkReturn reports a target that returns and says besides where it leads.
+func checkReturn(r *reader, n *yaml.Node, t *Target) {
+	if t.Return && (t.To.Given || t.Terminal) {
+		r.Errorf(strictyaml.PlaceOf(n), "return", "return: beside \"to\" or \"terminal\"; an edge that returns leads to where the state was entered from, and nowhere else")
+	}
 }
 
 // targetOf is the target that one word names.
