@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/looplab/fsm"
 
@@ -37,8 +38,10 @@ type Verdict struct {
 	Symbol Symbol
 	// Alternative is the way for the call to go, nil where it is not allowed.
 	Alternative *Alternative
-	// Because is what the file has to tell of guards that do not hold.
+	// Because is what the file has to tell of conditions that do not hold.
 	Because []string
+	// Free is when a limit that is reached is free again, the zero time where that is not by itself.
+	Free time.Time
 	// Fault is why a guard could not be evaluated, for operators alone.
 	Fault error
 }
@@ -121,7 +124,7 @@ func (b *Binding) decide(v *Verdict, s State, q *Request, anyRun bool) {
 // the same.
 func (v *Verdict) refuse(c *Case, fault error) {
 	unclear, _ := errors.AsType[*guard.Error](fault)
-	v.Code, v.Because, v.Fault = GuardFailed, because(c.Alternatives), fault
+	v.Code, v.Because, v.Fault = GuardFailed, reasons(c.Alternatives), fault
 	v.Unclear = unclear != nil && unclear.Reason == guard.UnclearKey
 }
 
@@ -177,7 +180,7 @@ func (p *Policy) Steady(k Kind, name string, listed bool) bool {
 			continue
 		}
 		b := p.bound(s, k, name, listed)
-		if b == nil {
+		if b == nil || !p.unlimited(s) {
 			return false
 		}
 		for a := range b.Alternatives() {
@@ -214,7 +217,7 @@ func (p *Policy) Everywhere(q *Request) Verdict {
 		switch {
 		case v.Unclear:
 			return v
-		case !v.Allowed || v.Turn || !b.steady(v.Symbol.Case):
+		case !v.Allowed || v.Turn || !b.steady(v.Symbol.Case) || !p.unlimited(s):
 			return refused
 		}
 		v.ByGlob = v.ByGlob || all.ByGlob
@@ -222,6 +225,9 @@ func (p *Policy) Everywhere(q *Request) Verdict {
 	}
 	return all
 }
+
+// unlimited reports whether calls in a state are not counted, whatever they are.
+func (p *Policy) unlimited(s State) bool { return p.limits.none() && p.states[s].limits.none() }
 
 // steady reports whether what becomes of a case hangs on nothing of the run.
 func (b *Binding) steady(name string) bool {

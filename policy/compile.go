@@ -50,6 +50,8 @@ func compile(r *strictyaml.Reader, f *syntax.File) *Policy {
 	c.enterInitial()
 	c.enterRenames()
 	c.enterRegisters()
+	p.limits = c.limits("", &f.AtMost)
+	c.enterLimits()
 	c.checkExits()
 	for _, k := range AllKinds {
 		p.everywhere[k] = c.layer(Everywhere, k, f.Everywhere.Kinds[k])
@@ -109,6 +111,13 @@ func (c *compiler) enterStates() {
 	}
 	c.short = append(slices.Clone(c.names), "stay", "none")
 	c.targets = c.short[:len(c.names)+1]
+}
+
+// enterLimits enters those of states.
+func (c *compiler) enterLimits() {
+	for i := range c.f.States {
+		c.p.states[i].limits = c.limits(c.f.States[i].Name.Value, &c.f.States[i].AtMost)
+	}
 }
 
 func (c *compiler) enterInitial() {
@@ -198,7 +207,7 @@ func (c *compiler) binding(home State, k Kind, e *syntax.Entry) *Binding {
 	switch {
 	case b.None:
 	case b.By == "":
-		b.Cases = []Case{c.compileCase(b, "", v, nil)}
+		b.Cases = []Case{c.compileCase(b, "", v, conditions{})}
 	default:
 		c.enterCases(b, v)
 	}
@@ -210,7 +219,7 @@ func (c *compiler) binding(home State, k Kind, e *syntax.Entry) *Binding {
 func (c *compiler) enterCases(b *Binding, v *syntax.Value) {
 	b.Path, b.Cases = strings.Split(b.By, "."), make([]Case, len(v.Cases))
 	b.named, b.texts, b.literals = make(map[string]*Case, len(v.Cases)), make(map[string]*Case, len(v.Cases)), map[string]*Case{}
-	around := c.guardsOf(b, &v.Conditions)
+	around := c.around(b, v)
 	for i := range v.Cases {
 		x := &v.Cases[i]
 		value := Text(x.Name.Value)
@@ -270,7 +279,7 @@ func (c *compiler) checkJoined(t syntax.Text) {
 }
 
 // compileCase compiles what is said of one value. around is what stands beside by.
-func (c *compiler) compileCase(b *Binding, name string, v *syntax.Value, around []Guard) Case {
+func (c *compiler) compileCase(b *Binding, name string, v *syntax.Value, around conditions) Case {
 	return Case{Name: name, Bare: v.Bare, Alternatives: c.alternatives(b, name, v, around)}
 }
 

@@ -3,9 +3,11 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
 	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
@@ -52,9 +54,28 @@ func (c *compiler) enterRegisters() {
 	c.guards = guard.New(kinds)
 }
 
+// conditions are what stands beside by, and holds for every case.
+type conditions struct {
+	guards  []Guard
+	limits  Limits
+	because []string
+}
+
+// around compiles what stands beside by.
+func (c *compiler) around(b *Binding, v *syntax.Value) conditions {
+	return conditions{c.guardsOf(b, &v.Conditions), c.limits(b.key(c.p), &v.AtMost), because(v)}
+}
+
+// because is what a value has to tell of its conditions.
+func because(v *syntax.Value) []string {
+	if !v.Because.Given {
+		return nil
+	}
+	return []string{v.Because.Value}
+}
+
 // alternatives compiles what is said of one case: its one alternative, or those of its list.
-// around is what stands beside by.
-func (c *compiler) alternatives(b *Binding, name string, v *syntax.Value, around []Guard) []Alternative {
+func (c *compiler) alternatives(b *Binding, name string, v *syntax.Value, around conditions) []Alternative {
 	if v.Alternatives == nil {
 		return []Alternative{c.alternative(b, name, 0, v, around)}
 	}
@@ -66,8 +87,13 @@ func (c *compiler) alternatives(b *Binding, name string, v *syntax.Value, around
 }
 
 // alternative compiles one alternative.
-func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, around []Guard) Alternative {
-	a := Alternative{Place: v.Place, Exclusive: v.Exclusive, Guards: append(slices.Clip(around), c.guardsOf(b, &v.Conditions)...)}
+func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, around conditions) Alternative {
+	own := c.limits(fmt.Sprintf("%s\x00%s\x00%d", b.key(c.p), name, i), &v.AtMost)
+	a := Alternative{
+		Place: v.Place, Exclusive: v.Exclusive, Guards: append(slices.Clip(around.guards), c.guardsOf(b, &v.Conditions)...),
+		Limits:  Limits{append(slices.Clip(around.limits.Own), own.Own...), append(slices.Clip(around.limits.Principal), own.Principal...)},
+		Because: append(slices.Clip(around.because), because(v)...),
+	}
 	c.checkEdges(v)
 	words := make([]string, 0, len(v.Outcomes))
 	for _, x := range v.Outcomes {
@@ -131,7 +157,7 @@ func (c *compiler) checkEdges(v *syntax.Value) {
 
 // guardsOf compiles the guard of some conditions, if there is one.
 func (c *compiler) guardsOf(b *Binding, x *syntax.Conditions) []Guard {
-	if x.Because.Given && !x.When.Given {
+	if x.Because.Given && !x.When.Given && !x.AtMost.Given() {
 		c.r.Errorf(x.Because.Place, "because", "because: there is no condition here that it could tell of; write \"when\", or remove it")
 	}
 	if !x.When.Given {
@@ -145,7 +171,58 @@ func (c *compiler) guardsOf(b *Binding, x *syntax.Conditions) []Guard {
 	if len(reads.Args) > 0 && (b.Kind == Resource || b.Kind == Signal) {
 		c.r.Errorf(x.When.Place, "guard", "when: a %s has no arguments; remove %s", b.Kind, strictyaml.Quote(reads.Args[0]))
 	}
-	return []Guard{{program, x.When.Place, x.Because.Value, reads.Run || len(reads.Registers) > 0, c.follow(program)}}
+	return []Guard{{program, x.When.Place, reads.Run || len(reads.Registers) > 0, c.follow(program)}}
+}
+
+// key is the name of a binding's place, which it has in the next version of the file as well:
+// it begins with the state's name, which may be another there.
+func (b *Binding) key(p *Policy) string {
+	return p.StateName(b.Home) + "\x00" + b.Kind.String() + "\x00" + b.Pattern
+}
+
+// limits compiles limits of the place of a key.
+func (c *compiler) limits(key string, x *syntax.AtMost) (out Limits) {
+	if !x.Given() {
+		return out
+	}
+	if c.p.limited == nil {
+		c.p.limited = map[string]bool{}
+	}
+	c.p.guarded, c.p.limited[key] = true, true
+	for i := range syntax.Spans {
+		span := limit.Span(i) // in the same order
+		if n := x.Own[i]; n > 0 {
+			out.Own = append(out.Own, limit.Limit{Key: key, Span: span, Most: n})
+		}
+		if n := x.Principal[i]; n > 0 {
+			out.Principal = append(out.Principal, limit.Limit{Key: key, Span: span, Most: n})
+		}
+	}
+	return out
+}
+
+// LimitsOf returns the limits of a call that is allowed in a state: of the state, of the run,
+// and its own. Signals are no calls.
+func (p *Policy) LimitsOf(s State, v *Verdict) Limits {
+	out := v.Alternative.Limits
+	if v.Symbol.Kind == Signal || p.limits.none() && p.states[s].limits.none() {
+		return out
+	}
+	of := &p.states[s].limits
+	return Limits{slices.Concat(out.Own, of.Own, p.limits.Own), slices.Concat(out.Principal, of.Principal, p.limits.Principal)}
+}
+
+// LimitKey returns the key that a limit of a policy before this one has here; ok is false if
+// there is no such place any more.
+func (p *Policy) LimitKey(was string) (key string, ok bool) {
+	state, rest, found := strings.Cut(was, "\x00")
+	if s, renamed := p.renames[state]; renamed {
+		state = p.StateName(s)
+	}
+	if key = state; found {
+		key += "\x00" + rest
+	}
+	return key, p.limited[key]
 }
 
 // follow enters what lists follow of a guard, and returns its place: each text once.

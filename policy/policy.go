@@ -60,6 +60,8 @@ type Policy struct {
 	everywhere [symbolKinds]layer
 	exact      [symbolKinds][]string // see Exact
 
+	limits    Limits          // of all calls of a run
+	limited   map[string]bool // the keys of all limits
 	registers []Register
 	schema    *register.Schema
 	guarded   bool

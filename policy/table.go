@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
 
@@ -229,8 +230,10 @@ func (b *Binding) Alternatives() iter.Seq[*Alternative] {
 // lead. Of several the first decides whose guards are true.
 type Alternative struct {
 	Place     Place
-	Guards    []Guard // all have to hold: of those beside by, of the case, and its own
-	Exclusive bool    // takes the turn though it stays
+	Guards    []Guard  // all have to hold: of those beside by, of the case, and its own
+	Limits    Limits   // likewise
+	Because   []string // what a client is told where one of them does not let a call go
+	Exclusive bool     // takes the turn though it stays
 	Outcomes  []NamedOutcome
 
 	edges   []edge // by [Outcome.Index]
@@ -239,11 +242,18 @@ type Alternative struct {
 	changes bool   // something is set that has to be set in the turn, or is read by who sets it
 }
 
+// Limits are how often something may be done: in a run, and by a principal in all of its runs.
+type Limits struct {
+	Own, Principal []limit.Limit
+}
+
+// none reports whether there are none.
+func (l *Limits) none() bool { return len(l.Own)+len(l.Principal) == 0 }
+
 // Guard is a condition on a call.
 type Guard struct {
 	*guard.Program
-	Place   Place
-	Because string // what a client is told where it does not hold
+	Place Place
 
 	followsRun bool // it hangs on the run that it is evaluated in
 	followed   int  // the place among the policy's followed of what lists follow of it; -1: nothing
@@ -309,7 +319,7 @@ func (a *Alternative) turn(s State) bool { return a.Exclusive || a.changes || a.
 
 // steady reports whether what is allowed, and what comes of it, hangs on nothing of the run.
 func (a *Alternative) steady() bool {
-	return !a.Remembers() && !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followsRun })
+	return !a.Remembers() && a.Limits.none() && !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followsRun })
 }
 
 // holds evaluates the guards; where no run is looked at, only those that follow none. One that
@@ -359,12 +369,12 @@ func (a *Alternative) Remembers() bool { return a.sets }
 // state stays.
 func (a *Alternative) Settles() bool { return a.sets || a.late }
 
-// because returns what is told where no alternative holds, each text once.
-func because(alternatives []Alternative) (out []string) {
+// reasons returns what is told where no alternative holds, each text once.
+func reasons(alternatives []Alternative) (out []string) {
 	for i := range alternatives {
-		for _, g := range alternatives[i].Guards {
-			if g.Because != "" && !slices.Contains(out, g.Because) {
-				out = append(out, g.Because)
+		for _, text := range alternatives[i].Because {
+			if !slices.Contains(out, text) {
+				out = append(out, text)
 			}
 		}
 	}
@@ -456,6 +466,7 @@ type stateEntry struct {
 	StateInfo
 	own     [symbolKinds]layer
 	class   [Kinds]int32 // equal for states that show the same, as far as lists follow no guard; 0 shows nothing
+	limits  Limits       // of its visits, and more
 	follows []int        // places among the policy's followed of what lists follow here
 
 	returning []int32 // indexes among returnTable.all: the parts that it is in, and itself, if something returns from them

@@ -24,7 +24,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, routes: allRoutes(), sessions: make(map[*session]struct{})}
-	p.Runs = runs.New(runs.Config{Policy: cfg.Policy, Mode: cfg.Mode, MaxStranded: cfg.MaxStranded, Keys: cfg.Keys, PathCreate: cfg.PathCreate,
+	p.Runs = runs.New(runs.Config{Policy: cfg.Policy, Mode: cfg.Mode, MaxStranded: cfg.MaxStranded, MaxRegisters: cfg.MaxRegisters, Keys: cfg.Keys, PathCreate: cfg.PathCreate,
 		Idle: cfg.RunIdle, Age: cfg.RunAge, Max: cfg.MaxRuns, MaxPerPrincipal: cfg.MaxRunsPerPrincipal, Log: cfg.Log, Telemetry: &p.cfg.Telemetry})
 	p.forRunless = sync.OnceValue(func() *session {
 		s := p.newServer(p.Runs.BeginForRunless(p.handles != nil))

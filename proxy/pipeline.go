@@ -295,7 +295,7 @@ func (c *call) settle(end run.End) (name string, moved run.Shift) {
 	}
 	name = end.Outcome.String()
 	defer func() { c.seen.Settled(name) }()
-	if !c.Verdict.Settles() {
+	if !c.Settles() {
 		return name, run.Shift{}
 	}
 	ended, moved, err := c.s.run.Settle(&c.Call, end)

@@ -71,6 +71,7 @@ type Config struct {
 
 	MaxInFlight      int // requests of a session at once; 0: 256
 	MaxQueue         int // calls waiting for a run's turn; 0: 64
+	MaxRegisters     int // bytes that the registers of a run may hold; 0: 256 KiB
 	MaxSubscriptions int // of a session; 0: 1000
 
 	Log hclog.Logger // nil: none

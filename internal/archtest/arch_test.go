@@ -89,7 +89,7 @@ type rule struct {
 var rules = []rule{
 	{
 		pkg:   "policy",
-		allow: []string{module + "/policy/guard", module + "/policy/register", module + "/policy/syntax", module + "/internal/strictyaml", "github.com/looplab/fsm"},
+		allow: []string{module + "/policy/guard", module + "/policy/limit", module + "/policy/register", module + "/policy/syntax", module + "/internal/strictyaml", "github.com/looplab/fsm"},
 		why:   "the policy is pure: it decides alike in a test, a check and a proxy, without I/O, clock or logger",
 	},
 	{
@@ -254,11 +254,11 @@ var rules = []rule{
 	},
 	{
 		pkg:   "proxy/run",
-		allow: []string{module + "/policy", module + "/policy/guard", module + "/policy/register"},
+		allow: []string{module + "/policy", module + "/policy/guard", module + "/policy/limit", module + "/policy/register"},
 		why:   "a run is pure: its decisions and its moves are told in tests, without a proxy, a client or an upstream",
 	},
 	{
-		pkg: "proxy/run/limits",
+		pkg: "policy/limit",
 		why: "what is counted is keys and times: it knows no policy, no run and no clock",
 	},
 	{

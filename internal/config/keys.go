@@ -205,6 +205,7 @@ func table(r *Run) []setting {
 		{key: "limits.list_pages", flag: "max-list-pages", at: &limits.ListPages, def: "1000", usage: "the pages of a list"},
 		{key: "limits.in_flight", flag: "max-in-flight", at: &limits.InFlight, def: "256", usage: "requests of one session at a time"},
 		{key: "limits.queue", flag: "max-queue", at: &limits.Queue, def: "64", usage: "calls that wait for one run's turn"},
+		{key: "limits.registers", flag: "max-registers", at: &limits.Registers, def: "256KiB", usage: "what the registers of one run may hold"},
 		{key: "limits.subscriptions", flag: "max-subscriptions", at: &limits.Subscriptions, def: "1000", usage: "resource subscriptions of one session"},
 		{key: "limits.outbound", flag: "max-outbound", at: &limits.Outbound, def: "4MiB", usage: "what may wait for a client on one stream before the stream closes"},
 		{key: "limits.resume", flag: "max-resume", at: &limits.Store, def: "1MiB", usage: "what a session keeps for streams that are resumed"},

@@ -159,6 +159,7 @@ type Limits struct {
 	ListPages             int
 	InFlight              int
 	Queue                 int
+	Registers             Size
 	Subscriptions         int
 	Outbound              Size
 	Store                 Size

@@ -334,6 +334,7 @@ func (s *service) config() proxy.Config {
 		MaxRunsPerPrincipal: perPrincipal,
 		MaxInFlight:         c.Limits.InFlight,
 		MaxQueue:            c.Limits.Queue,
+		MaxRegisters:        int(c.Limits.Registers),
 		MaxSubscriptions:    c.Limits.Subscriptions,
 		Log:                 s.log,
 		Telemetry:           s.tell.telemetry(),

@@ -145,6 +145,67 @@ func readRegister(r *reader, e entry) Register {
 	return out
 }
 
+// Limits.
+
+// How large limits may be: those of windows have to remember as many times.
+const (
+	maxCount  = 1_000_000
+	maxWindow = 1_000
+)
+
+// spanKeys are the keys of a limit that says more than a number.
+func spanKeys() []field[AtMost] {
+	var fields []field[AtMost]
+	for i, span := range Spans {
+		fields = append(fields, spanKey(i, span, func(a *AtMost) *int { return &a.Own[i] }))
+	}
+	return append(fields, key("principal", "How often one principal may, in all of its runs: {minute, hour, day}.",
+		func() *schema {
+			s := strictyaml.ObjectOf(principalKeys())
+			s.MinProperties = 1
+			return s
+		},
+		func(r *reader, e entry, into *AtMost) {
+			if r.Mapping(e, "a mapping, such as {hour: 100}") {
+				strictyaml.ReadFields(r, e.Value, "principal", principalKeys(), into)
+			}
+		}))
+}
+
+func principalKeys() (fields []field[AtMost]) {
+	for i := 2; i < len(Spans); i++ {
+		fields = append(fields, spanKey(i, Spans[i], func(a *AtMost) *int { return &a.Principal[i] }))
+	}
+	return fields
+}
+
+var spanDocs = [len(Spans)]string{"In a run.", "In a visit of a state.", "In any 60 seconds.", "In any hour.", "In any 24 hours."}
+
+func spanKey(i int, span string, of func(*AtMost) *int) field[AtMost] {
+	most := maxCount
+	if i >= 2 {
+		most = maxWindow
+	}
+	return key(span, spanDocs[i], func() *schema { return countSchema(most) },
+		func(r *reader, e entry, into *AtMost) { *of(into) = readCount(r, e, 1, most) })
+}
+
+// readAtMost reads limits. A number alone is of one span.
+func readAtMost[T any](span int, of func(*T) *AtMost) func(*reader, entry, *T) {
+	return func(r *reader, e entry, into *T) {
+		a := of(into)
+		a.Place = strictyaml.PlaceOf(e.Value)
+		if e.Value.Kind != yaml.MappingNode {
+			a.Own[span] = readCount(r, e, 1, maxCount)
+			return
+		}
+		strictyaml.ReadFields(r, e.Value, "at_most", spanKeys(), a)
+		if len(e.Value.Content) == 0 {
+			r.Errorf(a.Place, "value", "at_most: an empty mapping limits nothing; remove it, or write a number")
+		}
+	}
+}
+
 // changeKeys are the keys of a change to a register that is no new value.
 func changeKeys() []field[Assignment] {
 	change := func(o Operation) func(*reader, entry, *Assignment) {

@@ -32,6 +32,7 @@ type File struct {
 	Settings
 	Initial    Text // see HasInitial; not given where it is no name
 	Registers  []Register
+	AtMost     AtMost
 	Everywhere Scope
 	States     []State
 	Renamed    []Rename
@@ -93,6 +94,7 @@ type State struct {
 	Scope
 	Name        Text
 	Description string
+	AtMost      AtMost
 	Terminal    bool
 	Without     bool // everywhere: false
 	Part        Text
@@ -131,8 +133,22 @@ type Value struct {
 // Conditions are what has to hold before a call goes upstream, and how it goes.
 type Conditions struct {
 	When, Because Text
+	AtMost        AtMost
 	Exclusive     bool
 }
+
+// AtMost is how often something may be done, 0 where nothing is said.
+type AtMost struct {
+	Place
+	Own       [len(Spans)]int
+	Principal [len(Spans)]int // of which a run and a visit of a state have none
+}
+
+// Given reports whether any limit is.
+func (a *AtMost) Given() bool { return *a != AtMost{Place: a.Place} }
+
+// Spans are what limits count over. The first two are no windows.
+var Spans = [...]string{"run", "state", "minute", "hour", "day"}
 
 // Named is an expression with a name.
 type Named struct{ Name, Expression Text }

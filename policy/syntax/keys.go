@@ -25,6 +25,8 @@ func fileKeys() []field[File] {
 		key("registers", "Values that a run remembers beside its state, by name: text, number, boolean, counter, or {set: text, max: N}.",
 			strictyaml.Map(registerSchema), readRegisters),
 		key("use", "Parts by name: the policy files that stand for states, relative to this one and within the policy's folder.", strictyaml.Map(textSchema), readUse),
+		key("at_most", "How many calls a run may make: N, or {run, minute, hour, day, principal: {minute, hour, day}}, of which all hold.", atMostSchema,
+			readAtMost(0, func(f *File) *AtMost { return &f.AtMost })),
 		key("everywhere", "Bound in every state that is not terminal.", refTo("place"), readEverywhere),
 		key("states", "The states by name. A name not bound in a state cannot be used there.", statesSchema, readStates),
 		key("renamed", "States with a new name, old: new, read when a reload moves runs.", strictyaml.Map(textSchema), readRenamed),
@@ -67,6 +69,8 @@ func stateKeys() []field[State] {
 		key("description", "What is done in this state; shown in refusals.", textSchema, readText(func(s *State) *string { return &s.Description })),
 		key("terminal", "An edge to this state completes the run. A terminal state binds nothing.", strictyaml.Bool, readBool(func(s *State) *bool { return &s.Terminal })),
 		key("everywhere", "false: this state takes nothing of everywhere.", strictyaml.Bool, readInherits),
+		key("at_most", "How many calls a visit of the state may make: N, or {run, state, minute, hour, day, principal: {minute, hour, day}}, of which all hold.", atMostSchema,
+			readAtMost(1, func(s *State) *AtMost { return &s.AtMost })),
 	}
 	fields = append(fields, partKeys()...)
 	for _, f := range scopeKeys() {
@@ -92,6 +96,8 @@ func conditionKeys() []field[Value] {
 		key("when", "A CEL expression over args, name, registers, run, who and now, which has to be true.", expressionSchema,
 			readExpression(func(v *Value) *Text { return &v.When })),
 		key("because", "What a client is told where a condition does not hold.", textSchema, readExpression(func(v *Value) *Text { return &v.Because })),
+		key("at_most", "How often: N times in a run, or {run, state, minute, hour, day, principal: {minute, hour, day}}, of which all hold.", atMostSchema,
+			readAtMost(0, func(v *Value) *AtMost { return &v.AtMost })),
 		key("exclusive", "Takes the run's turn though it stays: calls of one run then follow each other.",
 			strictyaml.Bool, readBool(func(v *Value) *bool { return &v.Exclusive })),
 	}
@@ -141,7 +147,7 @@ func signalKeys() []field[Value] {
 			f.Read(r, e, &into.Edges[onAny])
 		}))
 	}
-	fields = append(fields, conditionKeys()[:2]...)
+	fields = append(fields, conditionKeys()[:3]...)
 	return append(fields,
 		key("description", "What the signal says; shown to who may send it.", textSchema, readText(func(v *Value) *string { return &v.Description })),
 		key("from", "Who sends it: the agent, or an operator alone. An operator may send every signal. Default: agent.",
@@ -221,6 +227,14 @@ func statesSchema() *schema {
 		MinProperties:        1,
 	}
 }
+
+func atMostSchema() *schema {
+	s := strictyaml.ObjectOf(spanKeys())
+	s.MinProperties = 1
+	return &schema{AnyOf: []*schema{countSchema(maxCount), s}}
+}
+
+func countSchema(most int) *schema { return &schema{Type: "integer", Minimum: 1, Maximum: most} }
 
 func expressionSchema() *schema { return textSchema() }
 

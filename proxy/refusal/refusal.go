@@ -6,6 +6,7 @@ import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"strings"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
@@ -40,6 +41,7 @@ type Asked struct {
 	Allowed *surface.Allowed // there; nil: nothing is told of what the policy binds
 	Renews  string           // how the run is followed by another
 	Because []string         // what the policy says of conditions that do not hold
+	Free    time.Duration    // until a limit is free again; 0: not by itself
 
 	Lost     bool          // it was to be sent, and has come to nothing since
 	Outlived bool          // the run began anew while it waited
@@ -124,6 +126,12 @@ func (a *Asked) reason() string {
 			named(a.At.Policy.Cases(a.At.At, a.Kind, a.Name)) + "."
 	case policy.GuardFailed:
 		return what + " is not allowed like this in " + a.At.String() + ": " + a.because("a condition of the policy does not hold.")
+	case policy.LimitReached:
+		said := what + " is not allowed any more in " + a.At.String() + ": " + a.because("a limit of the policy is used up.")
+		if a.Free > 0 {
+			said += " Try again in " + a.Free.Round(time.Second).String() + "."
+		}
+		return said
 	case policy.Busy:
 		return what + " was not sent: another call that moves the state is under way. Try again when it has ended."
 	case policy.TaskRunning:

@@ -56,6 +56,7 @@ type Call struct {
 
 	memory   *memory               // of the run, when it was decided
 	reserved *register.Reservation // in it
+	counted  *counted              // against limits
 	facts    *guard.Call           // that the decision was made by; nil: what follows needs them no more
 	moves    uint32                // of the run, when it was decided
 	life     uint32                // of the run, when it began to wait; 0: it does not wait
@@ -72,7 +73,8 @@ func (c *Call) Remains() Call {
 		facts.Args = bytes.Clone(facts.Args)
 		left.facts = &facts
 	}
-	left.memory, left.reserved, c.reserved = c.memory, c.reserved, nil
+	left.memory, left.reserved, left.counted = c.memory, c.reserved, c.counted
+	c.reserved, c.counted = nil, nil
 	return left
 }
 
@@ -101,7 +103,14 @@ func (c *Call) release() {
 		c.reserved.GiveBack()
 		c.reserved = nil
 	}
+	if c.counted != nil {
+		c.counted.giveBack()
+		c.counted = nil
+	}
 }
+
+// Settles reports whether what becomes of the call is to be told to its run.
+func (c *Call) Settles() bool { return c.Verdict.Settles() || c.counted != nil }
 
 // refuse turns down what the policy allows.
 func (c *Call) refuse(code policy.Code) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
 )
 
@@ -16,6 +17,7 @@ type memory struct {
 	policy         *policy.Policy // whose registers there are
 	began, entered time.Time      // the run, and its state
 	registers      *register.Registers
+	counts         *limit.Counts
 
 	followed  string // what lists follow: see [policy.Policy.Holds]
 	followsOf standpoint
@@ -29,21 +31,33 @@ type standpoint struct {
 	entered time.Time
 }
 
-// newMemory returns the memory of a run that begins now.
+// newMemory returns the memory of a run that begins now, nil where its policy asks for none.
 func newMemory(c *Config, now time.Time) *memory {
 	if !c.Policy.Guarded() {
 		return nil
 	}
-	return &memory{policy: c.Policy, began: now, entered: now, registers: register.New(c.Policy.Schema(), c.budget())}
+	return &memory{policy: c.Policy, began: now, entered: now, registers: register.New(c.Policy.Schema(), c.MaxRegisters), counts: &limit.Counts{}}
+}
+
+// anew returns the memory of a run that begins anew: windows go on.
+func (m *memory) anew(c *Config, now time.Time) *memory {
+	next := newMemory(c, now)
+	if m != nil && next != nil {
+		next.counts = m.counts
+		next.counts.Begin()
+		next.counts.Adopt(c.Policy.LimitKey)
+	}
+	return next
 }
 
 // remember has the run remember what a policy asks for.
 func (r *Run) remember(p *policy.Policy, now time.Time) {
 	switch m := r.memory; {
 	case m == nil && p.Guarded():
-		r.memory = newMemory(&Config{Policy: p, MaxRegisters: r.MaxRegisters}, now)
+		r.memory = newMemory(&Config{Policy: p, Shared: r.Shared}, now)
 	case m != nil && m.policy != p:
-		m.policy, m.registers = p, m.registers.Adopt(p.Schema(), r.budget())
+		m.policy, m.registers = p, m.registers.Adopt(p.Schema(), r.MaxRegisters)
+		m.counts.Adopt(p.LimitKey)
 	}
 }
 
@@ -75,31 +89,87 @@ func (r *Run) holds(p *policy.Policy, at policy.Configuration) string {
 	return m.followed
 }
 
-// reserve keeps room in the registers for what a call will set, and says why it cannot be sent.
+// reserve keeps room in the registers for what a call will set, counts it against its limits,
+// and says why it cannot be sent.
 func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
 	a := c.Verdict.Alternative
 	if r.memory == nil { // a policy came into force that asks for it, and the run moves to it when its turn is free
 		r.remember(c.Snapshot.Policy, facts.Now)
 	}
-	c.memory = r.memory
-	edges := make([][]register.Change, 0, len(policy.AllOutcomes)+len(a.Outcomes))
+	if c.memory = r.memory; c.memory == nil { // it is the policy in force that asks for facts
+		return policy.CodeNone
+	}
+	var edges [][]register.Change
 	var fault error
-	for _, o := range a.AllOutcomes() {
-		changes, err := changesOf(a.Sets(o), false, facts)
-		edges, fault = append(edges, changes), errors.Join(fault, err)
+	if a.Remembers() {
+		for _, o := range a.AllOutcomes() {
+			changes, err := changesOf(a.Sets(o), false, facts)
+			edges, fault = append(edges, changes), errors.Join(fault, err)
+		}
 	}
 	if fault == nil {
 		c.reserved, fault = r.memory.registers.Reserve(edges)
 	}
 	if fault == nil {
+		fault = r.count(c, facts.Now)
+	}
+	if fault == nil {
 		return policy.CodeNone
 	}
 	c.Verdict.Fault = fault
+	if full, _ := errors.AsType[*limit.Full](fault); full != nil {
+		c.Verdict.Free, c.Verdict.Because = full.Free, a.Because
+		return policy.LimitReached
+	}
 	if full, _ := errors.AsType[*register.Error](fault); full != nil && full.Reason == register.NoRoom {
 		return policy.LimitReached
 	}
 	return policy.GuardFailed
 }
+
+// count counts a call against its limits. The error is a *limit.Full.
+func (r *Run) count(c *Call, now time.Time) error {
+	of := c.Snapshot.Policy.LimitsOf(c.Snapshot.At.State, &c.Verdict)
+	taken, full := r.memory.counts.Take(now, of.Own...)
+	if full != nil {
+		return full
+	}
+	if taken == nil && len(of.Principal) == 0 {
+		return nil
+	}
+	c.counted = &counted{of: r.memory.counts, taken: taken, limits: of.Own}
+	if len(of.Principal) > 0 {
+		c.counted.principals, c.counted.principal = r.Principals, c.principal()
+		if c.counted.personal, full = r.Principals.Take(c.counted.principal, now, of.Principal...); full != nil {
+			return full
+		}
+	}
+	return nil
+}
+
+// counted is what a call has taken of limits.
+type counted struct {
+	of     *limit.Counts
+	taken  *limit.Taken
+	limits []limit.Limit
+
+	principals *limit.Principals
+	principal  string
+	personal   *limit.Taken
+}
+
+// giveBack undoes it.
+func (c *counted) giveBack() {
+	if c.taken != nil {
+		c.of.GiveBack(c.taken)
+	}
+	if c.personal != nil {
+		c.principals.GiveBack(c.principal, c.personal)
+	}
+}
+
+// principal is on whose behalf a call comes, "" if nobody is known.
+func (c *Call) principal() string { return "" }
 
 // changesOf works out what assignments do: those that hang on the result, or the others.
 func changesOf(set []policy.Assignment, late bool, facts *guard.Call) (out []register.Change, err error) {
@@ -120,11 +190,10 @@ func changesOf(set []policy.Assignment, late bool, facts *guard.Call) (out []reg
 	return out, nil
 }
 
-// ended says which outcome a call has by its result, and what that sets. A success of which it
+// ended enters which outcome a call has by its result, and what that sets. A success of which it
 // cannot be said is unknown, and sets nothing; the error says why.
-func (r *Run) ended(c *Call, end End) (o policy.Outcome, set []register.Change, err error) {
-	o = end.Outcome
-	a := c.Verdict.Alternative
+func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
+	o, a := end.Outcome, c.Verdict.Alternative
 	var late []register.Change
 	var fault error // of what is set
 	if c.facts != nil && end.Result != nil {
@@ -135,13 +204,18 @@ func (r *Run) ended(c *Call, end End) (o policy.Outcome, set []register.Change, 
 		}
 	}
 	if fault == nil && c.memory != nil && c.memory == r.memory {
-		set, fault = r.memory.registers.Settle(c.reserved, o.Index(), late)
+		e.Set, fault = r.memory.registers.Settle(c.reserved, o.Index(), late)
+		if c.counted != nil {
+			e.Counted = c.counted.limits
+		}
 	}
+	c.counted = nil // for good
 	c.release()
 	if fault != nil && end.Outcome == policy.Success {
 		o = policy.Unknown
 	}
-	return o, set, errors.Join(err, fault)
+	e.Outcome = o
+	return errors.Join(err, fault)
 }
 
 // Registers are the run's registers as they are now: nil where its policy has none.

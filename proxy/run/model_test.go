@@ -326,7 +326,7 @@ func explore(t *testing.T, strands bool) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{
-			T: rt, r: run.New(run.Config{Policy: first, Patience: time.Hour}, time.Unix(1000, 0)), now: time.Unix(1000, 0), first: first, source: source, parsed: parsed,
+			T: rt, r: run.New(run.Config{Policy: first, Shared: &run.Shared{Patience: time.Hour}}, time.Unix(1000, 0)), now: time.Unix(1000, 0), first: first, source: source, parsed: parsed,
 			folded: run.Standing{Policy: first, At: first.Initial()}, state: "entry",
 		}
 		rt.Repeat(w.deeds(strands))

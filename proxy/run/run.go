@@ -9,27 +9,41 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
 )
 
 // Config is what a run begins with.
 type Config struct {
-	Policy   *policy.Policy // in force
-	Patience time.Duration  // for how long it may be stranded
-
-	MaxRegisters int32 // how many bytes its registers may hold; 0 is 256 KiB
-	Shadow       bool  // calls are decided in shadow
-	Runless      bool  // it is no run: see [Snapshot]
+	Policy  *policy.Policy // in force
+	*Shared                // by all runs
+	Shadow  bool           // calls are decided in shadow
+	Runless bool           // it is no run: see [Snapshot]
 }
 
-// defaultBudget is how many bytes registers may hold where the Config says nothing.
-const defaultBudget = 256 << 10
+// Shared is what all runs have in common. The zero value is for runs that have nothing in common.
+type Shared struct {
+	Patience     time.Duration     // for how long a run may be stranded
+	MaxRegisters int               // how many bytes its registers may hold; 0 is 256 KiB
+	Principals   *limit.Principals // what they have taken of limits, whatever the run; nil: a table of the run's own
+}
 
-func (c *Config) budget() int {
-	if c.MaxRegisters == 0 {
-		return defaultBudget
+// withDefaults returns what is shared, with what it does not say.
+func (s *Shared) withDefaults() *Shared {
+	if s != nil && s.MaxRegisters > 0 && s.Principals != nil {
+		return s
 	}
-	return int(c.MaxRegisters)
+	var out Shared
+	if s != nil {
+		out = *s
+	}
+	if out.MaxRegisters == 0 {
+		out.MaxRegisters = 256 << 10
+	}
+	if out.Principals == nil {
+		out.Principals = limit.NewPrincipals(0)
+	}
+	return &out
 }
 
 // Run is one walk through a policy's automaton. Its entries are what has become of it,
@@ -62,6 +76,7 @@ type Run struct {
 
 // New returns a run at its beginning, which is now.
 func New(c Config, now time.Time) Run {
+	c.Shared = c.Shared.withDefaults()
 	begun := Standing{Policy: c.Policy, At: c.Policy.Initial()}
 	return Run{Config: c, stands: begun, memory: newMemory(&c, now), life: 1}
 }
@@ -70,7 +85,9 @@ func New(c Config, now time.Time) Run {
 func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
 	r := New(c, now)
 	for e := range entries {
-		r.apply(e)
+		if r.apply(e); len(e.Counted) > 0 {
+			r.memory.counts.Take(e.Time, e.Counted...)
+		}
 	}
 	r.catchUp(now)
 	return r
@@ -99,6 +116,7 @@ type Entry struct {
 	Step     policy.Step       // zero: the outcome was one of a run before this
 	Shadow   bool              // the call was decided in shadow
 	Set      []register.Change // what became of registers
+	Counted  []limit.Limit     // of the run, against which the call was counted
 	From, To Standing
 }
 
@@ -128,13 +146,14 @@ func (r *Run) apply(e Entry) {
 	r.stands, r.recorded, r.reset = e.To, nil, false
 	switch {
 	case e.Type == Reset, e.Step.Restarted:
-		r.memory = newMemory(&r.Config, e.Time)
+		r.memory = r.memory.anew(&r.Config, e.Time)
 	case e.Type == Moved:
 		r.remember(e.To.Policy, e.Time)
 	case r.memory != nil:
 		r.memory.registers.Apply(e.Set)
 		if e.Step.Changed {
 			r.memory.entered = e.Time
+			r.memory.counts.Enter()
 		}
 	}
 	if r.seq++; e.moves() {
@@ -338,7 +357,7 @@ func (r *Run) decide(c *Call, s Snapshot, now time.Time) Admission {
 	case !c.Verdict.Allowed:
 	default:
 		code := policy.CodeNone
-		if c.Verdict.Alternative.Remembers() {
+		if facts != nil {
 			code = r.reserve(c, facts)
 		}
 		switch {
@@ -375,14 +394,14 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 		return e, s, nil
 	}
 	s.From = r.Snapshot(now)
-	o, set, fault := end.Outcome, []register.Change(nil), error(nil)
-	if a := c.Verdict.Alternative; a != nil && a.Settles() {
-		o, set, fault = r.ended(c, end)
+	e = Entry{Type: Ended, Time: now, Call: c, Outcome: end.Outcome, Shadow: shadow, By: r.stands.Policy, To: r.stands}
+	var fault error
+	if c.Settles() {
+		fault = r.ended(c, end, &e)
 	}
-	e = Entry{Type: Ended, Time: now, Call: c, Outcome: o, Shadow: shadow, By: r.stands.Policy, Set: set, To: r.stands}
 	switch {
-	case !moves && set == nil:
-		return Entry{Outcome: o}, Shift{}, fault
+	case !moves && e.Set == nil && e.Counted == nil:
+		return Entry{Outcome: e.Outcome}, Shift{}, fault
 	case !moves:
 		e = r.record(e)
 		s.To = r.Snapshot(now)
@@ -393,7 +412,7 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 		e.By, from = c.Snapshot.Policy, c.Snapshot.At
 	}
 	if !c.orphaned {
-		e.Step, err = e.By.Next(from, c.Verdict.Symbol, o)
+		e.Step, err = e.By.Next(from, c.Verdict.Symbol, e.Outcome)
 	}
 	if err != nil || !r.arrive(&e) {
 		return Entry{}, Shift{}, err
@@ -480,7 +499,7 @@ func (r *Run) catchUp(now time.Time) (f Fate, ready []*Call) {
 // Nobody waits for the end of a task.
 func (r *Run) HandOver(c, left *Call) (wanted bool, e Effects) {
 	if r.holder != c {
-		return !c.Verdict.Turn && c.Verdict.Settles() && !c.Snapshot.Shadow, e
+		return !c.Verdict.Turn && left.Settles() && !c.Snapshot.Shadow, e
 	}
 	left.orphaned = c.orphaned
 	r.holder, r.task = left, true
@@ -520,7 +539,7 @@ func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
 
 func (r *Run) restart(now time.Time) {
 	r.place(r.beginning())
-	r.memory = newMemory(&r.Config, now)
+	r.memory = r.memory.anew(&r.Config, now)
 	r.reset = true
 	r.moves++
 	switch {

@@ -27,7 +27,7 @@ type walk struct {
 
 func begin(t *testing.T, source string) *walk {
 	t.Helper()
-	return &walk{t, run.New(run.Config{Policy: parse(t, source), Patience: time.Hour}, time.Unix(1000, 0)), time.Unix(1000, 0)}
+	return &walk{t, run.New(run.Config{Policy: parse(t, source), Shared: &run.Shared{Patience: time.Hour}}, time.Unix(1000, 0)), time.Unix(1000, 0)}
 }
 
 func (w *walk) enter(name string) (*run.Call, run.Admission, run.Effects) {

@@ -3,6 +3,7 @@
 package runs
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,6 +19,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
@@ -28,6 +30,7 @@ type Config struct {
 	Policy          *policy.Policy // in force, until a [Registry.Reload]
 	Mode            Mode           // in force, until a [Registry.SetMode]
 	MaxStranded     time.Duration  // for a run whose state a reload took
+	MaxRegisters    int            // bytes that the registers of a run may hold; 0: 256 KiB
 	Keys            [2]Key         // how requests find their run, by [bridge.Client.Index]
 	PathCreate      bool           // an unknown id in the path begins a run, if nobody can guess it
 	Idle            time.Duration  // until a run that nobody uses expires
@@ -42,6 +45,7 @@ type Config struct {
 // run's, and before those of sessions.
 type Registry struct {
 	cfg    Config
+	shared run.Shared                    // by all runs
 	policy atomic.Pointer[policy.Policy] // in force; written under mu
 	// ByTask finds the runs of tasks whose clients bring no handle.
 	ByTask    tasks.Index[*Run]
@@ -62,7 +66,8 @@ type Registry struct {
 
 // New returns a Registry without runs.
 func New(c Config) *Registry {
-	g := &Registry{cfg: c, mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
+	g := &Registry{cfg: c, shared: run.Shared{Patience: c.MaxStranded, MaxRegisters: cmp.Or(c.MaxRegisters, 256<<10), Principals: limit.NewPrincipals(0)},
+		mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
 		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int)}
 	g.policy.Store(c.Policy)
 	if c.Mode == Shadow {
@@ -86,7 +91,7 @@ func (g *Registry) Beginning() run.Snapshot {
 
 // newLocked returns a run at its beginning, of what is in force.
 func (g *Registry) newLocked() *Run {
-	r := &Run{core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Patience: g.cfg.MaxStranded}, time.Now())}
+	r := &Run{core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared}, time.Now())}
 	r.shadow.Store(g.mode == Shadow)
 	g.all[r] = struct{}{}
 	return r

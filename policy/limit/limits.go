@@ -1,6 +1,6 @@
-// Package limits counts calls against the limits of a policy (at_most). It does no I/O and
+// Package limit counts calls against the limits of a policy (at_most). It does no I/O and
 // reads no clock; [Principals] alone has a lock, since it is of many runs.
-package limits
+package limit
 
 import (
 	"encoding/json/jsontext"

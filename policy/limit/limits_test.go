@@ -1,4 +1,4 @@
-package limits_test
+package limit_test
 
 import (
 	"encoding/json"
@@ -11,22 +11,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsm-proxy/fsm-proxy/proxy/run/limits"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"pgregory.net/rapid"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func limit(key string, span limits.Span, most int) limits.Limit {
-	return limits.Limit{Key: key, Span: span, Most: most}
+func at(key string, span limit.Span, most int) limit.Limit {
+	return limit.Limit{Key: key, Span: span, Most: most}
 }
 
-func show(c *limits.Counts, now time.Time) string { return string(c.AppendJSON(nil, now)) }
+func show(c *limit.Counts, now time.Time) string { return string(c.AppendJSON(nil, now)) }
 
 func TestAWindowSlides(t *testing.T) {
-	for span, window := range map[limits.Span]time.Duration{limits.Minute: time.Minute, limits.Hour: time.Hour, limits.Day: 24 * time.Hour} {
-		var c limits.Counts
-		l := limit("refund", span, 2)
+	for span, window := range map[limit.Span]time.Duration{limit.Minute: time.Minute, limit.Hour: time.Hour, limit.Day: 24 * time.Hour} {
+		var c limit.Counts
+		l := at("refund", span, 2)
 		for i, x := range []struct {
 			after time.Duration
 			free  time.Duration // when the next is, if it is full
@@ -46,8 +46,8 @@ func TestAWindowSlides(t *testing.T) {
 }
 
 func TestRunsAndVisits(t *testing.T) {
-	var c limits.Counts
-	run, visit, minute := limit("shell", limits.Run, 3), limit("shell", limits.Visit, 1), limit("shell", limits.Minute, 10)
+	var c limit.Counts
+	run, visit, minute := at("shell", limit.Run, 3), at("shell", limit.Visit, 1), at("shell", limit.Minute, 10)
 	take := func(want string) {
 		t.Helper()
 		got := ""
@@ -91,13 +91,13 @@ func sameList(a, b string) bool {
 }
 
 func TestAllLimitsOrNone(t *testing.T) {
-	var c limits.Counts
-	a, b := limit("a", limits.Run, 5), limit("b", limits.Hour, 1)
+	var c limit.Counts
+	a, b := at("a", limit.Run, 5), at("b", limit.Hour, 1)
 	if _, full := c.Take(noon, a, b); full != nil {
 		t.Fatal(full)
 	}
 	before := show(&c, noon)
-	_, full := c.Take(noon, a, b, limit("c", limits.Minute, 1))
+	_, full := c.Take(noon, a, b, at("c", limit.Minute, 1))
 	if full == nil || full.Key != "b" || !full.Free.Equal(noon.Add(time.Hour)) || full.Error() != "at most 1 a hour (b)" {
 		t.Errorf("%+v", full)
 	}
@@ -105,23 +105,23 @@ func TestAllLimitsOrNone(t *testing.T) {
 		t.Errorf("a call that is refused counts: %s", got)
 	}
 	// Of several, the one that is free last.
-	c.Take(noon, limit("m", limits.Minute, 1))
-	for _, order := range [][]limits.Limit{{b, limit("m", limits.Minute, 1)}, {limit("m", limits.Minute, 1), b}} {
+	c.Take(noon, at("m", limit.Minute, 1))
+	for _, order := range [][]limit.Limit{{b, at("m", limit.Minute, 1)}, {at("m", limit.Minute, 1), b}} {
 		if full := c.Full(noon, order...); full == nil || full.Key != "b" {
 			t.Errorf("%+v", full)
 		}
 	}
-	if full := c.Full(noon, b, limit("never", limits.Run, 0), limit("m", limits.Minute, 1)); full == nil || full.Key != "never" || !full.Free.IsZero() {
+	if full := c.Full(noon, b, at("never", limit.Run, 0), at("m", limit.Minute, 1)); full == nil || full.Key != "never" || !full.Free.IsZero() {
 		t.Errorf("%+v", full)
 	}
-	if full := c.Full(noon, limit("none", limits.Day, 0)); full == nil || !full.Free.IsZero() {
+	if full := c.Full(noon, at("none", limit.Day, 0)); full == nil || !full.Free.IsZero() {
 		t.Errorf("none a day: %+v", full)
 	}
 }
 
 func TestWhatIsGivenBackWasNever(t *testing.T) {
-	var c limits.Counts
-	all := []limits.Limit{limit("x", limits.Run, 2), limit("x", limits.Visit, 2), limit("x", limits.Minute, 2), limit("x", limits.Day, 2)}
+	var c limit.Counts
+	all := []limit.Limit{at("x", limit.Run, 2), at("x", limit.Visit, 2), at("x", limit.Minute, 2), at("x", limit.Day, 2)}
 	first, _ := c.Take(noon, all...)
 	before := show(&c, noon)
 	second, _ := c.Take(noon.Add(time.Second), all...)
@@ -147,8 +147,8 @@ func TestWhatIsGivenBackWasNever(t *testing.T) {
 }
 
 func TestAClockThatIsSetBackNeitherFreesNorBlocks(t *testing.T) {
-	var c limits.Counts
-	l := limit("x", limits.Minute, 1)
+	var c limit.Counts
+	l := at("x", limit.Minute, 1)
 	c.Take(noon, l)
 	c.Full(noon.Add(30*time.Second), l)
 	back := noon.Add(-24 * time.Hour)
@@ -165,9 +165,9 @@ func TestAClockThatIsSetBackNeitherFreesNorBlocks(t *testing.T) {
 
 // Calls tell the time before they have the lock, and may overtake each other there.
 func TestTimesThatOvertakeEachOtherAddNothing(t *testing.T) {
-	var c limits.Counts
+	var c limit.Counts
 	now := time.Now() // with its monotonic reading
-	l := limit("x", limits.Minute, 1)
+	l := at("x", limit.Minute, 1)
 	c.Take(now, l)
 	for range 100 {
 		c.Full(now.Add(time.Second), l)
@@ -182,16 +182,16 @@ func TestTimesThatOvertakeEachOtherAddNothing(t *testing.T) {
 }
 
 func TestCountsMoveWithTheirPlaces(t *testing.T) {
-	var c limits.Counts
-	c.Take(noon, limit("idle/shell", limits.Run, 5), limit("gone", limits.Run, 5))
-	under, _ := c.Take(noon, limit("idle/shell", limits.Run, 5))
+	var c limit.Counts
+	c.Take(noon, at("idle/shell", limit.Run, 5), at("gone", limit.Run, 5))
+	under, _ := c.Take(noon, at("idle/shell", limit.Run, 5))
 	c.Adopt(func(key string) (string, bool) {
 		return strings.Replace(key, "idle", "waiting", 1), key != "gone"
 	})
 	if got, want := show(&c, noon), `[{"limit":"waiting/shell","span":"run","at_most":5,"taken":2}]`; got != want {
 		t.Error(got)
 	}
-	if full := c.Full(noon, limit("waiting/shell", limits.Run, 2)); full == nil {
+	if full := c.Full(noon, at("waiting/shell", limit.Run, 2)); full == nil {
 		t.Error("a smaller number is not reached")
 	}
 	c.GiveBack(under)
@@ -201,19 +201,19 @@ func TestCountsMoveWithTheirPlaces(t *testing.T) {
 }
 
 func TestSixtyFourAtOnceAgainstThree(t *testing.T) {
-	p := limits.NewPrincipals(0)
+	p := limit.NewPrincipals(0)
 	var all sync.WaitGroup
 	var went atomic.Int32
 	for i := range 64 {
 		all.Go(func() {
-			taken, full := p.Take("ann", noon, limit("x", limits.Minute, 3), limit("x", limits.Day, 100))
+			taken, full := p.Take("ann", noon, at("x", limit.Minute, 3), at("x", limit.Day, 100))
 			if (taken == nil) != (full != nil) {
 				t.Error("neither taken nor full")
 			}
 			if taken != nil {
 				went.Add(1)
 			}
-			p.Take(fmt.Sprint("other", i), noon, limit("x", limits.Minute, 3))
+			p.Take(fmt.Sprint("other", i), noon, at("x", limit.Minute, 3))
 		})
 	}
 	all.Wait()
@@ -223,8 +223,8 @@ func TestSixtyFourAtOnceAgainstThree(t *testing.T) {
 }
 
 func TestPrincipalsWhoseWindowsAreEmptyAreForgotten(t *testing.T) {
-	p := limits.NewPrincipals(1000)
-	l := limit("x", limits.Minute, 3)
+	p := limit.NewPrincipals(1000)
+	l := at("x", limit.Minute, 3)
 	for i := range 5000 {
 		if _, full := p.Take(fmt.Sprint(i), noon.Add(time.Duration(i)*time.Second), l); full != nil {
 			t.Fatalf("principal %d: %+v", i, full)
@@ -250,8 +250,8 @@ func TestPrincipalsWhoseWindowsAreEmptyAreForgotten(t *testing.T) {
 }
 
 func TestMorePrincipalsThanAreCountedForAreRefused(t *testing.T) {
-	p := limits.NewPrincipals(2)
-	l := limit("x", limits.Minute, 3)
+	p := limit.NewPrincipals(2)
+	l := at("x", limit.Minute, 3)
 	p.Take("a", noon, l)
 	p.Take("b", noon.Add(time.Second), l)
 	if taken, full := p.Take("c", noon.Add(time.Second), l); taken != nil || full == nil || !full.Crowded {
@@ -273,10 +273,10 @@ func TestALimitThatIsUsedCostsLittle(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	all := make([]limits.Counts, runs)
+	all := make([]limit.Counts, runs)
 	before := held()
 	for i := range all {
-		all[i].Take(noon, limit("x", limits.Run, 3))
+		all[i].Take(noon, at("x", limit.Run, 3))
 	}
 	if each := (held() - before) / runs; each > 150 {
 		t.Errorf("a run with a limit takes %d bytes more", each)
@@ -284,7 +284,7 @@ func TestALimitThatIsUsedCostsLittle(t *testing.T) {
 	full := held()
 	for i := range 100 {
 		for n := range 1000 {
-			all[i].Take(noon.Add(time.Duration(n)), limit("y", limits.Day, 1000))
+			all[i].Take(noon.Add(time.Duration(n)), at("y", limit.Day, 1000))
 		}
 	}
 	if each := (held() - full) / 100; each > 12<<10 {
@@ -295,25 +295,25 @@ func TestALimitThatIsUsedCostsLittle(t *testing.T) {
 
 // taken is one call in a naive list of what was taken.
 type taken struct {
-	limits []limits.Limit
+	limits []limit.Limit
 	at     time.Time
 	life   int
 	visit  int
-	back   *limits.Taken
+	back   *limit.Taken
 }
 
 // However calls come, end and are given back, a limit is reached if a list of all calls says so.
 func TestCountsAreWhatAListSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var c limits.Counts
+		var c limit.Counts
 		var list []taken
 		now, life, visit := noon, 0, 0
 		keys := []string{"a", "b"}
-		draw := func(t *rapid.T) (out []limits.Limit) {
+		draw := func(t *rapid.T) (out []limit.Limit) {
 			for _, key := range keys {
-				for span := limits.Run; span <= limits.Day; span++ {
+				for span := limit.Run; span <= limit.Day; span++ {
 					if rapid.IntRange(0, 2).Draw(t, "limit") == 0 {
-						out = append(out, limit(key, span, rapid.IntRange(1, 3).Draw(t, "most")))
+						out = append(out, at(key, span, rapid.IntRange(1, 3).Draw(t, "most")))
 					}
 				}
 			}
@@ -321,15 +321,15 @@ func TestCountsAreWhatAListSays(t *testing.T) {
 		}
 		// when a limit is free by the list: the zero time is now, never is far.
 		never := noon.Add(1 << 60)
-		free := func(l limits.Limit) time.Time {
-			window := map[limits.Span]time.Duration{limits.Minute: time.Minute, limits.Hour: time.Hour, limits.Day: 24 * time.Hour}[l.Span]
+		free := func(l limit.Limit) time.Time {
+			window := map[limit.Span]time.Duration{limit.Minute: time.Minute, limit.Hour: time.Hour, limit.Day: 24 * time.Hour}[l.Span]
 			var in []time.Time
 			for _, x := range list {
-				counts := slices.ContainsFunc(x.limits, func(o limits.Limit) bool { return o.Key == l.Key && o.Span == l.Span })
+				counts := slices.ContainsFunc(x.limits, func(o limit.Limit) bool { return o.Key == l.Key && o.Span == l.Span })
 				switch l.Span {
-				case limits.Run:
+				case limit.Run:
 					counts = counts && x.life == life
-				case limits.Visit:
+				case limit.Visit:
 					counts = counts && x.visit == visit
 				default:
 					counts = counts && now.Sub(x.at) < window
