@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/looplab/fsm"
 
@@ -40,8 +39,6 @@ type Verdict struct {
 	Alternative *Alternative
 	// Because is what the file has to tell of conditions that do not hold.
 	Because []string
-	// Free is when a limit that is reached is free again, the zero time where that is not by itself.
-	Free time.Time
 	// Fault is why a guard could not be evaluated, for operators alone.
 	Fault error
 }

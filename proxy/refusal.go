@@ -54,8 +54,8 @@ func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
 	c.deny(a.Code)
 	a.Kind, a.Name, a.Outlived, a.Changes = c.Kind, c.Name, c.Outlived, c.changes
 	a.At, a.Renews, a.Because = c.s.run.Where(), c.s.run.Key.Renews(), c.Verdict.Because
-	if !c.Verdict.Free.IsZero() {
-		a.Free = max(time.Until(c.Verdict.Free), time.Second)
+	if !c.Free.IsZero() {
+		a.Free = max(time.Until(c.Free), time.Second)
 	}
 	if c.unfit() {
 		a.Misfit = c.misfit

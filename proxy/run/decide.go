@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
@@ -51,6 +52,7 @@ type Call struct {
 	Unclear    bool          // the argument that decides reads differently to others: it takes no turn
 	Outlived   bool          // refused: the run began anew by itself while it waited
 	Overlooked bool          // refused but for the shadow: it moves no run
+	Free       time.Time     // when the limit is free again that has refused it; zero: not by itself
 	Tag        any           // the caller's, not read here
 	Turn       chan struct{} // the caller's: closed when the call is Ready
 

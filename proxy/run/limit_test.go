@@ -82,8 +82,8 @@ func TestLimitsOfPlaces(t *testing.T) {
 	stay("look", policy.LimitReached) // everywhere's states together
 	stay("send", policy.CodeNone)
 	stay("send", policy.CodeNone) // the visit's fifth, and the hour's twelfth
-	if c := w.with("send", "{}", policy.LimitReached); c.Verdict.Free != (time.Time{}) && c.Verdict.Free.Sub(w.now) != time.Hour {
-		t.Error(c.Verdict.Free)
+	if c := w.with("send", "{}", policy.LimitReached); c.Free != (time.Time{}) && c.Free.Sub(w.now) != time.Hour {
+		t.Error(c.Free)
 	}
 	w.now = w.now.Add(time.Hour)
 	w.Restart(w.now)
@@ -105,7 +105,7 @@ func TestWindowsAreNotReset(t *testing.T) {
 		w.Restart(w.now)
 	}
 	c := w.with("send", "{}", policy.LimitReached)
-	if free := c.Verdict.Free.Sub(w.now); free != time.Hour {
+	if free := c.Free.Sub(w.now); free != time.Hour {
 		t.Errorf("free in %v", free)
 	}
 	w.now = w.now.Add(time.Hour)

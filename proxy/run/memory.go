@@ -39,7 +39,7 @@ func newMemory(c *Config, now time.Time) *memory {
 	return &memory{policy: c.Policy, began: now, entered: now, registers: register.New(c.Policy.Schema(), c.MaxRegisters), counts: &limit.Counts{}}
 }
 
-// anew returns the memory of a run that begins anew: windows go on.
+// anew returns the memory of a run that begins anew, nil where its policy asks for none: windows go on.
 func (m *memory) anew(c *Config, now time.Time) *memory {
 	next := newMemory(c, now)
 	if m != nil && next != nil {
@@ -118,7 +118,7 @@ func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
 	}
 	c.Verdict.Fault = fault
 	if full, _ := errors.AsType[*limit.Full](fault); full != nil {
-		c.Verdict.Free, c.Verdict.Because = full.Free, a.Because
+		c.Free, c.Verdict.Because = full.Free, a.Because
 		return policy.LimitReached
 	}
 	if full, _ := errors.AsType[*register.Error](fault); full != nil && full.Reason == register.NoRoom {

@@ -40,7 +40,7 @@ states:
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1000, 0)
-		r := run.New(run.Config{Policy: versions[0], Patience: time.Hour}, now)
+		r := run.New(run.Config{Policy: versions[0], Shared: &run.Shared{Patience: time.Hour}}, now)
 		state, version := "a", 0
 		moved := []bool{false} // by number of entry
 		recorded := 0          // the version that its entries tell of: a reload is none until the run is used

@@ -146,7 +146,7 @@ func (r *Run) apply(e Entry) {
 	r.stands, r.recorded, r.reset = e.To, nil, false
 	switch {
 	case e.Type == Reset, e.Step.Restarted:
-		r.memory = r.memory.anew(&r.Config, e.Time)
+		r.forget(e.Time)
 	case e.Type == Moved:
 		r.remember(e.To.Policy, e.Time)
 	case r.memory != nil:
@@ -173,6 +173,13 @@ func (r *Run) MovedSince(seq uint64) bool { return r.moved > seq || seq > r.seq 
 func (r *Run) Inspect(now time.Time) ([]policy.Sendable, Effects) {
 	s := r.Snapshot(now)
 	return s.sendable(r.facts(&Call{}, s, now)), Effects{Entries: r.use(now)}
+}
+
+// forget has a run that begins anew remember nothing of before, but windows.
+func (r *Run) forget(now time.Time) {
+	if r.memory != nil || r.Policy.Guarded() {
+		r.memory = r.memory.anew(&r.Config, now)
+	}
 }
 
 // asRecorded is where the run's entries have taken it.
@@ -396,7 +403,7 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	s.From = r.Snapshot(now)
 	e = Entry{Type: Ended, Time: now, Call: c, Outcome: end.Outcome, Shadow: shadow, By: r.stands.Policy, To: r.stands}
 	var fault error
-	if c.Settles() {
+	if a := c.Verdict.Alternative; c.counted != nil || a != nil && a.Settles() {
 		fault = r.ended(c, end, &e)
 	}
 	switch {
@@ -539,7 +546,7 @@ func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
 
 func (r *Run) restart(now time.Time) {
 	r.place(r.beginning())
-	r.memory = r.memory.anew(&r.Config, now)
+	r.forget(now)
 	r.reset = true
 	r.moves++
 	switch {
