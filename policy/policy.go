@@ -8,10 +8,10 @@
 // business: [Policy.Decide] and [Policy.Next] take one and return a value.
 //
 // The way through the language is one direction: bytes → YAML nodes
-// (internal/strictyaml) → what the file says (policy/syntax) → the alphabet and the
-// edge table (compile.go, overlap.go, table.go) → decisions and steps (automaton.go).
-// What there is to say of a policy, or of two, to people is package report's, which
-// reads the table: findings, comparisons, pictures.
+// (internal/strictyaml) → what the file says (policy/syntax) → where it has parts, what
+// it says with them (parts.go, syntax.Flatten) → the alphabet and the edge table
+// (compile.go, overlap.go, table.go) → decisions and steps (automaton.go, returns.go). What there is to say of a policy, or of two, to people is package report's, which reads the
+// table: findings, comparisons, pictures.
 package policy
 
 import (

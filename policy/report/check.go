@@ -295,6 +295,11 @@ func (c *checker) warnSurvivors(s policy.State, none *policy.Binding) {
 			names = append(names, b.Pattern)
 		}
 	}
+	for _, b := range c.p.BindingsIn(s, none.Kind) { // what everywhere of a part's file binds in its states
+		if !b.None && none.Shared == "" && b.Shared != "" && b.Shared == c.states[s].Part+"/" {
+			names = append(names, b.Pattern)
+		}
+	}
 	if len(names) > 0 {
 		c.r.Add(policy.LevelWarning, none.Place(), "survives-none", "\"*\": none does not unbind %s: names of everywhere are more specific than \"*\"; write \"everywhere: false\" in state %s to take nothing of everywhere, or give each name a value in the state",
 			strictyaml.And(names), strictyaml.Quote(c.states[s].Name))
@@ -345,16 +350,16 @@ func (c *checker) noteCompletion() {
 func (c *checker) noteStays() {
 	for home := policy.Everywhere; int(home) < len(c.states); home++ {
 		for _, k := range policy.AllKinds {
-			var bare []*policy.Binding
+			bare := map[string][]*policy.Binding{} // by what binds them: a part's states have much in common
 			for _, b := range c.p.BindingsIn(home, k) {
 				if b.By == "" && !b.None && b.Cases[0].Bare {
-					bare = append(bare, b)
+					bare[b.Shared] = append(bare[b.Shared], b)
 					continue
 				}
 				c.noteStay(b)
 			}
-			if len(bare) > 0 {
-				c.r.Add(policy.LevelNote, bare[0].Place(), "implicit-stay", "%s: nothing is said, so the state stays whatever the outcome", patterns(bare))
+			for _, some := range bare {
+				c.r.Add(policy.LevelNote, some[0].Place(), "implicit-stay", "%s: nothing is said, so the state stays whatever the outcome", patterns(some))
 			}
 		}
 	}

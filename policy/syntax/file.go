@@ -2,6 +2,8 @@
 // which every part has its place and no name is resolved yet. What the tree means is
 // package policy's business.
 //
+// A file with parts is read with them (load.go), and made one file without (flatten.go).
+//
 // A construct of the language stands in three places here: its key in a table of
 // keys.go, from which the JSON Schema is made as well; what it says in a type of this
 // file; and a reader, in read.go, that checks what one key alone can be wrong about.

@@ -1,0 +1,122 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// compileFiles compiles the files of a policy, whose own is policy.yaml.
+func compileFiles(files map[string]string) (*Policy, Findings) {
+	return CompileParts("policy.yaml", []byte(files["policy.yaml"]), opener(files))
+}
+
+// What parts come to is bounded, and each bound is told where it is passed.
+func TestPartsHaveLimits(t *testing.T) {
+	states := func(n int, each string) string {
+		var out strings.Builder
+		for i := range n {
+			fmt.Fprintf(&out, "  s%d: %s\n", i, each)
+		}
+		return out.String()
+	}
+	const head = "version: 1\ninitial: s0\n"
+	chain := map[string]string{"policy.yaml": head + "use: {p: f0.yaml}\nstates:\n  s0: {part: p}\n"}
+	for i := range 100 {
+		chain[fmt.Sprintf("f%d.yaml", i)] = fmt.Sprintf("%suse: {p: f%d.yaml}\nstates:\n  s0: {part: p}\n", head, i+1)
+	}
+	chain["f100.yaml"] = head + "states:\n  s0: {tools: [x]}\n"
+	for name, c := range map[string]struct {
+		files map[string]string
+		says  string
+	}{
+		"states": {map[string]string{
+			"policy.yaml": head + "use: {p: p.yaml}\nstates:\n" + states(101, "{part: p}"),
+			"p.yaml":      head + "states:\n" + states(100, "{tools: [x]}"),
+		}, "p.yaml:4:3: error: more than 10000 states"},
+		"states by way of parts": {map[string]string{
+			"policy.yaml": head + "use: {p: p1.yaml}\nstates:\n" + states(10, "{part: p}"),
+			"p1.yaml":     head + "use: {p: p2.yaml}\nstates:\n" + states(10, "{part: p}"),
+			"p2.yaml":     head + "use: {p: p3.yaml}\nstates:\n" + states(10, "{part: p}"),
+			"p3.yaml":     head + "use: {p: p4.yaml}\nstates:\n" + states(10, "{part: p}"),
+			"p4.yaml":     head + "states:\n" + states(10, "{tools: [x]}"),
+		}, "more than 10000 states"},
+		"new names": {map[string]string{
+			"policy.yaml": "renamed:\n" + strings.ReplaceAll(states(2100, "end"), "s", "old") + head + "use: {p: p.yaml}\nstates:\n  s0: {tools: {go: {on_any: end}}}\n  end: {part: p}\n",
+			"p.yaml":      head + "states:\n" + states(100, "{tools: [x]}"),
+		}, "new names of states in all"},
+		"files": {chain, "at most 100 files"},
+		"size": {map[string]string{
+			"policy.yaml": head + "use: {p: p.yaml}\nstates:\n  s0: {part: p}\n",
+			"p.yaml":      head + "states:\n  s0: {tools: [x]}\n" + strings.Repeat("#", 1<<20-100),
+		}, "more than 1048576 bytes together"},
+	} {
+		p, found := compileFiles(c.files)
+		if errs := found.Errors(); p != nil || len(errs) != 1 || !strings.Contains(errs.String(), c.says) {
+			t.Errorf("%s: policy %v, %.600v", name, p != nil, errs)
+		}
+	}
+}
+
+// Each file counts for the digest, and where one ends and the next begins.
+func TestDigestOfParts(t *testing.T) {
+	const (
+		own  = "version: 1\ninitial: a\nuse: {p: p.yaml, q: q.yaml}\nstates: {a: {part: p}, b: {part: q}}\n"
+		part = "version: 1\ninitial: s\nstates: {s: {tools: [x]}}\n"
+	)
+	seen := map[string]string{}
+	for name, files := range map[string]map[string]string{
+		"as it is":           {"policy.yaml": own, "p.yaml": part, "q.yaml": part},
+		"own":                {"policy.yaml": own + "#", "p.yaml": part, "q.yaml": part},
+		"one part":           {"policy.yaml": own, "p.yaml": part + "#", "q.yaml": part},
+		"the other part":     {"policy.yaml": own, "p.yaml": part, "q.yaml": part + "#"},
+		"another path":       {"policy.yaml": strings.Replace(own, "q: q", "q: r", 1), "p.yaml": part, "r.yaml": part},
+		"a line moved":       {"policy.yaml": own, "p.yaml": part + "#\n", "q.yaml": part},
+		"a part, alone":      {"policy.yaml": part},
+		"a part that stands": {"policy.yaml": "version: 1\ninitial: a\nuse: {p: p.yaml}\nstates: {a: {part: p}}\n", "p.yaml": part},
+	} {
+		p, found := compileFiles(files)
+		if p == nil {
+			t.Fatal(name, found)
+		}
+		if other, twice := seen[p.Digest()]; twice {
+			t.Errorf("%s and %s have one digest", name, other)
+		}
+		seen[p.Digest()] = name
+		if again, _ := compileFiles(files); again.Digest() != p.Digest() {
+			t.Errorf("%s has two digests", name)
+		}
+	}
+}
+
+// A verdict names the file that its rule stands in, and a file that stands twice decides in both places.
+func TestRulesNameTheFileOfAPart(t *testing.T) {
+	p, found := compileFiles(map[string]string{
+		"policy.yaml":  "version: 1\ninitial: a\nuse: {p: sub/p.yaml}\neverywhere: {tools: [status]}\nstates:\n  a: {part: p, tools: {leave: b}}\n  b: {part: p}\n",
+		"sub/p.yaml":   "version: 1\ninitial: s\nuse: {inner: i.yaml}\neverywhere: {tools: [look]}\nstates:\n  s: {tools: [x]}\n  t: {part: inner}\n",
+		"sub/i.yaml":   "version: 1\ninitial: u\nstates:\n  u: {tools: [y]}\n",
+		"sub/not.yaml": "",
+	})
+	if p == nil {
+		t.Fatal(found)
+	}
+	for at, want := range map[string]string{
+		"a/s x": "sub/p.yaml:6:15", "b/s x": "sub/p.yaml:6:15", "a/s look": "sub/p.yaml:4:22", "a/s leave": "policy.yaml:6:24",
+		"a/t/u y": "sub/i.yaml:4:15", "b/t/u look": "sub/p.yaml:4:22", "b/s status": "policy.yaml:4:22",
+	} {
+		state, name, _ := strings.Cut(at, " ")
+		s, ok := p.StateByName(state)
+		if !ok {
+			t.Fatalf("no state %s of %v", state, p.States())
+		}
+		if v := p.Decide(Configuration{State: s}, &Request{Kind: Tool, Name: name}); !v.Allowed || v.Rule.String() != want {
+			t.Errorf("%s: %v by %s, want %s", at, v.Allowed, v.Rule, want)
+		}
+	}
+	if s, _ := p.StateByName("b/s"); p.Decide(Configuration{State: s}, &Request{Kind: Tool, Name: "leave"}).Code != InvalidTransition {
+		t.Error("what one part state binds is bound in another")
+	}
+	if got := p.Files(); len(got) != 3 || got[0] != "policy.yaml" {
+		t.Errorf("files: %v", got)
+	}
+}
