@@ -14,6 +14,7 @@ func (p *Proxy) Serve(m *wire.Message, out wire.Stream, from observe.Peer) wire.
 		return nil // no notification or answer of a client means anything here
 	}
 	c := &call{m: m, out: out, client: bridge.Stateless, stateless: &stateless{from: from}}
+	c.Who = wire.AsksOn(out)
 	return p.serve(c)
 }
 

@@ -95,10 +95,15 @@ var rules = []rule{
 	{
 		pkg: "policy/guard",
 		allow: []string{
+			module + "/internal/asker",     // who asks
 			module + "/internal/lookalike", // names that a server may take for those that a guard reads
 			"cel.dev/cel-go/...",           // the language of expressions
 		},
 		why: "an expression is pure: a call in, a value or an error out, within a bounded time",
+	},
+	{
+		pkg: "internal/asker",
+		why: "what is known of who asks is values, for whoever finds it out and whoever decides by it",
 	},
 	{
 		pkg: "internal/lookalike",
@@ -122,7 +127,7 @@ var rules = []rule{
 	{
 		pkg: "internal/auth",
 		allow: []string{
-			module + "/internal/wire", module + "/internal/streamhttp", module + "/internal/strictyaml", "go.yaml.in/yaml/v4",
+			module + "/internal/wire", module + "/internal/asker", module + "/internal/streamhttp", module + "/internal/strictyaml", "go.yaml.in/yaml/v4",
 			"github.com/coreos/go-oidc/v3/oidc", "github.com/go-jose/go-jose/v4", // what access tokens are verified by
 			"github.com/hashicorp/go-hclog",
 		},
@@ -162,7 +167,7 @@ var rules = []rule{
 	},
 	{
 		pkg:   "internal/streamhttp",
-		allow: []string{module + "/internal/wire", module + "/internal/httpserver", "github.com/hashicorp/go-hclog"},
+		allow: []string{module + "/internal/wire", module + "/internal/asker", module + "/internal/httpserver", "github.com/hashicorp/go-hclog"},
 		why:   "the server's side of Streamable HTTP hands messages to sessions, and knows neither what they do nor the client's side",
 	},
 	{
@@ -241,7 +246,7 @@ var rules = []rule{
 	{
 		pkg: "proxy/surface",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/observe", module + "/internal/bridge", module + "/internal/handle", module + "/internal/lock",
+			module + "/policy", module + "/policy/guard", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/observe", module + "/internal/bridge", module + "/internal/handle", module + "/internal/lock",
 			module + "/internal/wire", module + "/internal/words",
 			"github.com/hashicorp/go-hclog", // clients that do not list again
 		},
@@ -282,7 +287,7 @@ var rules = []rule{
 	},
 	{
 		pkg:   "internal/wire",
-		allow: []string{module + "/internal/lookalike"},
+		allow: []string{module + "/internal/asker", module + "/internal/lookalike"},
 		why:   "messages are read strictly, once, by the standard library's decoder and nothing else",
 	},
 }

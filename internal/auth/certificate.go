@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
-	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // Clients says whose certificates are accepted: those that lead to one of some
@@ -80,13 +80,14 @@ var (
 
 // holder returns whose certificate a connection has; the handshake has shown that the
 // key is theirs, too.
-func (c *Clients) holder(state *tls.ConnectionState, now time.Time) (wire.Principal, error) {
+func (c *Clients) holder(state *tls.ConnectionState, now time.Time) (*asker.Who, error) {
 	leaf, roots := state.PeerCertificates[0], c.roots.Load()
 	if who, ok := c.known.find(leaf, roots, now); ok {
 		return who, nil
 	}
 	k, err := verify(state.PeerCertificates, roots, now)
 	if err == nil {
+		k.who = c.known.same(k.who) // another connection has another leaf
 		c.known.put(leaf, k, maxClients)
 	}
 	return k.who, err
@@ -113,7 +114,7 @@ func verify(given []*x509.Certificate, roots *x509.CertPool, now time.Time) (k k
 		return k, err
 	}
 	chain := chains[0]
-	k = known[*x509.CertPool]{who: wire.Principal{Issuer: chain[len(chain)-1].Subject.String(), Subject: subject}, by: roots, until: chain[0].NotAfter}
+	k = known[*x509.CertPool]{who: &asker.Who{Issuer: chain[len(chain)-1].Subject.String(), Subject: subject}, by: roots, until: chain[0].NotAfter}
 	for _, one := range chain {
 		if one.NotAfter.Before(k.until) {
 			k.until = one.NotAfter

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -169,7 +170,7 @@ func TestCertificateEndsOnAnOpenConnection(t *testing.T) {
 		ok    bool
 	}{{0, true}, {59 * time.Minute, true}, {61 * time.Minute, false}, {0, true}} {
 		who, err := clients.holder(state, time.Now().Add(c.after))
-		if (err == nil) != c.ok || c.ok && who != want {
+		if (err == nil) != c.ok || c.ok && wire.PrincipalOf(who) != want {
 			t.Errorf("after %v: %v, %v", c.after, who, err)
 		}
 	}
@@ -180,7 +181,7 @@ func TestCertificateEndsOnAnOpenConnection(t *testing.T) {
 		t.Errorf("%d certificates are remembered", len(clients.known.all))
 	}
 	for range maxClients + 5 {
-		clients.known.put(&x509.Certificate{}, known[*x509.CertPool]{}, maxClients)
+		clients.known.put(&x509.Certificate{}, known[*x509.CertPool]{who: &asker.Who{}}, maxClients)
 	}
 	if len(clients.known.all) != maxClients {
 		t.Errorf("%d certificates are remembered", len(clients.known.all))

@@ -16,12 +16,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // bearer is who has the one token of a bearer file.
-var bearer = wire.Principal{Issuer: wire.BearerIssuer, Subject: "bearer"}
+var bearer = &asker.Who{Issuer: wire.BearerIssuer, Subject: "bearer"}
 
 // Config is by what clients are let in: any of it does. With nothing of it nobody is.
 type Config struct {
@@ -55,7 +56,7 @@ func New(cfg Config) *Gate {
 
 // Authenticate says who is asking. Where nobody is let in, the request is answered.
 // It is for [streamhttp.ServerConfig].
-func (g *Gate) Authenticate(w http.ResponseWriter, r *http.Request) (wire.Principal, bool) {
+func (g *Gate) Authenticate(w http.ResponseWriter, r *http.Request) (*asker.Who, bool) {
 	who, no := g.who(r)
 	if no != nil {
 		g.deny(w, r, no)
@@ -66,28 +67,28 @@ func (g *Gate) Authenticate(w http.ResponseWriter, r *http.Request) (wire.Princi
 // Who says who is asking, and reports false for somebody who is not let in.
 func (g *Gate) Who(r *http.Request) (wire.Principal, bool) {
 	who, no := g.who(r)
-	return who, no == nil
+	return wire.PrincipalOf(who), no == nil
 }
 
-func (g *Gate) who(r *http.Request) (wire.Principal, *denial) {
+func (g *Gate) who(r *http.Request) (*asker.Who, *denial) {
 	given := r.Header["Authorization"]
 	switch {
 	case g.tokens() && len(given) > 0:
 		token, no := tokenOf(given)
 		if no != nil {
-			return wire.Principal{}, no
+			return nil, no
 		}
 		return g.holder(r, token)
 	case g.cfg.Clients != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
 		who, err := g.cfg.Clients.holder(r.TLS, time.Now())
 		if err != nil {
-			return wire.Principal{}, wrongCertificate
+			return nil, wrongCertificate
 		}
 		return who, nil
 	case g.cfg.Clients != nil && !g.tokens():
-		return wire.Principal{}, noCertificate
+		return nil, noCertificate
 	}
-	return wire.Principal{}, missing
+	return nil, missing
 }
 
 // tokens reports whether there is a token that would be accepted.
@@ -96,7 +97,7 @@ func (g *Gate) tokens() bool {
 }
 
 // holder says who has the token of a request.
-func (g *Gate) holder(r *http.Request, token string) (wire.Principal, *denial) {
+func (g *Gate) holder(r *http.Request, token string) (*asker.Who, *denial) {
 	sum := digest(token)
 	if g.cfg.Bearer != nil && same(sum, g.cfg.Bearer()) {
 		return bearer, nil
@@ -113,7 +114,7 @@ func (g *Gate) holder(r *http.Request, token string) (wire.Principal, *denial) {
 		}
 		return g.cfg.Issuer.holder(r.Context(), sum, token, run)
 	}
-	return wire.Principal{}, unknown
+	return nil, unknown
 }
 
 // digest is a token's SHA-256. What is not unusually long needs no memory.
@@ -302,37 +303,62 @@ func (g *Gate) metadataURL(r *http.Request) string {
 // was verified holds as long as that by which it was, T, is in force. The zero value is ready. It is safe for
 // concurrent use.
 type cache[K, T comparable] struct {
-	mu  sync.RWMutex
-	all map[K]known[T] // guarded by mu
+	mu     sync.RWMutex
+	all    map[K]known[T] // guarded by mu
+	claims int            // bytes of theirs; guarded by mu
 }
 
 // known is one who was verified.
 type known[T comparable] struct {
-	who   wire.Principal
+	who   *asker.Who
 	until time.Time
 	by    T
 }
 
 // find returns who has shown key, if that is known and holds.
-func (c *cache[K, T]) find(key K, by T, now time.Time) (wire.Principal, bool) {
+func (c *cache[K, T]) find(key K, by T, now time.Time) (*asker.Who, bool) {
 	c.mu.RLock()
 	k, ok := c.all[key]
 	c.mu.RUnlock()
 	return k.who, ok && k.by == by && now.Before(k.until)
 }
 
+// same returns the one that is remembered and says the same, else who.
+func (c *cache[K, T]) same(who *asker.Who) *asker.Who {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, k := range c.all {
+		if k.who.Equal(who) {
+			return k.who
+		}
+	}
+	return who
+}
+
+// maxClaims is how many bytes the claims may have that a cache remembers.
+const maxClaims = 16 << 20
+
 // put remembers one, in place of any other where there are as many as may be.
 func (c *cache[K, T]) put(key K, k known[T], most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.forgetLocked(key)
+	c.claims += len(k.who.Claims)
 	for old := range c.all {
-		if len(c.all) < most {
+		if len(c.all) < most && c.claims <= maxClaims {
 			break
 		}
-		delete(c.all, old)
+		c.forgetLocked(old)
 	}
 	if c.all == nil {
 		c.all = make(map[K]known[T])
 	}
 	c.all[key] = k
+}
+
+func (c *cache[K, T]) forgetLocked(key K) {
+	if k, ok := c.all[key]; ok {
+		c.claims -= len(k.who.Claims)
+		delete(c.all, key)
+	}
 }

@@ -26,7 +26,7 @@ func ask(g *Gate, authorization ...string) (wire.Principal, *httptest.ResponseRe
 	if ok {
 		w.Code = 0
 	}
-	return who, w
+	return wire.PrincipalOf(who), w
 }
 
 func TestBearerFile(t *testing.T) {

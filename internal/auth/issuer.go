@@ -19,8 +19,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
-	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // IssuerConfig says whose access tokens are accepted. URL and Audiences are
@@ -125,7 +125,7 @@ var unavailable = &denial{streamhttp.ReasonUnverified, http.StatusServiceUnavail
 
 // holder says whose token it is that a request shows for a run that has a URL of its
 // own, or for none ("").
-func (i *Issuer) holder(ctx context.Context, sum [32]byte, token, run string) (wire.Principal, *denial) {
+func (i *Issuer) holder(ctx context.Context, sum [32]byte, token, run string) (*asker.Who, *denial) {
 	now := time.Now()
 	if who, ok := i.known.find(sum, i.keys.current(), now); ok {
 		return who, nil
@@ -148,9 +148,9 @@ func (i *Issuer) holder(ctx context.Context, sum [32]byte, token, run string) (w
 	}
 	if no != nil {
 		i.cfg.Log.Debug("a token is not accepted", "why", no.text)
-		return wire.Principal{}, no
+		return nil, no
 	}
-	who := wire.Principal{Issuer: i.cfg.URL, Subject: c.Subject}
+	who := &asker.Who{Issuer: i.cfg.URL, Subject: c.Subject, Scopes: c.scopes(), Claims: c.payload}
 	k := known[*keySet]{who: who, by: set, until: instant(*c.Expires).Add(i.cfg.Skew)}
 	if to.all {
 		i.known.put(sum, k, maxKnown)
@@ -240,6 +240,8 @@ type claims struct {
 	Issued    *float64 `json:"iat"`
 	Scope     texts    `json:"scope"`
 	Scp       texts    `json:"scp"` // the same at some issuers
+
+	payload []byte // all of what it says
 }
 
 // texts is a text, or a list of them.
@@ -280,7 +282,7 @@ var (
 )
 
 func readClaims(payload []byte) (*claims, *denial) {
-	c := &claims{}
+	c := &claims{payload: payload}
 	if json.Unmarshal(payload, c) != nil {
 		return nil, unreadable
 	}
@@ -345,6 +347,18 @@ const maxName = 512
 // plainName reports whether a name can stand in a log as it is.
 func plainName(name string) bool {
 	return name != "" && len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// scopes are those that the token has, each once.
+func (c *claims) scopes() (all []string) {
+	for _, item := range slices.Concat(c.Scope, c.Scp) {
+		for _, scope := range strings.Fields(item) {
+			if !slices.Contains(all, scope) {
+				all = append(all, scope)
+			}
+		}
+	}
+	return all
 }
 
 // lacks reports whether one of these scopes is missing.

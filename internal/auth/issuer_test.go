@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"go.uber.org/goleak"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -338,7 +339,7 @@ func TestCacheIsBounded(t *testing.T) {
 	var c cache[[32]byte, *keySet]
 	set, now := setOf("a"), time.Now()
 	for n := range maxKnown + 100 {
-		c.put([32]byte{byte(n), byte(n >> 8)}, known[*keySet]{who: wire.Principal{Subject: "ann"}, by: set, until: now.Add(time.Minute)}, maxKnown)
+		c.put([32]byte{byte(n), byte(n >> 8)}, known[*keySet]{who: &asker.Who{Subject: "ann"}, by: set, until: now.Add(time.Minute)}, maxKnown)
 	}
 	if len(c.all) != maxKnown {
 		t.Errorf("%d are remembered", len(c.all))

@@ -7,8 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
-	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
 // TokensIssuer is the issuer of all who have a token of a token file.
@@ -18,7 +18,7 @@ const TokensIssuer = "tokens"
 // reads the file can use none of them. The zero Tokens are none. It is safe for
 // concurrent use.
 type Tokens struct {
-	all atomic.Pointer[map[[32]byte]wire.Principal]
+	all atomic.Pointer[map[[32]byte]*asker.Who]
 }
 
 // Set reads a token file, and replaces the tokens by its own, at once. name is put into
@@ -29,7 +29,7 @@ func (t *Tokens) Set(name string, src []byte) strictyaml.Findings {
 	if root == nil {
 		return r.Findings()
 	}
-	into := tokenFile{all: make(map[[32]byte]wire.Principal)}
+	into := tokenFile{all: make(map[[32]byte]*asker.Who)}
 	strictyaml.ReadFields(r, root, tokenLanguage.Name, tokenFields, &into)
 	if !into.version {
 		r.Errorf(strictyaml.PlaceOf(root), "version", "version is missing; write \"version: 1\"")
@@ -42,10 +42,10 @@ func (t *Tokens) Set(name string, src []byte) strictyaml.Findings {
 
 // holder says who has the token of this SHA-256. The time that a look-up takes tells
 // of the hash at most, from which nobody finds a token.
-func (t *Tokens) holder(sum [32]byte) (wire.Principal, bool) {
+func (t *Tokens) holder(sum [32]byte) (*asker.Who, bool) {
 	all := t.all.Load()
 	if all == nil {
-		return wire.Principal{}, false
+		return nil, false
 	}
 	who, ok := (*all)[sum]
 	return who, ok
@@ -58,7 +58,7 @@ var tokenLanguage = strictyaml.Language{Name: "a token file", Begin: `"version: 
 // tokenFile is a token file while it is read.
 type tokenFile struct {
 	version bool
-	all     map[[32]byte]wire.Principal
+	all     map[[32]byte]*asker.Who
 }
 
 type tokenField = strictyaml.Field[tokenFile]
@@ -86,7 +86,7 @@ func (f *tokenFile) owner(r *strictyaml.Reader, e strictyaml.Entry) {
 		r.Errorf(e.Place(), "name", "a name has 1 to %d bytes, all of them printable", maxName)
 		return
 	}
-	who := wire.Principal{Issuer: TokensIssuer, Subject: e.Name()}
+	who := &asker.Who{Issuer: TokensIssuer, Subject: e.Name()}
 	if e.Value.Kind != yaml.SequenceNode {
 		f.token(r, e.Value, who)
 		return
@@ -96,7 +96,7 @@ func (f *tokenFile) owner(r *strictyaml.Reader, e strictyaml.Entry) {
 	}
 }
 
-func (f *tokenFile) token(r *strictyaml.Reader, n *yaml.Node, who wire.Principal) {
+func (f *tokenFile) token(r *strictyaml.Reader, n *yaml.Node, who *asker.Who) {
 	sum, ok := hashIn(n)
 	if !ok {
 		r.Errorf(strictyaml.PlaceOf(n), "value", "the token of %s is given by its hash: \"sha256:\" and 64 hex digits, "+

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -24,8 +25,10 @@ type PeerInfo struct {
 	// Header are the headers of the initialize request. They must not be
 	// changed.
 	Header http.Header
-	// Principal is who is asking, as [ServerConfig.Authenticate] has found out.
+	// Principal is who is asking, as [ServerConfig.Authenticate] has found out, by name.
 	Principal wire.Principal
+
+	who *asker.Who // with all that is known of it; nil: nobody is known
 }
 
 // ServerConfig configures a [Server]. But for Open and Modern, of which one is
@@ -65,9 +68,10 @@ type ServerConfig struct {
 	Public func(w http.ResponseWriter, r *http.Request) bool
 	// Authenticate finds out who is asking, for each request. Where nobody is let in
 	// it answers the request, having told whom Refused tells, and returns false. A
-	// session belongs to the principal that began it: to all others it is not there.
+	// session belongs to the principal that began it, whatever else is known of it: to all
+	// others it is not there. What it finds out is for this request alone.
 	// Nil: everybody is let in, and nobody told apart.
-	Authenticate func(w http.ResponseWriter, r *http.Request) (who wire.Principal, ok bool)
+	Authenticate func(w http.ResponseWriter, r *http.Request) (who *asker.Who, ok bool)
 
 	// Refused is told of a request that is refused before any session sees what it says,
 	// with the status of the answer, which it may hold up; nil: nobody is. The request must

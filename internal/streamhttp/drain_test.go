@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -76,10 +77,10 @@ func TestAnswersLostAtTheEnd(t *testing.T) {
 // TestCloseBeforeStrangers: the end does not wait for requests that nobody has let in.
 func TestCloseBeforeStrangers(t *testing.T) {
 	asked, refuse := make(chan struct{}), make(chan struct{})
-	s := NewServer(ServerConfig{Path: "/mcp", Authenticate: func(http.ResponseWriter, *http.Request) (wire.Principal, bool) {
+	s := NewServer(ServerConfig{Path: "/mcp", Authenticate: func(http.ResponseWriter, *http.Request) (*asker.Who, bool) {
 		close(asked)
 		<-refuse
-		return wire.Principal{}, false
+		return nil, false
 	}})
 	over := make(chan struct{})
 	go func() {

@@ -5,21 +5,22 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 )
 
 // bearers lets in who has one of the tokens; each is a principal of that name.
-func bearers(tokens ...string) func(http.ResponseWriter, *http.Request) (wire.Principal, bool) {
-	return func(w http.ResponseWriter, r *http.Request) (wire.Principal, bool) {
+func bearers(tokens ...string) func(http.ResponseWriter, *http.Request) (*asker.Who, bool) {
+	return func(w http.ResponseWriter, r *http.Request) (*asker.Who, bool) {
 		for _, token := range tokens {
 			if httpserver.Authorized(r, token) {
-				return wire.Principal{Issuer: "test", Subject: token}, true
+				return &asker.Who{Issuer: "test", Subject: token}, true
 			}
 		}
 		refuse(w, http.StatusUnauthorized, "a bearer token is needed")
-		return wire.Principal{}, false
+		return nil, false
 	}
 }
 

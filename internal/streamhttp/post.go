@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -22,6 +23,7 @@ type post struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	claim   *httpserver.BodyClaim
+	who     *asker.Who // on whose behalf it comes; nil: nobody is known
 	takes   accepts
 	since   int64 // when it began, in ticks
 	whole   bool  // it must not become an event stream before its answer
@@ -96,7 +98,7 @@ func (l *postList) remove(p *post) {
 }
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
-	p := &post{srv: s, w: w, r: r, takes: accept(r.Header), since: s.clock.now.Load()}
+	p := &post{srv: s, w: w, r: r, who: from.who, takes: accept(r.Header), since: s.clock.now.Load()}
 	p.mu = &p.own
 	fault := headFault(r.Header, p.takes)
 	if len(r.Header[headerSession]) > 0 && !s.modern(r.Header) {
@@ -343,6 +345,9 @@ func (p *post) Header(name string) string { return p.r.Header.Get(name) }
 
 // Headers implements wire.HeadedStream.
 func (p *post) Headers(name string) []string { return p.r.Header[name] }
+
+// Asks implements wire.AskedStream.
+func (p *post) Asks() *asker.Who { return p.who }
 
 // end completes the response once nothing is left to wait for.
 func (p *post) end(asked bool, id []byte) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -68,7 +69,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, ReasonPath, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
 		return
 	}
-	from := PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header, Principal: who, Run: run}
+	from := PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header, Principal: wire.PrincipalOf(who), Run: run, who: who}
 	switch modern := r.Method != http.MethodPost && s.modern(r.Header); {
 	case r.Method == http.MethodPost:
 		s.post(w, r, from)
@@ -87,7 +88,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit says who is asking, if the request may go on; else it is answered.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) (who wire.Principal, ok bool) {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (who *asker.Who, ok bool) {
 	origins := r.Header["Origin"]
 	switch {
 	case !s.guard.Host(r.Host):

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 )
 
 // Kind says which of the four JSON-RPC 2.0 messages a [Message] is. The zero
@@ -298,6 +300,22 @@ func (m *Message) Era() Era {
 type Principal struct {
 	Issuer  string // who vouches for the subject
 	Subject string // who it is to the issuer
+}
+
+// PrincipalOf is who is asking, by name; of nil it is nobody.
+func PrincipalOf(who *asker.Who) Principal {
+	if who == nil {
+		return Principal{}
+	}
+	return Principal{Issuer: who.Issuer, Subject: who.Subject}
+}
+
+// AsksOn returns on whose behalf the request comes that has this stream; nil: nobody is known.
+func AsksOn(s Stream) *asker.Who {
+	if asked, ok := s.(AskedStream); ok {
+		return asked.Asks()
+	}
+	return nil
 }
 
 // BearerIssuer is the issuer of all who have the one token of a bearer file: they

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 )
 
 // Stream carries messages to a client in the order they are given. All
@@ -57,6 +59,13 @@ type HeadedStream interface {
 	Header(name string) string
 	// Headers returns all values of a header, likewise. They must not be changed.
 	Headers(name string) []string
+}
+
+// AskedStream is a Stream of a request of which it is known who asks.
+type AskedStream interface {
+	Stream
+	// Asks returns on whose behalf this request comes; nil: nobody is known.
+	Asks() *asker.Who
 }
 
 // Pauser is a [Stream] whose response can end before its answer, so that the client

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 )
 
 // What is allowed of one policy's expressions.
@@ -125,11 +127,7 @@ type Run struct {
 }
 
 // Who is on whose behalf a call comes. To read what is empty is an error.
-type Who struct {
-	Subject, Issuer string
-	Scopes          []string
-	Claims          []byte // a JSON object
-}
+type Who = asker.Who
 
 // A Program is a compiled expression. It is immutable.
 type Program struct {

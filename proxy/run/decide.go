@@ -16,6 +16,7 @@ type Request struct {
 	Name      string
 	From      policy.Sender // of a signal
 	Arguments Arguments     // nil: there are none
+	Who       *guard.Who    // on whose behalf it comes; nil: nobody is known
 
 	Listed     bool   // the upstream lists the name, or may: see Known
 	Known      bool   // Listed is known

@@ -346,6 +346,9 @@ func (r *Run) facts(c *Call, s Snapshot, now time.Time) *guard.Call {
 	if c.Arguments != nil {
 		call.Args = c.Arguments.JSON()
 	}
+	if c.Who != nil {
+		call.Who = *c.Who
+	}
 	return r.memory.facts(call, s.State())
 }
 

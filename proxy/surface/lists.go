@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -75,6 +76,7 @@ type Shown struct {
 	Of      Session
 	Changed Notifier
 	Client  bridge.Client // how the clients speak
+	newest  atomic.Pointer[guard.Who]
 
 	mu      sync.Mutex // guards what follows
 	lists   [3]shown   // by wire.ListKind
@@ -111,6 +113,17 @@ func (s *Shown) Shows(k wire.ListKind, v catalogue.View) {
 	l := &s.lists[k]
 	l.view, l.asked, l.told = v, true, 0
 }
+
+// Asked notes on whose behalf the newest request of a client's session comes; nil: nobody is known.
+func (s *Shown) Asked(who *guard.Who) {
+	if s.newest.Load() != who {
+		s.newest.Store(who)
+	}
+}
+
+// Asker is on whose behalf the client of a session asks, as its newest request says. It is nil of a run's session, each
+// of whose requests says that for itself, and where nobody is known.
+func (s *Shown) Asker() *guard.Who { return s.newest.Load() }
 
 // Last returns what the client was shown last.
 func (s *Shown) Last(k wire.ListKind) catalogue.View {
