@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,7 +178,7 @@ func (c *compiler) guardsOf(b *Binding, x *syntax.Conditions) []Guard {
 // key is the name of a binding's place, which it has in the next version of the file as well:
 // it begins with the state's name, which may be another there.
 func (b *Binding) key(p *Policy) string {
-	return p.StateName(b.Home) + "\x00" + b.Kind.String() + "\x00" + b.Pattern
+	return cmp.Or(b.Shared, p.StateName(b.Home)) + "\x00" + b.Kind.String() + "\x00" + b.Pattern
 }
 
 // limits compiles limits of the place of a key.
@@ -215,13 +216,23 @@ func (p *Policy) LimitsOf(s State, v *Verdict) Limits {
 // LimitKey returns the key that a limit of a policy before this one has here; ok is false if
 // there is no such place any more.
 func (p *Policy) LimitKey(was string) (key string, ok bool) {
-	state, rest, found := strings.Cut(was, "\x00")
-	if s, renamed := p.renames[state]; renamed {
-		state = p.StateName(s)
+	home, rest, found := strings.Cut(was, "\x00")
+	place := func(home string) string {
+		if found {
+			return home + "\x00" + rest
+		}
+		return home
 	}
-	if key = state; found {
-		key += "\x00" + rest
+	part := strings.TrimSuffix(home, "/") // as Binding.Shared has it
+	if heir, renamed := p.parts.renames[part]; renamed {
+		if key := place(heir + home[len(part):]); p.limited[key] {
+			return key, true
+		}
 	}
+	if s, renamed := p.renames[home]; renamed {
+		home = p.StateName(s)
+	}
+	key = place(home)
 	return key, p.limited[key]
 }
 

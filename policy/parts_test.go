@@ -120,3 +120,46 @@ func TestRulesNameTheFileOfAPart(t *testing.T) {
 		t.Errorf("files: %v", got)
 	}
 }
+
+// Limits of what a part has for its states count in them together, and for each state that it stands for apart; a reload
+// that renames that keeps them.
+func TestLimitsOfAPart(t *testing.T) {
+	files := map[string]string{
+		"policy.yaml": "version: 1\ninitial: a\nuse: {p: p.yaml}\nstates:\n  a: {part: p, tools: {go: {at_most: 2, on_any: b}}}\n  b: {part: p}\n",
+		"p.yaml":      "version: 1\ninitial: s\nuse: {q: q.yaml}\neverywhere: {tools: {look: {at_most: 3}}}\nstates:\n  s: {tools: {x: {at_most: 1, on_any: t}}}\n  t: {part: q}\n",
+		"q.yaml":      "version: 1\ninitial: u\neverywhere: {tools: {deep: {at_most: 4}}}\nstates: {u: }\n",
+	}
+	p, found := compileFiles(files)
+	if p == nil {
+		t.Fatal(found)
+	}
+	key := func(p *Policy, state, name string) string {
+		s, ok := p.StateByName(state)
+		v := p.Decide(Configuration{State: s}, &Request{Kind: Tool, Name: name})
+		if !ok || !v.Allowed || len(v.Alternative.Limits.Own) != 1 {
+			t.Fatalf("%s in %s: %+v", name, state, v)
+		}
+		return v.Alternative.Limits.Own[0].Key
+	}
+	if key(p, "a/s", "look") != key(p, "a/t/u", "look") || key(p, "a/s", "go") != key(p, "a/t/u", "go") {
+		t.Error("what holds in several states is counted in each")
+	}
+	if key(p, "a/s", "look") == key(p, "b/s", "look") || key(p, "a/s", "x") == key(p, "b/s", "x") {
+		t.Error("two states of one part are counted together")
+	}
+	files["policy.yaml"] = "renamed: {a: first}\n" + strings.NewReplacer("initial: a", "initial: first", "  a:", "  first:").Replace(files["policy.yaml"])
+	next, found := compileFiles(files)
+	if next == nil {
+		t.Fatal(found)
+	}
+	for _, at := range []string{"s look", "t/u look", "s go", "s x", "t/u deep"} {
+		state, name, _ := strings.Cut(at, " ")
+		got, ok := next.LimitKey(key(p, "a/"+state, name))
+		if want := key(next, "first/"+state, name); !ok || got != want {
+			t.Errorf("%s: %q, %v; want %q", at, got, ok, want)
+		}
+	}
+	if got, ok := next.LimitKey(key(p, "b/s", "look")); !ok || got != key(next, "b/s", "look") {
+		t.Errorf("what is not renamed: %q, %v", got, ok)
+	}
+}

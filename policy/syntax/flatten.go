@@ -129,7 +129,7 @@ func (fl *flattener) expandPart(s *standing, st *State) {
 		fl.fail(st.Place, "parts are more than %d deep in each other here; join some", maxDepth)
 		return
 	}
-	if !fl.claim(part.name, st) {
+	if !fl.claim(part.name, st) || !fl.claim(part.name+"/", st) { // the latter is what its everywhere is called
 		return
 	}
 	fl.parts = append(fl.parts, part)
@@ -325,12 +325,20 @@ func (fl *flattener) addRename(s *standing, x Rename) {
 		return
 	}
 	add(old, s.entry(x.New.Value))
-	if s.find(x.Old.Value) != nil {
-		return // a state of that name became a part
-	}
 	before, after := x.Old, x.New
 	before.Value, after.Value = old, s.in(x.New.Value)
 	fl.flat.RenamedParts = append(fl.flat.RenamedParts, Rename{before, after})
+	if s.find(x.Old.Value) != nil {
+		return // a state of that name became a part
+	}
+	for _, part := range fl.flat.Standings {
+		if inner, is := strings.CutPrefix(part.Name, after.Value+"/"); is {
+			was, is := x.Old, x.New
+			was.Value, is.Value = old+"/"+inner, part.Name
+			fl.flat.RenamedParts = append(fl.flat.RenamedParts, Rename{was, is})
+			fl.grow(x.Old.Place, 1)
+		}
+	}
 	under := s.in(x.New.Value) + "/"
 	for _, x := range fl.namesUnder(under) {
 		add(old+"/"+x[0], x[1])

@@ -167,7 +167,11 @@ func (m *Module) CheckParts() {
 		for i, t := range m.Settable {
 			names[i] = t.Value
 		}
-		m.Reader.Add(strictyaml.LevelNote, m.Settable[0].Place, "part-settings", "%s: without effect where this file is a part; the policy that uses it says what holds", strictyaml.And(names))
+		level := strictyaml.LevelNote
+		if slices.Contains(names, "at_most") { // who wrote it counts on it
+			level = strictyaml.LevelWarning
+		}
+		m.Reader.Add(level, m.Settable[0].Place, "part-settings", "%s: without effect where this file is a part; the policy that uses it says what holds", strictyaml.And(names))
 	}
 }
 
