@@ -32,8 +32,7 @@ import (
 // request takes a request of the session's client.
 func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	c := &call{s: s, m: m, key: m.IDKey(), out: out}
-	c.Who = wire.AsksOn(out)
-	s.shown.Asked(c.Who)
+	c.Who = s.shown.Asked(wire.AsksOn(out))
 	c.observe()
 	if refusal := s.admit(c); refusal != "" {
 		c.turnedAway()

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -118,9 +117,6 @@ func (s *session) bound(k policy.Kind, name string) bool {
 	return at.Decide(&policy.Request{Kind: k, Name: name, Listed: listed}).Bound
 }
 
-// errAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
-var errAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the client for what the policy does not let it")}
-
 // asksTooMuch reports whether an answer asks the client for what the policy does not let
 // the upstream ask: by an "input required" result, in the state of a task, or by the
 // error that sends the user to a URL.
@@ -170,7 +166,7 @@ func (c *call) denyAsk(m *wire.Message, meaning bridge.Meaning) wire.Pending {
 		c.interrupted(policy.OutcomeUnknown, refusal.Called(c.Kind, c.Name)+" was begun as a task that "+
 			"asks the client for what the policy does not let it; it may still happen, or wait for ever.")
 	default:
-		c.unavailable(errAsksTooMuch)
+		c.unavailable(refusal.ErrAsksTooMuch)
 	}
 	return nil
 }

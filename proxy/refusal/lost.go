@@ -14,6 +14,9 @@ var (
 	ErrBrokenOff = errors.New("the proxy had to end before an answer came")
 )
 
+// ErrAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
+var ErrAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the client for what the policy does not let it")}
+
 // Unanswered says why a request that was sent has no answer, and in parentheses which
 // flag says how long one may take: flag is empty where none does.
 func Unanswered(err error, patience time.Duration) (why, flag string) {

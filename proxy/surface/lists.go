@@ -114,11 +114,12 @@ func (s *Shown) Shows(k wire.ListKind, v catalogue.View) {
 	l.view, l.asked, l.told = v, true, 0
 }
 
-// Asked notes on whose behalf the newest request of a client's session comes; nil: nobody is known.
-func (s *Shown) Asked(who *guard.Who) {
+// Asked notes on whose behalf the newest request of a client's session comes, and returns that; nil: nobody is known.
+func (s *Shown) Asked(who *guard.Who) *guard.Who {
 	if s.newest.Load() != who {
 		s.newest.Store(who)
 	}
+	return who
 }
 
 // Asker is on whose behalf the client of a session asks, as its newest request says. It is nil of a run's session, each
