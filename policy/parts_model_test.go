@@ -393,6 +393,14 @@ func drawReturns(t *rapid.T, m *partsModel) {
 		}
 	}
 	for _, f := range m.files {
+		if rapid.IntRange(0, 3).Draw(t, "everywhere returns") == 0 {
+			f.states[0].without = true // runs, and parts, begin there
+			for j := range f.everywhere {
+				if !f.everywhere[j].none {
+					some(&f.everywhere[j].leadModel)
+				}
+			}
+		}
 		for i := range f.states {
 			st := &f.states[i]
 			for j := range st.binds {
