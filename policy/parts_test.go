@@ -163,3 +163,43 @@ func TestLimitsOfAPart(t *testing.T) {
 		t.Errorf("what is not renamed: %q, %v", got, ok)
 	}
 }
+
+// A state that becomes a part, and a part whose state has another name, keep their runs where renamed says so.
+func TestReloadIntoAPart(t *testing.T) {
+	const part = "version: 1\ninitial: s\nuse: {q: q.yaml}\nstates:\n  s: {tools: {x: t}}\n  t: {part: q}\n"
+	with := func(renamed, state string) *Policy {
+		p, found := compileFiles(map[string]string{
+			"policy.yaml": "version: 1\ninitial: idle\nrenamed: {" + renamed + "}\nuse: {p: p.yaml}\nstates:\n  idle: {tools: {go: " + state + "}}\n  " + state + ": {part: p}\n",
+			"p.yaml":      part, "q.yaml": "renamed: {v: u}\nversion: 1\ninitial: u\nstates: {u: {tools: [y]}}\n",
+		})
+		if p == nil {
+			t.Fatal(found)
+		}
+		return p
+	}
+	plain := parse(t, "plain.yaml", []byte("version: 1\ninitial: idle\nstates: {idle: {tools: {go: work}}, work: {tools: [x]}, work/t/v: {tools: [x]}}\n"))
+	for _, c := range []struct {
+		old, next *Policy
+		in, want  string
+	}{
+		{plain, with("", "work"), "work", ""},
+		{plain, with("work: work", "work"), "work", "work/s"},
+		{plain, with("work: work/t/u", "work"), "work", "work/t/u"},
+		{plain, with("", "work"), "work/t/v", "work/t/u"}, // by the part's own file
+		{plain, with("work: job", "job"), "work", "job/s"},
+		{plain, with("work: job", "job"), "work/t/v", "job/t/u"},
+		{with("", "work"), with("work: job", "job"), "work/s", "job/s"},
+		{with("", "work"), with("work: job", "job"), "work/t/u", "job/t/u"},
+		{with("", "work"), with("", "job"), "work/t/u", ""},
+		{with("", "work"), plain, "work/s", ""},
+	} {
+		s, ok := c.old.StateByName(c.in)
+		if !ok {
+			t.Fatalf("no state %s", c.in)
+		}
+		at, ok := c.next.Adopt(c.old, Configuration{State: s})
+		if ok != (c.want != "") || ok && c.next.StateName(at.State) != c.want {
+			t.Errorf("%s: %v, in %s; want %s", c.in, ok, c.next.StateName(at.State), c.want)
+		}
+	}
+}

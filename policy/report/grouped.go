@@ -34,18 +34,18 @@ var groupable = map[string][]predicate{
 var eachOf = strings.NewReplacer(": it ", ": each ", ": its ", ": the ")
 
 // Grouped returns findings for people to read: those that say the same of several
-// names are one, at the place of the first.
+// names in one file are one, at the place of the first.
 func Grouped(all policy.Findings) policy.Findings {
 	type group struct {
-		level      policy.Level
-		code, tail string
-		predicate  predicate
+		level            policy.Level
+		file, code, tail string
+		predicate        predicate
 	}
 	groups := map[group][]int{}
 	for i, f := range all {
 		for _, of := range groupable[f.Code] {
 			if tail, ok := strings.CutPrefix(f.Message, strictyaml.Quote(f.Subject)+of.one); ok {
-				g := group{f.Level, f.Code, tail, of}
+				g := group{f.Level, f.File, f.Code, tail, of}
 				groups[g] = append(groups[g], i)
 			}
 		}

@@ -155,3 +155,20 @@ func FuzzParts(f *testing.F) {
 		}
 	})
 }
+
+// What is said of names in two files is said for each file, whose lines it names.
+func TestGroupedByFile(t *testing.T) {
+	_, found := ParseParts("policy.yaml", []byte("version: 1\ninitial: a\nuse: {p: p.yaml}\nstates:\n  a: {tools: {x: b}}\n  b: {part: p, exits: a}\n"), folder{
+		"p.yaml": []byte("version: 1\ninitial: s\nstates:\n  s: {tools: {y: t}}\n  t: {tools: {z: u}}\n  u: {terminal: true}\n"),
+	}.open)
+	var got []string
+	for _, f := range Grouped(found) {
+		if f.Code == noOnUnknown {
+			subjects, _, _ := strings.Cut(f.Message, " lead")
+			got = append(got, fmt.Sprintf("%s:%d %s", f.File, f.Line, subjects))
+		}
+	}
+	if want := `p.yaml:4 "y" and "z" (lines 4, 5)|policy.yaml:5 "x"`; strings.Join(got, "|") != want {
+		t.Errorf("got %s, want %s", strings.Join(got, "|"), want)
+	}
+}
