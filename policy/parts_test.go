@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -54,6 +55,28 @@ func TestPartsHaveLimits(t *testing.T) {
 		p, found := compileFiles(c.files)
 		if errs := found.Errors(); p != nil || len(errs) != 1 || !strings.Contains(errs.String(), c.says) {
 			t.Errorf("%s: policy %v, %.600v", name, p != nil, errs)
+		}
+	}
+}
+
+// However many files a policy names, no more are opened than it may have, and none once they are too large.
+func TestPartsAreOpenedWithinLimits(t *testing.T) {
+	var use strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&use, "  p%d: f%d.yaml\n", i, i)
+	}
+	src := []byte("version: 1\ninitial: s\nuse:\n" + use.String() + "states: {s: {part: p0}}\n")
+	for name, c := range map[string]struct {
+		size, most int
+		err        error
+	}{"missing": {0, 99, errors.New("no such file")}, "small": {100, 99, nil}, "large": {300_000, 4, nil}} {
+		opened := 0
+		p, found := CompileParts("policy.yaml", src, func(string) ([]byte, error) {
+			opened++
+			return make([]byte, c.size), c.err
+		})
+		if p != nil || found.Err() == nil || opened != c.most {
+			t.Errorf("%s: %d files were opened, want %d", name, opened, c.most)
 		}
 	}
 }

@@ -39,9 +39,21 @@ func (s *stroll) steps(words string) {
 	}
 }
 
+// leadTo fails the test unless the steps lead to the states.
+func leadTo(t *testing.T, p *Policy, walks map[string]string) {
+	t.Helper()
+	for words, want := range walks {
+		s := &stroll{t, p, p.Initial()}
+		s.steps(words)
+		if got := p.StateName(s.at.State); got != want {
+			t.Errorf("%s: in %s, want %s", words, got, want)
+		}
+	}
+}
+
 func TestReturns(t *testing.T) {
 	p := parse(t, "p.yaml", []byte(helping))
-	for words, want := range map[string]string{
+	leadTo(t, p, map[string]string{
 		"help back":                        "idle",
 		"start help back":                  "building",
 		"start ask answered":               "building",
@@ -52,13 +64,7 @@ func TestReturns(t *testing.T) {
 		"help ask answered ask !give_up":   "helping",
 		"help ask answered back start ask": "asking",
 		"help back start help back done":   "idle",
-	} {
-		s := &stroll{t, p, p.Initial()}
-		s.steps(words)
-		if got := p.StateName(s.at.State); got != want {
-			t.Errorf("%s: in %s, want %s", words, got, want)
-		}
-	}
+	})
 }
 
 // Where a run can return to is part of where it stands, and nothing else that it did before is: so two runs that can do
@@ -118,7 +124,7 @@ func TestReturnsFromAPart(t *testing.T) {
 	if p == nil {
 		t.Fatal(found)
 	}
-	for words, want := range map[string]string{
+	leadTo(t, p, map[string]string{
 		"help more ok":                              "idle",
 		"start help more ok":                        "building",
 		"start help stop":                           "building",
@@ -127,13 +133,7 @@ func TestReturnsFromAPart(t *testing.T) {
 		"start help more look seen less stop":       "building",
 		"start help more look stop":                 "building",
 		"start help more look again more look stop": "building",
-	} {
-		s := &stroll{t, p, p.Initial()}
-		s.steps(words)
-		if got := p.StateName(s.at.State); got != want {
-			t.Errorf("%s: in %s, want %s", words, got, want)
-		}
-	}
+	})
 }
 
 // A reload maps where a run came from as it maps where it is; what is gone is the initial state.

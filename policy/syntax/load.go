@@ -45,6 +45,7 @@ type loader struct {
 	file   string // the policy's own
 	open   Opener
 	size   int // of all files
+	opened int // files, those that could not be read too
 	all    []*Module
 	byPath map[string]*Module
 	under  []*Module // those whose parts are being read, each a part of the one before
@@ -80,17 +81,19 @@ func (l *loader) part(m *Module, u Use) (*Module, error) {
 	switch {
 	case l.open == nil:
 		return nil, fmt.Errorf("the policy has no folder in which its parts could be; give it by the path of its file")
-	case len(l.all) == maxFiles:
+	case l.opened == maxFiles-1:
 		return nil, fmt.Errorf("a policy has at most %d files; join some", maxFiles)
+	case l.size <= maxSource: // else nothing more is read
+		l.opened++
+		src, err := l.open(at)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", l.name(at), err)
+		}
+		if l.size += len(src); l.size <= maxSource {
+			return l.read(at, src), nil
+		}
 	}
-	src, err := l.open(at)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", l.name(at), err)
-	}
-	if l.size += len(src); l.size > maxSource {
-		return nil, fmt.Errorf("the files of a policy have more than %d bytes together", maxSource)
-	}
-	return l.read(at, src), nil
+	return nil, fmt.Errorf("the files of a policy have more than %d bytes together", maxSource)
 }
 
 func (l *loader) read(at string, src []byte) *Module {
