@@ -213,6 +213,15 @@ func (p *Policy) LimitsOf(s State, v *Verdict) Limits {
 	return Limits{slices.Concat(out.Own, of.Own, p.limits.Own), slices.Concat(out.Principal, of.Principal, p.limits.Principal)}
 }
 
+// LimitsIn returns the limits that hold for all calls in a state, those of Everywhere for all
+// of a run.
+func (p *Policy) LimitsIn(s State) Limits {
+	if s == Everywhere {
+		return p.limits
+	}
+	return p.states[s].limits
+}
+
 // LimitKey returns the key that a limit of a policy before this one has here; ok is false if
 // there is no such place any more.
 func (p *Policy) LimitKey(was string) (key string, ok bool) {

@@ -67,6 +67,7 @@ type jsonComparison struct {
 	OnComplete jsonPair             `json:"on_complete,omitzero"`
 	OnReload   string               `json:"on_reload,omitzero"` // of the new policy, whose word holds
 	Stranded   string               `json:"stranded,omitzero"`  // likewise
+	Settings   []report.TermChange  `json:"settings,omitempty"` // what differs of registers, and of what a run may do at most
 	States     []report.StateChange `json:"states,omitzero"`
 }
 
@@ -104,7 +105,7 @@ func (p comparison) json() jsonComparison {
 	out.Initial = jsonPair{old.StateName(old.Initial().State), new.StateName(new.Initial().State)}
 	out.OnComplete = jsonPair{old.OnComplete().String(), new.OnComplete().String()}
 	out.OnReload, out.Stranded = new.OnReload().String(), new.Stranded().String()
-	out.States = p.states
+	out.Settings, out.States = report.SettingChanges(old, new), p.states
 	return out
 }
 

@@ -65,11 +65,13 @@ type StateChange struct {
 	// altered, where that is some cases of a name.
 	// A new state has none.
 	Names []NameChange `json:"names"`
+	// Terms are what holds for all calls in a state that is kept or renamed, where it differs.
+	Terms []TermChange `json:"terms,omitempty"`
 }
 
 // Same reports whether the reload changes nothing for a run in this state.
 func (c StateChange) Same() bool {
-	return c.Change == StateKept && c.WasTerminal == c.Terminal && len(c.Names) == 0
+	return c.Change == StateKept && c.WasTerminal == c.Terminal && len(c.Names) == 0 && len(c.Terms) == 0
 }
 
 // NameChange is what a reload does to one name, or glob as it is written, in a
@@ -84,6 +86,9 @@ type NameChange struct {
 	// Edges are the outcomes that lead elsewhere, those of a name that is lost or
 	// gained included.
 	Edges []EdgeChange `json:"edges"`
+	// Terms are what else holds for its calls and differs, or is new: conditions, what
+	// outcomes are, what is set. Of what is lost there are none.
+	Terms []TermChange `json:"terms,omitempty"`
 }
 
 // Applied is the binding that applies to a name in a state.
@@ -92,17 +97,20 @@ type Applied struct {
 	Glob    bool          `json:"glob"`          // only what the upstream lists is bound
 	By      string        `json:"by,omitempty"`  // the argument that splits it
 	From    policy.Sender `json:"from,omitzero"` // of a signal
+	Says    string        `json:"-"`             // a signal's description
 	Rule    policy.Rule   `json:"-"`             // where it stands
 }
 
 // EdgeChange is where outcomes of one symbol led and lead now: the zero Lead
 // where there is no such symbol.
 type EdgeChange struct {
-	By       string   `json:"by,omitempty"`
-	Case     string   `json:"case,omitempty"` // with By
-	Outcomes []string `json:"outcomes"`
-	Was      Lead     `json:"was,omitzero"`
-	Now      Lead     `json:"now,omitzero"`
+	By   string `json:"by,omitempty"`
+	Case string `json:"case,omitempty"` // with By
+	// Alternative is which it is of several, from 1.
+	Alternative int      `json:"alternative,omitempty"`
+	Outcomes    []string `json:"outcomes"`
+	Was         Lead     `json:"was,omitzero"`
+	Now         Lead     `json:"now,omitzero"`
 
 	value policy.Argument // of the case
 }
@@ -174,7 +182,8 @@ func (d differ) keepsLost(n *NameChange) bool {
 // moved is the change of state s of old that becomes t.
 func (d differ) moved(s, t policy.State) StateChange {
 	was, now := d.old.State(s), d.new.State(t)
-	out := StateChange{Old: was.Name, New: now.Name, WasTerminal: was.Terminal, Terminal: now.Terminal}
+	out := StateChange{Old: was.Name, New: now.Name, WasTerminal: was.Terminal, Terminal: now.Terminal,
+		Terms: termChanges(TermChange{}, stateTerms(d.old, s), stateTerms(d.new, t))}
 	if was.Name != now.Name {
 		out.Change = StateRenamed
 	}
@@ -224,7 +233,7 @@ func (x side) applied() Applied {
 	if x.Binding == nil {
 		return Applied{}
 	}
-	return Applied{Pattern: x.Pattern, Glob: x.Glob, By: x.By, From: x.From, Rule: x.Rule}
+	return Applied{Pattern: x.Pattern, Glob: x.Glob, By: x.By, From: x.From, Says: x.Says, Rule: x.Rule}
 }
 
 // under returns the alternatives that hold here for a case of a binding that is split by an
@@ -266,20 +275,27 @@ func (d differ) name(pattern string, was, now side) NameChange {
 	default:
 		out.Difference, out.Kind = Altered, was.Kind
 	}
-	for _, c := range was.cases() {
-		out.Edges = append(out.Edges, d.edges(was, now, was.By, &c)...)
+	add := func(by string, c *policy.Case) {
+		out.Edges = append(out.Edges, d.edges(was, now, by, c)...)
+		out.Terms = append(out.Terms, d.terms(was, now, by, c)...)
 	}
-	for _, c := range now.cases() {
-		if !was.has(now.By, &c) {
-			out.Edges = append(out.Edges, d.edges(was, now, now.By, &c)...)
+	for i := range was.cases() {
+		add(was.By, &was.Cases[i])
+	}
+	for i := range now.cases() {
+		if c := &now.Cases[i]; !was.has(now.By, c) {
+			add(now.By, c)
 		}
+	}
+	if now.Binding != nil && out.Was.Says != out.Now.Says {
+		out.Terms = append(out.Terms, TermChange{What: "description", Was: out.Was.Says, Now: out.Now.Says})
 	}
 	return out
 }
 
 // differs reports whether calls are decided or stepped in another way.
 func (n NameChange) differs() bool {
-	return len(n.Edges) > 0 || n.Was.From != n.Now.From || !policy.IsGlob(n.Pattern) && n.Was.Glob != n.Now.Glob
+	return len(n.Edges) > 0 || len(n.Terms) > 0 || n.Was.From != n.Now.From || !policy.IsGlob(n.Pattern) && n.Was.Glob != n.Now.Glob
 }
 
 // edges compares one symbol, alternative by alternative.
@@ -293,47 +309,84 @@ func (d differ) edges(was, now side, by string, of *policy.Case) (out []EdgeChan
 		if i < len(b) {
 			y = &b[i]
 		}
-		out = append(out, d.leads(was.state, now.state, EdgeChange{By: by, Case: of.Name, value: of.Value}, x, y)...)
+		c := EdgeChange{By: by, Case: of.Name, value: of.Value}
+		if max(len(a), len(b)) > 1 {
+			c.Alternative = i + 1
+		}
+		out = append(out, d.leads(was.state, now.state, c, x, y)...)
 	}
 	return out
 }
 
-// leads compares one alternative, which one side may lack, and puts outcomes together that do alike.
+// leads compares one alternative, which one side may lack, outcome by outcome, each by its name,
+// and puts outcomes together that do alike.
 func (d differ) leads(s, t policy.State, c EdgeChange, a, b *policy.Alternative) (out []EdgeChange) {
-	most := a
-	if a == nil || b != nil && len(b.Outcomes) > len(a.Outcomes) {
-		most = b
-	}
-	for _, o := range most.AllOutcomes() {
-		if a != nil && b != nil && d.sameLead(a, b, s, t, o) {
+	for _, name := range outcomeNames(a, b) {
+		if a != nil && b != nil && d.sameLead(a, b, s, t, name) {
 			continue
 		}
-		c.Was, c.Now = Lead{}, Lead{}
-		if a != nil && a.OutcomeName(o) != "" {
-			c.Was = leadOf(d.old, a, s, o)
-		}
-		if b != nil && b.OutcomeName(o) != "" {
-			c.Now = leadOf(d.new, b, t, o)
-		}
+		c.Was, c.Now = namedLead(d.old, a, s, name), namedLead(d.new, b, t, name)
 		if n := len(out); n > 0 && out[n-1].Was == c.Was && out[n-1].Now == c.Now {
-			out[n-1].Outcomes = append(out[n-1].Outcomes, most.OutcomeName(o))
+			out[n-1].Outcomes = append(out[n-1].Outcomes, name)
 			continue
 		}
-		c.Outcomes = []string{most.OutcomeName(o)}
+		c.Outcomes = []string{name}
 		out = append(out, c)
 	}
 	return out
 }
 
-// sameLead reports whether an outcome leads to the same place from s of old and
+// outcomeNames are the names of the outcomes of two alternatives, either of which may be nil.
+func outcomeNames(both ...*policy.Alternative) (names []string) {
+	for _, a := range both {
+		if a != nil {
+			for _, o := range a.AllOutcomes() {
+				names = appendNew(names, a.OutcomeName(o))
+			}
+		}
+	}
+	return names
+}
+
+// outcomeOf returns the outcome of a name; ok is false where an alternative has none.
+func outcomeOf(a *policy.Alternative, name string) (o policy.Outcome, ok bool) {
+	for _, o := range a.AllOutcomes() {
+		if a.OutcomeName(o) == name {
+			return o, true
+		}
+	}
+	return 0, false
+}
+
+// namedLead says where an outcome of a name leads from s. Where an alternative has no such
+// outcome, the result is what it is by its form: a success or an error.
+func namedLead(p *policy.Policy, a *policy.Alternative, s policy.State, name string) Lead {
+	if a == nil {
+		return Lead{}
+	}
+	if o, ok := outcomeOf(a, name); ok {
+		return leadOf(p, a, s, o)
+	}
+	if lead := leadOf(p, a, s, policy.Success); lead == leadOf(p, a, s, policy.Error) {
+		return lead
+	}
+	return Lead{As: "success or error"}
+}
+
+// sameLead reports whether an outcome of both leads to the same place from s of old and
 // from t of new, once states are renamed.
-func (d differ) sameLead(a, b *policy.Alternative, s, t policy.State, o policy.Outcome) bool {
-	if a.OutcomeName(o) != b.OutcomeName(o) {
+func (d differ) sameLead(a, b *policy.Alternative, s, t policy.State, name string) bool {
+	of, inA := outcomeOf(a, name)
+	heirOf, inB := outcomeOf(b, name)
+	if !inA || !inB {
 		return false
 	}
-	x, y := a.Leads(o), b.Leads(o)
+	x, y := a.Leads(of), b.Leads(heirOf)
 	if x.State == policy.Origin && y.State == policy.Origin { // both of the state, or both of a part
 		return (d.old.Returns(x, s) == d.old.StateName(s)) == (d.new.Returns(y, t) == d.new.StateName(t)) && a.Exclusive == b.Exclusive
+	}
+	if x.State == policy.Origin || y.State == policy.Origin {
+		return false
 	}
 	heir, ok := d.new.Heir(d.old.StateName(x.In(s)))
 	return ok && heir == y.In(t) && x.Terminal == y.Terminal && a.Exclusive == b.Exclusive
@@ -374,6 +427,9 @@ func (c *compareText) settings() {
 	if c.old.OnComplete() != c.new.OnComplete() {
 		fmt.Fprintf(c, "  on_complete: %s, was %s\n", c.new.OnComplete(), c.old.OnComplete())
 	}
+	for _, x := range SettingChanges(c.old, c.new) {
+		fmt.Fprintf(c, "  %s\n", x)
+	}
 	if c.pins() {
 		fmt.Fprintf(c, "  on_reload: pin: runs under way stay on the policy that they began with, and may call only what %s binds somewhere\n", strictyaml.Printable(c.new.File()))
 	}
@@ -397,6 +453,9 @@ func (c *compareText) state(x StateChange) {
 	fmt.Fprintf(c, "\n%s\n", c.headline(x))
 	if x.Change == StateStranded && !c.pins() && c.new.Stranded() != policy.StrandedKeep { // no run rests there
 		return
+	}
+	for _, term := range x.Terms {
+		fmt.Fprintf(c, "    %s\n", term)
 	}
 	w := tabwriter.NewWriter(c, 0, 0, 2, ' ', 0)
 	for _, n := range x.Names {
@@ -481,22 +540,33 @@ func (n NameChange) rows() []textRow {
 		rows = append(rows, textRow{leads: how})
 	}
 	last := ""
-	for _, e := range n.Edges {
-		leads, ok := n.leads(e)
-		if !ok {
-			continue
-		}
-		label := ""
-		if e.By != "" {
-			label = fmt.Sprintf("[%s=%s]", strictyaml.Printable(e.By), strictyaml.Printable(e.Case))
-		}
+	add := func(label, text string) {
 		shown := label
 		if label == last && len(rows) > 0 {
 			shown = ""
 		}
-		rows, last = append(rows, textRow{shown, leads}), label
+		rows, last = append(rows, textRow{shown, text}), label
+	}
+	for _, e := range n.Edges {
+		if leads, ok := n.leads(e); ok {
+			add(labelOf(e.By, e.Case, e.Alternative), leads)
+		}
+	}
+	for _, x := range n.Terms {
+		add(labelOf(x.By, x.Case, x.Alternative), x.String())
 	}
 	return rows
+}
+
+// labelOf names a case, and an alternative, of a name.
+func labelOf(by, name string, alternative int) (label string) {
+	if by != "" {
+		label = fmt.Sprintf("[%s=%s]", strictyaml.Printable(by), strictyaml.Printable(name))
+	}
+	if alternative > 0 {
+		label += fmt.Sprintf(" [%d]", alternative)
+	}
+	return strings.TrimSpace(label)
 }
 
 // how says that a name is bound in another way than before, "" if it is not.

@@ -214,6 +214,7 @@ type Lead struct {
 	Returns   string `json:"returns,omitempty"`   // in place of To: to where this state, or part, was entered from
 	Terminal  bool   `json:"terminal,omitempty"`  // the run completes there
 	Exclusive bool   `json:"exclusive,omitempty"` // the call takes the run's turn in any case
+	As        string `json:"as,omitempty"`        // in place of To: there is no such outcome, and such a call has one of these
 }
 
 // leadOf says where an outcome of an alternative leads from s.
@@ -232,6 +233,8 @@ func (l Lead) String() string {
 	switch {
 	case l == Lead{}:
 		return signNone + " refused"
+	case l.As != "":
+		text = "as " + l.As
 	case l.Returns != "":
 		text = signReturn + " returns from " + strictyaml.Printable(l.Returns)
 	case l.Terminal && l.Stays:
