@@ -388,7 +388,20 @@ func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 	if o.Index() >= len(edges) {
 		return Step{}, fmt.Errorf("stepping %s %q: %v is no outcome in %s", s.Kind, s.Name, o, p.describe(c))
 	}
-	e := &edges[o.Index()]
+	return p.step(c, &edges[o.Index()])
+}
+
+// Expire says where the clock of c's state leads. It is pure.
+func (p *Policy) Expire(c Configuration) (Step, error) {
+	after := p.After(c.State)
+	if after == nil || c.Complete {
+		return Step{}, fmt.Errorf("stepping by a clock: there is none in %s", p.describe(c))
+	}
+	return p.step(c, &after.edge)
+}
+
+// step goes along an edge.
+func (p *Policy) step(c Configuration, e *edge) (Step, error) {
 	if !e.Changes(c.State) {
 		return Step{From: c, To: c, Entered: c.State}, nil
 	}
@@ -501,6 +514,9 @@ func (p *Policy) events() fsm.Events {
 		}
 	}
 	for s := range p.states {
+		if after := p.After(State(s)); after != nil {
+			out = append(out, fsm.EventDesc{Name: after.event, Src: []string{p.states[s].running}, Dst: p.machineState(after.Target, State(s))})
+		}
 		if len(p.returns.all) > 0 {
 			out = append(out, fsm.EventDesc{Name: p.states[s].back(), Src: []string{returns}, Dst: p.states[s].running})
 		}

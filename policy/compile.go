@@ -51,7 +51,7 @@ func compile(r *strictyaml.Reader, f *syntax.File) *Policy {
 	c.enterRenames()
 	c.enterRegisters()
 	p.limits = c.limits("", &f.AtMost)
-	c.enterLimits()
+	c.enterVisits()
 	c.checkExits()
 	for _, k := range AllKinds {
 		p.everywhere[k] = c.layer(Everywhere, k, f.Everywhere.Kinds[k])
@@ -113,10 +113,11 @@ func (c *compiler) enterStates() {
 	c.targets = c.short[:len(c.names)+1]
 }
 
-// enterLimits enters those of states.
-func (c *compiler) enterLimits() {
+// enterVisits enters what holds for visits of states: their limits and clocks.
+func (c *compiler) enterVisits() {
 	for i := range c.f.States {
 		c.p.states[i].limits = c.limits(c.f.States[i].Name.Value, &c.f.States[i].AtMost)
+		c.enterClock(State(i), &c.f.States[i].After)
 	}
 }
 

@@ -175,6 +175,50 @@ func (c *compiler) guardsOf(b *Binding, x *syntax.Conditions) []Guard {
 	return []Guard{{program, x.When.Place, reads.Run || len(reads.Registers) > 0, c.follow(program)}}
 }
 
+// After is the clock of a state: its one edge is taken by itself.
+type After struct {
+	Seconds int // since the state was entered; 0: there is none
+	Rule    Rule
+	edge
+}
+
+// Leads returns where the clock leads.
+func (a *After) Leads() Target { return a.Target }
+
+// Sets returns what goes with it.
+func (a *After) Sets() []Assignment { return a.set }
+
+// After returns the clock of a state, nil if it has none.
+func (p *Policy) After(s State) *After {
+	if !p.has(s) || p.states[s].after.Seconds == 0 {
+		return nil
+	}
+	return &p.states[s].after
+}
+
+// enterClock compiles the clock of a state.
+func (c *compiler) enterClock(s State, x *syntax.After) {
+	if x.Seconds == 0 {
+		return
+	}
+	if x.To.Given {
+		c.state(x.To, "after", c.targets)
+	}
+	clock := &Binding{Kind: Signal, Home: s} // which has no arguments and no result either
+	rule := Rule{File: c.r.File(), Line: x.Line, Column: x.Column, Pattern: "after"}
+	if x.File != "" {
+		rule.File = x.File
+	}
+	after := After{x.Seconds, rule, edge{Target: c.target(x.Target), given: true, event: fmt.Sprintf("after %d", s), set: c.assignments(clock, x.Set)}}
+	switch {
+	case c.p.states[s].Terminal:
+		c.r.Errorf(x.Place, "terminal-binds", "state %s is terminal and has a clock; no run rests there: remove it, or the state's \"terminal\"", strictyaml.Quote(c.p.StateName(s)))
+	case !after.Changes(s):
+		c.r.Errorf(x.Place, "after", "after: it leads nowhere; name another state, or make the edge terminal")
+	}
+	c.p.states[s].after, c.p.guarded = after, true
+}
+
 // key is the name of a binding's place, which it has in the next version of the file as well:
 // it begins with the state's name, which may be another there.
 func (b *Binding) key(p *Policy) string {

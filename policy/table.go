@@ -467,7 +467,8 @@ type stateEntry struct {
 	own     [symbolKinds]layer
 	class   [Kinds]int32 // equal for states that show the same, as far as lists follow no guard; 0 shows nothing
 	limits  Limits       // of its visits, and more
-	follows []int        // places among the policy's followed of what lists follow here
+	after   After
+	follows []int // places among the policy's followed of what lists follow here
 
 	returning []int32 // indexes among returnTable.all: the parts that it is in, and itself, if something returns from them
 

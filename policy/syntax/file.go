@@ -97,6 +97,7 @@ type State struct {
 	Name        Text
 	Description string
 	AtMost      AtMost
+	After       After
 	Terminal    bool
 	Without     bool // everywhere: false
 	Part        Text
@@ -137,6 +138,13 @@ type Conditions struct {
 	When, Because Text
 	AtMost        AtMost
 	Exclusive     bool
+}
+
+// After is a clock: where a run goes by itself that has been in a state for so long.
+type After struct {
+	Place
+	Seconds int // 0: there is none
+	Target
 }
 
 // AtMost is how often something may be done, 0 where nothing is said.

@@ -69,6 +69,7 @@ func stateKeys() []field[State] {
 		key("description", "What is done in this state; shown in refusals.", textSchema, readText(func(s *State) *string { return &s.Description })),
 		key("terminal", "An edge to this state completes the run. A terminal state binds nothing.", strictyaml.Bool, readBool(func(s *State) *bool { return &s.Terminal })),
 		key("everywhere", "false: this state takes nothing of everywhere.", strictyaml.Bool, readInherits),
+		key("after", "A clock: {DURATION: EDGE}, which is taken by itself once the run has been in the state for so long, such as {30m: idle}.", afterSchema, readAfter),
 		key("at_most", "How many calls a visit of the state may make: N, or {run, state, minute, hour, day, principal: {minute, hour, day}}, of which all hold.", atMostSchema,
 			readAtMost(1, func(s *State) *AtMost { return &s.AtMost })),
 	}
@@ -232,6 +233,13 @@ func atMostSchema() *schema {
 	s := strictyaml.ObjectOf(spanKeys())
 	s.MinProperties = 1
 	return &schema{AnyOf: []*schema{countSchema(maxCount), s}}
+}
+
+// durationPattern is what a duration matches.
+const durationPattern = `^([0-9]+h)?([0-9]+m)?([0-9]+s)?$`
+
+func afterSchema() *schema {
+	return &schema{Type: "object", PropertyNames: &schema{Pattern: durationPattern}, AdditionalProperties: refTo("target")(), MinProperties: 1, MaxProperties: 1}
 }
 
 func countSchema(most int) *schema { return &schema{Type: "integer", Minimum: 1, Maximum: most} }

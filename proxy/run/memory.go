@@ -220,3 +220,42 @@ func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
 
 // Registers are the run's registers as they are now: nil where its policy has none.
 func (r *Run) Registers() *register.View { return r.memory.view() }
+
+// Due is when the clock of the run's state moves it, if nobody has the turn until then; ok is
+// false where it has none, and while a call has the turn: it is looked at when that is passed on.
+func (r *Run) Due() (due time.Time, ok bool) {
+	after := r.stands.Policy.After(r.stands.At.State)
+	if r.memory == nil || after == nil || r.holder != nil || r.Runless || r.stands.At.Complete {
+		return due, false
+	}
+	return r.memory.entered.Add(time.Duration(after.Seconds) * time.Second), true
+}
+
+// Expire moves the run by the clock of its state, if that is due.
+func (r *Run) Expire(now time.Time) (e Effects) {
+	if !r.isDue(now) {
+		return e
+	}
+	e.From = r.Snapshot(now)
+	e.Entries = append(r.use(now), r.expire(now)...)
+	e.To = r.Snapshot(now)
+	return e
+}
+
+// expire moves the run by a clock that is due. What does not fit is not set.
+func (r *Run) expire(now time.Time) []Entry {
+	e := Entry{Type: Expired, Time: now, By: r.stands.Policy, Shadow: r.Shadow, To: r.stands}
+	var err error
+	if e.Step, err = e.By.Expire(r.stands.At); err != nil {
+		return nil
+	}
+	facts := r.memory.facts(guard.Call{Now: now}, r.stands.State())
+	if set, err := changesOf(e.By.After(r.stands.At.State).Sets(), false, facts); err == nil {
+		if room, err := r.memory.registers.Reserve([][]register.Change{set}); err == nil {
+			room.GiveBack()
+			e.Set = set
+		}
+	}
+	r.arrive(&e)
+	return []Entry{r.record(e)}
+}

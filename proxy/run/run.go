@@ -103,6 +103,7 @@ const (
 	Moved         // a reload has moved the run to the policy in force
 	Stranded      // a reload has taken its state
 	Reset         // the run was begun anew, by an outcome of no call
+	Expired       // its state's clock has moved it
 )
 
 // Entry is one fact of a run. A run's recorded part is the fold of its entries, and
@@ -275,7 +276,11 @@ func (r *Run) Enter(c *Call, room int, now time.Time) (a Admission, e Effects) {
 	if c.life == 0 {
 		c.life = r.life
 	}
-	e.Entries = r.use(now)
+	if e.Entries = r.use(now); r.isDue(now) {
+		e.From = r.Snapshot(now)
+		e.Entries = append(e.Entries, r.expire(now)...)
+		e.To = r.Snapshot(now)
+	}
 	switch a = r.decide(c, r.Snapshot(now), now); {
 	case a != Admitted || !c.takesTurn() || c.Unclear:
 		return a, e
@@ -306,7 +311,7 @@ func (r *Run) Granted(c *Call, now time.Time) (a Admission, e Effects) {
 	r.holder, c.orphaned = c, false
 	e.Entries = r.use(now)
 	if a = r.decide(c, r.Snapshot(now), now); a != Admitted || !c.takesTurn() {
-		e.Ready = append(e.Ready, r.pass(now)...)
+		r.pass(&e, now)
 	}
 	e.To = r.Snapshot(now)
 	return a, e
@@ -326,7 +331,7 @@ func (r *Run) Keeps(c *Call, now time.Time) (a Admission, held bool, e Effects) 
 		a = r.decide(c, r.own(now), now)
 	}
 	if a == Refused || a == Admitted && !c.takesTurn() {
-		e.Ready = r.pass(now)
+		r.pass(&e, now)
 	}
 	e.To = r.Snapshot(now)
 	return a, held, e
@@ -465,7 +470,7 @@ func (r *Run) Pass(c *Call, now time.Time) (e Effects) {
 		return e
 	}
 	e.From = r.Snapshot(now)
-	e.Ready = r.pass(now)
+	r.pass(&e, now)
 	e.To = r.Snapshot(now)
 	return e
 }
@@ -482,17 +487,31 @@ func (r *Run) Leave(c *Call, now time.Time) (e Effects) {
 	return e
 }
 
-func (r *Run) pass(now time.Time) (ready []*Call) {
+// pass frees the turn, and gives it to the call that has waited longest. What is due comes
+// before that.
+func (r *Run) pass(e *Effects, now time.Time) {
 	r.holder, r.task = nil, false
-	_, ready = r.catchUp(now)
+	_, ready := r.catchUp(now)
+	e.Ready = append(e.Ready, ready...)
+	if r.isDue(now) {
+		e.Entries = append(append(e.Entries, r.use(now)...), r.expire(now)...)
+	}
 	if len(r.queue) > 0 {
-		ready, r.queue = r.queue[:1:1], r.queue[1:]
-		r.holder = ready[0]
+		r.holder, r.queue = r.queue[0], r.queue[1:]
+		e.Ready = append(e.Ready, r.holder)
 	}
 	if len(r.queue) == 0 {
 		r.queue = nil // nor what it has in it
 	}
-	return ready
+}
+
+// isDue reports whether the clock of the run's state moves it now. While a call has the turn none does.
+func (r *Run) isDue(now time.Time) bool {
+	if r.memory == nil {
+		return false
+	}
+	due, ok := r.Due()
+	return ok && !now.Before(due)
 }
 
 // catchUp has a run whose turn nobody has follow a reload that came meanwhile.

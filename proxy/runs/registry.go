@@ -91,8 +91,9 @@ func (g *Registry) Beginning() run.Snapshot {
 
 // newLocked returns a run at its beginning, of what is in force.
 func (g *Registry) newLocked() *Run {
-	r := &Run{core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared}, time.Now())}
+	r := &Run{of: g, core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared}, time.Now())}
 	r.shadow.Store(g.mode == Shadow)
+	r.windLocked()
 	g.all[r] = struct{}{}
 	return r
 }
@@ -136,6 +137,7 @@ func (g *Registry) Part(r *Run, m Member) {
 	defer g.mu.Unlock()
 	r.part(m)
 	if r.Key.Kind == Session || r.ended.Load() && len(r.on()) == 0 {
+		r.unwind()
 		delete(g.all, r)
 	}
 }
@@ -404,6 +406,7 @@ func (g *Registry) endLocked(r *Run, remember bool) Member {
 		return nil
 	}
 	r.ended.Store(true)
+	r.unwind()
 	delete(g.found, at)
 	if r.Owner.Known() {
 		if g.owned[r.Owner]--; g.owned[r.Owner] == 0 {
@@ -527,6 +530,9 @@ func (g *Registry) overdue(now time.Duration) []*Run {
 func (g *Registry) Close() {
 	g.mu.Lock()
 	g.closed = true
+	for r := range g.all {
+		r.unwind()
+	}
 	g.mu.Unlock()
 	g.stopSweeping()
 }

@@ -42,6 +42,7 @@ type Run struct {
 	Owner wire.Principal // whose it is; written under the Registry's lock and mu, read under either
 	Tasks tasks.Table
 
+	of     *Registry
 	id     string        // what the key says; "" for runs that are not found by it
 	born   time.Duration // as deadline.Now; 0: it is found by no key
 	used   atomic.Int64  // when it was found last, as deadline.Now
@@ -51,11 +52,13 @@ type Run struct {
 	free       bool        // it is the first principal's who comes; guarded by the Registry's lock
 	ended      atomic.Bool // it is found no more; written under the Registry's lock
 	shadow     atomic.Bool // calls are decided in shadow; written under mu
+	unwound    bool        // no clock moves it any more; guarded by mu
 
-	_       [64]byte   // what every call writes, from what every call only reads: a cache line apart
+	_       [47]byte   // what every call writes, from what every call only reads: a cache line apart
 	mu      sync.Mutex // guards what follows
 	core    run.Run
 	members []Member
+	clock   *time.Timer // of the run's state; nil: it had none yet
 }
 
 // ID is what the run is found by, "" for one that is not.
@@ -147,10 +150,12 @@ func (r *Run) Do(f func(core *run.Run, now time.Time) run.Effects) run.Shift {
 func (r *Run) do(clock func() time.Time, f func(core *run.Run, now time.Time) run.Effects) run.Shift {
 	r.mu.Lock()
 	e := f(&r.core, clock())
+	r.windLocked()
 	r.mu.Unlock()
 	for _, c := range e.Ready {
 		close(c.Turn)
 	}
+	r.tellExpired(e.Entries)
 	return e.Shift
 }
 
@@ -166,16 +171,21 @@ func (r *Run) Expect(c Call) {
 // there. Behind one whose client is asked, nobody waits.
 func (r *Run) Enter(c Call, maxQueue int) run.Admission {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if holder, _ := r.holderLocked(); holder != nil && holder.AsksClient() {
 		maxQueue = 0
 	}
 	d := c.Decided()
 	d.Tag = c
 	c.Refresh()
-	a, _ := r.core.Enter(d, maxQueue, r.nowLocked())
+	a, e := r.core.Enter(d, maxQueue, r.nowLocked())
 	if a == run.Queued {
 		d.Turn = make(chan struct{})
+	}
+	r.windLocked()
+	r.mu.Unlock()
+	if len(e.Entries) > 0 {
+		r.tellExpired(e.Entries)
+		r.Tell(nil, run.Shifts{e.Shift})
 	}
 	return a
 }

@@ -1,0 +1,56 @@
+package runs
+
+import (
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// windLocked has the run moved by its state's clock when that is due. It is called whenever the run
+// may have moved.
+func (r *Run) windLocked() {
+	due, ok := r.core.Due()
+	switch {
+	case r.clock == nil && (!ok || r.unwound):
+	case !ok, r.unwound:
+		r.clock.Stop()
+	case r.clock == nil:
+		r.clock = time.AfterFunc(time.Until(due), r.ring)
+	default:
+		r.clock.Reset(time.Until(due))
+	}
+}
+
+// unwind stops the run's clock for good.
+func (r *Run) unwind() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unwound = true; r.clock != nil {
+		r.clock.Stop()
+	}
+}
+
+// ring moves the run by its state's clock, if that is due still. One that a call holds up comes when
+// the turn is passed on.
+func (r *Run) ring() {
+	r.Tell(nil, run.Shifts{r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
+		if !r.unwound {
+			e = core.Expire(now)
+		}
+		return e
+	})})
+}
+
+// tellExpired tells operators of what clocks have done.
+func (r *Run) tellExpired(entries []run.Entry) {
+	for i := range entries {
+		e := &entries[i]
+		if e.Type != run.Expired {
+			continue
+		}
+		from, to := e.By.StateName(e.Step.From.State), e.By.StateName(e.Step.Entered)
+		r.of.cfg.Telemetry.Stepped(from, to, "after")
+		r.of.cfg.Log.Info("transition", "run", r.Name, "from", from, "to", to, "after", time.Duration(e.By.After(e.Step.From.State).Seconds)*time.Second,
+			"complete", e.Step.Terminal, "rule", e.By.After(e.Step.From.State).Rule.String())
+	}
+}
