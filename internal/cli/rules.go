@@ -42,6 +42,8 @@ var rules = []rule{
 	{"guard", policy.LevelError, "an expression that is not one, or of another type than is wanted there"},
 	{"because", policy.LevelError, "`because` where there is no condition"},
 	{"outcome", policy.LevelError, "`on_NAME` without its outcome, or an outcome that cannot be"},
+	{"after", policy.LevelError, "a clock that leads nowhere"},
+	{"duration", policy.LevelError, "a duration that is not one, or is too long"},
 	{"register", policy.LevelError, "a register that is not declared, or cannot be changed so"},
 	{"glob", policy.LevelError, "a glob with `**`, one that is too long, or too many of them in one place"},
 	{"template", policy.LevelError, "a URI template in place of a URI"},

@@ -221,16 +221,6 @@ func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
 // Registers are the run's registers as they are now: nil where its policy has none.
 func (r *Run) Registers() *register.View { return r.memory.view() }
 
-// Due is when the clock of the run's state moves it, if nobody has the turn until then; ok is
-// false where it has none, and while a call has the turn: it is looked at when that is passed on.
-func (r *Run) Due() (due time.Time, ok bool) {
-	after := r.stands.Policy.After(r.stands.At.State)
-	if r.memory == nil || after == nil || r.holder != nil || r.Runless || r.stands.At.Complete {
-		return due, false
-	}
-	return r.memory.entered.Add(time.Duration(after.Seconds) * time.Second), true
-}
-
 // Expire moves the run by the clock of its state, if that is due.
 func (r *Run) Expire(now time.Time) (e Effects) {
 	if !r.isDue(now) {

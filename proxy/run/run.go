@@ -505,11 +505,21 @@ func (r *Run) pass(e *Effects, now time.Time) {
 	}
 }
 
+// Due is when the clock of the run's state moves it, if nobody has the turn until then; ok is
+// false where it has none, and while a call has the turn: it is looked at when that is passed on.
+func (r *Run) Due() (due time.Time, ok bool) {
+	if r.memory == nil || r.holder != nil || r.Runless || r.stands.At.Complete {
+		return due, false
+	}
+	after := r.stands.Policy.After(r.stands.At.State)
+	if after == nil {
+		return due, false
+	}
+	return r.memory.entered.Add(time.Duration(after.Seconds) * time.Second), true
+}
+
 // isDue reports whether the clock of the run's state moves it now. While a call has the turn none does.
 func (r *Run) isDue(now time.Time) bool {
-	if r.memory == nil {
-		return false
-	}
 	due, ok := r.Due()
 	return ok && !now.Before(due)
 }

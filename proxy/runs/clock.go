@@ -6,12 +6,10 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// windLocked has the run moved by its state's clock when that is due. It is called whenever the run
-// may have moved.
-func (r *Run) windLocked() {
-	due, ok := r.core.Due()
+// wind has the run moved by its state's clock when that is due, if ok, and else not.
+func (r *Run) wind(due time.Time, ok bool) {
 	switch {
-	case r.clock == nil && (!ok || r.unwound):
+	case r.clock == nil && r.unwound:
 	case !ok, r.unwound:
 		r.clock.Stop()
 	case r.clock == nil:

@@ -142,6 +142,13 @@ func (r *Run) nowLocked() (now time.Time) {
 	return now
 }
 
+// windLocked winds the clock of the run's state. It is called whenever the run may have moved.
+func (r *Run) windLocked() {
+	if due, ok := r.core.Due(); ok || r.clock != nil {
+		r.wind(due, ok)
+	}
+}
+
 // Do does something to the run, and then wakes the calls that are off its queue.
 func (r *Run) Do(f func(core *run.Run, now time.Time) run.Effects) run.Shift {
 	return r.do(time.Now, f)
@@ -155,7 +162,9 @@ func (r *Run) do(clock func() time.Time, f func(core *run.Run, now time.Time) ru
 	for _, c := range e.Ready {
 		close(c.Turn)
 	}
-	r.tellExpired(e.Entries)
+	if len(e.Entries) > 0 {
+		r.tellExpired(e.Entries)
+	}
 	return e.Shift
 }
 
