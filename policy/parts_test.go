@@ -226,3 +226,37 @@ func TestReloadIntoAPart(t *testing.T) {
 		}
 	}
 }
+
+// The schema, by which editors check, takes what is read of parts and returns, and refuses what is no such thing.
+func TestSchemaOfParts(t *testing.T) {
+	s := compiledSchema(t)
+	const (
+		head = "version: 1\ninitial: a\nuse: {p: p.yaml, q: sub/q.yaml}\nstates:\n"
+		part = "version: 1\ninitial: s\nstates: {s: {tools: {x: done}}, done: {terminal: true}}\n"
+	)
+	for state, ok := range map[string]bool{
+		"a: {part: p}":                   true,
+		"a: {part: p, exits: b}":         true,
+		"a: {part: p, exits: {done: b}}": true,
+		`a: {part: p, exits: {"*": {to: b, terminal: true}, x: {return: true}, y: {terminal: true}}}`: true,
+		"a: {tools: {x: {on_any: {return: true}}}, signals: {back: {return: true}}}":                  true,
+		"a: {part: [p]}":                                false,
+		"a: {part: p, exits: [b]}":                      false,
+		"a: {part: p, exits: {}}":                       false,
+		"a: {part: p, exits: {done: {on_success: b}}}":  false,
+		"a: {part: p, exits: {done: {to: b, set: {}}}}": false,
+		"a: {tools: {x: {on_any: {return: false}}}}":    false,
+		"a: {tools: {x: {return: true}}}":               false,
+	} {
+		src := []byte(head + "  " + state + "\n  b: {tools: [x]}\n")
+		if err := s.Validate(asJSON(t, src)); (err == nil) != ok {
+			t.Errorf("%s: %v", state, err)
+		}
+		if ok {
+			continue
+		}
+		if _, found := compileFiles(map[string]string{"policy.yaml": string(src), "p.yaml": part, "sub/q.yaml": part}); found.Err() == nil {
+			t.Errorf("%s is read", state)
+		}
+	}
+}

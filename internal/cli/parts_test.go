@@ -187,3 +187,50 @@ func TestReloadOfWhereARunReturnsTo(t *testing.T) {
 	steps("go_back")
 	show("open_door press_button")
 }
+
+// A ConfigMap's folder holds a policy and its part, and both are swapped at once: no policy of one with the part of the
+// other is ever in force.
+func TestConfigMapOfParts(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	swap := func(version, policy, part string) {
+		t.Helper()
+		at := filepath.Join(folder, ".."+version)
+		for _, err := range []error{
+			os.Mkdir(at, 0o700),
+			os.WriteFile(filepath.Join(at, "policy.yaml"), []byte(policy), 0o600),
+			os.WriteFile(filepath.Join(at, "hall.yaml"), []byte(part), 0o600),
+			os.Symlink(".."+version, filepath.Join(folder, "..data_tmp")),
+			os.Rename(filepath.Join(folder, "..data_tmp"), filepath.Join(folder, "..data")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	policy := strings.Replace(walkPolicy, "sub/", "", 1)
+	swap("1", policy, hallPart)
+	for _, name := range []string{"policy.yaml", "hall.yaml"} {
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy := mcptest.Proxy(t)
+	s, p := mcptest.Dial(t, proxy, "run", "--reload-debounce", "5ms", "--policy", folder, "--", proxy, "crossroads")
+	s.Initialize()
+	s.Tool("open_door", "")
+	if got := tools(t, s); got != "press_button" {
+		t.Fatalf("shown in the part: %q", got)
+	}
+	// Neither goes with the other's: the exit has another name.
+	rename := strings.NewReplacer("out:", "gone:", "on_any: out", "on_any: gone", "press_button: {", "pick_up_key: stay, press_button: {")
+	swap("2", strings.Replace(policy, "{out: entry}", "{gone: entry}", 1), rename.Replace(hallPart))
+	awaitChanged(t, s)
+	if got := tools(t, s); got != "press_button pick_up_key" && got != "pick_up_key press_button" {
+		t.Errorf("shown after the swap: %q", got)
+	}
+	p.Log().Await(t, "the policy was reloaded")
+	if log := p.Log().String(); strings.Contains(log, "not reloaded") {
+		t.Error(log)
+	}
+}
