@@ -283,7 +283,7 @@ func (s *service) showRun(id string) (admin.RunDetail, error) {
 	if err != nil {
 		return admin.RunDetail{}, adminRefusal(err)
 	}
-	out := admin.RunDetail{Run: adminRun(at.Info), Seq: at.Seq, Registers: at.Registers.AppendJSON(nil), Counts: []byte("{}"), Signals: []admin.Sendable{}, Approvals: []any{}}
+	out := admin.RunDetail{Run: adminRun(at.Info), Seq: at.Seq, Registers: at.Registers.AppendJSON(nil), Counts: at.Counts, Signals: []admin.Sendable{}, Approvals: []any{}}
 	for _, x := range at.Signals {
 		out.Signals = append(out.Signals, admin.Sendable{Name: x.Name, Description: x.Says, From: x.From.String(), To: x.To, Completes: x.Completes})
 	}

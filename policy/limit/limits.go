@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -250,7 +251,8 @@ func (c *Counts) AppendJSON(to []byte, now time.Time) []byte {
 		if i > 0 {
 			to = append(to, ',')
 		}
-		to, _ = jsontext.AppendQuote(append(to, `{"limit":`...), x.Key)
+		place := strings.Join(strings.FieldsFunc(x.Key, func(c rune) bool { return c == 0 }), " ") // keys have parts
+		to, _ = jsontext.AppendQuote(append(to, `{"limit":`...), place)
 		to = append(append(append(to, `,"span":"`...), x.Span.String()...), `","at_most":`...)
 		to = append(strconv.AppendInt(to, int64(x.Most), 10), `,"taken":`...)
 		to = strconv.AppendInt(to, int64(x.count+len(x.times)), 10)

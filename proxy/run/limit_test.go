@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -163,4 +165,36 @@ func TestCountOfACallAgain(t *testing.T) {
 	}
 	w.result(c, policy.Success, "{}")
 	w.with("x", "{}", policy.LimitReached)
+}
+
+// TestLimitsOfPrincipals counts what one principal does in all of its runs, and not what another does.
+func TestLimitsOfPrincipals(t *testing.T) {
+	p := parse(t, "version: 1\ninitial: a\nat_most: {principal: {day: 3}}\nstates: {a: {tools: {x: {at_most: {principal: {hour: 2}}}, y: }}}\n")
+	shared, now := &run.Shared{Principals: limit.NewPrincipals(0)}, time.Unix(1000, 0)
+	first, second := run.New(run.Config{Policy: p, Shared: shared}, now), run.New(run.Config{Policy: p, Shared: shared}, now)
+	does := func(r *run.Run, name, subject string) policy.Code {
+		c := &run.Call{Request: run.Request{Kind: policy.Tool, Name: name, Listed: true, Known: true, Who: &guard.Who{Issuer: "i", Subject: subject}}}
+		if a, _ := r.Enter(c, 0, now); a != run.Admitted {
+			return c.Verdict.Code
+		}
+		r.Settle(c, run.End{Outcome: policy.Success}, now)
+		return policy.CodeNone
+	}
+	for i, x := range []struct {
+		r             *run.Run
+		name, subject string
+		code          policy.Code
+	}{
+		{&first, "x", "ann", policy.CodeNone}, {&second, "x", "ann", policy.CodeNone},
+		{&first, "x", "ann", policy.LimitReached}, {&first, "x", "bob", policy.CodeNone},
+		{&second, "y", "ann", policy.CodeNone}, {&second, "y", "ann", policy.LimitReached}, {&first, "y", "bob", policy.CodeNone},
+	} {
+		if code := does(x.r, x.name, x.subject); code != x.code {
+			t.Errorf("%d: %s of %s: %v", i, x.name, x.subject, code)
+		}
+	}
+	now = now.Add(time.Hour)
+	if code := does(&first, "x", "bob"); code != policy.CodeNone {
+		t.Error(code)
+	}
 }

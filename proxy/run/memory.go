@@ -124,6 +124,9 @@ func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
 	if full, _ := errors.AsType[*register.Error](fault); full != nil && full.Reason == register.NoRoom {
 		return policy.LimitReached
 	}
+	if c.Verdict.Because = a.Because; len(a.Because) == 0 {
+		c.Verdict.Because = []string{"what the policy is to remember of it cannot be told from its arguments."}
+	}
 	return policy.GuardFailed
 }
 
@@ -169,7 +172,12 @@ func (c *counted) giveBack() {
 }
 
 // principal is on whose behalf a call comes, "" if nobody is known.
-func (c *Call) principal() string { return "" }
+func (c *Call) principal() string {
+	if c.Who == nil {
+		return ""
+	}
+	return c.Who.Issuer + "\x00" + c.Who.Subject
+}
 
 // changesOf works out what assignments do: those that hang on the result, or the others.
 func changesOf(set []policy.Assignment, late bool, facts *guard.Call) (out []register.Change, err error) {
@@ -216,6 +224,14 @@ func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
 	}
 	e.Outcome = o
 	return errors.Join(err, fault)
+}
+
+// Counts are the limits that the run has taken something of, as JSON has them; nil where its policy has none.
+func (r *Run) Counts(now time.Time) []byte {
+	if r.memory == nil {
+		return []byte("[]")
+	}
+	return r.memory.counts.AppendJSON(nil, now)
 }
 
 // Registers are the run's registers as they are now: nil where its policy has none.

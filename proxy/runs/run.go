@@ -351,6 +351,7 @@ func (r *Run) Info() Info {
 type Inspected struct {
 	Info
 	Registers *register.View    // nil: its policy has none
+	Counts    []byte            // of limits, as JSON
 	Signals   []policy.Sendable // that an operator may send
 }
 
@@ -358,8 +359,9 @@ type Inspected struct {
 func (r *Run) Inspect() Inspected {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	signals, _ := r.core.Inspect(time.Now())
-	return Inspected{r.infoLocked(), r.core.Registers(), signals}
+	now := time.Now()
+	signals, _ := r.core.Inspect(now)
+	return Inspected{r.infoLocked(), r.core.Registers(), r.core.Counts(now), signals}
 }
 
 // MovedSince reports whether an entry behind this number has moved the run.
