@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/binary"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -221,21 +222,35 @@ func (p *Policy) enterings(f func(s, to State, of int32)) {
 	for i := range p.states {
 		s := State(i)
 		seen := map[State]bool{}
+		for e := range p.edgesIn(s) {
+			to := e.In(s)
+			if e.Terminal || e.State == Origin || to == s || seen[to] {
+				continue
+			}
+			seen[to] = true
+			for _, of := range p.states[to].returning {
+				if !slices.Contains(p.states[s].returning, of) {
+					f(s, to, of)
+				}
+			}
+		}
+	}
+}
+
+// edgesIn yields the edges that can be taken in a state, its clock's too, with what has them.
+func (p *Policy) edgesIn(s State) iter.Seq2[*edge, Place] {
+	return func(yield func(*edge, Place) bool) {
 		for b := range p.Effective(s) {
 			for a := range b.Alternatives() {
-				for _, e := range a.edges {
-					to := e.In(s)
-					if e.Terminal || e.State == Origin || to == s || seen[to] {
-						continue
-					}
-					seen[to] = true
-					for _, of := range p.states[to].returning {
-						if !slices.Contains(p.states[s].returning, of) {
-							f(s, to, of)
-						}
+				for i := range a.edges {
+					if !yield(&a.edges[i], b.Place()) {
+						return
 					}
 				}
 			}
+		}
+		if after := p.After(s); after != nil {
+			yield(&after.edge, after.Rule.Place())
 		}
 	}
 }
@@ -246,18 +261,14 @@ func (c *compiler) enterReturns() {
 	index := map[int32]int32{}
 	for i := range p.states {
 		s := State(i)
-		for b := range p.Effective(s) {
-			for a := range b.Alternatives() {
-				for _, e := range a.edges {
-					if e.State != Origin {
-						continue
-					}
-					id := p.unitOf(e.Target, s)
-					if _, known := index[id]; !known {
-						index[id] = int32(len(p.returns.all))
-						p.returns.all = append(p.returns.all, returning{p.unitName(id), id, b.Place()})
-					}
-				}
+		for e, place := range p.edgesIn(s) {
+			if e.State != Origin {
+				continue
+			}
+			id := p.unitOf(e.Target, s)
+			if _, known := index[id]; !known {
+				index[id] = int32(len(p.returns.all))
+				p.returns.all = append(p.returns.all, returning{p.unitName(id), id, place})
 			}
 		}
 	}

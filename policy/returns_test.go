@@ -223,3 +223,33 @@ func TestNothingIsRememberedWithoutReturns(t *testing.T) {
 		t.Errorf("a configuration has %d bytes", size)
 	}
 }
+
+// A clock returns as a call does, and enters what returns; in a part it leads to the part's exits.
+func TestClocksReturn(t *testing.T) {
+	p, found := compileFiles(map[string]string{
+		"policy.yaml": "version: 1\ninitial: idle\nuse: {q: q.yaml}\nstates:\n  idle: {tools: {start: {on_any: busy}}}\n" +
+			"  busy: {after: {1m: waiting}, tools: {ask: {on_any: asking}}}\n  waiting: {after: {1m: {return: true}}}\n" +
+			"  asking: {part: q, exits: {late: {return: true}}}\n",
+		"q.yaml": "version: 1\ninitial: open\nstates:\n  open: {after: {30s: late}, tools: [x]}\n  late: {terminal: true}\n",
+	})
+	if p == nil {
+		t.Fatal(found)
+	}
+	s := &stroll{t, p, p.Initial()}
+	expire := func(want string) {
+		t.Helper()
+		step, err := p.Expire(s.at)
+		if s.at = step.To; err != nil || p.StateName(s.at.State) != want {
+			t.Errorf("in %s, want %s: %v", p.StateName(s.at.State), want, err)
+		}
+	}
+	s.steps("start")
+	expire("waiting")
+	expire("busy")
+	s.steps("ask")
+	expire("busy")
+	p, found = compileFiles(map[string]string{"policy.yaml": "version: 1\ninitial: a\nstates:\n  a: {after: {1m: {return: true}}, tools: [x]}\n"})
+	if p != nil || !strings.Contains(found.String(), "policy.yaml:4:7: error: return: runs begin in") {
+		t.Errorf("a clock that returns from the initial state: %v", found)
+	}
+}
