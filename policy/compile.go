@@ -234,7 +234,8 @@ func (c *compiler) enterCases(b *Binding, v *syntax.Value) {
 		added.Doubtful = x.Name.Resolved && value.kind == TextValue
 		added.Glob = value.kind == TextValue && IsGlob(value.text)
 		for i := range added.Alternatives {
-			added.Alternatives[i].Exclusive = added.Alternatives[i].Exclusive || v.Exclusive
+			a := &added.Alternatives[i]
+			a.Exclusive, a.Timeout = a.Exclusive || v.Exclusive, shorter(a.Timeout, v.Timeout)
 		}
 		if before := b.Like(added); before != nil {
 			c.r.Errorf(added.Place, "duplicate-key", "%s stands here a second time (first on line %d, as %s); keep one", name, before.Place.Line, before.Name)

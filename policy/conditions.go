@@ -87,11 +87,19 @@ func (c *compiler) alternatives(b *Binding, name string, v *syntax.Value, around
 	return out
 }
 
+// shorter is the shorter of two times of which 0 is none.
+func shorter(a, b int) int {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
 // alternative compiles one alternative.
 func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, around conditions) Alternative {
 	own := c.limits(fmt.Sprintf("%s\x00%s\x00%d", b.key(c.p), name, i), &v.AtMost)
 	a := Alternative{
-		Place: v.Place, Exclusive: v.Exclusive, Guards: append(slices.Clip(around.guards), c.guardsOf(b, &v.Conditions)...),
+		Place: v.Place, Exclusive: v.Exclusive, Timeout: v.Timeout, Guards: append(slices.Clip(around.guards), c.guardsOf(b, &v.Conditions)...),
 		Limits:  Limits{append(slices.Clip(around.limits.Own), own.Own...), append(slices.Clip(around.limits.Principal), own.Principal...)},
 		Because: append(slices.Clip(around.because), because(v)...),
 	}

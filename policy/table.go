@@ -234,7 +234,10 @@ type Alternative struct {
 	Limits    Limits   // likewise
 	Because   []string // what a client is told where one of them does not let a call go
 	Exclusive bool     // takes the turn though it stays
-	Outcomes  []NamedOutcome
+	// Timeout is how many seconds the answer may take, the shorter of that beside by and that of the case, in place of what
+	// holds for all calls; 0: that does.
+	Timeout  int
+	Outcomes []NamedOutcome
 
 	edges   []edge // by [Outcome.Index]
 	sets    bool   // something is set

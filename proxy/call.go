@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -562,5 +563,5 @@ func (c *call) patience() time.Duration {
 	if c.m.Method == "tasks/result" {
 		return max(c.s.p.cfg.CallTimeout, c.s.p.cfg.TaskTimeout)
 	}
-	return c.s.p.cfg.CallTimeout
+	return cmp.Or(c.Timeout(), c.s.p.cfg.CallTimeout)
 }

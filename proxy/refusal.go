@@ -100,7 +100,7 @@ func (c *call) unavailable(err error) {
 		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)
 		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."
 	case lost != nil && lost.Err == refusal.ErrGivenUp:
-		why, flag := refusal.Unanswered(err, c.patience())
+		why, flag := refusal.Unanswered(err, refusal.PatienceFor(c.patience(), c.Timeout()))
 		c.s.log.Warn("a request has no answer: it is given up", c.aboutTarget(nil, "reason", why+flag)...)
 	default:
 		c.s.log.Warn("the upstream did not take a request", c.aboutTarget(nil, "reason", err)...)
@@ -114,7 +114,7 @@ func (c *call) unavailable(err error) {
 
 // unknown answers a call that was sent and has no answer.
 func (c *call) unknown(err error) {
-	why, flag := refusal.Unanswered(err, c.s.p.cfg.CallTimeout)
+	why, flag := refusal.Unanswered(err, refusal.PatienceFor(c.patience(), c.Timeout()))
 	c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
 		c.aboutTarget(nil, "reason", why+flag, "state", c.s.run.Where().State(), "rule", c.Verdict.Rule.String())...)
 	c.interrupted(policy.OutcomeUnknown, refusal.Called(c.Kind, c.Name)+" was sent, and "+why+"; it may have happened.")

@@ -381,6 +381,9 @@ func (d differ) sameLead(a, b *policy.Alternative, s, t policy.State, name strin
 	if !inA || !inB {
 		return false
 	}
+	if a.Timeout != b.Timeout {
+		return false
+	}
 	x, y := a.Leads(of), b.Leads(heirOf)
 	if x.State == policy.Origin && y.State == policy.Origin { // both of the state, or both of a part
 		return (d.old.Returns(x, s) == d.old.StateName(s)) == (d.new.Returns(y, t) == d.new.StateName(t)) && a.Exclusive == b.Exclusive

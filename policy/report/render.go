@@ -214,16 +214,23 @@ type Lead struct {
 	Returns   string `json:"returns,omitempty"`   // in place of To: to where this state, or part, was entered from
 	Terminal  bool   `json:"terminal,omitempty"`  // the run completes there
 	Exclusive bool   `json:"exclusive,omitempty"` // the call takes the run's turn in any case
+	Timeout   string `json:"timeout,omitempty"`   // how long the answer may take, where the policy says that
 	As        string `json:"as,omitempty"`        // in place of To: there is no such outcome, and such a call has one of these
 }
 
 // leadOf says where an outcome of an alternative leads from s.
 func leadOf(p *policy.Policy, a *policy.Alternative, s policy.State, o policy.Outcome) Lead {
 	t := a.Leads(o)
-	if t.State == policy.Origin {
-		return Lead{Returns: cmp.Or(p.Returns(t, s), "the state"), Exclusive: a.Exclusive}
+	lead := Lead{Exclusive: a.Exclusive}
+	if a.Timeout > 0 {
+		lead.Timeout = strictyaml.DurationText(a.Timeout)
 	}
-	return Lead{To: p.StateName(t.In(s)), Stays: t.In(s) == s, Terminal: t.Terminal, Exclusive: a.Exclusive}
+	if t.State == policy.Origin {
+		lead.Returns = cmp.Or(p.Returns(t, s), "the state")
+		return lead
+	}
+	lead.To, lead.Stays, lead.Terminal = p.StateName(t.In(s)), t.In(s) == s, t.Terminal
+	return lead
 }
 
 // String returns the lead as render draws it, on one line that cannot disturb a
@@ -246,6 +253,9 @@ func (l Lead) String() string {
 	}
 	if l.Exclusive {
 		text += " (exclusive)"
+	}
+	if l.Timeout != "" {
+		text += " (timeout " + l.Timeout + ")"
 	}
 	return text
 }

@@ -138,6 +138,7 @@ type Conditions struct {
 	When, Because Text
 	AtMost        AtMost
 	Exclusive     bool
+	Timeout       int // in seconds; 0: none is given
 }
 
 // After is a clock: where a run goes by itself that has been in a state for so long.

@@ -101,8 +101,13 @@ func conditionKeys() []field[Value] {
 			readAtMost(0, func(v *Value) *AtMost { return &v.AtMost })),
 		key("exclusive", "Takes the run's turn though it stays: calls of one run then follow each other.",
 			strictyaml.Bool, readBool(func(v *Value) *bool { return &v.Exclusive })),
+		key("timeout", "How long the answer may take, counted from sending: 1s to 24h, in place of --call-timeout.", strictyaml.DurationSchema,
+			func(r *reader, e entry, into *Value) { into.Timeout = r.Duration(e, 1, maxTimeout) }),
 	}
 }
+
+// maxTimeout is how long a timeout may be, in seconds.
+const maxTimeout = 24 * 60 * 60
 
 // caseKeys are the keys of a case's value, and of an alternative.
 func caseKeys() []field[Value] {

@@ -17,13 +17,27 @@ var (
 // ErrAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
 var ErrAsksTooMuch = &wire.CallError{Err: errors.New("the upstream asks the client for what the policy does not let it")}
 
-// Unanswered says why a request that was sent has no answer, and in parentheses which
-// flag says how long one may take: flag is empty where none does.
-func Unanswered(err error, patience time.Duration) (why, flag string) {
+// Patience is how long an answer may take, and what says so.
+type Patience struct {
+	For  time.Duration
+	Says string
+}
+
+// PatienceFor is that of all calls, or else what the policy says of one; 0: it says nothing.
+func PatienceFor(all, own time.Duration) Patience {
+	if own > 0 {
+		return Patience{own, "the policy's timeout"}
+	}
+	return Patience{all, "--call-timeout"}
+}
+
+// Unanswered says why a request that was sent has no answer, and in parentheses what
+// says how long one may take: says is empty where nothing does.
+func Unanswered(err error, patience Patience) (why, says string) {
 	switch lost, _ := errors.AsType[*wire.CallError](err); {
 	case lost == nil:
 	case lost.Err == ErrGivenUp:
-		return "no answer came in " + brevity(patience), " (--call-timeout)"
+		return "no answer came in " + brevity(patience.For), " (" + patience.Says + ")"
 	case lost.Err == ErrBrokenOff:
 		return "no answer came before the proxy had to end", ""
 	}

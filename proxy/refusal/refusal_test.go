@@ -211,7 +211,7 @@ func TestUnanswered(t *testing.T) {
 		{lost(ErrGivenUp), 10 * time.Second, "no answer came in 10s", " (--call-timeout)"},
 		{lost(ErrBrokenOff), time.Hour, "no answer came before the proxy had to end", ""},
 	} {
-		if why, flag := Unanswered(tt.err, tt.patience); why != tt.why || flag != tt.flag {
+		if why, flag := Unanswered(tt.err, PatienceFor(tt.patience, 0)); why != tt.why || flag != tt.flag {
 			t.Errorf("%v: got %s%s", tt.err, why, flag)
 		}
 	}

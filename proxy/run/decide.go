@@ -120,6 +120,14 @@ func (c *Call) refuse(code policy.Code) {
 	c.Verdict.Allowed, c.Verdict.Turn, c.Verdict.Code = false, false, code
 }
 
+// Timeout is how long the policy lets the call's answer take, 0 where it says nothing.
+func (c *Call) Timeout() time.Duration {
+	if c.Snapshot.none() || c.Snapshot.Shadow || c.Verdict.Alternative == nil {
+		return 0
+	}
+	return time.Duration(c.Verdict.Alternative.Timeout) * time.Second
+}
+
 // takesTurn reports whether the call, as it was decided, goes upstream with the turn.
 func (c *Call) takesTurn() bool { return c.Verdict.Turn && !c.Snapshot.Shadow }
 
