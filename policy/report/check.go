@@ -70,8 +70,8 @@ type checker struct {
 type graph struct {
 	next        [][]policy.State // over edges that are not terminal
 	ends        [][]policy.State // the targets of terminal edges
-	binds       []bool           // binds something
-	agents      []bool           // binds something that the agent may use
+	binds       []bool           // binds something, or has a clock
+	agents      []bool           // binds something that the agent may use, or has a clock
 	reachable   []bool           // from the initial state
 	ended       []bool           // the target of a terminal edge that is reached
 	coreachable []bool           // a terminal edge is reached from here
@@ -114,23 +114,29 @@ func graphOf(p *policy.Policy, n int) graph {
 // addState enters a state's edges, each target once.
 func (g *graph) addState(p *policy.Policy, s policy.State) {
 	seen := map[policy.Target]bool{}
+	lead := func(t policy.Target) {
+		t.State = t.In(s)
+		switch {
+		case seen[t]:
+		case t.State == policy.Origin:
+			g.next[s] = append(g.next[s], p.ReturnsTo(t, s)...)
+		case t.Terminal:
+			g.ends[s] = append(g.ends[s], t.State)
+		default:
+			g.next[s] = append(g.next[s], t.State)
+		}
+		seen[t] = true
+	}
+	if clock := p.After(s); clock != nil { // nobody has to do anything there
+		g.binds[s], g.agents[s] = true, true
+		lead(clock.Leads())
+	}
 	for b := range p.Effective(s) {
 		g.binds[s] = g.binds[s] || !b.None
 		g.agents[s] = g.agents[s] || !b.None && b.From == policy.Agent
 		for a := range b.Alternatives() {
 			for _, o := range a.AllOutcomes() {
-				t := a.Leads(o)
-				t.State = t.In(s)
-				switch {
-				case seen[t]:
-				case t.State == policy.Origin:
-					g.next[s] = append(g.next[s], p.ReturnsTo(t, s)...)
-				case t.Terminal:
-					g.ends[s] = append(g.ends[s], t.State)
-				default:
-					g.next[s] = append(g.next[s], t.State)
-				}
-				seen[t] = true
+				lead(a.Leads(o))
 			}
 		}
 	}
