@@ -418,8 +418,12 @@ func enterChanges(b *Binding) {
 	sets := map[string]bool{}
 	for a := range b.Alternatives() {
 		a.late = len(a.Outcomes) > 0
+		for _, x := range a.Outcomes {
+			a.registers = a.registers || len(x.Reads().Registers) > 0
+		}
 		for _, e := range a.edges {
 			for _, x := range e.set {
+				a.registers = a.registers || x.Late && slices.ContainsFunc(x.Values, func(p *guard.Program) bool { return len(p.Reads().Registers) > 0 })
 				sets[x.Register.Name], a.sets = true, true
 				a.changes, a.late = a.changes || x.Operation != register.Add, a.late || x.Late
 			}

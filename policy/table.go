@@ -239,10 +239,11 @@ type Alternative struct {
 	Timeout  int
 	Outcomes []NamedOutcome
 
-	edges   []edge // by [Outcome.Index]
-	sets    bool   // something is set
-	late    bool   // an outcome, or what is set, hangs on the result
-	changes bool   // something is set that has to be set in the turn, or is read by who sets it
+	edges     []edge // by [Outcome.Index]
+	sets      bool   // something is set
+	registers bool   // and on registers
+	late      bool   // an outcome, or what is set, hangs on the result
+	changes   bool   // something is set that has to be set in the turn, or is read by who sets it
 }
 
 // Limits are how often something may be done: in a run, and by a principal in all of its runs.
@@ -364,6 +365,9 @@ func (a *Alternative) Outcome(o Outcome, facts *guard.Call) (Outcome, error) {
 
 // Late reports whether what follows a call hangs on its result.
 func (a *Alternative) Late() bool { return a.late }
+
+// LateByRegisters reports whether what hangs on the result hangs on registers as well.
+func (a *Alternative) LateByRegisters() bool { return a.registers }
 
 // Remembers reports whether something is set.
 func (a *Alternative) Remembers() bool { return a.sets }

@@ -60,6 +60,7 @@ type Call struct {
 	memory   *memory               // of the run, when it was decided
 	reserved *register.Reservation // in it
 	counted  *counted              // against limits
+	read     *reading              // its result; nil: not yet
 	facts    *guard.Call           // that the decision was made by; nil: what follows needs them no more
 	moves    uint32                // of the run, when it was decided
 	life     uint32                // of the run, when it began to wait; 0: it does not wait

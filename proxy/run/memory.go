@@ -201,29 +201,55 @@ func changesOf(set []policy.Assignment, late bool, facts *guard.Call) (out []reg
 // ended enters which outcome a call has by its result, and what that sets. A success of which it
 // cannot be said is unknown, and sets nothing; the error says why.
 func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
-	o, a := end.Outcome, c.Verdict.Alternative
-	var late []register.Change
-	var fault error // of what is set
-	if c.facts != nil && end.Result != nil {
-		facts := *c.facts
-		facts.Result = end.Result
-		if o, err = a.Outcome(end.Outcome, &facts); err == nil {
-			late, fault = changesOf(a.Sets(o), true, &facts)
-		}
+	read := c.read
+	if read == nil {
+		read = c.reading(end)
 	}
-	if fault == nil && c.memory != nil && c.memory == r.memory {
-		e.Set, fault = r.memory.registers.Settle(c.reserved, o.Index(), late)
+	if c.memory != nil && c.memory == r.memory {
+		if read.fault == nil {
+			e.Set, read.fault = r.memory.registers.Settle(c.reserved, read.outcome.Index(), read.late)
+		}
 		if c.counted != nil {
 			e.Counted = c.counted.limits
 		}
 	}
 	c.counted = nil // for good
 	c.release()
-	if fault != nil && end.Outcome == policy.Success {
-		o = policy.Unknown
+	if e.Outcome = read.outcome; read.fault != nil && end.Outcome == policy.Success {
+		e.Outcome = policy.Unknown
 	}
-	e.Outcome = o
-	return errors.Join(err, fault)
+	return errors.Join(read.err, read.fault)
+}
+
+// reading is what a call's result says.
+type reading struct {
+	outcome policy.Outcome
+	late    []register.Change // that the result is read for
+	err     error             // why it does not say the outcome
+	fault   error             // why it does not say what to set
+}
+
+// Read reads the result of a call that is about to be settled, as far as that can be done
+// beside the run: where no register is looked at. A result may be large. Nobody else may have
+// the call.
+func (c *Call) Read(end End) {
+	if a := c.Verdict.Alternative; a != nil && a.Late() && !a.LateByRegisters() {
+		c.read = c.reading(end)
+	}
+}
+
+// reading reads a result.
+func (c *Call) reading(end End) *reading {
+	read := &reading{outcome: end.Outcome}
+	if c.facts == nil || end.Result == nil {
+		return read
+	}
+	facts, a := *c.facts, c.Verdict.Alternative
+	facts.Result = end.Result
+	if read.outcome, read.err = a.Outcome(end.Outcome, &facts); read.err == nil {
+		read.late, read.fault = changesOf(a.Sets(read.outcome), true, &facts)
+	}
+	return read
 }
 
 // Counts are the limits that the run has taken something of, as JSON has them; nil where its policy has none.

@@ -224,6 +224,7 @@ func (r *Run) Keeps(c Call) (a run.Admission, moved run.Shift, held bool) {
 
 // Settle moves the run along the outcome of a call, which keeps the turn; see [run.Run.Settle].
 func (r *Run) Settle(c *run.Call, end run.End) (run.Entry, run.Shift, error) {
+	c.Read(end)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.core.Settle(c, end, time.Now())
