@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/play"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/report"
@@ -120,6 +121,31 @@ func TestPolicySteps(t *testing.T) {
 				}
 				if got := walk(t, p, strings.Fields(call)); got != strings.TrimSpace(says) {
 					t.Errorf("policy.md:%d: %s: it is %q", b.line+i, line, got)
+				}
+			}
+		}
+	}
+}
+
+// Each test in a block `test` passes for the policy before it.
+func TestPolicyTests(t *testing.T) {
+	var source string
+	for _, b := range fences(read(t, "policy.md")) {
+		switch b.info {
+		case "yaml":
+			source = b.text
+		case "test":
+			p, found := policy.Parse("policy.yaml", []byte(source))
+			if p == nil {
+				t.Fatal(found)
+			}
+			file, found := play.Read("policy.test.yaml", []byte(b.text))
+			if file == nil {
+				t.Fatalf("policy.md:%d: %v", b.line, found)
+			}
+			for i := range file.Tests {
+				for _, failure := range file.Play(p, &file.Tests[i], play.NewCoverage(p)) {
+					t.Errorf("policy.md:%d: %s", b.line+failure.Place.Line-1, failure.Text)
 				}
 			}
 		}

@@ -181,6 +181,21 @@ var rules = []rule{
 		why:   "locked definitions are content, compared in a check and in a proxy alike; internal/policyfile reads and writes the file",
 	},
 	{
+		pkg: "internal/play",
+		allow: []string{
+			module + "/policy", module + "/policy/guard", module + "/proxy/run",
+			module + "/internal/asker", module + "/internal/strictyaml", module + "/internal/wire", "go.yaml.in/yaml/v4",
+		},
+		why: "tests of policies are played on the run that decides for the proxy, without one: no client, no server, no clock",
+	},
+	{
+		pkg: "internal/play/suite",
+		allow: []string{
+			module + "/internal/play", module + "/policy", module + "/internal/policyfile", module + "/internal/strictyaml", module + "/internal/exit",
+		},
+		why: "files of tests are read and reported here, and played by what knows no files",
+	},
+	{
 		pkg:   "internal/process",
 		allow: []string{module + "/internal/stdio", "github.com/hashicorp/go-hclog"},
 		why:   "a child process is lines, an environment and an end: it knows nothing of MCP",

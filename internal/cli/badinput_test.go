@@ -139,7 +139,7 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 	more := map[string][]string{
 		"run": {"more", "--policy", good, "--", "cat"}, "init": {"more", "--", "cat"}, "lock": {good, "more", "--", "cat"},
-		"admin": {"GET", "/v1/runs", "body", "more"}, "check": {"--against", good, good, good},
+		"admin": {"GET", "/v1/runs", "body", "more"}, "check": {"--against", good, good, good}, "test": {"--min-coverage", "101", good},
 	}
 	for _, cmd := range newRoot(&console{out: io.Discard, err: io.Discard}).Commands() {
 		rest := whole[cmd.Name()]

@@ -219,6 +219,11 @@ func (c *checker) terminal() (place policy.Place, what string) {
 			return st.Place, "state " + strictyaml.Quote(st.Name) + " is terminal"
 		}
 	}
+	for s := range c.states {
+		if after := c.p.After(policy.State(s)); after != nil && after.Leads().Terminal {
+			return after.Rule.Place(), "the clock of " + strictyaml.Quote(c.states[s].Name) + " is terminal"
+		}
+	}
 	for b := range c.p.Bindings() {
 		if completes(b) {
 			return b.Place(), "an edge of " + strictyaml.Quote(b.Pattern) + " is terminal"

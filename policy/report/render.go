@@ -107,7 +107,10 @@ func textState(w *tabwriter.Writer, p *policy.Policy, s policy.State) {
 		fmt.Fprintf(w, ": %s", strictyaml.Printable(strings.TrimSpace(st.Description)))
 	}
 	fmt.Fprintln(w)
-	if rows := textBindings(w, p, s); rows == 0 && !st.Terminal {
+	for _, x := range stateTerms(p, s, same) {
+		fmt.Fprintf(w, "    %s %s\n", x.What, strictyaml.Printable(x.Text))
+	}
+	if rows := textBindings(w, p, s); rows == 0 && !st.Terminal && p.After(s) == nil {
 		fmt.Fprintln(w, "      binds nothing of its own")
 	}
 }

@@ -226,10 +226,40 @@ func registerText(r policy.Register) string {
 	return r.Kind.String()
 }
 
-// stateTerms are the terms of a state.
-func stateTerms(p *policy.Policy, s policy.State) (out []Term) {
+// stateTerms are the terms of a state. name says what a state is called; a clock leads to one.
+func stateTerms(p *policy.Policy, s policy.State, name func(string) string) (out []Term) {
 	if texts := limitTexts(p.LimitsIn(s), nil); len(texts) > 0 {
 		out = append(out, Term{"at_most", "", strings.Join(texts, ", ")})
 	}
+	if after := p.After(s); after != nil {
+		out = append(out, Term{"after", "", clockText(p, s, after, name)})
+	}
 	return out
+}
+
+// clockText writes a clock of a state.
+func clockText(p *policy.Policy, s policy.State, after *policy.After, name func(string) string) string {
+	t := after.Leads()
+	lead := Lead{Terminal: t.Terminal, Stays: t.In(s) == s}
+	if t.State == policy.Origin {
+		lead = Lead{Returns: name(cmp.Or(p.Returns(t, s), "the state"))}
+	} else {
+		lead.To = name(p.StateName(t.In(s)))
+	}
+	text := strictyaml.DurationText(after.Seconds) + " " + lead.String()
+	if set := setTexts(after.Sets()); len(set) > 0 {
+		text += ", " + strings.Join(set, ", ")
+	}
+	return text
+}
+
+// same is a name that is the same in both policies.
+func same(name string) string { return name }
+
+// heirOf is what the new policy calls a state of the old one.
+func (d differ) heirOf(name string) string {
+	if heir, ok := d.new.Heir(name); ok {
+		return d.new.StateName(heir)
+	}
+	return name
 }
