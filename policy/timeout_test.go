@@ -51,25 +51,48 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// What is wrong with a timeout is said where it stands, with what to write.
-func TestBadTimeouts(t *testing.T) {
+// What is wrong with a duration is said where it stands, with what to write, be it a timeout's or a clock's.
+func TestBadDurations(t *testing.T) {
 	for value, want := range map[string]string{
-		"30":     `test.yaml:6:20: error: timeout: "30" is no duration; write whole hours, minutes and seconds, such as 30s, 10m or 1h30m`,
-		"500ms":  `"500ms" is no duration`,
-		"-1s":    `"-1s" is no duration`,
-		"1.5h":   `"1.5h" is no duration`,
-		"0s":     `timeout: 0s is too short; write a duration from 1s to 24h`,
-		"24h1s":  `timeout: 24h1s is too long; write a duration from 1s to 24h`,
-		"[30s]":  "a duration, such as 30s or 1h30m",
-		"{}":     "a duration, such as 30s or 1h30m",
-		"null":   "a duration, such as 30s or 1h30m",
-		`"1 s"`:  `"1 s" is no duration`,
-		"99999h": "too long",
+		"30":        `"30" is no duration; write whole hours, minutes and seconds, such as 30s, 10m or 1h30m (duration)`,
+		"500ms":     `"500ms" is no duration`,
+		"-1s":       `"-1s" is no duration`,
+		"1.5h":      `"1.5h" is no duration`,
+		"1m1h":      `"1m1h" is no duration`,
+		"0s":        `0s is too short; write a duration from 1s to `,
+		"0h0m":      "too short",
+		"[30s]":     "",
+		"{}":        "",
+		"null":      "a duration, such as 30s or 1h30m",
+		`"1 s"`:     `"1 s" is no duration`,
+		`""`:        "is no duration",
+		"8760h1s":   "8760h1s is too long; write a duration from 1s to ",
+		"31536001s": "31536001s is too long",
+		"99999h":    "too long",
 	} {
-		source := fmt.Sprintf("version: 1\ninitial: a\nstates:\n  a:\n    tools:\n      x: {timeout: %s}\n", value)
-		p, findings := Parse("test.yaml", []byte(source))
-		if got := fmt.Sprint(findings); p != nil || !strings.Contains(got, want) {
-			t.Errorf("%s: %s", value, got)
+		for key, source := range map[string]string{
+			"timeout": "version: 1\ninitial: a\nstates:\n  a:\n    tools:\n      x: {timeout: %s}\n",
+			"after":   "version: 1\ninitial: a\nstates:\n  a:\n    tools: [x]\n    after: {? %s : b}\n  b: {tools: [x]}\n",
+		} {
+			p, findings := Parse("test.yaml", fmt.Appendf(nil, source, value))
+			if got := fmt.Sprint(findings); p != nil || !strings.Contains(got, want) || want != "" && !strings.Contains(got, "error: "+key+": ") {
+				t.Errorf("%s %s: %s", key, value, got)
+			}
+		}
+	}
+	for source, want := range map[string]string{
+		"    tools:\n      x: {timeout: 30}\n":    `test.yaml:6:20: error: timeout: "30" is no duration`,
+		"    tools:\n      x: {timeout: 24h1s}\n": `test.yaml:6:20: error: timeout: 24h1s is too long; write a duration from 1s to 24h (duration)`,
+		"    after: {30: a}\n":                    `test.yaml:5:13: error: after: "30" is no duration`,
+		"    after: {8761h: a}\n":                 `test.yaml:5:13: error: after: 8761h is too long; write a duration from 1s to 8760h (duration)`,
+	} {
+		if p, findings := Parse("test.yaml", []byte("version: 1\ninitial: a\nstates:\n  a:\n"+source)); p != nil || !strings.Contains(fmt.Sprint(findings), want) {
+			t.Errorf("%s: %v", source, findings)
+		}
+	}
+	for _, year := range []string{"8760h", "525600m", "31536000s", "8759h59m60s"} {
+		if p, findings := Parse("test.yaml", []byte("version: 1\ninitial: a\nstates:\n  a: {after: {"+year+": b}}\n  b: {tools: [x]}\n")); p == nil {
+			t.Errorf("%s: %v", year, findings)
 		}
 	}
 	if p, findings := Parse("test.yaml", []byte("version: 1\ninitial: a\nstates:\n  a:\n    signals:\n      x: {to: a, timeout: 1s}\n")); p != nil {

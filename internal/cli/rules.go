@@ -43,7 +43,7 @@ var rules = []rule{
 	{"because", policy.LevelError, "`because` where there is no condition"},
 	{"outcome", policy.LevelError, "`on_NAME` without its outcome, or an outcome that cannot be"},
 	{"after", policy.LevelError, "a clock that leads nowhere"},
-	{"duration", policy.LevelError, "a duration that is not one, or is too long"},
+	{"duration", policy.LevelError, "a duration that is none, is too short or too long"},
 	{"register", policy.LevelError, "a register that is not declared, or cannot be changed so"},
 	{"glob", policy.LevelError, "a glob with `**`, one that is too long, or too many of them in one place"},
 	{"template", policy.LevelError, "a URI template in place of a URI"},

@@ -6,7 +6,7 @@ import (
 )
 
 // durations is what a duration is written as: whole hours, minutes and seconds, in this order.
-const durations = `^([0-9]{1,6}h([0-9]{1,6}m)?([0-9]{1,6}s)?|[0-9]{1,6}m([0-9]{1,6}s)?|[0-9]{1,6}s)$`
+const durations = `^([0-9]{1,6}h([0-9]{1,6}m)?([0-9]{1,8}s)?|[0-9]{1,6}m([0-9]{1,8}s)?|[0-9]{1,8}s)$`
 
 var duration = regexp.MustCompile(durations)
 
@@ -51,11 +51,11 @@ func (r *Reader) Duration(e Entry, least, most int) (seconds int) {
 	within := "write a duration from " + DurationText(least) + " to " + DurationText(most)
 	switch {
 	case !ok:
-		r.Errorf(t.Place, "value", "%s: %s is no duration; write whole hours, minutes and seconds, such as 30s, 10m or 1h30m", e.Name(), Quote(t.Value))
+		r.Errorf(t.Place, "duration", "%s: %s is no duration; write whole hours, minutes and seconds, such as 30s, 10m or 1h30m", e.Name(), Quote(t.Value))
 	case seconds < least:
-		r.Errorf(t.Place, "value", "%s: %s is too short; %s", e.Name(), t.Value, within)
+		r.Errorf(t.Place, "duration", "%s: %s is too short; %s", e.Name(), t.Value, within)
 	case seconds > most:
-		r.Errorf(t.Place, "value", "%s: %s is too long; %s", e.Name(), t.Value, within)
+		r.Errorf(t.Place, "duration", "%s: %s is too long; %s", e.Name(), t.Value, within)
 	default:
 		return seconds
 	}

@@ -12,7 +12,7 @@ import (
 func TestReadDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"30s": 30 * time.Second, "10m": 10 * time.Minute, "1h30m": 90 * time.Minute, "24h": 24 * time.Hour, "1h1m1s": 3661 * time.Second,
-		"90m": 90 * time.Minute, "1h5s": 3605 * time.Second, "0s": 0, "007s": 7 * time.Second,
+		"90m": 90 * time.Minute, "1h5s": 3605 * time.Second, "0s": 0, "007s": 7 * time.Second, "31536000s": 8760 * time.Hour,
 	} {
 		if d, ok := ReadDuration(text); !ok || time.Duration(d)*time.Second != want {
 			t.Errorf("%q is %v, %v", text, d, ok)

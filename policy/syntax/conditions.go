@@ -1,7 +1,6 @@
 package syntax
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -209,30 +208,8 @@ func readAtMost[T any](span int, of func(*T) *AtMost) func(*reader, entry, *T) {
 
 // Clocks.
 
-// maxSeconds is a year: how long a duration may be.
-const maxSeconds = 8760 * 60 * 60
-
-var durationForm = regexp.MustCompile(durationPattern)
-
-// readSeconds reads a duration, such as 90s, 30m or 1h30m, and returns 0 where it is none.
-func readSeconds(r *reader, n *yaml.Node, what string, most int) int {
-	seconds, unit := 0, map[byte]int{'h': 60 * 60, 'm': 60, 's': 1}
-	ok := n.Kind == yaml.ScalarNode && n.Value != "" && len(n.Value) < 24 && durationForm.MatchString(n.Value)
-	for rest := n.Value; ok && rest != ""; {
-		i := strings.IndexAny(rest, "hms")
-		count, err := strconv.Atoi(rest[:i])
-		ok = err == nil && count <= maxSeconds
-		seconds, rest = seconds+count*unit[rest[i]], rest[i+1:]
-	}
-	if !ok || seconds < 1 || seconds > most {
-		r.Errorf(strictyaml.PlaceOf(n), "duration", "%s: wants a duration from 1s to %s, such as 90s, 30m or 1h30m, not %s", what, inWords(most), strictyaml.NodeText(n))
-		return 0
-	}
-	return seconds
-}
-
-// inWords writes the bound of a duration.
-func inWords(seconds int) string { return strconv.Itoa(seconds/(60*60)) + "h" }
+// maxAfter is how long a clock may run, in seconds: a year.
+const maxAfter = 8760 * 60 * 60
 
 func readAfter(r *reader, e entry, into *State) {
 	into.After.Place = e.Place()
@@ -244,7 +221,7 @@ func readAfter(r *reader, e entry, into *State) {
 		r.Errorf(strictyaml.PlaceOf(e.Value), "value", "after: a state has one clock; write one duration with its edge, such as {30m: idle}")
 		return
 	}
-	into.After.Seconds = readSeconds(r, all[0].Key, "after", maxSeconds)
+	into.After.Seconds = r.Duration(entry{Key: e.Key, Value: all[0].Key}, 1, maxAfter)
 	into.After.Target = readTarget(r, all[0])
 }
 

@@ -101,7 +101,7 @@ func conditionKeys() []field[Value] {
 			readAtMost(0, func(v *Value) *AtMost { return &v.AtMost })),
 		key("exclusive", "Takes the run's turn though it stays: calls of one run then follow each other.",
 			strictyaml.Bool, readBool(func(v *Value) *bool { return &v.Exclusive })),
-		key("timeout", "How long the answer may take, counted from sending: 1s to 24h, in place of --call-timeout.", strictyaml.DurationSchema,
+		key("timeout", "How long the answer to a call may take, from 1s to 24h, in place of what the proxy gives every call. It counts from when the call is sent.", strictyaml.DurationSchema,
 			func(r *reader, e entry, into *Value) { into.Timeout = r.Duration(e, 1, maxTimeout) }),
 	}
 }
@@ -240,11 +240,8 @@ func atMostSchema() *schema {
 	return &schema{AnyOf: []*schema{countSchema(maxCount), s}}
 }
 
-// durationPattern is what a duration matches.
-const durationPattern = `^([0-9]+h)?([0-9]+m)?([0-9]+s)?$`
-
 func afterSchema() *schema {
-	return &schema{Type: "object", PropertyNames: &schema{Pattern: durationPattern}, AdditionalProperties: refTo("target")(), MinProperties: 1, MaxProperties: 1}
+	return &schema{Type: "object", PropertyNames: strictyaml.DurationSchema(), AdditionalProperties: refTo("target")(), MinProperties: 1, MaxProperties: 1}
 }
 
 func countSchema(most int) *schema { return &schema{Type: "integer", Minimum: 1, Maximum: most} }
