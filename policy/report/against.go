@@ -295,6 +295,9 @@ func (m *matcher) checkArguments(k policy.Kind) {
 		if b.Kind == k && b.By != "" {
 			m.checkArgument(b, items[b])
 		}
+		if b.Kind == k {
+			m.checkRead(b, items[b])
+		}
 	}
 }
 

@@ -127,3 +127,37 @@ func TestAgainstHandlesFindsWhereAToolIsBound(t *testing.T) {
 		t.Errorf("%d findings", len(found))
 	}
 }
+
+// Arguments that expressions read and no item declares are told; those that it declares, that a
+// guard asks for first, and behind which an item of a list is read are not.
+func TestAgainstReads(t *testing.T) {
+	p := parse(t, "p.yaml", []byte(`version: 1
+initial: a
+registers: {seen: {set: text}}
+states:
+  a:
+    tools:
+      read: {set: {seen: {add: args.paht}}}
+      edit: {when: 'args.path in registers.seen && args.lines[0] == 1 && args["in"].x == 1'}
+      ask: {when: "has(args.paht) && args.paht == args.deep.paht"}
+`))
+	declares := func(path []string) Argument {
+		known := strings.Join(path, ".")
+		return Argument{Undeclared: known != "path" && known != "lines", Others: []string{"path"}}
+	}
+	found := Against(p, []Offer{{Name: "read", Argument: declares}, {Name: "edit", Argument: declares}, {Name: "ask", Argument: declares}}, nil)
+	var got []string
+	for _, x := range found {
+		if x.Code == "unknown-argument" {
+			got = append(got, x.String())
+		}
+	}
+	want := []string{
+		`p.yaml:7:20: warning: set: no argument "paht" is declared by the upstream's tool "read", and a call without it is refused; did you mean "path"? (unknown-argument)`,
+		`p.yaml:8:20: warning: when: no argument "in.x" is declared by the upstream's tool "edit", and a call without it is refused; there is "path" (unknown-argument)`,
+		`p.yaml:9:19: warning: when: no argument "deep.paht" is declared by the upstream's tool "ask", and a call without it is refused; there is "path" (unknown-argument)`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+}

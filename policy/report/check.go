@@ -45,6 +45,7 @@ func Check(p *policy.Policy) policy.Findings {
 	c.checkShadowed()
 	c.checkUnbinding()
 	c.checkCases()
+	c.checkExpressions()
 	c.noteCycle()
 	c.noteCompletion()
 	c.noteStays()
