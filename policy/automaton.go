@@ -50,6 +50,8 @@ func (v *Verdict) Settles() bool { return v.Turn || v.Alternative != nil && v.Al
 type Request struct {
 	Kind Kind
 	Name string
+	// Who is on whose behalf it comes, nil where nobody is known.
+	Who *guard.Who
 	// From is who sends a signal.
 	From Sender
 	// Listed is whether the upstream lists the name.
@@ -73,7 +75,7 @@ func (p *Policy) Decide(c Configuration, q *Request) Verdict {
 		return v
 	}
 	switch b := p.lookup(c.State, q.Kind, q.Name, q.Listed); {
-	case b != nil && b.offers(q.From):
+	case b != nil && b.offers(q.From) && p.isFor(c.State, b, q.who()):
 		b.decide(&v, c.State, q, false)
 		return v
 	case b != nil: // the none that unbinds it, or what an operator alone may send
@@ -84,6 +86,14 @@ func (p *Policy) Decide(c Configuration, q *Request) Verdict {
 		v.Code = InvalidTransition
 	}
 	return v
+}
+
+// who is whom a binding has to be for: an operator's signals are for whom they may be.
+func (q *Request) who() *guard.Who {
+	if q.From == Operator {
+		return Anyone
+	}
+	return q.Who
 }
 
 // decide answers for a name that b binds, in a run or, as far as that goes, in any.
@@ -99,8 +109,13 @@ func (b *Binding) decide(v *Verdict, s State, q *Request, anyRun bool) {
 		return
 	}
 	v.Symbol.Case = selected.Name
+	meant := false
 	for i := range selected.Alternatives {
 		a := &selected.Alternatives[i]
+		if len(a.For) > 0 && !fits(q.who(), a.For...) {
+			continue
+		}
+		meant = true
 		holds, err := a.holds(q, anyRun)
 		switch {
 		case holds:
@@ -110,18 +125,22 @@ func (b *Binding) decide(v *Verdict, s State, q *Request, anyRun bool) {
 			}
 			return
 		case err != nil:
-			v.refuse(selected, err)
+			v.refuse(selected, q.who(), err)
 			return
 		}
 	}
-	v.refuse(selected, nil)
+	if !meant {
+		v.Symbol.Case, v.Code = "", UnknownCase
+		return
+	}
+	v.refuse(selected, q.who(), nil)
 }
 
 // refuse turns down what no alternative is for, or what cannot be said of: a client is told
 // the same.
-func (v *Verdict) refuse(c *Case, fault error) {
+func (v *Verdict) refuse(c *Case, who *guard.Who, fault error) {
 	unclear, _ := errors.AsType[*guard.Error](fault)
-	v.Code, v.Because, v.Fault = GuardFailed, reasons(c.Alternatives), fault
+	v.Code, v.Because, v.Fault = GuardFailed, reasons(c.Alternatives, who), fault
 	v.Unclear = unclear != nil && unclear.Reason == guard.UnclearKey
 }
 
@@ -134,28 +153,30 @@ func (p *Policy) By(c Configuration, k Kind, name string) string {
 	return ""
 }
 
-// Cases returns the cases of a listed name in c, in the file's order, nil if it is not
-// split.
-func (p *Policy) Cases(c Configuration, k Kind, name string) []Case {
-	b := p.Binding(c, k, name, true)
+// Cases returns the cases of a listed name in a view that are for who asks, in the file's order,
+// nil if it is not split.
+func (p *Policy) Cases(v View, k Kind, name string) []Case {
+	b := p.Binding(v.Configuration, k, name, true)
 	if b == nil || b.By == "" {
 		return nil
 	}
-	return slices.Clone(b.Cases)
+	return slices.DeleteFunc(slices.Clone(b.Cases), func(c Case) bool {
+		return !c.None && !slices.ContainsFunc(c.Alternatives, func(a Alternative) bool { return fits(v.Who, a.For...) })
+	})
 }
 
 // Visible reports whether a listed item is shown in a view: it is bound there, and no guard
 // that lists follow refuses it whatever its arguments.
 func (p *Policy) Visible(v View, k Kind, name string) bool {
 	b := p.Binding(v.Configuration, k, name, true)
-	return b != nil && b.shows(v.Holds)
+	return b != nil && p.isFor(v.State, b, v.Who) && b.shows(&v)
 }
 
 // VisibleDiffers reports whether two views may show different items of
 // kind k, which servers list, from the bindings alone. False is certain; true may still come out the
 // same for what a given upstream lists.
 func (p *Policy) VisibleDiffers(a, b View, k Kind) bool {
-	return a.Holds != b.Holds || p.class(a.Configuration, k) != p.class(b.Configuration, k)
+	return a.Holds != b.Holds || p.asksWho && (a.State != b.State || a.Who != b.Who) || p.class(a.Configuration, k) != p.class(b.Configuration, k)
 }
 
 func (p *Policy) class(c Configuration, k Kind) int32 {
@@ -176,7 +197,7 @@ func (p *Policy) Steady(k Kind, name string, listed bool) bool {
 		if p.states[s].Terminal {
 			continue
 		}
-		b := p.bound(s, k, name, listed)
+		b := p.bound(s, k, name, listed, Anyone)
 		if b == nil || !p.unlimited(s) {
 			return false
 		}
@@ -205,7 +226,7 @@ func (p *Policy) Everywhere(q *Request) Verdict {
 		if p.states[s].Terminal {
 			continue
 		}
-		b := p.bound(s, q.Kind, q.Name, q.Listed)
+		b := p.bound(s, q.Kind, q.Name, q.Listed, q.Who)
 		if b == nil {
 			return refused
 		}
@@ -224,7 +245,9 @@ func (p *Policy) Everywhere(q *Request) Verdict {
 }
 
 // unlimited reports whether calls in a state are not counted, whatever they are.
-func (p *Policy) unlimited(s State) bool { return p.limits.none() && p.states[s].limits.none() }
+func (p *Policy) unlimited(s State) bool {
+	return p.limits.none() && p.states[s].limits.none() && len(p.states[s].audience) == 0
+}
 
 // steady reports whether what becomes of a case hangs on nothing of the run.
 func (b *Binding) steady(name string) bool {
@@ -235,11 +258,16 @@ func (b *Binding) steady(name string) bool {
 // and none: all that a stranded run may still call. listed is as for Decide. It
 // does not allocate.
 func (p *Policy) BoundAnywhere(k Kind, name string, listed bool) bool {
+	return p.BoundFor(k, name, listed, Anyone)
+}
+
+// BoundFor is BoundAnywhere for who asks.
+func (p *Policy) BoundFor(k Kind, name string, listed bool, who *guard.Who) bool {
 	if int(k) >= symbolKinds {
 		return false
 	}
 	for s := range p.states {
-		if p.bound(State(s), k, name, listed) != nil {
+		if p.bound(State(s), k, name, listed, who) != nil {
 			return true
 		}
 	}
@@ -249,7 +277,7 @@ func (p *Policy) BoundAnywhere(k Kind, name string, listed bool) bool {
 // offersAnywhere is BoundAnywhere for who asks.
 func (p *Policy) offersAnywhere(q *Request) bool {
 	for s := range p.states {
-		if b := p.lookup(State(s), q.Kind, q.Name, q.Listed); b != nil && b.offers(q.From) {
+		if b := p.lookup(State(s), q.Kind, q.Name, q.Listed); b != nil && b.offers(q.From) && p.isFor(State(s), b, q.who()) {
 			return true
 		}
 	}
@@ -268,7 +296,7 @@ func (p *Policy) DecideAnywhere(q *Request) Verdict {
 	once := q.remembering()
 	for s := range p.states {
 		b := p.lookup(State(s), q.Kind, q.Name, q.Listed)
-		if b == nil || !b.offers(q.From) {
+		if b == nil || !b.offers(q.From) || !p.isFor(State(s), b, q.who()) {
 			continue
 		}
 		var v Verdict
@@ -306,7 +334,7 @@ func (p *Policy) BoundIn(k Kind, name string, listed bool) []State {
 	}
 	var out []State
 	for s := range p.states {
-		if p.bound(State(s), k, name, listed) != nil {
+		if p.bound(State(s), k, name, listed, Anyone) != nil {
 			out = append(out, State(s))
 		}
 	}
@@ -320,7 +348,7 @@ func (p *Policy) ExactIn(c View, k Kind) []string {
 	}
 	var out []string
 	for _, name := range p.Exact(k) {
-		if b := p.bound(c.State, k, name, false); b != nil && b.shows(c.Holds) {
+		if b := p.bound(c.State, k, name, false, c.Who); b != nil && b.shows(&c) {
 			out = append(out, name)
 		}
 	}

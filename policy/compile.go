@@ -117,6 +117,7 @@ func (c *compiler) enterStates() {
 func (c *compiler) enterVisits() {
 	for i := range c.f.States {
 		c.p.states[i].limits = c.limits(c.f.States[i].Name.Value, &c.f.States[i].AtMost)
+		c.p.states[i].audience = c.audience(c.f.States[i].For)
 		c.enterClock(State(i), &c.f.States[i].After)
 	}
 }

@@ -57,14 +57,15 @@ func (c *compiler) enterRegisters() {
 
 // conditions are what stands beside by, and holds for every case.
 type conditions struct {
-	guards  []Guard
-	limits  Limits
-	because []string
+	audience []*guard.Program
+	guards   []Guard
+	limits   Limits
+	because  []string
 }
 
 // around compiles what stands beside by.
 func (c *compiler) around(b *Binding, v *syntax.Value) conditions {
-	return conditions{c.guardsOf(b, &v.Conditions), c.limits(b.key(c.p), &v.AtMost), because(v)}
+	return conditions{c.audience(v.For), c.guardsOf(b, &v.Conditions), c.limits(b.key(c.p), &v.AtMost), because(v)}
 }
 
 // because is what a value has to tell of its conditions.
@@ -102,6 +103,7 @@ func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, 
 		Place: v.Place, Exclusive: v.Exclusive, Timeout: v.Timeout, Guards: append(slices.Clip(around.guards), c.guardsOf(b, &v.Conditions)...),
 		Limits:  Limits{append(slices.Clip(around.limits.Own), own.Own...), append(slices.Clip(around.limits.Principal), own.Principal...)},
 		Because: append(slices.Clip(around.because), because(v)...),
+		For:     append(slices.Clip(around.audience), c.audience(v.For)...),
 	}
 	c.checkEdges(v)
 	words := make([]string, 0, len(v.Outcomes))
@@ -180,7 +182,9 @@ func (c *compiler) guardsOf(b *Binding, x *syntax.Conditions) []Guard {
 	if len(reads.Args) > 0 && (b.Kind == Resource || b.Kind == Signal) {
 		c.r.Errorf(x.When.Place, "guard", "when: a %s has no arguments; remove %s", b.Kind, strictyaml.Quote(reads.Args[0]))
 	}
-	return []Guard{{program, x.When.Place, reads.Run || len(reads.Registers) > 0, c.follow(program)}}
+	who, _ := program.Conjuncts()
+	c.p.asksWho = c.p.asksWho || who != nil
+	return []Guard{{program, x.When.Place, reads.Run || len(reads.Registers) > 0, who, c.follow(program)}}
 }
 
 // After is the clock of a state: its one edge is taken by itself.
@@ -325,6 +329,16 @@ func (c *compiler) enterFollowed() {
 			}
 		}
 	}
+}
+
+// audience compiles whom something is for, if that is said.
+func (c *compiler) audience(t syntax.Text) []*guard.Program {
+	program := c.expression(t, "for", c.guards.Guard)
+	if program == nil {
+		return nil
+	}
+	c.p.asksWho = true
+	return []*guard.Program{program}
 }
 
 // expression compiles an expression, and reports what is wrong with it or doubtful.

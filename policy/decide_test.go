@@ -182,13 +182,13 @@ func TestByAndCases(t *testing.T) {
 		t.Errorf("By = %q", by)
 	}
 	var names []string
-	for _, c := range p.Cases(at, Tool, "split") {
+	for _, c := range p.Cases(View{Configuration: at}, Tool, "split") {
 		names = append(names, c.Name)
 	}
 	if !slices.Equal(names, []string{"plan", "apply", "", "careful"}) {
 		t.Errorf("Cases = %q", names)
 	}
-	if by, cases := p.By(at, Tool, "go"), p.Cases(at, Tool, "go"); by != "" || cases != nil {
+	if by, cases := p.By(at, Tool, "go"), p.Cases(View{Configuration: at}, Tool, "go"); by != "" || cases != nil {
 		t.Errorf("go is split by %q into %v", by, cases)
 	}
 }

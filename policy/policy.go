@@ -60,15 +60,21 @@ type Policy struct {
 	everywhere [symbolKinds]layer
 	exact      [symbolKinds][]string // see Exact
 
+	remembered
+
+	machines sync.Pool         // of *fsm.FSM, see enterMachines
+	arrivals map[string]Target // by the machines' names for states
+}
+
+// remembered is what a policy asks for beside states.
+type remembered struct {
 	limits    Limits          // of all calls of a run
 	limited   map[string]bool // the keys of all limits
 	registers []Register
 	schema    *register.Schema
-	guarded   bool
+	guarded   bool             // something hangs on more than the state
+	asksWho   bool             // what is shown hangs on who asks
 	followed  []*guard.Program // the parts of guards that lists follow, of the run alone
-
-	machines sync.Pool         // of *fsm.FSM, see enterMachines
-	arrivals map[string]Target // by the machines' names for states
 }
 
 // Parse reads and compiles a policy file. file is the name to put into findings. The
@@ -130,8 +136,12 @@ func (p *Policy) Holds(s State, facts *guard.Call) string {
 // View is where lists are shown of. It is comparable.
 type View struct {
 	Configuration
-	Holds string // see [Policy.Holds]; "": as if all of them did
+	Holds string     // see [Policy.Holds]; "": as if all of them did
+	Who   *guard.Who // who asks; nil: nobody is known
 }
+
+// AsksWho reports whether what is shown hangs on who asks.
+func (p *Policy) AsksWho() bool { return p.asksWho }
 
 // StateInfo is what a state says of itself.
 type StateInfo struct {

@@ -230,10 +230,11 @@ func (b *Binding) Alternatives() iter.Seq[*Alternative] {
 // lead. Of several the first decides whose guards are true.
 type Alternative struct {
 	Place     Place
-	Guards    []Guard  // all have to hold: of those beside by, of the case, and its own
-	Limits    Limits   // likewise
-	Because   []string // what a client is told where one of them does not let a call go
-	Exclusive bool     // takes the turn though it stays
+	For       []*guard.Program // whom it is for: all have to hold
+	Guards    []Guard          // all have to hold: of those beside by, of the case, and its own
+	Limits    Limits           // likewise
+	Because   []string         // what a client is told where one of them does not let a call go
+	Exclusive bool             // takes the turn though it stays
 	// Timeout is how many seconds the answer may take, the shorter of that beside by and that of the case, in place of what
 	// holds for all calls; 0: that does.
 	Timeout  int
@@ -259,8 +260,9 @@ type Guard struct {
 	*guard.Program
 	Place Place
 
-	followsRun bool // it hangs on the run that it is evaluated in
-	followed   int  // the place among the policy's followed of what lists follow of it; -1: nothing
+	followsRun bool           // it hangs on the run that it is evaluated in
+	who        *guard.Program // what lists follow of it that hangs on who asks; nil: nothing
+	followed   int            // the place among the policy's followed of what lists follow of it; -1: nothing
 }
 
 // NamedOutcome is an outcome that the result decides.
@@ -323,7 +325,7 @@ func (a *Alternative) turn(s State) bool { return a.Exclusive || a.changes || a.
 
 // steady reports whether what is allowed, and what comes of it, hangs on nothing of the run.
 func (a *Alternative) steady() bool {
-	return !a.Remembers() && a.Limits.none() && !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followsRun })
+	return !a.Remembers() && len(a.For) == 0 && a.Limits.none() && !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followsRun })
 }
 
 // holds evaluates the guards; where no run is looked at, only those that follow none. One that
@@ -376,9 +378,12 @@ func (a *Alternative) Remembers() bool { return a.sets }
 // state stays.
 func (a *Alternative) Settles() bool { return a.sets || a.late }
 
-// reasons returns what is told where no alternative holds, each text once.
-func reasons(alternatives []Alternative) (out []string) {
+// reasons returns what is told where no alternative holds of those that are for who asks, each text once.
+func reasons(alternatives []Alternative, who *guard.Who) (out []string) {
 	for i := range alternatives {
+		if !fits(who, alternatives[i].For...) {
+			continue
+		}
 		for _, text := range alternatives[i].Because {
 			if !slices.Contains(out, text) {
 				out = append(out, text)
@@ -471,11 +476,12 @@ func (l *layer) find(pattern string) *Binding {
 // stateEntry is one state of the table.
 type stateEntry struct {
 	StateInfo
-	own     [symbolKinds]layer
-	class   [Kinds]int32 // equal for states that show the same, as far as lists follow no guard; 0 shows nothing
-	limits  Limits       // of its visits, and more
-	after   After
-	follows []int // places among the policy's followed of what lists follow here
+	own      [symbolKinds]layer
+	class    [Kinds]int32     // equal for states that show the same, as far as lists follow no guard; 0 shows nothing
+	audience []*guard.Program // to whom it binds anything; none: to all
+	limits   Limits           // of its visits, and more
+	after    After
+	follows  []int // places among the policy's followed of what lists follow here
 
 	returning []int32 // indexes among returnTable.all: the parts that it is in, and itself, if something returns from them
 
@@ -508,10 +514,15 @@ func (p *Policy) lookup(s State, k Kind, name string, listed bool) *Binding {
 	return b
 }
 
+// isFor reports whether what a state binds is for who asks: else it is as if it were not there.
+func (p *Policy) isFor(s State, b *Binding, who *guard.Who) bool {
+	return !p.asksWho || p.fits(s, b, who)
+}
+
 // bound returns the binding under which a name is bound for the agent in a state, after
 // precedence and none, or nil.
-func (p *Policy) bound(s State, k Kind, name string, listed bool) *Binding {
-	if b := p.lookup(s, k, name, listed); b != nil && b.offered() {
+func (p *Policy) bound(s State, k Kind, name string, listed bool, who *guard.Who) *Binding {
+	if b := p.lookup(s, k, name, listed); b != nil && b.offered() && p.isFor(s, b, who) {
 		return b
 	}
 	return nil
@@ -637,12 +648,12 @@ func (b *Binding) followed() string {
 
 // shows reports whether lists have b's names where the guards hold that they follow: some
 // alternative may let a call go.
-func (b *Binding) shows(holds string) bool {
-	if holds == "" {
-		return true
-	}
+func (b *Binding) shows(v *View) bool {
 	for a := range b.Alternatives() {
-		if !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followed >= 0 && holds[g.followed] != '1' }) {
+		hides := func(g Guard) bool {
+			return v.Holds != "" && g.followed >= 0 && v.Holds[g.followed] != '1' || g.who != nil && !fits(v.Who, g.who)
+		}
+		if (len(a.For) == 0 || fits(v.Who, a.For...)) && !slices.ContainsFunc(a.Guards, hides) {
 			return true
 		}
 	}

@@ -39,7 +39,7 @@ func (c *call) given(m *wire.Message, meaning bridge.Meaning) []byte {
 	var names []string
 	var values [][]byte
 	if annotate {
-		note := c.s.shown.Note(c.s.run.Where(), c.Kind, c.restarted)
+		note := c.s.shown.Note(c.where(), c.Kind, c.restarted)
 		names, values = append(names, "fsm-proxy/state"), append(values, note.JSON())
 		if c.s.shown.Hello.Load().Annotate == surface.AnnotateText && c.Kind == policy.Tool {
 			a.Add(note.Item(m, c.s.run.Key.Renews())...)

@@ -332,6 +332,9 @@ func (c *call) refuseOut(code int, text string, data []byte) wire.Pending {
 	return nil
 }
 
+// where is where the run stands, for who asks.
+func (c *call) where() run.Snapshot { return c.s.run.Where().As(c.Who) }
+
 // who is whose call it is.
 func (c *call) who() *observe.Peer {
 	if c.stateless != nil {
@@ -486,7 +489,7 @@ func (c *call) decision() observe.Decision {
 	d := observe.Decision{Peer: *c.who(), Message: c.m, Named: c.named(), Kind: c.Kind, Name: c.Name, Rule: c.Verdict.Rule, Case: c.Verdict.Symbol.Case, Note: c.note}
 	at := c.Snapshot
 	if at.Policy == nil {
-		at = c.s.run.Where()
+		at = c.where()
 	}
 	d.Policy = at.Policy
 	if d.Named {

@@ -32,7 +32,7 @@ func (c *call) initialize() wire.Pending {
 
 func (c *call) open() {
 	s := c.s
-	c.Snapshot = s.run.Where()
+	c.Snapshot = s.run.Where().As(c.Who)
 	greeting := s.p.greets.Greet(c.m, c.Snapshot)
 	opening, err := greeting.Opening()
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *call) listFetched(k wire.ListKind) {
 
 // show answers with a view as it looks to the client.
 func (c *call) show(v catalogue.View, k wire.ListKind) wire.Pending {
-	return c.result(c.s.shown.Show(k, v, c.who().Principal))
+	return c.result(c.s.shown.Show(k, v, c.who().Principal, c.Who))
 }
 
 // templates refuses what a finite automaton cannot bind.

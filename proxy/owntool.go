@@ -38,7 +38,7 @@ func (restarts) Call(c *call) (wire.Pending, bool) {
 		}
 		return c.refuseText(policy.InvalidTransition, reason), true
 	}
-	at := c.s.run.Where()
+	at := c.where()
 	c.s.log.Info("run begun anew", c.about("run", c.s.run.Name, "state", at.State())...)
 	c.notifyChanged(run.Shifts{moved})
 	return c.doneWith(handle.StartedAgain(c.s.p.told(at), c.allowedAt(at))), true

@@ -275,18 +275,10 @@ func (c *call) landed(m *wire.Message, err error) {
 		return
 	}
 	o := outcome.Of(m, meaning, err)
-	_, moved := c.settle(run.End{Outcome: o, Result: resultOf(m, err)})
+	_, moved := c.settle(run.End{Outcome: o, Result: outcome.Result(m, err)})
 	c.record(err, o)
 	c.notifyChanged(run.Join(moved, c.passOn(o)))
 	c.reply(m, err, o)
-}
-
-// resultOf is the result of an answer, nil where it is none.
-func resultOf(m *wire.Message, err error) []byte {
-	if err != nil || m.Kind != wire.Result {
-		return nil
-	}
-	return m.Bytes(m.Result)
 }
 
 // settle moves the run along the outcome, if it is one, and names it. The call keeps its turn.

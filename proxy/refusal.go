@@ -35,7 +35,7 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 }
 
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
-	behind := []any{"state", c.s.run.Where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
+	behind := []any{"state", c.where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
 	if c.Verdict.Fault != nil {
 		behind = append(behind, "fault", c.Verdict.Fault)
 	}
@@ -53,7 +53,7 @@ func (c *call) interrupted(code policy.Code, text string) {
 func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
 	c.deny(a.Code)
 	a.Kind, a.Name, a.Outlived, a.Changes = c.Kind, c.Name, c.Outlived, c.changes
-	a.At, a.Renews, a.Because = c.s.run.Where(), c.s.run.Key.Renews(), c.Verdict.Because
+	a.At, a.Renews, a.Because = c.where(), c.s.run.Key.Renews(), c.Verdict.Because
 	if !c.Free.IsZero() {
 		a.Free = max(time.Until(c.Free), time.Second)
 	}
@@ -116,7 +116,7 @@ func (c *call) unavailable(err error) {
 func (c *call) unknown(err error) {
 	why, flag := refusal.Unanswered(err, refusal.PatienceFor(c.patience(), c.Timeout()))
 	c.s.log.Warn("a call was sent and may have happened: its outcome is unknown",
-		c.aboutTarget(nil, "reason", why+flag, "state", c.s.run.Where().State(), "rule", c.Verdict.Rule.String())...)
+		c.aboutTarget(nil, "reason", why+flag, "state", c.where().State(), "rule", c.Verdict.Rule.String())...)
 	c.interrupted(policy.OutcomeUnknown, refusal.Called(c.Kind, c.Name)+" was sent, and "+why+"; it may have happened.")
 }
 

@@ -48,10 +48,10 @@ func (c *call) boundFetched() {
 }
 
 func (c *call) relayIfBound() wire.Pending {
-	at := c.s.run.Where()
-	c.Verdict = at.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, Listed: c.Listed})
+	at := c.where()
+	c.Verdict = at.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, Who: c.Who, Listed: c.Listed})
 	switch {
-	case !c.Verdict.Bound:
+	case !c.Verdict.Bound || !at.Visible(c.Kind, c.Name):
 		c.unsubscribed()
 		return c.refuse(c.Verdict.Code)
 	case c.m.Method == "resources/unsubscribe":

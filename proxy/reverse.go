@@ -8,6 +8,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -105,16 +106,15 @@ func (s *session) overlooksAsk(method string) bool {
 	return true
 }
 
-// bound reports whether a name is bound now, by its exact name.
-func (s *session) bound(k policy.Kind, name string) bool {
-	at := s.run.Where()
+// reaches reports whether a name may be asked for where the run stands.
+func (s *session) reaches(at run.Snapshot, k policy.Kind, name string) bool {
 	listed := true
 	if conn := s.link.Live(); conn != nil {
 		if l := conn.Cached(surface.ListOf(k)); l != nil {
 			listed = l.Has(name)
 		}
 	}
-	return at.Decide(&policy.Request{Kind: k, Name: name, Listed: listed}).Bound
+	return at.Reaches(k, name, listed)
 }
 
 // asksTooMuch reports whether an answer asks the client for what the policy does not let

@@ -112,7 +112,7 @@ type requests struct {
 }
 
 // Where implements surface.Session.
-func (s *session) Where() run.Snapshot { return s.run.Where() }
+func (s *session) Where() run.Snapshot { return s.run.Where().As(s.shown.Audience()) }
 
 // Live implements surface.Session.
 func (s *session) Live() *bridge.Upstream { return s.link.Live() }

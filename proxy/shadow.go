@@ -109,7 +109,7 @@ func (c *call) judge(k policy.Kind, name string) {
 		c.look(conn.Cached(surface.ListOf(k)))
 	}
 	c.Snapshot = c.s.run.Where()
-	c.Verdict = c.Snapshot.Decide(&policy.Request{Kind: k, Name: name, Listed: c.Listed})
+	c.Verdict = c.Snapshot.Decide(&policy.Request{Kind: k, Name: name, Who: c.Who, Listed: c.Listed})
 	if !c.Verdict.Bound {
 		c.overlook(c.Verdict.Code)
 	}

@@ -86,7 +86,7 @@ func (c *call) signalled(e run.Admission) wire.Pending {
 	}
 	c.begin()
 	_, moved := c.settle(run.End{Outcome: policy.Success})
-	led := c.s.run.Where() // before anything else moves the run
+	led := c.where() // before anything else moves the run
 	c.record(nil, policy.Success)
 	c.notifyChanged(run.Join(moved, c.passOn(policy.Success)))
 	if c.opaquely() {

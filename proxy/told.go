@@ -34,7 +34,7 @@ func (s *session) notified(conn *bridge.Upstream, m *wire.Message, c *call) {
 	}
 	switch m.Method {
 	case "notifications/resources/updated":
-		if s.wants.Has(m.P.URI) && s.bound(policy.Resource, m.P.URI) {
+		if s.wants.Has(m.P.URI) && s.reaches(s.Where(), policy.Resource, m.P.URI) {
 			s.updated(m, c)
 		}
 	case "notifications/cancelled":

@@ -45,7 +45,7 @@ func (c *call) listen() wire.Pending {
 	}
 	offered := c.s.shown.Hello.Load().Offered
 	offered.Lists[wire.Tools] = offered.Lists[wire.Tools] || c.s.hasSignals()
-	got := want.Of(offered, func(uri string) bool { return c.s.bound(policy.Resource, uri) })
+	got := want.Of(offered, func(uri string) bool { return c.s.reaches(c.where(), policy.Resource, uri) })
 	if len(got.URIs) > c.s.p.cfg.MaxSubscriptions {
 		return c.fail(wire.CodeInvalidParams, "too many subscriptions in one stream")
 	}

@@ -96,6 +96,7 @@ type State struct {
 	Scope
 	Name        Text
 	Description string
+	For         Text // as an expression over who
 	AtMost      AtMost
 	After       After
 	Terminal    bool
@@ -135,6 +136,7 @@ type Value struct {
 
 // Conditions are what has to hold before a call goes upstream, and how it goes.
 type Conditions struct {
+	For           Text // as an expression over who
 	When, Because Text
 	AtMost        AtMost
 	Exclusive     bool

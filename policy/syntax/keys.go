@@ -69,6 +69,8 @@ func stateKeys() []field[State] {
 		key("description", "What is done in this state; shown in refusals.", textSchema, readText(func(s *State) *string { return &s.Description })),
 		key("terminal", "An edge to this state completes the run. A terminal state binds nothing.", strictyaml.Bool, readBool(func(s *State) *bool { return &s.Terminal })),
 		key("everywhere", "false: this state takes nothing of everywhere.", strictyaml.Bool, readInherits),
+		key("for", "To whom the state binds anything: {subject, issuer, scope, claim}.", audienceSchema,
+			readAudience(func(s *State) *Text { return &s.For })),
 		key("after", "A clock: {DURATION: EDGE}, which is taken by itself once the run has been in the state for so long, such as {30m: idle}.", afterSchema, readAfter),
 		key("at_most", "How many calls a visit of the state may make: N, or {run, state, minute, hour, day, principal: {minute, hour, day}}, of which all hold.", atMostSchema,
 			readAtMost(1, func(s *State) *AtMost { return &s.AtMost })),
@@ -94,6 +96,8 @@ var edgeDocs = [len(EdgeKeys)]string{
 // conditionKeys are the keys of what has to hold before a call goes upstream.
 func conditionKeys() []field[Value] {
 	return []field[Value]{
+		key("for", "To whom it is bound: {subject, issuer, scope, claim}, each a value or a list of which one is enough; of several keys all hold.", audienceSchema,
+			readAudience(func(v *Value) *Text { return &v.For })),
 		key("when", "A CEL expression over args, name, registers, run, who and now, which has to be true.", expressionSchema,
 			readExpression(func(v *Value) *Text { return &v.When })),
 		key("because", "What a client is told where a condition does not hold.", textSchema, readExpression(func(v *Value) *Text { return &v.Because })),
@@ -153,7 +157,7 @@ func signalKeys() []field[Value] {
 			f.Read(r, e, &into.Edges[onAny])
 		}))
 	}
-	fields = append(fields, conditionKeys()[:3]...)
+	fields = append(fields, conditionKeys()[:4]...)
 	return append(fields,
 		key("description", "What the signal says; shown to who may send it.", textSchema, readText(func(v *Value) *string { return &v.Description })),
 		key("from", "Who sends it: the agent, or an operator alone. An operator may send every signal. Default: agent.",
@@ -232,6 +236,13 @@ func statesSchema() *schema {
 		AdditionalProperties: refTo("state")(),
 		MinProperties:        1,
 	}
+}
+
+func audienceSchema() *schema {
+	var a audience
+	s := strictyaml.ObjectOf(audienceKeys(&a))
+	s.MinProperties = 1
+	return s
 }
 
 func atMostSchema() *schema {

@@ -7,6 +7,7 @@ package catalogue
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"sync"
 
@@ -177,7 +178,7 @@ func (l Look) of(k policy.Kind) Look {
 		l.Pins = nil
 	}
 	if l.Static {
-		l.Snapshot = run.Snapshot{Policy: p}
+		l.Snapshot = run.Snapshot{Policy: p}.As(l.Who)
 	}
 	return l
 }
@@ -208,7 +209,7 @@ func (l Look) each(v View, f func(name string, item []byte)) {
 	}
 	uris := l.Exact(k)
 	if l.Static {
-		uris = l.Policy.Exact(k)
+		uris = slices.DeleteFunc(l.Policy.Exact(k), func(uri string) bool { return !l.Policy.BoundFor(k, uri, false, l.Who) })
 	}
 	for _, uri := range uris {
 		if item := v.served(uri); item != nil && !v.List.Has(uri) {
@@ -220,7 +221,7 @@ func (l Look) each(v View, f func(name string, item []byte)) {
 // binds reports whether a listed item is shown, going by its name.
 func (l Look) binds(k policy.Kind, name string) bool {
 	if l.Static {
-		return l.Policy.BoundAnywhere(k, name, true)
+		return l.Policy.BoundFor(k, name, true, l.Who)
 	}
 	return l.Visible(k, name)
 }

@@ -34,6 +34,7 @@ func (x *Signals) Own(beside *Own, at run.Snapshot, static bool, argument string
 	says := func(name string) string { return at.Policy.Binding(at.At, policy.Signal, name, false).Says }
 	if static {
 		names, says = at.InForce().Exact(policy.Signal), at.InForce().SignalText
+		names = slices.DeleteFunc(names, func(name string) bool { return !at.InForce().BoundFor(policy.Signal, name, false, at.Who) })
 	}
 	key := signalsKey{beside: beside}
 	if len(names) > 0 {

@@ -67,3 +67,11 @@ func ofLost(err error) policy.Outcome {
 	}
 	return policy.Unknown
 }
+
+// Result is the result of an answer, nil where it is none.
+func Result(m *wire.Message, err error) []byte {
+	if err != nil || m.Kind != wire.Result {
+		return nil
+	}
+	return m.Bytes(m.Result)
+}

@@ -123,7 +123,7 @@ func (a *Asked) reason() string {
 		return what + " is not allowed: the run is complete (state '" + a.At.State() + "')."
 	case policy.UnknownCase:
 		return what + " is not allowed in " + a.At.String() + " unless '" + a.At.Policy.By(a.At.At, a.Kind, a.Name) + "' is one of these" +
-			named(a.At.Policy.Cases(a.At.At, a.Kind, a.Name)) + "."
+			named(a.At.Cases(a.Kind, a.Name)) + "."
 	case policy.GuardFailed:
 		return what + " is not allowed like this in " + a.At.String() + ": " + a.because("a condition of the policy does not hold.")
 	case policy.LimitReached:

@@ -85,7 +85,7 @@ func (c *Call) Remains() Call {
 // decide decides the request in a snapshot, by what guards see.
 func (c *Call) decide(s Snapshot, facts *guard.Call) {
 	c.Snapshot, c.Unclear, c.facts = s, false, nil
-	c.Verdict = s.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, From: c.From, Listed: c.Listed, Arg: c.argument, Facts: facts})
+	c.Verdict = s.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, From: c.From, Who: c.Who, Listed: c.Listed, Arg: c.argument, Facts: facts})
 	c.Unclear = c.Unclear || c.Verdict.Unclear
 	if a := c.Verdict.Alternative; a != nil && a.Late() {
 		c.facts = facts
@@ -115,6 +115,15 @@ func (c *Call) release() {
 
 // Settles reports whether what becomes of the call is to be told to its run.
 func (c *Call) Settles() bool { return c.Verdict.Settles() || c.counted != nil }
+
+// Read reads the result of a call that is about to be settled, as far as that can be done
+// beside the run: where no register is looked at. A result may be large. Nobody else may have
+// the call.
+func (c *Call) Read(end End) {
+	if a := c.Verdict.Alternative; a != nil && a.Late() && !a.LateByRegisters() {
+		c.read = c.reading(end)
+	}
+}
 
 // refuse turns down what the policy allows.
 func (c *Call) refuse(code policy.Code) {
@@ -163,7 +172,8 @@ func (c *Call) hangsOnList() bool {
 type Snapshot struct {
 	Policy *policy.Policy
 	At     policy.Configuration
-	Holds  string // which guards hold that lists follow: see [policy.View]
+	Holds  string     // which guards hold that lists follow: see [policy.View]
+	Who    *guard.Who // who is shown lists, where the policy asks: see [Snapshot.As]
 	// Gate is the policy in force where that is another one than the run's own: then a
 	// name must be bound somewhere in it, too, so that a tightening holds at once for
 	// runs that it does not move.
@@ -213,7 +223,22 @@ func (s Snapshot) sendable(facts *guard.Call) []policy.Sendable {
 }
 
 // view is where lists are shown of.
-func (s Snapshot) view() policy.View { return policy.View{Configuration: s.At, Holds: s.Holds} }
+func (s Snapshot) view() policy.View {
+	return policy.View{Configuration: s.At, Holds: s.Holds, Who: s.Who}
+}
+
+// As is the snapshot for who asks: nil for nobody who is known.
+func (s Snapshot) As(who *guard.Who) Snapshot {
+	if s.Policy != nil && s.Policy.AsksWho() || s.Gate != nil && s.Gate.AsksWho() {
+		s.Who = who
+	}
+	return s
+}
+
+// Cases returns the cases of a name that is split, as who asks may know them.
+func (s Snapshot) Cases(k policy.Kind, name string) []policy.Case {
+	return s.Policy.Cases(s.view(), k, name)
+}
 
 // Visible reports whether a listed item is shown.
 func (s Snapshot) Visible(k policy.Kind, name string) bool {
@@ -223,7 +248,13 @@ func (s Snapshot) Visible(k policy.Kind, name string) bool {
 	if s.none() || !s.Policy.Visible(s.view(), k, name) || s.Runless && !s.Policy.Steady(k, name, true) {
 		return false
 	}
-	return s.Gate == nil || s.Gate.BoundAnywhere(k, name, true)
+	return s.Gate == nil || s.Gate.BoundFor(k, name, true, s.Who)
+}
+
+// Reaches reports whether a name may be asked for here, whatever its arguments: it is bound, and no guard that lists
+// follow hides it.
+func (s Snapshot) Reaches(k policy.Kind, name string, listed bool) bool {
+	return s.Decide(&policy.Request{Kind: k, Name: name, Listed: listed, Who: s.Who}).Bound && s.Visible(k, name)
 }
 
 // Exact returns the exact names of a kind that are bound here, whatever is listed.
@@ -238,7 +269,7 @@ func (s Snapshot) Exact(k policy.Kind) []string {
 		names = slices.DeleteFunc(names, func(name string) bool { return !s.Policy.Steady(k, name, false) })
 	}
 	if s.Gate != nil {
-		names = slices.DeleteFunc(names, func(name string) bool { return !s.Gate.BoundAnywhere(k, name, false) })
+		names = slices.DeleteFunc(names, func(name string) bool { return !s.Gate.BoundFor(k, name, false, s.Who) })
 	}
 	return names
 }

@@ -229,15 +229,6 @@ type reading struct {
 	fault   error             // why it does not say what to set
 }
 
-// Read reads the result of a call that is about to be settled, as far as that can be done
-// beside the run: where no register is looked at. A result may be large. Nobody else may have
-// the call.
-func (c *Call) Read(end End) {
-	if a := c.Verdict.Alternative; a != nil && a.Late() && !a.LateByRegisters() {
-		c.read = c.reading(end)
-	}
-}
-
 // reading reads a result.
 func (c *Call) reading(end End) *reading {
 	read := &reading{outcome: end.Outcome}

@@ -115,11 +115,28 @@ func (s *Shown) Shows(k wire.ListKind, v catalogue.View) {
 }
 
 // Asked notes on whose behalf the newest request of a client's session comes, and returns that; nil: nobody is known.
+// A client that is shown other lists since is told.
 func (s *Shown) Asked(who *guard.Who) *guard.Who {
-	if s.newest.Load() != who {
-		s.newest.Store(who)
+	was := s.newest.Load()
+	if was == who {
+		return who
+	}
+	s.newest.Store(who)
+	if h := s.Hello.Load(); h != nil {
+		if from, to := s.Of.Where().As(was), s.Of.Where().As(who); from != to && !was.Equal(who) {
+			s.Changed.Mark(s.differ(s.look(from, h.Static(), wire.Principal{}), s.look(to, h.Static(), wire.Principal{})))
+		}
 	}
 	return who
+}
+
+// Audience is whom lists that change are compared for: the client of a session, as its newest request says, and anyone
+// of a run's.
+func (s *Shown) Audience() *guard.Who {
+	if s.Client.Stateless() {
+		return policy.Anyone
+	}
+	return s.Asker()
 }
 
 // Asker is on whose behalf the client of a session asks, as its newest request says. It is nil of a run's session, each
@@ -134,9 +151,9 @@ func (s *Shown) Last(k wire.ListKind) catalogue.View {
 }
 
 // Show returns the result of a list request of whoever asks, and remembers what it was shown.
-func (s *Shown) Show(k wire.ListKind, v catalogue.View, asks wire.Principal) []byte {
+func (s *Shown) Show(k wire.ListKind, v catalogue.View, asks wire.Principal, who *guard.Who) []byte {
 	s.Shows(k, v)
-	return s.rendered(v, s.look(s.Of.Where(), s.Hello.Load().Static(), asks))
+	return s.rendered(v, s.look(s.Of.Where().As(who), s.Hello.Load().Static(), asks))
 }
 
 // look is how lists look in a snapshot of the session's run.
@@ -146,7 +163,7 @@ func (s *Shown) look(at run.Snapshot, static bool, asks wire.Principal) catalogu
 
 // looks is how lists look in a snapshot to a client, whoever asks.
 func (s *Shown) looks(at run.Snapshot) catalogue.Look {
-	return s.look(at, s.Hello.Load().Static(), wire.Principal{})
+	return s.look(at.As(s.Audience()), s.Hello.Load().Static(), wire.Principal{})
 }
 
 // rendered is the result of a list request, as the session's clients want it.

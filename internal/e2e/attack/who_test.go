@@ -126,3 +126,40 @@ func TestGuardsSeeNobody(t *testing.T) {
 		})
 	}
 }
+
+// What is for somebody else is neither listed nor callable, and refused as what there is not: in a session whose tokens
+// change, and where requests stand alone.
+func TestWhatIsForOthersIsNotThere(t *testing.T) {
+	t.Parallel()
+	issuer := mcptest.NewIssuer(t)
+	r := web.with(openID(issuer)...).under("version: 1\nname: who\ninitial: start\nstates:\n  start:\n    tools:\n      ok: {for: {scope: build}}\n      noise: stay\n").start(t)
+	may := issuer.Token("ann", mcptest.Claims{"scope": mcptest.Scope + " build"})
+	mayNot := issuer.Token("ann", mcptest.Claims{"scope": mcptest.Scope})
+	session := r.client(mayNot)
+	session.Initialize()
+	alone := r.modernClient("")
+	for range 2 {
+		for _, x := range []struct {
+			token string
+			may   bool
+		}{{mayNot, false}, {may, true}, {mayNot, false}} {
+			for _, modern := range []bool{false, true} {
+				by, list, ok, unknown := session.as(x.token), `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, call("7", `{"name":"ok"}`), call("7", `{"name":"nobody has this"}`)
+				if modern {
+					by, list, ok, unknown = alone.as(x.token), `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":`+mcptest.Modern{}.Params("")+`}`, aloneCall(`{"name":"ok"}`), aloneCall(`{"name":"nobody has this"}`)
+				}
+				listed := string(by.web.Post(t.Context(), list).Body)
+				if strings.Contains(listed, `"name":"ok"`) != x.may || !strings.Contains(listed, `"name":"noise"`) {
+					t.Errorf("modern %v, may %v: listed %s", modern, x.may, listed)
+				}
+				answer, nothing := string(by.web.Post(t.Context(), ok).Body), string(by.web.Post(t.Context(), unknown).Body)
+				if refused := strings.Contains(answer, "unknown_action"); refused == x.may {
+					t.Errorf("modern %v, may %v: %s", modern, x.may, answer)
+				}
+				if !x.may && strings.ReplaceAll(nothing, "nobody has this", "ok") != answer {
+					t.Errorf("what is for others reads\n%s\nwhat there is not\n%s", answer, nothing)
+				}
+			}
+		}
+	}
+}
