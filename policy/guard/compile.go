@@ -530,6 +530,11 @@ func (c *compiler) checkOutput(e ast.Expr, output *types.Type) {
 		return
 	}
 	kind := c.program.kind
+	if kind == TextSet && output.Kind() == types.ListKind {
+		if of := output.Parameters()[0].Kind(); of == types.DynKind || of == types.StringKind {
+			return
+		}
+	}
 	if kind == TextSet {
 		kind = Text
 	}

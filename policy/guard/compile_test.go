@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -207,7 +208,7 @@ func TestReads(t *testing.T) {
 func TestValuesFitTheirRegisters(t *testing.T) {
 	env := guard.New(declared())
 	call := &guard.Call{
-		Args: []byte(`{"t": "x", "n": 1.5, "i": 2, "b": true, "big": 1e300}`), Registers: registers{"n": int64(3)}, Now: time.Unix(0, 0),
+		Args: []byte(`{"t": "x", "n": 1.5, "i": 2, "b": true, "big": 1e300, "list": ["a", "b"], "mixed": ["a", 1]}`), Registers: registers{"n": int64(3)}, Now: time.Unix(0, 0),
 	}
 	for _, c := range []struct {
 		kind guard.Kind
@@ -215,7 +216,9 @@ func TestValuesFitTheirRegisters(t *testing.T) {
 		want any // nil is an error of evaluation; "load" one of loading
 	}{
 		{guard.Text, `"x"`, "x"}, {guard.Text, `args.t`, "x"}, {guard.Text, `args.n`, nil}, {guard.Text, `1`, "load"}, {guard.Text, `now`, "load"},
-		{guard.TextSet, `args.t`, "x"}, {guard.TextSet, `args.n`, nil}, {guard.TextSet, `registers.reads`, "load"},
+		{guard.TextSet, `args.t`, "x"}, {guard.TextSet, `args.n`, nil}, {guard.TextSet, `registers.reads`, []string{}},
+		{guard.TextSet, `args.list`, []string{"a", "b"}}, {guard.TextSet, `args.list.map(x, x + "!")`, []string{"a!", "b!"}}, {guard.TextSet, `args.mixed`, nil},
+		{guard.TextSet, `args.list.map(x, 1)`, "load"}, {guard.TextSet, `[["a"]]`, "load"}, {guard.Text, `args.list`, nil}, {guard.Text, `["a"]`, "load"},
 		{guard.Number, `args.n`, 1.5}, {guard.Number, `1`, 1.0}, {guard.Number, `registers.n`, 3.0}, {guard.Number, `args.t`, nil},
 		{guard.Number, `args.big`, nil}, {guard.Number, `args.n / 0.0`, nil}, {guard.Number, `0.0 / 0.0`, nil}, {guard.Number, `"1"`, "load"},
 		{guard.Boolean, `args.b`, true}, {guard.Boolean, `args.t`, nil}, {guard.Boolean, `1`, "load"},
@@ -230,7 +233,7 @@ func TestValuesFitTheirRegisters(t *testing.T) {
 		if p == nil {
 			continue
 		}
-		if got, err := p.Value(call); got != c.want || (err == nil) != (c.want != nil) {
+		if got, err := p.Value(call); !reflect.DeepEqual(got, c.want) || (err == nil) != (c.want != nil) {
 			t.Errorf("%s %s: %v, %v", c.kind, c.text, got, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
 )
 
@@ -333,6 +334,23 @@ func (k Kind) native(v ref.Val) (any, *Error) {
 				return int64(v), nil
 			}
 		}
+	case traits.Lister:
+		if k == TextSet {
+			return texts(v)
+		}
 	}
 	return nil, notEvaluable("it is %s, and a %s is needed", v.Type().TypeName(), k)
+}
+
+// texts returns the texts of a list that holds nothing else.
+func texts(list traits.Lister) ([]string, *Error) {
+	out := []string{}
+	for i := list.Iterator(); i.HasNext() == types.True; {
+		text, ok := i.Next().(types.String)
+		if !ok {
+			return nil, notEvaluable("the list holds more than texts")
+		}
+		out = append(out, string(text))
+	}
+	return out, nil
 }

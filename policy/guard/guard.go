@@ -65,8 +65,8 @@ func (e *Env) Guard(text string) (*Program, []Problem) { return e.compile(text, 
 // Outcome compiles a condition on a call and its result: `outcomes`.
 func (e *Env) Outcome(text string) (*Program, []Problem) { return e.compile(text, outcome, Boolean) }
 
-// Value compiles what a register of this kind is set to, or what is added to it; to a set of texts a text is
-// added. It may read the result, and Reads says whether it does.
+// Value compiles what a register of this kind is set to, or what is added to it; to a set of texts a text, or a list of
+// texts, is added. It may read the result, and Reads says whether it does.
 func (e *Env) Value(text string, kind Kind) (*Program, []Problem) {
 	return e.compile(text, value, kind)
 }
@@ -184,7 +184,7 @@ func (p *Program) Holds(call *Call) (bool, error) {
 	return holds && err == nil, err
 }
 
-// Value evaluates an expression: a string, float64, bool or int64, by its kind. The error is an *Error.
+// Value evaluates an expression: a string, float64, bool or int64, by its kind, or a []string for a set. The error is an *Error.
 func (p *Program) Value(call *Call) (any, error) {
 	v, err := p.evaluate(call)
 	if err != nil {

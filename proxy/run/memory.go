@@ -191,6 +191,12 @@ func changesOf(set []policy.Assignment, late bool, facts *guard.Call) (out []reg
 			if err != nil {
 				return nil, err
 			}
+			if texts, is := value.([]string); is {
+				for _, text := range texts {
+					change.Values = append(change.Values, text)
+				}
+				continue
+			}
 			change.Values = append(change.Values, value)
 		}
 		out = append(out, change)

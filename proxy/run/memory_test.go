@@ -285,3 +285,31 @@ func TestAddBeforeARunHasMoved(t *testing.T) {
 	w.in("planned")
 	w.registers(`{"reads":["a"],"plan":null,"calls":0}`)
 }
+
+// TestListOfTexts adds to a set, and removes, what a list of arguments or of a result holds: all of it or nothing.
+func TestListOfTexts(t *testing.T) {
+	w := begin(t, `
+version: 1
+initial: work
+registers: {seen: {set: text, max: 3}}
+states:
+  work:
+    tools:
+      read: {set: {seen: {add: args.paths}}}
+      forget: {set: {seen: {remove: args.paths}}}
+      search: {set: {seen: {add: 'result.structuredContent.hits.map(h, string(h.id))'}}}
+`)
+	w.result(w.with("read", `{"paths":["a","b","a"]}`, policy.CodeNone), policy.Success, "{}")
+	w.registers(`{"seen":["a","b"]}`)
+	w.result(w.with("read", `{"paths":[]}`, policy.CodeNone), policy.Success, "{}")
+	w.with("read", `{"paths":["c",1]}`, policy.GuardFailed)
+	w.with("read", `{"paths":["c","d"]}`, policy.LimitReached)
+	w.registers(`{"seen":["a","b"]}`)
+	w.result(w.with("forget", `{"paths":["a","x"]}`, policy.CodeNone), policy.Success, "{}")
+	w.result(w.with("search", `{}`, policy.CodeNone), policy.Success, `{"structuredContent":{"hits":[{"id":7},{"id":8}]}}`)
+	w.registers(`{"seen":["b","7","8"]}`)
+	if e, err := w.result(w.with("search", `{}`, policy.CodeNone), policy.Success, `{"structuredContent":{"hits":[{"id":9}]}}`); err == nil || e.Outcome != policy.Unknown {
+		t.Errorf("more than there is room for: %v, %v", e.Outcome, err)
+	}
+	w.registers(`{"seen":["b","7","8"]}`)
+}
