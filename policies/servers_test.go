@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,8 +31,10 @@ var servers = map[string]func(t *testing.T, dir string) []string{
 	"playwright": func(t *testing.T, _ string) []string {
 		return append([]string{"--"}, mcptest.Playwright(t)...)
 	},
-	"github":    standIn("github"),
-	"terraform": standIn("terraform"),
+	"github":     standIn("github"),
+	"terraform":  standIn("terraform"),
+	"database":   standIn("database"),
+	"kubernetes": standIn("kubernetes"),
 }
 
 // chatty are the servers that send list_changed of their own.
@@ -39,7 +42,7 @@ var chatty = map[string]bool{"everything": true}
 
 // standIn is a server with the published tools of one that needs an account: a
 // call fails if its arguments have "fail": "yes", its answer is lost with "fail":
-// "lost", and else it succeeds.
+// "lost", and else it succeeds, with the text that they have as "answer".
 func standIn(name string) func(t *testing.T, dir string) []string {
 	return func(t *testing.T, _ string) []string {
 		tools := make(map[string]func(*mcptest.Exchange))
@@ -58,6 +61,6 @@ func answer(e *mcptest.Exchange) {
 	case "lost":
 		e.Status(502, "")
 	default:
-		e.Result(mcptest.Text("done"))
+		e.Result(mcptest.Text(cmp.Or(e.Argument("answer"), "done")))
 	}
 }
