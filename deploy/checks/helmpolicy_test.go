@@ -75,6 +75,9 @@ func TestHelmTakesTheReadyPolicies(t *testing.T) {
 		t.Fatalf("looking for policies: %v", err)
 	}
 	for _, file := range files {
+		if strings.HasSuffix(file, ".test.yaml") {
+			continue
+		}
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,7 @@ mistake would not load. `fsm-proxy check` finds more, and says where.
 {{- end }}
 {{- end }}
 
-{{/* A state, or everywhere: the bindings of each kind. A list binds names that stay. */}}
+{{/* A state, or everywhere: the bindings of each kind, signals, and the edge of a clock. A list binds names that stay. */}}
 {{- define "fsm-proxy.checkPlace" -}}
 {{- range $kind := list "tools" "resources" "prompts" }}
 {{- $bound := get ($.place | default dict) $kind }}
@@ -47,11 +47,20 @@ mistake would not load. `fsm-proxy check` finds more, and says where.
 {{- end }}
 {{- end }}
 {{- end }}
+{{- range $key := list "signals" "after" }}
+{{- range $name, $to := get ($.place | default dict) $key | default dict }}
+{{- if ne (toString $to) "none" }}{{ include "fsm-proxy.checkEdge" (dict "at" (printf "%s.%s.%s" $.at $key $name) "to" $to "states" $.states) }}{{ end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
-{{/* What a name or a case is bound to: a state, or a mapping of edges, or of cases. */}}
+{{/* What a name or a case is bound to: a state, a mapping of edges, or of cases, or a list of alternatives. */}}
 {{- define "fsm-proxy.checkBinding" -}}
-{{- if not (kindIs "map" .value) }}
+{{- if kindIs "slice" .value }}
+{{- range $i, $value := .value }}
+{{- include "fsm-proxy.checkBinding" (dict "at" (printf "%s[%d]" $.at $i) "value" $value "states" $.states) }}
+{{- end }}
+{{- else if not (kindIs "map" .value) }}
 {{- if ne (toString .value) "none" }}{{ include "fsm-proxy.checkEdge" (dict "at" .at "to" .value "states" .states) }}{{ end }}
 {{- else }}
 {{- range $key, $to := .value }}
