@@ -125,13 +125,10 @@ func TestAddOfABegunRun(t *testing.T) {
 func TestCounterAndItsGuard(t *testing.T) {
 	w := begin(t, remembering)
 	first := w.with("count", `{}`, policy.CodeNone)
-	var waiting []*run.Call
 	for range 10 {
-		c, a := w.enterWith("count", `{}`)
-		if a != run.Queued {
+		if _, a := w.enterWith("count", `{}`); a != run.Queued {
 			t.Fatal(a)
 		}
-		waiting = append(waiting, c)
 	}
 	w.Settle(first, run.End{Outcome: policy.Success}, w.now)
 	ready, sent := w.Pass(first, w.now).Ready, 1
