@@ -184,7 +184,7 @@ func walk(t *testing.T, p *policy.Policy, words []string) string {
 	if len(rest) > 0 && strings.HasPrefix(rest[0], "{") {
 		facts.Args = []byte(rest[0])
 	}
-	verdict := p.Decide(at, &policy.Request{Kind: kindOf(t, words[1]), Name: words[2], Listed: !slices.Contains(rest, "unlisted"), Arg: arguments(rest), Facts: facts})
+	verdict := p.Decide(at, &policy.Request{Kind: kindOf(t, words[1]), Name: words[2], Listed: !slices.Contains(rest, "unlisted"), Args: arguments(rest), Facts: facts})
 	if !verdict.Allowed {
 		return "refused: " + verdict.Code.String()
 	}

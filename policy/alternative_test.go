@@ -46,7 +46,7 @@ func (p *Policy) decideWith(c Configuration, tool, args string) Verdict {
 		text, _, _ = strings.Cut(text, `"`)
 		value = Text(text)
 	}
-	return p.Decide(c, &Request{Kind: Tool, Name: tool, Arg: func([]string) Argument { return value }, Facts: &guard.Call{Name: tool, Args: []byte(args), Registers: none{}}})
+	return p.Decide(c, &Request{Kind: Tool, Name: tool, Args: Lookup(func([]string) Argument { return value }), Facts: &guard.Call{Name: tool, Args: []byte(args), Registers: none{}}})
 }
 
 type none struct{}

@@ -44,10 +44,24 @@ func (a Argument) Kind() ValueKind { return a.kind }
 // String returns the text as it is, and a number or boolean in the one way to write it.
 func (a Argument) String() string { return a.text }
 
-// Lookup returns the argument of a call at a path: the first name is an argument's, each
-// further one a member's of the object before it. It returns the zero value where there
-// is none, and never looks into arrays.
+// Arguments are those of a call, as far as cases look at them.
+type Arguments interface {
+	// Argument returns the argument at a path: the first name is an argument's, each
+	// further one a member's of the object before it. It returns the zero value where there
+	// is none, and never looks into arrays.
+	Argument(path []string) Argument
+}
+
+// Lookup is a function that is Arguments; nil has none.
 type Lookup func(path []string) Argument
+
+// Argument implements [Arguments].
+func (l Lookup) Argument(path []string) Argument {
+	if l == nil {
+		return Argument{}
+	}
+	return l(path)
+}
 
 // Text returns the argument that is a text, decoded.
 func Text(text string) Argument { return Argument{TextValue, text} }

@@ -161,7 +161,7 @@ func TestCasesOfEveryKind(t *testing.T) {
 		{"run", "what", Literal("8"), "", ""},
 		{"run", "what", Literal("true"), "", ""},
 	} {
-		v := p.Decide(p.Initial(), &Request{Kind: Tool, Name: c.tool, Listed: true, Arg: at(c.path, c.value)})
+		v := p.Decide(p.Initial(), &Request{Kind: Tool, Name: c.tool, Listed: true, Args: at(c.path, c.value)})
 		if c.to == "" {
 			if v.Allowed || v.Code != UnknownCase || !v.Bound {
 				t.Errorf("%s of %s %q: %+v", c.tool, c.value.Kind(), c.value, v)
@@ -177,7 +177,7 @@ func TestCasesOfEveryKind(t *testing.T) {
 		t.Error("a case that is none steps")
 	}
 	b, _ := p.StateByName("b")
-	if v := p.Decide(Configuration{State: b}, &Request{Kind: Tool, Name: "get", Listed: true, Arg: at("in/code", Literal("100"))}); v.Symbol.Case != "1e2" {
+	if v := p.Decide(Configuration{State: b}, &Request{Kind: Tool, Name: "get", Listed: true, Args: at("in/code", Literal("100"))}); v.Symbol.Case != "1e2" {
 		t.Errorf("a case is not called as it is written: %+v", v)
 	}
 }
@@ -189,7 +189,7 @@ func TestDecideAnywhereByValue(t *testing.T) {
 	for value, want := range map[Argument]bool{
 		Literal("100.0"): true, Text("100"): true, Literal("false"): false, Text("100.0"): false,
 	} {
-		if v := p.DecideAnywhere(&Request{Kind: Tool, Name: "get", Listed: true, Arg: at("in/code", value)}); v.Allowed != want {
+		if v := p.DecideAnywhere(&Request{Kind: Tool, Name: "get", Listed: true, Args: at("in/code", value)}); v.Allowed != want {
 			t.Errorf("%s %s: %+v", value.Kind(), value, v)
 		}
 	}
@@ -201,7 +201,7 @@ func BenchmarkDecideCase(b *testing.B) {
 	value := func([]string) Argument { return Text("apply") }
 	b.ReportAllocs()
 	for b.Loop() {
-		v := p.Decide(p.Initial(), &Request{Kind: Tool, Name: "sh", Listed: true, Arg: value})
+		v := p.Decide(p.Initial(), &Request{Kind: Tool, Name: "sh", Listed: true, Args: Lookup(value)})
 		if _, err := p.Next(p.Initial(), v.Symbol, Success); err != nil {
 			b.Fatal(err)
 		}

@@ -75,7 +75,7 @@ func TestAudience(t *testing.T) {
 		if len(x.args) > 9 && x.args[:9] == `{"what":"` {
 			value = Text(x.args[9 : len(x.args)-2])
 		}
-		q := &Request{Kind: x.kind, Name: x.name, Who: x.who, Arg: func([]string) Argument { return value }, Facts: &guard.Call{Args: []byte(x.args), Registers: none{}}}
+		q := &Request{Kind: x.kind, Name: x.name, Who: x.who, Args: Lookup(func([]string) Argument { return value }), Facts: &guard.Call{Args: []byte(x.args), Registers: none{}}}
 		if x.who != nil {
 			q.Facts.Who = *x.who
 		}

@@ -56,9 +56,9 @@ type Request struct {
 	From Sender
 	// Listed is whether the upstream lists the name.
 	Listed bool
-	// Arg is the argument that splits a binding. It is called at most once, only for a
+	// Args has the argument that splits a binding. It is asked at most once, only for a
 	// binding with by, and may be nil.
-	Arg Lookup
+	Args Arguments
 	// Facts are what guards see. They may be nil, and then no guard holds.
 	Facts *guard.Call
 }
@@ -100,8 +100,8 @@ func (q *Request) who() *guard.Who {
 func (b *Binding) decide(v *Verdict, s State, q *Request, anyRun bool) {
 	v.Rule, v.Bound, v.ByGlob = b.Rule, true, b.Glob
 	var value Argument
-	if b.By != "" && q.Arg != nil {
-		value = q.Arg(b.Path)
+	if b.By != "" && q.Args != nil {
+		value = q.Args.Argument(b.Path)
 	}
 	selected := b.Select(value)
 	if selected == nil || selected.None {
@@ -213,7 +213,7 @@ func (p *Policy) Steady(k Kind, name string, listed bool) bool {
 // Everywhere says whether a name may be asked for in whatever state a run is in, and
 // moves it from none: what a request may do that belongs to no run. Its verdict
 // takes no turn. Where it is not allowed the code is RunNotFound: it hangs on the
-// run. The request's Arg may be called for several paths.
+// run. The request's Args may be called for several paths.
 func (p *Policy) Everywhere(q *Request) Verdict {
 	symbol := Symbol{Kind: q.Kind, Name: q.Name}
 	all, refused := Verdict{}, Verdict{Code: RunNotFound, Symbol: symbol}
@@ -287,7 +287,7 @@ func (p *Policy) offersAnywhere(q *Request) bool {
 // DecideAnywhere says whether p allows a request in some state: all that a
 // stranded run may still call. Guards that hang on the run are left out. Its verdict tells
 // neither rule nor symbol, and is by a glob only if no exact name allows the same. The
-// request's Arg may be called for several paths.
+// request's Args may be called for several paths.
 func (p *Policy) DecideAnywhere(q *Request) Verdict {
 	best := Verdict{Code: UnknownAction}
 	if int(q.Kind) >= symbolKinds {
@@ -312,17 +312,17 @@ func (p *Policy) DecideAnywhere(q *Request) Verdict {
 	return best
 }
 
-// remembering is the request with an Arg that is asked once for a path that is asked for in a row.
+// remembering is the request with Args that are asked once for a path that is asked for in a row.
 func (q *Request) remembering() Request {
 	var last []string // no path is empty
 	var value Argument
-	out, arg := *q, q.Arg
-	out.Arg = func(path []string) Argument {
-		if arg != nil && !slices.Equal(path, last) {
-			value, last = arg(path), path
+	out, args := *q, q.Args
+	out.Args = Lookup(func(path []string) Argument {
+		if args != nil && !slices.Equal(path, last) {
+			value, last = args.Argument(path), path
 		}
 		return value
-	}
+	})
 	return out
 }
 

@@ -98,7 +98,7 @@ func TestDecide(t *testing.T) {
 		if !ok {
 			t.Fatal(c.state)
 		}
-		v := p.Decide(Configuration{State: s}, &Request{Kind: c.kind, Name: c.name, Listed: !c.unlisted, Arg: c.arg})
+		v := p.Decide(Configuration{State: s}, &Request{Kind: c.kind, Name: c.name, Listed: !c.unlisted, Args: c.arg})
 		if v.Allowed != (c.code == CodeNone) || v.Code != c.code || v.Turn != c.turn || v.ByGlob != c.byGlob || v.Rule.Line != c.line {
 			t.Errorf("%s: %+v", c.title, v)
 		}

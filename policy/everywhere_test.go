@@ -30,12 +30,12 @@ func TestEverywhereIsWhatEveryStateAllowsAndStays(t *testing.T) {
 		{"unbound", "", true, false}, {"nothing", "", true, false},
 		{"split", "x", true, true}, {"split", "y", true, false}, {"split", "z", true, false}, {"split", "", true, false},
 	} {
-		v := p.Everywhere(&Request{Kind: Tool, Name: x.name, Listed: x.listed, Arg: func([]string) Argument {
+		v := p.Everywhere(&Request{Kind: Tool, Name: x.name, Listed: x.listed, Args: Lookup(func([]string) Argument {
 			if x.argument == "" {
 				return Argument{}
 			}
 			return Text(x.argument)
-		}})
+		})})
 		if v.Allowed != x.want || v.Turn || (v.Code == CodeNone) != x.want || !x.want && v.Code != RunNotFound {
 			t.Errorf("%+v: %+v", x, v)
 		}

@@ -67,7 +67,7 @@ func walkName(t *testing.T, p *Policy, at Configuration, symbol Symbol) {
 		if !c.None && slices.ContainsFunc(c.Alternatives, func(a Alternative) bool { return len(a.For)+len(a.Guards) > 0 }) {
 			continue // it hangs on more than its name and case
 		}
-		v := p.Decide(at, &Request{Kind: symbol.Kind, Name: symbol.Name, Arg: func([]string) Argument { return c.Value }})
+		v := p.Decide(at, &Request{Kind: symbol.Kind, Name: symbol.Name, Args: Lookup(func([]string) Argument { return c.Value })})
 		if v.Allowed == c.None || v.Allowed && v.Symbol != symbol || !v.Allowed && v.Code != UnknownCase {
 			t.Fatalf("%+v: %+v", symbol, v)
 		}

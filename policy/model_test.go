@@ -72,7 +72,7 @@ func (c comparison) decide(s int, name string, listed bool) {
 	for _, text := range []string{"x", "y"} {
 		if e, ok := v.Cases[text]; ok {
 			c.allowed(s, name, listed, text, e)
-		} else if got := c.p.Decide(at, &Request{Kind: Tool, Name: name, Listed: listed, Arg: argument(text)}); got.Allowed || !got.Bound || got.Code != UnknownCase {
+		} else if got := c.p.Decide(at, &Request{Kind: Tool, Name: name, Listed: listed, Args: argument(text)}); got.Allowed || !got.Bound || got.Code != UnknownCase {
 			c.Fatalf("%q in s%d, case %s: %+v\n%s", name, s, text, got, c.src)
 		}
 	}
@@ -80,7 +80,7 @@ func (c comparison) decide(s int, name string, listed bool) {
 
 func (c comparison) allowed(s int, name string, listed bool, text string, e model.Edges) {
 	at := Configuration{State: State(s)}
-	got := c.p.Decide(at, &Request{Kind: Tool, Name: name, Listed: listed, Arg: argument(text)})
+	got := c.p.Decide(at, &Request{Kind: Tool, Name: name, Listed: listed, Args: argument(text)})
 	turn := e.Exclusive
 	for i, o := range AllOutcomes {
 		to := c.m.Leads(s, e, i)

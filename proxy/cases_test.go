@@ -124,13 +124,13 @@ func drawCases(t *testing.T, selected map[bool]int) {
 		}
 		want := naively(t, keys, path, arguments)
 		allowed := len(want) > 0 && !none[want[0]]
-		v := p.Decide(p.Initial(), &policy.Request{Kind: policy.Tool, Name: "x", Listed: true, Arg: func(path []string) policy.Argument {
+		v := p.Decide(p.Initial(), &policy.Request{Kind: policy.Tool, Name: "x", Listed: true, Args: policy.Lookup(func(path []string) policy.Argument {
 			value, unclear := proxy.ArgumentsOf(m).At(path)
 			if unclear {
 				t.Fatalf("%s is unclear at %v", arguments, path)
 			}
 			return value
-		}})
+		})})
 		selected[v.Allowed]++
 		named := slices.ContainsFunc(want, func(key string) bool {
 			return v.Symbol.Case == key || v.Symbol.Case == strings.Trim(key, `"`) && policy.Literal(v.Symbol.Case).Kind() == policy.NoValue

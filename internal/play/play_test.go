@@ -155,7 +155,7 @@ func TestPlaySaysWhatPoliciesDo(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(t, "calls") {
 			name, of := rapid.SampledFrom(names).Draw(t, "name"), rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "argument")
 			o := rapid.SampledFrom(policy.AllOutcomes[:]).Draw(t, "outcome")
-			v := p.Decide(at, &policy.Request{Name: name, Listed: true, Arg: func([]string) policy.Argument { return policy.Text(of) }})
+			v := p.Decide(at, &policy.Request{Name: name, Listed: true, Args: policy.Lookup(func([]string) policy.Argument { return policy.Text(of) })})
 			if !v.Allowed {
 				text += fmt.Sprintf("  - {tool: %s, args: {c: '%s'}, refused: %s, state: %s}\n", name, of, v.Code, p.StateName(at.State))
 				continue

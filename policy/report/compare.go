@@ -169,12 +169,12 @@ func (d differ) keepsLost(n *NameChange) bool {
 	}
 	n.Difference = Altered
 	n.Edges = slices.DeleteFunc(n.Edges, func(e EdgeChange) bool {
-		return d.new.DecideAnywhere(&policy.Request{Kind: n.Kind, Name: n.Pattern, Listed: true, Arg: func(path []string) policy.Argument {
+		return d.new.DecideAnywhere(&policy.Request{Kind: n.Kind, Name: n.Pattern, Listed: true, Args: policy.Lookup(func(path []string) policy.Argument {
 			if strings.Join(path, ".") == e.By {
 				return e.value
 			}
 			return policy.Argument{}
-		}}).Allowed
+		})}).Allowed
 	})
 	return len(n.Edges) > 0
 }

@@ -113,7 +113,7 @@ func behaviour(p *policy.Policy, s policy.State, name string) string {
 	at := policy.Configuration{State: s}
 	for _, listed := range []bool{true, false} {
 		for _, text := range []string{"x", "y", "z"} {
-			v := p.Decide(at, &policy.Request{Kind: policy.Tool, Name: name, Listed: listed, Arg: argument(text)})
+			v := p.Decide(at, &policy.Request{Kind: policy.Tool, Name: name, Listed: listed, Args: argument(text)})
 			if !v.Allowed {
 				out.WriteString("refused\n")
 				continue
@@ -162,7 +162,7 @@ func TestCompareOverlooksNoCase(t *testing.T) {
 		}).Filter(func(p *policy.Policy) bool { return p != nil }).Draw(t, label)
 	}
 	does := func(p *policy.Policy, a policy.Argument) string {
-		v := p.Decide(p.Initial(), &policy.Request{Kind: policy.Tool, Name: "x", Listed: true, Arg: func([]string) policy.Argument { return a }})
+		v := p.Decide(p.Initial(), &policy.Request{Kind: policy.Tool, Name: "x", Listed: true, Args: policy.Lookup(func([]string) policy.Argument { return a })})
 		if !v.Allowed {
 			return "refused"
 		}

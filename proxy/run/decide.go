@@ -85,14 +85,15 @@ func (c *Call) Remains() Call {
 // decide decides the request in a snapshot, by what guards see.
 func (c *Call) decide(s Snapshot, facts *guard.Call) {
 	c.Snapshot, c.Unclear, c.facts = s, false, nil
-	c.Verdict = s.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, From: c.From, Who: c.Who, Listed: c.Listed, Arg: c.argument, Facts: facts})
+	c.Verdict = s.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, From: c.From, Who: c.Who, Listed: c.Listed, Args: c, Facts: facts})
 	c.Unclear = c.Unclear || c.Verdict.Unclear
 	if a := c.Verdict.Alternative; a != nil && a.Late() {
 		c.facts = facts
 	}
 }
 
-func (c *Call) argument(path []string) policy.Argument {
+// Argument implements [policy.Arguments]. It notes what is unclear.
+func (c *Call) Argument(path []string) policy.Argument {
 	if c.Arguments == nil {
 		return policy.Argument{}
 	}
