@@ -1,6 +1,7 @@
 package play
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -68,11 +70,8 @@ func (x *player) step(s *Step) {
 	}
 	c := &run.Call{Request: run.Request{
 		Kind: s.Kind, Name: s.Name, From: s.From, Listed: x.listed(s.Kind, s.Name), Known: true, Locked: run.AsLocked,
-		Arguments: given, Who: x.test.Who,
+		Arguments: given, Who: cmp.Or(s.Who, x.test.Who),
 	}}
-	if s.Who != nil {
-		c.Who = s.Who
-	}
 	facts := x.facts(c)
 	a, _ := x.run.Enter(c, 0, x.now)
 	x.covered.decided(c, facts)
@@ -212,7 +211,7 @@ func (x *player) expect(s *Step) {
 		if s.Lists[k] == nil {
 			continue
 		}
-		got, want := x.shown(k), slices.Clone(s.Lists[k])
+		got, want := x.shown(k, cmp.Or(s.Who, x.test.Who)), slices.Clone(s.Lists[k])
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
@@ -252,8 +251,8 @@ func canonical(value []byte) (out any) {
 
 // shown are the names of a kind that the agent is shown: those that the server lists, or,
 // where the file does not say what it does, those that the policy binds by their names.
-func (x *player) shown(k policy.Kind) (names []string) {
-	s := x.run.Snapshot(x.now)
+func (x *player) shown(k policy.Kind, who *asker.Who) (names []string) {
+	s := x.run.Snapshot(x.now).As(who)
 	switch {
 	case k == policy.Signal:
 		return s.Signals()

@@ -87,7 +87,7 @@ func TestPlayFails(t *testing.T) {
 		"{tool: read, args: {path: a}, registers: {seen: [b]}}":                          `6:47: register seen is ["a"], want ["b"]`,
 		"{tool: pay, registers: {sin: 1}}":                                               `6:29: "sin" is no register of the policy`,
 		"{tool: pay, lists: {signals: [approved]}}":                                      "6:17: the signals shown are [], want [approved]",
-		"{tool: pay, lists: {tools: [pay]}}":                                             "6:17: the tools shown are [edit, mine, pay, read, run, tests], want [pay]",
+		"{tool: pay, lists: {tools: [pay]}}":                                             "6:17: the tools shown are [edit, pay, read, run, tests], want [pay]",
 		"{wait: 1m, state: done}":                                                        "6:23: the state is idle, want done",
 		"{tool: read, args: {path: 5}}":                                                  "6:5: tool read is refused in idle: guard_failed by p.yaml:8:7, ",
 		"{tool: tests, answer: {result: {structuredContent: {failed: x}}}, state: done}": "the state is fixing, want done",
