@@ -78,9 +78,8 @@ type Shown struct {
 	Client  bridge.Client // how the clients speak
 	newest  atomic.Pointer[guard.Who]
 
-	mu      sync.Mutex // guards what follows
-	lists   [3]shown   // by wire.ListKind
-	advised bool       // to try the static surface, in the log
+	mu    sync.Mutex // guards what follows
+	lists [3]shown   // by wire.ListKind
 }
 
 // shown is what a session's client knows of a list, and what is done to keep it up to date.
@@ -90,6 +89,7 @@ type shown struct {
 	asked     bool           // for the list, once or more often
 	comparing bool           // with what the upstream offers now
 	again     bool           // once that is done
+	advised   bool           // to try the static surface, in the log
 }
 
 // Listed are the kinds of lists that a policy filters.
@@ -395,8 +395,8 @@ func (s *Shown) told(k wire.ListKind) {
 	s.mu.Lock()
 	l := &s.lists[k]
 	l.told++
-	warn := l.asked && l.told >= patience && !s.advised
-	s.advised = s.advised || warn
+	warn := l.asked && l.told >= patience && !s.lists[wire.Tools].advised
+	s.lists[wire.Tools].advised = s.lists[wire.Tools].advised || warn
 	s.mu.Unlock()
 	if warn {
 		s.Log.Warn("the client does not list again when it is told that a list changed; try --surface static",
