@@ -113,13 +113,30 @@ func (c *compiler) enterStates() {
 	c.targets = c.short[:len(c.names)+1]
 }
 
-// enterVisits enters what holds for visits of states: their limits and clocks.
+// enterVisits enters what holds for visits of states: their limits, their clocks, and what the
+// upstream may ask.
 func (c *compiler) enterVisits() {
 	for i := range c.f.States {
 		c.p.states[i].limits = c.limits(c.f.States[i].Name.Value, &c.f.States[i].AtMost)
 		c.p.states[i].audience = c.audience(c.f.States[i].For)
 		c.enterClock(State(i), &c.f.States[i].After)
+		c.p.states[i].may = c.asking(&c.f.States[i])
 	}
+}
+
+// asking is what a state lets the upstream ask: all, where it does not say.
+func (c *compiler) asking(st *syntax.State) UpstreamMay {
+	if !st.Asking.Given {
+		return UpstreamMay{true, true, true}
+	}
+	var own [len(syntax.Asks)]bool
+	for _, t := range st.Asking.Words {
+		if !c.p.UpstreamMay().Permits(t.Value) {
+			c.r.Errorf(t.Place, "upstream-may", "upstream_may: the policy's own does not have %s, and a state can only take from it; remove it here, or add it at the top of the policy", strictyaml.Quote(t.Value))
+		}
+		own[slices.Index(syntax.Asks[:], t.Value)] = true
+	}
+	return upstreamMay(own)
 }
 
 func (c *compiler) enterInitial() {

@@ -300,10 +300,34 @@ func (may UpstreamMay) Permits(capability string) bool {
 	return false
 }
 
-// UpstreamMay returns what the upstream may ask of the client.
-func (p *Policy) UpstreamMay() UpstreamMay {
-	may := p.settings.UpstreamMay
-	return UpstreamMay{Sampling: may[0], Elicitation: may[1], Roots: may[2]}
+// And returns what both permit.
+func (may UpstreamMay) And(other UpstreamMay) UpstreamMay {
+	return UpstreamMay{may.Sampling && other.Sampling, may.Elicitation && other.Elicitation, may.Roots && other.Roots}
+}
+
+// upstreamMay is a set that syntax.Asks are the names of.
+func upstreamMay(of [len(syntax.Asks)]bool) UpstreamMay {
+	return UpstreamMay{Sampling: of[0], Elicitation: of[1], Roots: of[2]}
+}
+
+// UpstreamMay returns what the upstream may ask of the client, in whatever state: a state may
+// let it ask less.
+func (p *Policy) UpstreamMay() UpstreamMay { return upstreamMay(p.settings.UpstreamMay) }
+
+// UpstreamMayIn returns what the upstream may ask while a run is in a state, and in Everywhere what
+// it may in all of them, under the policy whose settings hold.
+func (p *Policy) UpstreamMayIn(s State, settings *Policy) UpstreamMay {
+	may := settings.UpstreamMay()
+	switch {
+	case p.has(s):
+		return may.And(p.states[s].may)
+	case s != Everywhere:
+		return UpstreamMay{}
+	}
+	for i := range p.states {
+		may = may.And(p.states[i].may)
+	}
+	return may
 }
 
 // Passthrough reports whether the policy lets an otherwise refused method, or

@@ -481,7 +481,8 @@ type stateEntry struct {
 	audience []*guard.Program // to whom it binds anything; none: to all
 	limits   Limits           // of its visits, and more
 	after    After
-	follows  []int // places among the policy's followed of what lists follow here
+	may      UpstreamMay // what the upstream may ask in it: all, where the state does not say
+	follows  []int       // places among the policy's followed of what lists follow here
 
 	returning []int32 // indexes among returnTable.all: the parts that it is in, and itself, if something returns from them
 

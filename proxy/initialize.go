@@ -69,7 +69,7 @@ func (c *call) refusedHello(err error) {
 		return
 	}
 	if said, ok := errors.AsType[*HelloError](err); ok {
-		if said.Answer.ErrorCode == wire.CodeURLElicitation && !c.Snapshot.UpstreamMay().Permits("elicitation") {
+		if said.Answer.ErrorCode == wire.CodeURLElicitation && !c.s.run.Where().UpstreamMay().Permits("elicitation") {
 			c.failed(wire.CodeInternal, "the server asks the user to visit a URL first, which the policy does not let it")
 			return
 		}

@@ -82,17 +82,17 @@ func (s *session) asked(conn *bridge.Upstream, m *wire.Message, c *call) {
 	s.asks.Ask(&s.p.asks, s, conn, m, of)
 }
 
+// mayAsk reports whether the policy lets the upstream ask so now, in the state of the run.
 func (s *session) mayAsk(method string) bool {
 	h := s.shown.Hello.Load()
 	if h == nil {
 		return false
 	}
-	p := s.policyNow()
 	name := bridge.AskedBy(method)
 	if name == "" {
-		return p.Passthrough(method)
+		return s.policyNow().Passthrough(method)
 	}
-	return h.May.Permits(name) && p.UpstreamMay().Permits(name)
+	return h.May.Permits(name) && s.run.Where().Lets().Permits(name)
 }
 
 // overlooksAsk reports whether the upstream may ask a client what the policy
@@ -125,7 +125,7 @@ func (c *call) asksTooMuch(m *wire.Message, meaning bridge.Meaning) bool {
 	switch {
 	case m.Kind == wire.Failure:
 		method = "elicitation/create"
-		excess = m.ErrorCode == wire.CodeURLElicitation && !c.s.policyNow().UpstreamMay().Permits("elicitation")
+		excess = m.ErrorCode == wire.CodeURLElicitation && !c.s.run.Where().Lets().Permits("elicitation")
 	case meaning == bridge.InputRequired, meaning == bridge.Task, strings.HasPrefix(c.m.Method, "tasks/"):
 		method, excess = asks.Excess(m.Bytes(m.Result), c.s.mayAsk)
 	}

@@ -320,7 +320,7 @@ func (s *session) notification(m *wire.Message) {
 	case "notifications/progress":
 		s.asks.Progress(m)
 	case "notifications/roots/list_changed":
-		if !s.link.Shared() && (s.run.Shadow() || s.policyNow().UpstreamMay().Roots) {
+		if !s.link.Shared() && s.run.Where().UpstreamMay().Roots {
 			s.forward(m.Raw)
 		}
 	default:

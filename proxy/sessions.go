@@ -88,7 +88,7 @@ func (c *call) tellLevel() {
 // openFor opens the session's connection, with the introduction of the client whose
 // request is the first.
 func (s *session) openFor(m *wire.Message) (*bridge.Upstream, error) {
-	return s.link.OpenFor(s, s.p.greets.Opening(m, s.p.Runs.Beginning().UpstreamMay()))
+	return s.link.OpenFor(s, s.p.greets.Opening(m, s.p.Runs.Beginning().UpstreamMayLater()))
 }
 
 // sharedOpening introduces the proxy to an upstream that all share.
@@ -96,7 +96,7 @@ func (p *Proxy) sharedOpening() bridge.Opening {
 	if !p.cfg.Streams {
 		return p.greets.SharedOpening(policy.UpstreamMay{})
 	}
-	return p.greets.SharedOpening(p.Runs.Beginning().UpstreamMay())
+	return p.greets.SharedOpening(p.Runs.Beginning().UpstreamMayLater())
 }
 
 // knows settles what the upstream offers, once.

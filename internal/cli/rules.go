@@ -42,6 +42,7 @@ var rules = []rule{
 	{"guard", policy.LevelError, "an expression that is not one, or of another type than is wanted there"},
 	{"because", policy.LevelError, "`because` where there is no condition"},
 	{"outcome", policy.LevelError, "`on_NAME` without its outcome, or an outcome that cannot be"},
+	{"upstream-may", policy.LevelError, "`upstream_may` of a state has what the policy's does not"},
 	{"after", policy.LevelError, "a clock that leads nowhere"},
 	{"duration", policy.LevelError, "a duration that is none, is too short or too long"},
 	{"register", policy.LevelError, "a register that is not declared, or cannot be changed so"},

@@ -183,7 +183,7 @@ func (d differ) keepsLost(n *NameChange) bool {
 func (d differ) moved(s, t policy.State) StateChange {
 	was, now := d.old.State(s), d.new.State(t)
 	out := StateChange{Old: was.Name, New: now.Name, WasTerminal: was.Terminal, Terminal: now.Terminal,
-		Terms: termChanges(TermChange{}, stateTerms(d.old, s, d.heirOf), stateTerms(d.new, t, same))}
+		Terms: termChanges(TermChange{}, append(stateTerms(d.old, s, d.heirOf), askingTerm(d.old, s)), append(stateTerms(d.new, t, same), askingTerm(d.new, t)))}
 	if was.Name != now.Name {
 		out.Change = StateRenamed
 	}

@@ -107,7 +107,11 @@ func textState(w *tabwriter.Writer, p *policy.Policy, s policy.State) {
 		fmt.Fprintf(w, ": %s", strictyaml.Printable(strings.TrimSpace(st.Description)))
 	}
 	fmt.Fprintln(w)
-	for _, x := range stateTerms(p, s, same) {
+	terms := stateTerms(p, s, same)
+	if p.UpstreamMayIn(s, p) != p.UpstreamMay() {
+		terms = append(terms, askingTerm(p, s))
+	}
+	for _, x := range terms {
 		fmt.Fprintf(w, "    %s %s\n", x.What, strictyaml.Printable(x.Text))
 	}
 	if rows := textBindings(w, p, s); rows == 0 && !st.Terminal && p.After(s) == nil {

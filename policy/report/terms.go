@@ -11,11 +11,12 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
+	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
 
 // Term is one thing that holds for calls beside where their outcomes lead.
 type Term struct {
-	What string `json:"what"` // the policy file's key: when, because, at_most, outcomes, set, description, registers
+	What string `json:"what"` // the policy file's key: when, because, at_most, outcomes, set, description, registers, upstream_may
 	Of   string `json:"of,omitempty"`
 	Text string `json:"text"`
 }
@@ -235,6 +236,13 @@ func stateTerms(p *policy.Policy, s policy.State, name func(string) string) (out
 		out = append(out, Term{"after", "", clockText(p, s, after, name)})
 	}
 	return out
+}
+
+// askingTerm is the term of what the upstream may ask in a state.
+func askingTerm(p *policy.Policy, s policy.State) Term {
+	may := p.UpstreamMayIn(s, p)
+	names := slices.DeleteFunc(slices.Clone(syntax.Asks[:]), func(name string) bool { return !may.Permits(name) })
+	return Term{"upstream_may", "", "[" + strings.Join(names, ", ") + "]"}
 }
 
 // clockText writes a clock of a state.

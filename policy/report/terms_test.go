@@ -137,3 +137,23 @@ func TestCompareTellsWhereLimitsCount(t *testing.T) {
 		t.Errorf("%+v", renamed)
 	}
 }
+
+// What the upstream may ask in a state is compared as what holds there, whichever list says it.
+func TestCompareTellsWhatTheUpstreamMayAsk(t *testing.T) {
+	compile := func(all, own string) *policy.Policy {
+		p, found := policy.Parse("p.yaml", []byte("version: 1\ninitial: a\n"+all+"states:\n  a: {"+own+"tools: [x]}\n  b: {tools: [y]}\n"))
+		if p == nil {
+			t.Fatal(found)
+		}
+		return p
+	}
+	old := compile("", "upstream_may: [roots], ")
+	changes := Compare(old, compile("", ""))
+	if len(changes[0].Terms) != 1 || changes[0].Terms[0].String() != "upstream_may: [sampling, elicitation, roots], was [roots]" || !changes[1].Same() {
+		t.Errorf("%+v", changes)
+	}
+	changes = Compare(old, compile("upstream_may: [roots]\n", ""))
+	if !changes[0].Same() || len(changes[1].Terms) != 1 || changes[1].Terms[0].String() != "upstream_may: [roots], was [sampling, elicitation, roots]" {
+		t.Errorf("%+v", changes)
+	}
+}

@@ -99,6 +99,7 @@ type State struct {
 	For         Text // as an expression over who
 	AtMost      AtMost
 	After       After
+	Asking      Asking
 	Terminal    bool
 	Without     bool // everywhere: false
 	Part        Text
@@ -148,6 +149,12 @@ type After struct {
 	Place
 	Seconds int // 0: there is none
 	Target
+}
+
+// Asking is what the upstream may ask of the client in a state.
+type Asking struct {
+	Given bool
+	Words []Text // of Asks, each once
 }
 
 // AtMost is how often something may be done, 0 where nothing is said.

@@ -74,6 +74,8 @@ func stateKeys() []field[State] {
 		key("after", "A clock: {DURATION: EDGE}, which is taken by itself once the run has been in the state for so long, such as {30m: idle}.", afterSchema, readAfter),
 		key("at_most", "How many calls a visit of the state may make: N, or {run, state, minute, hour, day, principal: {minute, hour, day}}, of which all hold.", atMostSchema,
 			readAtMost(1, func(s *State) *AtMost { return &s.AtMost })),
+		key("upstream_may", "What the upstream may ask of the client in this state, at most what it may under the policy; that, if it is not given.",
+			strictyaml.List(strictyaml.Enum(Asks[:])), func(r *reader, e entry, into *State) { into.Asking = readAsking(r, e) }),
 	}
 	fields = append(fields, partKeys()...)
 	for _, f := range scopeKeys() {

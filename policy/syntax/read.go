@@ -116,13 +116,22 @@ func readInitial(r *reader, e entry, into *File) {
 
 func readUpstreamMay(r *reader, e entry, into *File) {
 	into.UpstreamMay = [len(Asks)]bool{}
+	for _, t := range readAsking(r, e).Words {
+		into.UpstreamMay[slices.Index(Asks[:], t.Value)] = true
+	}
+}
+
+// readAsking reads a list of what the upstream may ask.
+func readAsking(r *reader, e entry) Asking {
+	out := Asking{Given: true}
 	for _, t := range r.Items(e, "a list of "+strictyaml.Listed(Asks[:])) {
-		if i := slices.Index(Asks[:], t.Value); i >= 0 {
-			into.UpstreamMay[i] = true
+		if slices.Contains(Asks[:], t.Value) {
+			out.Words = append(out.Words, Text{Place: t.Place, Value: t.Value, Given: true})
 		} else {
 			r.NoWord(e, t, Asks[:])
 		}
 	}
+	return out
 }
 
 // carried are the methods, notifications and capabilities of MCP, of both eras, of which

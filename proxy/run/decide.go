@@ -297,10 +297,28 @@ func (s Snapshot) InForce() *policy.Policy {
 	return s.Policy
 }
 
-// UpstreamMay is what the upstream may ask of clients.
+// UpstreamMay is what the upstream may ask of clients while the run is here.
 func (s Snapshot) UpstreamMay() policy.UpstreamMay {
 	if s.Shadow {
 		return policy.UpstreamMay{Sampling: true, Elicitation: true, Roots: true}
+	}
+	return s.Lets()
+}
+
+// Lets is what the policy lets the upstream ask while the run is here, also in shadow: by the
+// state, and of what belongs to no run in every state.
+func (s Snapshot) Lets() policy.UpstreamMay {
+	if s.Runless {
+		return s.Policy.UpstreamMayIn(policy.Everywhere, s.InForce())
+	}
+	return s.Policy.UpstreamMayIn(s.At.State, s.InForce())
+}
+
+// UpstreamMayLater is what the upstream may ask of clients in some state: what it is told of
+// once, when a connection is opened.
+func (s Snapshot) UpstreamMayLater() policy.UpstreamMay {
+	if s.Shadow {
+		return s.UpstreamMay()
 	}
 	return s.InForce().UpstreamMay()
 }

@@ -99,7 +99,7 @@ func (c *Config) Greet(request *wire.Message, at run.Snapshot) *Greeting {
 
 // capabilities are those of the client that the upstream may use.
 func (g *Greeting) capabilities(raw []byte) []byte {
-	permitted := g.at.UpstreamMay()
+	permitted := g.at.UpstreamMayLater()
 	_ = wire.Members(raw, func(name string, _ wire.Span) error {
 		switch name {
 		case "sampling":

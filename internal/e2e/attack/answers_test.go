@@ -172,9 +172,10 @@ func TestUpstreamAsksByItsAnswers(t *testing.T) {
 		{name: "a new task", answer: `"result":{"task":{"taskId":"t","status":"input_required",` + inputs + `}}`, more: `,"task":{}`, want: "outcome_unknown"},
 	}, both...)
 	policies := map[string]string{
-		"may ask":    "version: 1\ninitial: start\nstates: {start: {tools: [say]}}\n",
-		"may not":    "version: 1\nupstream_may: []\ninitial: start\nstates: {start: {tools: [say]}}\n",
-		"may others": "version: 1\nupstream_may: [roots, sampling]\ninitial: start\nstates: {start: {tools: [say]}}\n",
+		"may ask":       "version: 1\ninitial: start\nstates: {start: {tools: [say]}}\n",
+		"may not":       "version: 1\nupstream_may: []\ninitial: start\nstates: {start: {tools: [say]}}\n",
+		"may elsewhere": "version: 1\ninitial: start\nstates: {start: {upstream_may: [], tools: [say]}, other: {tools: [say]}}\n",
+		"may others":    "version: 1\nupstream_may: [roots, sampling]\ninitial: start\nstates: {start: {tools: [say]}}\n",
 	}
 	name := map[bool]string{legacy: "legacy", modern: "modern"}
 	for _, eras := range []struct {
