@@ -287,6 +287,11 @@ func (p *Policy) Validate() bool { return p.settings.Validate }
 // Templates returns how resources/templates/list is answered.
 func (p *Policy) Templates() Templates { return Templates(p.settings.Templates.Index) }
 
+// Words are what the file says for it, in the order of the language.
+func (may UpstreamMay) Words() []string {
+	return slices.DeleteFunc(slices.Clone(syntax.Asks[:]), func(name string) bool { return !may.Permits(name) })
+}
+
 // Permits reports whether the upstream may ask by a capability of the client's.
 func (may UpstreamMay) Permits(capability string) bool {
 	switch capability {

@@ -11,7 +11,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
-	"github.com/fsm-proxy/fsm-proxy/policy/syntax"
 )
 
 // Term is one thing that holds for calls beside where their outcomes lead.
@@ -241,7 +240,7 @@ func stateTerms(p *policy.Policy, s policy.State, name func(string) string) (out
 // askingTerm is the term of what the upstream may ask in a state.
 func askingTerm(p *policy.Policy, s policy.State) Term {
 	may := p.UpstreamMayIn(s, p)
-	names := slices.DeleteFunc(slices.Clone(syntax.Asks[:]), func(name string) bool { return !may.Permits(name) })
+	names := may.Words()
 	return Term{"upstream_may", "", "[" + strings.Join(names, ", ") + "]"}
 }
 
