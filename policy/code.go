@@ -25,6 +25,8 @@ const (
 	RunExpired               // the handle's run is over
 	GuardFailed              // a condition does not hold, or cannot be evaluated
 	LimitReached             // a limit is used up, or a register has no room
+	ApprovalPending          // nobody has said yes or no yet: the same call again goes on with the same question
+	ApprovalDenied           // somebody has said no, or nobody anything in time
 )
 
 // codeTexts are each code as clients see it, and in words for an operator.
@@ -45,6 +47,8 @@ var codeTexts = [...]struct{ word, text string }{
 	RunExpired:          {"run_expired", "its run has ended"},
 	GuardFailed:         {"guard_failed", "a condition (when) does not hold, or cannot be evaluated"},
 	LimitReached:        {"limit_reached", "a limit (at_most) is used up, or a register has no room"},
+	ApprovalPending:     {"approval_pending", "it waits for an approval (approve), and --approval-hold is over"},
+	ApprovalDenied:      {"approval_denied", "an approval (approve) was refused, or not given in time"},
 }
 
 // String returns the code as clients see it, "" for CodeNone.

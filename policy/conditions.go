@@ -61,11 +61,12 @@ type conditions struct {
 	guards   []Guard
 	limits   Limits
 	because  []string
+	approve  *Approve
 }
 
 // around compiles what stands beside by.
 func (c *compiler) around(b *Binding, v *syntax.Value) conditions {
-	return conditions{c.audience(v.For), c.guardsOf(b, &v.Conditions), c.limits(b.key(c.p), &v.AtMost), because(v)}
+	return conditions{c.audience(v.For), c.guardsOf(b, &v.Conditions), c.limits(b.key(c.p), &v.AtMost), because(v), c.approve(&v.Approve)}
 }
 
 // because is what a value has to tell of its conditions.
@@ -104,6 +105,7 @@ func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, 
 		Limits:  Limits{append(slices.Clip(around.limits.Own), own.Own...), append(slices.Clip(around.limits.Principal), own.Principal...)},
 		Because: append(slices.Clip(around.because), because(v)...),
 		For:     append(slices.Clip(around.audience), c.audience(v.For)...),
+		Approve: cmp.Or(c.approve(&v.Approve), around.approve),
 	}
 	c.checkEdges(v)
 	words := make([]string, 0, len(v.Outcomes))

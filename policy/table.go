@@ -234,6 +234,7 @@ type Alternative struct {
 	Guards    []Guard          // all have to hold: of those beside by, of the case, and its own
 	Limits    Limits           // likewise
 	Because   []string         // what a client is told where one of them does not let a call go
+	Approve   *Approve         // who has to say yes to each call; nil: nobody
 	Exclusive bool             // takes the turn though it stays
 	// Timeout is how many seconds the answer may take, the shorter of that beside by and that of the case, in place of what
 	// holds for all calls; 0: that does.
@@ -325,7 +326,7 @@ func (a *Alternative) turn(s State) bool { return a.Exclusive || a.changes || a.
 
 // steady reports whether what is allowed, and what comes of it, hangs on nothing of the run.
 func (a *Alternative) steady() bool {
-	return !a.Remembers() && len(a.For) == 0 && a.Limits.none() && !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followsRun })
+	return !a.Remembers() && len(a.For) == 0 && a.Limits.none() && a.Approve == nil && !slices.ContainsFunc(a.Guards, func(g Guard) bool { return g.followsRun })
 }
 
 // holds evaluates the guards; where no run is looked at, only those that follow none. One that

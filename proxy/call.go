@@ -296,7 +296,7 @@ func (c *call) servedInDrain() bool {
 // tooLate refuses a request that has come during the drain, so that its client
 // can try elsewhere.
 func (c *call) tooLate() wire.Pending {
-	c.s.p.drain.late.Add(1)
+	c.s.p.drain.Late.Add(1)
 	c.s.log.Info("refused: the proxy is ending", c.about("method", wire.Clip(c.m.Method))...)
 	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, tooLate, nil)

@@ -145,7 +145,7 @@ func (c *call) listFetched(k wire.ListKind) {
 	}
 	if err != nil {
 		c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
-		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.drain.endedBy(err).Error())
+		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.drain.EndedBy(err).Error())
 		return
 	}
 	c.show(v, k)

@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/drain"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
@@ -35,10 +36,10 @@ func New(cfg Config) (*Proxy, error) {
 	opaque := cfg.Refusals == refusal.Opaque
 	p.lists.Catalogue, p.lists.Policy, p.lists.Go = catalogue.New(opaque), p.Policy, p.lasts
 	p.lists.Telemetry, p.lists.Log = &p.cfg.Telemetry, cfg.Log
-	p.lists.Reading = func() (context.Context, context.CancelFunc) { return p.drain.listContext(cfg.CallTimeout) }
+	p.lists.Reading = func() (context.Context, context.CancelFunc) { return p.drain.ListContext(cfg.CallTimeout) }
 	p.greets = surface.Config{Surface: cfg.Surface, Annotate: cfg.Annotate, Opaque: opaque, NoHint: cfg.NoHint, Shared: cfg.Share, Version: cfg.Version}
-	p.drain.init()
-	p.uplinks.Config = link.Config{Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Ending: p.drain.taking, Log: cfg.Log}
+	p.drain.Init()
+	p.uplinks.Config = link.Config{Dial: cfg.Dial, Timeout: cfg.ConnectTimeout, Ending: p.drain.Taking, Log: cfg.Log}
 	p.uplinks.Meter = cfg.Telemetry.Meter
 	p.asks = asks.Config{Timeout: cfg.AskTimeout, Most: cfg.MaxInFlight, Log: cfg.Log}
 	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
@@ -107,11 +108,11 @@ type Drained struct {
 }
 
 // Refuse begins a drain: nothing new is taken any more.
-func (p *Proxy) Refuse() { p.drain.begin() }
+func (p *Proxy) Refuse() { p.drain.Begin() }
 
 // Draining reports whether a drain has begun, by [Proxy.Refuse], [Proxy.Drain]
 // or [Proxy.Close].
-func (p *Proxy) Draining() bool { return p.drain.begun.Load() }
+func (p *Proxy) Draining() bool { return p.drain.Begun.Load() }
 
 // Drain lets what is under way come to its end. From now on a request is
 // refused, pings and lists excepted; what was not sent yet, because it waits for the
@@ -121,22 +122,22 @@ func (p *Proxy) Draining() bool { return p.drain.begun.Load() }
 // asks, pass all the while. Sessions stay open: [Proxy.Close] ends them.
 func (p *Proxy) Drain(ctx context.Context) Drained {
 	before := p.underWay() // what was not sent yet may be over by the time that the drain has begun
-	p.drain.begin()
+	p.drain.Begin()
 	calls := either(before, p.underWay())
 	left := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.flight.Over(ctx) })
-	p.drain.stopLasting()
+	p.drain.StopLasting()
 	if ctx.Err() != nil {
-		p.drain.stopReading()
+		p.drain.StopReading()
 	}
 	for _, c := range left {
 		c.breakOff()
 	}
-	last, stop := context.WithTimeout(context.Background(), breakTime)
+	last, stop := context.WithTimeout(context.Background(), drain.BreakTime)
 	defer stop()
 	for _, c := range left {
 		c.flight.Over(last)
 	}
-	return Drained{Finished: len(calls) - len(left), BrokenOff: len(left), Refused: p.drain.late.Load()}
+	return Drained{Finished: len(calls) - len(left), BrokenOff: len(left), Refused: p.drain.Late.Load()}
 }
 
 // either are the calls that are in one list or the other, each once.
@@ -163,9 +164,9 @@ func (p *Proxy) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.Runs.Close()
-	p.drain.begin()
-	p.drain.stopLasting()
-	p.drain.stopReading()
+	p.drain.Begin()
+	p.drain.StopLasting()
+	p.drain.StopReading()
 	for _, s := range p.open() {
 		s.Close()
 	}

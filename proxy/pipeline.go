@@ -38,7 +38,7 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 		c.turnedAway()
 		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
 	}
-	if s.p.drain.begun.Load() && !c.servedInDrain() {
+	if s.p.drain.Begun.Load() && !c.servedInDrain() {
 		return c.tooLate()
 	}
 	if m.Method != "initialize" && m.Method != "ping" && s.wait(c) {
@@ -173,7 +173,7 @@ func (c *call) awaitTurn(onward func()) {
 	case <-c.flight.Cancellation():
 		c.leave()
 		c.answer(nil)
-	case <-c.s.p.drain.taking.Done():
+	case <-c.s.p.drain.Taking.Done():
 		c.leave()
 		c.unsent()
 	}
@@ -225,6 +225,9 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 		c.leave()
 		return c.fail(wire.CodeHeaderMismatch, fault)
 	}
+	if e == run.ApprovalWanted {
+		return c.later(c.approve)
+	}
 	if !c.start(conn) {
 		c.leave()
 		return c.unsent()
@@ -235,7 +238,7 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 // start sends the request upstream. It reports false, and sends nothing, if the
 // call was cancelled before, or the proxy is ending: then unsent is the rest.
 func (c *call) start(conn *bridge.Upstream) bool {
-	if c.s.p.drain.begun.Load() && !c.servedInDrain() || c.flight.IsCancelled() {
+	if c.s.p.drain.Begun.Load() && !c.servedInDrain() || c.flight.IsCancelled() {
 		return false
 	}
 	if c.resent == toBeResent {
@@ -420,7 +423,7 @@ func (c *call) whenRoom(onward func() wire.Pending) {
 	over := c.seen.Waiting()
 	c.s.p.awaitRoom()
 	over()
-	if c.s.p.drain.begun.Load() {
+	if c.s.p.drain.Begun.Load() {
 		c.tooLate()
 		return
 	}
@@ -464,7 +467,7 @@ func (c *call) listFirst(conn *bridge.Upstream) {
 // refusal may.
 func (c *call) fetchAll(conn *bridge.Upstream) {
 	defer c.seen.Waiting()()
-	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CancelGrace)
+	ctx, stop := context.WithTimeout(c.s.p.drain.Lasting, c.s.p.cfg.CancelGrace)
 	defer stop()
 	c.s.shown.FetchAll(ctx, conn)
 }
@@ -475,11 +478,11 @@ func (c *call) fetch(conn *bridge.Upstream) error {
 	if c.Snapshot.Shadow {
 		patience = c.s.p.cfg.CancelGrace // nothing is held up for what is only noted
 	}
-	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, patience)
+	ctx, stop := context.WithTimeout(c.s.p.drain.Lasting, patience)
 	defer stop()
 	l, err := conn.List(ctx, surface.ListOf(c.Kind))
 	if err != nil {
-		return c.s.p.drain.endedBy(err)
+		return c.s.p.drain.EndedBy(err)
 	}
 	if c.Kind != policy.Resource { // of which templates tell, too
 		c.s.p.lists.Found(catalogue.View{List: l})

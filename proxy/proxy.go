@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
+	"github.com/fsm-proxy/fsm-proxy/proxy/drain"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
@@ -50,6 +51,7 @@ type Config struct {
 	Refusals refusal.Form     // the form of refusals
 	NoHint   bool             // no sentence on changing tools in the instructions
 
+	ApprovalHold   time.Duration // waiting for an approval; 0: 45s
 	TurnTimeout    time.Duration // waiting for the run's turn; 0: 1m
 	CallTimeout    time.Duration // from sending to the answer; 0: 5m
 	AskTimeout     time.Duration // for a client to answer what the upstream asks; 0: 10m
@@ -74,7 +76,8 @@ type Config struct {
 	MaxRegisters     int // bytes that the registers of a run may hold; 0: 256 KiB
 	MaxSubscriptions int // of a session; 0: 1000
 
-	Log hclog.Logger // nil: none
+	Log   hclog.Logger    // nil: none
+	Asked func(id string) // is told of each approval that is wanted, and does not block; nil: nobody is
 	// Telemetry is who is told what happens; zero: nobody.
 	Telemetry observe.Telemetry
 	// Journal is where what calls make of their runs is recorded; nil: in the audit.
@@ -85,6 +88,7 @@ func (c *Config) validate() error {
 	if c.Policy == nil || c.Dial == nil || c.Notifier == nil {
 		return errors.New("a proxy needs a policy, a way to dial and a notifier")
 	}
+	orDefault(&c.ApprovalHold, 45*time.Second)
 	orDefault(&c.TurnTimeout, time.Minute)
 	orDefault(&c.CallTimeout, 5*time.Minute)
 	orDefault(&c.AskTimeout, 10*time.Minute)
@@ -134,7 +138,7 @@ type Proxy struct {
 	unserved   surface.Unserved
 	uplinks    subscriptions.Uplinks
 	ending     sync.WaitGroup
-	drain      drain
+	drain      drain.Drain
 	forRunless func() *session // where requests without a run go
 	signals    catalogue.Signals
 	handles    *catalogue.Handles // nil: stateless clients bring none
@@ -153,7 +157,7 @@ type Proxy struct {
 
 // Operators is where those ask who are no clients.
 func (p *Proxy) Operators() *operator.Desk {
-	return &operator.Desk{Runs: p.Runs, TurnTimeout: p.cfg.TurnTimeout, MaxQueue: p.cfg.MaxQueue, Ending: p.drain.taking,
+	return &operator.Desk{Runs: p.Runs, TurnTimeout: p.cfg.TurnTimeout, MaxQueue: p.cfg.MaxQueue, Ending: p.drain.Taking,
 		Log: p.cfg.Log, Telemetry: &p.cfg.Telemetry, Journal: p.cfg.Journal}
 }
 

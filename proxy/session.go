@@ -202,7 +202,7 @@ func (s *session) opened() {
 // with a newer protocol's discovery is told that there is no such method, and
 // falls back to initialize. One whose initialize a drain has refused is too late as well.
 func (c *call) before() wire.Pending {
-	if c.s.p.drain.begun.Load() {
+	if c.s.p.drain.Begun.Load() {
 		return c.tooLate()
 	}
 	if _, known := c.s.p.routes.of[bridge.Client{}.Index()][c.m.Method]; known {
@@ -225,7 +225,7 @@ func (s *session) admit(c *call) string {
 	if s.crowdedLocked(c) {
 		return "too many requests under way in this session: wait for answers"
 	}
-	if s.closed && s.p.drain.begun.Load() {
+	if s.closed && s.p.drain.Begun.Load() {
 		return tooLate
 	}
 	if s.closed {
@@ -432,7 +432,7 @@ func (s *session) Unreadable(err error) {
 // awaitRoom waits until something can be recorded, or the proxy is ending.
 func (p *Proxy) awaitRoom() {
 	if a := p.cfg.Telemetry.Auditor; a != nil {
-		a.Await(p.drain.taking)
+		a.Await(p.drain.Taking)
 	}
 }
 

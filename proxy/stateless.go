@@ -37,7 +37,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	if why == nil && c.ours() { // an answer to what the upstream asks, which passes while a drain lasts
 		return c.comeBack()
 	}
-	if p.drain.begun.Load() && !c.servedInDrain() {
+	if p.drain.Begun.Load() && !c.servedInDrain() {
 		return c.tooLate()
 	}
 	if why != nil {

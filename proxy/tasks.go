@@ -49,7 +49,7 @@ func (c *call) remains() *call {
 
 // watch polls a task that holds the turn until its end.
 func (p *Proxy) watch(t *tasks.Task) {
-	ctx, stop := context.WithTimeout(p.drain.lasting, p.cfg.TaskTimeout)
+	ctx, stop := context.WithTimeout(p.drain.Lasting, p.cfg.TaskTimeout)
 	defer stop()
 	t.Watch(ctx)
 }
@@ -97,7 +97,7 @@ func (c *call) askTask(t *tasks.Task) {
 	m, err := c.flight.Await()
 	c.seen.Answered(m, err)
 	if err == nil {
-		t.Answered(c.s.p.drain.lasting, c.m.Method, m, c.notifyChanged)
+		t.Answered(c.s.p.drain.Lasting, c.m.Method, m, c.notifyChanged)
 	}
 	c.reply(m, err, outcome.None)
 }
@@ -133,7 +133,7 @@ func (c *call) listTasks() wire.Pending {
 // ownTasks reads the upstream's tasks, of which the run's own are left.
 func (c *call) ownTasks(conn *bridge.Upstream) (result []byte, failure *wire.Message, err error) {
 	defer c.seen.Waiting()()
-	ctx, stop := context.WithTimeout(c.s.p.drain.lasting, c.s.p.cfg.CallTimeout)
+	ctx, stop := context.WithTimeout(c.s.p.drain.Lasting, c.s.p.cfg.CallTimeout)
 	defer stop()
 	mine := func(id string) bool { return c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) != nil }
 	return tasks.List(ctx, conn, mine, func() bool { return !c.flight.IsCancelled() })
@@ -149,7 +149,7 @@ func (s *session) taskTold(conn *bridge.Upstream, m *wire.Message) {
 		s.send(m.Raw, nil)
 	default:
 		s.p.lasts(func() {
-			t.Told(s.p.drain.lasting, state, func(moved run.Shifts) {
+			t.Told(s.p.drain.Lasting, state, func(moved run.Shifts) {
 				s.shown.TellOwn(moved)
 				s.run.Tell(s, moved)
 			})

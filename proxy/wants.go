@@ -64,7 +64,7 @@ func (c *call) listening(l *bridge.Listener) {
 	s.link.Tell(s, s.wants.Follow(s.listeners.URIs))
 	select {
 	case <-c.flight.Cancellation():
-	case <-s.p.drain.taking.Done():
+	case <-s.p.drain.Taking.Done():
 	}
 	s.listeners.Close(l)
 	s.link.Tell(s, s.wants.Follow(s.listeners.URIs))

@@ -33,6 +33,10 @@ type Admin struct {
 	// of these, and of RestartRun, is a [*Refusal].
 	Run    func(id string) (RunDetail, error)
 	Signal func(ctx context.Context, s Signal) (Signalled, error)
+	// Approvals are the calls that wait for a yes or a no, in the order of their ids, and Approve answers one. An error of
+	// this one is a [*Refusal].
+	Approvals func() []Approval
+	Approve   func(ctx context.Context, a ApprovalAnswer) (Approved, error)
 	// Migrate has stranded runs begin anew.
 	Migrate func() Migrated
 	Level   func() string
@@ -57,6 +61,11 @@ func (a *Admin) Handler() http.Handler {
 	r.get(runPath, a.run)
 	r.handle(http.MethodPost, restartPath, onlyJSON(a.restart))
 	r.handle(http.MethodPost, signalPath, onlyJSON(a.signals()))
+	r.get("/v1/approvals", a.approvals)
+	r.get(approvalPath, a.approval)
+	room := make(chan struct{}, maxSignals)
+	r.handle(http.MethodPost, allowPath, onlyJSON(a.approve(allowPath, true, room)))
+	r.handle(http.MethodPost, denyPath, onlyJSON(a.approve(denyPath, false, room)))
 	r.handle(http.MethodPost, "/v1/runs/migrate", onlyJSON(func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Migrate()) }))
 	r.get("/v1/log-level", a.level)
 	r.handle(http.MethodPut, "/v1/log-level", onlyJSON(a.setLevel))

@@ -1,9 +1,14 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Policy is the policy in force, and how it came to be.
@@ -74,7 +79,39 @@ type RunDetail struct {
 	// Signals are those that an operator may send now.
 	Signals []Sendable `json:"signals"`
 	// Approvals are the calls that wait for a yes or a no.
-	Approvals []any `json:"approvals"`
+	Approvals []Approval `json:"approvals"`
+}
+
+// Approval is a call that waits for a yes or a no.
+type Approval struct {
+	ID        string          `json:"id"`
+	Run       string          `json:"run"`
+	Seq       uint64          `json:"seq"`
+	State     string          `json:"state"`
+	Kind      string          `json:"kind"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"` // as they were sent, whole
+	Registers json.RawMessage `json:"registers"`
+	Who       string          `json:"who,omitempty"` // on whose behalf the call comes
+	Message   string          `json:"message,omitempty"`
+	Rule      string          `json:"rule"`
+	Asked     time.Time       `json:"asked"`
+	Expires   time.Time       `json:"expires"`
+}
+
+// ApprovalAnswer is what an operator says of a call that waits.
+type ApprovalAnswer struct {
+	Signal // with what comes with one; Run and Name are empty
+	ID     string
+	Allow  bool
+}
+
+// Approved is an approval that was answered.
+type Approved struct {
+	ID     string `json:"id"`
+	Run    string `json:"run"`
+	Name   string `json:"name"`
+	Answer string `json:"answer"` // allow, or deny
 }
 
 // Sendable is a signal that an operator may send, and where it leads.
@@ -152,11 +189,51 @@ type refusal struct {
 // refuse answers with what is wrong, and what to do.
 func refuse(w http.ResponseWriter, status int, text string) { write(w, status, refusal{text}) }
 
+// write answers with JSON in which nothing is that people do not see: what agents have sent may be in it.
 func write(w http.ResponseWriter, status int, v any) {
+	var body bytes.Buffer
+	out := json.NewEncoder(&body)
+	out.SetIndent("", "  ")
+	if err := out.Encode(v); err != nil {
+		status = http.StatusInternalServerError
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	_ = out.Encode(v) // whoever has gone needs no answer
+	_, _ = w.Write(Visible(body.Bytes())) // whoever has gone needs no answer
+}
+
+// Visible returns a JSON text with the characters escaped that people do not see, or that have them see others
+// otherwise: controls, those of writing direction, those of no width. It means what it meant.
+func Visible(text []byte) []byte {
+	if !bytes.ContainsFunc(text, unseen) {
+		return text
+	}
+	var out []byte
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		if !unseen(r) {
+			out = append(out, text[i:i+n]...)
+		} else if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		} else {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		i += n
+	}
+	return out
+}
+
+// unseen reports whether a character is none that is seen as what it is. The line breaks and spaces between the members of
+// a JSON text are.
+func unseen(r rune) bool {
+	switch {
+	case r < 0x80:
+		return r == 0x7f
+	case r == utf8.RuneError, unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs, unicode.Variation_Selector):
+		return true
+	case unicode.Is(unicode.Zs, r), unicode.In(r, unicode.Other_Default_Ignorable_Code_Point):
+		return true
+	}
+	return false
 }

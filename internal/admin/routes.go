@@ -15,6 +15,9 @@ const (
 	runPath      = "/v1/runs/{id}"
 	restartPath  = "/v1/runs/{id}/restart"
 	signalPath   = "/v1/runs/{id}/signals/{name}"
+	approvalPath = "/v1/approvals/{id}"
+	allowPath    = "/v1/approvals/{id}/allow"
+	denyPath     = "/v1/approvals/{id}/deny"
 	profilesPath = "/debug/pprof/" // and all beneath it
 )
 
@@ -53,7 +56,7 @@ func (r routes) find(path string) map[string]http.HandlerFunc {
 	if strings.HasPrefix(path, profilesPath) {
 		return r[profilesPath]
 	}
-	for _, pattern := range []string{runPath, restartPath, signalPath} {
+	for _, pattern := range []string{runPath, restartPath, signalPath, approvalPath, allowPath, denyPath} {
 		if parameters(pattern, path) != nil {
 			return r[pattern]
 		}

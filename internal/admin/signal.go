@@ -24,13 +24,21 @@ func (a *Admin) run(w http.ResponseWriter, r *http.Request) {
 // are to be answered meanwhile.
 const maxSignals = 8
 
-// signals sends signals. Those that nobody has a token for are refused at each address, a socket's too: there
-// the shell of an agent may be let in like its user.
+// signals sends signals.
 func (a *Admin) signals() http.HandlerFunc {
-	room := make(chan struct{}, maxSignals)
+	return a.byOperator(make(chan struct{}, maxSignals), func(r *http.Request, s Signal) (any, error) {
+		values := parameters(signalPath, r.URL.Path)
+		s.Run, s.Name = values[0], values[1]
+		return a.Signal(r.Context(), s)
+	})
+}
+
+// byOperator has do take what an operator says. What nobody has a token for is refused at each address, a socket's
+// too: there the shell of an agent may be let in like its user.
+func (a *Admin) byOperator(room chan struct{}, do func(r *http.Request, s Signal) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if a.Who == nil {
-			refuse(w, http.StatusForbidden, "signals need an operator with a token, at this address too, since an agent's shell may reach it: "+
+			refuse(w, http.StatusForbidden, "signals and approvals need an operator with a token, at this address too, since an agent's shell may reach it: "+
 				"start fsm-proxy with --admin-tokens FILE, or --admin-bearer-file FILE")
 			return
 		}
@@ -39,8 +47,7 @@ func (a *Admin) signals() http.HandlerFunc {
 			refuse(w, http.StatusUnauthorized, "a bearer token is needed")
 			return
 		}
-		values := parameters(signalPath, r.URL.Path)
-		s := Signal{Run: values[0], Name: values[1], From: who}
+		s := Signal{From: who}
 		if _, _, err := net.SplitHostPort(r.RemoteAddr); err == nil { // a socket's have none
 			s.Remote = r.RemoteAddr
 		}
@@ -56,7 +63,7 @@ func (a *Admin) signals() http.HandlerFunc {
 			refuse(w, http.StatusServiceUnavailable, "too many signals wait for the turns of their runs: try again when one of them is through")
 			return
 		}
-		done, err := a.Signal(r.Context(), s)
+		done, err := do(r, s)
 		if err != nil {
 			fail(w, err)
 			return

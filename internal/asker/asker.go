@@ -4,7 +4,9 @@ package asker
 
 import (
 	"bytes"
+	"encoding/json/v2"
 	"slices"
+	"time"
 )
 
 // Who is on whose behalf a request comes: no secret is in it. It is immutable: the requests that show the same token
@@ -21,4 +23,15 @@ func (w *Who) Equal(to *Who) bool {
 		return w == to
 	}
 	return w.Subject == to.Subject && w.Issuer == to.Issuer && slices.Equal(w.Scopes, to.Scopes) && bytes.Equal(w.Claims, to.Claims)
+}
+
+// Expires is when the token expires that says all this; the zero time: nothing says when.
+func (w *Who) Expires() (at time.Time) {
+	var says struct {
+		Expires float64 `json:"exp"`
+	}
+	if w == nil || len(w.Claims) == 0 || json.Unmarshal(w.Claims, &says) != nil || !(says.Expires > 0 && says.Expires < 1<<40) {
+		return at
+	}
+	return time.UnixMilli(int64(says.Expires * 1000))
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json/v2"
 	"io"
 	"net/http"
 	"net/url"
@@ -76,8 +75,7 @@ const signalUsage = "RUN NAME --admin ADDR|unix:PATH --admin-bearer-file FILE"
 // newRunsSignal has no limit of its own on how long it waits: the proxy's --turn-timeout is one.
 func newRunsSignal(c *console) *cobra.Command {
 	f := &runsFlags{}
-	var note string
-	var seq uint64
+	said := answerFlags{}
 	cmd := &cobra.Command{
 		Use:   "signal " + signalUsage,
 		Short: "Send a run a signal, as the operator whose token is in a file",
@@ -88,24 +86,16 @@ func newRunsSignal(c *console) *cobra.Command {
 		Args:              exactly(2, signalUsage),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			said := map[string]any{}
-			if note != "" {
-				said["note"] = note
-			}
-			if cmd.Flags().Changed("seq") {
-				said["seq"] = seq
-			}
-			body, err := json.Marshal(said)
+			body, err := said.body(cmd)
 			if err != nil {
-				return exit.Usagef("--note is no text: %w", err)
+				return err
 			}
 			path := "/v1/runs/" + url.PathEscape(args[0]) + "/signals/" + url.PathEscape(args[1])
-			return f.tell(cmd.Context(), c.out, http.MethodPost, path, string(body), client.Words[admin.Signalled])
+			return f.tell(cmd.Context(), c.out, http.MethodPost, path, body, client.Words[admin.Signalled])
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&note, "note", "", "a `TEXT` for the record: why")
-	cmd.Flags().Uint64Var(&seq, "seq", 0, "do nothing if the run has moved since this `NUMBER`, which 'runs show' says")
+	said.add(cmd, "runs show")
 	return cmd
 }
 

@@ -164,6 +164,7 @@ func table(r *Run) []setting {
 			doc:   "Tell clients in the instructions that tools appear and disappear; true if it is not given."},
 
 		{key: "timeouts.turn", flag: "turn-timeout", at: &r.Timeouts.Turn, def: "1m", usage: "how long a call may wait for its run's turn"},
+		{key: "timeouts.approval_hold", flag: "approval-hold", at: &r.Timeouts.Approval, def: "45s", usage: "how long a call is held that waits for an approval, before its client is to ask again"},
 		{key: "timeouts.call", flag: "call-timeout", at: &r.Timeouts.Call, def: "5m", usage: "how long a call may take, not counting what a person takes to answer"},
 		{key: "timeouts.ask", flag: "ask-timeout", at: &r.Timeouts.Ask, def: "10m", usage: "how long a client may take to answer what the server asks it in the middle of a call"},
 		{key: "timeouts.task", flag: "task-timeout", at: &r.Timeouts.Task, def: "1h", usage: "how long a task may run whose end moves its run"},
@@ -184,6 +185,12 @@ func table(r *Run) []setting {
 			doc:   "A file that holds the bearer token which operators must send."},
 		{key: "admin.tokens", flag: "admin-tokens", at: &r.Operators.Admin.Tokens, kind: file, needs: []string{"admin"},
 			usage: "a `FILE` of operators' names and the SHA-256 of the bearer tokens which they must send; changes are followed; with it --admin may be any address"},
+		{key: "approvals.webhook", flag: "approval-webhook", at: &r.Operators.Webhook.URL, needs: []string{"approval-webhook-key"},
+			usage: "post each approval that is wanted to this `URL`",
+			doc:   "A URL to which each approval that is wanted is posted."},
+		{key: "approvals.webhook_key", flag: "approval-webhook-key", at: &r.Operators.Webhook.KeyFile, kind: file, needs: []string{"approval-webhook"},
+			usage: "a `FILE` that holds the key, whsec_…, with which that is signed",
+			doc:   "A file that holds the key, whsec_…, with which that is signed."},
 
 		{key: "reload.debounce", flag: "reload-debounce", at: &r.Reload.Debounce, def: "200ms", usage: "how long a watched file's folder must rest before a change is read"},
 		{key: "reload.poll", flag: "reload-poll", at: &r.Reload.Poll, def: "45s", usage: "how often a watched file is read besides, where no change was noticed"},
@@ -258,6 +265,7 @@ var groups = map[string]group{
 	"limits":         {title: "Limits", doc: "What clients and servers can take, all of it refused clearly. Sizes are bytes, or written with KiB, MiB, GiB."},
 	"health":         {title: "Operators", doc: "The address for probes and metrics: /livez, /readyz, /startupz, /metrics."},
 	"telemetry":      {title: "Audit", doc: "Who is told what is decided, beside the log. Metrics belong to health, and traces are configured by the OTEL_ variables."},
+	"approvals":      {title: "Approvals", doc: "Who is told that a call waits for an approval."},
 	"admin":          {title: "Operators", doc: "The address for operators."},
 	"reload":         {title: "Reload", doc: "How what is in force follows the files it came from."},
 	"log":            {doc: "How much is logged to standard error, and in which form."},

@@ -122,6 +122,7 @@ type OIDC struct {
 // Timeouts say how long things may take.
 type Timeouts struct {
 	Turn, Call, Ask, Task, CancelGrace time.Duration
+	Approval                           time.Duration // for which a call is held that waits for one
 	Drain                              time.Duration // 0: no time at all
 }
 
@@ -132,9 +133,13 @@ type Reload struct {
 
 // Operators says where operators, and the kubelet, find the proxy; "": nowhere.
 type Operators struct {
-	Health string
-	Admin  Admin
+	Health  string
+	Admin   Admin
+	Webhook Webhook
 }
+
+// Webhook is where it is told that a call waits for an approval; "": nowhere.
+type Webhook struct{ URL, KeyFile string }
 
 // Admin is where operators look inside: a TCP address, or "unix:" and a path.
 type Admin struct {

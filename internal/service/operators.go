@@ -227,8 +227,10 @@ func (s *service) admin(o *operators) *admin.Admin {
 		SetLevel: s.askedLevel,
 		Run:      s.showRun,
 		Signal:   s.signal,
-		Who:      o.who(),
-		Local:    local(o.admin),
+
+		Approvals: s.approvals, Approve: s.approve,
+		Who:   o.who(),
+		Local: local(o.admin),
 	}
 }
 

@@ -283,9 +283,12 @@ func (s *service) showRun(id string) (admin.RunDetail, error) {
 	if err != nil {
 		return admin.RunDetail{}, adminRefusal(err)
 	}
-	out := admin.RunDetail{Run: adminRun(at.Info), Seq: at.Seq, Registers: at.Registers.AppendJSON(nil), Counts: at.Counts, Signals: []admin.Sendable{}, Approvals: []any{}}
+	out := admin.RunDetail{Run: adminRun(at.Info), Seq: at.Seq, Registers: at.Registers.AppendJSON(nil), Counts: at.Counts, Signals: []admin.Sendable{}, Approvals: []admin.Approval{}}
 	for _, x := range at.Signals {
 		out.Signals = append(out.Signals, admin.Sendable{Name: x.Name, Description: x.Says, From: x.From.String(), To: x.To, Completes: x.Completes})
+	}
+	for _, x := range at.Approvals {
+		out.Approvals = append(out.Approvals, adminApproval(x))
 	}
 	return out, nil
 }
@@ -319,11 +322,11 @@ func adminRefusal(err error) error {
 
 func statusOf(why operator.Why) int {
 	switch why {
-	case operator.NoRun, operator.NoSignal:
+	case operator.NoRun, operator.NoSignal, operator.NoApproval:
 		return http.StatusNotFound
 	case operator.Ending, operator.Cancelled:
 		return http.StatusServiceUnavailable
-	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended:
+	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended, operator.Answered:
 	}
 	return http.StatusConflict
 }

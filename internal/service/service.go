@@ -23,6 +23,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wait"
 	"github.com/fsm-proxy/fsm-proxy/internal/watch"
+	"github.com/fsm-proxy/fsm-proxy/internal/webhook"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -39,6 +40,7 @@ type service struct {
 	cfg    *Config
 	policy *policy.Policy // to begin with
 	from   policyfile.Source
+	hook   *webhook.Sender // nil: nobody is told of approvals that are wanted
 	log    hclog.Logger
 
 	tell     *observers
@@ -94,6 +96,9 @@ func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Dura
 		return err
 	}
 	s.onClose(operators.close)
+	if err = s.openHook(); err != nil {
+		return err
+	}
 	if s.server, err = c.OpenServer(cork); err != nil {
 		return err
 	}
@@ -334,6 +339,8 @@ func (s *service) config() proxy.Config {
 		MaxRunsPerPrincipal: perPrincipal,
 		MaxInFlight:         c.Limits.InFlight,
 		MaxQueue:            c.Limits.Queue,
+		ApprovalHold:        c.Timeouts.Approval,
+		Asked:               s.asked,
 		MaxRegisters:        int(c.Limits.Registers),
 		MaxSubscriptions:    c.Limits.Subscriptions,
 		Log:                 s.log,

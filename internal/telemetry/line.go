@@ -63,6 +63,8 @@ func (l *line) decision(d *observe.Decision, arguments bool) {
 		l.b = append(appendVisible(append(l.b, '"'), d.Note, true), '"')
 	}
 	l.text("run", d.Run)
+	l.text("approval", d.Approval)
+	l.text("said", d.Said)
 	l.text("state", d.State)
 	l.rule(d.Rule)
 	if d.Policy != nil {

@@ -310,6 +310,13 @@ func PrincipalOf(who *asker.Who) Principal {
 	return Principal{Issuer: who.Issuer, Subject: who.Subject}
 }
 
+// Progress returns a notification of progress to who has sent a token.
+func Progress(token []byte, progress float64, text string) []byte {
+	out := append([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`), token...)
+	out = strconv.AppendFloat(append(out, `,"progress":`...), progress, 'f', 3, 64)
+	return append(AppendString(append(out, `,"message":`...), text), "}}"...)
+}
+
 // AsksOn returns on whose behalf the request comes that has this stream; nil: nobody is known.
 func AsksOn(s Stream) *asker.Who {
 	if asked, ok := s.(AskedStream); ok {

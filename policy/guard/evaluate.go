@@ -189,13 +189,11 @@ func (e *evaluation) placed(r *read, at found) (ref.Val, *Error) {
 	case at.state == absent:
 		return nil, notEvaluable("%s is missing", r.path)
 	case r.form == formDigest:
-		d := decoder{scanner: scanner{text: text}}
-		canonical, err := d.canonical(nil)
+		sum, err := digest(text)
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(canonical)
-		return types.String(hex.EncodeToString(sum[:])), nil
+		return types.String(sum), nil
 	}
 	v, err := decode(text, func(err *Error) { e.unclear = (&Error{UnclearKey, err.message}).in(r.from) })
 	if err != nil {
@@ -208,6 +206,29 @@ func (e *evaluation) placed(r *read, at found) (ref.Val, *Error) {
 		return joined(v)
 	}
 	return v, nil
+}
+
+// Digest returns what digest() is of the arguments of a call, as they were sent: {} where there are none. An
+// [*Error] of the reason UnclearKey says that they read differently to others.
+func Digest(args []byte) (string, error) {
+	if len(args) == 0 {
+		args = []byte("{}")
+	}
+	sum, err := digest(args)
+	if err != nil {
+		return "", err
+	}
+	return sum, nil
+}
+
+func digest(text []byte) (string, *Error) {
+	d := decoder{scanner: scanner{text: text}}
+	canonical, err := d.canonical(nil)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // joined returns the texts of a result's content, with line breaks between them.

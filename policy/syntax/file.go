@@ -140,6 +140,7 @@ type Conditions struct {
 	For           Text // as an expression over who
 	When, Because Text
 	AtMost        AtMost
+	Approve       Approve
 	Exclusive     bool
 	Timeout       int // in seconds; 0: none is given
 }

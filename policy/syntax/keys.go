@@ -105,6 +105,7 @@ func conditionKeys() []field[Value] {
 		key("because", "What a client is told where a condition does not hold.", textSchema, readExpression(func(v *Value) *Text { return &v.Because })),
 		key("at_most", "How often: N times in a run, or {run, state, minute, hour, day, principal: {minute, hour, day}}, of which all hold.", atMostSchema,
 			readAtMost(0, func(v *Value) *AtMost { return &v.AtMost })),
+		key("approve", "Who has to say yes to each call, before it goes: {by: operator, message: TEXT, timeout: 10m}.", approveSchema, readApprove),
 		key("exclusive", "Takes the run's turn though it stays: calls of one run then follow each other.",
 			strictyaml.Bool, readBool(func(v *Value) *bool { return &v.Exclusive })),
 		key("timeout", "How long the answer to a call may take, from 1s to 24h, in place of what the proxy gives every call. It counts from when the call is sent.", strictyaml.DurationSchema,

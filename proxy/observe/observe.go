@@ -110,8 +110,10 @@ type Decision struct {
 	Policy *policy.Policy
 	Rule   policy.Rule // the zero Rule where none decided
 	Case   string      // that the splitting argument selected
-	Note   string      // that came with a signal
-	Run    string      // the name of the run that an operator names; "": a client asks
+	Note   string      // that came with a signal, or an approval
+	// Approval is the id of an approval that an operator has answered, and Said what: allow, or deny; "": it is none.
+	Approval, Said string
+	Run            string // the name of the run that an operator names; "": a client asks
 	// Fault says why not. The zero Fault: it was allowed.
 	Fault Fault
 	// Shadow says why it would not have been allowed, but for the shadow mode;

@@ -31,9 +31,12 @@ type Desk struct {
 }
 
 // Standing is where a run stands, for an operator.
-type Standing struct{ runs.Inspected }
+type Standing struct {
+	runs.Inspected
+	Approvals []runs.Asked // the calls that wait for one
+}
 
-func standing(r *runs.Run) Standing { return Standing{r.Inspect()} }
+func standing(r *runs.Run) Standing { return Standing{r.Inspect(), r.Questions()} }
 
 // Look says where the run of this name stands. The error is a [*Refused].
 func (d *Desk) Look(name string) (Standing, error) {

@@ -14,29 +14,33 @@ type Why uint8
 
 // The reasons.
 const (
-	Denied    Why = iota // the run does not allow it: see the code
-	NoRun                // no run has this name
-	NoSignal             // no state has this signal
-	Ambiguous            // several runs have this name
-	Moved                // the run has moved since the operator looked
-	Shadow               // nothing is enforced
-	Stranded             // a reload has taken the run's state
-	Ended                // the run has ended meanwhile
-	Ending               // the proxy is ending
-	Cancelled            // the operator waits no longer
+	Denied     Why = iota // the run does not allow it: see the code
+	NoRun                 // no run has this name
+	NoSignal              // no state has this signal
+	Ambiguous             // several runs have this name
+	Moved                 // the run has moved since the operator looked
+	Shadow                // nothing is enforced
+	Stranded              // a reload has taken the run's state
+	Ended                 // the run has ended meanwhile
+	Ending                // the proxy is ending
+	Cancelled             // the operator waits no longer
+	NoApproval            // nobody asks that
+	Answered              // somebody has answered before
 )
 
 // reasons are each reason in a word, one of policy.Code's where that has it, and what there is to do.
 var reasons = [...]struct{ word, text string }{
-	NoRun:     {"run_not_found", "there is no such run: GET /v1/runs names those that there are"},
-	NoSignal:  {"unknown_action", "no state has this signal"},
-	Ambiguous: {"run_ambiguous", "several runs have this id: the short ids of sessions may be the same; wait until one of them has ended, or use another --run-key"},
-	Moved:     {"run_moved", "the run has moved since: look at it again, and give the seq that it has then"},
-	Shadow:    {"shadow", "the policy is not enforced (--mode shadow), and where nothing is refused nothing is released: start with --mode enforce"},
-	Stranded:  {"not_available", "a reload has taken the run's state, and nothing is allowed until it moves: POST /v1/runs/migrate has it begin anew"},
-	Ended:     {"run_expired", "the run has ended"},
-	Ending:    {"ending", "fsm-proxy is ending and takes no more signals: nothing was done"},
-	Cancelled: {"cancelled", "nobody waits for the answer any more: nothing was done"},
+	NoRun:      {"run_not_found", "there is no such run: GET /v1/runs names those that there are"},
+	NoSignal:   {"unknown_action", "no state has this signal"},
+	Ambiguous:  {"run_ambiguous", "several runs have this id: the short ids of sessions may be the same; wait until one of them has ended, or use another --run-key"},
+	Moved:      {"run_moved", "the run has moved since: look at it again, and give the seq that it has then"},
+	Shadow:     {"shadow", "the policy is not enforced (--mode shadow), and where nothing is refused nothing is released: start with --mode enforce"},
+	Stranded:   {"not_available", "a reload has taken the run's state, and nothing is allowed until it moves: POST /v1/runs/migrate has it begin anew"},
+	Ended:      {"run_expired", "the run has ended"},
+	Ending:     {"ending", "fsm-proxy is ending and takes no more signals: nothing was done"},
+	NoApproval: {"approval_not_found", "no call waits for this approval: it was answered long ago, its state was left, or nobody asks any more. GET /v1/approvals names those that do"},
+	Answered:   {"approval_answered", "it was answered before, or its time has run out"},
+	Cancelled:  {"cancelled", "nobody waits for the answer any more: nothing was done"},
 }
 
 // Refused is why an operator gets nothing.

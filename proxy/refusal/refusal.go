@@ -75,7 +75,7 @@ func (a *Asked) Refusal() *Refusal {
 func (a *Asked) opaque(r *Refusal) {
 	switch a.Code {
 	case policy.InvalidTransition, policy.UnknownAction, policy.UnknownCase, policy.RunComplete, policy.DefinitionChanged,
-		policy.GuardFailed, policy.LimitReached:
+		policy.GuardFailed, policy.LimitReached, policy.ApprovalDenied:
 		r.Error = policy.NotAvailable.String()
 	}
 	if r.Message == "" {
@@ -132,6 +132,10 @@ func (a *Asked) reason() string {
 			said += " Try again in " + a.Free.Round(time.Second).String() + "."
 		}
 		return said
+	case policy.ApprovalPending:
+		return what + " was not sent yet: an operator has been asked to approve it, and has not answered. Call it again, with the same arguments, to wait on."
+	case policy.ApprovalDenied:
+		return what + " was not sent: " + a.because("it was not approved.")
 	case policy.Busy:
 		return what + " was not sent: another call that moves the state is under way. Try again when it has ended."
 	case policy.TaskRunning:

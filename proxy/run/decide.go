@@ -61,6 +61,7 @@ type Call struct {
 	reserved *register.Reservation // in it
 	counted  *counted              // against limits
 	read     *reading              // its result; nil: not yet
+	approved approved              // by somebody, who was asked
 	facts    *guard.Call           // that the decision was made by; nil: what follows needs them no more
 	moves    uint32                // of the run, when it was decided
 	life     uint32                // of the run, when it began to wait; 0: it does not wait
@@ -78,7 +79,7 @@ func (c *Call) Remains() Call {
 		left.facts = &facts
 	}
 	left.memory, left.reserved, left.counted = c.memory, c.reserved, c.counted
-	c.reserved, c.counted = nil, nil
+	c.reserved, c.counted, c.approved = nil, nil, approved{}
 	return left
 }
 
@@ -112,6 +113,7 @@ func (c *Call) release() {
 		c.counted.giveBack()
 		c.counted = nil
 	}
+	c.approved.giveBack()
 }
 
 // Settles reports whether what becomes of the call is to be told to its run.

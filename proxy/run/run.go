@@ -11,6 +11,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 )
 
 // Config is what a run begins with.
@@ -23,14 +24,15 @@ type Config struct {
 
 // Shared is what all runs have in common. The zero value is for runs that have nothing in common.
 type Shared struct {
-	Patience     time.Duration     // for how long a run may be stranded
-	MaxRegisters int               // how many bytes its registers may hold; 0 is 256 KiB
-	Principals   *limit.Principals // what they have taken of limits, whatever the run; nil: a table of the run's own
+	Patience     time.Duration        // for how long a run may be stranded
+	MaxRegisters int                  // how many bytes its registers may hold; 0 is 256 KiB
+	Principals   *limit.Principals    // what they have taken of limits, whatever the run; nil: a table of the run's own
+	Asking       *approval.Principals // what is asked of operators for them, likewise
 }
 
 // withDefaults returns what is shared, with what it does not say.
 func (s *Shared) withDefaults() *Shared {
-	if s != nil && s.MaxRegisters > 0 && s.Principals != nil {
+	if s != nil && s.MaxRegisters > 0 && s.Principals != nil && s.Asking != nil {
 		return s
 	}
 	var out Shared
@@ -42,6 +44,9 @@ func (s *Shared) withDefaults() *Shared {
 	}
 	if out.Principals == nil {
 		out.Principals = limit.NewPrincipals(0)
+	}
+	if out.Asking == nil {
+		out.Asking = &approval.Principals{}
 	}
 	return &out
 }
@@ -58,6 +63,7 @@ type Run struct {
 	stands   Standing  // where it stands: where its entries, and reloads since the last one, have taken it
 	recorded *Standing // where its entries have taken it; nil: where it stands
 	memory   *memory   // what it remembers beside; nil: its policy asks for nothing of that
+	asked    questions // whether calls may go, of operators
 
 	Config                   // Policy is the one in force; the run's own unless it is behind
 	between []*policy.Policy // that came and went in force while a call held the turn, if they rename states
@@ -257,12 +263,13 @@ type Admission uint8
 
 // The admissions.
 const (
-	Refused     Admission = iota // the verdict says why
-	Admitted                     // decided; with the turn if the verdict takes it
-	Queued                       // until effects have it ready, or it leaves
-	Crowded                      // the turn is taken, and waiting would be of no use
-	TaskRunning                  // the turn is a task's
-	ListWanted                   // the decision hangs on the upstream's list
+	Refused        Admission = iota // the verdict says why
+	Admitted                        // decided; with the turn if the verdict takes it
+	Queued                          // until effects have it ready, or it leaves
+	Crowded                         // the turn is taken, and waiting would be of no use
+	TaskRunning                     // the turn is a task's
+	ListWanted                      // the decision hangs on the upstream's list
+	ApprovalWanted                  // somebody has to say yes first: see [Run.Ask]
 )
 
 // Expect notes of which of its lives the run was asked for a call that has to wait before
@@ -330,7 +337,7 @@ func (r *Run) Keeps(c *Call, now time.Time) (a Admission, held bool, e Effects) 
 	if held = !r.Shadow && !c.orphaned; held {
 		a = r.decide(c, r.own(now), now)
 	}
-	if a == Refused || a == Admitted && !c.takesTurn() {
+	if a == Refused || a == ApprovalWanted || a == Admitted && !c.takesTurn() {
 		r.pass(&e, now)
 	}
 	e.To = r.Snapshot(now)
@@ -359,6 +366,7 @@ func (r *Run) facts(c *Call, s Snapshot, now time.Time) *guard.Call {
 
 // decide decides a call in a snapshot.
 func (r *Run) decide(c *Call, s Snapshot, now time.Time) Admission {
+	used := c.approved.question
 	c.release()
 	c.moves = r.moves
 	facts := r.facts(c, s, now)
@@ -382,10 +390,15 @@ func (r *Run) decide(c *Call, s Snapshot, now time.Time) Admission {
 		case c.Misfit && !s.Shadow:
 			code = policy.NotAvailable
 		default:
-			c.life = 0
-			return Admitted
+			if code = r.approve(c, s, used, now); code == policy.CodeNone {
+				c.life = 0
+				return Admitted
+			}
 		}
 		c.release()
+		if code == policy.ApprovalPending {
+			return ApprovalWanted
+		}
 		c.refuse(code)
 	}
 	return Refused
@@ -402,6 +415,7 @@ type End struct {
 // has its outcome alone. By its result that may be another one. The error says why there is no step, or why the result
 // decides nothing.
 func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err error) {
+	c.approved = approved{} // for good
 	shadow := c.Snapshot.Shadow
 	moves := shadow && r.followsShadow(c) || !shadow && r.holder == c
 	if shadow && c.Overlooked || !moves && c.Verdict.Turn {

@@ -20,6 +20,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/limit"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
@@ -66,7 +67,7 @@ type Registry struct {
 
 // New returns a Registry without runs.
 func New(c Config) *Registry {
-	g := &Registry{cfg: c, shared: run.Shared{Patience: c.MaxStranded, MaxRegisters: cmp.Or(c.MaxRegisters, 256<<10), Principals: limit.NewPrincipals(0)},
+	g := &Registry{cfg: c, shared: run.Shared{Patience: c.MaxStranded, MaxRegisters: cmp.Or(c.MaxRegisters, 256<<10), Principals: limit.NewPrincipals(0), Asking: &approval.Principals{}},
 		mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
 		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int)}
 	g.policy.Store(c.Policy)
@@ -136,6 +137,7 @@ func (g *Registry) Part(r *Run, m Member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.part(m)
+	r.endQuestions(func(q *approval.Question) bool { return q.By == m })
 	if r.Key.Kind == Session || r.ended.Load() && len(r.on()) == 0 {
 		r.unwind()
 		delete(g.all, r)
@@ -407,6 +409,7 @@ func (g *Registry) endLocked(r *Run, remember bool) Member {
 	}
 	r.ended.Store(true)
 	r.unwind()
+	r.endQuestions(func(*approval.Question) bool { return true })
 	delete(g.found, at)
 	if r.Owner.Known() {
 		if g.owned[r.Owner]--; g.owned[r.Owner] == 0 {

@@ -158,7 +158,7 @@ func (r *Run) do(clock func() time.Time, f func(core *run.Run, now time.Time) ru
 	r.mu.Lock()
 	e := f(&r.core, clock())
 	r.windLocked()
-	r.mu.Unlock()
+	r.unlock()
 	for _, c := range e.Ready {
 		close(c.Turn)
 	}
@@ -179,24 +179,34 @@ func (r *Run) Expect(c Call) {
 // Enter decides a call or puts it into the queue for the turn: its Turn closes when it is
 // there. Behind one whose client is asked, nobody waits.
 func (r *Run) Enter(c Call, maxQueue int) run.Admission {
+	return r.enter(c, maxQueue, r.nowLocked, r.core.Enter)
+}
+
+// enter has do enter a call.
+func (r *Run) enter(c Call, maxQueue int, clock func() time.Time, do func(*run.Call, int, time.Time) (run.Admission, run.Effects)) run.Admission {
 	r.mu.Lock()
-	if holder, _ := r.holderLocked(); holder != nil && holder.AsksClient() {
-		maxQueue = 0
-	}
 	d := c.Decided()
-	d.Tag = c
-	c.Refresh()
-	a, e := r.core.Enter(d, maxQueue, r.nowLocked())
+	a, e := do(d, r.readyLocked(c, maxQueue), clock())
 	if a == run.Queued {
 		d.Turn = make(chan struct{})
 	}
 	r.windLocked()
-	r.mu.Unlock()
+	r.unlock()
 	if len(e.Entries) > 0 {
 		r.tellExpired(e.Entries)
 		r.Tell(nil, run.Shifts{e.Shift})
 	}
 	return a
+}
+
+// readyLocked makes a call ready to be entered, and returns how many may wait for the turn with it.
+func (r *Run) readyLocked(c Call, maxQueue int) int {
+	c.Decided().Tag = c
+	c.Refresh()
+	if holder, _ := r.holderLocked(); holder != nil && holder.AsksClient() {
+		return 0
+	}
+	return maxQueue
 }
 
 // Granted decides a call again that is off the queue. It reports false where the call has
@@ -226,7 +236,7 @@ func (r *Run) Keeps(c Call) (a run.Admission, moved run.Shift, held bool) {
 func (r *Run) Settle(c *run.Call, end run.End) (run.Entry, run.Shift, error) {
 	c.Read(end)
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	return r.core.Settle(c, end, time.Now())
 }
 

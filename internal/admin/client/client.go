@@ -108,7 +108,7 @@ func refused(status string, said []byte) error {
 }
 
 // Words says in lines what an answer of a kind says.
-func Words[T admin.RunDetail | admin.Signalled](said []byte) (string, error) {
+func Words[T admin.RunDetail | admin.Signalled | admin.Approval | admin.Approved | Approvals](said []byte) (string, error) {
 	var told T
 	if err := json.Unmarshal(said, &told); err != nil {
 		return "", fmt.Errorf("reading the proxy's answer: %w; is it of this version?", err)
@@ -118,6 +118,12 @@ func Words[T admin.RunDetail | admin.Signalled](said []byte) (string, error) {
 		return runText(x), nil
 	case admin.Signalled:
 		return signalledText(x), nil
+	case admin.Approval:
+		return approvalText(x), nil
+	case admin.Approved:
+		return strictyaml.Printable(x.Name+" in run "+x.Run+": "+x.Answer) + "\n", nil
+	case Approvals:
+		return approvalsText(x), nil
 	}
 	return "", nil
 }

@@ -1,0 +1,91 @@
+package operator
+
+import (
+	"context"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+)
+
+// Approvals are the calls that wait for a yes or a no, in the order of their ids.
+func (d *Desk) Approvals() []runs.Asked { return d.Runs.Questions() }
+
+// Approval is the call of an id, where it waits still.
+func (d *Desk) Approval(id string) (runs.Asked, bool) {
+	if r := d.Runs.Question(id); r != nil {
+		asked, ok := r.Question(id)
+		return asked, ok && asked.State == approval.Open
+	}
+	return runs.Asked{}, false
+}
+
+// Answer is what an operator says of a call that waits.
+type Answer struct {
+	ID    string
+	Allow bool
+	Note  string
+	Seq   *uint64      // of the last entry of the run that the operator knows; nil: whatever there is
+	From  observe.Peer // the operator
+}
+
+// Approve answers whether a call may go that waits for that, and returns it as it was asked. The error is a [*Refused].
+func (d *Desk) Approve(ctx context.Context, a Answer) (runs.Asked, error) {
+	if d.Ending.Err() != nil {
+		return runs.Asked{}, &Refused{Why: Ending}
+	}
+	if auditor := d.Telemetry.Auditor; auditor != nil {
+		auditor.Await(ctx) // until it can be recorded
+	}
+	r := d.Runs.Question(a.ID)
+	if r == nil {
+		return runs.Asked{}, &Refused{Why: NoApproval}
+	}
+	asked, moved, ok := r.Answer(a.ID, a.Allow, a.Seq, func(asked runs.Asked) { d.recordAnswer(&a, asked, a.fault()) })
+	if ok {
+		d.logAnswer(&a, asked, "")
+		return asked, nil
+	}
+	no := &Refused{Why: Answered}
+	if moved {
+		no.Why = Moved
+	}
+	d.recordAnswer(&a, asked, observe.Fault{Untaken: no.String()})
+	d.logAnswer(&a, asked, no.String())
+	no.At = standing(r)
+	return asked, no
+}
+
+// String is the answer in a word.
+func (a *Answer) String() string {
+	if a.Allow {
+		return "allow"
+	}
+	return "deny"
+}
+
+// fault is what the audit has of an answer that was taken: a no is why a call does not go.
+func (a *Answer) fault() (f observe.Fault) {
+	if !a.Allow {
+		f.Code = policy.ApprovalDenied
+	}
+	return f
+}
+
+// recordAnswer records who has said what of which call, and why. It does not block.
+func (d *Desk) recordAnswer(a *Answer, asked runs.Asked, fault observe.Fault) {
+	if auditor := d.Telemetry.Auditor; auditor != nil {
+		auditor.Decided(observe.Decision{Peer: a.From, Message: &wire.Message{}, Named: true, Kind: asked.Kind, Name: asked.Name, Run: asked.Info.Name,
+			State: asked.Info.State, Policy: asked.Policy, Rule: asked.Rule, Case: asked.Case, Note: a.Note, Approval: a.ID, Said: a.String(), Fault: fault})
+	}
+}
+
+// logAnswer says the same in the log; untaken is why it came to nothing, "" where it did not.
+func (d *Desk) logAnswer(a *Answer, asked runs.Asked, untaken string) {
+	if d.Log.IsInfo() {
+		d.Log.Info("approval", a.From.About([]any{"run", asked.Info.Name, "approval", wire.Clip(a.ID), "said", a.String(), "untaken", untaken,
+			asked.Kind.String(), wire.Clip(asked.Name), "note", observe.Escaped(a.Note), "rule", asked.Rule.String()})...)
+	}
+}

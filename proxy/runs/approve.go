@@ -1,0 +1,121 @@
+package runs
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// unlock frees the run, and tells those who wait for answers of questions that are open no more.
+func (r *Run) unlock() {
+	for _, q := range r.core.Answered() {
+		close(q.Done)
+	}
+	r.mu.Unlock()
+}
+
+// ask enters a call that needs an approval, and asks for it; see [run.Run.Ask]. fresh tells that nobody has asked before.
+func (r *Run) ask(c Call, q, held *approval.Question, maxQueue int) (a run.Admission, asked *approval.Question, fresh bool) {
+	q.Done = make(chan struct{})
+	a = r.enter(c, maxQueue, time.Now, func(d *run.Call, room int, now time.Time) (a run.Admission, e run.Effects) {
+		if a, asked, e = r.core.Ask(d, q, held, room, now); asked != nil && r.ended.Load() { // who ends a run has not seen this one
+			r.core.EndQuestions(func(other *approval.Question) bool { return other == asked })
+		}
+		return a, e
+	})
+	return a, asked, asked == q
+}
+
+// Asked is a question as operators see it.
+type Asked struct {
+	ID                string
+	Info              Info
+	Kind              policy.Kind
+	Name, Case        string
+	Rule              policy.Rule
+	Arguments         []byte
+	Registers         *register.View // nil: the policy has none
+	Who, Message      string
+	State             approval.State
+	Policy            *policy.Policy
+	AskedAt, ExpireAt time.Time
+}
+
+func (r *Run) askedLocked(q *approval.Question) Asked {
+	return Asked{ID: q.ID, Info: r.infoLocked(), Kind: q.Symbol.Kind, Name: q.Symbol.Name, Case: q.Symbol.Case, Rule: q.Rule, Arguments: q.Arguments,
+		Registers: r.core.Registers(), Who: q.Who, Message: q.Message, State: q.State(), Policy: q.Policy, AskedAt: q.Asked, ExpireAt: q.Expires}
+}
+
+// Questions are those of the run that are open, oldest first.
+func (r *Run) Questions() (all []Asked) {
+	r.mu.Lock()
+	defer r.unlock()
+	for _, q := range r.core.Questions(time.Now()) {
+		all = append(all, r.askedLocked(q))
+	}
+	return all
+}
+
+// Question looks for a question, open or answered.
+func (r *Run) Question(id string) (asked Asked, ok bool) {
+	r.mu.Lock()
+	defer r.unlock()
+	if q := r.core.Question(id, time.Now()); q != nil {
+		return r.askedLocked(q), true
+	}
+	return asked, false
+}
+
+// Answer answers a question that is open, where the run has not moved since seq; nil: whatever it has done. It returns
+// the question as it was before. record is called before anything comes of it, under the run's lock.
+func (r *Run) Answer(id string, allow bool, seq *uint64, record func(Asked)) (asked Asked, moved, ok bool) {
+	r.mu.Lock()
+	defer r.unlock()
+	now := time.Now()
+	r.core.Inspect(now)
+	q := r.core.Question(id, now)
+	if q == nil {
+		return asked, false, false
+	}
+	asked = r.askedLocked(q)
+	if asked.State != approval.Open {
+		return asked, false, false
+	}
+	if seq != nil && r.core.MovedSince(*seq) {
+		return asked, true, false
+	}
+	record(asked)
+	r.core.Answer(q, allow, now)
+	return asked, false, true
+}
+
+// endQuestions ends what some have asked.
+func (r *Run) endQuestions(of func(*approval.Question) bool) {
+	r.mu.Lock()
+	defer r.unlock()
+	r.core.EndQuestions(of)
+}
+
+// Questions are those of all runs that are open, in the order of their ids.
+func (g *Registry) Questions() (all []Asked) {
+	for _, r := range g.All() {
+		all = append(all, r.Questions()...)
+	}
+	slices.SortFunc(all, func(a, b Asked) int { return strings.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Question finds the run of a question, nil where there is none of that id.
+func (g *Registry) Question(id string) *Run {
+	for _, r := range g.All() {
+		if _, ok := r.Question(id); ok {
+			return r
+		}
+	}
+	return nil
+}
