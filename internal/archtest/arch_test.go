@@ -208,7 +208,7 @@ var rules = []rule{
 	{
 		pkg: "proxy",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/catalogue", module + "/proxy/link", module + "/proxy/asks", module + "/proxy/flight", module + "/proxy/observe", module + "/proxy/operator", module + "/proxy/outcome", module + "/proxy/refusal", module + "/proxy/runs", module + "/proxy/tasks", module + "/proxy/subscriptions", module + "/proxy/surface", module + "/internal/wire", module + "/internal/words",
+			module + "/policy", module + "/proxy/run", module + "/proxy/approval", module + "/proxy/catalogue", module + "/proxy/drain", module + "/proxy/link", module + "/proxy/asks", module + "/proxy/flight", module + "/proxy/observe", module + "/proxy/operator", module + "/proxy/outcome", module + "/proxy/refusal", module + "/proxy/runs", module + "/proxy/tasks", module + "/proxy/subscriptions", module + "/proxy/surface", module + "/internal/wire", module + "/internal/words",
 			module + "/internal/bridge",     // makes clients and upstreams of all eras alike
 			module + "/internal/deadline",   // of calls, and instants of the monotonic clock
 			module + "/internal/handle",     // how a call carries its run's handle
@@ -235,7 +235,7 @@ var rules = []rule{
 	{
 		pkg: "proxy/operator",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/runs", module + "/proxy/observe", module + "/proxy/surface", module + "/internal/wire",
+			module + "/policy", module + "/proxy/approval", module + "/proxy/run", module + "/proxy/runs", module + "/proxy/observe", module + "/proxy/surface", module + "/internal/wire",
 			"github.com/hashicorp/go-hclog", // a line per signal and refusal
 		},
 		why: "an operator asks a run, and no client: it knows no session and no connection",
@@ -274,8 +274,13 @@ var rules = []rule{
 	},
 	{
 		pkg:   "proxy/run",
-		allow: []string{module + "/policy", module + "/policy/guard", module + "/policy/limit", module + "/policy/register"},
+		allow: []string{module + "/policy", module + "/policy/guard", module + "/policy/limit", module + "/policy/register", module + "/proxy/approval"},
 		why:   "a run is pure: its decisions and its moves are told in tests, without a proxy, a client or an upstream",
+	},
+	{
+		pkg:   "proxy/approval",
+		allow: []string{module + "/policy"},
+		why:   "what is asked and answered is told in tests, without a run, an operator or a clock",
 	},
 	{
 		pkg: "policy/limit",

@@ -40,6 +40,7 @@ var rules = []rule{
 	{"renamed", policy.LevelError, "`renamed` maps a state that there still is"},
 	{"by", policy.LevelError, "`by` and `cases` do not go together, or stand where they cannot"},
 	{"guard", policy.LevelError, "an expression that is not one, or of another type than is wanted there"},
+	{"approve", policy.LevelError, "`approve` that names nobody who could say yes"},
 	{"because", policy.LevelError, "`because` where there is no condition"},
 	{"outcome", policy.LevelError, "`on_NAME` without its outcome, or an outcome that cannot be"},
 	{"upstream-may", policy.LevelError, "`upstream_may` of a state has what the policy's does not"},

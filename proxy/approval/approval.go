@@ -51,10 +51,10 @@ type Question struct {
 	Patience  time.Duration // for how long a yes waits for its call
 	Done      chan struct{} // the caller's: closed when the question is open no more
 
-	state State
-	until time.Time   // of a yes that no call has used
-	of    *Principals // whose room it takes
-	era   uint64      // of its table
+	state  State
+	until  time.Time   // of a yes that no call has used
+	of     *Principals // whose room it takes
+	visits uint64      // of its table
 }
 
 // State is what has become of the question.
@@ -62,13 +62,10 @@ func (q *Question) State() State { return q.state }
 
 // Table is the questions of one visit of a state. The zero value is empty.
 type Table struct {
-	all  []*Question // oldest first
-	done []*Question // open no more, of which nobody was told
-	era  uint64      // how often all were closed
+	all    []*Question // oldest first
+	done   []*Question // open no more, of which nobody was told
+	visits uint64      // how often all were closed
 }
-
-// Any reports whether there is anything in the table.
-func (t *Table) Any() bool { return len(t.all)+len(t.done) > 0 }
 
 // Find returns what is known of a call, nil for nothing. An answer that has waited for too long is forgotten, but for
 // that which the call itself has used before.
@@ -109,7 +106,7 @@ func (t *Table) Ask(q *Question, of *Principals, now time.Time) bool {
 	if len(t.Open(now)) >= MaxOpen || len(t.all) >= MaxKept && !t.forgetLate() || !of.enter(q, now) {
 		return false
 	}
-	q.of, q.era = of, t.era
+	q.of, q.visits = of, t.visits
 	t.all = append(t.all, q)
 	return true
 }
@@ -131,7 +128,7 @@ func (t *Table) Use(q *Question) { t.remove(q) }
 
 // GiveBack undoes Use for a yes whose call was not sent.
 func (t *Table) GiveBack(q *Question) {
-	if q.era == t.era && q.state == Allowed && len(t.all) < MaxKept {
+	if q.visits == t.visits && q.state == Allowed && len(t.all) < MaxKept {
 		t.all = append(t.all, q)
 	}
 }
@@ -139,7 +136,7 @@ func (t *Table) GiveBack(q *Question) {
 // Close ends all that is asked, and forgets all answers.
 func (t *Table) Close() {
 	t.CloseOf(func(*Question) bool { return true })
-	t.era++
+	t.visits++
 }
 
 // CloseOf ends what is asked, and forgets the answers, of some.

@@ -89,6 +89,9 @@ func Called(k policy.Kind, name string) string {
 	return strings.ToUpper(kind[:1]) + kind[1:] + " '" + wire.Clip(name) + "'"
 }
 
+// TooManyAsk is what is said in place of the usual reason where too many approvals are wanted already.
+const TooManyAsk = "This was not sent: too many calls wait for an approval. Try again when one of them is decided."
+
 // AskedFor is what a request asks for, and of what kind that is; ok is false where it asks
 // for nothing that has one, as a list does.
 func AskedFor(m *wire.Message) (k policy.Kind, name string, ok bool) {

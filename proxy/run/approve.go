@@ -31,14 +31,15 @@ type approved struct {
 }
 
 func (a *approved) giveBack() {
-	if a.question != nil {
-		a.table.GiveBack(a.question)
-	}
+	a.table.GiveBack(a.question)
 	*a = approved{}
 }
 
 // questions returns the questions of this visit: leaving a state ends what was asked in it.
 func (r *Run) questions() *approval.Table {
+	if r.asked == nil {
+		r.asked = &questions{}
+	}
 	if now := (visit{r.stands.Policy, r.stands.At, r.moves, r.Shadow}); r.asked.of != now {
 		r.asked.Close()
 		r.asked.of = now
@@ -53,12 +54,9 @@ var (
 	errLong    = errors.New("its arguments are longer than 64 KiB, which nobody would look through.")
 )
 
-// approve uses the yes that a call needs, if it needs one. The code says why it cannot go:
+// approve uses the yes that a call needs. The code says why it cannot go:
 // [policy.ApprovalPending] where somebody is to be asked. used is the yes that it had before.
-func (r *Run) approve(c *Call, s Snapshot, used *approval.Question, now time.Time) policy.Code {
-	if a := c.Verdict.Alternative; a == nil || a.Approve == nil || s.Shadow {
-		return policy.CodeNone
-	}
+func (r *Run) approve(c *Call, used *approval.Question, now time.Time) policy.Code {
 	k, fault := c.approvalKey()
 	if fault != nil {
 		unclear, _ := errors.AsType[*guard.Error](fault)
@@ -136,7 +134,7 @@ func (r *Run) Ask(c *Call, q, held *approval.Question, room int, now time.Time) 
 
 // Questions are the questions that are open, oldest first.
 func (r *Run) Questions(now time.Time) []*approval.Question {
-	if !r.asked.Any() {
+	if r.asked == nil {
 		return nil
 	}
 	return r.questions().Open(now)
@@ -144,7 +142,7 @@ func (r *Run) Questions(now time.Time) []*approval.Question {
 
 // Question returns the question of an id, nil where there is none any more.
 func (r *Run) Question(id string, now time.Time) *approval.Question {
-	if !r.asked.Any() {
+	if r.asked == nil {
 		return nil
 	}
 	return r.questions().Get(id, now)
@@ -156,12 +154,8 @@ func (r *Run) Answer(q *approval.Question, allow bool, now time.Time) {
 }
 
 // EndQuestions ends those that some have asked.
-func (r *Run) EndQuestions(of func(*approval.Question) bool) { r.asked.CloseOf(of) }
-
-// Answered returns the questions that are open no more since it was last called.
-func (r *Run) Answered() []*approval.Question {
-	if !r.asked.Any() {
-		return nil
+func (r *Run) EndQuestions(of func(*approval.Question) bool) {
+	if r.asked != nil {
+		r.asked.CloseOf(of)
 	}
-	return r.questions().Told()
 }

@@ -113,7 +113,9 @@ func (c *Call) release() {
 		c.counted.giveBack()
 		c.counted = nil
 	}
-	c.approved.giveBack()
+	if c.approved.question != nil {
+		c.approved.giveBack()
+	}
 }
 
 // Settles reports whether what becomes of the call is to be told to its run.
@@ -143,6 +145,12 @@ func (c *Call) Timeout() time.Duration {
 
 // takesTurn reports whether the call, as it was decided, goes upstream with the turn.
 func (c *Call) takesTurn() bool { return c.Verdict.Turn && !c.Snapshot.Shadow }
+
+// wantsApproval reports whether somebody has to say yes to the call.
+func (c *Call) wantsApproval() bool {
+	a := c.Verdict.Alternative
+	return a != nil && a.Approve != nil && !c.Snapshot.Shadow
+}
 
 // pinned reports whether the call's tool has to be what was locked.
 func (c *Call) pinned() bool {

@@ -60,10 +60,10 @@ func (s *Shared) withDefaults() *Shared {
 //
 // A Run is not safe for concurrent use. Time is the caller's.
 type Run struct {
-	stands   Standing  // where it stands: where its entries, and reloads since the last one, have taken it
-	recorded *Standing // where its entries have taken it; nil: where it stands
-	memory   *memory   // what it remembers beside; nil: its policy asks for nothing of that
-	asked    questions // whether calls may go, of operators
+	stands   Standing   // where it stands: where its entries, and reloads since the last one, have taken it
+	recorded *Standing  // where its entries have taken it; nil: where it stands
+	memory   *memory    // what it remembers beside; nil: its policy asks for nothing of that
+	asked    *questions // whether calls may go, of operators; nil: nobody was asked
 
 	Config                   // Policy is the one in force; the run's own unless it is behind
 	between []*policy.Policy // that came and went in force while a call held the turn, if they rename states
@@ -390,7 +390,10 @@ func (r *Run) decide(c *Call, s Snapshot, now time.Time) Admission {
 		case c.Misfit && !s.Shadow:
 			code = policy.NotAvailable
 		default:
-			if code = r.approve(c, s, used, now); code == policy.CodeNone {
+			if c.wantsApproval() {
+				code = r.approve(c, used, now)
+			}
+			if code == policy.CodeNone {
 				c.life = 0
 				return Admitted
 			}
@@ -402,6 +405,14 @@ func (r *Run) decide(c *Call, s Snapshot, now time.Time) Admission {
 		c.refuse(code)
 	}
 	return Refused
+}
+
+// Answered returns the questions that are open no more since it was last called.
+func (r *Run) Answered() []*approval.Question {
+	if r.asked == nil {
+		return nil
+	}
+	return r.questions().Told()
 }
 
 // End is how a call has ended.

@@ -11,14 +11,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// unlock frees the run, and tells those who wait for answers of questions that are open no more.
-func (r *Run) unlock() {
-	for _, q := range r.core.Answered() {
-		close(q.Done)
-	}
-	r.mu.Unlock()
-}
-
 // ask enters a call that needs an approval, and asks for it; see [run.Run.Ask]. fresh tells that nobody has asked before.
 func (r *Run) ask(c Call, q, held *approval.Question, maxQueue int) (a run.Admission, asked *approval.Question, fresh bool) {
 	q.Done = make(chan struct{})

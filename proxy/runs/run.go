@@ -149,6 +149,14 @@ func (r *Run) windLocked() {
 	}
 }
 
+// unlock frees the run, and tells those who wait for answers of questions that are open no more.
+func (r *Run) unlock() {
+	for _, q := range r.core.Answered() {
+		close(q.Done)
+	}
+	r.mu.Unlock()
+}
+
 // Do does something to the run, and then wakes the calls that are off its queue.
 func (r *Run) Do(f func(core *run.Run, now time.Time) run.Effects) run.Shift {
 	return r.do(time.Now, f)
