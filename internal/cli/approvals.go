@@ -21,74 +21,38 @@ func newApprovals(c *console) *cobra.Command {
 		Args:  func(cmd *cobra.Command, args []string) error { return unknownSubcommand(cmd, args) },
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newApprovalsList(c), newApprovalsShow(c), newApprovalsAnswer(c, "allow", "Allow one call to go"), newApprovalsAnswer(c, "deny", "Refuse a call"))
+	const at, as = " --admin ADDR|unix:PATH", " --admin-bearer-file FILE"
+	cmd.AddCommand(
+		newApproval(c, 0, "ls"+at, "List the calls that wait for an approval", http.MethodGet, "?limit=1000", client.Words[client.Approvals]),
+		newApproval(c, 1, "show ID"+at, "Show a call that waits for an approval, with its arguments, whole", http.MethodGet, "", client.Words[admin.Approval]),
+		newApproval(c, 1, "allow ID"+at+as, "Allow a call to go, once, as the operator whose token is in a file", http.MethodPost, "/allow", client.Words[admin.Approved]),
+		newApproval(c, 1, "deny ID"+at+as, "Refuse a call, as the operator whose token is in a file", http.MethodPost, "/deny", client.Words[admin.Approved]))
 	return cmd
 }
 
-const listUsage = "--admin ADDR|unix:PATH"
-
-func newApprovalsList(c *console) *cobra.Command {
-	f := &runsFlags{}
-	cmd := &cobra.Command{
-		Use:               "ls " + listUsage,
-		Short:             "List the calls that wait for an approval",
-		Example:           "  fsm-proxy approvals ls --admin unix:/run/fsm-proxy/admin.sock",
-		Args:              exactly(0, listUsage),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := context.WithTimeout(cmd.Context(), adminTime)
-			defer stop()
-			return f.tell(ctx, c.out, http.MethodGet, "/v1/approvals?limit=1000", "", client.Words[client.Approvals])
-		},
-	}
-	f.add(cmd)
-	return cmd
-}
-
-const approvalUsage = "ID --admin ADDR|unix:PATH"
-
-func newApprovalsShow(c *console) *cobra.Command {
-	f := &runsFlags{}
-	cmd := &cobra.Command{
-		Use:               "show " + approvalUsage,
-		Short:             "Show a call that waits for an approval, with its arguments, whole",
-		Example:           "  fsm-proxy approvals show XKVJ2M4QGZ7W3ACN5TRB6YHD2E --admin unix:/run/fsm-proxy/admin.sock",
-		Args:              exactly(1, approvalUsage),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := context.WithTimeout(cmd.Context(), adminTime)
-			defer stop()
-			return f.tell(ctx, c.out, http.MethodGet, "/v1/approvals/"+url.PathEscape(args[0]), "", client.Words[admin.Approval])
-		},
-	}
-	f.add(cmd)
-	return cmd
-}
-
-func newApprovalsAnswer(c *console, answer, short string) *cobra.Command {
+// newApproval is a command that asks for, or answers, what behind says of /v1/approvals or one of them.
+func newApproval(c *console, n int, usage, short, method, behind string, words func([]byte) (string, error)) *cobra.Command {
 	f, said := &runsFlags{}, answerFlags{}
-	usage := approvalUsage + " --admin-bearer-file FILE"
-	cmd := &cobra.Command{
-		Use:   answer + " " + usage,
-		Short: short + ", as the operator whose token is in a file",
-		Long: short + ", as the operator whose token is in a file. With --seq nothing is\n" +
-			"done where the run has moved since it was looked at: 'fsm-proxy approvals show' says the seq.",
-		Example: "  fsm-proxy approvals " + answer + " XKVJ2M4QGZ7W3ACN5TRB6YHD2E --seq 7 --note 'as agreed' \\\n" +
-			"    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token",
-		Args:              exactly(1, usage),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			body, err := said.body(cmd)
-			if err != nil {
+	cmd := &cobra.Command{Use: usage, Short: short, Args: exactly(n, usage), ValidArgsFunction: cobra.NoFileCompletions}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		path, body := "/v1/approvals", ""
+		if n > 0 {
+			path += "/" + url.PathEscape(args[0])
+		}
+		if method == http.MethodPost {
+			var err error
+			if body, err = said.body(cmd); err != nil {
 				return err
 			}
-			ctx, stop := context.WithTimeout(cmd.Context(), adminTime)
-			defer stop()
-			return f.tell(ctx, c.out, http.MethodPost, "/v1/approvals/"+url.PathEscape(args[0])+"/"+answer, body, client.Words[admin.Approved])
-		},
+		}
+		ctx, stop := context.WithTimeout(cmd.Context(), adminTime)
+		defer stop()
+		return f.tell(ctx, c.out, method, path+behind, body, words)
 	}
 	f.add(cmd)
-	said.add(cmd, "approvals show")
+	if method == http.MethodPost {
+		said.add(cmd, "approvals show")
+	}
 	return cmd
 }
 
