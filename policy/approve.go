@@ -4,11 +4,26 @@ import "github.com/fsm-proxy/fsm-proxy/policy/syntax"
 
 // Approve says that somebody has to say yes to a call before it goes.
 type Approve struct {
-	By      Sender // Operator
+	By      Approver
 	Message string // what they are asked; "": only whether the call may go
 	Seconds int    // for how long
 	Place   Place
 }
+
+// Approver is who says yes. The zero value is ByOperator.
+type Approver uint8
+
+// The approvers.
+const (
+	ByOperator Approver = iota
+	ByClient            // whoever sits in front of the client that calls, as far as that can be trusted
+)
+
+// String returns "operator" or "client".
+func (a Approver) String() string { return word(syntax.Approvers, a) }
+
+// MarshalText returns the approver's word, for JSON.
+func (a Approver) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // equal reports whether two say the same.
 func (a *Approve) equal(b *Approve) bool {
@@ -24,5 +39,5 @@ func (c *compiler) approve(x *syntax.Approve) *Approve {
 		return nil
 	}
 	c.p.guarded = true // what operators are shown is what the run remembers
-	return &Approve{By: Operator, Message: x.Message, Seconds: x.Seconds, Place: x.Place}
+	return &Approve{By: Approver(x.By.Index), Message: x.Message, Seconds: x.Seconds, Place: x.Place}
 }

@@ -79,6 +79,7 @@ var rules = []rule{
 	{"unread-register", policy.LevelNote, "a register that no expression reads"},
 	{"run-limits", policy.LevelNote, "a name with limits of the run in several states: each counts for itself"},
 	{"executed-glob", policy.LevelWarning, "a glob over an argument `command`, `cmd`, `script` or `code`: a shell reads more in a text than one command"},
+	{"client-approval", policy.LevelNote, "an [approval](#approvals) by the client, which may answer without asking anybody"},
 	{"self-approval", policy.LevelWarning, "a [signal](#signals) of the agent's that is called like an approval"},
 	{"part-settings", policy.LevelNote, "what the file of a part says beside its states: it has no effect there"},
 	{"operator-only", policy.LevelNote, "a state in which nothing is bound but an operator's [signals](#signals)"},

@@ -51,6 +51,7 @@ func Check(p *policy.Policy) policy.Findings {
 	c.noteStays()
 	c.checkUnknown()
 	c.checkApproval()
+	c.checkClients()
 	return c.r.Findings()
 }
 
@@ -445,6 +446,21 @@ func (c *checker) checkApproval() {
 		if b.Kind == policy.Signal && !b.None && b.From == policy.Agent &&
 			slices.ContainsFunc(approvals, func(word string) bool { return strings.Contains(name, word) }) {
 			c.r.Add(policy.LevelWarning, b.Place(), "self-approval", "%s sounds like an approval, and the agent sends it: its signals are order, and no approval; write \"from: operator\", or call it what the agent does",
+				strictyaml.Quote(b.Pattern))
+		}
+	}
+}
+
+// checkClients notes where a client is believed that its user approves.
+func (c *checker) checkClients() {
+	noted := map[policy.Place]bool{} // what stands beside cases, or in everywhere, is in many bindings
+	for b := range c.p.Bindings() {
+		for x := range b.Alternatives() {
+			if x.Approve == nil || x.Approve.By != policy.ByClient || noted[x.Approve.Place] {
+				continue
+			}
+			noted[x.Approve.Place] = true
+			c.r.Add(policy.LevelNote, x.Approve.Place, "client-approval", "%s is approved by whoever the client says: it may answer by itself, without asking anybody; write by: operator where the client is not trusted",
 				strictyaml.Quote(b.Pattern))
 		}
 	}

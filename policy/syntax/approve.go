@@ -14,9 +14,6 @@ type Approve struct {
 // Approvers are those who may say yes.
 var Approvers = []string{"operator", "client"}
 
-// approvesClient is the place of client among Approvers.
-const approvesClient = 1
-
 // How long a question may stay open, in seconds.
 const (
 	defaultApproval = 10 * 60
@@ -26,7 +23,7 @@ const (
 // approveKeys are the keys of approve.
 func approveKeys() []field[Approve] {
 	return []field[Approve]{
-		key("by", "Who says yes: operator. (client is a word of the language, and not there yet.)", strictyaml.Enum(Approvers),
+		key("by", "Who says yes: operator, over the admin interface, or client: whoever sits in front of the client that calls.", strictyaml.Enum(Approvers),
 			readChoice(Approvers, func(a *Approve) *Choice { return &a.By })),
 		key("message", "What they are asked, beside the call itself.", textSchema, readText(func(a *Approve) *string { return &a.Message })),
 		key("timeout", "For how long: 1s to 168h. Default: 10m.", strictyaml.DurationSchema, func(r *reader, e entry, into *Approve) { into.Seconds = r.Duration(e, 1, maxApproval) }),
@@ -46,10 +43,7 @@ func readApprove(r *reader, e entry, into *Value) {
 		return
 	}
 	strictyaml.ReadFields(r, e.Value, "approve", approveKeys(), a)
-	switch {
-	case !a.By.Given:
-		r.Errorf(strictyaml.PlaceOf(e.Value), "approve", "approve: nobody is named who approves; write by: operator")
-	case a.By.Index == approvesClient:
-		r.Errorf(a.By.Place, "approve", "approve: by: client is not there yet; write by: operator, whom the call's own client cannot stand in for")
+	if !a.By.Given {
+		r.Errorf(strictyaml.PlaceOf(e.Value), "approve", "approve: nobody is named who approves; write by: operator, or by: client")
 	}
 }
