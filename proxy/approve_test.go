@@ -11,6 +11,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
@@ -46,7 +47,7 @@ func (r *rig) asked(n int) []runs.Asked {
 }
 
 func (r *rig) answers(id string, allow bool, seq *uint64) (no *operator.Refused) {
-	_, err := r.p.Operators().Approve(context.Background(), operator.Answer{ID: id, Allow: allow, Seq: seq, From: olga})
+	_, err := r.p.Operators().Approve(context.Background(), operator.Answer{ID: id, Said: map[bool]approval.State{true: approval.Allowed, false: approval.Denied}[allow], Seq: seq, From: olga})
 	no, _ = errors.AsType[*operator.Refused](err)
 	return no
 }

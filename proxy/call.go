@@ -280,8 +280,6 @@ func (c *call) withID(m *wire.Message) []byte {
 	return wire.Splice(m.Raw, wire.Edit{At: m.ID, With: c.id()})
 }
 
-const tooLate = "fsm-proxy is ending and takes no more calls: this one was not sent. Try again, with a new session"
-
 // servedInDrain reports whether a request is answered while a drain refuses others. Lists are:
 // after the result of a tool that it has not listed the Python SDK lists the tools, and its
 // caller never sees that result where the list is refused.
@@ -299,7 +297,7 @@ func (c *call) tooLate() wire.Pending {
 	c.s.p.drain.Late.Add(1)
 	c.s.log.Info("refused: the proxy is ending", c.about("method", wire.Clip(c.m.Method))...)
 	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
-	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, tooLate, nil)
+	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, refusal.TooLate, nil)
 	out, ok := c.out.(wire.DecliningStream)
 	if !ok {
 		return c.answer(raw)
@@ -314,11 +312,6 @@ func (c *call) unsent() wire.Pending {
 	}
 	c.unavailable(link.ErrEnding)
 	return nil
-}
-
-// breakOff gives up a call that has no answer at the drain's end.
-func (c *call) breakOff() {
-	c.flight.Abandon(`{"requestId":0,"reason":"the proxy is ending"}`, refusal.ErrBrokenOff)
 }
 
 // refuseOut answers a call with an error that is not, or not yet, under way.

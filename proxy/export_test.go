@@ -7,12 +7,11 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// GiveUpBehind gives up the only call under way just behind f, before that goes on with
-// what f has set off.
-func (p *Proxy) GiveUpBehind(f func()) {
-	c := p.underWay()[0]
-	c.flight.Update(func(s *flight.State) {
-		f()
+// GiveUpBehind gives up the only call under way just behind do, before that goes on with
+// what do has set off.
+func (p *Proxy) GiveUpBehind(do func()) {
+	p.underWay()[0].Update(func(s *flight.State) {
+		do()
 		s.Params, s.GaveUp = []byte("{}"), refusal.ErrGivenUp // all that expire does by then
 	})
 }

@@ -22,7 +22,7 @@ func TestConnectionIsLostAsItAsks(t *testing.T) {
 	if !s.asks.Any() {
 		t.Fatal("the ask is not entered")
 	}
-	s.asks.Lost(client, conn)
+	s.asks.Withdraw(client, conn, "")
 	if s.asks.Any() {
 		t.Error("it is open still")
 	}

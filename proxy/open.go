@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -12,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/drain"
+	"github.com/fsm-proxy/fsm-proxy/proxy/flight"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
@@ -99,13 +98,8 @@ func (p *Proxy) noSession(why *runs.Missing, peer *observe.Peer) error {
 	return told
 }
 
-// Drained says what became of the requests that were under way when a drain
-// began.
-type Drained struct {
-	Finished  int   // came to their own end in time; those not yet sent were told so
-	BrokenOff int   // had no answer in time: outcome_unknown, and cancelled upstream
-	Refused   int64 // came later, and were told so
-}
+// Drained is what [Proxy.Drain] says.
+type Drained = drain.Drained
 
 // Refuse begins a drain: nothing new is taken any more.
 func (p *Proxy) Refuse() { p.drain.Begin() }
@@ -120,39 +114,14 @@ func (p *Proxy) Draining() bool { return p.drain.Begun.Load() }
 // may answer until ctx ends; then it is cancelled there, and its client told
 // that the outcome is unknown. Cancellations, and answers to what the upstream
 // asks, pass all the while. Sessions stay open: [Proxy.Close] ends them.
-func (p *Proxy) Drain(ctx context.Context) Drained {
-	before := p.underWay() // what was not sent yet may be over by the time that the drain has begun
-	p.drain.Begin()
-	calls := either(before, p.underWay())
-	left := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.flight.Over(ctx) })
-	p.drain.StopLasting()
-	if ctx.Err() != nil {
-		p.drain.StopReading()
-	}
-	for _, c := range left {
-		c.breakOff()
-	}
-	last, stop := context.WithTimeout(context.Background(), drain.BreakTime)
-	defer stop()
-	for _, c := range left {
-		c.flight.Over(last)
-	}
-	return Drained{Finished: len(calls) - len(left), BrokenOff: len(left), Refused: p.drain.Late.Load()}
-}
-
-// either are the calls that are in one list or the other, each once.
-func either(a, b []*call) []*call {
-	all := make(map[*call]struct{}, len(a)+len(b))
-	for _, c := range slices.Concat(a, b) {
-		all[c] = struct{}{}
-	}
-	return slices.Collect(maps.Keys(all))
-}
+func (p *Proxy) Drain(ctx context.Context) Drained { return p.drain.Run(ctx, p.underWay) }
 
 // underWay returns the requests under way in all sessions.
-func (p *Proxy) underWay() (all []*call) {
+func (p *Proxy) underWay() (all []*flight.Flight) {
 	for _, s := range p.open() {
-		all = append(all, s.underWay()...)
+		for _, c := range s.underWay() {
+			all = append(all, &c.flight)
+		}
 	}
 	return all
 }

@@ -8,13 +8,10 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
-	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
-	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -68,6 +65,7 @@ type routes struct {
 	// false for one that is to be given as others are.
 	unfinished func(c *call, m *wire.Message, meaning bridge.Meaning) (wire.Pending, bool)
 	shadow     func(c *call, r route) wire.Pending // where nothing is refused; r is the way that it would take else, nil: none
+	approval   func(c *call)                       // of a call that somebody has to approve
 }
 
 // routed sends a request its way.
@@ -229,7 +227,7 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 		return c.fail(wire.CodeHeaderMismatch, fault)
 	}
 	if e == run.ApprovalWanted {
-		return c.later(c.approve)
+		return c.later(func() { c.s.p.routes.approval(c) })
 	}
 	if !c.start(conn) {
 		c.leave()
@@ -354,46 +352,6 @@ func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
 		c.unknown(err)
 	default:
 		c.unavailable(err)
-	}
-}
-
-// approve holds a call until it is approved, or refused, or its client has waited for long enough.
-func (c *call) approve() {
-	over := c.seen.Waiting()
-	conn := c.s.link.Live()
-	e, why := c.s.run.Hold(c, &runs.Hold{
-		For: c.s.p.cfg.ApprovalHold, MaxQueue: c.s.p.cfg.MaxQueue, Cancelled: c.flight.Cancellation(), Ending: c.s.p.drain.Taking.Done(),
-		Question: approval.Question{By: c.s, Who: c.who().Principal.Subject, Expires: c.Who.Expires()},
-		Ready: func() bool {
-			if conn = c.s.link.Live(); conn != nil {
-				c.look(conn.Cached(surface.ListOf(c.Kind)))
-			}
-			return conn != nil
-		},
-		Asked: c.s.p.cfg.Asked, Beat: c.stillHeld,
-	})
-	over()
-	switch {
-	case why == runs.Unready:
-		c.prepare()
-	case why == runs.Unanswered:
-		wait(c.refuse(policy.ApprovalPending))
-	case why != runs.Decided:
-		c.unsent()
-	case e == run.Queued:
-		c.awaitTurn(c.proceed)
-	case e == run.Crowded && !c.Verdict.Allowed:
-		wait(c.refuseText(policy.Busy, refusal.TooManyAsk))
-	default:
-		wait(c.decided(e, conn))
-	}
-}
-
-// stillHeld tells a client that wants to know of progress that its call waits. The numbers are below those that any
-// server begins with, and rise.
-func (c *call) stillHeld(left float64) {
-	if c.m.P.MetaToken.Present() {
-		c.out.Send(wire.Progress(c.m.Bytes(c.m.P.MetaToken), -left, "An operator has been asked to approve this call."))
 	}
 }
 

@@ -136,7 +136,7 @@ func (c *call) asksTooMuch(m *wire.Message, meaning bridge.Meaning) bool {
 // means something else to it, or is not to reach it.
 func (c *call) giveUnfinished(m *wire.Message, meaning bridge.Meaning) (wire.Pending, bool) {
 	if meaning == bridge.Task && !c.client.Follows(c.server) && !c.client.Stateless() {
-		return c.answer(c.outOfReach()), true
+		return c.answer(wire.ResultAnswer(c.id(), refusal.OutOfReach(c.Kind, c.Name))), true
 	}
 	if c.asksTooMuch(m, meaning) {
 		return c.denyAsk(m, meaning), true
@@ -145,14 +145,6 @@ func (c *call) giveUnfinished(m *wire.Message, meaning bridge.Meaning) (wire.Pen
 		return c.answer(asked), true
 	}
 	return nil, false
-}
-
-// outOfReach is what a client with a session reads of a stateless upstream's task, which it did
-// not ask for and cannot ask about.
-func (c *call) outOfReach() []byte {
-	text := refusal.Called(c.Kind, c.Name) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
-		"Its result will not be told; the lists may change when it ends."
-	return wire.ResultAnswer(c.id(), append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...))
 }
 
 // denyAsk answers a call in place of an answer that asks its client too much.

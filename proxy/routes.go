@@ -38,7 +38,7 @@ func allRoutes() routes {
 			"tasks/cancel":             (*call).ofTask,
 		})
 	}
-	r := routes{other: (*call).relay, shadow: (*call).shadowed, task: (*call).started, unfinished: (*call).giveUnfinished}
+	r := routes{other: (*call).relay, shadow: (*call).shadowed, task: (*call).started, approval: (*call).approve, unfinished: (*call).giveUnfinished}
 	r.of[bridge.Client{}.Index()], r.of[bridge.Stateless.Index()] = sessions, stateless
 	return r
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
@@ -226,7 +227,7 @@ func (s *session) admit(c *call) string {
 		return "too many requests under way in this session: wait for answers"
 	}
 	if s.closed && s.p.drain.Begun.Load() {
-		return tooLate
+		return refusal.TooLate
 	}
 	if s.closed {
 		return "the session has ended, and this request was not sent: begin another session with initialize"

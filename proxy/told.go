@@ -112,7 +112,9 @@ func (s *session) Reconnected(conn *bridge.Upstream) {
 }
 
 // Disconnected implements subscriptions.Member.
-func (s *session) Disconnected(conn *bridge.Upstream) { s.asks.Lost(s, conn) }
+func (s *session) Disconnected(conn *bridge.Upstream) {
+	s.asks.Withdraw(s, conn, "the upstream server has gone")
+}
 
 // AwaitsClient implements subscriptions.Member.
 func (s *session) AwaitsClient() bool { return s.asks.Any() }

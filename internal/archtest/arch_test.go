@@ -121,7 +121,7 @@ var rules = []rule{
 	},
 	{
 		pkg:   "internal/admin",
-		allow: []string{module + "/internal/httpserver"},
+		allow: []string{module + "/internal/httpserver", module + "/internal/visible"},
 		why:   "it answers operators with what it is given; who may ask is looked at as it is for clients",
 	},
 	{
@@ -279,7 +279,7 @@ var rules = []rule{
 	},
 	{
 		pkg:   "proxy/approval",
-		allow: []string{module + "/policy"},
+		allow: []string{module + "/policy", module + "/internal/visible"},
 		why:   "what is asked and answered is told in tests, without a run, an operator or a clock",
 	},
 	{

@@ -13,6 +13,13 @@ type Introduction struct {
 	Level              string // of the log messages that it wants; empty: it has not said
 }
 
+// Elicits reports whether the client can ask its user to fill in a form: it says so, and of a form where it says of what
+// (2025-11-25, client/elicitation, "Capabilities").
+func (i Introduction) Elicits() bool {
+	value := wire.Member(i.Capabilities, "elicitation")
+	return len(value) > 0 && value[0] == '{' && (!has(value, "url") || has(value, "form"))
+}
+
 // IntroductionIn is what a stateless client says of itself in a request.
 func IntroductionIn(m *wire.Message) Introduction {
 	return Introduction{Capabilities: m.Bytes(m.P.Modern.Capabilities), Info: m.Bytes(m.P.Modern.ClientInfo)}

@@ -8,8 +8,10 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/secret"
+	"github.com/fsm-proxy/fsm-proxy/internal/visible"
 	"github.com/fsm-proxy/fsm-proxy/internal/webhook"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
@@ -36,8 +38,11 @@ func adminApproval(x runs.Asked) admin.Approval {
 
 // approve takes an operator's answer to a call that waits.
 func (s *service) approve(ctx context.Context, said admin.ApprovalAnswer) (admin.Approved, error) {
-	a := operator.Answer{ID: said.ID, Allow: said.Allow, Note: said.Note, Seq: said.Seq,
+	a := operator.Answer{ID: said.ID, Said: approval.Denied, Note: said.Note, Seq: said.Seq,
 		From: observe.Peer{Remote: said.Remote, Principal: wire.Principal{Issuer: "admin", Subject: said.From}}}
+	if said.Allow {
+		a.Said = approval.Allowed
+	}
 	asked, err := s.relay.Operators().Approve(ctx, a)
 	if err != nil {
 		return admin.Approved{}, adminRefusal(err)
@@ -60,7 +65,7 @@ func (s *service) asked(id string) {
 		s.log.Error("writing a webhook", "error", err)
 		return
 	}
-	s.hook.Send(id, admin.Visible(body))
+	s.hook.Send(id, visible.JSON(body))
 }
 
 // wanted is what a webhook says.

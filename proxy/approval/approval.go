@@ -30,17 +30,18 @@ type State uint8
 
 // The states.
 const (
-	Open    State = iota
-	Allowed       // one call may go
-	Denied        // none, as long as the question is remembered
-	Late          // nobody has answered in time
-	Closed        // nobody asks any more
+	Open       State = iota
+	Allowed          // one call may go
+	Denied           // none, as long as the question is remembered
+	Unanswered       // in time, or at all: who was asked has put it off
+	Closed           // nobody asks any more
 )
 
 // Question is one question. What the caller sets never changes; the rest is [Table]'s.
 type Question struct {
 	Key
 	ID        string
+	Of        policy.Approver // who is asked
 	Message   string
 	Arguments []byte // as they were sent
 	Who       string // for people: on whose behalf the call comes
@@ -103,7 +104,7 @@ func (t *Table) Get(id string, now time.Time) *Question {
 
 // Ask enters a question, and reports whether there is room for it.
 func (t *Table) Ask(q *Question, of *Principals, now time.Time) bool {
-	if len(t.Open(now)) >= MaxOpen || len(t.all) >= MaxKept && !t.forgetLate() || !of.enter(q, now) {
+	if len(t.Open(now)) >= MaxOpen || len(t.all) >= MaxKept && !t.forgetUnanswered() || !of.enter(q, now) {
 		return false
 	}
 	q.of, q.visits = of, t.visits
@@ -111,16 +112,13 @@ func (t *Table) Ask(q *Question, of *Principals, now time.Time) bool {
 	return true
 }
 
-// Answer answers a question that is open.
-func (t *Table) Answer(q *Question, allow bool, now time.Time) {
+// Answer answers a question that is open: Allowed, Denied or Unanswered.
+func (t *Table) Answer(q *Question, answer State, now time.Time) {
 	if q.state != Open {
 		return
 	}
-	state := Denied
-	if allow {
-		state, q.until = Allowed, now.Add(q.Patience)
-	}
-	t.leave(q, state)
+	q.until = now.Add(q.Patience)
+	t.leave(q, answer)
 }
 
 // Use takes a yes, or a question that nobody has answered in time, of which a call was told: it is there no more.
@@ -162,7 +160,7 @@ func (t *Table) Told() (done []*Question) {
 func (t *Table) expire(used *Question, now time.Time) {
 	t.all = slices.DeleteFunc(t.all, func(q *Question) bool {
 		if q.state == Open && !now.Before(q.Expires) {
-			t.leave(q, Late)
+			t.leave(q, Unanswered)
 		}
 		return q.state == Allowed && q != used && !now.Before(q.until)
 	})
@@ -175,9 +173,9 @@ func (t *Table) leave(q *Question, to State) {
 	t.done = append(t.done, q)
 }
 
-// forgetLate forgets the oldest question that nobody has answered in time, and reports whether there was one.
-func (t *Table) forgetLate() bool {
-	i := slices.IndexFunc(t.all, func(q *Question) bool { return q.state == Late })
+// forgetUnanswered forgets the oldest question that nobody has answered in time, and reports whether there was one.
+func (t *Table) forgetUnanswered() bool {
+	i := slices.IndexFunc(t.all, func(q *Question) bool { return q.state == Unanswered })
 	if i < 0 {
 		return false
 	}

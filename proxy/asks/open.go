@@ -1,4 +1,4 @@
-// Package asks is requests of the upstream that are open at a client, and what an answer asks
+// Package asks is requests that are open at a client, the upstream's or the proxy's own, and what an answer asks
 // of one.
 package asks
 
@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
 
@@ -26,6 +25,12 @@ type For interface {
 	// Asked tells that a request is open for the call, or is no more: its time does not run
 	// meanwhile. It is called under a lock of Open's, and must not call that.
 	Asked(open bool)
+}
+
+// Asker is who asks: a connection to the upstream, or the proxy itself. Two are told apart by ==.
+type Asker interface {
+	// Notify takes the answer, under the asker's own id, or the client's progress. It must not wait.
+	Notify(raw []byte) error
 }
 
 // Client is who is asked.
@@ -48,8 +53,8 @@ type Open struct {
 
 // ask is one of them.
 type ask struct {
-	conn   *bridge.Upstream
-	id     []byte // the upstream's own id
+	from   Asker
+	id     []byte // the asker's own id
 	method string
 	of     For         // nil: none is known
 	token  string      // the key of its progress token, empty: none
@@ -57,28 +62,47 @@ type ask struct {
 	lapses *time.Timer // when the client has had its time
 }
 
-// Ask carries a request of the upstream to a client, under an id of its own; of is nil where it is
+// Ask carries a request to a client, under an id of its own; of is nil where it is
 // not known for which call.
-func (o *Open) Ask(c *Config, client Client, conn *bridge.Upstream, m *wire.Message, of For) {
-	a := &ask{conn: conn, id: m.Bytes(m.ID), method: m.Method, of: of, token: wire.Key(m.Bytes(m.P.MetaToken))}
+func (o *Open) Ask(c *Config, client Client, from Asker, m *wire.Message, of For) {
+	a := &ask{from: from, id: m.Bytes(m.ID), method: m.Method, of: of, token: wire.Key(m.Bytes(m.P.MetaToken))}
 	if !o.enter(c, client, a) {
-		c.Reject(conn, a.id, wire.CodeInternal, "the client's session has ended, or too many requests are open")
+		c.Reject(from, a.id, wire.CodeInternal, "the client's session has ended, or too many requests are open")
 		return
 	}
 	if !client.SendAsk(wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.mine}), of) {
 		o.take(string(a.mine))
-		c.Reject(conn, a.id, wire.CodeInternal, "the client takes no requests now")
+		c.Reject(from, a.id, wire.CodeInternal, "the client takes no requests now")
 	}
 }
 
-// Reject answers a request of the upstream in the client's place.
-func (c *Config) Reject(conn *bridge.Upstream, id []byte, code int, text string) {
-	c.answer(conn, wire.ErrorAnswer(id, code, text, nil))
+// own is the proxy itself, as it asks one thing.
+type own struct{ answered func(result []byte) }
+
+// Notify implements Asker.
+func (o *own) Notify(raw []byte) error {
+	if m := wire.Made(raw); m != nil && m.Kind != wire.Notification {
+		o.answered(m.Bytes(m.Result))
+	}
+	return nil
 }
 
-func (c *Config) answer(conn *bridge.Upstream, raw []byte) {
-	if err := conn.Notify(raw); err != nil {
-		c.Log.Debug("answering a request of the upstream", "error", err)
+// AskOwn asks a client for the proxy itself, on behalf of a call. answered is told of the result, nil where there is
+// none, unless it is withdrawn before; it must not wait.
+func (o *Open) AskOwn(c *Config, client Client, method string, params []byte, of For, answered func(result []byte)) (withdraw func()) {
+	from := &own{answered}
+	o.Ask(c, client, from, wire.Made(wire.RequestMessage(1, method, params)), of)
+	return func() { o.Withdraw(client, from, "the call needs no answer any more") }
+}
+
+// Reject answers a request of the upstream in the client's place.
+func (c *Config) Reject(from Asker, id []byte, code int, text string) {
+	c.answer(from, wire.ErrorAnswer(id, code, text, nil))
+}
+
+func (c *Config) answer(from Asker, raw []byte) {
+	if err := from.Notify(raw); err != nil {
+		c.Log.Debug("answering who has asked a client", "error", err)
 	}
 }
 
@@ -129,7 +153,7 @@ func (o *Open) lapse(c *Config, client Client, id string) {
 	}
 	client.Unanswered(a.method)
 	a.withdraw(client, unanswered)
-	c.Reject(a.conn, a.id, wire.CodeInternal, unanswered)
+	c.Reject(a.from, a.id, wire.CodeInternal, unanswered)
 }
 
 // withdraw tells a client that it need not answer an ask any more.
@@ -146,14 +170,14 @@ func (o *Open) Answered(c *Config, m *wire.Message) {
 		c.Log.Debug("dropped an answer to no open request")
 		return
 	}
-	c.answer(a.conn, wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.id}))
+	c.answer(a.from, wire.Splice(m.Raw, wire.Edit{At: m.ID, With: a.id}))
 }
 
 // Cancelled carries the upstream's cancellation of its own request.
-func (o *Open) Cancelled(client Client, conn *bridge.Upstream, m *wire.Message) {
+func (o *Open) Cancelled(client Client, from Asker, m *wire.Message) {
 	key := wire.Key(m.Bytes(m.P.RequestID))
 	for id, a := range o.all() {
-		if a.conn == conn && wire.Key(a.id) == key && o.take(id) != nil {
+		if a.from == from && wire.Key(a.id) == key && o.take(id) != nil {
 			client.SendAsk(wire.Splice(m.Raw, wire.Edit{At: m.P.RequestID, With: a.mine}), a.of)
 		}
 	}
@@ -180,16 +204,16 @@ func (o *Open) Close(c *Config) {
 	o.mu.Unlock()
 	for id, a := range o.all() {
 		if o.take(id) != nil {
-			c.Reject(a.conn, a.id, wire.CodeInternal, "the client's session has ended")
+			c.Reject(a.from, a.id, wire.CodeInternal, "the client's session has ended")
 		}
 	}
 }
 
-// Lost takes back from the client what a connection has asked that is lost.
-func (o *Open) Lost(client Client, conn *bridge.Upstream) {
+// Withdraw takes back from the client what somebody has asked who wants no answer any more.
+func (o *Open) Withdraw(client Client, from Asker, reason string) {
 	for id, a := range o.all() {
-		if a.conn == conn && o.take(id) != nil {
-			a.withdraw(client, "the upstream server has gone")
+		if a.from == from && o.take(id) != nil {
+			a.withdraw(client, reason)
 		}
 	}
 }
@@ -199,7 +223,7 @@ func (o *Open) Progress(m *wire.Message) {
 	token := wire.Key(m.Bytes(m.P.ProgressToken))
 	for _, a := range o.all() {
 		if token != "" && a.token == token {
-			_ = a.conn.Notify(m.Raw)
+			_ = a.from.Notify(m.Raw)
 			return
 		}
 	}

@@ -175,9 +175,9 @@ func TestWithdrawn(t *testing.T) {
 		r.client.take()
 		r.Cancelled(r.client, r.conn, wire.Made([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)))
 		r.want(t, &r.client.said, `"requestId":2`)
-		r.Lost(r.client, bridge.NewUpstream(r.server, nil)) // another's
+		r.Withdraw(r.client, bridge.NewUpstream(r.server, nil), "") // another's
 		r.want(t, &r.client.said)
-		r.Lost(r.client, r.conn)
+		r.Withdraw(r.client, r.conn, "the upstream server has gone")
 		r.want(t, &r.client.said, `"requestId":1`, "the upstream server has gone")
 		if r.call != 0 {
 			t.Errorf("the call waits for %d", r.call)

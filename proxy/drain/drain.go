@@ -4,9 +4,12 @@ package drain
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/proxy/flight"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 )
 
@@ -36,16 +39,54 @@ func (d *Drain) Begin() {
 	d.StopTaking()
 }
 
-// BreakTime bounds the wait for the answers of calls that were broken off: none
+// Drained says what became of the requests that were under way when a drain
+// began.
+type Drained struct {
+	Finished  int   // came to their own end in time; those not yet sent were told so
+	BrokenOff int   // had no answer in time: outcome_unknown, and cancelled upstream
+	Refused   int64 // came later, and were told so
+}
+
+// Run begins, lets what is under way come to its end until ctx ends, and then breaks it off.
+func (d *Drain) Run(ctx context.Context, underWay func() []*flight.Flight) Drained {
+	before := underWay() // what was not sent yet may be over by the time that the drain has begun
+	d.Begin()
+	calls := either(before, underWay())
+	left := slices.DeleteFunc(slices.Clone(calls), func(f *flight.Flight) bool { return f.Over(ctx) })
+	d.StopLasting()
+	if ctx.Err() != nil {
+		d.StopReading()
+	}
+	for _, f := range left {
+		f.Abandon(`{"requestId":0,"reason":"the proxy is ending"}`, refusal.ErrBrokenOff)
+	}
+	last, stop := context.WithTimeout(context.Background(), breakTime)
+	defer stop()
+	for _, f := range left {
+		f.Over(last)
+	}
+	return Drained{Finished: len(calls) - len(left), BrokenOff: len(left), Refused: d.Late.Load()}
+}
+
+// either are the calls that are in one list or the other, each once.
+func either(a, b []*flight.Flight) []*flight.Flight {
+	all := make(map[*flight.Flight]struct{}, len(a)+len(b))
+	for _, f := range slices.Concat(a, b) {
+		all[f] = struct{}{}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// breakTime bounds the wait for the answers of calls that were broken off: none
 // of them waits for anybody.
-const BreakTime = time.Second
+const breakTime = time.Second
 
 // ListContext bounds the reading of a list from the upstream: by limit, and by the end of
 // a drain that has run out of time. A list that is asked for after the drain, while clients read
-// their last answers, has BreakTime.
+// their last answers, has breakTime.
 func (d *Drain) ListContext(limit time.Duration) (context.Context, context.CancelFunc) {
 	if d.Lasting.Err() != nil {
-		return context.WithTimeout(context.Background(), min(limit, BreakTime))
+		return context.WithTimeout(context.Background(), min(limit, breakTime))
 	}
 	return context.WithTimeout(d.reading, limit)
 }

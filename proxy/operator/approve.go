@@ -24,11 +24,11 @@ func (d *Desk) Approval(id string) (runs.Asked, bool) {
 
 // Answer is what an operator says of a call that waits.
 type Answer struct {
-	ID    string
-	Allow bool
-	Note  string
-	Seq   *uint64      // of the last entry of the run that the operator knows; nil: whatever there is
-	From  observe.Peer // the operator
+	ID   string
+	Said approval.State // Allowed, Denied or, of a client, Unanswered
+	Note string
+	Seq  *uint64      // of the last entry of the run that the operator knows; nil: whatever there is
+	From observe.Peer // the operator, or the client
 }
 
 // Approve answers whether a call may go that waits for that, and returns it as it was asked. The error is a [*Refused].
@@ -43,9 +43,8 @@ func (d *Desk) Approve(ctx context.Context, a Answer) (runs.Asked, error) {
 	if r == nil {
 		return runs.Asked{}, &Refused{Why: NoApproval}
 	}
-	asked, moved, ok := r.Answer(a.ID, a.Allow, a.Seq, func(asked runs.Asked) { d.recordAnswer(&a, asked, a.fault()) })
+	asked, moved, ok := d.answer(r, policy.ByOperator, &a)
 	if ok {
-		d.logAnswer(&a, asked, "")
 		return asked, nil
 	}
 	no := &Refused{Why: Answered}
@@ -58,17 +57,32 @@ func (d *Desk) Approve(ctx context.Context, a Answer) (runs.Asked, error) {
 	return asked, no
 }
 
+// ApproveByClient takes what a client says of a call of its own that waits, in its run.
+func (d *Desk) ApproveByClient(r *runs.Run, a Answer) { d.answer(r, policy.ByClient, &a) }
+
+// answer has a run take an answer, and tells of one that it has taken.
+func (d *Desk) answer(r *runs.Run, by policy.Approver, a *Answer) (asked runs.Asked, moved, ok bool) {
+	asked, moved, ok = r.Answer(a.ID, by, a.Said, a.Seq, func(asked runs.Asked) { d.recordAnswer(a, asked, a.fault()) })
+	if ok {
+		d.logAnswer(a, asked, "")
+	}
+	return asked, moved, ok
+}
+
 // String is the answer in a word.
 func (a *Answer) String() string {
-	if a.Allow {
+	switch a.Said {
+	case approval.Allowed:
 		return "allow"
+	case approval.Denied:
+		return "deny"
 	}
-	return "deny"
+	return "none"
 }
 
 // fault is what the audit has of an answer that was taken: a no is why a call does not go.
 func (a *Answer) fault() (f observe.Fault) {
-	if !a.Allow {
+	if a.Said != approval.Allowed {
 		f.Code = policy.ApprovalDenied
 	}
 	return f

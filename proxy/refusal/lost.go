@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // Reasons for which the proxy itself gives up an answer.
@@ -55,3 +56,14 @@ func brevity(d time.Duration) string {
 	}
 	return text
 }
+
+// OutOfReach is the result that a client with a session reads of a stateless upstream's task, which it did not ask for
+// and cannot ask about.
+func OutOfReach(k policy.Kind, name string) []byte {
+	text := Called(k, name) + " was begun, and goes on at the server as a task, which a client of this protocol revision cannot follow. " +
+		"Its result will not be told; the lists may change when it ends."
+	return append(wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text), "}]}"...)
+}
+
+// TooLate is said of a request that has come during a drain.
+const TooLate = "fsm-proxy is ending and takes no more calls: this one was not sent. Try again, with a new session"

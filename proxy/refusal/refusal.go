@@ -83,6 +83,9 @@ func (a *Asked) opaque(r *Refusal) {
 	}
 }
 
+// CannotAsk is said of a call that its client's user has to approve.
+const CannotAsk = " was not sent: the user has to approve it, and this client cannot ask them: it has not declared elicitation, as capability with forms."
+
 // Called is what a name that a client sent is called at the beginning of a sentence.
 func Called(k policy.Kind, name string) string {
 	kind := k.String()
@@ -136,7 +139,7 @@ func (a *Asked) reason() string {
 		}
 		return said
 	case policy.ApprovalPending:
-		return what + " was not sent yet: an operator has been asked to approve it, and has not answered. Call it again, with the same arguments, to wait on."
+		return what + " was not sent yet: it waits for an approval that nobody has given yet. Call it again, with the same arguments, to wait on."
 	case policy.ApprovalDenied:
 		return what + " was not sent: " + a.because("it was not approved.")
 	case policy.Busy:

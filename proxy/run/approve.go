@@ -49,9 +49,9 @@ func (r *Run) questions() *approval.Table {
 
 // Why a call is not approved, and what its client is told of that.
 var (
-	errRefused = errors.New("an operator has refused it, as long as the run is in this state.")
-	errLate    = errors.New("nobody has approved it in time. Call it again to ask anew.")
-	errLong    = errors.New("its arguments are longer than 64 KiB, which nobody would look through.")
+	errRefused    = errors.New("it was refused, as long as the run is in this state.")
+	errUnanswered = errors.New("nobody has approved it in time. Call it again to ask anew.")
+	errLong       = errors.New("its arguments are longer than 64 KiB, which nobody would look through.")
 )
 
 // approve uses the yes that a call needs. The code says why it cannot go:
@@ -73,7 +73,7 @@ func (r *Run) approve(c *Call, used *approval.Question, now time.Time) policy.Co
 	}
 	t.Use(q)
 	if q.State() != approval.Allowed {
-		return c.unapproved(errLate)
+		return c.unapproved(errUnanswered)
 	}
 	c.approved = approved{q, t}
 	return policy.CodeNone
@@ -81,7 +81,7 @@ func (r *Run) approve(c *Call, used *approval.Question, now time.Time) policy.Co
 
 func (c *Call) unapproved(why error) policy.Code {
 	c.Verdict.Fault, c.Verdict.Because = why, nil
-	if why == errRefused || why == errLate || why == errLong {
+	if why == errRefused || why == errUnanswered || why == errLong {
 		c.Verdict.Because = []string{why.Error()}
 	}
 	return policy.ApprovalDenied
@@ -108,8 +108,8 @@ func (r *Run) Ask(c *Call, q, held *approval.Question, room int, now time.Time) 
 	if a, e = r.Enter(c, room, now); a != ApprovalWanted {
 		return a, nil, e
 	}
-	if held != nil && held.State() == approval.Late {
-		c.refuse(c.unapproved(errLate))
+	if held != nil && held.State() == approval.Unanswered {
+		c.refuse(c.unapproved(errUnanswered))
 		return Refused, nil, e
 	}
 	k, _ := c.approvalKey() // it has one, or would be refused
@@ -118,7 +118,7 @@ func (r *Run) Ask(c *Call, q, held *approval.Question, room int, now time.Time) 
 		return a, asked, e
 	}
 	wanted := c.Verdict.Alternative.Approve
-	q.Key, q.Message, q.Asked, q.Patience = k, wanted.Message, now, time.Duration(wanted.Seconds)*time.Second
+	q.Key, q.Of, q.Message, q.Asked, q.Patience = k, wanted.By, wanted.Message, now, time.Duration(wanted.Seconds)*time.Second
 	if expires := now.Add(q.Patience); q.Expires.IsZero() || expires.Before(q.Expires) {
 		q.Expires = expires
 	}
@@ -148,9 +148,9 @@ func (r *Run) Question(id string, now time.Time) *approval.Question {
 	return r.questions().Get(id, now)
 }
 
-// Answer answers a question that is open.
-func (r *Run) Answer(q *approval.Question, allow bool, now time.Time) {
-	r.questions().Answer(q, allow, now)
+// Answer answers a question that is open, as [approval.Table.Answer] does.
+func (r *Run) Answer(q *approval.Question, answer approval.State, now time.Time) {
+	r.questions().Answer(q, answer, now)
 }
 
 // EndQuestions ends those that some have asked.

@@ -33,6 +33,7 @@ type Asked struct {
 	Arguments         []byte
 	Registers         *register.View // nil: the policy has none
 	Who, Message      string
+	Of                policy.Approver
 	State             approval.State
 	Policy            *policy.Policy
 	AskedAt, ExpireAt time.Time
@@ -40,37 +41,47 @@ type Asked struct {
 
 func (r *Run) askedLocked(q *approval.Question) Asked {
 	return Asked{ID: q.ID, Info: r.infoLocked(), Kind: q.Symbol.Kind, Name: q.Symbol.Name, Case: q.Symbol.Case, Rule: q.Rule, Arguments: q.Arguments,
-		Registers: r.core.Registers(), Who: q.Who, Message: q.Message, State: q.State(), Policy: q.Policy, AskedAt: q.Asked, ExpireAt: q.Expires}
+		Registers: r.core.Registers(), Who: q.Who, Message: q.Message, Of: q.Of, State: q.State(), Policy: q.Policy, AskedAt: q.Asked, ExpireAt: q.Expires}
 }
 
-// Questions are those of the run that are open, oldest first.
+// Questions are those of the run that operators are asked and that are open, oldest first.
 func (r *Run) Questions() (all []Asked) {
 	r.mu.Lock()
 	defer r.unlock()
 	for _, q := range r.core.Questions(time.Now()) {
-		all = append(all, r.askedLocked(q))
+		if q.Of == policy.ByOperator {
+			all = append(all, r.askedLocked(q))
+		}
 	}
 	return all
 }
 
-// Question looks for a question, open or answered.
+// Question looks for a question that operators are asked, open or answered.
 func (r *Run) Question(id string) (asked Asked, ok bool) {
 	r.mu.Lock()
 	defer r.unlock()
-	if q := r.core.Question(id, time.Now()); q != nil {
+	if q := r.questionLocked(id, policy.ByOperator); q != nil {
 		return r.askedLocked(q), true
 	}
 	return asked, false
 }
 
-// Answer answers a question that is open, where the run has not moved since seq; nil: whatever it has done. It returns
-// the question as it was before. record is called before anything comes of it, under the run's lock.
-func (r *Run) Answer(id string, allow bool, seq *uint64, record func(Asked)) (asked Asked, moved, ok bool) {
+func (r *Run) questionLocked(id string, of policy.Approver) *approval.Question {
+	if q := r.core.Question(id, time.Now()); q != nil && q.Of == of {
+		return q
+	}
+	return nil
+}
+
+// Answer answers a question that is open, and that was theirs to answer, where the run has not moved since seq; nil:
+// whatever it has done. It returns the question as it was before. record is called before anything comes of it, under
+// the run's lock.
+func (r *Run) Answer(id string, by policy.Approver, answer approval.State, seq *uint64, record func(Asked)) (asked Asked, moved, ok bool) {
 	r.mu.Lock()
 	defer r.unlock()
 	now := time.Now()
 	r.core.Inspect(now)
-	q := r.core.Question(id, now)
+	q := r.questionLocked(id, by)
 	if q == nil {
 		return asked, false, false
 	}
@@ -82,7 +93,7 @@ func (r *Run) Answer(id string, allow bool, seq *uint64, record func(Asked)) (as
 		return asked, true, false
 	}
 	record(asked)
-	r.core.Answer(q, allow, now)
+	r.core.Answer(q, answer, now)
 	return asked, false, true
 }
 
@@ -93,7 +104,7 @@ func (r *Run) endQuestions(of func(*approval.Question) bool) {
 	r.core.EndQuestions(of)
 }
 
-// Questions are those of all runs that are open, in the order of their ids.
+// Questions are those of all runs that operators are asked and that are open, in the order of their ids.
 func (g *Registry) Questions() (all []Asked) {
 	for _, r := range g.All() {
 		all = append(all, r.Questions()...)
@@ -102,7 +113,7 @@ func (g *Registry) Questions() (all []Asked) {
 	return all
 }
 
-// Question finds the run of a question, nil where there is none of that id.
+// Question finds the run of a question that operators are asked, nil where there is none of that id.
 func (g *Registry) Question(id string) *Run {
 	for _, r := range g.All() {
 		if _, ok := r.Question(id); ok {

@@ -10,11 +10,11 @@ import (
 // Hold is how a call is held until it is approved.
 type Hold struct {
 	For       time.Duration
-	MaxQueue  int                // of those who wait for the turn, where it is to be entered
-	Question  approval.Question  // to be asked, as far as the caller knows it
-	Ready     func() bool        // has the call decided by what there is now; false: it cannot be
-	Asked     func(id string)    // is told of a question that nobody has asked before
-	Beat      func(left float64) // is told now and then that the call still waits, for so many seconds more
+	MaxQueue  int                                    // of those who wait for the turn, where it is to be entered
+	Question  approval.Question                      // to be asked, as far as the caller knows it
+	Ready     func() bool                            // has the call decided by what there is now; false: it cannot be
+	Asked     func(q *approval.Question, fresh bool) // is told of each question that the call waits for; fresh: nobody has asked it before
+	Beat      func(left float64)                     // is told now and then that the call still waits, for so many seconds more
 	Cancelled <-chan struct{}
 	Ending    <-chan struct{}
 }
@@ -52,11 +52,11 @@ func (r *Run) Hold(c Call, h *Hold) (a run.Admission, why Held) {
 		if asked == nil {
 			return a, Decided
 		}
-		if fresh && h.Asked != nil {
-			h.Asked(asked.ID)
-		}
 		if held == nil {
 			h.Beat(h.For.Seconds())
+		}
+		if asked != held {
+			h.Asked(asked, fresh)
 		}
 		held = asked
 		late.Reset(time.Until(asked.Expires))

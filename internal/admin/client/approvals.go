@@ -8,6 +8,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/internal/visible"
 )
 
 // Approvals are the calls that wait.
@@ -49,7 +50,7 @@ func approvalText(x admin.Approval) string {
 		json jsontext.Value
 	}{{"registers", jsontext.Value(x.Registers)}, {"arguments", jsontext.Value(x.Arguments)}} {
 		if part.json.Indent() == nil && string(part.json) != "{}" {
-			fmt.Fprintf(&b, "%s\n%s\n", part.name, admin.Visible(part.json))
+			fmt.Fprintf(&b, "%s\n%s\n", part.name, visible.JSON(part.json))
 		}
 	}
 	return b.String()
