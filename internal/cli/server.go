@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
+	"github.com/fsm-proxy/fsm-proxy/internal/excerpt"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/inventory"
@@ -89,7 +90,7 @@ func (t *serverFlags) need(front []string) error {
 func (t *serverFlags) showWait(line *statusLine, server *upstream.Server, what string) (stop func()) {
 	name := server.String() // a URL without what may be secret
 	if len(t.Server.Command) > 0 {
-		name, _ = fitting(t.Server.String(), 60)
+		name, _ = excerpt.Fit(t.Server.String(), 60)
 	}
 	ended := wait.While(func(waited time.Duration) {
 		text := fmt.Sprintf("waiting for %s %s: %d s (of %s)", name, what, waited/time.Second, wait.Brief(t.Server.Patience()))
@@ -203,7 +204,7 @@ func messageOf(failure *wire.Message) string {
 	if err := json.Unmarshal(failure.Raw, &body); err != nil || body.Error.Message == "" {
 		return ""
 	}
-	text, _ := fitting(body.Error.Message, mostOfMessage)
+	text, _ := excerpt.Fit(body.Error.Message, mostOfMessage)
 	return fmt.Sprintf(": %q", text)
 }
 
@@ -237,7 +238,7 @@ func (l *statusLine) show(waited time.Duration, text string) {
 		}
 		return
 	}
-	text, width := fitting(text, l.columns()-1)
+	text, width := excerpt.Fit(text, l.columns()-1)
 	fmt.Fprint(l.out, "\r", text, strings.Repeat(" ", max(l.width-width, 0)))
 	l.width = width
 }
@@ -262,27 +263,4 @@ func (l *statusLine) Write(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	l.clearLocked()
 	return l.out.Write(p)
-}
-
-// fitting is as much of a text as so many columns hold, and how many it takes.
-func fitting(text string, columns int) (shown string, width int) {
-	var cells []cell
-	for _, r := range text {
-		cells = append(cells, cellOf(r))
-		width += cells[len(cells)-1].width
-	}
-	var b strings.Builder
-	ends := ""
-	if width > columns {
-		columns, ends = columns-1, ellipsis
-	}
-	width = len([]rune(ends))
-	for _, c := range cells {
-		if columns -= c.width; columns < 0 {
-			break
-		}
-		b.WriteString(c.text)
-		width += c.width
-	}
-	return b.String() + ends, width
 }
