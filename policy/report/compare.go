@@ -107,7 +107,7 @@ type EdgeChange struct {
 	By   string `json:"by,omitempty"`
 	Case string `json:"case,omitempty"` // with By
 	// Alternative is which it is of several, from 1.
-	Alternative int      `json:"alternative,omitempty"`
+	Alternative int      `json:"alternative,omitzero"`
 	Outcomes    []string `json:"outcomes"`
 	Was         Lead     `json:"was,omitzero"`
 	Now         Lead     `json:"now,omitzero"`

@@ -23,10 +23,10 @@ type Term struct {
 // TermChange is a term that differs: Was is "" where it is new, Now where it is gone.
 type TermChange struct {
 	By          string `json:"by,omitempty"`
-	Case        string `json:"case,omitempty"`        // with By
-	Alternative int    `json:"alternative,omitempty"` // from 1, where there are several
-	What        string `json:"what"`                  // the policy file's key
-	Of          string `json:"of,omitempty"`          // the outcome, or register, of which it is said
+	Case        string `json:"case,omitempty"`       // with By
+	Alternative int    `json:"alternative,omitzero"` // from 1, where there are several
+	What        string `json:"what"`                 // the policy file's key
+	Of          string `json:"of,omitempty"`         // the outcome, or register, of which it is said
 	Was         string `json:"was,omitempty"`
 	Now         string `json:"now,omitempty"`
 }
