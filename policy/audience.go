@@ -9,9 +9,23 @@ import (
 // Anyone stands for all that may ask: what is for somebody is for them.
 var Anyone = &guard.Who{Subject: "anyone"}
 
+// Audience is a condition on who asks: what for says.
+type Audience struct {
+	*guard.Program
+	Place Place
+}
+
+// Audience returns to whom a state binds anything; none: to all.
+func (p *Policy) Audience(s State) []Audience {
+	if !p.has(s) {
+		return nil
+	}
+	return p.states[s].audience
+}
+
 // fits reports whether who asks, nil for nobody who is known, is among those that all of some
-// programs hold for.
-func fits(who *guard.Who, all ...*guard.Program) bool {
+// conditions hold for.
+func fits(who *guard.Who, all ...Audience) bool {
 	if len(all) == 0 || who == Anyone {
 		return true
 	}
@@ -19,7 +33,7 @@ func fits(who *guard.Who, all ...*guard.Program) bool {
 	if who != nil {
 		call.Who = *who
 	}
-	return !slices.ContainsFunc(all, func(p *guard.Program) bool { ok, _ := p.Holds(&call); return !ok })
+	return !slices.ContainsFunc(all, func(a Audience) bool { ok, _ := a.Holds(&call); return !ok })
 }
 
 // fits is isFor where whom something is for matters.

@@ -57,7 +57,7 @@ func (c *compiler) enterRegisters() {
 
 // conditions are what stands beside by, and holds for every case.
 type conditions struct {
-	audience []*guard.Program
+	audience []Audience
 	guards   []Guard
 	limits   Limits
 	because  []string
@@ -124,7 +124,7 @@ func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, 
 		if o < len(AllOutcomes) {
 			t, given = v.Edge(o)
 		}
-		e := edge{Target: c.target(t), given: given, event: c.event(b, name, i, word), set: c.assignments(b, t.Set)}
+		e := edge{Target: c.target(t), given: given, place: t.At, exits: t.Exits, event: c.event(b, name, i, word), set: c.assignments(b, t.Set)}
 		if Success.Index() == o {
 			e.set = append(slices.Clone(set), e.set...)
 		}
@@ -223,7 +223,7 @@ func (c *compiler) enterClock(s State, x *syntax.After) {
 	if x.File != "" {
 		rule.File = x.File
 	}
-	after := After{x.Seconds, rule, edge{Target: c.target(x.Target), given: true, event: fmt.Sprintf("after %d", s), set: c.assignments(clock, x.Set)}}
+	after := After{x.Seconds, rule, edge{Target: c.target(x.Target), given: true, place: x.At, event: fmt.Sprintf("after %d", s), set: c.assignments(clock, x.Set)}}
 	switch {
 	case c.p.states[s].Terminal:
 		c.r.Errorf(x.Place, "terminal-binds", "state %s is terminal and has a clock; no run rests there: remove it, or the state's \"terminal\"", strictyaml.Quote(c.p.StateName(s)))
@@ -245,9 +245,9 @@ func (c *compiler) limits(key string, x *syntax.AtMost) (out Limits) {
 		return out
 	}
 	if c.p.limited == nil {
-		c.p.limited = map[string]bool{}
+		c.p.limited = map[string]Place{}
 	}
-	c.p.guarded, c.p.limited[key] = true, true
+	c.p.guarded, c.p.limited[key] = true, x.Place
 	for i := range syntax.Spans {
 		span := limit.Span(i) // in the same order
 		if n := x.Own[i]; n > 0 {
@@ -292,7 +292,8 @@ func (p *Policy) LimitKey(was string) (key string, ok bool) {
 	}
 	part := strings.TrimSuffix(home, "/") // as Binding.Shared has it
 	if heir, renamed := p.parts.renames[part]; renamed {
-		if key := place(heir + home[len(part):]); p.limited[key] {
+		key := place(heir + home[len(part):])
+		if _, ok = p.limited[key]; ok {
 			return key, true
 		}
 	}
@@ -300,8 +301,12 @@ func (p *Policy) LimitKey(was string) (key string, ok bool) {
 		home = p.StateName(s)
 	}
 	key = place(home)
-	return key, p.limited[key]
+	_, ok = p.limited[key]
+	return key, ok
 }
+
+// LimitPlace returns where the limits of a key stand.
+func (p *Policy) LimitPlace(key string) Place { return p.limited[key] }
 
 // follow enters what lists follow of a guard, and returns its place: each text once.
 func (c *compiler) follow(program *guard.Program) int {
@@ -334,13 +339,13 @@ func (c *compiler) enterFollowed() {
 }
 
 // audience compiles whom something is for, if that is said.
-func (c *compiler) audience(t syntax.Text) []*guard.Program {
+func (c *compiler) audience(t syntax.Text) []Audience {
 	program := c.expression(t, "for", c.guards.Guard)
 	if program == nil {
 		return nil
 	}
 	c.p.asksWho = true
-	return []*guard.Program{program}
+	return []Audience{{program, t.Place}}
 }
 
 // expression compiles an expression, and reports what is wrong with it or doubtful.

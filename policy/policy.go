@@ -68,8 +68,8 @@ type Policy struct {
 
 // remembered is what a policy asks for beside states.
 type remembered struct {
-	limits    Limits          // of all calls of a run
-	limited   map[string]bool // the keys of all limits
+	limits    Limits           // of all calls of a run
+	limited   map[string]Place // where all limits stand, by their keys
 	registers []Register
 	schema    *register.Schema
 	guarded   bool             // something hangs on more than the state

@@ -230,12 +230,12 @@ func (b *Binding) Alternatives() iter.Seq[*Alternative] {
 // lead. Of several the first decides whose guards are true.
 type Alternative struct {
 	Place     Place
-	For       []*guard.Program // whom it is for: all have to hold
-	Guards    []Guard          // all have to hold: of those beside by, of the case, and its own
-	Limits    Limits           // likewise
-	Because   []string         // what a client is told where one of them does not let a call go
-	Approve   *Approve         // who has to say yes to each call; nil: nobody
-	Exclusive bool             // takes the turn though it stays
+	For       []Audience // whom it is for: all have to hold
+	Guards    []Guard    // all have to hold: of those beside by, of the case, and its own
+	Limits    Limits     // likewise
+	Because   []string   // what a client is told where one of them does not let a call go
+	Approve   *Approve   // who has to say yes to each call; nil: nobody
+	Exclusive bool       // takes the turn though it stays
 	// Timeout is how many seconds the answer may take, the shorter of that beside by and that of the case, in place of what
 	// holds for all calls; 0: that does.
 	Timeout  int
@@ -277,6 +277,8 @@ type NamedOutcome struct {
 type edge struct {
 	Target
 	given bool         // has an edge of its own, or on_any's
+	place Place        // of the key that says so, or that it takes its target from; zero: nothing is said
+	exits []Place      // by which it leads out of parts
 	event string       // its name on the machines
 	set   []Assignment // in the file's order
 }
@@ -478,9 +480,9 @@ func (l *layer) find(pattern string) *Binding {
 type stateEntry struct {
 	StateInfo
 	own      [symbolKinds]layer
-	class    [Kinds]int32     // equal for states that show the same, as far as lists follow no guard; 0 shows nothing
-	audience []*guard.Program // to whom it binds anything; none: to all
-	limits   Limits           // of its visits, and more
+	class    [Kinds]int32 // equal for states that show the same, as far as lists follow no guard; 0 shows nothing
+	audience []Audience   // to whom it binds anything; none: to all
+	limits   Limits       // of its visits, and more
 	after    After
 	may      UpstreamMay // what the upstream may ask in it: all, where the state does not say
 	follows  []int       // places among the policy's followed of what lists follow here
@@ -653,7 +655,7 @@ func (b *Binding) followed() string {
 func (b *Binding) shows(v *View) bool {
 	for a := range b.Alternatives() {
 		hides := func(g Guard) bool {
-			return v.Holds != "" && g.followed >= 0 && v.Holds[g.followed] != '1' || g.who != nil && !fits(v.Who, g.who)
+			return v.Holds != "" && g.followed >= 0 && v.Holds[g.followed] != '1' || g.who != nil && !fits(v.Who, Audience{Program: g.who})
 		}
 		if (len(a.For) == 0 || fits(v.Who, a.For...)) && !slices.ContainsFunc(a.Guards, hides) {
 			return true

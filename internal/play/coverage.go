@@ -146,10 +146,10 @@ func (c *Coverage) decided(call *run.Call, facts *guard.Call) {
 	if selected == nil || selected.None {
 		return
 	}
-	for _, w := range waysOf(selected, facts) {
-		for _, g := range w.Guards {
-			if g.Fault == nil && !g.Skipped {
-				c.see(guardItem(g.Guard, g.Holds))
+	for _, w := range selected.Ways(&policy.Request{Who: call.Who, From: call.From, Facts: facts}) {
+		for i, g := range w.Alternative.Guards {
+			if looks := w.Guards[i]; looks == policy.Holds || looks == policy.HoldsNot {
+				c.see(guardItem(g, looks == policy.Holds))
 			}
 		}
 	}
@@ -195,45 +195,6 @@ func (c *Coverage) Missing() (out []string) {
 	})
 	for _, x := range missing {
 		out = append(out, fmt.Sprintf("%s:%d:%d: %s", cmp.Or(x.place.File, c.policy.File()), x.place.Line, x.place.Column, x.what))
-	}
-	return out
-}
-
-// Way is an alternative, as it was looked at for a call.
-type Way struct {
-	*policy.Alternative
-	Index   int
-	Guards  []Seen
-	Holds   bool
-	Skipped bool // one before it has decided
-}
-
-// Seen is a guard, as it was evaluated for a call.
-type Seen struct {
-	policy.Guard
-	Holds   bool
-	Fault   error
-	Skipped bool // another one has decided before
-}
-
-// waysOf evaluates the alternatives of a case one by one, as a decision does: the first that holds
-// decides, and so does the first of which that cannot be said.
-func waysOf(c *policy.Case, facts *guard.Call) (out []Way) {
-	decided := false
-	for i := range c.Alternatives {
-		w := Way{Alternative: &c.Alternatives[i], Index: i, Skipped: decided, Holds: !decided}
-		open := !decided
-		for _, g := range w.Alternative.Guards {
-			seen := Seen{Guard: g, Skipped: !open}
-			if open {
-				seen.Holds, seen.Fault = g.Program.Holds(facts)
-				open, w.Holds = seen.Holds, seen.Holds
-				decided = decided || seen.Fault != nil
-			}
-			w.Guards = append(w.Guards, seen)
-		}
-		decided = decided || w.Holds
-		out = append(out, w)
 	}
 	return out
 }

@@ -63,7 +63,7 @@ func (x *player) step(s *Step) {
 		x.expect(s)
 		return
 	}
-	given, err := argumentsOf(s.Args)
+	given, err := Arguments(s.Args)
 	if err != nil {
 		x.fail(s.Place, "%s %s: no request can have these arguments: %v", s.Kind, s.Name, err)
 		return
@@ -270,8 +270,9 @@ func (x *player) shown(k policy.Kind, who *asker.Who) (names []string) {
 // arguments are those of a call, as cases compare them.
 type arguments wire.Arguments
 
-// argumentsOf returns the arguments of an object; nil where there is none.
-func argumentsOf(object []byte) (run.Arguments, error) {
+// Arguments returns the arguments of a call that are a JSON object, nil where there is none. The error says why no
+// request can have them.
+func Arguments(object []byte) (run.Arguments, error) {
 	if object == nil {
 		return nil, nil
 	}

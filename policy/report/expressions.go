@@ -54,7 +54,7 @@ func (c *checker) checkAlternatives(x *policy.Case) {
 
 // covers reports whether the conditions of a are among those of another alternative: where they hold, so do a's.
 func covers(a, of *policy.Alternative) bool {
-	if !slices.EqualFunc(a.For, of.For, func(x, y *guard.Program) bool { return x.String() == y.String() }) && len(a.For) > 0 {
+	if !slices.EqualFunc(a.For, of.For, func(x, y policy.Audience) bool { return x.String() == y.String() }) && len(a.For) > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(a.Guards, func(g policy.Guard) bool {

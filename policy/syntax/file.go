@@ -213,12 +213,14 @@ const RegisterSet = 4
 
 // Target is where an edge leads; the zero value stays.
 type Target struct {
+	At       Place // of its key
 	Given    bool
 	To       Text // not given: this state
 	Terminal bool
 	Return   bool   // in place of To: where the state, or part, was entered from
 	Unit     string // of a file that was flattened: what it returns from; "": the policy's own state that the run is in
 	Set      []Assignment
+	Exits    []Place // of a file that was flattened: by which it leads out of parts, the innermost first
 }
 
 // The places of edges that others take theirs from.

@@ -289,6 +289,7 @@ func (fl *flattener) leave(s *standing, own, name string, t *Target) {
 		}
 		return
 	}
+	t.Exits = append(t.Exits, exit.Name.Place)
 	t.To, t.Terminal, t.Return = exit.To.To, exit.To.Terminal, exit.To.Return
 	fl.target(s.outer, s.state.Name.Value, t)
 }

@@ -494,8 +494,9 @@ func readCases(r *reader, e entry, into *Value) {
 }
 
 // readTarget reads an edge's target: a state, stay, or {to, terminal}.
-func readTarget(r *reader, e entry) Target {
+func readTarget(r *reader, e entry) (t Target) {
 	n := e.Value
+	defer func() { t.At = e.Place() }()
 	if n.Kind != yaml.MappingNode {
 		t, ok := name(r, e, "a state, stay, or {to: STATE, terminal: true}")
 		if !ok {
@@ -503,7 +504,7 @@ func readTarget(r *reader, e entry) Target {
 		}
 		return targetOf(t)
 	}
-	t := Target{Given: true}
+	t = Target{Given: true}
 	strictyaml.ReadFields(r, n, "a target", targetKeys(), &t)
 	if len(n.Content) == 0 {
 		r.Errorf(strictyaml.PlaceOf(n), "value", "%s: an empty target; write stay, a state, or {to: STATE, terminal: true}", e.Name())
