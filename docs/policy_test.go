@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/explain"
 	"github.com/fsm-proxy/fsm-proxy/internal/play"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
@@ -148,6 +149,36 @@ func TestPolicyTests(t *testing.T) {
 					t.Errorf("policy.md:%d: %s", b.line+failure.Place.Line-1, failure.Text)
 				}
 			}
+		}
+	}
+}
+
+// What a block `explain` says is what is said of the call.
+func TestPolicyExplanations(t *testing.T) {
+	var source string
+	for _, b := range fences(read(t, "policy.md")) {
+		call, explains := strings.CutPrefix(b.info, "explain ")
+		if b.info == "yaml" {
+			source = b.text
+		}
+		if !explains {
+			continue
+		}
+		p, found := policy.Parse("policy.yaml", []byte(source))
+		if p == nil {
+			t.Fatal(found)
+		}
+		name, arguments, _ := strings.Cut(call, " ")
+		q, err := (&explain.Asked{}).Question(p, name, arguments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := explain.Explain(p, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := x.Text(func(_ explain.Look, text string) string { return text }); text != b.text {
+			t.Errorf("policy.md:%d: it says:\n%s", b.line, text)
 		}
 	}
 }

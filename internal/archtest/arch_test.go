@@ -152,6 +152,14 @@ var rules = []rule{
 		why: "a setting is a row of one table, from which flags and the file come; cli knows commands, and what they print",
 	},
 	{
+		pkg: "internal/explain",
+		allow: []string{
+			module + "/policy", module + "/policy/guard", module + "/policy/limit", module + "/policy/register", module + "/proxy/run",
+			module + "/internal/asker", module + "/internal/play", module + "/internal/strictyaml",
+		},
+		why: "a call is explained by the run that decides for the proxy, without one: no client, no server, no file",
+	},
+	{
 		pkg:   "internal/handle",
 		allow: []string{module + "/internal/wire"},
 		why:   "how a call carries its run's handle is bytes; the proxy knows which run it is",

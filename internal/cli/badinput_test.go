@@ -134,12 +134,12 @@ func TestBadPolicy(t *testing.T) {
 func TestWrongCommandLines(t *testing.T) {
 	good := write(t, "good.yaml", plainPolicy)
 	whole := map[string][]string{ // the least that a command wants
-		"run": {"--policy", good, "--", "cat"}, "check": {good}, "render": {good}, "init": {"--", "cat"}, "lock": {good, "--", "cat"},
+		"run": {"--policy", good, "--", "cat"}, "check": {good}, "render": {good}, "explain": {good, "x"}, "init": {"--", "cat"}, "lock": {good, "--", "cat"},
 		"admin": {"--admin", "127.0.0.1:1", "/v1/runs"}, "man": {t.TempDir()}, "completion": {"bash"}, "drain": {"--pid", "4194304"},
 	}
 	more := map[string][]string{
 		"run": {"more", "--policy", good, "--", "cat"}, "init": {"more", "--", "cat"}, "lock": {good, "more", "--", "cat"},
-		"admin": {"GET", "/v1/runs", "body", "more"}, "check": {"--against", good, good, good}, "test": {"--min-coverage", "101", good},
+		"admin": {"GET", "/v1/runs", "body", "more"}, "check": {"--against", good, good, good}, "test": {"--min-coverage", "101", good}, "explain": {good, "x", "{}", "more"},
 	}
 	for _, cmd := range newRoot(&console{out: io.Discard, err: io.Discard}).Commands() {
 		rest := whole[cmd.Name()]

@@ -11,8 +11,10 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/auth"
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/explain"
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // shells are those that the completion command writes a script for.
@@ -51,6 +53,8 @@ func newCompletion(c *console) *cobra.Command {
 // flagWords are the values of flags that take one of a closed set, beside those of which
 // the table of settings knows.
 var flagWords = map[string][]string{
+	"kind":            explain.Kinds,
+	"from":            explain.Senders,
 	"color":           {"auto", "always", "never"},
 	"oidc-algorithms": auth.Algorithms,
 	"run-key": {"legacy=session", "modern=handle", "legacy=process", "modern=process", "legacy=principal", "modern=principal",
@@ -66,8 +70,9 @@ func wordsFor(flag string) []string {
 
 // formatWords are the values of --format, by command.
 var formatWords = map[string][]string{
-	"check":  {"text", "json", "github", "sarif"},
-	"render": strings.Split(renderFormats, "|"),
+	"check":   {"text", "json", "github", "sarif"},
+	"render":  strings.Split(renderFormats, "|"),
+	"explain": {"text", "json"},
 }
 
 // yamlFlags name YAML files, or folders with one.
@@ -179,20 +184,43 @@ func adminRequests(_ *cobra.Command, args []string, _ string) ([]string, cobra.S
 
 // states completes the states of the policy that the first argument names.
 func states(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	files, err := policyfile.Files(args[0])
-	if err != nil || len(files) != 1 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	p, _, err := policyfile.Load(files[0])
-	if err != nil {
+	p := namedPolicy(args)
+	if p == nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
 	for _, s := range p.States() {
 		names = append(names, cobra.CompletionWithDesc(s.Name, strings.TrimSpace(strictyaml.Printable(s.Description))))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// namedPolicy is the policy that the first argument names, nil where there is none.
+func namedPolicy(args []string) *policy.Policy {
+	if len(args) == 0 {
+		return nil
+	}
+	files, err := policyfile.Files(args[0])
+	if err != nil || len(files) != 1 {
+		return nil
+	}
+	p, _, _ := policyfile.Load(files[0])
+	return p
+}
+
+// policyThenName completes a policy file, and a name that the policy binds.
+func policyThenName(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return yamlFiles(cmd, args, toComplete)
+	}
+	p, names := namedPolicy(args), []string{}
+	if p == nil || len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for b := range p.Bindings() {
+		if name := cobra.CompletionWithDesc(b.Pattern, b.Kind.String()); !b.Glob && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }

@@ -74,7 +74,7 @@ func newRoot(c *console) *cobra.Command {
 	})
 	root.SetHelpCommand(newHelp())
 	root.SetVersionTemplate(c.versionLine())
-	root.AddCommand(newRun(c), newCheck(c), newRender(c), newTest(c), newInit(c), newLock(c), newDemo(c), newSchema(c), newDrain(c), newAdmin(c), newRuns(c), newApprovals(c), newCompletion(c), newMan(), newVersion(c), newCrossroads(c))
+	root.AddCommand(newRun(c), newCheck(c), newRender(c), newTest(c), newExplain(c), newInit(c), newLock(c), newDemo(c), newSchema(c), newDrain(c), newAdmin(c), newRuns(c), newApprovals(c), newCompletion(c), newMan(), newVersion(c), newCrossroads(c))
 	complete(root)
 	return root
 }

@@ -184,6 +184,7 @@ const (
 	bold   style = "1"
 	faint  style = "2"
 	red    style = "1;31"
+	green  style = "1;32"
 	yellow style = "1;33"
 	cyan   style = "1;36"
 )
