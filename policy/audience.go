@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"regexp"
 	"slices"
 
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
@@ -13,6 +14,22 @@ var Anyone = &guard.Who{Subject: "anyone"}
 type Audience struct {
 	*guard.Program
 	Place Place
+}
+
+// What for is compiled to: see syntax.
+const values = `\[((?:"(?:[^"\\]|\\.)*"|[^\]"])*)\]`
+
+var (
+	ofWho    = regexp.MustCompile(`who\.(subject|issuer) in ` + values)
+	ofScopes = regexp.MustCompile(`who\.scopes\.exists\(s, s in ` + values + `\)`)
+	ofClaims = regexp.MustCompile(`\(type\(who\.claims\[("(?:[^"\\]|\\.)*")\]\) == list \? who\.claims\["(?:[^"\\]|\\.)*"\]\.exists\(v, v in ` + values + `\) : who\.claims\["(?:[^"\\]|\\.)*"\] in ` + values + `\)`)
+)
+
+// AudienceText writes what for is compiled to, or a clause of it, as a policy says it: subject "ada", "bob" && scope "x".
+func AudienceText(compiled string) string {
+	text := ofClaims.ReplaceAllString(compiled, "claim $1: $2")
+	text = ofScopes.ReplaceAllString(text, "scope $1")
+	return ofWho.ReplaceAllString(text, "$1 $2")
 }
 
 // Audience returns to whom a state binds anything; none: to all.

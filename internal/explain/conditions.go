@@ -190,7 +190,7 @@ func cut(text string) string {
 func (x *explainer) forWhom(all []policy.Audience) (out []Step) {
 	for _, a := range all {
 		for i, clause := range x.guards.Clauses(a.Program) {
-			step := Step{What: "for", Text: audienceText(clause.String()), Is: "yes"}
+			step := Step{What: "for", Text: policy.AudienceText(clause.String()), Is: "yes"}
 			if i == 0 {
 				step.Rule = x.at(a.Place)
 			} else {
@@ -208,19 +208,6 @@ func (x *explainer) forWhom(all []policy.Audience) (out []Step) {
 		}
 	}
 	return out
-}
-
-// What for is compiled to, and how a policy says it.
-var (
-	scopes = regexp.MustCompile(`^who\.scopes\.exists\(s, s in \[(.*)\]\)$`)
-	who    = regexp.MustCompile(`^who\.(subject|issuer) in \[(.*)\]$`)
-	claims = regexp.MustCompile(`^\(type\(who\.claims\["(.*)"\]\) == list \? .* : who\.claims\[".*"\] in \[(.*)\]\)$`)
-)
-
-func audienceText(text string) string {
-	text = scopes.ReplaceAllString(text, "scope $1")
-	text = who.ReplaceAllString(text, "$1 $2")
-	return claims.ReplaceAllString(text, "claim $1: $2")
 }
 
 // goes says what holds for a call that goes by an alternative, and where it leads.

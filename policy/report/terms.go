@@ -15,7 +15,7 @@ import (
 
 // Term is one thing that holds for calls beside where their outcomes lead.
 type Term struct {
-	What string `json:"what"` // the policy file's key: when, because, at_most, outcomes, set, description, registers, upstream_may
+	What string `json:"what"` // the policy file's key: for, when, because, at_most, approve, outcomes, set, description, registers, upstream_may
 	Of   string `json:"of,omitempty"`
 	Text string `json:"text"`
 }
@@ -54,6 +54,7 @@ func terms(a *policy.Alternative, key func(string) string) (out []Term) {
 			out = append(out, Term{what, of, strings.Join(texts, between)})
 		}
 	}
+	add("for", "", audienceTexts(a.For), " && ")
 	var guards []string
 	for _, g := range a.Guards {
 		guards = append(guards, g.String())
@@ -66,6 +67,9 @@ func terms(a *policy.Alternative, key func(string) string) (out []Term) {
 	add("when", "", guards, " && ")
 	add("because", "", a.Because, " / ")
 	add("at_most", "", limitTexts(a.Limits, key), ", ")
+	if a.Approve != nil {
+		add("approve", "", []string{approveText(a.Approve)}, "")
+	}
 	var names []string
 	for _, x := range a.Outcomes {
 		out, names = append(out, Term{"outcomes", x.Name, x.String()}), append(names, x.Name)
@@ -77,6 +81,23 @@ func terms(a *policy.Alternative, key func(string) string) (out []Term) {
 		add("set", a.OutcomeName(o), setTexts(a.Sets(o)), ", ")
 	}
 	return out
+}
+
+// audienceTexts writes whom something is for.
+func audienceTexts(all []policy.Audience) (out []string) {
+	for _, a := range all {
+		out = append(out, policy.AudienceText(a.String()))
+	}
+	return out
+}
+
+// approveText writes who has to say yes.
+func approveText(a *policy.Approve) string {
+	text := "by " + a.By.String() + " within " + strictyaml.DurationText(a.Seconds)
+	if a.Message != "" {
+		text += ": " + a.Message
+	}
+	return text
 }
 
 // limitTexts writes limits, each with its place where that has a name.
@@ -228,6 +249,9 @@ func registerText(r policy.Register) string {
 
 // stateTerms are the terms of a state. name says what a state is called; a clock leads to one.
 func stateTerms(p *policy.Policy, s policy.State, name func(string) string) (out []Term) {
+	if texts := audienceTexts(p.Audience(s)); len(texts) > 0 {
+		out = append(out, Term{"for", "", strings.Join(texts, " && ")})
+	}
 	if texts := limitTexts(p.LimitsIn(s), nil); len(texts) > 0 {
 		out = append(out, Term{"at_most", "", strings.Join(texts, ", ")})
 	}

@@ -14,8 +14,8 @@ import (
 
 // way of a call, as a test draws it: each word is one that the file has, "" where it says nothing.
 type drawnWay struct {
-	When, Because, AtMost, Set, SetOn, Red, OnRed, OnSuccess string
-	Exclusive                                                bool
+	For, When, Because, AtMost, Approve, Set, SetOn, Red, OnRed, OnSuccess string
+	Exclusive                                                              bool
 }
 
 func drawWay(t *rapid.T) drawnWay {
@@ -27,6 +27,8 @@ func drawWay(t *rapid.T) drawnWay {
 		AtMost: pick("at_most", "{run: 2}", "{state: 2}", "3"), Red: pick("red", "result.isError", "result.isError == false"),
 		OnSuccess: pick("on_success", "b"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
 	}
+	w.For = pick("for", "{subject: ada}", "{subject: [ada, bob], claim: {team: [x]}}", "{scope: x}")
+	w.Approve = pick("approve", "{by: operator}", "{by: client}", "{by: operator, timeout: 1m}", "{by: operator, message: Does it fit?}")
 	if w.When != "" || w.AtMost != "" {
 		w.Because = pick("because", "No.", "Not now.")
 	}
@@ -47,6 +49,8 @@ func (w drawnWay) yaml() string {
 			parts = append(parts, key+": "+value)
 		}
 	}
+	add("for", w.For)
+	add("approve", w.Approve)
 	add("when", w.When)
 	add("because", w.Because)
 	add("at_most", w.AtMost)
@@ -135,6 +139,30 @@ func TestCompareTellsWhereLimitsCount(t *testing.T) {
 		parse(t, "new.yaml", []byte("version: 1\ninitial: b\nrenamed: {a: b}\nstates: {b: {tools: {x: {at_most: 3}}}}")))[0]
 	if renamed.Change != StateRenamed || len(renamed.Names) > 0 {
 		t.Errorf("%+v", renamed)
+	}
+}
+
+// A reload that lifts an approval, or binds names for others, says so.
+func TestCompareTellsWhoApprovesAndForWhom(t *testing.T) {
+	compile := func(text string) *policy.Policy {
+		return parse(t, "p.yaml", []byte("version: 1\ninitial: a\nstates:\n  a: "+text+"\n"))
+	}
+	old := compile("{for: {scope: build, claim: {https://x/roles: [a, true]}}, tools: {x: {by: k, for: {subject: ada}, approve: {by: operator, message: Is it?}, cases: {c: stay}}}}")
+	want := `
+a: kept
+    for: none, was scope "build" && claim "https://x/roles": "a", true
+    ~ tool  x [k=c]  for: none, was subject "ada"
+                     approve: none, was by operator within 10m: Is it?
+`
+	if got := CompareText(old, compile("{tools: {x: {by: k, cases: {c: stay}}}}")); !strings.Contains(got, want) {
+		t.Errorf("%s", got)
+	}
+	if got := CompareText(old, compile("{tools: {x: {by: k, for: {subject: [ada, bob]}, approve: {by: client, message: Is it?, timeout: 1m}, cases: {c: stay}}}}")); !strings.Contains(got, `for: subject "ada", "bob", was subject "ada"`) ||
+		!strings.Contains(got, "approve: by client within 1m: Is it?, was by operator within 10m: Is it?") {
+		t.Errorf("%s", got)
+	}
+	if changes := Compare(old, old); !changes[0].Same() {
+		t.Errorf("%+v", changes)
 	}
 }
 
