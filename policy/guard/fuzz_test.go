@@ -31,8 +31,21 @@ func FuzzExpression(f *testing.F) {
 		Result: []byte(`{"content": [{"type": "text", "text": "a"}]}`), Registers: registers{"plan": "p", "n": int64(1), "reads": setOf("/a")},
 		Who: guard.Who{Subject: "ann", Claims: []byte(`{"team": "x"}`)}, Now: time.Unix(1, 0),
 	}
+	f.Add("has(args.a) && // && \n(args.b == \"&&\" && args.x.y == 1.0) && args.amount <= 100")
 	f.Fuzz(func(t *testing.T, text string) {
 		env := guard.New(declared())
+		if p, _ := env.Guard(text); p != nil {
+			if holds, err := p.Holds(call); err == nil {
+				all := true
+				for _, clause := range env.Clauses(p) {
+					ok, _ := clause.Holds(call)
+					all = all && ok
+				}
+				if all != holds {
+					t.Fatalf("it is %v, and its clauses are %v", holds, all)
+				}
+			}
+		}
 		start := time.Now()
 		for _, compile := range []func(string) (*guard.Program, []guard.Problem){
 			env.Guard, env.Outcome, func(text string) (*guard.Program, []guard.Problem) { return env.Value(text, guard.Text) },
