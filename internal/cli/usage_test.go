@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -32,5 +34,19 @@ func TestVersionFlag(t *testing.T) {
 	oneLine(t, long.stdout, "fsm-proxy ", "go1.")
 	if long.stdout != short.stdout {
 		t.Errorf("version says %q, --version %q", long.stdout, short.stdout)
+	}
+}
+
+// Nothing is collected while the program is loaded: what libraries make then stays, and a start would wait for it.
+func TestNoCollectionBeforeMain(t *testing.T) {
+	command := exec.Command(os.Args[0], "-test.run=^$")
+	command.Env = append(os.Environ(), "GODEBUG=gctrace=1", "GOGC=", "GOMEMLIMIT=")
+	var out strings.Builder
+	command.Stdout, command.Stderr = &out, &out
+	if err := command.Run(); err != nil {
+		t.Fatal(err, out.String())
+	}
+	if strings.Contains(out.String(), "gc 1 @") {
+		t.Errorf("garbage was collected: %s", out.String())
 	}
 }

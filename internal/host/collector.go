@@ -8,14 +8,13 @@ import (
 	"sync"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/ease"
 )
 
 // How much garbage may lie about: a proxy's heap is small, and collecting it
 // again after every 4 MiB, as the runtime would, costs a quarter of the time.
-const (
-	garbage    = 24 << 20 // bytes, as long as live memory is less than that
-	maxPercent = 1000
-)
+const garbage = 24 << 20 // bytes, as long as live memory is less than that
 
 // containerShare is how much of its container's memory the process may take before garbage is collected without pause.
 const containerShare = 0.9
@@ -27,8 +26,8 @@ var easeCollector = sync.OnceFunc(func() {
 		// Where there is no container, or none that tells, there is no limit.
 		_, _ = memlimit.Set(memlimit.WithProvider(memlimit.FromCgroup), memlimit.WithRatio(containerShare))
 	}
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		adjust(100)
+	if ease.Eased {
+		adjust(ease.Percent)
 	}
 })
 
@@ -50,7 +49,7 @@ func adjust(percent int) {
 
 // percentFor is how much garbage, in percent of the live heap, there may be.
 func percentFor(live uint64) int {
-	return int(min(max(garbage*100/max(live, 1), 100), maxPercent))
+	return int(min(max(garbage*100/max(live, 1), 100), ease.Percent))
 }
 
 func liveHeap() uint64 {
