@@ -126,6 +126,7 @@ func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, 
 		}
 		e := edge{Target: c.target(t), given: given, place: t.At, exits: t.Exits, event: c.event(b, name, i, word), set: c.assignments(b, t.Set)}
 		if Success.Index() == o {
+			c.checkSetOnce(set, e.set)
 			e.set = append(slices.Clone(set), e.set...)
 		}
 		a.edges = append(a.edges, e)
@@ -137,6 +138,15 @@ func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, 
 		}
 	}
 	return a
+}
+
+// checkSetOnce reports a register that is set beside the edges, and by the edge that a success takes.
+func (c *compiler) checkSetOnce(beside, own []Assignment) {
+	for _, x := range own {
+		if slices.ContainsFunc(beside, func(b Assignment) bool { return b.Register.Name == x.Register.Name }) {
+			c.r.Errorf(x.Place, "register", "set: a success sets %s here and beside the edges; one edge changes a register once: keep one of them", strictyaml.Quote(x.Register.Name))
+		}
+	}
 }
 
 func prefixed(prefix string, words []string) []string {

@@ -204,6 +204,19 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// A text that lacks the quotes of CEL is shown with them.
+func TestConstantTextsWantQuotes(t *testing.T) {
+	env := guard.New(declared())
+	for text, want := range map[string]string{
+		`done`: `'"done"'`, `in review`: `'"in review"'`, `404`: `'"404"'`, `README.md`: `'"README.md"'`,
+		`args.`: "Syntax error", `registers.typo`: "no register", `"a" "b"`: "Syntax error", `size("a") + 1`: "this is int",
+	} {
+		if p, problems := env.Value(text, guard.Text); p != nil || !strings.Contains(problems[0].Message, want) {
+			t.Errorf("%s: %+v", text, problems)
+		}
+	}
+}
+
 // What fits one kind of register fits no other.
 func TestValuesFitTheirRegisters(t *testing.T) {
 	env := guard.New(declared())

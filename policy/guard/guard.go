@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 )
@@ -68,7 +71,19 @@ func (e *Env) Outcome(text string) (*Program, []Problem) { return e.compile(text
 // Value compiles what a register of this kind is set to, or what is added to it; to a set of texts a text, or a list of
 // texts, is added. It may read the result, and Reads says whether it does.
 func (e *Env) Value(text string, kind Kind) (*Program, []Problem) {
-	return e.compile(text, value, kind)
+	program, problems := e.compile(text, value, kind)
+	if program == nil && (kind == Text || kind == TextSet) && meantAsText(text) {
+		problems = []Problem{{Message: fmt.Sprintf(`%q is no text in CEL; if that text is meant, write '"%s"', with quotes in the quotes; else there are %s`, text, text, strings.Join(roots, ", "))}}
+	}
+	return program, problems
+}
+
+var constantText = regexp.MustCompile(`^[\pL\pN_][\pL\pN_ .:;,!?/-]{0,79}$`)
+
+// meantAsText reports whether what is no expression reads like a text without the quotes of CEL.
+func meantAsText(text string) bool {
+	first := strings.FieldsFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return constantText.MatchString(text) && !slices.Contains(roots, first[0])
 }
 
 // A Problem is what is wrong with an expression, or doubtful.

@@ -265,7 +265,7 @@ func readSet(r *reader, e entry) (out []Assignment) {
 		default:
 			strictyaml.ReadFields(r, x.Value, "a change of a register", changeKeys(), &a)
 			if len(strictyaml.Resolve(x.Value).Content) != 2 {
-				r.Errorf(strictyaml.PlaceOf(x.Value), "value", "%s: write {add: …} or {remove: …}, and no more", strictyaml.Quote(x.Name()))
+				r.Errorf(strictyaml.PlaceOf(x.Value), "value", "set: %s: write {add: …} or {remove: …}, and no more: one edge changes a register once", strictyaml.Quote(x.Name()))
 			}
 		}
 		out = append(out, a)
