@@ -97,6 +97,7 @@ func (s *service) reload(file watch.File) {
 		s.refuseReload([]string{err.Error()})
 		return
 	}
+	s.warnNobody(p)
 	done := s.relay.Reload(p)
 	s.reloads.put(p)
 	s.log.Info("the policy was reloaded", "file", p.File(), "digest", p.Digest(), "runs", done.Runs, "moved", done.Moved, "waiting", done.Waiting,

@@ -82,6 +82,24 @@ func (s *service) warn(findings policy.Findings) {
 	}
 }
 
+// warnNobody warns of what hangs on who asks, where nobody is known.
+func (s *service) warnNobody(p *policy.Policy) {
+	const most = 8
+	lines := report.AskingWho(p)
+	if len(lines) == 0 || s.cfg.Listen.Address != "" && s.cfg.Listen.authenticates() {
+		return
+	}
+	if more := len(lines) - most; more > 0 {
+		lines = append(lines[:most], fmt.Sprintf("%d more", more))
+	}
+	how, do := "on stdio", "serve it with --listen and one of"
+	if s.cfg.Listen.Address != "" {
+		how, do = "without authentication", "give one of"
+	}
+	s.log.Warn("policy: " + how + " nobody has a subject, scopes or claims, so what the policy has for somebody, or asks of who, is for nobody: " +
+		do + " --tokens, --oidc-issuer and --client-ca, or take these out of the policy", "lines", strings.Join(lines, ", "))
+}
+
 // open opens what both ways of serving need. Nothing is asked of the wrapped
 // server yet. What was opened is closed by close, after an error too.
 func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Duration) (err error) {
@@ -167,6 +185,7 @@ func (s *service) overStdio(ctx context.Context) error {
 	}
 	in, out, restore := host.Pollable(c.In, c.Out, c.Err)
 	defer restore()
+	s.warnNobody(s.policy)
 	s.bound.Store(true)
 	serving, stop := s.whileDraining(ctx)
 	defer stop()
@@ -204,6 +223,7 @@ func (s *service) overHTTP(ctx context.Context) error {
 	s.log.Info("serving", "url", c.Listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
 	s.logCommand()
 	s.warnSharedRun()
+	s.warnNobody(s.policy)
 	if c.Ready != nil {
 		c.Ready(c.Listen.url(l))
 	}
