@@ -77,8 +77,8 @@ func TestAlternatives(t *testing.T) {
 		{"free", ``, CodeNone, 0, 26, ""},
 	} {
 		v := p.decideWith(p.Initial(), x.tool, x.args)
-		if v.Allowed != (x.code == CodeNone) || v.Code != x.code || v.Rule.Line != x.rule || strings.Join(v.Because, "|") != x.because ||
-			v.Allowed && v.Symbol.Alternative != x.alternative || v.Allowed != (v.Alternative != nil) {
+		if v.Allowed != (x.code == CodeNone) || v.Code != x.code || v.Rule.Line != x.rule || strings.Join(v.Because(), "|") != x.because ||
+			v.Allowed && int(v.Symbol.Alternative) != x.alternative || v.Allowed != (v.Alternative != nil) {
 			t.Errorf("%s %s: %+v", x.tool, x.args, v)
 		}
 	}
@@ -147,7 +147,7 @@ func TestAlternativesAgainstReading(t *testing.T) {
 				want = i
 			}
 		}
-		if v.Allowed != (want >= 0) || v.Allowed && v.Symbol.Alternative != want {
+		if v.Allowed != (want >= 0) || v.Allowed && int(v.Symbol.Alternative) != want {
 			rt.Fatalf("%s%s of\n%s%+v; want %d", error, text, source, v, want)
 		}
 	})

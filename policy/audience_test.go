@@ -84,10 +84,10 @@ func TestAudience(t *testing.T) {
 		}
 		v := p.Decide(x.at, q)
 		if v.Code != x.code {
-			t.Errorf("%s %s of %+v: %v (%v)", x.name, x.args, x.who, v.Code, v.Fault)
+			t.Errorf("%s %s of %+v: %v (%v)", x.name, x.args, x.who, v.Code, v.Fault())
 		}
-		if len(v.Because) > 0 && v.Code != GuardFailed {
-			t.Errorf("%s tells %q", x.name, v.Because)
+		if len(v.Because()) > 0 && v.Code != GuardFailed {
+			t.Errorf("%s tells %q", x.name, v.Because())
 		}
 		view := View{Configuration: x.at, Who: x.who}
 		if shown := slices.Contains(p.ExactIn(view, x.kind), x.name); shown != (x.code == CodeNone || x.code == GuardFailed || x.code == UnknownCase) {

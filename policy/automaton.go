@@ -37,10 +37,30 @@ type Verdict struct {
 	Symbol Symbol
 	// Alternative is the way for the call to go, nil where it is not allowed.
 	Alternative *Alternative
-	// Because is what the file has to tell of conditions that do not hold.
-	Because []string
-	// Fault is why a guard could not be evaluated, for operators alone.
-	Fault error
+	// Unmet is what is to be told of conditions that do not hold, nil for nothing.
+	Unmet *Unmet
+}
+
+// Unmet is what is to be told of conditions that do not hold.
+type Unmet struct {
+	Because []string // what the file has to tell of them
+	Fault   error    // why a guard could not be evaluated, for operators alone
+}
+
+// Because is what the file has to tell of conditions that do not hold.
+func (v *Verdict) Because() []string {
+	if v.Unmet == nil {
+		return nil
+	}
+	return v.Unmet.Because
+}
+
+// Fault is why a guard could not be evaluated, for operators alone; nil: each could.
+func (v *Verdict) Fault() error {
+	if v.Unmet == nil {
+		return nil
+	}
+	return v.Unmet.Fault
 }
 
 // Settles reports whether what becomes of the call is to be told to its run.
@@ -119,7 +139,7 @@ func (b *Binding) decide(v *Verdict, s State, q *Request, anyRun bool) {
 		holds, err := a.holds(q, anyRun)
 		switch {
 		case holds:
-			v.Allowed, v.Turn, v.Alternative, v.Symbol.Alternative = true, a.turn(s) || b.Kind == Signal, a, i
+			v.Allowed, v.Turn, v.Alternative, v.Symbol.Alternative = true, a.turn(s) || b.Kind == Signal, a, uint32(i)
 			if len(selected.Alternatives) > 1 {
 				v.Rule.Line, v.Rule.Column = a.Place.Line, a.Place.Column
 			}
@@ -140,7 +160,7 @@ func (b *Binding) decide(v *Verdict, s State, q *Request, anyRun bool) {
 // the same.
 func (v *Verdict) refuse(c *Case, who *guard.Who, fault error) {
 	unclear, _ := errors.AsType[*guard.Error](fault)
-	v.Code, v.Because, v.Fault = GuardFailed, reasons(c.Alternatives, who), fault
+	v.Code, v.Unmet = GuardFailed, &Unmet{reasons(c.Alternatives, who), fault}
 	v.Unclear = unclear != nil && unclear.Reason == guard.UnclearKey
 }
 
@@ -306,7 +326,7 @@ func (p *Policy) DecideAnywhere(q *Request) Verdict {
 		case v.Allowed:
 			best = Verdict{Allowed: true, Bound: true, ByGlob: true}
 		case !best.Allowed:
-			best = Verdict{Code: v.Code, Bound: true, ByGlob: v.ByGlob, Unclear: v.Unclear, Because: v.Because, Fault: v.Fault}
+			best = Verdict{Code: v.Code, Bound: true, ByGlob: v.ByGlob, Unclear: v.Unclear, Unmet: v.Unmet}
 		}
 	}
 	return best
@@ -409,7 +429,7 @@ func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 	if !o.valid() {
 		return Step{}, fmt.Errorf("stepping %s %q: %v is no outcome", s.Kind, s.Name, o)
 	}
-	if s.Alternative < 0 || s.Alternative >= len(selected.Alternatives) {
+	if s.Alternative < 0 || int(s.Alternative) >= len(selected.Alternatives) {
 		return Step{}, fmt.Errorf("stepping %s %q: no alternative %d in %s", s.Kind, s.Name, s.Alternative, p.describe(c))
 	}
 	edges := selected.Alternatives[s.Alternative].edges

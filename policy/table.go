@@ -126,9 +126,9 @@ type Configuration struct {
 // the alternative by which it goes, from 0. It is comparable.
 type Symbol struct {
 	Kind        Kind
+	Alternative uint32
 	Name        string
 	Case        string
-	Alternative int
 }
 
 // Rule is where a binding stands in the policy file, so that every verdict can

@@ -60,14 +60,14 @@ func TestWaysDecide(t *testing.T) {
 			if w.Looks != want || (w.Fault != nil) != (want == LookFault) {
 				t.Fatalf("alternative %d: %v, want %v; %v", i, w.Looks, want, w.Fault)
 			}
-			if want == Holds && (!v.Allowed || v.Symbol.Alternative != i) {
+			if want == Holds && (!v.Allowed || int(v.Symbol.Alternative) != i) {
 				t.Fatalf("alternative %d holds, and the verdict is %+v", i, v)
 			}
 			if want == Holds || want == LookFault {
 				decided = i
 			}
 		}
-		if v.Allowed && decided < 0 || (v.Fault != nil) != (decided >= 0 && !v.Allowed) {
+		if v.Allowed && decided < 0 || (v.Fault() != nil) != (decided >= 0 && !v.Allowed) {
 			t.Fatalf("%+v", v)
 		}
 	})

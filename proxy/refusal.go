@@ -36,8 +36,8 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
 	behind := []any{"state", c.where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
-	if c.Verdict.Fault != nil {
-		behind = append(behind, "fault", c.Verdict.Fault)
+	if c.Verdict.Fault() != nil {
+		behind = append(behind, "fault", c.Verdict.Fault())
 	}
 	c.s.log.Info("refused", c.aboutTarget([]any{"code", code.String()}, behind...)...)
 	return c.answerRefusal(&refusal.Asked{Code: code, Reason: reason})
@@ -53,9 +53,9 @@ func (c *call) interrupted(code policy.Code, text string) {
 func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
 	c.deny(a.Code)
 	a.Kind, a.Name, a.Outlived, a.Changes = c.Kind, c.Name, c.Outlived, c.changes
-	a.At, a.Renews, a.Because = c.where(), c.s.run.Key.Renews(), c.Verdict.Because
-	if !c.Free.IsZero() {
-		a.Free = max(time.Until(c.Free), time.Second)
+	a.At, a.Renews, a.Because = c.where(), c.s.run.Key.Renews(), c.Verdict.Because()
+	if free := c.Free(); !free.IsZero() {
+		a.Free = max(time.Until(free), time.Second)
 	}
 	if c.unfit() {
 		a.Misfit = c.misfit

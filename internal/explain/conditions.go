@@ -215,9 +215,9 @@ func (x *explainer) goes(b *policy.Binding, a *policy.Alternative) (out []Step) 
 	v := &x.call.Verdict
 	switch {
 	case v.Code == policy.ApprovalDenied:
-		return []Step{{What: "approve", Is: v.Fault.Error(), Rule: x.at(a.Approve.Place)}}
-	case x.out.Verdict == Refused && v.Fault != nil: // at no guard
-		return []Step{{What: "set", Is: "does not fit: " + v.Fault.Error(), Rule: x.setAt(a)}}
+		return []Step{{What: "approve", Is: v.Fault().Error(), Rule: x.at(a.Approve.Place)}}
+	case x.out.Verdict == Refused && v.Fault() != nil: // at no guard
+		return []Step{{What: "set", Is: "does not fit: " + v.Fault().Error(), Rule: x.setAt(a)}}
 	case x.out.Verdict == Refused || x.out.Verdict == Invalid:
 		return nil
 	}

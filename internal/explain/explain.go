@@ -154,7 +154,7 @@ func (x *explainer) decide() {
 	c, out := &x.call, x.out
 	admitted, _ := x.run.Enter(c, 0, x.Now)
 	v := &c.Verdict
-	out.Because, out.Turn = v.Because, v.Turn
+	out.Because, out.Turn = v.Because(), v.Turn
 	switch {
 	case c.Unclear:
 		out.Verdict, out.Because, out.Turn = Invalid, nil, false

@@ -158,7 +158,7 @@ func (c *Coverage) decided(call *run.Call, facts *guard.Call) {
 // ended notes an outcome.
 func (c *Coverage) ended(call *run.Call, o policy.Outcome) {
 	if b, selected := symbolOf(call); selected != nil {
-		c.see(edgeItem(b, selected, call.Verdict.Symbol.Alternative, o))
+		c.see(edgeItem(b, selected, int(call.Verdict.Symbol.Alternative), o))
 	}
 }
 

@@ -134,10 +134,10 @@ func (x *player) refused(s *Step, c *run.Call) {
 	case s.Refused.Value != code:
 		x.fail(s.Refused.Place, "%s %s is refused with %s%s, want %s", s.Kind, s.Name, code, why(&c.Verdict), s.Refused.Value)
 	}
-	if s.Because != nil && !slices.Contains(c.Verdict.Because, s.Because.Value) {
+	if s.Because != nil && !slices.Contains(c.Verdict.Because(), s.Because.Value) {
 		told := "nothing is told"
-		if len(c.Verdict.Because) > 0 {
-			told = "told is " + strictyaml.And(c.Verdict.Because)
+		if len(c.Verdict.Because()) > 0 {
+			told = "told is " + strictyaml.And(c.Verdict.Because())
 		}
 		x.fail(s.Because.Place, "%s, want %s", told, strictyaml.Quote(s.Because.Value))
 	}
@@ -148,8 +148,8 @@ func why(v *policy.Verdict) (text string) {
 	if v.Rule.String() != "" {
 		text = " by " + v.Rule.String()
 	}
-	if v.Fault != nil {
-		text += ", " + v.Fault.Error()
+	if v.Fault() != nil {
+		text += ", " + v.Fault().Error()
 	}
 	return text
 }

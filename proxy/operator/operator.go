@@ -188,7 +188,7 @@ func (c *call) decided(e run.Admission) *Refused {
 	if no := c.overtaken(); no != nil || e == run.Admitted {
 		return no
 	}
-	no := &Refused{Why: Denied, Code: c.Verdict.Code, Because: c.Verdict.Because}
+	no := &Refused{Why: Denied, Code: c.Verdict.Code, Because: c.Verdict.Because()}
 	if no.Code == policy.UnknownAction {
 		no.Why = NoSignal
 	}
@@ -248,8 +248,8 @@ func (c *call) refused(no *Refused) *Refused {
 		no.At.Signals = nil
 	}
 	about := []any{"code", no.String(), "signal", wire.Clip(c.Name), "state", no.At.State, "rule", c.Verdict.Rule.String(), "why", no.reason()}
-	if c.Verdict.Fault != nil {
-		about = append(about, "fault", c.Verdict.Fault)
+	if c.Verdict.Fault() != nil {
+		about = append(about, "fault", c.Verdict.Fault())
 	}
 	c.d.Log.Info("refused", c.about(about...)...)
 	if a := c.d.Telemetry.Auditor; a != nil {

@@ -75,14 +75,14 @@ func (r *Run) approve(c *Call, used *approval.Question, now time.Time) policy.Co
 	if q.State() != approval.Allowed {
 		return c.unapproved(errUnanswered)
 	}
-	c.approved = approved{q, t}
+	c.holdings().approved = approved{q, t}
 	return policy.CodeNone
 }
 
 func (c *Call) unapproved(why error) policy.Code {
-	c.Verdict.Fault, c.Verdict.Because = why, nil
+	c.Verdict.Unmet = &policy.Unmet{Fault: why}
 	if why == errRefused || why == errUnanswered || why == errLong {
-		c.Verdict.Because = []string{why.Error()}
+		c.Verdict.Unmet.Because = []string{why.Error()}
 	}
 	return policy.ApprovalDenied
 }

@@ -2,19 +2,21 @@ package run
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
 )
 
 // Request is what a decision is asked for, with all that it is made by.
 type Request struct {
 	Kind      policy.Kind
-	Name      string
 	From      policy.Sender // of a signal
+	Name      string
 	Arguments Arguments     // nil: there are none
 	Who       *guard.Who    // on whose behalf it comes; nil: nobody is known
 
@@ -53,19 +55,47 @@ type Call struct {
 	Unclear    bool          // the argument that decides reads differently to others: it takes no turn
 	Outlived   bool          // refused: the run began anew by itself while it waited
 	Overlooked bool          // refused but for the shadow: it moves no run
-	Free       time.Time     // when the limit is free again that has refused it; zero: not by itself
 	Tag        any           // the caller's, not read here
 	Turn       chan struct{} // the caller's: closed when the call is Ready
 
+	has      *holdings // nil: nothing
+	moves    uint32    // of the run, when it was decided
+	life     uint32    // of the run, when it began to wait; 0: it does not wait
+	orphaned bool      // the run was begun anew while it had the turn
+}
+
+// holdings are what a call has of its run, beside the turn: where a policy asks for nothing of that, it has none.
+type holdings struct {
 	memory   *memory               // of the run, when it was decided
 	reserved *register.Reservation // in it
 	counted  *counted              // against limits
 	read     *reading              // its result; nil: not yet
 	approved approved              // by somebody, who was asked
 	facts    *guard.Call           // that the decision was made by; nil: what follows needs them no more
-	moves    uint32                // of the run, when it was decided
-	life     uint32                // of the run, when it began to wait; 0: it does not wait
-	orphaned bool                  // the run was begun anew while it had the turn
+}
+
+// held are the call's holdings, to be read.
+func (c *Call) held() (h holdings) {
+	if c.has != nil {
+		h = *c.has
+	}
+	return h
+}
+
+// holdings are those of the call, to be written.
+func (c *Call) holdings() *holdings {
+	if c.has == nil {
+		c.has = &holdings{}
+	}
+	return c.has
+}
+
+// Free is when the limit is free again that has refused the call; zero: none has, or not by itself.
+func (c *Call) Free() (at time.Time) {
+	if full, _ := errors.AsType[*limit.Full](c.Verdict.Fault()); full != nil {
+		at = full.Free
+	}
+	return at
 }
 
 // Remains is what is left of a call when its message is gone, and its outcome is still to
@@ -73,23 +103,28 @@ type Call struct {
 func (c *Call) Remains() Call {
 	left := Call{Request: c.Request, Snapshot: c.Snapshot, Verdict: c.Verdict, moves: c.moves}
 	left.Arguments = nil
-	if c.facts != nil {
-		facts := *c.facts
-		facts.Args = bytes.Clone(facts.Args)
-		left.facts = &facts
+	if has := c.held(); c.has != nil {
+		left.has = &holdings{memory: has.memory, reserved: has.reserved, counted: has.counted}
+		if has.facts != nil {
+			facts := *has.facts
+			facts.Args = bytes.Clone(facts.Args)
+			left.has.facts = &facts
+		}
+		c.has.reserved, c.has.counted, c.has.approved = nil, nil, approved{}
 	}
-	left.memory, left.reserved, left.counted = c.memory, c.reserved, c.counted
-	c.reserved, c.counted, c.approved = nil, nil, approved{}
 	return left
 }
 
 // decide decides the request in a snapshot, by what guards see.
 func (c *Call) decide(s Snapshot, facts *guard.Call) {
-	c.Snapshot, c.Unclear, c.facts = s, false, nil
+	c.Snapshot, c.Unclear = s, false
+	if c.has != nil {
+		c.has.facts = nil
+	}
 	c.Verdict = s.Decide(&policy.Request{Kind: c.Kind, Name: c.Name, From: c.From, Who: c.Who, Listed: c.Listed, Args: c, Facts: facts})
 	c.Unclear = c.Unclear || c.Verdict.Unclear
 	if a := c.Verdict.Alternative; a != nil && a.Late() {
-		c.facts = facts
+		c.holdings().facts = facts
 	}
 }
 
@@ -105,28 +140,31 @@ func (c *Call) Argument(path []string) policy.Argument {
 
 // release gives back what a call has reserved that does not go upstream, or has no outcome.
 func (c *Call) release() {
-	if c.reserved != nil {
-		c.reserved.GiveBack()
-		c.reserved = nil
+	if c.has == nil {
+		return
 	}
-	if c.counted != nil {
-		c.counted.giveBack()
-		c.counted = nil
+	if c.has.reserved != nil {
+		c.has.reserved.GiveBack()
+		c.has.reserved = nil
 	}
-	if c.approved.question != nil {
-		c.approved.giveBack()
+	if c.has.counted != nil {
+		c.has.counted.giveBack()
+		c.has.counted = nil
+	}
+	if c.has.approved.question != nil {
+		c.has.approved.giveBack()
 	}
 }
 
 // Settles reports whether what becomes of the call is to be told to its run.
-func (c *Call) Settles() bool { return c.Verdict.Settles() || c.counted != nil }
+func (c *Call) Settles() bool { return c.Verdict.Settles() || c.held().counted != nil }
 
 // Read reads the result of a call that is about to be settled, as far as that can be done
 // beside the run: where no register is looked at. A result may be large. Nobody else may have
 // the call.
 func (c *Call) Read(end End) {
 	if a := c.Verdict.Alternative; a != nil && a.Late() && !a.LateByRegisters() {
-		c.read = c.reading(end)
+		c.holdings().read = c.reading(end)
 	}
 }
 
@@ -213,7 +251,7 @@ func (s Snapshot) Decide(q *policy.Request) policy.Verdict {
 	if v.Allowed && s.Gate != nil {
 		g := s.Gate.DecideAnywhere(q)
 		v.Allowed, v.Bound, v.Code, v.ByGlob = g.Allowed, g.Bound, g.Code, v.ByGlob || g.ByGlob
-		v.Unclear, v.Because, v.Fault = g.Unclear, g.Because, g.Fault
+		v.Unclear, v.Unmet = g.Unclear, g.Unmet
 	}
 	return v
 }

@@ -40,7 +40,7 @@ func TestSixtyFourAtOnceAgainstThree(t *testing.T) {
 		switch {
 		case a == run.Admitted:
 			sent = append(sent, c)
-		case c.Verdict.Code != policy.LimitReached || len(c.Verdict.Because) != 1:
+		case c.Verdict.Code != policy.LimitReached || len(c.Verdict.Because()) != 1:
 			t.Fatal(c.Verdict)
 		}
 	}
@@ -84,8 +84,8 @@ func TestLimitsOfPlaces(t *testing.T) {
 	stay("look", policy.LimitReached) // everywhere's states together
 	stay("send", policy.CodeNone)
 	stay("send", policy.CodeNone) // the visit's fifth, and the hour's twelfth
-	if c := w.with("send", "{}", policy.LimitReached); c.Free != (time.Time{}) && c.Free.Sub(w.now) != time.Hour {
-		t.Error(c.Free)
+	if c := w.with("send", "{}", policy.LimitReached); c.Free() != (time.Time{}) && c.Free().Sub(w.now) != time.Hour {
+		t.Error(c.Free())
 	}
 	w.now = w.now.Add(time.Hour)
 	w.Restart(w.now)
@@ -107,7 +107,7 @@ func TestWindowsAreNotReset(t *testing.T) {
 		w.Restart(w.now)
 	}
 	c := w.with("send", "{}", policy.LimitReached)
-	if free := c.Free.Sub(w.now); free != time.Hour {
+	if free := c.Free().Sub(w.now); free != time.Hour {
 		t.Errorf("free in %v", free)
 	}
 	w.now = w.now.Add(time.Hour)

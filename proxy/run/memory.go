@@ -96,9 +96,11 @@ func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
 	if r.memory == nil { // a policy came into force that asks for it, and the run moves to it when its turn is free
 		r.remember(c.Snapshot.Policy, facts.Now)
 	}
-	if c.memory = r.memory; c.memory == nil { // it is the policy in force that asks for facts
+	if r.memory == nil { // it is the policy in force that asks for facts
 		return policy.CodeNone
 	}
+	has := c.holdings()
+	has.memory = r.memory
 	var edges [][]register.Change
 	var fault error
 	if a.Remembers() {
@@ -108,7 +110,7 @@ func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
 		}
 	}
 	if fault == nil {
-		c.reserved, fault = r.memory.registers.Reserve(edges)
+		has.reserved, fault = r.memory.registers.Reserve(edges)
 	}
 	if fault == nil {
 		fault = r.count(c, facts.Now)
@@ -116,16 +118,16 @@ func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
 	if fault == nil {
 		return policy.CodeNone
 	}
-	c.Verdict.Fault = fault
+	c.Verdict.Unmet = &policy.Unmet{Fault: fault}
 	if full, _ := errors.AsType[*limit.Full](fault); full != nil {
-		c.Free, c.Verdict.Because = full.Free, a.Because
+		c.Verdict.Unmet.Because = a.Because
 		return policy.LimitReached
 	}
 	if full, _ := errors.AsType[*register.Error](fault); full != nil && full.Reason == register.NoRoom {
 		return policy.LimitReached
 	}
-	if c.Verdict.Because = a.Because; len(a.Because) == 0 {
-		c.Verdict.Because = []string{"what the policy is to remember of it cannot be told from its arguments."}
+	if c.Verdict.Unmet.Because = a.Because; len(a.Because) == 0 {
+		c.Verdict.Unmet.Because = []string{"what the policy is to remember of it cannot be told from its arguments."}
 	}
 	return policy.GuardFailed
 }
@@ -140,10 +142,11 @@ func (r *Run) count(c *Call, now time.Time) error {
 	if taken == nil && len(of.Principal) == 0 {
 		return nil
 	}
-	c.counted = &counted{of: r.memory.counts, taken: taken, limits: of.Own}
+	counted := &counted{of: r.memory.counts, taken: taken, limits: of.Own}
+	c.holdings().counted = counted
 	if len(of.Principal) > 0 {
-		c.counted.principals, c.counted.principal = r.Principals, c.principal()
-		if c.counted.personal, full = r.Principals.Take(c.counted.principal, now, of.Principal...); full != nil {
+		counted.principals, counted.principal = r.Principals, c.principal()
+		if counted.personal, full = r.Principals.Take(counted.principal, now, of.Principal...); full != nil {
 			return full
 		}
 	}
@@ -207,20 +210,23 @@ func changesOf(set []policy.Assignment, late bool, facts *guard.Call) (out []reg
 // ended enters which outcome a call has by its result, and what that sets. A success of which it
 // cannot be said is unknown, and sets nothing; the error says why.
 func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
-	read := c.read
+	has := c.held()
+	read := has.read
 	if read == nil {
 		read = c.reading(end)
 	}
-	if c.memory != nil && c.memory == r.memory {
+	if has.memory != nil && has.memory == r.memory {
 		if read.fault == nil {
-			e.Set, read.fault = r.memory.registers.Settle(c.reserved, read.outcome.Index(), read.late)
+			e.Set, read.fault = r.memory.registers.Settle(has.reserved, read.outcome.Index(), read.late)
 		}
-		if c.counted != nil {
-			e.Counted = c.counted.limits
+		if has.counted != nil {
+			e.Counted = has.counted.limits
 		}
 	}
-	c.counted = nil // for good
-	c.release()
+	if c.has != nil {
+		c.has.counted = nil // for good
+		c.release()
+	}
 	if e.Outcome = read.outcome; read.fault != nil && end.Outcome == policy.Success {
 		e.Outcome = policy.Unknown
 	}
@@ -238,10 +244,11 @@ type reading struct {
 // reading reads a result.
 func (c *Call) reading(end End) *reading {
 	read := &reading{outcome: end.Outcome}
-	if c.facts == nil || end.Result == nil {
+	has := c.held()
+	if has.facts == nil || end.Result == nil {
 		return read
 	}
-	facts, a := *c.facts, c.Verdict.Alternative
+	facts, a := *has.facts, c.Verdict.Alternative
 	facts.Result = end.Result
 	if read.outcome, read.err = a.Outcome(end.Outcome, &facts); read.err == nil {
 		read.late, read.fault = changesOf(a.Sets(read.outcome), true, &facts)

@@ -52,7 +52,7 @@ func (w *walk) with(name, arguments string, code policy.Code) *run.Call {
 	w.Helper()
 	c, a := w.enterWith(name, arguments)
 	if (a == run.Admitted) != (code == policy.CodeNone) || c.Verdict.Code != code {
-		w.Fatalf("%s %s: %v, %v, %v", name, arguments, a, c.Verdict.Code, c.Verdict.Fault)
+		w.Fatalf("%s %s: %v, %v, %v", name, arguments, a, c.Verdict.Code, c.Verdict.Fault())
 	}
 	return c
 }

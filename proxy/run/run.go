@@ -366,7 +366,7 @@ func (r *Run) facts(c *Call, s Snapshot, now time.Time) *guard.Call {
 
 // decide decides a call in a snapshot.
 func (r *Run) decide(c *Call, s Snapshot, now time.Time) Admission {
-	used := c.approved.question
+	used := c.held().approved.question
 	c.release()
 	c.moves = r.moves
 	facts := r.facts(c, s, now)
@@ -426,7 +426,9 @@ type End struct {
 // has its outcome alone. By its result that may be another one. The error says why there is no step, or why the result
 // decides nothing.
 func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err error) {
-	c.approved = approved{} // for good
+	if c.has != nil {
+		c.has.approved = approved{} // for good
+	}
 	shadow := c.Snapshot.Shadow
 	moves := shadow && r.followsShadow(c) || !shadow && r.holder == c
 	if shadow && c.Overlooked || !moves && c.Verdict.Turn {
@@ -436,7 +438,7 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	s.From = r.Snapshot(now)
 	e = Entry{Type: Ended, Time: now, Call: c, Outcome: end.Outcome, Shadow: shadow, By: r.stands.Policy, To: r.stands}
 	var fault error
-	if a := c.Verdict.Alternative; c.counted != nil || a != nil && a.Settles() {
+	if a := c.Verdict.Alternative; c.held().counted != nil || a != nil && a.Settles() {
 		fault = r.ended(c, end, &e)
 	}
 	switch {

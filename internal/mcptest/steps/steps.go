@@ -142,7 +142,7 @@ func (s *Step) ask(r *run.Run, now time.Time) error {
 	admission, _ := r.Enter(c, 1, now)
 	switch {
 	case admission != run.Admitted && s.Refused == "":
-		return fmt.Errorf("refused: %s (%v)", c.Verdict.Code, c.Verdict.Fault)
+		return fmt.Errorf("refused: %s (%v)", c.Verdict.Code, c.Verdict.Fault())
 	case admission != run.Admitted && c.Verdict.Code.String() != s.Refused:
 		return fmt.Errorf("refused: %s, want %s", c.Verdict.Code, s.Refused)
 	case admission != run.Admitted:
