@@ -101,7 +101,7 @@ func TestPoliciesAgainstRealLists(t *testing.T) {
 // These need an account, or a cluster: their names are held against those that
 // the servers publish.
 func TestPoliciesAgainstPublishedNames(t *testing.T) {
-	for _, name := range []string{"github", "terraform", "kubernetes", "database"} {
+	for _, name := range []string{"github", "terraform", "kubernetes", "database", "support-refund"} {
 		p, _ := policy.Parse(name+".yaml", source(t, name))
 		if err := report.Against(p, published(t, name), nil).Strict().Err(); err != nil {
 			t.Error(err)
@@ -130,12 +130,13 @@ func published(t *testing.T, name string) []report.Offer {
 // What is never to be had is bound in no state, whatever globs there are.
 func TestWhatIsBoundNowhere(t *testing.T) {
 	for name, tools := range map[string][]string{
-		"playwright": {"browser_evaluate", "browser_run_code_unsafe"},
-		"everything": {"get-env", "gzip-file-as-resource"},
-		"github":     {"create_repository", "fork_repository"},
-		"terraform":  {"delete_workspace_safely", "force_unlock_workspace"},
-		"kubernetes": {"kubectl_delete", "kubectl_generic", "exec_in_pod"},
-		"database":   {"drop_database"},
+		"playwright":     {"browser_evaluate", "browser_run_code_unsafe"},
+		"everything":     {"get-env", "gzip-file-as-resource"},
+		"github":         {"create_repository", "fork_repository"},
+		"terraform":      {"delete_workspace_safely", "force_unlock_workspace"},
+		"kubernetes":     {"kubectl_delete", "kubectl_generic", "exec_in_pod"},
+		"database":       {"drop_database"},
+		"support-refund": {"delete_order"},
 	} {
 		p, _ := policy.Parse(name+".yaml", source(t, name))
 		for _, tool := range tools {

@@ -31,10 +31,11 @@ var servers = map[string]func(t *testing.T, dir string) []string{
 	"playwright": func(t *testing.T, _ string) []string {
 		return append([]string{"--"}, mcptest.Playwright(t)...)
 	},
-	"github":     standIn("github"),
-	"terraform":  standIn("terraform"),
-	"database":   standIn("database"),
-	"kubernetes": standIn("kubernetes"),
+	"github":         standIn("github"),
+	"terraform":      standIn("terraform"),
+	"database":       standIn("database"),
+	"kubernetes":     standIn("kubernetes"),
+	"support-refund": standIn("support-refund"),
 }
 
 // chatty are the servers that send list_changed of their own.
