@@ -9,6 +9,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/play"
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -112,17 +113,19 @@ func drawing(format string) func(*policy.Policy) string {
 
 func newSchema(c *console) *cobra.Command {
 	return &cobra.Command{
-		Use:               "schema [policy|config]",
-		Short:             "Print the JSON Schema of policy files, or of the configuration file",
-		ValidArgsFunction: firstOf("policy", "config"),
+		Use:               "schema [policy|test|config]",
+		Short:             "Print the JSON Schema of policy files, of their tests, or of the configuration file",
+		ValidArgsFunction: firstOf("policy", "test", "config"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			schema := policy.Schema
 			switch strings.Join(args, " ") {
 			case "", "policy":
+			case "test":
+				schema = play.Schema
 			case "config":
 				schema = config.Schema
 			default:
-				return exit.Usagef("no schema of %q; it is 'fsm-proxy schema policy' or 'fsm-proxy schema config'", strings.Join(args, " "))
+				return exit.Usagef("no schema of %q; it is 'fsm-proxy schema policy', 'fsm-proxy schema test' or 'fsm-proxy schema config'", strings.Join(args, " "))
 			}
 			_, err := c.out.Write(schema())
 			return err

@@ -7,11 +7,12 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
-// Coverage is what tests of a policy have seen of it: its states, its edges, and each guard true and
-// false. What stands once in the file, and holds in several states of a part, is one.
+// Coverage is what tests of a policy have seen of it: its states, its edges, each guard true and
+// false, and each approval given and refused. What stands once in the file, and holds in several states of a part, is one.
 type Coverage struct {
 	policy *policy.Policy
 	items  map[item]bool // seen
@@ -38,6 +39,9 @@ func NewCoverage(p *policy.Policy) *Coverage {
 				a := &b.Cases[i].Alternatives[j]
 				for _, o := range edges(b, a) {
 					c.items[edgeItem(b, &b.Cases[i], j, o)] = false
+				}
+				if a.Approve != nil {
+					c.items[approvalItem(a.Approve, approval.Allowed)], c.items[approvalItem(a.Approve, approval.Denied)] = false, false
 				}
 				for _, g := range a.Guards {
 					c.items[guardItem(g, true)], c.items[guardItem(g, false)] = false, false
@@ -106,6 +110,11 @@ func uniform(a *policy.Alternative) bool {
 
 func guardItem(g policy.Guard, holds bool) item {
 	return item{g.Place, fmt.Sprintf("when %s: %v", g, holds)}
+}
+
+// approvalItem is an answer of who has to approve.
+func approvalItem(a *policy.Approve, said approval.State) item {
+	return item{a.Place, "approve: " + sayings[said-approval.Allowed]}
 }
 
 // clockItem is the clock of a state.

@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 )
 
 // File is the tests of one policy.
@@ -45,7 +46,8 @@ type Step struct {
 	Who   *asker.Who // in place of the test's
 	Wait  time.Duration
 
-	Answer Answer
+	Approve approval.State // Allowed or Denied; zero: nobody says anything
+	Answer  Answer
 
 	Refused, Because, State *strictyaml.Text // nil: nothing is expected
 	Registers               []Expected
@@ -106,10 +108,10 @@ type (
 )
 
 var fileFields = []strictyaml.Field[reading]{
-	{Name: "version", Read: func(r *reader, e entry, into *reading) { r.Version(e); into.version = true }},
-	{Name: "policy", Read: func(r *reader, e entry, into *reading) { into.Policy, _ = text(r, e, "a policy's file") }},
-	{Name: "listed", Read: func(r *reader, e entry, into *reading) { into.Listed = names(r, e, policy.Kinds) }},
-	{Name: "tests", Read: func(r *reader, e entry, into *reading) {
+	{Name: "version", Doc: "1", Schema: strictyaml.Const(1), Read: func(r *reader, e entry, into *reading) { r.Version(e); into.version = true }},
+	{Name: "policy", Doc: "The policy, as seen from this file.", Schema: textSchema, Read: func(r *reader, e entry, into *reading) { into.Policy, _ = text(r, e, "a policy's file") }},
+	{Name: "listed", Doc: "What the server lists, by kind. Default: whatever is asked for.", Schema: func() *schema { return namesSchema(policy.Kinds) }, Read: func(r *reader, e entry, into *reading) { into.Listed = names(r, e, policy.Kinds) }},
+	{Name: "tests", Doc: "The tests, each a run of its own.", Schema: func() *schema { return &schema{Type: "array", MinItems: 1, Items: testSchema()} }, Read: func(r *reader, e entry, into *reading) {
 		seen := map[string]bool{}
 		for _, n := range list(r, e, "a list of tests, such as [{name: NAME, steps: [...]}]") {
 			t := Test{Place: n.Place()}
@@ -130,12 +132,12 @@ var fileFields = []strictyaml.Field[reading]{
 }
 
 var testFields = []strictyaml.Field[Test]{
-	{Name: "name", Read: func(r *reader, e entry, into *Test) {
+	{Name: "name", Doc: "What the test shows.", Schema: textSchema, Read: func(r *reader, e entry, into *Test) {
 		t, _ := text(r, e, "a name")
 		into.Name = t.Value
 	}},
-	{Name: "who", Read: func(r *reader, e entry, into *Test) { into.Who = who(r, e) }},
-	{Name: "steps", Read: func(r *reader, e entry, into *Test) {
+	{Name: "who", Doc: "On whose behalf the calls come.", Schema: whoSchema, Read: func(r *reader, e entry, into *Test) { into.Who = who(r, e) }},
+	{Name: "steps", Doc: "What happens, one after the other.", Schema: func() *schema { return &schema{Type: "array", Items: stepSchema()} }, Read: func(r *reader, e entry, into *Test) {
 		for _, n := range list(r, e, "a list of steps, such as [{tool: NAME, state: STATE}]") {
 			if r.Mapping(n, "a step, such as {tool: NAME, state: STATE}") {
 				into.Steps = append(into.Steps, step(r, n))
@@ -143,6 +145,12 @@ var testFields = []strictyaml.Field[Test]{
 		}
 	}},
 }
+
+// senders are who sends signals, by [policy.Sender].
+var senders = []string{policy.Agent.String(), policy.Operator.String()}
+
+// sayings are what is said of a call that is to be approved, by [approval.State] from Allowed on.
+var sayings = []string{"allow", "deny"}
 
 // calls are the keys that name what is called.
 var calls = []string{"tool", "resource", "prompt", "signal"}
@@ -163,7 +171,7 @@ func step(r *reader, e entry) Step {
 	if count != 1 {
 		r.Errorf(s.Place, "missing", "a step has one of tool, resource, prompt, signal and wait, not %d of them", count)
 	}
-	for _, key := range []string{"args", "from", "answer", "refused", "because", "who"} {
+	for _, key := range []string{"args", "from", "answer", "approve", "refused", "because", "who"} {
 		if s.said["wait"] && s.said[key] {
 			r.Errorf(s.Place, "both", "%s: while a step waits nothing is called; make two steps of it", key)
 		}
@@ -173,6 +181,8 @@ func step(r *reader, e entry) Step {
 		r.Errorf(s.Place, "both", "from: only a signal has a sender; remove it")
 	case s.said["answer"] && s.said["signal"]:
 		r.Errorf(s.Place, "both", "answer: nobody answers a signal; remove it")
+	case s.said["approve"] && s.said["signal"]:
+		r.Errorf(s.Place, "both", "approve: nobody approves a signal; remove it")
 	case s.said["answer"] && s.said["refused"]:
 		r.Errorf(s.Place, "both", "answer: nobody answers a call that is refused; remove it")
 	case s.said["because"] && !s.said["refused"]:
@@ -184,18 +194,23 @@ func step(r *reader, e entry) Step {
 // stepFields are the keys of a step.
 var stepFields = []strictyaml.Field[Step]{
 	callField(policy.Tool), callField(policy.Resource), callField(policy.Prompt), callField(policy.Signal),
-	{Name: "args", Read: func(r *reader, e entry, into *Step) {
+	{Name: "args", Doc: "The arguments of the call.", Schema: objectSchema, Read: func(r *reader, e entry, into *Step) {
 		if r.Mapping(e, "a mapping of arguments") {
 			into.Args = asJSON(r, e.Value)
 		}
 	}},
-	{Name: "from", Read: func(r *reader, e entry, into *Step) {
-		i, _ := r.Choice(e, []string{policy.Agent.String(), policy.Operator.String()})
+	{Name: "from", Doc: "Who sends the signal. Default: agent.", Schema: strictyaml.Enum(senders), Read: func(r *reader, e entry, into *Step) {
+		i, _ := r.Choice(e, senders)
 		into.From = policy.Sender(i)
 	}},
-	{Name: "who", Read: func(r *reader, e entry, into *Step) { into.Who = who(r, e) }},
-	{Name: "answer", Read: func(r *reader, e entry, into *Step) { into.Answer = answer(r, e) }},
-	{Name: "wait", Read: func(r *reader, e entry, into *Step) {
+	{Name: "who", Doc: "On whose behalf this call comes, in place of the test's.", Schema: whoSchema, Read: func(r *reader, e entry, into *Step) { into.Who = who(r, e) }},
+	{Name: "answer", Doc: "How the server answers. Default: success.", Schema: answerSchema, Read: func(r *reader, e entry, into *Step) { into.Answer = answer(r, e) }},
+	{Name: "approve", Doc: "What whoever is asked to approve the call says. Default: nothing.", Schema: strictyaml.Enum(sayings), Read: func(r *reader, e entry, into *Step) {
+		if i, ok := r.Choice(e, sayings); ok {
+			into.Approve = approval.State(i + 1)
+		}
+	}},
+	{Name: "wait", Doc: "For how long nothing is called, such as 31m.", Schema: textSchema, Read: func(r *reader, e entry, into *Step) {
 		t, ok := text(r, e, "a time such as 30s, 5m or 1h30m")
 		if d, err := time.ParseDuration(t.Value); ok && (err != nil || d <= 0) {
 			r.Errorf(t.Place, "value", "wait: %s is no time; write it like 30s, 5m or 1h30m", strictyaml.Quote(t.Value))
@@ -203,39 +218,31 @@ var stepFields = []strictyaml.Field[Step]{
 			into.Wait = d
 		}
 	}},
-	{Name: "refused", Read: func(r *reader, e entry, into *Step) {
+	{Name: "refused", Doc: "The code of the refusal. Default: the call goes.", Schema: func() *schema { return &schema{Enum: codes()} }, Read: func(r *reader, e entry, into *Step) {
 		words := codes()
 		if i, ok := r.Choice(e, words); ok {
 			into.Refused = &strictyaml.Text{Place: strictyaml.PlaceOf(e.Value), Value: words[i]}
 		}
 	}},
-	{Name: "because", Read: func(r *reader, e entry, into *Step) { into.Because = given(r, e, "what is told") }},
-	{Name: "state", Read: func(r *reader, e entry, into *Step) { into.State = given(r, e, "a state") }},
-	{Name: "registers", Read: func(r *reader, e entry, into *Step) {
+	{Name: "because", Doc: "What the policy has the client told of the refusal.", Schema: textSchema, Read: func(r *reader, e entry, into *Step) { into.Because = given(r, e, "what is told") }},
+	{Name: "state", Doc: "Where the run is then.", Schema: textSchema, Read: func(r *reader, e entry, into *Step) { into.State = given(r, e, "a state") }},
+	{Name: "registers", Doc: "What the registers named here hold then; null: unset.", Schema: objectSchema, Read: func(r *reader, e entry, into *Step) {
 		if r.Mapping(e, "a mapping of registers to their values") {
 			for _, x := range r.Entries(e.Value) {
 				into.Registers = append(into.Registers, Expected{strictyaml.Text{Place: x.Place(), Value: x.Name()}, asJSON(r, x.Value)})
 			}
 		}
 	}},
-	{Name: "lists", Read: func(r *reader, e entry, into *Step) {
+	{Name: "lists", Doc: "All names that are shown then of the kinds named here.", Schema: func() *schema { return namesSchema(len(Names{})) }, Read: func(r *reader, e entry, into *Step) {
 		into.Lists, into.ListsAt = names(r, e, len(into.Lists)), e.Place()
 	}},
 }
 
 func callField(k policy.Kind) strictyaml.Field[Step] {
-	return strictyaml.Field[Step]{Name: calls[k], Read: func(r *reader, e entry, into *Step) {
+	return strictyaml.Field[Step]{Name: calls[k], Doc: "The " + calls[k] + " that is called.", Schema: textSchema, Read: func(r *reader, e entry, into *Step) {
 		t, _ := text(r, e, "a name")
 		into.Kind, into.Name = k, t.Value
 	}}
-}
-
-// codes are the words of refusals.
-func codes() (words []string) {
-	for c := policy.CodeNone + 1; c.Text() != c.String(); c++ {
-		words = append(words, c.String())
-	}
-	return words
 }
 
 // list returns the items of a list, each as an entry of the list's key.
@@ -273,34 +280,38 @@ func names(r *reader, e entry, kinds int) (out Names) {
 	if !r.Mapping(e, "a mapping of kinds to lists of names, such as {tools: [NAME]}") {
 		return out
 	}
+	strictyaml.ReadFields(r, e.Value, e.Name(), namesFields(kinds), &out)
+	return out
+}
+
+func namesFields(kinds int) []strictyaml.Field[Names] {
 	fields := make([]strictyaml.Field[Names], kinds)
 	for k := range fields {
-		fields[k] = strictyaml.Field[Names]{Name: policy.Kind(k).Plural(), Read: func(r *reader, e entry, into *Names) {
+		fields[k] = strictyaml.Field[Names]{Name: policy.Kind(k).Plural(), Doc: "Names of " + policy.Kind(k).Plural() + ".", Schema: textsSchema, Read: func(r *reader, e entry, into *Names) {
 			into[k] = []string{}
 			for _, t := range r.Items(e, "a list of names") {
 				into[k] = append(into[k], t.Value)
 			}
 		}}
 	}
-	strictyaml.ReadFields(r, e.Value, e.Name(), fields, &out)
-	return out
+	return fields
 }
 
 var whoFields = []strictyaml.Field[asker.Who]{
-	{Name: "subject", Read: func(r *reader, e entry, into *asker.Who) {
+	{Name: "subject", Doc: "The subject of the token or certificate.", Schema: textSchema, Read: func(r *reader, e entry, into *asker.Who) {
 		t, _ := text(r, e, "a text")
 		into.Subject = t.Value
 	}},
-	{Name: "issuer", Read: func(r *reader, e entry, into *asker.Who) {
+	{Name: "issuer", Doc: "Its issuer.", Schema: textSchema, Read: func(r *reader, e entry, into *asker.Who) {
 		t, _ := text(r, e, "a text")
 		into.Issuer = t.Value
 	}},
-	{Name: "scopes", Read: func(r *reader, e entry, into *asker.Who) {
+	{Name: "scopes", Doc: "Its scopes.", Schema: textsSchema, Read: func(r *reader, e entry, into *asker.Who) {
 		for _, t := range r.Items(e, "a list of scopes") {
 			into.Scopes = append(into.Scopes, t.Value)
 		}
 	}},
-	{Name: "claims", Read: func(r *reader, e entry, into *asker.Who) {
+	{Name: "claims", Doc: "Its claims.", Schema: objectSchema, Read: func(r *reader, e entry, into *asker.Who) {
 		if r.Mapping(e, "a mapping of claims") {
 			into.Claims = asJSON(r, e.Value)
 		}
@@ -326,12 +337,7 @@ func answer(r *reader, e entry) (a Answer) {
 		}
 		return a
 	}
-	fields := []strictyaml.Field[Answer]{{Name: "result", Read: func(r *reader, e entry, into *Answer) {
-		if r.Mapping(e, "a result, such as {structuredContent: {…}}") {
-			into.Result = asJSON(r, e.Value)
-		}
-	}}}
-	strictyaml.ReadFields(r, e.Value, "an answer", fields, &a)
+	strictyaml.ReadFields(r, e.Value, "an answer", answerFields, &a)
 	if a.Result == nil && r.OK() {
 		r.Errorf(strictyaml.PlaceOf(e.Value), "missing", "answer: wants success, error, unknown or {result: {…}}")
 	}
@@ -340,6 +346,15 @@ func answer(r *reader, e entry) (a Answer) {
 	}
 	return a
 }
+
+var answerFields = []strictyaml.Field[Answer]{{
+	Name: "result", Doc: "The result, as the server gives it.", Schema: objectSchema,
+	Read: func(r *reader, e entry, into *Answer) {
+		if r.Mapping(e, "a result, such as {structuredContent: {…}}") {
+			into.Result = asJSON(r, e.Value)
+		}
+	},
+}}
 
 // isError reports whether a result says so: whatever is not absent, false or null does.
 func isError(result []byte) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -75,6 +76,11 @@ func (x *player) step(s *Step) {
 	facts := x.facts(c)
 	a, _ := x.run.Enter(c, 0, x.now)
 	x.covered.decided(c, facts)
+	if a == run.ApprovalWanted {
+		a = x.approve(s, c)
+	} else if s.said["approve"] {
+		x.fail(s.Place, "%s %s is asked of nobody: no approve of the policy holds for it, or it is refused before", s.Kind, s.Name)
+	}
 	switch {
 	case a == run.Admitted && c.Unclear:
 		x.run.Leave(c, x.now)
@@ -84,10 +90,26 @@ func (x *player) step(s *Step) {
 		x.fail(s.Refused.Place, "%s %s is allowed by %s, want %s", s.Kind, s.Name, c.Verdict.Rule, s.Refused.Value)
 	case a == run.Admitted:
 		x.settle(s, c)
+	case a == run.ApprovalWanted:
+		x.refused(s, c, policy.ApprovalPending)
+	case a == run.Crowded:
+		x.refused(s, c, policy.Busy)
 	default:
-		x.refused(s, c)
+		x.refused(s, c, c.Verdict.Code)
 	}
 	x.expect(s)
+}
+
+// approve asks whoever is to approve a call, who says what the step has them say.
+func (x *player) approve(s *Step, c *run.Call) run.Admission {
+	a, asked, _ := x.run.Ask(c, &approval.Question{}, nil, 0, x.now)
+	if asked == nil || s.Approve == approval.Open {
+		return a
+	}
+	x.run.Answer(asked, s.Approve, x.now)
+	x.covered.see(approvalItem(c.Verdict.Alternative.Approve, s.Approve))
+	a, _, _ = x.run.Ask(c, &approval.Question{}, asked, 0, x.now)
+	return a
 }
 
 // maxExpired is how often clocks may move the run in one step.
@@ -126,13 +148,15 @@ func (x *player) entries(all []run.Entry) {
 }
 
 // refused compares a refusal with what is expected.
-func (x *player) refused(s *Step, c *run.Call) {
-	code := c.Verdict.Code.String()
+func (x *player) refused(s *Step, c *run.Call, why policy.Code) {
+	code := why.String()
 	switch {
+	case s.Refused == nil && why == policy.ApprovalPending:
+		x.fail(s.Place, "%s %s waits for an approval (%s); say of the step approve: allow, approve: deny, or refused: %s", s.Kind, s.Name, c.Verdict.Rule, code)
 	case s.Refused == nil:
-		x.fail(s.Place, "%s %s is refused in %s: %s%s", s.Kind, s.Name, x.state(), code, why(&c.Verdict))
+		x.fail(s.Place, "%s %s is refused in %s: %s%s", s.Kind, s.Name, x.state(), code, reason(&c.Verdict))
 	case s.Refused.Value != code:
-		x.fail(s.Refused.Place, "%s %s is refused with %s%s, want %s", s.Kind, s.Name, code, why(&c.Verdict), s.Refused.Value)
+		x.fail(s.Refused.Place, "%s %s is refused with %s%s, want %s", s.Kind, s.Name, code, reason(&c.Verdict), s.Refused.Value)
 	}
 	if s.Because != nil && !slices.Contains(c.Verdict.Because(), s.Because.Value) {
 		told := "nothing is told"
@@ -143,8 +167,8 @@ func (x *player) refused(s *Step, c *run.Call) {
 	}
 }
 
-// why says where a refusal comes from, as far as there is such a place.
-func why(v *policy.Verdict) (text string) {
+// reason says where a refusal comes from, as far as there is such a place.
+func reason(v *policy.Verdict) (text string) {
 	if v.Rule.String() != "" {
 		text = " by " + v.Rule.String()
 	}

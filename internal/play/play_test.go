@@ -182,3 +182,38 @@ func TestPlaySaysWhatPoliciesDo(t *testing.T) {
 		}
 	})
 }
+
+// Whoever is asked to approve a call says what the step has them say, and the run remembers it.
+func TestPlayApprovals(t *testing.T) {
+	const source = "version: 1\ninitial: a\nstates:\n  a:\n    tools:\n      look: stay\n      pay: {when: args.n < 9, approve: {by: operator, timeout: 1m}, on_success: b, on_unknown: b}\n" +
+		"      note: {approve: {by: client}}\n      most: {at_most: 1, approve: {by: operator}}\n  b: {tools: {back: a}}\n"
+	for name, steps := range map[string][]string{
+		"yes":            {"{tool: pay, args: {n: 1}, approve: allow, state: b}"},
+		"no":             {"{tool: pay, args: {n: 1}, approve: deny, refused: approval_denied, state: a}", "{tool: pay, args: {n: 1}, refused: approval_denied}", "{tool: pay, args: {n: 2}, approve: allow, state: b}"},
+		"nobody":         {"{tool: pay, args: {n: 1}, refused: approval_pending}", "{tool: pay, args: {n: 1}, approve: allow, state: b}"},
+		"too late":       {"{tool: pay, args: {n: 1}, refused: approval_pending}", "{wait: 1m}", "{tool: pay, args: {n: 1}, refused: approval_denied}", "{tool: pay, args: {n: 1}, refused: approval_pending}"},
+		"of the visit":   {"{tool: pay, args: {n: 1}, refused: approval_pending}", "{tool: pay, args: {n: 2}, approve: allow, state: b}", "{tool: back}", "{tool: pay, args: {n: 1}, refused: approval_pending}"},
+		"a client":       {"{tool: note, approve: allow}", "{tool: note, approve: deny, refused: approval_denied}"},
+		"refused before": {"{tool: pay, args: {n: 9}, refused: guard_failed}"},
+		"once":           {"{tool: most, approve: allow}", "{tool: most, refused: limit_reached}"},
+	} {
+		if failures, _ := playing(t, source, "", steps...); len(failures) > 0 {
+			t.Errorf("%s: %v", name, failures)
+		}
+	}
+	for step, want := range map[string]string{
+		"{tool: pay, args: {n: 1}}":                                       "6:5: tool pay waits for an approval (p.yaml:7:7); say of the step approve: allow, approve: deny, or refused: approval_pending",
+		"{tool: pay, args: {n: 1}, approve: deny}":                        "6:5: tool pay is refused in a: approval_denied by p.yaml:7:7, it was refused, as long as the run is in this state.",
+		"{tool: pay, args: {n: 1}, approve: allow, refused: busy}":        "is allowed by p.yaml:7:7, want busy",
+		"{tool: look, approve: allow}":                                    "6:5: tool look is asked of nobody: no approve of the policy holds for it, or it is refused before",
+		"{tool: pay, args: {n: 9}, approve: deny, refused: guard_failed}": "6:5: tool pay is asked of nobody",
+	} {
+		if failures, _ := playing(t, source, "", step); len(failures) != 1 || !strings.Contains(failures[0], want) {
+			t.Errorf("%s: %q, want %s", step, failures, want)
+		}
+	}
+	_, covered := playing(t, source, "", "{tool: pay, args: {n: 1}, approve: deny, refused: approval_denied}")
+	if missing := strings.Join(covered.Missing(), "\n"); !strings.Contains(missing, "p.yaml:7:31: approve: allow") || strings.Contains(missing, "p.yaml:7:31: approve: deny") {
+		t.Error(missing)
+	}
+}

@@ -222,10 +222,10 @@ func (t *tester) writeCoverage(w io.Writer) bool {
 		if c.Percent() < t.MinCoverage {
 			ok, short = false, fmt.Sprintf(", less than %v%%", t.MinCoverage)
 		}
+		fmt.Fprintf(w, "coverage: %.1f%% of %s, %d of %d states, edges, sides of guards and answers%s\n", c.Percent(), strictyaml.Printable(c.path), seen, all, short)
 		if short == "" && !t.Coverage {
 			continue
 		}
-		fmt.Fprintf(w, "coverage: %.1f%% of %s, %d of %d states, edges and sides of guards%s\n", c.Percent(), strictyaml.Printable(c.path), seen, all, short)
 		for _, missing := range c.Missing() {
 			fmt.Fprintf(w, "    %s\n", strictyaml.Printable(missing))
 		}
