@@ -19,6 +19,7 @@ var rules = []rule{
 	{"other-kind", policy.LevelError, "the file is a lock file, a configuration file or a client's configuration"},
 	{"second-document", policy.LevelError, "`---` begins another document"},
 	{"tag", policy.LevelError, "a YAML tag"},
+	{"unquoted", policy.LevelError, "an expression without quotes that YAML ends at a comma or `#`"},
 	{"alias", policy.LevelError, "an alias that contains itself"},
 	{"merge", policy.LevelError, "`<<` merges what is no mapping"},
 	{"key", policy.LevelError, "a key that is a mapping or a list"},

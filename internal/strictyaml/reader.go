@@ -44,6 +44,9 @@ type Language struct {
 	// Typed tells the keys under which a mapping may have a key twice, with quotes and
 	// without: see [IsResolved]. Nil: none.
 	Typed func(key string) bool
+	// Expression tells the keys under which a text is an expression, of CEL as far as its quotes and brackets go:
+	// where YAML reads it as something else, it is shown in quotes. Nil: none.
+	Expression func(key, text string) bool
 }
 
 // Reader reads one file and gathers what it finds. It is not safe for concurrent
@@ -140,7 +143,7 @@ func (r *Reader) Tree(src []byte) *yaml.Node {
 	if root == nil {
 		return nil
 	}
-	w := walker{r: r, ok: true, sizes: map[*yaml.Node]int{}, open: map[*yaml.Node]bool{}, typed: map[*yaml.Node]bool{}}
+	w := walker{r: r, ok: true, sizes: map[*yaml.Node]int{}, open: map[*yaml.Node]bool{}, typed: map[*yaml.Node]bool{}, mended: map[*yaml.Node]bool{}}
 	switch expanded := w.walk(root); {
 	case !w.ok:
 		return nil
@@ -246,6 +249,7 @@ type walker struct {
 	sizes   map[*yaml.Node]int
 	open    map[*yaml.Node]bool
 	typed   map[*yaml.Node]bool // mappings under a key that Language.Typed tells
+	mended  map[*yaml.Node]bool // expressions that were reported
 	written int
 }
 
@@ -260,6 +264,7 @@ func (w *walker) walk(n *yaml.Node) int {
 	w.written++
 	w.checkTag(n)
 	if n.Kind == yaml.MappingNode {
+		w.mend(n)
 		w.checkKeys(n)
 	}
 	size := 1
@@ -285,7 +290,7 @@ func (w *walker) child(c *yaml.Node) int {
 }
 
 func (w *walker) checkTag(n *yaml.Node) {
-	if n.Style&yaml.TaggedStyle == 0 && w.r.char(PlaceOf(n)) != '!' {
+	if w.mended[n] || n.Style&yaml.TaggedStyle == 0 && w.r.char(PlaceOf(n)) != '!' {
 		return
 	}
 	if n.Style&yaml.TaggedStyle == 0 {

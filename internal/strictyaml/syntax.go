@@ -28,6 +28,9 @@ func (r *Reader) syntax(err error) {
 		r.Errorf(where, "syntax", "this is not YAML here or in the line above: %s", plainCause(load.Message))
 		return
 	}
+	if r.slipExpression(mark, context) {
+		return
+	}
 	for _, slip := range slips {
 		if where, hint := slip(r, load.Message, mark, context); hint != "" {
 			r.Errorf(where, "syntax", "%s", hint)

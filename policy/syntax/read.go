@@ -1,8 +1,10 @@
 package syntax
 
 import (
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"go.yaml.in/yaml/v4"
@@ -21,6 +23,8 @@ var language = strictyaml.Language{
 	Begin: `"version: 1", "initial: STATE" and "states:"`,
 	Typed: func(key string) bool { return key == "cases" },
 
+	Expression: isExpression,
+
 	Mistaken: func(has func(string) bool) string {
 		switch {
 		case has("states"), has("initial"):
@@ -35,6 +39,22 @@ var language = strictyaml.Language{
 		return ""
 	},
 }
+
+// isExpression reports whether a text is meant as an expression: by its key, else, as registers and outcomes have
+// names of the author's, by what it reads or calls.
+func isExpression(key, text string) bool {
+	switch key {
+	case "when", "add", "remove":
+		return true
+	case "because", "description", "instructions", "message", "name":
+		return false
+	}
+	return !strings.HasPrefix(strings.TrimLeft(text, "[ "), "{") && expressionWords().MatchString(text)
+}
+
+var expressionWords = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b(?:args|result|registers|who|run)\s*[.\[]|\b(?:has|size|words|path_under|json|texts|digest)\(`)
+})
 
 // Read reads a policy file as far as single keys go; file is its name in findings. The
 // tree is nil if nothing can be made of the source; the reader has what was found, and
