@@ -89,8 +89,9 @@ var rules = []rule{
 	{"implicit-stay", policy.LevelNote, "an outcome of which nothing is said, so that the state stays"},
 
 	{"unknown-name", policy.LevelError, "a bound name that the server does not list; a note where the value is `none`"},
-	{"unknown-argument", policy.LevelError, "`by` names an argument that the item does not have, or that is of no kind that a case is; a warning where the item may take arguments that it does not declare, or this one as a boolean or a number"},
+	{"unknown-argument", policy.LevelError, "`by` names an argument that the item does not have, or that is of no kind that a case is; a warning where the item may take arguments that it does not declare, or this one as a boolean or a number, and where an expression reads it"},
 	{"unknown-case", policy.LevelError, "a case that the argument cannot be: it is of another kind, or the item lists the values that it takes; a note where the case is `none`"},
+	{"unknown-result", policy.LevelWarning, "an outcome, or `set`, reads of a result what the tool's `outputSchema` does not declare"},
 	{"matches-nothing", policy.LevelWarning, "a glob that matches nothing listed; a note where the value is `none`"},
 	{"no-lock", policy.LevelError, "`pin` wants a [lock file](lock.md) that is not there, or cannot be read; a warning where `pin: warn` has none"},
 	{"not-locked", policy.LevelError, "a bound tool that the lock file does not have; a warning with `pin: warn`"},

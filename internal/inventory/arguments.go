@@ -23,7 +23,7 @@ func argumentsOf(kind policy.Kind, raw []byte) func(path []string) report.Argume
 			Schema map[string]any `json:"inputSchema"`
 		}
 		if err := json.Unmarshal(raw, &tool, exactNumbers); err == nil && tool.Schema != nil {
-			return (&inputSchema{root: tool.Schema}).argument
+			return (&objectSchema{root: tool.Schema}).argument
 		}
 	case policy.Prompt:
 		var prompt struct {
@@ -48,6 +48,17 @@ func argumentsOf(kind policy.Kind, raw []byte) func(path []string) report.Argume
 	return nil
 }
 
+// resultOf is argumentsOf for what a tool's definition says of its results' structuredContent.
+func resultOf(kind policy.Kind, raw []byte) func(path []string) report.Argument {
+	var tool struct {
+		Schema map[string]any `json:"outputSchema"`
+	}
+	if err := json.Unmarshal(raw, &tool, exactNumbers); kind != policy.Tool || err != nil || tool.Schema == nil {
+		return nil
+	}
+	return (&objectSchema{root: tool.Schema}).argument
+}
+
 // number is a number in a schema, as it is written.
 type number string
 
@@ -64,10 +75,10 @@ var exactNumbers = json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsonte
 // onlyTexts are the kinds of values that a prompt's argument cannot be.
 var onlyTexts = [policy.ValueKinds]bool{policy.NumberValue: true, policy.BooleanValue: true}
 
-// inputSchema reads the JSON Schema of a tool's arguments, of any draft. It says only what
+// objectSchema reads the JSON Schema of a tool's arguments, or of its results, of any draft. It says only what
 // is sure: keywords that it does not know can only narrow a schema, except for $ref,
 // beside which drafts up to 7 ignore all others.
-type inputSchema struct {
+type objectSchema struct {
 	root map[string]any
 	read int // schemas so far, for one argument
 }
@@ -80,14 +91,14 @@ var declaring = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else",
 
 // argument returns what the schema says of the argument at a path, the zero value where
 // that is not sure.
-func (s *inputSchema) argument(path []string) report.Argument {
+func (s *objectSchema) argument(path []string) report.Argument {
 	s.read = 0
 	return s.member(s.root, "", path)
 }
 
 // member returns what the schema of an object says of what is at a path in it. within is
 // the object's own path, with its dot.
-func (s *inputSchema) member(object map[string]any, within string, path []string) report.Argument {
+func (s *objectSchema) member(object map[string]any, within string, path []string) report.Argument {
 	if object["$ref"] != nil {
 		return report.Argument{}
 	}
@@ -118,7 +129,7 @@ func (s *inputSchema) member(object map[string]any, within string, path []string
 }
 
 // inner is member of an argument that is declared: it may be referred to, and be no object.
-func (s *inputSchema) inner(declared any, within string, path []string) report.Argument {
+func (s *objectSchema) inner(declared any, within string, path []string) report.Argument {
 	keywords, ok := declared.(map[string]any)
 	for ok && keywords["$ref"] != nil {
 		target, found := s.target(keywords["$ref"])
@@ -196,7 +207,7 @@ func (v valueSet) union(other valueSet) (out valueSet) {
 }
 
 // values returns the values that a schema allows, or more.
-func (s *inputSchema) values(schema any) valueSet {
+func (s *objectSchema) values(schema any) valueSet {
 	if schema == false {
 		return nothing
 	}
@@ -274,7 +285,7 @@ func valuesIn(values []any) valueSet {
 
 // target returns what a $ref within the schema refers to; ok is false where that is not
 // sure.
-func (s *inputSchema) target(ref any) (at any, ok bool) {
+func (s *objectSchema) target(ref any) (at any, ok bool) {
 	pointer, ok := ref.(string)
 	path, within := strings.CutPrefix(pointer, "#/")
 	if !ok || !within || rebased(s.root, true) {

@@ -226,6 +226,17 @@ func TestArgumentsAtPaths(t *testing.T) {
 	}
 }
 
+// What a tool's outputSchema declares is known of its results, and nothing of one without it.
+func TestResultsOfTools(t *testing.T) {
+	of := offerOf(policy.Tool, wire.Item{Name: "get", Raw: []byte(`{"name":"get","outputSchema":{"properties":{"n":{"type":"integer"}}}}`)})
+	if of.Argument != nil || of.Result([]string{"n"}).Undeclared || !of.Result([]string{"m"}).Undeclared {
+		t.Error("the outputSchema is not what is read of results")
+	}
+	if of = offerOf(policy.Tool, wire.Item{Name: "get", Raw: []byte(`{"name":"get","inputSchema":{"properties":{"n":{}}}}`)}); of.Result != nil {
+		t.Error("without an outputSchema something is known of results")
+	}
+}
+
 // Numbers in a schema are compared as exactly as those of a call.
 func TestNumbersOfSchemas(t *testing.T) {
 	p, findings := policy.Parse("p.yaml", []byte("version: 1\ninitial: a\nstates: {a: {tools: {get: {by: n, cases: {9007199254740993: stay, 9007199254740992: stay, 1e2: stay}}}}}\n"))

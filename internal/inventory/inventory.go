@@ -217,7 +217,7 @@ func list(ctx context.Context, conn *upstream.Conn, can [4]bool) (Inventory, err
 }
 
 func offerOf(kind policy.Kind, item wire.Item) report.Offer {
-	offer := report.Offer{Kind: kind, Name: item.Name, Argument: argumentsOf(kind, item.Raw)}
+	offer := report.Offer{Kind: kind, Name: item.Name, Argument: argumentsOf(kind, item.Raw), Result: resultOf(kind, item.Raw)}
 	var hints struct {
 		Annotations struct {
 			ReadOnly   bool `json:"readOnlyHint"`

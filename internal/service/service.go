@@ -96,8 +96,8 @@ func (s *service) warnNobody(p *policy.Policy) {
 	if s.cfg.Listen.Address != "" {
 		how, do = "without authentication", "give one of"
 	}
-	s.log.Warn("policy: " + how + " nobody has a subject, scopes or claims, so what the policy has for somebody, or asks of who, is for nobody: " +
-		do + " --tokens, --oidc-issuer and --client-ca, or take these out of the policy", "lines", strings.Join(lines, ", "))
+	s.log.Warn("policy: "+how+" nobody has a subject, scopes or claims, so what the policy has for somebody, or asks of who, is for nobody: "+
+		do+" --tokens, --oidc-issuer and --client-ca, or take these out of the policy", "lines", strings.Join(lines, ", "))
 }
 
 // open opens what both ways of serving need. Nothing is asked of the wrapped

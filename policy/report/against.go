@@ -19,6 +19,8 @@ type Offer struct {
 	Idempotent, ReadOnly bool
 	// Argument says what the item says of the argument at a path; nil says nothing.
 	Argument func(path []string) Argument
+	// Result says the same of what is at a path in the structuredContent of its results.
+	Result func(path []string) Argument
 }
 
 // Against checks a policy against what a live upstream lists. templateServes
@@ -284,7 +286,7 @@ func (m *matcher) checkArguments(k policy.Kind) {
 	}
 	items := map[*policy.Binding][]Offer{}
 	for _, o := range m.offers[k] {
-		if o.Argument == nil || listed[o.Name] > 1 {
+		if listed[o.Name] > 1 {
 			continue
 		}
 		for _, b := range bindingsOf(m.p, k, o.Name) {
@@ -293,7 +295,7 @@ func (m *matcher) checkArguments(k policy.Kind) {
 	}
 	for b := range m.p.Bindings() {
 		if b.Kind == k && b.By != "" {
-			m.checkArgument(b, items[b])
+			m.checkArgument(b, slices.DeleteFunc(slices.Clone(items[b]), func(o Offer) bool { return o.Argument == nil }))
 		}
 		if b.Kind == k {
 			m.checkRead(b, items[b])

@@ -128,6 +128,44 @@ func TestAgainstHandlesFindsWhereAToolIsBound(t *testing.T) {
 	}
 }
 
+// What expressions read of a result and the outputSchema does not have is told; what they ask for first is not, nor
+// anything of a tool without an outputSchema. Outcomes read arguments, too.
+func TestAgainstReadsOfResults(t *testing.T) {
+	p := parse(t, "p.yaml", []byte(`version: 1
+initial: a
+registers: {plan: text}
+states:
+  a:
+    tools:
+      test:
+        outcomes:
+          red: result.structuredContent.faild > 0 && args.paht == "x"
+          none: 'has(result.structuredContent.ran) && result.structuredContent.ran == 0'
+          first: result.structuredContent.runs[0].ok
+          plain: result.text == "x"
+        set: {plan: result.structuredContent.out.id}
+      bare: {set: {plan: result.structuredContent.id}}
+`))
+	declares := func(path []string) Argument {
+		return Argument{Undeclared: path[0] != "failed", Others: []string{"failed"}}
+	}
+	var got []string
+	for _, x := range Against(p, []Offer{{Name: "test", Argument: declares, Result: declares}, {Name: "bare"}}, nil) {
+		if strings.HasPrefix(x.Code, "unknown-") {
+			got = append(got, x.String())
+		}
+	}
+	want := []string{
+		`p.yaml:9:11: warning: outcomes: no argument "paht" is declared by the upstream's tool "test", and a success without it is unknown; there is "failed" (unknown-argument)`,
+		`p.yaml:9:11: warning: outcomes: no "faild" is declared in the outputSchema of the upstream's tool "test", and a success without it is unknown; did you mean "failed"? (unknown-result)`,
+		`p.yaml:11:11: warning: outcomes: no "runs" is declared in the outputSchema of the upstream's tool "test", and a success without it is unknown; there is "failed" (unknown-result)`,
+		`p.yaml:13:15: warning: set: no "out.id" is declared in the outputSchema of the upstream's tool "test", and a success without it is unknown; there is "failed" (unknown-result)`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+}
+
 // Arguments that expressions read and no item declares are told; those that it declares, that a
 // guard asks for first, and behind which an item of a list is read are not.
 func TestAgainstReads(t *testing.T) {

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -210,44 +209,6 @@ func (c *checker) noteRunLimits() {
 		if len(keys[n]) > 1 {
 			c.r.Add(policy.LevelNote, first[n].Place(), "run-limits", "%s has a limit of the run in %d places, and each counts for itself: a run may make as many calls as all of them together; bind it in \"everywhere\" to count them as one",
 				strictyaml.Quote(n.pattern), len(keys[n]))
-		}
-	}
-}
-
-// argumentPath is an argument as expressions have it that is named by a path of plain words.
-var argumentPath = regexp.MustCompile(`^args((?:\.[A-Za-z_][A-Za-z0-9_]*)+)$`)
-
-// checkRead compares the arguments that expressions of a binding read with those that the items have which it binds.
-func (m *matcher) checkRead(b *policy.Binding, items []Offer) {
-	for a := range b.Alternatives() {
-		for _, g := range a.Guards {
-			m.checkReads("when", g.Place, g.Program, b.Kind, items)
-		}
-		for _, o := range a.AllOutcomes() {
-			for _, x := range a.Sets(o) {
-				for _, v := range x.Values {
-					m.checkReads("set", x.Place, v, b.Kind, items)
-				}
-			}
-		}
-	}
-}
-
-func (m *matcher) checkReads(what string, at policy.Place, p *guard.Program, k policy.Kind, items []Offer) {
-	for _, path := range p.Reads().Args {
-		match := argumentPath.FindStringSubmatch(path)
-		if match == nil || strings.Contains(p.String(), "has("+path+")") {
-			continue
-		}
-		name := match[1][1:]
-		var lacking, others []string
-		for _, o := range items {
-			if x := o.Argument(strings.Split(name, ".")); x.Undeclared || x.Refused {
-				lacking, others = append(lacking, o.Name), append(others, x.Others...)
-			}
-		}
-		if len(lacking) > 0 {
-			m.r.Add(policy.LevelWarning, at, "unknown-argument", "%s: no argument %s is declared by %s, and a call without it is refused%s", what, strictyaml.Quote(name), upstreams(k, lacking), m.suggest(name, others))
 		}
 	}
 }
