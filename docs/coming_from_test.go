@@ -1,24 +1,16 @@
 package docs_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/steps"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/report"
 )
 
-// workflow is a policy of coming-from.md with its parts, and what tests it.
-type workflow struct {
-	example
-	tests []block
-}
-
-func workflows(t *testing.T) []workflow {
+// workflows are the policies of coming-from.md with their parts, and what tests them.
+func workflows(t *testing.T) []example {
 	t.Helper()
-	var out []workflow
+	var out []example
 	for _, b := range fences(read(t, "coming-from.md")) {
 		switch b.info {
 		case "yaml":
@@ -26,7 +18,7 @@ func workflows(t *testing.T) []workflow {
 				out[len(out)-1].parts[name] = b.text
 				continue
 			}
-			out = append(out, workflow{example: example{block: b, parts: map[string]string{}}})
+			out = append(out, example{block: b, parts: map[string]string{}})
 		case "test":
 			out[len(out)-1].tests = append(out[len(out)-1].tests, b)
 		}
@@ -52,19 +44,9 @@ func TestComingFromIsClean(t *testing.T) {
 // Every policy of coming-from.md is walked in a run, and does what the steps behind it say.
 func TestComingFrom(t *testing.T) {
 	for _, w := range workflows(t) {
-		p, findings := policy.CompileParts("policy.yaml", []byte(w.text), w.open)
-		if p == nil {
-			t.Fatalf("coming-from.md:%d: %v", w.line, findings)
-		}
 		if w.tests == nil {
 			t.Errorf("coming-from.md:%d: nothing walks the policy", w.line)
 		}
-		for _, b := range w.tests {
-			s, err := steps.ParseSteps([]byte(b.text))
-			if err != nil {
-				t.Fatalf("coming-from.md:%d: %v", b.line, err)
-			}
-			steps.Play(t, p, steps.File{Tests: []steps.Test{{Name: fmt.Sprint("line ", b.line), Steps: s}}})
-		}
+		play(t, "coming-from.md", w, w.tests)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/explain"
-	"github.com/fsm-proxy/fsm-proxy/internal/play"
+	player "github.com/fsm-proxy/fsm-proxy/internal/play"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/report"
@@ -49,6 +49,7 @@ type example struct {
 	block
 	finds string
 	steps []block
+	tests []block
 	parts map[string]string // by their names
 }
 
@@ -80,6 +81,8 @@ func examples(t *testing.T) []example {
 			out[len(out)-1].finds = b.text
 		case "steps":
 			out[len(out)-1].steps = append(out[len(out)-1].steps, b)
+		case "test":
+			out[len(out)-1].tests = append(out[len(out)-1].tests, b)
 		}
 	}
 	return out
@@ -130,24 +133,31 @@ func TestPolicySteps(t *testing.T) {
 
 // Each test in a block `test` passes for the policy before it.
 func TestPolicyTests(t *testing.T) {
-	var source string
-	for _, b := range fences(read(t, "policy.md")) {
-		switch b.info {
-		case "yaml":
-			source = b.text
-		case "test":
-			p, found := policy.Parse("policy.yaml", []byte(source))
-			if p == nil {
-				t.Fatal(found)
-			}
-			file, found := play.Read("policy.test.yaml", []byte(b.text))
-			if file == nil {
-				t.Fatalf("policy.md:%d: %v", b.line, found)
-			}
-			for i := range file.Tests {
-				for _, failure := range file.Play(p, &file.Tests[i], play.NewCoverage(p)) {
-					t.Errorf("policy.md:%d: %s", b.line+failure.Place.Line-1, failure.Text)
-				}
+	for _, e := range examples(t) {
+		play(t, "policy.md", e, e.tests)
+	}
+}
+
+// play plays blocks of tests, or of the steps of one, on runs of a policy.
+func play(t *testing.T, page string, e example, tests []block) {
+	t.Helper()
+	for _, b := range tests {
+		p, found := policy.CompileParts("policy.yaml", []byte(e.text), e.open)
+		if p == nil {
+			t.Fatalf("%s:%d: %v", page, e.line, found)
+		}
+		text, line := b.text, b.line-1
+		if strings.HasPrefix(text, "- ") {
+			text = "version: 1\npolicy: policy.yaml\ntests:\n- name: x\n  steps:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
+			line -= strings.Count(text, "\n") - strings.Count(b.text, "\n")
+		}
+		file, found := player.Read("policy.test.yaml", []byte(text))
+		if file == nil {
+			t.Fatalf("%s:%d: %v", page, b.line, found)
+		}
+		for i := range file.Tests {
+			for _, failure := range file.Play(p, &file.Tests[i], player.NewCoverage(p)) {
+				t.Errorf("%s:%d: %s", page, line+failure.Place.Line, failure.Text)
 			}
 		}
 	}

@@ -1,36 +1,37 @@
 package policies_test
 
 import (
-	"io/fs"
-	"strings"
 	"testing"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/steps"
+	player "github.com/fsm-proxy/fsm-proxy/internal/play"
 	"github.com/fsm-proxy/fsm-proxy/policies"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
-// Each policy that has a NAME.test.yaml does what that says.
-func TestSteps(t *testing.T) {
-	files, err := fs.Glob(policies.Files, "*.test.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no tests: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(file, ".test.yaml"), func(t *testing.T) {
-			text, err := policies.Files.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
+// Each policy does what its NAME.test.yaml says, and nothing of it is left that no test has seen.
+func TestPoliciesAreTested(t *testing.T) {
+	for _, name := range names(t) {
+		text, err := policies.Files.ReadFile(name + ".test.yaml")
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		f, findings := player.Read(name+".test.yaml", text)
+		if f == nil {
+			t.Fatal(findings)
+		}
+		p, findings := policy.Parse(name+".yaml", source(t, name))
+		if p == nil {
+			t.Fatal(findings)
+		}
+		covered := player.NewCoverage(p)
+		for i := range f.Tests {
+			for _, failure := range f.Play(p, &f.Tests[i], covered) {
+				t.Errorf("%s.test.yaml:%d:%d: %s: %s", name, failure.Place.Line, failure.Place.Column, f.Tests[i].Name, failure.Text)
 			}
-			f, err := steps.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, findings := policy.Parse(f.Policy, source(t, strings.TrimSuffix(f.Policy, ".yaml")))
-			if p == nil {
-				t.Fatal(findings)
-			}
-			steps.Play(t, p, f)
-		})
+		}
+		for _, missing := range covered.Missing() {
+			t.Errorf("no test has seen %s", missing)
+		}
 	}
 }
