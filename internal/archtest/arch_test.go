@@ -191,7 +191,7 @@ var rules = []rule{
 	{
 		pkg: "internal/play",
 		allow: []string{
-			module + "/policy", module + "/policy/guard", module + "/proxy/run",
+			module + "/policy", module + "/policy/guard", module + "/proxy/run", module + "/proxy/approval",
 			module + "/internal/asker", module + "/internal/strictyaml", module + "/internal/wire", "go.yaml.in/yaml/v4",
 		},
 		why: "tests of policies are played on the run that decides for the proxy, without one: no client, no server, no clock",
