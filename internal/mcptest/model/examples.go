@@ -19,7 +19,7 @@ func Examples(t testing.TB, folder string) []string {
 	return append(files, filepath.Join(folder, "../policies/crossroads.yaml"))
 }
 
-// Seeds gives a fuzz target the examples, and the policies in which something is found.
+// Seeds gives a fuzz target the examples, the ready policies, and the policies in which something is found.
 func Seeds(f *testing.F, folder string) {
 	f.Helper()
 	archive, err := txtar.ParseFile(filepath.Join(folder, "report/testdata/findings.txtar"))
@@ -31,7 +31,11 @@ func Seeds(f *testing.F, folder string) {
 			f.Add(file.Data)
 		}
 	}
-	for _, file := range Examples(f, folder) {
+	ready, err := filepath.Glob(filepath.Join(folder, "../policies/*.yaml"))
+	if err != nil || len(ready) == 0 {
+		f.Fatalf("no ready policies: %v", err)
+	}
+	for _, file := range append(Examples(f, folder), ready...) {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)
