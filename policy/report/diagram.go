@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
@@ -30,19 +31,27 @@ func arrows(p *policy.Policy) (all []*arrow, everywhere []string) {
 		policy.Target
 	}
 	index := map[key]*arrow{}
+	add := func(from policy.State, t policy.Target, label string) {
+		k := key{from, t}
+		if index[k] == nil {
+			index[k] = &arrow{from: from, Target: t}
+			all = append(all, index[k])
+		}
+		index[k].labels = appendNew(index[k].labels, label)
+	}
 	for s := range p.States() {
 		from := policy.State(s)
+		if after := p.After(from); after != nil {
+			t := after.Leads()
+			t.State = t.In(from)
+			add(from, t, "after "+strictyaml.DurationText(after.Seconds))
+		}
 		for b := range p.Effective(from) {
 			for w, label := range labels(b, from) {
 				if b.Home == policy.Everywhere && !w.Changes(from) {
 					continue
 				}
-				k := key{from, w.Target}
-				if index[k] == nil {
-					index[k] = &arrow{from: from, Target: w.Target}
-					all = append(all, index[k])
-				}
-				index[k].labels = append(index[k].labels, label)
+				add(from, w.Target, label)
 			}
 		}
 	}
@@ -50,7 +59,7 @@ func arrows(p *policy.Policy) (all []*arrow, everywhere []string) {
 		for _, b := range p.BindingsIn(policy.Everywhere, k) {
 			for w, label := range labels(b, policy.Everywhere) {
 				if !w.Changes(policy.Everywhere) {
-					everywhere = append(everywhere, label)
+					everywhere = appendNew(everywhere, label)
 				}
 			}
 		}
@@ -70,40 +79,63 @@ func labels(b *policy.Binding, s policy.State) iter.Seq2[way, string] {
 			if b.Cases[i].None {
 				continue
 			}
-			for w, when := range waysOf(&b.Cases[i], s) {
-				label := b.Pattern
-				if b.Kind != policy.Tool {
-					label = b.Kind.String() + " " + label
-				}
-				if b.From == policy.Operator {
-					label += " [operator]"
-				}
-				if b.By != "" {
-					label += fmt.Sprintf(" [%s=%s]", b.By, b.Cases[i].Name)
-				}
-				if when != "" {
-					label += " (" + when + ")"
-				}
-				if !yield(w, label) {
-					return
+			for j := range b.Cases[i].Alternatives {
+				a := &b.Cases[i].Alternatives[j]
+				for _, w := range ways(a, s) {
+					if !yield(w, arrowLabel(b, &b.Cases[i], a, w, s)) {
+						return
+					}
 				}
 			}
 		}
 	}
 }
 
-// waysOf yields each place that a case leads to from s, with the outcomes that lead there.
-func waysOf(c *policy.Case, s policy.State) iter.Seq2[way, string] {
-	return func(yield func(way, string) bool) {
-		for i := range c.Alternatives {
-			a := &c.Alternatives[i]
-			for _, w := range ways(a, s) {
-				if !yield(w, when(a, w.outcomes)) {
-					return
-				}
-			}
+// arrowLabel is the label of an arrow from s. What has to hold stands at the arrows that lead on, if there are any.
+func arrowLabel(b *policy.Binding, c *policy.Case, a *policy.Alternative, w way, s policy.State) string {
+	label := b.Pattern
+	if b.Kind != policy.Tool {
+		label = b.Kind.String() + " " + label
+	}
+	if b.From == policy.Operator {
+		label += " [operator]"
+	}
+	if b.By != "" {
+		label += fmt.Sprintf(" [%s=%s]", b.By, c.Name)
+	}
+	if outcomes := when(a, w.outcomes); outcomes != "" {
+		label += " (" + outcomes + ")"
+	}
+	if w.Changes(s) || !a.Leaves(s) {
+		label += conditionsOf(a)
+	}
+	return label
+}
+
+// conditionsOf is what has to hold for calls of an alternative, as short as a label has to be.
+func conditionsOf(a *policy.Alternative) string {
+	var all []string
+	for _, x := range terms(a, nil) {
+		switch x.What {
+		case "for", "when", "at_most":
+			all = append(all, x.What+" "+cut(x.Text, 60))
+		case "approve":
+			all = append(all, "approve by "+a.Approve.By.String())
 		}
 	}
+	if all == nil {
+		return ""
+	}
+	return " [" + strings.Join(all, "; ") + "]"
+}
+
+// cut makes a text fit for one line that is not too long.
+func cut(text string, most int) string {
+	runes := []rune(strictyaml.Printable(strings.Join(strings.Fields(text), " ")))
+	if len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return string(runes)
 }
 
 // Mermaid renders a policy as a Mermaid state diagram.

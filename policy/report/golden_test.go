@@ -59,7 +59,7 @@ func parse(t testing.TB, file string, src []byte) *policy.Policy {
 }
 
 func TestRenderings(t *testing.T) {
-	for _, file := range model.Examples(t, "..") {
+	for _, file := range append(model.Examples(t, ".."), "testdata/conditions.yaml") {
 		p := loadFile(t, file)
 		all := &txtar.Archive{Files: []txtar.File{
 			{Name: "text", Data: []byte(Text(p))},

@@ -69,6 +69,9 @@ func textHead(out *strings.Builder, p *policy.Policy) {
 	if p.Description() != "" {
 		fmt.Fprintf(out, "%s\n", strictyaml.Printable(strings.TrimSpace(p.Description())))
 	}
+	for _, x := range settingTerms(p) {
+		fmt.Fprintf(out, "    %s\n", cut(strings.TrimSpace(x.What+" "+x.Of)+" "+x.Text, maxTerm))
+	}
 }
 
 func count(n int, what string) string {
@@ -163,14 +166,51 @@ func textRows(p *policy.Policy, b *policy.Binding, s policy.State) []textRow {
 		}
 		for j := range c.Alternatives {
 			a := &c.Alternatives[j]
+			for _, x := range terms(a, nil) {
+				if x.What != "set" && (x.What != "outcomes" || x.Of != "") { // else it is their order
+					rows = append(rows, textRow{label, cut(strings.TrimSpace(x.What+" "+x.Of)+" "+x.Text, maxTerm)})
+					label = ""
+				}
+			}
 			for _, way := range ways(a, s) {
 				leads := leadOf(p, a, s, way.outcomes[0]).String()
 				rows = append(rows, textRow{label, strings.TrimSpace(when(a, way.outcomes) + " " + leads)})
 				label = ""
+				for _, set := range setsOf(a, way) {
+					rows = append(rows, textRow{"", "  " + cut(set, maxTerm)})
+				}
 			}
+			label = "or"
 		}
 	}
 	return rows
+}
+
+// maxTerm is how long what holds for calls may be in a line for people.
+const maxTerm = 160
+
+// setsOf says what the outcomes of a way set.
+func setsOf(a *policy.Alternative, w way) (out []string) {
+	var texts, names []string // by what is set, the outcomes with it
+	for _, o := range w.outcomes {
+		text := strings.Join(setTexts(a.Sets(o)), ", ")
+		switch n := len(texts); {
+		case n > 0 && texts[n-1] == text:
+			names[n-1] += ", " + a.OutcomeName(o)
+		default:
+			texts, names = append(texts, text), append(names, a.OutcomeName(o))
+		}
+	}
+	for i, text := range texts {
+		switch {
+		case text == "":
+		case len(texts) == 1:
+			out = append(out, "set "+text)
+		default:
+			out = append(out, names[i]+": set "+text)
+		}
+	}
+	return out
 }
 
 // way is a target with the outcomes that lead there.
@@ -285,6 +325,7 @@ type policyJSON struct {
 	Digest       string      `json:"digest"`
 	Initial      string      `json:"initial"`
 	OnComplete   string      `json:"on_complete"`
+	Terms        []Term      `json:"terms,omitempty"` // registers, and what a run may do at most
 	States       []stateJSON `json:"states"`
 }
 
@@ -293,7 +334,8 @@ type stateJSON struct {
 	Description string        `json:"description,omitempty"`
 	Initial     bool          `json:"initial,omitempty"`
 	Terminal    bool          `json:"terminal,omitempty"`
-	Part        string        `json:"part,omitempty"` // that it is a state of
+	Part        string        `json:"part,omitempty"`  // that it is a state of
+	Terms       []Term        `json:"terms,omitempty"` // for, at_most, after
 	Bindings    []bindingJSON `json:"bindings"`
 }
 
@@ -310,18 +352,27 @@ type bindingJSON struct {
 	From       string     `json:"from,omitempty"`        // of a signal
 	Says       string     `json:"description,omitempty"` // of a signal
 	By         string     `json:"by,omitempty"`
+	Terms      []termJSON `json:"terms,omitempty"`
 	Edges      []edgeJSON `json:"edges,omitempty"`
 }
 
+// termJSON is what holds for a binding's calls.
+type termJSON struct {
+	Case        *string `json:"case,omitempty"`
+	Alternative int     `json:"alternative,omitempty"` // from 1, where there are several
+	Term
+}
+
 type edgeJSON struct {
-	Case      *string `json:"case,omitempty"`
-	None      bool    `json:"none,omitempty"` // the case is refused, and has nothing else
-	Outcome   string  `json:"outcome,omitempty"`
-	To        string  `json:"to,omitempty"`
-	Returns   string  `json:"returns,omitempty"` // in place of to: the state, or part, from which it returns
-	Stays     bool    `json:"stays,omitempty"`
-	Terminal  bool    `json:"terminal,omitempty"`
-	Exclusive bool    `json:"exclusive,omitempty"`
+	Case        *string `json:"case,omitempty"`
+	None        bool    `json:"none,omitempty"`        // the case is refused, and has nothing else
+	Alternative int     `json:"alternative,omitempty"` // from 1, where there are several
+	Outcome     string  `json:"outcome,omitempty"`
+	To          string  `json:"to,omitempty"`
+	Returns     string  `json:"returns,omitempty"` // in place of to: the state, or part, from which it returns
+	Stays       bool    `json:"stays,omitempty"`
+	Terminal    bool    `json:"terminal,omitempty"`
+	Exclusive   bool    `json:"exclusive,omitempty"`
 }
 
 // JSON renders a compiled policy as indented JSON: each state with every
@@ -331,12 +382,13 @@ func JSON(p *policy.Policy) []byte {
 	out := policyJSON{
 		Name: p.Name(), Description: p.Description(), Instructions: p.Instructions(),
 		File: p.File(), Digest: p.Digest(), Initial: p.StateName(p.Initial().State), OnComplete: p.OnComplete().String(),
+		Terms: settingTerms(p),
 	}
 	for s, st := range p.States() {
 		s := policy.State(s)
 		state := stateJSON{
 			Name: st.Name, Description: st.Description, Initial: s == p.Initial().State, Terminal: st.Terminal, Part: st.Part,
-			Bindings: []bindingJSON{},
+			Terms: stateTerms(p, s, same), Bindings: []bindingJSON{},
 		}
 		for b := range p.Effective(s) {
 			state.Bindings = append(state.Bindings, jsonOf(p, b, s))
@@ -376,7 +428,13 @@ func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 			continue
 		}
 		for j := range c.Alternatives {
-			a := &c.Alternatives[j]
+			a, number := &c.Alternatives[j], 0
+			if len(c.Alternatives) > 1 {
+				number = j + 1
+			}
+			for _, x := range terms(a, nil) {
+				out.Terms = append(out.Terms, termJSON{selected, number, x})
+			}
 			outcomes := a.AllOutcomes()
 			if b.Kind == policy.Signal { // which has one
 				outcomes = outcomes[:1]
@@ -384,7 +442,7 @@ func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 			for _, o := range outcomes {
 				l := leadOf(p, a, s, o)
 				out.Edges = append(out.Edges, edgeJSON{
-					Case: selected, Outcome: a.OutcomeName(o), To: l.To, Returns: l.Returns,
+					Case: selected, Alternative: number, Outcome: a.OutcomeName(o), To: l.To, Returns: l.Returns,
 					Stays: !a.Leads(o).Changes(s), Terminal: l.Terminal, Exclusive: l.Exclusive,
 				})
 			}
