@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
@@ -423,4 +424,75 @@ func TestApprovalsOpaque(t *testing.T) {
 			t.Error(answer)
 		}
 	}, with(func(c *proxy.Config) { c.Refusals = 2 }))
+}
+
+// A yes to somebody's call is none to the same call of somebody else in the same run.
+func TestYesOfAnotherPrincipal(t *testing.T) {
+	bubble(t, approving, func(r *rig) {
+		a, b := r.connect(plainHello), r.connect(plainHello)
+		a.who, b.who = &asker.Who{Subject: "ann", Issuer: "tokens"}, &asker.Who{Subject: "ann", Issuer: "elsewhere"}
+		first := a.with("pay", `{}`)
+		id := r.asked(1)[0].ID
+		second := b.with("pay", `{}`)
+		r.asked(2)
+		a.cancel(first)
+		r.allows(id)
+		r.idle()
+		if !second.pending() {
+			t.Errorf("another's yes is used: %s", second.wait())
+		}
+		r.goes(a, a.with("pay", `{}`))
+		b.cancel(second)
+		r.idle()
+	}, with(func(c *proxy.Config) { c.Keys = [2]runs.Key{{Kind: runs.Process}, {Kind: runs.Process}} }))
+}
+
+// The token by which a call was sent is out of date: nobody approves it any more.
+func TestTokenExpiresWhileHeld(t *testing.T) {
+	bubble(t, approving, func(r *rig) {
+		c := r.connect(plainHello)
+		c.who = &asker.Who{Subject: "ann", Claims: fmt.Appendf(nil, `{"exp":%d}`, time.Now().Add(30*time.Second).Unix())}
+		call := c.with("pay", `{}`)
+		x := r.asked(1)[0]
+		if left := x.ExpireAt.Sub(x.AskedAt); left > 30*time.Second {
+			t.Errorf("it stays open for %v", left)
+		}
+		c.refused(call.wait(), policy.ApprovalDenied)
+		if time.Since(x.AskedAt) > 31*time.Second {
+			t.Error("it was held on")
+		}
+		if no := r.answers(x.ID, true, nil); no == nil {
+			t.Error("it was approved late")
+		}
+		r.idle()
+	})
+}
+
+// What was asked about was another plan: the condition is looked at again, and by the seq that was shown the operator is
+// told that the run has changed.
+func TestPlanSwappedWhileHeld(t *testing.T) {
+	const source = "version: 1\ninitial: a\nregisters: {plan: text}\nstates:\n  a:\n    tools:\n      plan: {set: {plan: args.plan}}\n" +
+		"      apply: {when: args.plan == registers.plan, approve: {by: operator}}\n"
+	bubble(t, source, func(r *rig) {
+		c := r.connect(plainHello)
+		plan := func(name string) {
+			set := c.with("plan", `{"plan":"`+name+`"}`)
+			r.goes(c, set)
+		}
+		plan("p1")
+		call := c.with("apply", `{"plan":"p1"}`)
+		x := r.asked(1)[0]
+		if !strings.Contains(string(x.Registers.AppendJSON(nil)), `"p1"`) {
+			t.Errorf("%s", x.Registers.AppendJSON(nil))
+		}
+		plan("p2")
+		if no := r.answers(x.ID, true, &x.Info.Seq); no == nil || no.Why != operator.Moved {
+			t.Errorf("approved what nobody has seen: %v", no)
+		}
+		r.allows(x.ID)
+		c.refused(call.wait(), policy.GuardFailed)
+		r.idle()
+		plan("p1")
+		r.goes(c, c.with("apply", `{"plan":"p1"}`)) // that yes was to this call
+	})
 }

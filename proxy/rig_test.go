@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/notify"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -110,6 +111,7 @@ func (j *journal) all() []string {
 
 // stream is a wire.Stream that writes down what it is given.
 type stream struct {
+	who     *asker.Who // on whose behalf its request comes
 	t       *testing.T
 	journal *journal
 	name    string
@@ -136,6 +138,9 @@ func (s *stream) Send(msg []byte) bool {
 	}
 	return !deaf
 }
+
+// Asks implements wire.AskedStream.
+func (s *stream) Asks() *asker.Who { return s.who }
 
 func (s *stream) Listening() bool {
 	s.mu.Lock()
@@ -186,7 +191,8 @@ type client struct {
 	own    *stream
 	log    *journal
 	last   int
-	number int // in the model check
+	number int        // in the model check
+	who    *asker.Who // on whose behalf requests come from now on
 }
 
 const (
@@ -209,7 +215,7 @@ func (r *rig) openAs(name string) *client {
 }
 
 func (c *client) stream(name string) *stream {
-	return &stream{t: c.t, journal: c.log, name: name, answered: make(chan struct{})}
+	return &stream{t: c.t, journal: c.log, name: name, who: c.who, answered: make(chan struct{})}
 }
 
 // connect makes an initialized session that has listed everything once.

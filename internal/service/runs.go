@@ -313,9 +313,12 @@ func adminRefusal(err error) error {
 		return err
 	}
 	out := &admin.Refusal{Status: statusOf(no.Why), Text: no.Error(), Code: no.String()}
+	if no.At.State != "" {
+		out.State, out.Seq = no.At.State, &no.At.Seq
+	}
 	if no.Signal != "" {
 		next := validNext(no.At)
-		out.Kind, out.State, out.Seq, out.Next = policy.Signal.String(), no.At.State, &no.At.Seq, &next
+		out.Kind, out.Next = policy.Signal.String(), &next
 	}
 	return out
 }

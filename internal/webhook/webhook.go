@@ -149,8 +149,8 @@ func (s *Sender) attempt(e event) error {
 	r.Header.Set("Webhook-Timestamp", at)
 	r.Header.Set("Webhook-Signature", Signature(key, e.id, at, e.body))
 	answer, err := s.client.Do(r)
-	if err != nil {
-		return err
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return wrapped.Err // without the URL, which may be a secret
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
 	answer.Body.Close()

@@ -69,11 +69,15 @@ func (r *Refused) reason() string {
 
 // Error says what was refused, why, and what there is instead.
 func (r *Refused) Error() string {
-	if r.Signal == "" {
+	where := ". The run is in state '" + r.At.State + "', seq " + strconv.FormatUint(r.At.Seq, 10)
+	switch {
+	case r.Signal == "" && r.At.State != "":
+		return r.reason() + where
+	case r.Signal == "":
 		return r.reason()
 	}
 	why := strings.TrimSuffix(strings.Join(append([]string{r.reason()}, r.Because...), ". "), ".")
-	text := "signal '" + wire.Clip(r.Signal) + "' was not taken: " + why + ". The run is in state '" + r.At.State + "', seq " + strconv.FormatUint(r.At.Seq, 10)
+	text := "signal '" + wire.Clip(r.Signal) + "' was not taken: " + why + where
 	if names := r.At.Names(); len(names) > 0 {
 		text += ". It takes now: " + surface.Some(names)
 	}
