@@ -375,6 +375,8 @@ func (c *compiler) expression(t syntax.Text, what string, compile func(string) (
 		switch x.Warning {
 		case "":
 			c.r.Errorf(at, "guard", "%s: %s", what, x.Message)
+		case guard.Constant:
+			c.r.Add(LevelWarning, at, "constant-guard", "%s: %s", what, x.Message)
 		case guard.Negation:
 			c.r.Add(LevelWarning, at, "guard-negation", "%s: %s", what, x.Message)
 		case guard.All:

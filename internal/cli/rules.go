@@ -73,7 +73,7 @@ var rules = []rule{
 	{"plain-case", policy.LevelNote, "a case without quotes that YAML reads as no text: a number or a boolean, which were texts before, or a text, such as `0x1F`"},
 	{"guard-negation", policy.LevelWarning, "`!` or `!=` of an argument that may be of another type: it is true of that"},
 	{"guard-all", policy.LevelWarning, "`all` of a list that may be empty: it is true of that"},
-	{"constant-guard", policy.LevelWarning, "a condition (`when`) that is always true, or never, whatever is called"},
+	{"constant-guard", policy.LevelWarning, "a condition (`when`), or a side of its `&&` and `||`, that is always true, or never, whatever is called"},
 	{"unreachable-alternative", policy.LevelWarning, "an alternative behind one that is for all of its calls"},
 	{"shadowed-outcome", policy.LevelWarning, "an outcome that no result has: one before it is always true, or says the same"},
 	{"unset-register", policy.LevelWarning, "a register that is read where nothing can have set it"},

@@ -177,6 +177,9 @@ func (c *compiler) compile(environment *cel.Env) *Program {
 	if c.scope == guard {
 		c.conjuncts(environment, checked.NativeRep())
 	}
+	if c.scope != value {
+		c.constants(environment, checked.NativeRep(), checked.NativeRep().Expr())
+	}
 	return c.program
 }
 

@@ -117,6 +117,32 @@ func (c *compiler) part(env *cel.Env, checked *ast.AST, e ast.Expr) *Program {
 	return p
 }
 
+// constants warns of sides of && and || that read nothing: they decide the condition, or nothing. Of a whole condition
+// that is constant its Reads tell.
+func (c *compiler) constants(env *cel.Env, checked *ast.AST, e ast.Expr) {
+	if e.Kind() != ast.CallKind {
+		return
+	}
+	name := e.AsCall().FunctionName()
+	if name != operators.LogicalAnd && name != operators.LogicalOr || c.follows(e) == followsNothing {
+		return
+	}
+	for _, side := range e.AsCall().Args() {
+		if c.follows(side) != followsNothing {
+			c.constants(env, checked, side)
+			continue
+		}
+		switch holds := c.isTrue(env, checked, side); {
+		case holds && name == operators.LogicalOr:
+			c.warn(leftmost(side), Constant, "this side of || is always true, and so is all that || joins; remove it, or read what it is to hang on")
+		case !holds && name == operators.LogicalAnd:
+			c.warn(leftmost(side), Constant, "this side of && is never true, and so is all that && joins; remove it, or read what it is to hang on")
+		default:
+			c.warn(leftmost(side), Constant, "this side of %s decides nothing, whatever is called; remove it, or read what it is to hang on", map[string]string{operators.LogicalAnd: "&&", operators.LogicalOr: "||"}[name])
+		}
+	}
+}
+
 // isTrue reports whether an expression that reads nothing is true.
 func (c *compiler) isTrue(env *cel.Env, checked *ast.AST, e ast.Expr) bool {
 	p := c.part(env, checked, e)

@@ -96,6 +96,7 @@ type Problem struct {
 // The ids of warnings.
 const (
 	Negation = "guard-negation" // it is true of values of other types
+	Constant = "constant-guard" // a part of it decides it, or nothing
 	All      = "guard-all"      // it is true of what is empty
 )
 

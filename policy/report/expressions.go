@@ -1,6 +1,7 @@
 package report
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,6 +38,7 @@ func (c *checker) checkAlternatives(x *policy.Case) {
 	for i := range x.Alternatives {
 		a := &x.Alternatives[i]
 		for _, g := range a.Guards {
+			c.checkStateNames(g)
 			switch holds, ok := constant(g.Program); {
 			case ok && holds:
 				c.r.Add(policy.LevelWarning, g.Place, "constant-guard", "when: %s is always true, whatever is called; remove it, or read what it is to hang on", strictyaml.Quote(g.String()))
@@ -48,6 +50,24 @@ func (c *checker) checkAlternatives(x *policy.Case) {
 			c.r.Add(policy.LevelWarning, a.Place, "unreachable-alternative", "alternative %d is never the one: alternative %d stands before it, and is for all calls that this one is for; change their order, or remove it", i+1, before+1)
 		}
 		c.checkOutcomes(a)
+	}
+}
+
+// namedStates are comparisons of run.state with a text.
+var namedStates = regexp.MustCompile(`\brun\.state\s*[=!]=\s*(?:"([^"\\]*)"|'([^'\\]*)')`)
+
+// checkStateNames warns of a guard that compares the run's state with what is no state.
+func (c *checker) checkStateNames(g policy.Guard) {
+	for _, m := range namedStates.FindAllStringSubmatch(g.String(), -1) {
+		name := m[1] + m[2]
+		if _, is := c.p.StateByName(name); is {
+			continue
+		}
+		names := make([]string, len(c.states))
+		for i, s := range c.states {
+			names[i] = s.Name
+		}
+		c.r.Add(policy.LevelWarning, g.Place, "constant-guard", "when: run.state is never %s, as there is no such state%s", strictyaml.Quote(name), c.r.DidYouMean(name, names))
 	}
 }
 
