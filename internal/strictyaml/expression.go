@@ -26,8 +26,11 @@ func (x expression) quoted() string {
 	return x.key + ": '" + strings.ReplaceAll(x.text, "'", "''") + "'"
 }
 
-// maxExpressionLine is how long a line may be in which expressions are looked for, in bytes.
-const maxExpressionLine = 8 << 10
+// How long an expression may be, and a line that is no YAML in which some are looked for, in bytes.
+const (
+	maxExpression     = 2 << 10
+	maxExpressionLine = 8 << 10
+)
 
 var keyAndSpace = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*):[ \t]+`)
@@ -210,30 +213,46 @@ func (r *Reader) placeIn(number, offset int) Place {
 
 // mend reports the expressions of a mapping that YAML has read as something else, and puts back what is meant.
 func (w *walker) mend(n *yaml.Node) {
+	if w.r.lang.Expression == nil {
+		return
+	}
+	kept := n.Content[:0]
+	var cut Place // what stands in its line in front of its column belongs to an expression that a comma has cut
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if w.r.lang.Expression == nil || key.Kind != yaml.ScalarNode || value.Kind != yaml.ScalarNode || !IsPlain(value) {
+		if key.Line == cut.Line && key.Column < cut.Column {
 			continue
 		}
-		at := PlaceOf(value)
-		text, ok := expressionIn(w.r.rest(at))
-		if !ok || len(text) > maxExpressionLine || !w.r.lang.Expression(key.Value, text) {
-			continue
-		}
-		x := expression{key: key.Value, text: text}
-		switch {
-		case value.Style&yaml.TaggedStyle != 0 && text[0] == '!':
-			w.r.Errorf(at, "tag", "an expression that begins with ! is read as a YAML tag; write: %s", x.quoted())
-		case len(text) > len(value.Value) && value.Value != "" && strings.HasPrefix(text, value.Value):
-			w.r.Errorf(at, "unquoted", "YAML ends this expression behind %s; write: %s", Quote(value.Value), x.quoted())
-		default:
-			continue
-		}
-		value.Value, value.Tag, value.Style = text, "!!str", yaml.SingleQuotedStyle
-		w.mended[value] = true
-		end := at.Column + utf8.RuneCountInString(text)
-		for i+3 < len(n.Content) && n.Content[i+2].Line == at.Line && n.Content[i+2].Column < end { // cut off by a comma
-			n.Content = append(n.Content[:i+2], n.Content[i+4:]...)
+		kept = append(kept, key, value)
+		if key.Kind == yaml.ScalarNode && value.Kind == yaml.ScalarNode && IsPlain(value) && w.mendValue(key.Value, value) {
+			cut = PlaceOf(value)
+			cut.Column += utf8.RuneCountInString(value.Value)
 		}
 	}
+	n.Content = kept
+}
+
+// mendValue is mend for one value.
+func (w *walker) mendValue(key string, value *yaml.Node) bool {
+	tagged := value.Style&yaml.TaggedStyle != 0
+	if !tagged && !strings.ContainsAny(value.Value, `"'([{`) { // it is whole
+		return false
+	}
+	at := PlaceOf(value)
+	rest := w.r.rest(at)
+	text, ok := expressionIn(rest[:min(len(rest), maxExpression)])
+	x := expression{key: key, text: text}
+	switch {
+	case !ok:
+		return false
+	case tagged && text[0] == '!' && w.r.lang.Expression(key, text):
+		w.r.Errorf(at, "tag", "an expression that begins with ! is read as a YAML tag; write: %s", x.quoted())
+	case !tagged && len(text) > len(value.Value) && strings.HasPrefix(text, value.Value) && w.r.lang.Expression(key, text):
+		w.r.Errorf(at, "unquoted", "YAML ends this expression behind %s; write: %s", Quote(value.Value), x.quoted())
+	default:
+		return false
+	}
+	value.Value, value.Tag, value.Style = text, "!!str", yaml.SingleQuotedStyle
+	w.mended[value] = true
+	return true
 }

@@ -44,6 +44,18 @@ const (
 
 // hostile are files that a parser of bad manners takes long for.
 var hostile = map[string]func() []byte{
+	"expressions in one line that commas cut": func() []byte {
+		return padded(hostileTools+"      t: {outcomes: {", numbered("o#: has(args.x, y), "), "z: result.isError}}\n")
+	},
+	"expressions in one line that have no end": func() []byte {
+		return padded(hostileTools+"      t: {outcomes: {", numbered("o#: has(, "), "z: result.isError}}\n")
+	},
+	"expressions in one line that are tags": func() []byte {
+		return padded(hostileTools+"      t: {outcomes: {", numbered("o#: !result.isError, "), "z: result.isError}}\n")
+	},
+	"expressions in lines that are no YAML": func() []byte {
+		return padded(hostileTools, numbered("      t#: {when: \"a\" in args.x}\n"), "")
+	},
 	"a chain of states": func() []byte {
 		return padded(hostileStates, func(i int) string { return fmt.Sprintf("  s%d: {tools: {t: s%d}}\n", i, i+1) }, "  z: {terminal: true}\n")
 	},
