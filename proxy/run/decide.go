@@ -17,8 +17,8 @@ type Request struct {
 	Kind      policy.Kind
 	From      policy.Sender // of a signal
 	Name      string
-	Arguments Arguments     // nil: there are none
-	Who       *guard.Who    // on whose behalf it comes; nil: nobody is known
+	Arguments Arguments  // nil: there are none
+	Who       *guard.Who // on whose behalf it comes; nil: nobody is known
 
 	Listed     bool   // the upstream lists the name, or may: see Known
 	Known      bool   // Listed is known
