@@ -49,7 +49,7 @@ func (r *Run) questions() *approval.Table {
 
 // Why a call is not approved, and what its client is told of that.
 var (
-	errRefused    = errors.New("it was refused, as long as the run is in this state.")
+	errRefused    = errors.New("it was not approved, and is not as long as the run is in this state.")
 	errUnanswered = errors.New("nobody has approved it in time. Call it again to ask anew.")
 	errLong       = errors.New("its arguments are longer than 64 KiB, which nobody would look through.")
 )
