@@ -258,7 +258,7 @@ func (c *compiler) readable(message string) string {
 		if name == "texts" || name == "digest" {
 			return name + " takes args, or a path such as args.body"
 		}
-		return message + "; there are args, result, name, registers, run, who and now, and the functions of standard CEL, words, path_under, json, texts and digest"
+		return message + "; there are args, result, name, registers, run, who and now, and the functions of standard CEL, words, path_under, host, json, texts and digest"
 	case strings.HasPrefix(message, "found no matching overload for '"):
 		return message + "; compare and combine values of one type (a text is converted to no number and no boolean)"
 	}

@@ -54,6 +54,9 @@
 //
 //   - words(t): the words of a text of ASCII letters, digits and _@+=:,./- with spaces between. Anything else is an
 //     error, and so is a first word like NAME=value: what is left is one plain command to a shell.
+//   - host(u): the host of an absolute URL of http or https, in lower case. An error for all that some read as a URL
+//     with another host: a user, another scheme, \, %, a space, a control, characters beyond ASCII, a dot at the end,
+//     addresses that are not four numbers with dots.
 //   - path_under(p, root): whether an absolute path is root or beneath it. An error for a segment . or .., for //, %,
 //     a backslash, controls, a relative path, and where it depends on the file system: upper and lower case,
 //     characters beyond ASCII, ~, :, a dot or space at a name's end. So !path_under(p, root) is safe. It can't know

@@ -285,6 +285,20 @@ func TestWordsAreOnePlainCommand(t *testing.T) {
 	}
 }
 
+// A URL of another host by anybody's reading is false; one in which some read another is an error, negated too.
+func TestHostMayBeNegated(t *testing.T) {
+	is, not := compile(t, `host(registers.plan) in ["a.example", "b.example"]`), compile(t, `!(host(registers.plan) in ["a.example", "b.example"])`)
+	for url, want := range map[string][2]string{
+		"https://A.example/x": {yes, no}, "https://c.example": {no, yes}, "https://a.example.c.example/": {no, yes},
+		"https://a.example@c.example": {none, none}, `https://c.example\@a.example`: {none, none}, "a.example": {none, none}, "": {none, none},
+	} {
+		call := &guard.Call{Registers: registers{"plan": url}}
+		if got := [2]string{verdict(is, call), verdict(not, call)}; got != want {
+			t.Errorf("%q: %v, not %v", url, got, want)
+		}
+	}
+}
+
 // A path that is not under the root by anybody's reading is false; one that may be is an error, so that !path_under
 // holds for the first alone.
 func TestPathUnderMayBeNegated(t *testing.T) {

@@ -1,8 +1,10 @@
 package guard
 
 import (
+	"net/netip"
 	"regexp"
 	"regexp/syntax"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -105,6 +107,51 @@ func segments(path string) ([]string, *Error) {
 	return segments, nil
 }
 
+// host returns the host of an absolute URL of http or https, in lower case. Where those who read URLs could find
+// another host in it, it is an error (RFC 3986, section 3.2; https://url.spec.whatwg.org reads more as a URL).
+func host(url string) (string, *Error) {
+	rest, ok := strings.CutPrefix(url, "https://")
+	if !ok {
+		if rest, ok = strings.CutPrefix(url, "http://"); !ok {
+			return "", notEvaluable("host: a text that does not begin with http:// or https://")
+		}
+	}
+	for _, c := range rest {
+		if c <= ' ' || 0x7f <= c && c <= 0x9f || c == '\\' || c == utf8.RuneError {
+			return "", notEvaluable("host: a URL with a %q", c)
+		}
+	}
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	name, port, ported := strings.Cut(rest, ":")
+	if n, err := strconv.ParseUint(port, 10, 16); ported && (err != nil || n == 0 || port[0] < '1' || port[0] > '9') {
+		return "", notEvaluable("host: a URL with the port %q", port)
+	}
+	labels := strings.Split(name, ".")
+	for _, label := range labels {
+		if !plainLabel(label) {
+			return "", notEvaluable("host: a URL with the host %q", name)
+		}
+	}
+	if last := labels[len(labels)-1]; last[0] >= '0' && last[0] <= '9' { // which is an address to some, in many spellings
+		if at, err := netip.ParseAddr(name); err != nil || !at.Is4() {
+			return "", notEvaluable("host: a URL with the host %q", name)
+		}
+	}
+	return strings.ToLower(name), nil
+}
+
+// plainLabel reports whether a text is a part of a host's name that has one spelling, except for its case.
+func plainLabel(label string) bool {
+	for _, c := range []byte(label) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return label != "" && len(label) <= 63 && label[0] != '-' && label[len(label)-1] != '-'
+}
+
 // parse returns the value of a JSON text, read strictly.
 func parse(text string) (ref.Val, *Error) {
 	raw := []byte(text)
@@ -136,6 +183,14 @@ func ours() []cel.EnvOption {
 					return types.WrapErr(err)
 				}
 				return types.Bool(under)
+			}))),
+		cel.Function("host", cel.Overload("host_string", []*cel.Type{cel.StringType}, cel.StringType,
+			cel.UnaryBinding(func(v ref.Val) ref.Val {
+				name, err := host(string(v.(types.String)))
+				if err != nil {
+					return types.WrapErr(err)
+				}
+				return types.String(name)
 			}))),
 		cel.Function("json", cel.Overload("json_string", []*cel.Type{cel.StringType}, cel.DynType,
 			cel.UnaryBinding(func(v ref.Val) ref.Val {
@@ -186,7 +241,7 @@ func (p prices) CallCost(function, _ string, args []ref.Val, result ref.Val) *ui
 	case overloads.Matches:
 		pattern, _ := args[1].(types.String)
 		price = uint64(1 + length(args[0])*p[string(pattern)]/matchRate)
-	case overloads.Size, overloads.StartsWith, overloads.EndsWith, "words", "path_under",
+	case overloads.Size, overloads.StartsWith, overloads.EndsWith, "words", "path_under", "host",
 		overloads.TypeConvertString, overloads.TypeConvertBytes, overloads.TypeConvertTimestamp, overloads.TypeConvertDuration:
 		for _, a := range args {
 			if _, ok := a.(traits.Lister); !ok {

@@ -19,7 +19,7 @@ import (
 // Whatever an expression says, it is compiled or refused, and evaluated, without panic and in a bounded time.
 func FuzzExpression(f *testing.F) {
 	for _, text := range []string{
-		`args.path in registers.reads`, `words(args.command).size() > 0`, `args.amount <= 100`, `!path_under(args.path, "/a")`,
+		`args.path in registers.reads`, `words(args.command).size() > 0`, `args.amount <= 100`, `!path_under(args.path, "/a")`, `host(args.path) == "a.example"`,
 		`args["a"][0].b.exists(x, x.all(y, y == "\u00e4"))`, `json(args.t).a.matches("^a+$")`, `digest(args) == registers.plan`,
 		`texts(args.x).exists(t, t.contains("rm"))`, `now - run.entered > duration("1h")`, `who.claims.team == "x" ? true : has(args.x.y)`,
 		`[1].map(x,[x,x]).map(x,{"a":x})[0].a == dyn(args.x)`, `result.isError`, "\"\u00e4\" == typo", `{1: args}`, `args.x + 1 > 2`,

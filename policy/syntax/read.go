@@ -53,7 +53,7 @@ func isExpression(key, text string) bool {
 }
 
 var expressionWords = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\b(?:args|result|registers|who|run)\s*[.\[]|\b(?:has|size|words|path_under|json|texts|digest)\(`)
+	return regexp.MustCompile(`\b(?:args|result|registers|who|run)\s*[.\[]|\b(?:has|size|words|path_under|host|json|texts|digest)\(`)
 })
 
 // Read reads a policy file as far as single keys go; file is its name in findings. The
