@@ -170,3 +170,89 @@ func TestNamesOfSeveralKinds(t *testing.T) {
 		}
 	}
 }
+
+const anew = `version: 1
+name: anew
+initial: start
+registers: {seen: {set: text, max: 1}, n: counter}
+at_most: 9
+states:
+  start:
+    tools:
+      hold: {set: {seen: {add: args.x}, n: {add: 1}}, at_most: 1}
+      ok: stay
+      end: {on_success: {terminal: true}}
+      used: {when: 'args.x in registers.seen || registers.n > 0'}
+      fill: {set: {seen: {add: args.x}}}
+`
+
+// What a call of a run that is over would set or count is neither set nor counted in the one that began anew, nor does it
+// take room there; its client gets the answer.
+func TestCallOfARunThatBeganAnewSetsNothing(t *testing.T) {
+	t.Parallel()
+	for _, s := range speakers {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			hold := func(e *mcptest.Exchange) { e.Async(func() { e.Gate("hold"); e.Result(mcptest.Text("held")) }) }
+			r := s.speaks(t, map[string]func(*mcptest.Exchange){"ok": nil, "hold": hold, "end": nil, "used": nil, "fill": nil}, anew)
+			old := r.Request("tools/call", mcptest.ToolParams("hold", `{"x":"a"}`))
+			r.upstream.Await(t, 1, "tools/call", "hold")
+			for _, tool := range []string{"hold", "fill"} {
+				if got := r.code(tool, `{"x":"b"}`); got != "limit_reached" {
+					t.Errorf("%s beside it: %s", tool, got)
+				}
+			}
+			if got := r.code("end", ""); got != "sent" {
+				t.Fatal(got)
+			}
+			if got := r.code("fill", `{"x":"b"}`); got != "sent" {
+				t.Errorf("the room of the run that is over is kept: %s", got)
+			}
+			r.upstream.Open("hold")
+			if answer := r.answers(old)[old]; !strings.Contains(answer, `"text":"held"`) {
+				t.Errorf("answered %s", answer)
+			}
+			if got := r.code("used", `{"x":"a"}`); got != "guard_failed" {
+				t.Errorf("what it would set is there: %s", got)
+			}
+			if got := r.code("hold", `{"x":"b"}`); got != "sent" {
+				t.Errorf("it is counted in the new run: %s", got)
+			}
+			if got := r.code("used", `{"x":"a"}`); got != "sent" {
+				t.Errorf("the new run's is not counted: %s", got)
+			}
+		})
+	}
+}
+
+// A clock that is due while a call has the turn takes nothing from it: the call leads where it leads, and what waits behind
+// it is decided there. Another run, whose clock began later and has gone off, tells that it is due.
+func TestClockDueWhileACallHasTheTurn(t *testing.T) {
+	t.Parallel()
+	r := web.under(`version: 1
+name: clock
+initial: start
+states:
+  start: {tools: {once: timed}}
+  timed: {after: {1s: late}, tools: {hold: moved, elsewhere: {on_any: wrong}}}
+  moved: {tools: {ok: stay}}
+  late: {tools: {ok: stay}}
+  wrong:
+`).open(t)
+	r.Tool("once", "")
+	held := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+	r.upstream.Await(t, 1, "tools/call", "hold")
+	queued := r.Request("tools/call", mcptest.ToolParams("elsewhere", ""))
+	later := r.join()
+	later.Tool("once", "")
+	for later.code("ok", `{"alive":true}`) != "sent" { // until its clock has gone off
+	}
+	r.in("timed")
+	r.upstream.Open("hold")
+	answers := r.answers(held, queued)
+	if !strings.Contains(answers[held], `"text":"held"`) || !strings.Contains(answers[queued], "invalid_transition") {
+		t.Errorf("answered %v", answers)
+	}
+	r.in("moved")
+	r.reached("tools/call once", "tools/call once", "tools/call hold")
+}
