@@ -341,6 +341,9 @@ func (p *Policy) Passthrough(method string) bool {
 	return slices.Contains(p.settings.Passthrough, method)
 }
 
+// Passthroughs returns the methods that are carried as they come, sorted.
+func (p *Policy) Passthroughs() []string { return slices.Sorted(slices.Values(p.settings.Passthrough)) }
+
 // OnReload returns what a reload of this policy does to runs under way.
 func (p *Policy) OnReload() Reload { return Reload(p.settings.OnReload.Index) }
 

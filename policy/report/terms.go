@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
@@ -223,10 +224,20 @@ func wholeText(key []string) string {
 	return text
 }
 
-// SettingChanges are the terms of a whole policy that a reload changes: its registers, and
-// what a run may do at most.
+// SettingChanges are the terms of a whole policy that a reload changes: its registers, what a run may do at most, and
+// what its settings hold calls to.
 func SettingChanges(old, new *policy.Policy) []TermChange {
-	return termChanges(TermChange{}, settingTerms(old), settingTerms(new))
+	return termChanges(TermChange{}, append(settingTerms(old), checkTerms(old)...), append(settingTerms(new), checkTerms(new)...))
+}
+
+// checkTerms are the settings that let through more or less, whatever they are: a reload that lifts one is to be seen.
+func checkTerms(p *policy.Policy) []Term {
+	return []Term{
+		{"validate", "", strconv.FormatBool(p.Validate())},
+		{"pin", "", p.Pin().String()},
+		{"templates", "", p.Templates().String()},
+		{"passthrough", "", "[" + strings.Join(p.Passthroughs(), ", ") + "]"},
+	}
 }
 
 func settingTerms(p *policy.Policy) (out []Term) {

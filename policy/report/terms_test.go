@@ -185,3 +185,19 @@ func TestCompareTellsWhatTheUpstreamMayAsk(t *testing.T) {
 		t.Errorf("%+v", changes)
 	}
 }
+
+// A reload that lifts what calls are held to is told, and one that changes nothing is not.
+func TestCompareTellsOfSettings(t *testing.T) {
+	const states = "version: 1\ninitial: a\nstates: {a: {tools: [x]}}\n"
+	old := parse(t, "old.yaml", []byte(states+"validate: true\npin: refuse\ntemplates: empty\npassthrough: [b/b, a/a]\n"))
+	new := parse(t, "new.yaml", []byte(states+"passthrough: [c/c, a/a]\n"))
+	text := CompareText(old, new)
+	for _, want := range []string{"  validate: false, was true\n", "  pin: off, was refuse\n", "  templates: refuse, was empty\n", "  passthrough: [a/a, c/c], was [a/a, b/b]\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, text)
+		}
+	}
+	if text := CompareText(old, old); strings.Contains(text, "validate") || strings.Contains(text, "pin") {
+		t.Errorf("nothing has changed:\n%s", text)
+	}
+}
