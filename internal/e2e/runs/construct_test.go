@@ -211,6 +211,21 @@ var constructs = map[string]construct{
 			p.gets("success", "asking", "ok", "")
 		},
 		func(p *player) { p.gets("success", "there", "elsewhere", "") }},
+	"approve": {`
+  idle: {tools: {ok: {when: args.n <= 100, approve: {by: operator}, on_any: wrong}, once: there}}
+  there: {tools: {ok: {approve: {by: operator}, on_any: wrong}}}
+  wrong:`,
+		func(p *player) {
+			p.gets("guard_failed", "idle", "ok", `"n":101`)
+			p.gets("approval_pending", "idle", "ok", `"n":1`)
+			p.gets("success", "there", "once", "")
+		},
+		func(p *player) {
+			p.gets("approval_pending", "there", "ok", `"n":1`)
+			if n := p.upstream.Count("tools/call", "ok"); n != 0 {
+				p.t.Errorf("%d calls were sent that nobody approved", n)
+			}
+		}},
 	"upstream_may": {`
   idle: {upstream_may: [], tools: {ask: there}}
   there: {upstream_may: [roots], tools: {ask: idle}}`,
@@ -271,7 +286,8 @@ func (c construct) play(t *testing.T, era, surface string) {
 	}
 	upstream, upstreamURL := mcptest.HTTP(t, asking())
 	url, process := mcptest.Listen(t, "--policy", path, "--upstream", upstreamURL, "--tokens", tokens(t), "--reload-debounce", "5ms",
-		"--surface", surface, "--run-key", era+"=principal")
+		"--surface", surface, "--run-key", era+"=principal",
+		"--admin", mcptest.FreeAddress(t), "--admin-tokens", tokensOf(t, "olga"), "--approval-hold", "1s")
 	p := &player{client: &client{key: key{era: era}}, t: t, upstream: upstream, dynamic: surface == "dynamic"}
 	p.Session, p.web = mcptest.DialWeb(t, url)
 	p.web.Header.Set("Authorization", "Bearer "+token("ann"))
