@@ -203,7 +203,7 @@ func TestPlayApprovals(t *testing.T) {
 	}
 	for step, want := range map[string]string{
 		"{tool: pay, args: {n: 1}}":                                       "6:5: tool pay waits for an approval (p.yaml:7:7); say of the step approve: allow, approve: deny, or refused: approval_pending",
-		"{tool: pay, args: {n: 1}, approve: deny}":                        "6:5: tool pay is refused in a: approval_denied by p.yaml:7:7, it was not approved, and is not as long as the run is in this state.",
+		"{tool: pay, args: {n: 1}, approve: deny}":                        "6:5: tool pay is refused in a: approval_denied by p.yaml:7:7, it was not approved, and is not as long as the run is in this state",
 		"{tool: pay, args: {n: 1}, approve: allow, refused: busy}":        "is allowed by p.yaml:7:7, want busy",
 		"{tool: look, approve: allow}":                                    "6:5: tool look is asked of nobody: no approve of the policy holds for it, or it is refused before",
 		"{tool: pay, args: {n: 9}, approve: deny, refused: guard_failed}": "6:5: tool pay is asked of nobody",

@@ -49,9 +49,9 @@ func (r *Run) questions() *approval.Table {
 
 // Why a call is not approved, and what its client is told of that.
 var (
-	errRefused    = errors.New("it was not approved, and is not as long as the run is in this state.")
-	errUnanswered = errors.New("nobody has approved it in time. Call it again to ask anew.")
-	errLong       = errors.New("its arguments are longer than 64 KiB, which nobody would look through.")
+	errRefused    = errors.New("it was not approved, and is not as long as the run is in this state")
+	errUnanswered = errors.New("nobody has approved it in time. Call it again to ask anew")
+	errLong       = errors.New("its arguments are longer than 64 KiB, which nobody would look through")
 )
 
 // approve uses the yes that a call needs. The code says why it cannot go:
@@ -82,7 +82,7 @@ func (r *Run) approve(c *Call, used *approval.Question, now time.Time) policy.Co
 func (c *Call) unapproved(why error) policy.Code {
 	c.Verdict.Unmet = &policy.Unmet{Fault: why}
 	if why == errRefused || why == errUnanswered || why == errLong {
-		c.Verdict.Unmet.Because = []string{why.Error()}
+		c.Verdict.Unmet.Because = []string{why.Error() + "."}
 	}
 	return policy.ApprovalDenied
 }
