@@ -429,7 +429,7 @@ func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 	if !o.valid() {
 		return Step{}, fmt.Errorf("stepping %s %q: %v is no outcome", s.Kind, s.Name, o)
 	}
-	if s.Alternative < 0 || int(s.Alternative) >= len(selected.Alternatives) {
+	if int(s.Alternative) >= len(selected.Alternatives) {
 		return Step{}, fmt.Errorf("stepping %s %q: no alternative %d in %s", s.Kind, s.Name, s.Alternative, p.describe(c))
 	}
 	edges := selected.Alternatives[s.Alternative].edges
