@@ -3,6 +3,7 @@ package policy
 import (
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 )
@@ -19,17 +20,26 @@ type Audience struct {
 // What for is compiled to: see syntax.
 const values = `\[((?:"(?:[^"\\]|\\.)*"|[^\]"])*)\]`
 
-var (
-	ofWho    = regexp.MustCompile(`who\.(subject|issuer) in ` + values)
-	ofScopes = regexp.MustCompile(`who\.scopes\.exists\(s, s in ` + values + `\)`)
-	ofClaims = regexp.MustCompile(`\(type\(who\.claims\[("(?:[^"\\]|\\.)*")\]\) == list \? who\.claims\["(?:[^"\\]|\\.)*"\]\.exists\(v, v in ` + values + `\) : who\.claims\["(?:[^"\\]|\\.)*"\] in ` + values + `\)`)
-)
+// forms are what each is compiled to, and how a policy says it.
+var forms = sync.OnceValue(func() [3]form {
+	return [3]form{
+		{regexp.MustCompile(`\(type\(who\.claims\[("(?:[^"\\]|\\.)*")\]\) == list \? who\.claims\["(?:[^"\\]|\\.)*"\]\.exists\(v, v in ` + values + `\) : who\.claims\["(?:[^"\\]|\\.)*"\] in ` + values + `\)`), "claim $1: $2"},
+		{regexp.MustCompile(`who\.scopes\.exists\(s, s in ` + values + `\)`), "scope $1"},
+		{regexp.MustCompile(`who\.(subject|issuer) in ` + values), "$1 $2"},
+	}
+})
+
+type form struct {
+	compiled *regexp.Regexp
+	said     string
+}
 
 // AudienceText writes what for is compiled to, or a clause of it, as a policy says it: subject "ada", "bob" && scope "x".
 func AudienceText(compiled string) string {
-	text := ofClaims.ReplaceAllString(compiled, "claim $1: $2")
-	text = ofScopes.ReplaceAllString(text, "scope $1")
-	return ofWho.ReplaceAllString(text, "$1 $2")
+	for _, x := range forms() {
+		compiled = x.compiled.ReplaceAllString(compiled, x.said)
+	}
+	return compiled
 }
 
 // Audience returns to whom a state binds anything; none: to all.

@@ -3,6 +3,8 @@ package cli
 import (
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -37,10 +39,13 @@ func TestVersionFlag(t *testing.T) {
 	}
 }
 
+// initialized are our packages, and how many bytes each makes before main.
+var initialized = regexp.MustCompile(`(?m)^init github\.com/fsm-proxy/fsm-proxy/(\S+) @.* clock, (\d+) bytes`)
+
 // Nothing is collected while the program is loaded: what libraries make then stays, and a start would wait for it.
 func TestNoCollectionBeforeMain(t *testing.T) {
 	command := exec.Command(os.Args[0], "-test.run=^$")
-	command.Env = append(os.Environ(), "GODEBUG=gctrace=1", "GOGC=", "GOMEMLIMIT=")
+	command.Env = append(os.Environ(), "GODEBUG=gctrace=1,inittrace=1", "GOGC=", "GOMEMLIMIT=")
 	var out strings.Builder
 	command.Stdout, command.Stderr = &out, &out
 	if err := command.Run(); err != nil {
@@ -48,5 +53,15 @@ func TestNoCollectionBeforeMain(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "gc 1 @") {
 		t.Errorf("garbage was collected: %s", out.String())
+	}
+	ours := 0
+	for _, m := range initialized.FindAllStringSubmatch(out.String(), -1) {
+		ours++
+		if bytes, err := strconv.Atoi(m[2]); err != nil || bytes > 100_000 {
+			t.Errorf("package %s takes %s bytes before main: each start pays for what a few need; make it when it is needed", m[1], m[2])
+		}
+	}
+	if ours == 0 {
+		t.Errorf("no package of ours is initialized: %s", out.String())
 	}
 }

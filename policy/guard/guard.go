@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 )
@@ -78,12 +78,16 @@ func (e *Env) Value(text string, kind Kind) (*Program, []Problem) {
 	return program, problems
 }
 
-var constantText = regexp.MustCompile(`^[\pL\pN_][\pL\pN_ .:;,!?/-]{0,79}$`)
+// maxConstant is how many characters a text may have that is taken for one without the quotes of CEL.
+const maxConstant = 80
 
-// meantAsText reports whether what is no expression reads like a text without the quotes of CEL.
+// meantAsText reports whether what is no expression reads like a text without the quotes of CEL: words, and what
+// stands between those of a sentence.
 func meantAsText(text string) bool {
-	first := strings.FieldsFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-	return constantText.MatchString(text) && !slices.Contains(roots, first[0])
+	between := func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsNumber(r) }
+	words := strings.FieldsFunc(text, between)
+	return len(words) > 0 && strings.HasPrefix(text, words[0]) && utf8.RuneCountInString(text) <= maxConstant && !slices.Contains(roots, words[0]) &&
+		!strings.ContainsFunc(text, func(r rune) bool { return between(r) && !strings.ContainsRune(" .:;,!?/-", r) })
 }
 
 // A Problem is what is wrong with an expression, or doubtful.
