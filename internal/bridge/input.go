@@ -285,6 +285,8 @@ func (h *Input) expire(state string) {
 	then := h.dropLocked(wire.CodeInternal, "the client did not answer in time", nil)
 	if h.over {
 		then = append(then, h.lostLocked("its client did not come back in time")...)
+	} else {
+		then = append(then, func() { h.call.Tell("a call is given up: its client did not come back in time") })
 	}
 	h.mu.Unlock()
 	then.perform()

@@ -52,7 +52,7 @@ func TestBashCompletion(t *testing.T) {
 	wanted := map[string][]string{
 		"ren":                           {"render"},
 		"completion z":                  {"zsh"},
-		"schema ":                       {"policy", "config"},
+		"schema ":                       {"policy", "test", "config"},
 		"render ":                       {"files yaml|yml|"},
 		"render p.yaml --state s":       {"shut"},
 		"render p.yaml --state ":        {"open", "shut"},
