@@ -15,9 +15,9 @@ import (
 // Results as large as a server may send take the memory of a few of them, whether an outcome reads them or not.
 func TestMemoryUnderOutcomesOf64MiB(t *testing.T) {
 	const size = 63 << 20
-	for _, s := range speakers {
+	for _, s := range []speaker{{client: "stdio", plain: true}, {client: "http", modern: true, plain: true}} {
 		t.Run(s.String(), func(t *testing.T) {
-			r := s.largeResults(t, size)
+			r := s.largeResults(t, size, "whole")
 			peak := mcptest.PeakMemory(t, r.process.Process.Pid)
 			t.Logf("the proxy had %d MiB at most", peak>>20)
 			if peak > 16*size {
@@ -45,9 +45,9 @@ func TestMemoryUnderRegistersFilledToTheBrim(t *testing.T) {
 	r := &rig{t: t}
 	var url string
 	r.upstream, url = mcptest.HTTP(t, mcptest.Script{Tools: map[string]func(*mcptest.Exchange){"add": nil, "keep": nil}}.Server())
-	r.url, r.process = mcptest.Listen(t, "--policy", mcptest.WritePolicy(t, brim), "--upstream", url, "--run-key", "modern=header:X-Run-Id",
+	r.url, r.process = mcptest.ListenBehind(t, nil, "--policy", mcptest.WritePolicy(t, brim), "--upstream", url, "--run-key", "modern=header:X-Run-Id",
 		"--trusted-proxies", "127.0.0.1", "--max-registers", "4KiB", "--max-runs", fmt.Sprint(runs), "--max-runs-per-principal", fmt.Sprint(runs), "--log-level", "warn", "--share-upstream")
-	fill := func(texts bool) (limited int64) {
+	fill := func(calls int, texts bool) (limited int64) {
 		var next, refused atomic.Int64
 		var workers sync.WaitGroup
 		for range 8 {
@@ -62,7 +62,7 @@ func TestMemoryUnderRegistersFilledToTheBrim(t *testing.T) {
 						return
 					}
 					c.web.Header.Set("X-Run-Id", fmt.Sprint("run ", n))
-					for i := range 3 {
+					for i := range calls {
 						var all []string
 						for k := range 20 {
 							all = append(all, fmt.Sprintf(`"%d %d %d %s"`, n, i, k, strings.Repeat("x", 40)))
@@ -87,12 +87,12 @@ func TestMemoryUnderRegistersFilledToTheBrim(t *testing.T) {
 		return refused.Load()
 	}
 	for range 2 { // what calls take beside is taken by then
-		if n := fill(false); n != 0 {
+		if n := fill(1, false); n != 0 {
 			t.Errorf("%d calls were refused that add nothing", n)
 		}
 	}
 	empty := mcptest.PeakMemory(t, r.process.Process.Pid)
-	refused := fill(true)
+	refused := fill(3, true)
 	full := mcptest.PeakMemory(t, r.process.Process.Pid)
 	t.Logf("%d runs: %d MiB empty, %d MiB full, %d calls refused", runs, empty>>20, full>>20, refused)
 	if refused < runs || refused > 2*runs {

@@ -14,13 +14,14 @@ import (
 type speaker struct {
 	client string // "stdio" or "http"
 	modern bool
+	plain  bool // the proxy is built without the race detector
 }
 
 func (s speaker) String() string {
 	return s.client + " of the " + map[bool]string{false: "legacy", true: "modern"}[s.modern] + " era"
 }
 
-var speakers = []speaker{{"stdio", false}, {"stdio", true}, {"http", false}, {"http", true}}
+var speakers = []speaker{{client: "stdio"}, {client: "stdio", modern: true}, {client: "http"}, {client: "http", modern: true}}
 
 // speaks starts a proxy before a server of tools, and a client; all clients of it have one run.
 func (s speaker) speaks(t *testing.T, tools map[string]func(*mcptest.Exchange), policy string, flags ...string) *rig {
@@ -29,11 +30,18 @@ func (s speaker) speaks(t *testing.T, tools map[string]func(*mcptest.Exchange), 
 	var url string
 	r.upstream, url = mcptest.HTTP(t, mcptest.Script{Tools: tools}.Server())
 	args := append([]string{"--policy", mcptest.WritePolicy(t, policy), "--upstream", url}, flags...)
+	binary, listen := mcptest.Proxy, mcptest.Listen
+	if s.plain {
+		binary = mcptest.PlainProxy
+		listen = func(t testing.TB, args ...string) (string, *mcptest.Process) {
+			return mcptest.ListenBehind(t, nil, args...)
+		}
+	}
 	if s.client == "http" {
-		r.url, r.process = mcptest.Listen(t, append(args, "--run-key", "modern=process")...)
+		r.url, r.process = listen(t, append(args, "--run-key", "modern=process")...)
 		r.Session, r.web = mcptest.DialWeb(t, r.url)
 	} else {
-		r.Session, r.process = mcptest.Dial(t, append([]string{mcptest.Proxy(t), "run"}, args...)...)
+		r.Session, r.process = mcptest.Dial(t, append([]string{binary(t), "run"}, args...)...)
 	}
 	if s.modern {
 		r.Modern(mcptest.Modern{})
@@ -268,12 +276,12 @@ states:
 func TestOutcomesOfLargeResults(t *testing.T) {
 	t.Parallel()
 	for _, s := range speakers {
-		t.Run(s.String(), func(t *testing.T) { t.Parallel(); s.largeResults(t, 2<<20) })
+		t.Run(s.String(), func(t *testing.T) { t.Parallel(); s.largeResults(t, 2<<20, "whole", "streamed") })
 	}
 }
 
 // largeResults plays what the test above says with results that hold a text of this size.
-func (s speaker) largeResults(t *testing.T, size int) *rig {
+func (s speaker) largeResults(t *testing.T, size int, how ...string) *rig {
 	t.Helper()
 	much := strings.Repeat("x", size)
 	results := map[string]struct{ result, state string }{
@@ -295,7 +303,7 @@ func (s speaker) largeResults(t *testing.T, size int) *rig {
 	}
 	r := s.speaks(t, tools, outcomesOfMuch)
 	for name, want := range results {
-		for _, how := range []string{"whole", "streamed"} {
+		for _, how := range how {
 			answer := r.Tool(name, `{"how":"`+how+`"}`)
 			if got := len(answer.Result); strings.Count(string(answer.Result), much) != 1 || got > len(want.result)+4096 {
 				t.Fatalf("%s, %s: a result of %d bytes, of %d: %.300s", name, how, got, len(want.result), answer)
