@@ -118,7 +118,7 @@ func limitTexts(l policy.Limits, key func(string) string) (out []string) {
 	return out
 }
 
-// setTexts writes what becomes of registers.
+// setTexts writes what becomes of registers, by their names: the order in a file means nothing.
 func setTexts(set []policy.Assignment) (out []string) {
 	for _, x := range set {
 		var values []string
@@ -136,6 +136,7 @@ func setTexts(set []policy.Assignment) (out []string) {
 		}
 		out = append(out, x.Register.Name+sign+strings.Join(values, ", "))
 	}
+	slices.Sort(out)
 	return out
 }
 

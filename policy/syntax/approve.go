@@ -39,7 +39,7 @@ func approveSchema() *schema {
 func readApprove(r *reader, e entry, into *Value) {
 	a := &into.Approve
 	a.Place, a.Given, a.Seconds = e.Place(), true, defaultApproval
-	if !r.Mapping(e, "a mapping that says who approves, such as {by: operator, message: Does the amount fit?}") {
+	if !r.Mapping(e, "a mapping that says who approves, such as {by: operator, timeout: 10m}") {
 		return
 	}
 	strictyaml.ReadFields(r, e.Value, "approve", approveKeys(), a)
