@@ -60,7 +60,7 @@ func (a *Admin) byOperator(room chan struct{}, do func(r *http.Request, s Signal
 			defer func() { <-room }()
 		default:
 			w.Header().Set("Retry-After", "5")
-			refuse(w, http.StatusServiceUnavailable, "too many signals wait for the turns of their runs: try again when one of them is through")
+			refuse(w, http.StatusServiceUnavailable, "too much that operators sent waits for the turns of its runs: try again when some of it is through")
 			return
 		}
 		done, err := do(r, s)
@@ -72,7 +72,7 @@ func (a *Admin) byOperator(room chan struct{}, do func(r *http.Request, s Signal
 	}
 }
 
-// The bounds of what comes with a signal, in bytes. A note may be written in escapes.
+// The bounds of what comes with a signal or an answer, in bytes. A note may be written in escapes.
 const (
 	maxNote       = 1024
 	maxSignalBody = 16 << 10
@@ -80,11 +80,11 @@ const (
 
 const signalForm = `send {"note": "why", "seq": 12}, either of them or neither`
 
-// read takes what comes with a signal, and says what is wrong with it. A seq that cannot be read is never taken for
-// none: who gives one does not want the signal where the run has moved.
+// read takes what comes with a signal or an answer, and says what is wrong with it. A seq that cannot be read is never taken for
+// none: who gives one wants nothing done where the run has moved.
 func (s *Signal) read(w http.ResponseWriter, r *http.Request) (fault string) {
 	if r.URL.RawQuery != "" {
-		return "a signal has no query: " + signalForm + ", as the body"
+		return "nothing is given in the query here: " + signalForm + ", as the body"
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSignalBody))
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Signal) read(w http.ResponseWriter, r *http.Request) (fault string) {
 		Seq  jsontext.Value `json:"seq"`
 	}
 	if len(body) > 0 && (jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &given, json.RejectUnknownMembers(true)) != nil) {
-		return "the body is not what belongs to a signal: " + signalForm
+		return "the body is not what is taken here: " + signalForm
 	}
 	if given.Note != nil && (given.Note.Kind() != '"' || json.Unmarshal(given.Note, &s.Note) != nil) {
 		return "note is no text: " + signalForm

@@ -65,7 +65,11 @@ func (s *service) asked(id string) {
 		s.log.Error("writing a webhook", "error", err)
 		return
 	}
-	s.hook.Send(id, visible.JSON(body))
+	answered := func() bool {
+		_, open := s.relay.Operators().Approval(id)
+		return !open
+	}
+	s.hook.Send(webhook.Event{ID: id, Body: visible.JSON(body), Void: answered})
 }
 
 // wanted is what a webhook says.

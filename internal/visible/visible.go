@@ -30,16 +30,12 @@ func JSON(text []byte) []byte {
 	return out
 }
 
-// unseen reports whether a character is none that is seen as what it is. The line breaks and spaces between the members of
-// a JSON text are.
+// unseen reports whether a character is none that is seen as what it is, one that the tables of Unicode here do not know
+// yet among them. The line breaks and spaces between the members of a JSON text are.
 func unseen(r rune) bool {
-	switch {
-	case r < 0x80:
-		return r == 0x7f
-	case r == utf8.RuneError, unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs, unicode.Variation_Selector):
-		return true
-	case unicode.Is(unicode.Zs, r), unicode.In(r, unicode.Other_Default_Ignorable_Code_Point):
-		return true
+	if r < 0x7f {
+		return false
 	}
-	return false
+	const blank = 0x2800 // a Braille pattern without dots
+	return r == utf8.RuneError || r == blank || !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }

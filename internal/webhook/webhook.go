@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -30,26 +31,31 @@ type Config struct {
 
 // Bounds of what a Sender does.
 const (
-	maxQueue    = 256
-	maxAttempts = 8
+	maxEvents   = 256              // under way
+	maxPosts    = 16               // attempts at once
+	maxAttempts = 8                // of an event
 	maxTime     = 10 * time.Second // of an attempt
 	minKey      = 24               // bytes, as Standard Webhooks has it
 )
 
-// Sender posts events one after the other. It is safe for concurrent use. One goroutine posts, and ends with
-// [Sender.Close].
+// Sender posts events, each on its own: one that is not taken holds no other up. It is safe for concurrent use. Each
+// event has a goroutine until it is taken, given up or void; they end with [Sender.Close].
 type Sender struct {
 	cfg    Config
 	client http.Client
-	queue  chan event
+	events chan struct{} // one for each event under way
+	posts  chan struct{} // one for each attempt under way
 	ctx    context.Context
 	stop   context.CancelFunc
-	done   chan struct{}
+	mu     sync.Mutex // held while an event begins
+	done   sync.WaitGroup
 }
 
-type event struct {
-	id   string
-	body []byte
+// Event is what is posted.
+type Event struct {
+	ID   string
+	Body []byte
+	Void func() bool // whether nobody needs to be told any more; it is asked before each attempt
 }
 
 // New returns a Sender that posts.
@@ -64,10 +70,9 @@ func New(cfg Config) (*Sender, error) {
 	if cfg.Base == 0 {
 		cfg.Base = time.Second
 	}
-	s := &Sender{cfg: cfg, queue: make(chan event, maxQueue), done: make(chan struct{}),
+	s := &Sender{cfg: cfg, events: make(chan struct{}, maxEvents), posts: make(chan struct{}, maxPosts),
 		client: http.Client{Timeout: maxTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	go s.run()
 	return s, nil
 }
 
@@ -81,36 +86,35 @@ func readKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Send has an event posted under an id. It does not block: one too many is dropped, and the log says so.
-func (s *Sender) Send(id string, body []byte) {
+// Send has an event posted. It does not block: one too many is dropped, and the log says so.
+func (s *Sender) Send(e Event) {
+	s.mu.Lock() // so that nothing begins while Close waits for the end
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return
+	}
 	select {
-	case s.queue <- event{id, body}:
-	default:
-		s.cfg.Log.Warn("a webhook was dropped: too many wait", "id", id)
-	}
-}
-
-// Close ends the posting, and waits for that. What waits is dropped.
-func (s *Sender) Close() {
-	s.stop()
-	<-s.done
-}
-
-func (s *Sender) run() {
-	defer close(s.done)
-	defer s.client.CloseIdleConnections()
-	for {
-		select {
-		case e := <-s.queue:
+	case s.events <- struct{}{}:
+		s.done.Go(func() {
+			defer func() { <-s.events }()
 			s.post(e)
-		case <-s.ctx.Done():
-			return
-		}
+		})
+	default:
+		s.cfg.Log.Warn("a webhook was dropped: too many wait", "id", e.ID)
 	}
 }
 
-// post posts an event until it is taken, or has been tried often enough.
-func (s *Sender) post(e event) {
+// Close ends the posting, and waits for that. What was not taken yet is dropped.
+func (s *Sender) Close() {
+	s.mu.Lock()
+	s.stop()
+	s.mu.Unlock()
+	s.done.Wait()
+	s.client.CloseIdleConnections()
+}
+
+// post posts an event until it is taken or void, or has been tried often enough.
+func (s *Sender) post(e Event) {
 	wait := s.cfg.Base
 	for attempt := 1; ; attempt++ {
 		err := s.attempt(e)
@@ -118,10 +122,10 @@ func (s *Sender) post(e event) {
 		case err == nil || s.ctx.Err() != nil:
 			return
 		case attempt == maxAttempts:
-			s.cfg.Log.Warn("a webhook was given up: nobody takes it", "id", e.id, "attempts", attempt, "error", err)
+			s.cfg.Log.Warn("a webhook was given up: nobody takes it", "id", e.ID, "attempts", attempt, "error", err)
 			return
 		}
-		s.cfg.Log.Debug("a webhook was not taken, and is tried again", "id", e.id, "error", err)
+		s.cfg.Log.Debug("a webhook was not taken, and is tried again", "id", e.ID, "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -133,24 +137,34 @@ func (s *Sender) post(e event) {
 	}
 }
 
-func (s *Sender) attempt(e event) error {
+// attempt posts an event once, when there is room for it, unless it is void.
+func (s *Sender) attempt(e Event) error {
+	select {
+	case s.posts <- struct{}{}:
+		defer func() { <-s.posts }()
+	case <-s.ctx.Done():
+		return nil
+	}
+	if e.Void() {
+		return nil
+	}
 	key, err := readKey(s.cfg.Key())
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(s.ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(e.body))
+	r, err := http.NewRequestWithContext(s.ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(e.Body))
 	if err != nil {
 		return err
 	}
 	at := strconv.FormatInt(time.Now().Unix(), 10)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "fsm-proxy")
-	r.Header.Set("Webhook-Id", e.id)
+	r.Header.Set("Webhook-Id", e.ID)
 	r.Header.Set("Webhook-Timestamp", at)
-	r.Header.Set("Webhook-Signature", Signature(key, e.id, at, e.body))
+	r.Header.Set("Webhook-Signature", Signature(key, e.ID, at, e.Body))
 	answer, err := s.client.Do(r)
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		return wrapped.Err // without the URL, which may be a secret
+	if err != nil {
+		return errors.Unwrap(err) // without the URL, which may be a secret
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
 	answer.Body.Close()

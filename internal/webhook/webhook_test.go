@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,6 +40,66 @@ func TestKeysThatAreNone(t *testing.T) {
 			t.Errorf("%q is taken", url)
 		}
 	}
+}
+
+func event(id, body string) Event {
+	return Event{ID: id, Body: []byte(body), Void: func() bool { return false }}
+}
+
+// An event that an endpoint hangs over or refuses holds up nothing else; one that is void is never posted.
+func TestOneThatIsNotTakenHoldsUpNoOther(t *testing.T) {
+	stuck, seen := make(chan struct{}), make(chan string, 1000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("Webhook-Id")
+		seen <- id
+		switch id {
+		case "stuck":
+			<-stuck
+		case "refused":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	s, err := New(Config{URL: server.URL, Key: func() string { return goodKey }, Log: hclog.NewNullLogger(), Base: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Send(event("stuck", ""))
+	s.Send(event("refused", ""))
+	s.Send(Event{ID: "void", Void: func() bool { return true }})
+	got := []string{<-seen, <-seen}
+	s.Send(event("next", ""))
+	got = append(got, <-seen)
+	slices.Sort(got[:2])
+	if want := []string{"refused", "stuck", "next"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	s.Close()
+	close(stuck)
+	select {
+	case id := <-seen:
+		t.Errorf("%s was posted", id)
+	default:
+	}
+}
+
+// An event of which nobody needs to be told any more is not tried again.
+func TestVoidIsNotTriedAgain(t *testing.T) {
+	key := goodKey
+	x, url := endpoint(t, &key, 500)
+	s, err := New(Config{URL: url, Key: func() string { return key }, Log: hclog.NewNullLogger(), Base: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	e := event("a", "1")
+	e.Void = func() bool { asked++; return asked == 3 }
+	s.Send(e)
+	s.done.Wait()
+	if x.ids() != "a:1 a:1" {
+		t.Error(x.ids())
+	}
+	s.Close()
 }
 
 const goodKey = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -94,14 +155,14 @@ func TestTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	s.Send("a", []byte("1"))
+	s.Send(event("a", "1"))
 	for range 3 {
 		<-x.got
 	}
 	x.mu.Lock()
 	key = "whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32))
 	x.mu.Unlock()
-	s.Send("b", []byte("2"))
+	s.Send(event("b", "2"))
 	<-x.got
 	if x.ids() != "a:1 a:1 a:1 b:2" {
 		t.Error(x.ids())
@@ -112,18 +173,16 @@ func TestTriedAgain(t *testing.T) {
 // nobody who sends waits for it.
 func TestNobodyTakesIt(t *testing.T) {
 	key := goodKey
-	x, url := endpoint(t, &key, 500)
+	_, url := endpoint(t, &key, 500)
 	var log syncedBuffer
 	s, err := New(Config{URL: url, Key: func() string { return key }, Log: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Debug}), Base: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Send("a", []byte("1"))
-	for range maxAttempts {
-		<-x.got
-	}
-	for i := range 2 * maxQueue {
-		s.Send(fmt.Sprint(i), nil)
+	s.Send(event("a", "1"))
+	log.await(t, "given up")
+	for i := range 2 * maxEvents {
+		s.Send(event(fmt.Sprint(i), ""))
 	}
 	s.Close()
 	if text := log.String(); !strings.Contains(text, "given up") || !strings.Contains(text, "too many wait") {
@@ -134,7 +193,7 @@ func TestNobodyTakesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone.Send("nobody", nil)
+	gone.Send(event("nobody", ""))
 	log.await(t, "id=nobody attempts=8")
 	gone.Close()
 	if strings.Contains(log.String(), "secret-path") {
