@@ -8,11 +8,12 @@ require (
 	github.com/coreos/go-oidc/v3 v3.21.0 // the access tokens that clients come with
 	github.com/fsnotify/fsnotify v1.10.1 // when a policy's folder changes
 	github.com/go-jose/go-jose/v4 v4.1.8 // their keys and signatures
+	github.com/gofrs/flock v0.13.2 // one process a file of runs, on every system
 	github.com/hashicorp/go-hclog v1.6.3 // logs, leveled, as text or JSON
 	github.com/looplab/fsm v1.0.3 // the machine that takes each step along with the table
 	github.com/mark3labs/mcp-go v1.2.1 // OAuth and HTTP+SSE towards upstreams, the servers that demo and tests wrap
 	github.com/mattn/go-colorable v0.1.12 // colours on consoles of Windows that know no escape sequences
-	github.com/mattn/go-isatty v0.0.14 // colours and SIGHUP depend on a terminal
+	github.com/mattn/go-isatty v0.0.24 // colours and SIGHUP depend on a terminal
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // an independent client, and the conformance server, in tests
 	github.com/owenrumney/go-sarif/v3 v3.3.1 // tests: the schema of SARIF
 	github.com/prometheus/client_golang v1.25.0 // metrics in the formats of Prometheus, and promtool's lint in tests
@@ -37,6 +38,7 @@ require (
 	golang.org/x/tools v0.52.0 // tests: txtar transcripts
 	google.golang.org/grpc v1.83.2 // tests: the collector over gRPC
 	google.golang.org/protobuf v1.36.12 // tests: what the collector gets
+	modernc.org/sqlite v1.61.1 // runs in a file, without C
 	pgregory.net/rapid v1.3.0 // tests: properties and the model check
 )
 
@@ -47,6 +49,7 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
@@ -55,10 +58,12 @@ require (
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
+	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
 	github.com/xeipuuv/gojsonpointer v0.0.0-20180127040702-4e3ac2762d5f // indirect
@@ -77,6 +82,9 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 	honnef.co/go/tools v0.8.2 // indirect
+	modernc.org/libc v1.79.0 // indirect
+	modernc.org/mathutil v1.7.1 // indirect
+	modernc.org/memory v1.12.1 // indirect
 )
 
 tool (

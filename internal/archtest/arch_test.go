@@ -134,6 +134,30 @@ var rules = []rule{
 		why: "who is asking is found out before anything is asked of a run: it knows requests, and no policy",
 	},
 	{
+		pkg: "internal/journal",
+		why: "what is kept of runs is bytes and points: it knows no policy, no run and no database",
+	},
+	{
+		pkg:   "internal/journal/memory",
+		allow: []string{module + "/internal/journal"},
+		why:   "a store keeps what it is given",
+	},
+	{
+		pkg: "internal/journal/sqlite",
+		allow: []string{
+			module + "/internal/journal",
+			"modernc.org/sqlite",     // SQLite without C
+			"github.com/gofrs/flock", // one process a file
+			"golang.org/x/sys/...",   // what a folder is on
+		},
+		why: "a store keeps what it is given",
+	},
+	{
+		pkg:   "internal/journal/journaltest",
+		allow: []string{module + "/internal/journal", module + "/internal/journal/memory", "pgregory.net/rapid"},
+		why:   "what is true of every store knows none but the plainest",
+	},
+	{
 		pkg:   "internal/bridge",
 		allow: []string{module + "/internal/wire", module + "/internal/words", module + "/internal/deadline"},
 		why:   "how eras differ is bytes: it knows no policy and no run",
@@ -353,12 +377,12 @@ var forbidden = []struct {
 	},
 	{
 		imports: module + "/internal/mcptest",
-		except:  []string{"internal/mcptest"},
+		except:  []string{"internal/mcptest", "internal/journal/journaltest"},
 		why:     "test helpers stay in tests",
 	},
 	{
 		imports: module + "/internal/mcptest/golden",
-		except:  []string{"internal/mcptest"},
+		except:  []string{"internal/mcptest", "internal/journal/journaltest"},
 		why:     "test helpers stay in tests",
 	},
 	{
@@ -378,7 +402,7 @@ var forbidden = []struct {
 	},
 	{
 		imports: "testing",
-		except:  []string{"internal/mcptest"},
+		except:  []string{"internal/mcptest", "internal/journal/journaltest"},
 		why:     "the binary carries no test framework",
 	},
 }

@@ -1,0 +1,206 @@
+// Package journal keeps runs where a restart does not take them: what became of each as a chain of records, and a row
+// that says where it stands. What a record says is for those to know who write it.
+//
+// A [Store] is where they are kept: there are several, and one suite of tests for all (journaltest). A [Committer]
+// writes to one.
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// Record is one entry of a run as it is kept.
+type Record struct {
+	Seq   uint64 // from 1, without gaps
+	Hash  Hash   // of it and all before it: see [Chain.Next]
+	Bytes []byte // a JSON object, the bytes that were hashed
+}
+
+// Point is a place in a run's journal: behind the record of that number, 0 for before the first.
+type Point struct {
+	Seq  uint64
+	Hash Hash // of that record; zero for 0
+}
+
+// Key is how requests find a run. What they bring is not kept, only its hash.
+type Key struct {
+	Kind string // such as "principal"; "" for runs that are found by none
+	Hash Hash
+}
+
+// Principal is whose a run is; the zero Principal is nobody who is known.
+type Principal struct{ Issuer, Subject string }
+
+// Row is what is known of a run without its records.
+type Row struct {
+	ID     string // 1 to 64 letters, digits, - and _
+	Key    Key    // at most one run of a key has not ended
+	Owner  Principal
+	Parent string // the run that it was forked of, at its Fork; "" for none
+	Fork   uint64
+	Began  time.Time
+	Base   Point // before the first record that is kept still
+	Last   Point // the last record
+	Head
+}
+
+// Head is where a run stands. It is written with those records that change it: others may follow it.
+type Head struct {
+	At         Point // the last record that it tells of
+	State      string
+	Complete   bool
+	Policy     string    // its digest
+	Checkpoint uint64    // the number of the last record that says all that a run remembers; 0: from the beginning on
+	Due        time.Time // when the clock of the state moves the run; zero: it has none
+	Used       time.Time // when somebody used the run last, as of At
+	Ended      time.Time // zero: it has not
+}
+
+// Object is something that is kept beside records, by a kind and a name, and can be replaced. One with a run goes with it.
+type Object struct {
+	Kind, Name string
+	Run        string // "" for one that is of no run
+	Bytes      []byte // nil in a Change: it is removed
+}
+
+// Change is what is written at once: wholly, or not at all.
+type Change struct {
+	Run     string   // "": it is about objects alone
+	Begin   *Row     // the run is new; its Base, Last and Head are not read
+	Records []Record // that follow the run's last; the first of them has the number after that
+	Head    *Head    // nil: it stands as it stood; one that has ended does not begin again
+	Cut     uint64   // records up to this one are kept no longer; 0: all are. It is at most the Checkpoint
+	Remove  bool     // the run is kept no longer, nor its objects
+	Objects []Object
+}
+
+// Why something cannot be done. Errors of stores are one of these, or mean that the store cannot be used now: what was
+// to be written may be written or not.
+var (
+	ErrNone     = errors.New("it is not in the store")
+	ErrConflict = errors.New("the store has other records than were expected")
+	ErrClosed   = errors.New("the store is closed")
+	ErrTooNew   = errors.New("a newer version has written the store")
+)
+
+// Held is the error of a store that another process has.
+type Held struct{ By string }
+
+func (h *Held) Error() string { return "the store is in use by " + h.By }
+
+// Query says which runs are listed.
+type Query struct {
+	After       string // the last id of the page before
+	Prefix      string // of ids
+	Owner       *Principal
+	DueBy       time.Time // only what is due then; zero: all
+	UsedBefore  time.Time // only what has not ended and was used last before this
+	EndedBefore time.Time // only what has ended before this
+	Limit       int       // 0: 100
+}
+
+// Page is how many rows a query asks for.
+func (q *Query) Page() int {
+	if q.Limit <= 0 {
+		return 100
+	}
+	return q.Limit
+}
+
+// Has reports whether a row is one of those that are asked for.
+func (q *Query) Has(r *Row) bool {
+	switch {
+	case r.ID <= q.After, len(r.ID) < len(q.Prefix) || r.ID[:len(q.Prefix)] != q.Prefix:
+	case q.Owner != nil && *q.Owner != r.Owner:
+	case !q.DueBy.IsZero() && (r.Due.IsZero() || r.Due.After(q.DueBy) || !r.Ended.IsZero()):
+	case !q.UsedBefore.IsZero() && (!r.Ended.IsZero() || !r.Used.Before(q.UsedBefore)):
+	case !q.EndedBefore.IsZero() && (r.Ended.IsZero() || !r.Ended.Before(q.EndedBefore)):
+	default:
+		return true
+	}
+	return false
+}
+
+// Store is where runs are kept. It is safe for concurrent use. Times are kept to the microsecond.
+type Store interface {
+	// Commit makes changes in their order, and returns what became of each: nil, [ErrConflict] or [ErrNone]. When
+	// it returns, those that are nil are durable. err means that of none it is known.
+	Commit(ctx context.Context, changes []Change) (each []error, err error)
+	// Find returns the run of a key that began last, or [ErrNone]: an earlier one has ended.
+	Find(ctx context.Context, k Key) (Row, error)
+	// Row returns a run's row, or [ErrNone].
+	Row(ctx context.Context, run string) (Row, error)
+	// List returns a page of rows, in the order of their ids.
+	List(ctx context.Context, q Query) ([]Row, error)
+	// Records returns at most so many records of a run behind a number, in their order.
+	Records(ctx context.Context, run string, after uint64, limit int) ([]Record, error)
+	// Object returns the bytes of an object, or [ErrNone].
+	Object(ctx context.Context, kind, name string) ([]byte, error)
+	// Objects returns those of a run, "" for those of none, in the order of kind and name.
+	Objects(ctx context.Context, run string) ([]Object, error)
+	// Size is how many bytes the store takes.
+	Size(ctx context.Context) (int64, error)
+	Close() error
+}
+
+// All are all records of a run, in their order.
+func All(ctx context.Context, s Store, run string) iter.Seq2[Record, error] {
+	const page = 1000
+	return func(yield func(Record, error) bool) {
+		for after := uint64(0); ; {
+			records, err := s.Records(ctx, run, after, page)
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			for _, x := range records {
+				if !yield(x, nil) {
+					return
+				}
+				after = x.Seq
+			}
+			if len(records) < page {
+				return
+			}
+		}
+	}
+}
+
+// CheckAll checks changes, as [Change.Check] does.
+func CheckAll(changes []Change) error {
+	for i := range changes {
+		if err := changes[i].Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Check says what is wrong with a change whatever is in the store: a mistake of who writes it.
+func (c *Change) Check() error {
+	switch {
+	case c.Run == "" && (c.Begin != nil || len(c.Records) > 0 || c.Head != nil || c.Cut != 0 || c.Remove):
+		return errors.New("journal: a change of no run has what is a run's")
+	case c.Begin != nil && c.Begin.ID != c.Run:
+		return fmt.Errorf("journal: run %q begins as %q", c.Run, c.Begin.ID)
+	case c.Begin != nil && (c.Head == nil || c.Remove || c.Cut != 0):
+		return fmt.Errorf("journal: run %s begins without a head, or ends with it", c.Run)
+	case c.Remove && (len(c.Records) > 0 || c.Head != nil || c.Cut != 0):
+		return fmt.Errorf("journal: run %s is removed and written", c.Run)
+	}
+	for i := range c.Records {
+		if c.Records[i].Seq != c.Records[0].Seq+uint64(i) || c.Records[i].Seq == 0 {
+			return fmt.Errorf("journal: records of run %s are not numbered one by one", c.Run)
+		}
+	}
+	for i := range c.Objects {
+		if o := &c.Objects[i]; o.Kind == "" || o.Run != "" && o.Run != c.Run {
+			return fmt.Errorf("journal: an object %s/%s of run %q in a change of %q", o.Kind, o.Name, o.Run, c.Run)
+		}
+	}
+	return nil
+}

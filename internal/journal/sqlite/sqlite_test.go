@@ -1,0 +1,189 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/journaltest"
+)
+
+// home is a file.
+type home struct{ path string }
+
+func (h home) Open(t rapid.TB) journal.Store {
+	s, err := Open(Config{Path: h.path, Normal: true, Holder: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (h home) Empty(t rapid.TB) {
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+		if err := os.Remove(h.path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestStore(t *testing.T) {
+	journaltest.Test(t, home{filepath.Join(t.TempDir(), "odd name?%20#.db")}, true)
+}
+
+func began(id string) journal.Change {
+	p := journal.NewChain(nil).Next(id, journal.Point{}, []byte("{}"))
+	return journal.Change{Run: id, Begin: &journal.Row{ID: id}, Head: &journal.Head{At: p}, Records: []journal.Record{{Seq: p.Seq, Hash: p.Hash, Bytes: []byte("{}")}}}
+}
+
+func commit(t *testing.T, s *Store, changes ...journal.Change) {
+	t.Helper()
+	each, err := s.Commit(context.Background(), changes)
+	if err = errors.Join(append(each, err)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One process has a file, and who comes second is told who; others read it meanwhile, and it is free once it is closed.
+func TestOneProcessWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	first, err := Open(Config{Path: path, Holder: "process 17 of host-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, first, began("r1"))
+	var held *journal.Held
+	if _, err := Open(Config{Path: path, Holder: "process 18"}); !errors.As(err, &held) || held.By != "process 17 of host-1" {
+		t.Fatalf("%v", err)
+	}
+	reader, err := OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	commit(t, first, began("r2"))
+	if rows, err := reader.List(context.Background(), journal.Query{}); err != nil || len(rows) != 2 {
+		t.Errorf("%v, %v", rows, err)
+	}
+	if _, err := reader.Commit(context.Background(), []journal.Change{began("r3")}); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("a reader writes: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Open(Config{Path: path, Holder: "process 18"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, second, began("r3"))
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file that is something else, or that a newer program has written for newer ones alone, is left as it is.
+func TestFilesThatAreNotReadHere(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "runs.db")
+	s, err := Open(Config{Path: path, Holder: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, began("r1"))
+	s.Close()
+	change := func(path, text string) {
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both := func(path string) (open, read error) {
+		s, open := Open(Config{Path: path, Holder: "a test"})
+		if open == nil {
+			s.Close()
+		}
+		r, read := OpenReader(path)
+		if read == nil {
+			r.Close()
+		}
+		return open, read
+	}
+	change(path, "PRAGMA user_version = 2; ALTER TABLE runs ADD COLUMN later TEXT NOT NULL DEFAULT ''")
+	if open, read := both(path); open != nil || read != nil {
+		t.Errorf("a newer schema that can be read: %v, %v", open, read)
+	}
+	change(path, "UPDATE meta SET value = '2' WHERE name = 'readable_by'")
+	if open, read := both(path); !errors.Is(open, journal.ErrTooNew) || !errors.Is(read, journal.ErrTooNew) {
+		t.Errorf("one that cannot: %v, %v", open, read)
+	}
+	other := filepath.Join(folder, "other.db")
+	change(other, "CREATE TABLE mail (id INTEGER)")
+	if open, read := both(other); open == nil || read == nil || !strings.Contains(open.Error(), "something else") {
+		t.Errorf("a database of something else: %v, %v", open, read)
+	}
+	text := filepath.Join(folder, "text.db")
+	if err := os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if open, read := both(text); open == nil || read == nil {
+		t.Errorf("a text: %v, %v", open, read)
+	}
+	if _, err := OpenReader(filepath.Join(folder, "none.db")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("none: %v", err)
+	}
+}
+
+// A commit is on the disk when it is told, unless it was asked not to be.
+func TestSynchronous(t *testing.T) {
+	for normal, want := range map[bool]string{false: "wal 2", true: "wal 1"} {
+		s, err := Open(Config{Path: filepath.Join(t.TempDir(), "runs.db"), Normal: normal, Holder: "a test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mode, synchronous string
+		if err := s.write.conn.QueryRowContext(context.Background(), "SELECT (SELECT journal_mode FROM pragma_journal_mode), (SELECT synchronous FROM pragma_synchronous)").Scan(&mode, &synchronous); err != nil || mode+" "+synchronous != want {
+			t.Errorf("%s %s, %v, want %s", mode, synchronous, err, want)
+		}
+		s.Close()
+	}
+}
+
+// A disk that is full refuses what comes, whole, and takes it again when there is room.
+func TestFull(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	s, err := Open(Config{Path: path, Holder: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	commit(t, s, began("r1"))
+	limit := func(pages int) {
+		if _, err := s.write.conn.ExecContext(context.Background(), "PRAGMA max_page_count = "+strconv.Itoa(pages)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(1) // what it has
+	big := began("r2")
+	big.Records[0].Bytes = bytes.Repeat([]byte("x"), 1<<20)
+	if _, err := s.Commit(context.Background(), []journal.Change{began("r3"), big}); err == nil || !strings.Contains(err.Error(), "full") {
+		t.Fatalf("%v", err)
+	}
+	if rows, err := s.List(context.Background(), journal.Query{}); err != nil || len(rows) != 1 {
+		t.Errorf("%v, %v", rows, err)
+	}
+	limit(1 << 20)
+	commit(t, s, began("r3"), big)
+}

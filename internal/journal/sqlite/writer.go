@@ -1,0 +1,300 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+)
+
+// writer is the one connection that writes.
+type writer struct {
+	db   *sql.DB
+	conn *sql.Conn
+	runs map[string]*known // that were written lately
+	rows map[int]*sql.Stmt // how so many records are inserted
+
+	run, last, head, object *sql.Stmt
+}
+
+// known is what the writer knows of a run.
+type known struct {
+	no   int64
+	last uint64 // its last record
+}
+
+// maxKnown bounds what the writer knows: beyond it, it looks again.
+const maxKnown = 1 << 16
+
+// insertSizes are how many records one statement inserts, the largest first.
+var insertSizes = [...]int{64, 16, 4, 1}
+
+func openWriter(c *Config) (_ *writer, err error) {
+	sync := "FULL"
+	if c.Normal {
+		sync = "NORMAL"
+	}
+	if f, err := os.OpenFile(c.Path, os.O_CREATE|os.O_RDWR, 0o600); err != nil { // SQLite would make it for everybody
+		return nil, err
+	} else if err := f.Close(); err != nil {
+		return nil, err
+	}
+	w := &writer{runs: map[string]*known{}, rows: map[int]*sql.Stmt{}}
+	w.db, err = sql.Open("sqlite", source(c.Path, "_pragma=journal_mode(WAL)", "_pragma=synchronous("+sync+")", "_pragma=fullfsync(1)", "_pragma=checkpoint_fullfsync(1)"))
+	if err != nil {
+		return nil, err
+	}
+	if w.conn, err = w.db.Conn(context.Background()); err == nil {
+		if err = w.migrate(); err == nil {
+			err = w.prepare()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", c.Path, err), w.close())
+	}
+	return w, nil
+}
+
+// migrate makes the schema of a new file, and brings an old one to it.
+func (w *writer) migrate() error {
+	ctx := context.Background()
+	var tables int
+	if err := w.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+		return err
+	}
+	if tables > 0 {
+		return checkVersion(ctx, w.conn)
+	}
+	return w.transact(func() error {
+		_, err := w.conn.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", fileID, schemaVersion))
+		if err == nil {
+			_, err = w.conn.ExecContext(ctx, "INSERT INTO meta VALUES ('readable_by', ?)", strconv.Itoa(readableBy))
+		}
+		return err
+	})
+}
+
+func (w *writer) prepare() (err error) {
+	prepare := func(text string) *sql.Stmt {
+		if err != nil {
+			return nil
+		}
+		var s *sql.Stmt
+		s, err = w.conn.PrepareContext(context.Background(), text)
+		return s
+	}
+	for _, n := range insertSizes {
+		w.rows[n] = prepare("INSERT INTO entries (run, seq, hash, bytes) VALUES (?, ?, ?, ?)" + strings.Repeat(", (?, ?, ?, ?)", n-1))
+	}
+	w.run = prepare("SELECT no, base_seq FROM runs WHERE id = ?")
+	w.last = prepare("SELECT max(seq) FROM entries WHERE run = ?")
+	w.head = prepare("UPDATE runs SET at_seq = ?, at_hash = ?, state = ?, complete = ?, policy = ?, checkpoint = ?, due = ?, used = ?, ended = ? WHERE no = ? AND (ended = 0 OR ?)")
+	w.object = prepare("INSERT INTO objects (kind, name, run, bytes) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET run = excluded.run, bytes = excluded.bytes")
+	return err
+}
+
+func (w *writer) close() (err error) {
+	for _, s := range append(slices.Collect(maps.Values(w.rows)), w.run, w.last, w.head, w.object) {
+		if s != nil {
+			err = errors.Join(err, s.Close()) // SQLite keeps the file open for one that is not
+		}
+	}
+	if w.conn != nil {
+		err = errors.Join(err, w.conn.Close())
+	}
+	return errors.Join(err, w.db.Close())
+}
+
+// transact does something in a transaction.
+func (w *writer) transact(do func() error) error {
+	ctx := context.Background() // what has begun is not broken off: it would be unknown whether it is there
+	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := do()
+	if err == nil {
+		_, err = w.conn.ExecContext(ctx, "COMMIT")
+	}
+	if err != nil {
+		clear(w.runs)
+		_, _ = w.conn.ExecContext(ctx, "ROLLBACK") // it says that there is nothing to roll back, where SQLite has done it
+	}
+	return err
+}
+
+// batch is what is written in one transaction: records wait until something else needs them to be there.
+type batch struct {
+	*writer
+	args []any // of the records that wait: run, number, hash and bytes of each
+}
+
+func (w *writer) commit(changes []journal.Change) ([]error, error) {
+	if len(w.runs) > maxKnown {
+		clear(w.runs)
+	}
+	each := make([]error, len(changes))
+	err := w.transact(func() error {
+		b := &batch{writer: w}
+		for i := range changes {
+			err := b.change(&changes[i])
+			if err != nil && !errors.Is(err, journal.ErrConflict) && !errors.Is(err, journal.ErrNone) {
+				return err
+			}
+			each[i] = err
+		}
+		return b.flush()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return each, nil
+}
+
+// change makes one change. Where it cannot be made it changes nothing.
+func (b *batch) change(c *journal.Change) (err error) {
+	var r *known
+	switch {
+	case c.Begin != nil:
+		if r, err = b.begin(c); err != nil {
+			return err
+		}
+	case c.Run != "":
+		if r, err = b.known(c.Run); err != nil {
+			return err
+		}
+	}
+	if len(c.Records) > 0 && c.Records[0].Seq != r.last+1 {
+		if c.Begin != nil {
+			return errors.New("journal: a run that begins has other records before")
+		}
+		return journal.ErrConflict
+	}
+	if c.Head != nil && c.Begin == nil {
+		done, err := b.head.Exec(append(headArgs(c.Head), r.no, !c.Head.Ended.IsZero())...)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n == 0 {
+			return cmp.Or(err, journal.ErrConflict)
+		}
+	}
+	for i := range c.Records {
+		x := &c.Records[i]
+		b.args = append(b.args, r.no, int64(x.Seq), x.Hash[:], x.Bytes)
+		r.last = x.Seq
+	}
+	if c.Cut != 0 {
+		if err := b.cut(r, c.Cut); err != nil {
+			return err
+		}
+	}
+	if c.Remove {
+		if err := b.remove(c.Run, r); err != nil {
+			return err
+		}
+	}
+	return b.put(c.Objects)
+}
+
+// known looks a run up.
+func (b *batch) known(id string) (*known, error) {
+	if r := b.runs[id]; r != nil {
+		return r, nil
+	}
+	var base int64
+	var last sql.NullInt64
+	r := &known{}
+	if err := b.run.QueryRow(id).Scan(&r.no, &base); errors.Is(err, sql.ErrNoRows) {
+		return nil, journal.ErrNone
+	} else if err != nil {
+		return nil, err
+	}
+	if err := b.last.QueryRow(r.no).Scan(&last); err != nil {
+		return nil, err
+	}
+	r.last = uint64(max(last.Int64, base))
+	b.runs[id] = r
+	return r, nil
+}
+
+// begin makes a run's row.
+func (b *batch) begin(c *journal.Change) (*known, error) {
+	x := c.Begin
+	args := append([]any{x.ID, x.Key.Kind, x.Key.Hash[:], x.Owner.Issuer, x.Owner.Subject, x.Parent, int64(x.Fork), micros(x.Began)}, headArgs(c.Head)...)
+	done, err := b.conn.ExecContext(context.Background(), `INSERT INTO runs (id, key_kind, key_hash, issuer, subject, parent, fork, began,
+		at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended) VALUES (?`+strings.Repeat(", ?", len(args)-1)+`) ON CONFLICT DO NOTHING`, args...)
+	if err != nil {
+		return nil, err
+	}
+	if n, err := done.RowsAffected(); err != nil {
+		return nil, err
+	} else if n == 0 {
+		return nil, journal.ErrConflict
+	}
+	no, err := done.LastInsertId()
+	r := &known{no: no}
+	b.runs[c.Run] = r
+	return r, err
+}
+
+func (b *batch) cut(r *known, to uint64) error {
+	err := b.flush()
+	if err == nil {
+		_, err = b.conn.ExecContext(context.Background(), `UPDATE runs SET (base_seq, base_hash) = (SELECT seq, hash FROM entries WHERE run = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 1)
+			WHERE no = ?1 AND EXISTS (SELECT 1 FROM entries WHERE run = ?1 AND seq <= ?2)`, r.no, int64(to))
+	}
+	if err == nil {
+		_, err = b.conn.ExecContext(context.Background(), "DELETE FROM entries WHERE run = ? AND seq <= ?", r.no, int64(to))
+	}
+	return err
+}
+
+func (b *batch) remove(id string, r *known) error {
+	err := b.flush()
+	for _, text := range []string{"DELETE FROM entries WHERE run = ?1", "DELETE FROM objects WHERE run = ?2", "DELETE FROM runs WHERE no = ?1"} {
+		if err == nil {
+			_, err = b.conn.ExecContext(context.Background(), text, r.no, id)
+		}
+	}
+	delete(b.runs, id)
+	return err
+}
+
+func (b *batch) put(objects []journal.Object) (err error) {
+	for _, o := range objects {
+		if o.Bytes == nil {
+			_, err = b.conn.ExecContext(context.Background(), "DELETE FROM objects WHERE kind = ? AND name = ?", o.Kind, o.Name)
+		} else {
+			_, err = b.object.Exec(o.Kind, o.Name, o.Run, o.Bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush inserts the records that wait.
+func (b *batch) flush() error {
+	const each = 4
+	for len(b.args) > 0 {
+		for _, n := range insertSizes {
+			if len(b.args) >= n*each {
+				if _, err := b.rows[n].Exec(b.args[:n*each]...); err != nil {
+					return err
+				}
+				b.args = b.args[n*each:]
+				break
+			}
+		}
+	}
+	return nil
+}
