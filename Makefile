@@ -19,7 +19,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 FUZZTIME  ?= 10s
 
-.PHONY: help demo build image test test-all test-long test-deploy test-release bench fuzz lint vet staticcheck format cross release deps deps-test node python clean
+.PHONY: help demo build image test test-all test-long test-deploy test-release bench fuzz lint vet staticcheck format cross release deps deps-test node python postgres clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -80,7 +80,7 @@ cross: ## build for every system that is released
 release: ## archives, packages, SBOMs and checksums in dist/, stamped with the version
 	@VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' CROSS='$(CROSS)' .ci/release
 
-deps: deps-test python $(PY_DONE) ## what all tests run against: npm packages, a Node 22, Python packages, the conformance server
+deps: deps-test python $(PY_DONE) postgres ## what all tests run against: npm packages, a Node 22, Python packages, the conformance server, PostgreSQL
 
 deps-test: node $(NODE_DONE) $(GO_SERVER) # what `make test` needs of it
 
@@ -88,6 +88,9 @@ node:
 	@command -v node >/dev/null && command -v npm >/dev/null || { \
 		echo "the tests run against real MCP servers and clients, which need Node.js 20 or newer with npm:" >&2; \
 		echo "install it from https://nodejs.org or by your package manager, then run make again" >&2; exit 1; }
+
+postgres:
+	@.ci/postgres
 
 python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \

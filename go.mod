@@ -10,6 +10,7 @@ require (
 	github.com/go-jose/go-jose/v4 v4.1.8 // their keys and signatures
 	github.com/gofrs/flock v0.13.2 // one process a file of runs, on every system
 	github.com/hashicorp/go-hclog v1.6.3 // logs, leveled, as text or JSON
+	github.com/jackc/pgx/v5 v5.12.0 // runs in PostgreSQL
 	github.com/looplab/fsm v1.0.3 // the machine that takes each step along with the table
 	github.com/mark3labs/mcp-go v1.2.1 // OAuth and HTTP+SSE towards upstreams, the servers that demo and tests wrap
 	github.com/mattn/go-colorable v0.1.12 // colours on consoles of Windows that know no escape sequences
@@ -57,6 +58,9 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect

@@ -153,6 +153,14 @@ var rules = []rule{
 		why: "a store keeps what it is given",
 	},
 	{
+		pkg: "internal/journal/postgres",
+		allow: []string{
+			module + "/internal/journal",
+			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool", // the protocol, the pool
+		},
+		why: "a store keeps what it is given",
+	},
+	{
 		pkg:   "internal/journal/journaltest",
 		allow: []string{module + "/internal/journal", module + "/internal/journal/memory", "pgregory.net/rapid"},
 		why:   "what is true of every store knows none but the plainest",

@@ -132,6 +132,9 @@ type Store interface {
 	Commit(ctx context.Context, changes []Change) (each []error, err error)
 	// Find returns the run of a key that began last, or [ErrNone]: an earlier one has ended.
 	Find(ctx context.Context, k Key) (Row, error)
+	// Take has this process write a run that was there when it opened the store, and returns its row, or [ErrNone]: what
+	// another one writes of it is an [ErrConflict] from then on.
+	Take(ctx context.Context, run string) (Row, error)
 	// Row returns a run's row, or [ErrNone].
 	Row(ctx context.Context, run string) (Row, error)
 	// List returns a page of rows, in the order of their ids.

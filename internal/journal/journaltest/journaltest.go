@@ -224,10 +224,10 @@ func testTexts(t *testing.T, home Home) {
 	c := began("r1", journal.Key{}, odd, "", "{}")
 	c.Begin.Owner = journal.Principal{Issuer: odd, Subject: odd + "2"}
 	c.Begin.Parent, c.Begin.Fork = "r0", 12
-	c.Head.State, c.Head.Policy = odd, odd
+	c.Head.State = odd
 	must(t, s, c, journal.Change{Objects: []journal.Object{{Kind: "k", Name: odd, Bytes: []byte(odd)}, {Kind: "k", Name: "empty", Bytes: []byte{}}}})
 	r := row(t, s, "r1")
-	equal(t, "the row", []any{r.Owner, r.Parent, r.Fork, r.State, r.Policy}, []any{c.Begin.Owner, "r0", uint64(12), odd, odd})
+	equal(t, "the row", []any{r.Owner, r.Parent, r.Fork, r.State}, []any{c.Begin.Owner, "r0", uint64(12), odd})
 	equal(t, "its records", read(t, s, "r1", 0, 9), "1:"+odd+" 2: 3:{}")
 	for name, want := range map[string]string{odd: odd, "empty": ""} {
 		if got, err := s.Object(ctx(), "k", name); err != nil || string(got) != want {
@@ -424,6 +424,11 @@ func testRandom(t *testing.T, home Home, lasts bool) {
 					t.Fatal(err)
 				}
 				s = home.Open(t)
+				for _, id := range ids {
+					if _, err := s.Take(ctx(), id); err != nil && !errors.Is(err, journal.ErrNone) {
+						t.Fatal(err)
+					}
+				}
 			}
 			same(t, s, plain, ids, keys)
 		}
@@ -477,7 +482,9 @@ func same(t *rapid.T, s, plain journal.Store, ids []string, keys []journal.Key) 
 		t.Fatal(err)
 	}
 	want, _ := plain.List(ctx(), journal.Query{})
-	equal(t, "the runs", all, want)
+	if len(all)+len(want) > 0 {
+		equal(t, "the runs", all, want)
+	}
 	for _, id := range ids {
 		got, gotErr := s.Records(ctx(), id, 0, 100)
 		want, wantErr := plain.Records(ctx(), id, 0, 100)

@@ -171,6 +171,9 @@ func (s *Store) Find(_ context.Context, k journal.Key) (journal.Row, error) {
 	return s.rowOf(s.last(k))
 }
 
+// Take implements [journal.Store].
+func (s *Store) Take(ctx context.Context, run string) (journal.Row, error) { return s.Row(ctx, run) }
+
 // Row implements [journal.Store].
 func (s *Store) Row(_ context.Context, run string) (journal.Row, error) {
 	s.mu.RLock()

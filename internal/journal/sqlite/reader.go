@@ -81,6 +81,9 @@ func (s *Store) Find(ctx context.Context, k journal.Key) (r journal.Row, err err
 	return scanRow(db.QueryRowContext(ctx, columns+"WHERE key_hash = ? AND key_kind = ? AND key_kind <> '' ORDER BY no DESC LIMIT 1", k.Hash[:], k.Kind).Scan)
 }
 
+// Take implements [journal.Store]: no other process writes.
+func (s *Store) Take(ctx context.Context, run string) (journal.Row, error) { return s.Row(ctx, run) }
+
 // Row implements [journal.Store].
 func (s *Store) Row(ctx context.Context, run string) (r journal.Row, err error) {
 	db, err := s.reading()

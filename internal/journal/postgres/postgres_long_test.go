@@ -1,0 +1,235 @@
+//go:build long
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/journaltest"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/postgres"
+	server "github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
+)
+
+// home is a database.
+type home struct{ url string }
+
+func (h home) Open(t rapid.TB) journal.Store {
+	s, err := postgres.Open(context.Background(), postgres.Config{URL: h.url, Holder: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (h home) Empty(t rapid.TB) {
+	c, err := pgx.Connect(context.Background(), h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if _, err := c.Exec(context.Background(), `DO $$ BEGIN IF to_regclass('fsm_proxy.runs') IS NOT NULL THEN TRUNCATE fsm_proxy.runs, fsm_proxy.entries, fsm_proxy.objects; UPDATE fsm_proxy.leases SET ends = now(); END IF; END $$`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStore(t *testing.T) {
+	journaltest.Test(t, home{server.Start(t).URL("runs")}, true)
+}
+
+func open(t *testing.T, url, holder string, lease time.Duration) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Holder: holder, Lease: lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // the server may be gone
+	return s
+}
+
+func execute(t *testing.T, url, text string) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err == nil {
+		defer c.Close(context.Background())
+		_, err = c.Exec(t.Context(), text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run writes a run's changes.
+type run struct {
+	id   string
+	last journal.Point
+}
+
+func (r *run) begin() journal.Change {
+	return journal.Change{Run: r.id, Begin: &journal.Row{ID: r.id}, Head: &journal.Head{State: "a"}}
+}
+
+func (r *run) next(bytes string) journal.Change {
+	r.last = journal.NewChain(nil).Next(r.id, r.last, []byte(bytes))
+	return journal.Change{Run: r.id, Records: []journal.Record{{Seq: r.last.Seq, Hash: r.last.Hash, Bytes: []byte(bytes)}}}
+}
+
+func commit(s journal.Store, changes ...journal.Change) error {
+	each, err := s.Commit(context.Background(), changes)
+	return errors.Join(append(each, err)...)
+}
+
+// One process has a database. Who comes second waits for the end of its lease, and is told who has it.
+func TestOneProcessWrites(t *testing.T) {
+	url := server.Start(t).URL("runs")
+	first := open(t, url, "process 17 of host-1", 5*time.Second)
+	var held *journal.Held
+	if _, err := postgres.Open(t.Context(), postgres.Config{URL: url, Holder: "process 18", Lease: 200 * time.Millisecond}); !errors.As(err, &held) || held.By != "process 17 of host-1" {
+		t.Fatalf("%v", err)
+	}
+	r := &run{id: "r"}
+	if err := commit(first, r.begin()); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := postgres.OpenReader(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if rows, err := reader.List(t.Context(), journal.Query{}); err != nil || len(rows) != 1 {
+		t.Errorf("%v, %v", rows, err)
+	}
+	if err := commit(reader, r.next("x")); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("a reader writes: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, url, "process 18", 5*time.Second)
+}
+
+// A process that was paused for longer than its lease writes nothing of a run that another one has taken since.
+func TestPausedProcessWritesNothing(t *testing.T) {
+	url := server.Start(t).URL("runs")
+	paused := open(t, url, "paused", time.Hour) // it renews nothing
+	a, b := &run{id: "a"}, &run{id: "b"}
+	if err := commit(paused, a.begin(), a.next("1"), b.begin()); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, "UPDATE fsm_proxy.leases SET ends = now()")
+	next := open(t, url, "next", time.Hour)
+	if err := commit(next, a.next("never")); !errors.Is(err, journal.ErrConflict) {
+		t.Errorf("a run that was not taken is written: %v", err)
+	}
+	a.last = journal.Point{}
+	a.next("1")
+	if row, err := next.Take(t.Context(), "a"); err != nil || row.Last != a.last {
+		t.Fatalf("%+v, %v", row, err)
+	}
+	late := &run{id: "a", last: a.last}
+	if err := commit(paused, late.next("late")); !errors.Is(err, journal.ErrConflict) {
+		t.Errorf("a late record is written: %v", err)
+	}
+	if err := commit(paused, journal.Change{Run: "a", Head: &journal.Head{State: "late"}}); !errors.Is(err, journal.ErrConflict) {
+		t.Errorf("a late state is written: %v", err)
+	}
+	if err := commit(paused, journal.Change{Run: "a", Remove: true}); !errors.Is(err, journal.ErrConflict) {
+		t.Errorf("it is removed late: %v", err)
+	}
+	if row, err := paused.Take(t.Context(), "a"); !errors.Is(err, journal.ErrNone) {
+		t.Errorf("it is taken back: %+v, %v", row, err)
+	}
+	if err := commit(next, a.next("2"), a.next("3")); err != nil {
+		t.Error(err)
+	}
+	row, err := next.Row(t.Context(), "a")
+	if fault, bad := journal.NewChain(nil).Verify(&row, journal.All(t.Context(), next, "a")); err != nil || bad != nil || fault != nil || row.Last.Seq != 3 {
+		t.Errorf("%+v %v %v %v", row, err, bad, fault)
+	}
+}
+
+// A database that crashes, and one that is gone for a while: what was confirmed is there, what was not is written once
+// it is back, and the process still has it.
+func TestDatabaseThatIsGone(t *testing.T) {
+	pg := server.Start(t)
+	url := pg.URL("runs")
+	s := open(t, url, "first", 200*time.Millisecond)
+	down := make(chan error, 100)
+	w := journal.NewCommitter(journal.CommitterConfig{Store: s, Health: func(err error) { down <- err }})
+	r := &run{id: "r"}
+	for range 2 {
+		if r.last.Seq == 0 {
+			if _, err := w.Submit(r.begin(), journal.Must); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, err := w.Submit(r.next("before"), journal.Must)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if <-before.Done(); before.Err() != nil {
+			t.Fatal(before.Err())
+		}
+		pg.Down(true)
+		ticket, err := w.Submit(r.next("meanwhile"), journal.Must)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if <-down == nil {
+			t.Fatal("the store is well while it is down")
+		}
+		if _, err := w.Submit(journal.Change{Run: "r", Head: &journal.Head{}}, journal.Now); err == nil {
+			t.Error("something new is taken")
+		}
+		pg.Up()
+		if <-ticket.Done(); ticket.Err() != nil {
+			t.Fatal(ticket.Err())
+		}
+		if err := <-down; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	row, err := s.Row(t.Context(), "r")
+	if fault, bad := journal.NewChain(nil).Verify(&row, journal.All(t.Context(), s, "r")); err != nil || bad != nil || fault != nil || row.Last != r.last {
+		t.Errorf("%+v %v %v %v", row, err, bad, fault)
+	}
+}
+
+// Databases that cannot keep what is promised, or are something else, are refused, and what is said tells no password.
+func TestDatabasesThatAreRefused(t *testing.T) {
+	pg := server.Start(t)
+	url := pg.URL("runs")
+	execute(t, url, "ALTER DATABASE runs SET synchronous_commit = off")
+	refused := func(url, want string) {
+		t.Helper()
+		s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Holder: "a test", Lease: 200 * time.Millisecond})
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	refused(url, "synchronous_commit")
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: url + "&synchronous_commit=off", Holder: "a test"})
+	if err != nil {
+		t.Fatalf("it is said to be so: %v", err)
+	}
+	s.Close()
+	execute(t, url, "ALTER DATABASE runs RESET synchronous_commit; UPDATE fsm_proxy.meta SET value = 2 WHERE name = 'usable_by'")
+	refused(url, journal.ErrTooNew.Error())
+	execute(t, url, "UPDATE fsm_proxy.meta SET value = 1; UPDATE fsm_proxy.meta SET value = 2 WHERE name = 'schema'; ALTER TABLE fsm_proxy.runs ADD COLUMN later text")
+	open(t, url, "an older program", time.Second)
+	refused("postgres://fsm:secret@127.0.0.1:1/x", "127.0.0.1")
+	refused("postgres://fsm:secret@%zz/x", "postgres://USER@HOST/DATABASE")
+}

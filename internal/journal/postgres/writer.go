@@ -1,0 +1,323 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+)
+
+// known is what this process knows of a run that it writes.
+type known struct {
+	last  uint64 // its last record
+	ended bool
+	other bool // another process's
+}
+
+// maxKnown bounds what is known: beyond it, it is looked up again.
+const maxKnown = 1 << 16
+
+// batch is what is sent at once: its statements are one transaction.
+type batch struct {
+	*Store
+	pgx.Batch
+	each    []error
+	of      []map[string][]int // the changes of each statement, by the run that it returns if they are made
+	begun   map[string]bool    // runs that begin
+	plain   []*group           // that are not a statement yet
+	plainOf map[string]*group
+}
+
+// group is what a batch writes of a run, one change after the other.
+type group struct {
+	id       string
+	expected uint64 // the last record before
+	records  []journal.Record
+	head     *journal.Head
+	changes  []int
+}
+
+// commit makes changes. Neither statement nor transaction waits for more than one answer, so that poolers work and nothing
+// is locked while nobody looks.
+func (s *Store) commit(ctx context.Context, changes []journal.Change) ([]error, error) {
+	if len(s.runs) > maxKnown {
+		clear(s.runs)
+	}
+	if err := s.lookUp(ctx, changes); err != nil {
+		return nil, err
+	}
+	b := &batch{Store: s, each: make([]error, len(changes)), plainOf: map[string]*group{}, begun: map[string]bool{}}
+	for i := range changes {
+		if b.begun[changes[i].Run] { // whether it has is known first
+			if err := b.send(ctx); err != nil {
+				return nil, err
+			}
+		}
+		b.add(i, &changes[i])
+	}
+	return b.each, b.send(ctx)
+}
+
+// lookUp finds the runs of changes that are not known. Those that are not this process's are not.
+func (s *Store) lookUp(ctx context.Context, changes []journal.Change) error {
+	var ids []string
+	for i := range changes {
+		if id := changes[i].Run; id != "" && s.runs[id] == nil && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	if ids == nil {
+		return nil
+	}
+	rows, err := s.pool.Query(ctx, "SELECT id, last_seq, ended IS NOT NULL, owner <> $2 FROM fsm_proxy.runs WHERE id = ANY($1)", ids, s.lease)
+	if err != nil {
+		return err
+	}
+	var id string
+	var r known
+	var last int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &last, &r.ended, &r.other}, func() error {
+		s.runs[id] = &known{uint64(last), r.ended, r.other}
+		return nil
+	})
+	return err
+}
+
+// add adds a change to the batch.
+func (b *batch) add(i int, c *journal.Change) {
+	r := b.runs[c.Run]
+	switch {
+	case c.Run == "":
+		b.objects(i, c)
+		return
+	case c.Begin != nil && r != nil:
+		b.each[i] = journal.ErrConflict
+		return
+	case c.Begin != nil:
+		b.begin(i, c)
+		return
+	case r == nil:
+		b.each[i] = journal.ErrNone
+		return
+	case r.other, len(c.Records) > 0 && c.Records[0].Seq != r.last+1, c.Head != nil && c.Head.Ended.IsZero() && r.ended:
+		b.each[i] = journal.ErrConflict
+		if r.other {
+			delete(b.runs, c.Run) // it may be this process's the next time
+		}
+		return
+	case c.Remove:
+		b.flush()
+		b.statement(i, c.Run, removal, c.Run, b.lease)
+		delete(b.runs, c.Run)
+		return
+	}
+	b.append(i, c, r)
+	if c.Objects != nil || c.Cut != 0 {
+		b.flush()
+	}
+	if c.Objects != nil {
+		b.objects(i, c)
+	}
+	if c.Cut != 0 {
+		b.statement(i, c.Run, cut, c.Run, b.lease, int64(c.Cut))
+	}
+}
+
+// append adds records and a head to what is written of a run.
+func (b *batch) append(i int, c *journal.Change, r *known) {
+	g := b.plainOf[c.Run]
+	if g == nil {
+		g = &group{id: c.Run, expected: r.last}
+		b.plainOf[c.Run], b.plain = g, append(b.plain, g)
+	}
+	g.changes = append(g.changes, i)
+	g.records = append(g.records, c.Records...)
+	if c.Head != nil {
+		g.head, r.ended = c.Head, !c.Head.Ended.IsZero()
+	}
+	if n := len(c.Records); n > 0 {
+		r.last = c.Records[n-1].Seq
+	}
+}
+
+// statement queues a statement that returns the id of the run that it was about, or nothing.
+func (b *batch) statement(i int, id, text string, args ...any) {
+	b.Queue(text, args...)
+	b.of = append(b.of, map[string][]int{id: {i}})
+}
+
+const (
+	removal = `WITH gone AS (DELETE FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 RETURNING no, id),
+		e AS (DELETE FROM fsm_proxy.entries USING gone WHERE run = gone.no),
+		o AS (DELETE FROM fsm_proxy.objects USING gone WHERE run = gone.id)
+		SELECT id FROM gone`
+
+	cut = `WITH base AS (SELECT e.run, e.seq, e.hash FROM fsm_proxy.entries e JOIN fsm_proxy.runs r ON r.no = e.run WHERE r.id = $1 AND e.seq <= $3 ORDER BY e.seq DESC LIMIT 1),
+		based AS (UPDATE fsm_proxy.runs SET base_seq = base.seq, base_hash = base.hash FROM base WHERE no = base.run AND owner = $2 RETURNING no),
+		d AS (DELETE FROM fsm_proxy.entries USING based WHERE run = based.no AND seq <= $3)
+		SELECT id FROM fsm_proxy.runs WHERE id = $1 AND owner = $2`
+
+	begin = `WITH new AS (INSERT INTO fsm_proxy.runs (owner, id, key_kind, key_hash, issuer, subject, parent, fork, began, last_seq, last_hash,
+			at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) ON CONFLICT DO NOTHING RETURNING no, id),
+		e AS (INSERT INTO fsm_proxy.entries SELECT new.no, r.seq, r.hash, r.bytes FROM new, unnest($21::bigint[], $22::bytea[], $23::bytea[]) r (seq, hash, bytes))
+		SELECT id FROM new`
+
+	write = `WITH w AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bytea[], $6::boolean[], $7::bigint[], $8::bytea[], $9::bytea[], $10::boolean[], $11::text[],
+				$12::bigint[], $13::timestamptz[], $14::timestamptz[], $15::timestamptz[])
+			w (id, expected, last_seq, last_hash, moves, at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended)),
+		moved AS (UPDATE fsm_proxy.runs r SET (at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended, last_seq, last_hash) =
+				(w.at_seq, w.at_hash, w.state, w.complete, w.policy, w.checkpoint, w.due, w.used, w.ended, w.last_seq, coalesce(w.last_hash, r.last_hash))
+			FROM w WHERE w.moves AND r.id = w.id AND r.owner = $1 AND r.last_seq = w.expected RETURNING r.no, r.id),
+		stayed AS (UPDATE fsm_proxy.runs r SET last_seq = w.last_seq, last_hash = coalesce(w.last_hash, r.last_hash)
+			FROM w WHERE NOT w.moves AND r.id = w.id AND r.owner = $1 AND r.last_seq = w.expected RETURNING r.no, r.id),
+		written AS (SELECT * FROM moved UNION ALL SELECT * FROM stayed),
+		e AS (INSERT INTO fsm_proxy.entries SELECT written.no, x.seq, x.hash, x.bytes
+			FROM unnest($16::text[], $17::bigint[], $18::bytea[], $19::bytea[]) x (run, seq, hash, bytes) JOIN written ON written.id = x.run)
+		SELECT id FROM written`
+
+	putObjects = `WITH given AS (SELECT * FROM unnest($3::text[], $4::bytea[], $5::text[], $6::bytea[]) g (kind, name, run, bytes) WHERE $1 = '' OR EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2)),
+		gone AS (DELETE FROM fsm_proxy.objects o USING given g WHERE g.bytes IS NULL AND o.kind = g.kind AND o.name = g.name),
+		put AS (INSERT INTO fsm_proxy.objects SELECT kind, name, run, bytes FROM given WHERE bytes IS NOT NULL
+			ON CONFLICT (kind, name) DO UPDATE SET run = excluded.run, bytes = excluded.bytes)
+		SELECT '' WHERE EXISTS (SELECT 1 FROM given)`
+)
+
+// begin adds a run's beginning.
+func (b *batch) begin(i int, c *journal.Change) {
+	b.flush()
+	x := c.Begin
+	last := journal.Point{}
+	if n := len(c.Records); n > 0 {
+		last = journal.Point{Seq: c.Records[n-1].Seq, Hash: c.Records[n-1].Hash}
+	}
+	args := []any{b.lease, x.ID, x.Key.Kind, x.Key.Hash[:], []byte(x.Owner.Issuer), []byte(x.Owner.Subject), x.Parent, int64(x.Fork), stamp(x.Began), int64(last.Seq), hashBytes(last.Hash)}
+	h := c.Head
+	args = append(args, int64(h.At.Seq), hashBytes(h.At.Hash), []byte(h.State), h.Complete, h.Policy, int64(h.Checkpoint), stamp(h.Due), stamp(h.Used), stamp(h.Ended))
+	seqs, hashes, bytes := columns(c.Records)
+	b.statement(i, c.Run, begin, append(args, seqs, hashes, bytes)...)
+	b.runs[c.Run], b.begun[c.Run] = &known{last: last.Seq, ended: !h.Ended.IsZero()}, true
+	if c.Objects != nil {
+		b.objects(i, c)
+	}
+}
+
+// columns are the members of records, one array each.
+func columns(all []journal.Record) (seqs []int64, hashes, bytes [][]byte) {
+	for i := range all {
+		seqs, hashes, bytes = append(seqs, int64(all[i].Seq)), append(hashes, all[i].Hash[:]), append(bytes, notNil(all[i].Bytes))
+	}
+	return seqs, hashes, bytes
+}
+
+// notNil is bytes that are not NULL.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+func hashBytes(h journal.Hash) []byte {
+	if h.IsZero() {
+		return []byte{}
+	}
+	return h[:]
+}
+
+// stamp is a time as it is kept, NULL for the zero time.
+func stamp(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// objects adds what is put and removed beside records.
+func (b *batch) objects(i int, c *journal.Change) {
+	b.flush()
+	var kinds, runs []string
+	var names, bytes [][]byte
+	for _, o := range c.Objects {
+		kinds, names, runs, bytes = append(kinds, o.Kind), append(names, []byte(o.Name)), append(runs, o.Run), append(bytes, o.Bytes)
+	}
+	if kinds == nil {
+		return
+	}
+	b.statement(i, "", putObjects, c.Run, b.lease, kinds, names, runs, bytes)
+}
+
+// flush makes one statement of what is to be written of runs.
+func (b *batch) flush() {
+	if b.plain == nil {
+		return
+	}
+	var ids, runs []string
+	var expected, last, at, checkpoint, seqs []int64
+	var lastHash, atHash, states, hashes, bytes [][]byte
+	var moves, complete []bool
+	var policies []string
+	var due, used, ended []*time.Time
+	of := map[string][]int{}
+	for _, g := range b.plain {
+		of[g.id] = g.changes
+		ids, expected = append(ids, g.id), append(expected, int64(g.expected))
+		if n := len(g.records); n > 0 {
+			last, lastHash = append(last, int64(g.records[n-1].Seq)), append(lastHash, g.records[n-1].Hash[:])
+		} else {
+			last, lastHash = append(last, int64(g.expected)), append(lastHash, nil)
+		}
+		h := g.head
+		if moves = append(moves, h != nil); h == nil {
+			h = &journal.Head{}
+		}
+		at, atHash, states, complete, policies = append(at, int64(h.At.Seq)), append(atHash, hashBytes(h.At.Hash)), append(states, []byte(h.State)), append(complete, h.Complete), append(policies, h.Policy)
+		checkpoint, due, used, ended = append(checkpoint, int64(h.Checkpoint)), append(due, stamp(h.Due)), append(used, stamp(h.Used)), append(ended, stamp(h.Ended))
+		s, hs, bs := columns(g.records)
+		seqs, hashes, bytes = append(seqs, s...), append(hashes, hs...), append(bytes, bs...)
+		for range s {
+			runs = append(runs, g.id)
+		}
+	}
+	b.Queue(write, b.lease, ids, expected, last, lastHash, moves, at, atHash, states, complete, policies, checkpoint, due, used, ended, runs, seqs, hashes, bytes)
+	b.of = append(b.of, of)
+	b.plain, b.plainOf = nil, map[string]*group{}
+}
+
+// send sends the batch, which is one transaction, and reads what became of each statement.
+func (b *batch) send(ctx context.Context) (err error) {
+	b.flush()
+	if len(b.QueuedQueries) == 0 {
+		return nil
+	}
+	results := b.pool.SendBatch(ctx, &b.Batch)
+	defer func() {
+		if err = errors.Join(err, results.Close()); err != nil {
+			clear(b.runs)
+		}
+		b.Batch, b.of, b.begun = pgx.Batch{}, nil, map[string]bool{}
+	}()
+	for _, of := range b.of {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		for id, changes := range of {
+			if !slices.Contains(ids, id) {
+				for _, i := range changes {
+					b.each[i] = journal.ErrConflict
+				}
+				delete(b.runs, id)
+			}
+		}
+	}
+	return nil
+}
