@@ -370,6 +370,28 @@ func TestDrainWhileHeld(t *testing.T) {
 	})
 }
 
+// A reload that has to wait for the turn ends what was asked all the same: nobody is left to answer what would not be sent.
+func TestReloadThatWaitsEndsWhatWasAsked(t *testing.T) {
+	bubble(t, approving, func(r *rig) {
+		c := r.connect(plainHello)
+		leave := c.with("leave", `{}`)
+		kept := r.up.next()
+		pay := c.with("pay", `{"amount":3}`)
+		was := r.asked(1)[0]
+		changed := strings.Replace(approving, "Does the amount fit?", "Is it right?", 1)
+		r.p.Reload(parse(t, changed))
+		now := r.asked(1)[0]
+		if no := r.answers(was.ID, true, nil); now.ID == was.ID || now.Message != "Is it right?" || no == nil || no.Why != operator.NoApproval {
+			t.Errorf("%+v, %v", now, no)
+		}
+		kept.result(ok)
+		leave.wait()
+		c.refused(pay.wait(), policy.InvalidTransition)
+		r.asked(0)
+		r.idle()
+	})
+}
+
 // A reload ends what was asked: a policy that says something else is asked about anew, and one that asks no more lets go.
 func TestReloadWhileHeld(t *testing.T) {
 	bubble(t, approving, func(r *rig) {

@@ -18,7 +18,8 @@ type questions struct {
 
 // visit tells apart the times that a run is in a state, and what it is decided by there.
 type visit struct {
-	policy *policy.Policy
+	policy *policy.Policy // the run's own
+	next   *policy.Policy // that it goes by when its turn is free; its own where it stays
 	at     policy.Configuration
 	moves  uint32
 	shadow bool
@@ -35,12 +36,17 @@ func (a *approved) giveBack() {
 	*a = approved{}
 }
 
-// questions returns the questions of this visit: leaving a state ends what was asked in it.
+// questions returns the questions of this visit: leaving a state ends what was asked in it, and so does a reload, which
+// has the call decided by another policy though the run may have to wait for its turn.
 func (r *Run) questions() *approval.Table {
 	if r.asked == nil {
 		r.asked = &questions{}
 	}
-	if now := (visit{r.stands.Policy, r.stands.At, r.moves, r.Shadow}); r.asked.of != now {
+	next := r.Policy
+	if next.OnReload() == policy.ReloadPin {
+		next = r.stands.Policy
+	}
+	if now := (visit{r.stands.Policy, next, r.stands.At, r.moves, r.Shadow}); r.asked.of != now {
 		r.asked.Close()
 		r.asked.of = now
 	}
