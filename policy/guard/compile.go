@@ -110,6 +110,7 @@ type compiler struct {
 	regexes  prices
 	calls    []doubtful
 	typed    map[string]bool // what type() and size() are asked of
+	filled   map[string]bool // what size() is asked of, to have something in it
 }
 
 // doubtful is a call that is looked at once types are known.
@@ -135,7 +136,7 @@ func (e *Env) compile(text string, s scope, kind Kind) (*Program, []Problem) {
 	c := &compiler{
 		env: e, text: text, scope: s, factory: ast.NewExprFactory(),
 		program: &Program{text: text, scope: s, kind: kind, limit: maxDecodedGuard},
-		shown:   map[string]string{}, regexes: prices{}, typed: map[string]bool{},
+		shown:   map[string]string{}, regexes: prices{}, typed: map[string]bool{}, filled: map[string]bool{},
 	}
 	program := c.compile(cel)
 	slices.SortStableFunc(c.problems, func(a, b Problem) int { return a.Offset - b.Offset })
@@ -365,9 +366,55 @@ func (c *compiler) call(e ast.Expr, loops int, negated bool) {
 	if isArithmetic(call) && len(parts) == 2 {
 		c.checkArithmetic(call, parts[0], parts[1], kindOf)
 	}
+	if len(parts) == 2 {
+		c.fills(call.FunctionName(), parts[0], parts[1])
+	}
 	if name := call.FunctionName(); (name == overloads.Size || name == overloads.TypeConvertType) && len(parts) == 1 {
 		c.typed[key(parts[0])] = true
 	}
+}
+
+// fills notes of what a comparison has that its size is not 0; what it is compared with that is no number may be one.
+func (c *compiler) fills(operator string, a, b ast.Expr) {
+	mirrored := map[string]string{operators.Less: operators.Greater, operators.LessEquals: operators.GreaterEquals,
+		operators.Equals: operators.Equals, operators.NotEquals: operators.NotEquals}
+	of := sizeOf(a)
+	if of == nil {
+		if of = sizeOf(b); of == nil {
+			return
+		}
+		operator, b = mirrored[operator], a
+	}
+	least := types.Int(1)
+	if b.Kind() == ast.LiteralKind {
+		least, _ = b.AsLiteral().(types.Int)
+	}
+	switch operator {
+	case operators.Greater:
+		least++
+	case operators.NotEquals:
+		least = 1 - least
+	case operators.GreaterEquals, operators.Equals:
+	default:
+		return
+	}
+	if least > 0 {
+		c.filled[key(of)] = true
+	}
+}
+
+// sizeOf is what an expression is the size of, nil for none.
+func sizeOf(e ast.Expr) ast.Expr {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != overloads.Size {
+		return nil
+	}
+	if e.AsCall().IsMemberFunction() {
+		return e.AsCall().Target()
+	}
+	if len(e.AsCall().Args()) == 1 {
+		return e.AsCall().Args()[0]
+	}
+	return nil
 }
 
 func (c *compiler) regex(e ast.Expr, parts []ast.Expr) {
@@ -420,7 +467,7 @@ func (c *compiler) checkTypes(checked *cel.Ast) {
 	for _, d := range c.calls {
 		if d.call.Kind() == ast.ComprehensionKind {
 			over := d.call.AsComprehension().IterRange()
-			if over.Kind() != ast.ListKind && !c.typed[key(over)] {
+			if over.Kind() != ast.ListKind && !c.filled[key(over)] {
 				c.warn(d.call, All, "all holds of what is empty; add %s.size() > 0", c.show(over))
 			}
 			continue

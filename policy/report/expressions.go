@@ -167,37 +167,72 @@ func (c *checker) enterSets(u *used, s policy.State, t policy.Target, set []poli
 	}
 }
 
-// checkUnset warns of guards that read a register in states to which no path leads on which it was set.
+// reader is an expression that reads a register, and what comes of it where nothing has set that.
+type reader struct {
+	*guard.Program
+	place  policy.Place
+	what   string
+	follow string
+}
+
+// readers are the expressions of state s.
+func (c *checker) readers(s policy.State) (all []reader) {
+	sets := func(set []policy.Assignment, follow string) {
+		for _, x := range set {
+			for _, v := range x.Values {
+				if x.Late {
+					follow = "the outcome is unknown, and nothing is set"
+				}
+				all = append(all, reader{v, x.Place, "set: " + x.Register.Name, follow})
+			}
+		}
+	}
+	if after := c.p.After(s); after != nil {
+		sets(after.Sets(), "nothing is set")
+	}
+	for b := range c.p.Effective(s) {
+		for a := range b.Alternatives() {
+			for _, g := range a.Guards {
+				all = append(all, reader{g.Program, g.Place, "when", "no call is let go"})
+			}
+			for _, x := range a.Outcomes {
+				all = append(all, reader{x.Program, x.Place, "outcomes: " + x.Name, "a success is unknown"})
+			}
+			for _, o := range a.AllOutcomes() {
+				sets(a.Sets(o), "no call is let go")
+			}
+		}
+	}
+	return all
+}
+
+// checkUnset warns of expressions that read a register in states to which no path leads on which it was set.
 func (c *checker) checkUnset(name string, set []policy.State) {
 	may := make([]bool, len(c.states))
 	for _, s := range set {
 		may[s] = true
 	}
 	walk(slices.Clone(set), c.graph.next, may)
-	lacks := map[policy.Place]bool{} // by guard: in every state in which it has a say
-	var order []policy.Guard
+	lacks := map[policy.Place]bool{} // by expression: in every state in which it has a say
+	var order []reader
 	for s := range policy.State(len(c.states)) {
 		if !c.graph.reachable[s] {
 			continue
 		}
-		for b := range c.p.Effective(s) {
-			for a := range b.Alternatives() {
-				for _, g := range a.Guards {
-					if !slices.Contains(g.Reads().Registers, name) || strings.Contains(g.String(), "has(registers."+name) {
-						continue
-					}
-					was, known := lacks[g.Place]
-					if !known {
-						order = append(order, g)
-					}
-					lacks[g.Place] = !may[s] && (was || !known)
-				}
+		for _, x := range c.readers(s) {
+			if !slices.Contains(x.Reads().Registers, name) || strings.Contains(x.String(), "has(registers."+name) {
+				continue
 			}
+			was, known := lacks[x.place]
+			if !known {
+				order = append(order, x)
+			}
+			lacks[x.place] = !may[s] && (was || !known)
 		}
 	}
-	for _, g := range order {
-		if lacks[g.Place] {
-			c.r.Add(policy.LevelWarning, g.Place, "unset-register", "when: it reads register %s, which nothing has set on any way here, so no call is let go; set it before, or ask has(registers.%s)", strictyaml.Quote(name), name)
+	for _, x := range order {
+		if lacks[x.place] {
+			c.r.Add(policy.LevelWarning, x.place, "unset-register", "%s: it reads register %s, which nothing has set on any way here, so %s; set it before, or ask has(registers.%s)", x.what, strictyaml.Quote(name), x.follow, name)
 		}
 	}
 }
