@@ -409,6 +409,9 @@ func (c *Client) sendTo(ctx context.Context, target *url.URL, s sending, redirec
 	if resp.StatusCode == http.StatusUnauthorized && c.cfg.Rejected != nil {
 		c.cfg.Rejected(resp)
 	}
+	if resp.Header["Content-Encoding"] != nil {
+		resp = decoded(resp)
+	}
 	return resp, nil
 }
 
