@@ -253,6 +253,8 @@ func TestOutcomes(t *testing.T) {
 		{`{"messages": []}`, `size(result.messages) == 0 && args.x == 1`, yes},
 		{`{"content": []}`, `has(result.content) && !has(result.messages) && !has(result.isError)`, yes},
 		{`{"isError": false}`, `has(result.isError)`, yes},
+		{`{"content": [{"type": "text", "text": "x"}]}`, `has(result.text) && result.text == "x"`, yes},
+		{`{"text": "x"}`, `has(result.text)`, no},
 		{`{"content": ["a"]}`, `texts(result.content) == ["a"] && digest(result.content) == digest(result.content)`, yes},
 	} {
 		p, problems := env.Outcome(c.text)

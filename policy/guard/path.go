@@ -288,6 +288,8 @@ func (c *compiler) result(e ast.Expr, path string, steps []step, has bool) {
 	}
 	r := read{from: fromResult, path: path}
 	switch name := steps[0].name; {
+	case name == "text" && has && len(steps) == 1: // no member of that name is sent
+		c.document(e, fromResult, path, []step{{name: "content"}}, has)
 	case name != "isError" && name != "text" || has && len(steps) == 1:
 		c.document(e, fromResult, path, steps, has)
 	case len(steps) > 1:
