@@ -119,7 +119,8 @@ func fixture(n int) *Admin {
 			}
 			return all
 		},
-		StartRun: func() (Started, error) { return Started{}, errors.New("no run has a URL here") },
+		Approvals: func() []Approval { return nil },
+		StartRun:  func() (Started, error) { return Started{}, errors.New("no run has a URL here") },
 		RestartRun: func(id string) error {
 			if id != "00000001" {
 				return &Refusal{Status: http.StatusNotFound, Text: "there is no such run", Code: "run_not_found"}
@@ -165,6 +166,7 @@ func TestAdmin(t *testing.T) {
 		{"POST", "/v1/runs/a/b/restart", "", 404, "/v1/runs"},
 		{"GET", "/v1/runs/00000001", "", 200, `"seq": 7`},
 		{"GET", "/v1/runs/1", "", 404, `"code": "run_not_found"`},
+		{"GET", "/v1/approvals/none", "", 404, `"code": "approval_not_found"`},
 		{"DELETE", "/v1/runs/00000001", "", 405, "GET, HEAD only"},
 		{"GET", "/v1/runs/", "", 404, "/v1/runs"},
 		{"GET", "/v1/runs/1/signals", "", 404, "/v1/runs/{id}/signals/{name}"},

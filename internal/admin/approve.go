@@ -14,7 +14,8 @@ func (a *Admin) approval(w http.ResponseWriter, r *http.Request) {
 	id, all := parameters(approvalPath, r.URL.Path)[0], a.Approvals()
 	i := slices.IndexFunc(all, func(x Approval) bool { return x.ID == id })
 	if i < 0 {
-		refuse(w, http.StatusNotFound, "no call waits for this approval: it was answered, its state was left, or nobody asks any more. GET /v1/approvals names those that do")
+		fail(w, &Refusal{Status: http.StatusNotFound, Code: "approval_not_found",
+			Text: "no call waits for this approval: it was answered, its state was left, or nobody asks any more. GET /v1/approvals names those that do"})
 		return
 	}
 	answer(w, all[i])
