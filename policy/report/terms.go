@@ -105,9 +105,15 @@ func approveText(a *policy.Approve) string {
 func limitTexts(l policy.Limits, key func(string) string) (out []string) {
 	for i, some := range [][]limit.Limit{l.Own, l.Principal} {
 		for _, x := range some {
-			text := fmt.Sprintf("%d a %s", x.Most, x.Span)
+			text := fmt.Sprintf("%d in any %s", x.Most, x.Span)
+			switch x.Span {
+			case limit.Run:
+				text = fmt.Sprintf("%d a run", x.Most)
+			case limit.Visit:
+				text = fmt.Sprintf("%d a visit", x.Most)
+			}
 			if i > 0 {
-				text += " and principal"
+				text += " by one principal"
 			}
 			if key != nil {
 				text += key(x.Key)
