@@ -125,7 +125,8 @@ func (s *Store) cut(r *kept, to uint64) {
 	}
 	if n > 0 {
 		r.row.Base = journal.Point{Seq: r.records[n-1].Seq, Hash: r.records[n-1].Hash}
-		r.records = slices.Clone(r.records[n:])
+		clear(r.records[:n])
+		r.records = r.records[n:] // the rest of the array goes when it grows
 		s.records -= n
 	}
 }

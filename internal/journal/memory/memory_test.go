@@ -57,3 +57,5 @@ func TestOnlyTheLastAreKept(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkStep(b *testing.B) { journaltest.Bench(b, memory.New(10_000)) }

@@ -233,3 +233,15 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 	refused("postgres://fsm:secret@127.0.0.1:1/x", "127.0.0.1")
 	refused("postgres://fsm:secret@%zz/x", "postgres://USER@HOST/DATABASE")
 }
+
+func BenchmarkStep(b *testing.B) {
+	pg := server.Start(b)
+	pg.Down(false)
+	pg.Up("fsync=on")
+	s, err := postgres.Open(b.Context(), postgres.Config{URL: pg.URL("runs"), Holder: "a benchmark"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	journaltest.Bench(b, s)
+}

@@ -187,3 +187,12 @@ func TestFull(t *testing.T) {
 	limit(1 << 20)
 	commit(t, s, began("r3"), big)
 }
+
+func BenchmarkStep(b *testing.B) {
+	s, err := Open(Config{Path: filepath.Join(b.TempDir(), "runs.db"), Holder: "a benchmark"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	journaltest.Bench(b, s)
+}
