@@ -1,0 +1,103 @@
+//go:build long
+
+package runs
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// holding has calls that wait for ever, as far as a test goes.
+const holding = `version: 1
+name: holding
+initial: open
+everywhere: {tools: [ok]}
+states:
+  open:
+    tools:
+      once: {approve: {by: operator, timeout: 24h}, on_success: paid, on_any: stay}
+  paid:
+`
+
+// Calls that wait for an approval, and are cancelled, leave nothing but their question, which is one for all that are the
+// same call: 20,000 of them in one run take no more than the first thousands of them.
+func TestMemoryUnderCalledOffApprovals(t *testing.T) {
+	for _, k := range those("process") {
+		t.Run(k.String(), func(t *testing.T) {
+			const warm, all, callers, questions = 4_000, 20_000, 8, 6
+			upstream, url := mcptest.HTTP(t, server())
+			h := &house{t: t, admin: mcptest.FreeAddress(t), olga: "olga", upstream: upstream}
+			h.url, h.process = mcptest.ListenBehind(t, nil, "--policy", mcptest.WritePolicy(t, holding), "--upstream", url, "--run-key", k.era+"=process",
+				"--admin", h.admin, "--admin-tokens", tokensOf(t, "olga"), "--approval-hold", "10m", "--log-level", "error")
+			var each [callers]*client
+			for i := range each {
+				each[i] = h.enter(k, "")
+			}
+			var held atomic.Int64
+			waits := func(calls int) {
+				var next atomic.Int64
+				var working sync.WaitGroup
+				for _, c := range each {
+					working.Go(func() {
+						for n := next.Add(1); n <= int64(calls) && !t.Failed(); n = next.Add(1) {
+							if why := c.callsOff(n % questions); why != "" {
+								t.Errorf("call %d: %s", n, why)
+								return
+							}
+							held.Add(1)
+						}
+					})
+				}
+				working.Wait()
+			}
+			waits(warm)
+			before := mcptest.PeakMemory(t, h.process.Process.Pid)
+			waits(all - warm)
+			after := mcptest.PeakMemory(t, h.process.Process.Pid)
+			t.Logf("%d calls were held: %d KiB after %d of them, %d KiB after all", held.Load(), before>>10, warm, after>>10)
+			if held.Load() != all {
+				t.Errorf("%d calls were held, want %d", held.Load(), all)
+			}
+			if grown := after - before; grown > 6<<20 {
+				t.Errorf("it grew by %d KiB", grown>>10)
+			}
+			// To cancel a call does not take back its question, and a yes is for the next of it.
+			open := h.approvals(questions)
+			if s := h.answers(open[0].ID, "allow", ""); s.status != http.StatusOK {
+				t.Errorf("%d %s", s.status, s.text)
+			}
+			if n := upstream.Count("tools/call"); n != 0 {
+				t.Errorf("%d were sent that nobody waits for", n)
+			}
+			if r := each[0].call("once", strings.Trim(string(open[0].Arguments), "{}")); r.verdict != "success" {
+				t.Error(r.raw)
+			}
+			if n := upstream.Count("tools/call", "once"); n != 1 {
+				t.Errorf("%d were sent", n)
+			}
+		})
+	}
+}
+
+// callsOff makes a call, and cancels it once it is held. It returns what came instead.
+func (c *client) callsOff(n int64) string {
+	id, leave := c.Open("tools/call", fmt.Sprintf(`{"name":"once","arguments":{"n":%d},"_meta":{"progressToken":"p"}}`, n))
+	defer leave()
+	for {
+		switch m := c.Next(); {
+		case m.Method == "notifications/progress":
+			if !c.key.modern() {
+				c.Notify("notifications/cancelled", fmt.Sprintf(`{"requestId":%d}`, id))
+			}
+			return ""
+		case m.IsResponse():
+			return m.String()
+		}
+	}
+}
