@@ -368,3 +368,22 @@ func (c *compiler) unit(name string) int32 {
 	}
 	return 0
 }
+
+// Configuration returns the configuration of a state by its name, with what [Policy.Origins] has said of it; ok is false
+// where the policy has no such state, or nothing that returns from such a place.
+func (p *Policy) Configuration(state string, complete bool, returns map[string]string) (c Configuration, ok bool) {
+	s, ok := p.byName[state]
+	if !ok {
+		return c, false
+	}
+	var pairs []origin
+	for name, from := range returns {
+		of := slices.IndexFunc(p.returns.all, func(r returning) bool { return r.name == name })
+		to, known := p.byName[from]
+		if of < 0 || !known {
+			return c, false
+		}
+		pairs = append(pairs, origin{int32(of), to})
+	}
+	return Configuration{State: s, Complete: complete, origins: originsOf(pairs)}, true
+}

@@ -36,6 +36,9 @@ func (s *stroll) steps(words string) {
 			s.t.Fatalf("%s in %s: %v, %v", name, s.p.StateName(s.at.State), v.Code, err)
 		}
 		s.at = step.To
+		if again, ok := s.p.Configuration(s.p.StateName(s.at.State), s.at.Complete, s.p.Origins(s.at)); !ok || again != s.at {
+			s.t.Fatalf("by its names %+v, %t, and it is %+v", again, ok, s.at)
+		}
 	}
 }
 
@@ -251,5 +254,26 @@ func TestClocksReturn(t *testing.T) {
 	p, found = compileFiles(map[string]string{"policy.yaml": "version: 1\ninitial: a\nstates:\n  a: {after: {1m: {return: true}}, tools: [x]}\n"})
 	if p != nil || !strings.Contains(found.String(), "policy.yaml:4:7: error: return: runs begin in") {
 		t.Errorf("a clock that returns from the initial state: %v", found)
+	}
+}
+
+// A configuration is not made of names that the policy does not know as such.
+func TestConfigurationOfOtherNames(t *testing.T) {
+	p := parse(t, "p.yaml", []byte(helping))
+	for _, c := range []struct {
+		state   string
+		returns map[string]string
+		ok      bool
+	}{
+		{"idle", nil, true},
+		{"helping", map[string]string{"helping": "idle"}, true},
+		{"gone", nil, false},
+		{"helping", map[string]string{"helping": "gone"}, false},
+		{"helping", map[string]string{"idle": "building"}, false}, // nothing returns from it
+		{"", nil, false},
+	} {
+		if _, ok := p.Configuration(c.state, false, c.returns); ok != c.ok {
+			t.Errorf("%+v: %t", c, ok)
+		}
 	}
 }

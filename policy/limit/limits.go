@@ -39,6 +39,16 @@ func (s Span) String() string {
 	return fmt.Sprintf("Span(%d)", uint8(s))
 }
 
+// SpanOf returns the span of a name, as [Span.String] writes it.
+func SpanOf(name string) (Span, bool) {
+	for s := Run; s <= Day; s++ {
+		if s.String() == name {
+			return s, true
+		}
+	}
+	return 0, false
+}
+
 // window returns how long a window is; 0 for what is none.
 func (s Span) window() time.Duration {
 	switch s {

@@ -263,7 +263,7 @@ func TestRegistersAreTheFold(t *testing.T) {
 				under = append(under, c)
 			}
 		}
-		again := run.Replay(run.Config{Policy: p}, slices.Values(entries), now)
+		again := run.Replay(run.Config{Policy: p}, slices.Values(reread(rt, entries)), now)
 		if was, is := r.Registers().AppendJSON(nil), again.Registers().AppendJSON(nil); string(was) != string(is) || r.Standing() != again.Standing() {
 			rt.Fatalf("%s at %v, by its entries %s at %v", was, r.Standing(), is, again.Standing())
 		}

@@ -1,0 +1,148 @@
+package run
+
+import (
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
+)
+
+var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired"}
+
+// String is the type as entries have it.
+func (t Type) String() string {
+	if int(t) < len(types) && types[t] != "" {
+		return types[t]
+	}
+	return fmt.Sprintf("Type(%d)", uint8(t))
+}
+
+var operations = [...]string{register.Assign: "assign", register.Empty: "empty", register.Add: "add", register.Remove: "remove"}
+
+// kept is an entry as it is kept. What the fold of a run is made of is in it whole; the rest says what has happened.
+type kept struct {
+	Type      string    `json:"type"`
+	Time      time.Time `json:"time"`
+	Kind      string    `json:"kind,omitzero"`
+	Name      string    `json:"name,omitzero"`
+	Case      string    `json:"case,omitzero"`
+	Outcome   string    `json:"outcome,omitzero"`
+	Shadow    bool      `json:"shadow,omitzero"`
+	Rule      string    `json:"rule,omitzero"`
+	From      string    `json:"from"` // the state
+	To        place     `json:"to"`
+	Changed   bool      `json:"changed,omitzero"`
+	Restarted bool      `json:"restarted,omitzero"`
+	Set       []change  `json:"set,omitzero"`
+	Counted   []takenOf `json:"counted,omitzero"`
+}
+
+// place is a [Standing].
+type place struct {
+	State    string            `json:"state"`
+	Policy   string            `json:"policy"` // its digest
+	Complete bool              `json:"complete,omitzero"`
+	Returns  map[string]string `json:"returns,omitzero"` // where to, by what is returned from
+	Stranded time.Time         `json:"stranded,omitzero"`
+}
+
+// change is a [register.Change].
+type change struct {
+	Register  string `json:"register"`
+	Operation string `json:"operation"`
+	Values    []any  `json:"values,omitzero"`
+}
+
+// takenOf is a [limit.Limit].
+type takenOf struct {
+	Limit  string `json:"limit"`
+	Span   string `json:"span"`
+	AtMost int    `json:"at_most"`
+}
+
+// AppendJSON appends the entry as a journal keeps it: an object, from which [ReadEntry] makes it again.
+func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
+	k := kept{Type: e.Type.String(), Time: e.Time.UTC(), Shadow: e.Shadow, From: e.From.State(), Changed: e.Step.Changed, Restarted: e.Step.Restarted,
+		To: place{State: e.To.State(), Policy: e.To.Policy.Digest(), Complete: e.To.At.Complete, Returns: e.To.Policy.Origins(e.To.At), Stranded: e.To.Stranded.UTC()}}
+	if c := e.Call; c != nil {
+		s := c.Verdict.Symbol
+		k.Kind, k.Name, k.Case, k.Rule = s.Kind.String(), s.Name, s.Case, c.Verdict.Rule.String()
+		if k.Outcome = e.Outcome.String(); e.Outcome > policy.Unknown {
+			k.Outcome = c.Verdict.Alternative.OutcomeName(e.Outcome)
+		}
+	}
+	for _, x := range e.Set {
+		k.Set = append(k.Set, change{x.Register, operations[x.Operation], x.Values})
+	}
+	for _, x := range e.Counted {
+		k.Counted = append(k.Counted, takenOf{x.Key, x.Span.String(), x.Most})
+	}
+	text, err := json.Marshal(&k, json.Deterministic(true))
+	return append(to, text...), err
+}
+
+// ReadEntry reads an entry that [Entry.AppendJSON] has written. policies finds a policy by its digest, nil for none. It
+// has what a run is made of, and not the call.
+func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entry, err error) {
+	var k kept
+	if err := json.Unmarshal(text, &k); err != nil {
+		return e, err
+	}
+	t := slices.Index(types[:], k.Type)
+	if t <= 0 {
+		return e, fmt.Errorf("there are no entries of type %q", k.Type)
+	}
+	e = Entry{Type: Type(t), Time: k.Time, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
+	p := policies(k.To.Policy)
+	if p == nil {
+		return e, fmt.Errorf("there is no policy %s", k.To.Policy)
+	}
+	at, ok := p.Configuration(k.To.State, k.To.Complete, k.To.Returns)
+	if !ok {
+		return e, fmt.Errorf("policy %s has no state %q that is entered so", k.To.Policy, k.To.State)
+	}
+	e.To = Standing{Policy: p, At: at, Stranded: k.To.Stranded}
+	for _, x := range k.Set {
+		set, err := x.read(p)
+		if err != nil {
+			return e, err
+		}
+		e.Set = append(e.Set, set)
+	}
+	for _, x := range k.Counted {
+		span, ok := limit.SpanOf(x.Span)
+		if !ok {
+			return e, fmt.Errorf("there is no span %q", x.Span)
+		}
+		e.Counted = append(e.Counted, limit.Limit{Key: x.Limit, Span: span, Most: x.AtMost})
+	}
+	return e, nil
+}
+
+// read reads a change of a register, whose type says what its numbers are.
+func (x *change) read(p *policy.Policy) (out register.Change, err error) {
+	op := slices.Index(operations[:], x.Operation)
+	if op < 0 {
+		return out, fmt.Errorf("there is no operation %q", x.Operation)
+	}
+	out = register.Change{Register: x.Register, Operation: register.Operation(op), Values: x.Values}
+	i := slices.IndexFunc(p.Registers(), func(r policy.Register) bool { return r.Name == x.Register })
+	if i < 0 || p.Registers()[i].Kind != guard.Counter {
+		return out, nil
+	}
+	for n, v := range out.Values {
+		number, is := v.(float64)
+		if !is || number != float64(int64(number)) {
+			return out, errors.New("a counter was set to " + strconv.Quote(fmt.Sprint(v)))
+		}
+		out.Values[n] = int64(number)
+	}
+	return out, nil
+}
