@@ -87,7 +87,11 @@ func TestMemoryUnderCalledOffApprovals(t *testing.T) {
 
 // callsOff makes a call, and cancels it once it is held. It returns what came instead.
 func (c *client) callsOff(n int64) string {
-	id, leave := c.Open("tools/call", fmt.Sprintf(`{"name":"once","arguments":{"n":%d},"_meta":{"progressToken":"p"}}`, n))
+	arguments := fmt.Sprintf(`"n":%d`, n)
+	if c.handle != "" {
+		arguments += fmt.Sprintf(`,"fsm_run":%q`, c.handle)
+	}
+	id, leave := c.Open("tools/call", fmt.Sprintf(`{"name":"once","arguments":{%s},"_meta":{"progressToken":"p"}}`, arguments))
 	defer leave()
 	for {
 		switch m := c.Next(); {
@@ -100,4 +104,67 @@ func (c *client) callsOff(n int64) string {
 			return m.String()
 		}
 	}
+}
+
+// Nor do the runs that end with such a call, each with its question.
+func TestMemoryUnderEndedRunsThatAsked(t *testing.T) {
+	for _, k := range those("session", "handle") {
+		t.Run(k.String(), func(t *testing.T) {
+			const warm, all, callers = 3_000, 10_000, 8
+			_, url := mcptest.HTTP(t, server())
+			h := &house{t: t, admin: mcptest.FreeAddress(t), olga: "olga"}
+			h.url, h.process = mcptest.ListenBehind(t, nil, "--policy", mcptest.WritePolicy(t, holding), "--upstream", url, "--run-key", k.era+"="+k.kind,
+				"--admin", h.admin, "--admin-tokens", tokensOf(t, "olga"), "--approval-hold", "10m", "--log-level", "error", "--share-upstream")
+			var clients [callers]*client
+			for i := range clients {
+				clients[i] = h.who(k, "")
+			}
+			asks := func(calls int) {
+				var next atomic.Int64
+				var working sync.WaitGroup
+				for _, c := range clients {
+					working.Go(func() {
+						for n := next.Add(1); n <= int64(calls) && !t.Failed(); n = next.Add(1) {
+							if why := c.asksAndEnds(t, n); why != "" {
+								t.Errorf("run %d: %s", n, why)
+								return
+							}
+						}
+					})
+				}
+				working.Wait()
+			}
+			asks(warm)
+			before := mcptest.PeakMemory(t, h.process.Process.Pid)
+			asks(all - warm)
+			after := mcptest.PeakMemory(t, h.process.Process.Pid)
+			t.Logf("%d KiB after %d runs, %d KiB after %d", before>>10, warm, after>>10, all)
+			if grown := after - before; grown > 6<<20 {
+				t.Errorf("it grew by %d KiB", grown>>10)
+			}
+			h.approvals(0)
+			if n := len(h.known()); n != 0 {
+				t.Errorf("there are %d runs yet", n)
+			}
+		})
+	}
+}
+
+// asksAndEnds begins a run, has a call of it held and cancelled, and ends it. It returns what came instead.
+func (c *client) asksAndEnds(t *testing.T, n int64) (why string) {
+	if c.key.modern() {
+		c.handle = c.start(t)
+		why = c.callsOff(n)
+		if r := c.call("fsm_end_run", ""); r.verdict != "success" {
+			return r.raw
+		}
+		return why
+	}
+	c.web.SetID("")
+	c.Initialize()
+	why = c.callsOff(n)
+	if status := c.web.Delete(); status >= 300 {
+		return fmt.Sprint("ending the session: ", status)
+	}
+	return why
 }

@@ -23,6 +23,7 @@ type player struct {
 	*client
 	*house
 	dynamic bool
+	old     string // the id of what was asked before the reload
 }
 
 // gets fails the test unless a call has this verdict, and leaves the run in the state if one is given.
@@ -227,6 +228,65 @@ var constructs = map[string]construct{
 			p.gets("success", "idle", "once", "")
 			p.gets("success", "asking", "ok", "")
 			p.gets("success", "idle", "elsewhere", "")
+		}},
+	"return, of a return": {`
+  idle: {tools: {once: there}}
+  there: {tools: {ok: asking}}
+  asking: {tools: {elsewhere: {on_success: {return: true}}, once: further}}
+  further: {tools: {ok: {on_success: {return: true}}}}`,
+		func(p *player) {
+			p.gets("success", "there", "once", "")
+			p.gets("success", "asking", "ok", "")
+			p.gets("invalid_transition", "asking", "ok", "")
+			p.gets("success", "further", "once", "")
+			p.lists("elsewhere", false)
+		},
+		func(p *player) {
+			p.gets("success", "asking", "ok", "") // where further was entered from
+			p.lists("elsewhere", true)
+			p.gets("success", "there", "elsewhere", "") // where asking was, of which the return is no entering
+			p.gets("invalid_transition", "there", "elsewhere", "")
+		}},
+	"return, from a part": {`
+  idle: {tools: {elsewhere: reviewing, once: there}}
+  there: {tools: {elsewhere: reviewing}}
+  reviewing: {part: review, exits: {approved: {return: true}, "*": idle}}`,
+		func(p *player) {
+			p.gets("success", "reviewing/draft", "elsewhere", "")
+			p.gets("invalid_transition", "reviewing/draft", "elsewhere", "")
+			p.gets("success", "idle", "once", "")
+			p.gets("success", "there", "once", "")
+			p.gets("success", "reviewing/draft", "elsewhere", "")
+		},
+		func(p *player) {
+			p.gets("success", "there", "once", "")
+			p.gets("success", "reviewing/draft", "elsewhere", "")
+			p.gets("outcome_unknown", "idle", "hold", "")
+		}},
+	"approve, over a reload": {`
+  idle: {tools: {ok: {approve: {by: operator}, on_success: there}, once: {approve: {by: operator}}, elsewhere: {approve: {by: operator}}}}
+  there:`,
+		func(p *player) {
+			p.gets("unknown_action", "idle", "nowhere", "")
+			if r := p.decides("deny", "once", `"n":1`); r.verdict != "approval_denied" {
+				p.house.t.Error(r.raw)
+			}
+			p.begins("elsewhere", "")
+			p.old = p.approvals(1)[0].ID
+		},
+		func(p *player) { // it ends what was asked, and answered, before
+			mcptest.Await(p.house.t, "the call that is held is asked anew", func() bool {
+				all := p.approvals(1)
+				return all[0].ID != p.old && all[0].Name == "elsewhere"
+			})
+			if s := p.answers(p.old, "allow", ""); s.status != http.StatusNotFound {
+				p.house.t.Errorf("what was asked before: %d %s", s.status, s.text)
+			}
+			p.begins("once", `"n":1`)
+			p.approvals(2)
+			if n := p.upstream.Count("tools/call"); n != 0 {
+				p.house.t.Errorf("%d calls were sent", n)
+			}
 		}},
 	"approve, by an operator": {`
   idle: {tools: {ok: {when: args.n <= 100, approve: {by: operator}, on_success: there}}}
