@@ -137,6 +137,36 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+var helpCommand = regexp.MustCompile(`(?m)^  ([a-z]+) `)
+
+// Every command stands in the README's table, and what stands there is one.
+func TestCommands(t *testing.T) {
+	help, err := exec.Command(mcptest.Proxy(t), "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, help)
+	}
+	_, list, _ := strings.Cut(string(help), "Available Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	commands := map[string]bool{}
+	for _, m := range helpCommand.FindAllStringSubmatch(list, -1) {
+		commands[m[1]] = m[1] != "help"
+	}
+	table := read(t, readme)
+	for name, wanted := range commands {
+		if wanted && !strings.Contains(table, "| `fsm-proxy "+name+" ") && !strings.Contains(table, "| `fsm-proxy "+name+"`") {
+			t.Errorf("%s has no row in the README's table", name)
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `fsm-proxy ([a-z]+)").FindAllStringSubmatch(table, -1) {
+		if !commands[m[1]] {
+			t.Errorf("the README has %s, which is no command", m[1])
+		}
+	}
+	if len(commands) < 10 {
+		t.Errorf("%v are the commands of %s", commands, help)
+	}
+}
+
 var helpFlag = regexp.MustCompile(`(?m)^\s+(?:-\w, )?--([a-z-]+)`)
 
 // flagsOf are the flags in a command's --help.
