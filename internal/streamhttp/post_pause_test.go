@@ -115,7 +115,7 @@ func TestPausedStreamsAreGivenUp(t *testing.T) {
 		synctest.Wait()
 		ses := r.srv.table.all(nil)[0]
 		ses.mu.Lock()
-		if b := ses.streams[1]; len(b.records) != 1 || ses.stored != 0 || ses.busy != 0 {
+		if b := ses.streams[1]; len(b.records) != 1 || ses.stored != streamCost || ses.busy != 0 {
 			t.Errorf("the answer is not kept for its client: %d records, %d bytes, %d under way", len(b.records), ses.stored, ses.busy)
 		}
 		ses.mu.Unlock()

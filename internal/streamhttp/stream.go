@@ -17,6 +17,8 @@ const (
 	maxWrite = 64 << 10
 	// recordCost is what a record takes besides its message.
 	recordCost = 64
+	// streamCost is what a stream takes that has ended, besides its events: a call that was cancelled has none.
+	streamCost = 256
 	// lateness is how much later than it was told to a client may come back.
 	lateness = 30 * time.Second
 )
@@ -126,6 +128,8 @@ func (b *stream) finish() {
 	b.over, b.overAt = true, b.srv.clock.now.Load()
 	if b.ses != nil {
 		b.ses.over = append(b.ses.over, b)
+		b.count()
+		b.room(0)
 	}
 	b.wakeAll()
 }
@@ -141,6 +145,9 @@ func (b *stream) count() {
 	n := b.sent
 	if !b.expected() {
 		n += b.queued
+	}
+	if b.over {
+		n += streamCost
 	}
 	if b.forgotten {
 		n = 0
