@@ -431,6 +431,25 @@ func TestBigAnswersOfClientsThatLeftAreDropped(t *testing.T) {
 	s.end()
 }
 
+// A client that stays gets all of its answer, however little is kept for those who leave.
+func TestAnswersWhereNothingIsKept(t *testing.T) {
+	r := newRig(t, ServerConfig{Store: 1}, func(_ *script, m *wire.Message, to wire.Stream) wire.Pending {
+		return pending(func() {
+			to.Send(note(1))
+			to.Send(note(2))
+			to.Answer(result(m, `"`+strings.Repeat("x", 200<<10)+`"`))
+		})
+	})
+	c := r.begin("2025-11-25")
+	for id := range 20 {
+		s := c.open(call(id+1, "big")).events()
+		s.message(`"data":1`)
+		s.message(`"data":2`)
+		s.message(strings.Repeat("x", 200<<10))
+		s.end()
+	}
+}
+
 func TestBatches(t *testing.T) {
 	r := newRig(t, ServerConfig{}, chatty(nil))
 	c := r.begin("2025-03-26")
