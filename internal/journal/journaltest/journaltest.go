@@ -327,17 +327,18 @@ func testAtOnce(t *testing.T, home Home) {
 	for i := range runs {
 		wait.Go(func() {
 			id := fmt.Sprintf("r%02d", i)
-			_, err := s.Commit(ctx(), []journal.Change{began(id, journal.Key{})})
-			last := journal.Point{}
-			for n := range each {
-				var next []journal.Record
-				next, last = records(id, last, fmt.Sprint(n))
-				var made []error
-				made, err = s.Commit(ctx(), []journal.Change{{Run: id, Records: next, Head: &journal.Head{At: last}}})
+			commit := func(c journal.Change) bool {
+				made, err := s.Commit(ctx(), []journal.Change{c})
 				if err = errors.Join(append(made, err)...); err != nil {
 					t.Error(err)
-					return
 				}
+				return err == nil
+			}
+			last, good := journal.Point{}, commit(began(id, journal.Key{}))
+			for n := 0; good && n < each; n++ {
+				var next []journal.Record
+				next, last = records(id, last, fmt.Sprint(n))
+				good = commit(journal.Change{Run: id, Records: next, Head: &journal.Head{At: last}})
 				if _, err := s.Row(ctx(), id); err != nil {
 					t.Error(err)
 				}
