@@ -17,6 +17,7 @@ type Policy struct {
 	Mode     string    `json:"mode"`
 	LoadedAt time.Time `json:"loaded_at"`
 	Source
+	Parts []string `json:"parts,omitempty"` // the files of its parts
 	// Configuration is the configuration file, nil where there is none.
 	Configuration *Source `json:"configuration,omitempty"`
 }

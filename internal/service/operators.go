@@ -285,7 +285,7 @@ func (s *service) adminPolicy() admin.Policy {
 	r := s.reloads.state()
 	out := admin.Policy{
 		Name: r.policy.Name(), Digest: r.policy.Digest(), States: len(r.policy.States()),
-		Mode: s.relay.Runs.Mode().String(), LoadedAt: r.since, Source: r.attempts.told(r.policy.File()),
+		Mode: s.relay.Runs.Mode().String(), LoadedAt: r.since, Source: r.attempts.told(r.policy.File()), Parts: r.policy.Files()[1:],
 	}
 	if file := s.cfg.Configuration; file != nil {
 		source := r.configuration.told(file.Path)

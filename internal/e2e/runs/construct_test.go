@@ -208,6 +208,10 @@ var constructs = map[string]construct{
 			p.lists("once", true)
 		},
 		func(p *player) {
+			var from struct{ Parts []string }
+			if p.operator(http.MethodGet, "/v1/policy", &from); len(from.Parts) != 1 || filepath.Base(from.Parts[0]) != "review.yaml" {
+				p.house.t.Errorf("the policy has the parts %q", from.Parts)
+			}
 			p.lists("once", true)
 			p.gets("success", "there", "once", "")
 			p.gets("success", "reviewing/draft", "ok", "")
