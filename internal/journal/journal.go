@@ -70,7 +70,7 @@ type Object struct {
 // Change is what is written at once: wholly, or not at all.
 type Change struct {
 	Run     string   // "": it is about objects alone
-	Begin   *Row     // the run is new; its Base, Last and Head are not read
+	Begin   *Row     // the run is new, and its records follow Base; its Last and Head are not read
 	Records []Record // that follow the run's last; the first of them has the number after that
 	Head    *Head    // nil: it stands as it stood; one that has ended does not begin again
 	Cut     uint64   // records up to this one are kept no longer; 0: all are. It is at most the Checkpoint
@@ -192,6 +192,8 @@ func (c *Change) Check() error {
 		return fmt.Errorf("journal: run %q begins as %q", c.Run, c.Begin.ID)
 	case c.Begin != nil && (c.Head == nil || c.Remove || c.Cut != 0):
 		return fmt.Errorf("journal: run %s begins without a head, or ends with it", c.Run)
+	case c.Begin != nil && len(c.Records) > 0 && c.Records[0].Seq != c.Begin.Base.Seq+1:
+		return fmt.Errorf("journal: the records of run %s do not follow where it begins", c.Run)
 	case c.Remove && (len(c.Records) > 0 || c.Head != nil || c.Cut != 0):
 		return fmt.Errorf("journal: run %s is removed and written", c.Run)
 	}

@@ -34,6 +34,7 @@ func Test(t *testing.T, home Home, lasts bool) {
 		test func(t *testing.T, home Home)
 	}{
 		{"Run", testRun},
+		{"Base", testBase},
 		{"Conflicts", testConflicts},
 		{"OneRunOfAKey", testOneRunOfAKey},
 		{"Texts", testTexts},
@@ -156,6 +157,31 @@ func testRun(t *testing.T, home Home) {
 	}
 	must(t, s, began("r1", key("principal", "ann"), "again"))
 	equal(t, "a run of the same id", read(t, s, "r1", 0, 10), "1:again")
+}
+
+// A run that was kept elsewhere before begins behind what is kept no longer.
+func testBase(t *testing.T, home Home) {
+	s := home.Open(t)
+	defer s.Close()
+	_, base := records("r1", journal.Point{}, "a", "b")
+	rest, last := records("r1", base, "c", "d")
+	c := began("r1", journal.Key{})
+	c.Begin.Base, c.Records, c.Head.At = base, rest, last
+	bare := began("r2", journal.Key{})
+	bare.Begin.Base, bare.Head.At = base, base
+	must(t, s, c, bare)
+	r := row(t, s, "r1")
+	equal(t, "where it begins, and ends", []journal.Point{r.Base, r.Last}, []journal.Point{base, last})
+	if fault, err := chain.Verify(&r, journal.All(ctx(), s, "r1")); fault != nil || err != nil {
+		t.Error(fault, err)
+	}
+	next, after := records("r1", last, "e")
+	must(t, s, journal.Change{Run: "r1", Records: next})
+	equal(t, "its records", read(t, s, "r1", 0, 9), "3:c 4:d 5:e")
+	equal(t, "its last", row(t, s, "r1").Last, after)
+	third, _ := records("r2", base, "x")
+	must(t, s, journal.Change{Run: "r2", Records: third})
+	equal(t, "those of one without any", read(t, s, "r2", 0, 9), "3:x")
 }
 
 // What does not follow is not written, and takes nothing else with it.
@@ -386,6 +412,7 @@ func testMistakes(t *testing.T, home Home) {
 		{Records: first},
 		{Run: "r", Begin: &journal.Row{ID: "other"}, Head: &journal.Head{}},
 		{Run: "r", Begin: &journal.Row{ID: "r"}},
+		{Run: "r", Begin: &journal.Row{ID: "r"}, Head: &journal.Head{}, Records: gap},
 		{Run: "r", Remove: true, Records: first},
 		{Run: "r", Records: append(slices.Clone(first), gap...)},
 		{Run: "r", Objects: []journal.Object{{Kind: "k", Run: "other"}}},

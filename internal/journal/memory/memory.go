@@ -66,7 +66,7 @@ func (s *Store) change(c *journal.Change) error {
 			return journal.ErrConflict
 		}
 		r = &kept{row: *c.Begin}
-		r.row.Base, r.row.Last, r.row.Head = journal.Point{}, journal.Point{}, journal.Head{}
+		r.row.Last, r.row.Head = r.row.Base, journal.Head{}
 	}
 	if len(c.Records) > 0 && c.Records[0].Seq != r.row.Last.Seq+1 || c.Head != nil && c.Head.Ended.IsZero() && !r.row.Ended.IsZero() {
 		return journal.ErrConflict

@@ -59,7 +59,7 @@ CREATE TABLE fsm_proxy.runs (
 	key_kind text NOT NULL, key_hash bytea NOT NULL, issuer bytea NOT NULL, subject bytea NOT NULL,
 	parent text NOT NULL, fork bigint NOT NULL, began timestamptz,
 	owner bigint NOT NULL, fence bigint NOT NULL DEFAULT 0,
-	base_seq bigint NOT NULL DEFAULT 0, base_hash bytea NOT NULL DEFAULT '', last_seq bigint NOT NULL, last_hash bytea NOT NULL,
+	base_seq bigint NOT NULL, base_hash bytea NOT NULL, last_seq bigint NOT NULL, last_hash bytea NOT NULL,
 	at_seq bigint NOT NULL, at_hash bytea NOT NULL, state bytea NOT NULL, complete boolean NOT NULL, policy text NOT NULL,
 	checkpoint bigint NOT NULL, due timestamptz, used timestamptz, ended timestamptz
 ) WITH (fillfactor = 70);

@@ -166,9 +166,9 @@ const (
 		SELECT id FROM fsm_proxy.runs WHERE id = $1 AND owner = $2`
 
 	begin = `WITH new AS (INSERT INTO fsm_proxy.runs (owner, id, key_kind, key_hash, issuer, subject, parent, fork, began, last_seq, last_hash,
-			at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) ON CONFLICT DO NOTHING RETURNING no, id),
-		e AS (INSERT INTO fsm_proxy.entries SELECT new.no, r.seq, r.hash, r.bytes FROM new, unnest($21::bigint[], $22::bytea[], $23::bytea[]) r (seq, hash, bytes))
+			at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended, base_seq, base_hash)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22) ON CONFLICT DO NOTHING RETURNING no, id),
+		e AS (INSERT INTO fsm_proxy.entries SELECT new.no, r.seq, r.hash, r.bytes FROM new, unnest($23::bigint[], $24::bytea[], $25::bytea[]) r (seq, hash, bytes))
 		SELECT id FROM new`
 
 	write = `WITH w AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bytea[], $6::boolean[], $7::bigint[], $8::bytea[], $9::bytea[], $10::boolean[], $11::text[],
@@ -195,13 +195,13 @@ const (
 func (b *batch) begin(i int, c *journal.Change) {
 	b.flush()
 	x := c.Begin
-	last := journal.Point{}
+	last := x.Base
 	if n := len(c.Records); n > 0 {
 		last = journal.Point{Seq: c.Records[n-1].Seq, Hash: c.Records[n-1].Hash}
 	}
 	args := []any{b.lease, x.ID, x.Key.Kind, x.Key.Hash[:], []byte(x.Owner.Issuer), []byte(x.Owner.Subject), x.Parent, int64(x.Fork), stamp(x.Began), int64(last.Seq), hashBytes(last.Hash)}
 	h := c.Head
-	args = append(args, int64(h.At.Seq), hashBytes(h.At.Hash), []byte(h.State), h.Complete, h.Policy, int64(h.Checkpoint), stamp(h.Due), stamp(h.Used), stamp(h.Ended))
+	args = append(args, int64(h.At.Seq), hashBytes(h.At.Hash), []byte(h.State), h.Complete, h.Policy, int64(h.Checkpoint), stamp(h.Due), stamp(h.Used), stamp(h.Ended), int64(x.Base.Seq), hashBytes(x.Base.Hash))
 	seqs, hashes, bytes := columns(c.Records)
 	b.statement(i, c.Run, begin, append(args, seqs, hashes, bytes)...)
 	b.runs[c.Run], b.begun[c.Run] = &known{last: last.Seq, ended: !h.Ended.IsZero()}, true

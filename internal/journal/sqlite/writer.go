@@ -172,9 +172,6 @@ func (b *batch) change(c *journal.Change) (err error) {
 		}
 	}
 	if len(c.Records) > 0 && c.Records[0].Seq != r.last+1 {
-		if c.Begin != nil {
-			return errors.New("journal: a run that begins has other records before")
-		}
 		return journal.ErrConflict
 	}
 	if c.Head != nil && c.Begin == nil {
@@ -228,8 +225,8 @@ func (b *batch) known(id string) (*known, error) {
 // begin makes a run's row.
 func (b *batch) begin(c *journal.Change) (*known, error) {
 	x := c.Begin
-	args := append([]any{x.ID, x.Key.Kind, x.Key.Hash[:], x.Owner.Issuer, x.Owner.Subject, x.Parent, int64(x.Fork), micros(x.Began)}, headArgs(c.Head)...)
-	done, err := b.conn.ExecContext(context.Background(), `INSERT INTO runs (id, key_kind, key_hash, issuer, subject, parent, fork, began,
+	args := append([]any{x.ID, x.Key.Kind, x.Key.Hash[:], x.Owner.Issuer, x.Owner.Subject, x.Parent, int64(x.Fork), micros(x.Began), int64(x.Base.Seq), hashBytes(x.Base.Hash)}, headArgs(c.Head)...)
+	done, err := b.conn.ExecContext(context.Background(), `INSERT INTO runs (id, key_kind, key_hash, issuer, subject, parent, fork, began, base_seq, base_hash,
 		at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended) VALUES (?`+strings.Repeat(", ?", len(args)-1)+`) ON CONFLICT DO NOTHING`, args...)
 	if err != nil {
 		return nil, err
@@ -240,7 +237,7 @@ func (b *batch) begin(c *journal.Change) (*known, error) {
 		return nil, journal.ErrConflict
 	}
 	no, err := done.LastInsertId()
-	r := &known{no: no}
+	r := &known{no: no, last: x.Base.Seq}
 	b.runs[c.Run] = r
 	return r, err
 }

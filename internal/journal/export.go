@@ -1,0 +1,240 @@
+package journal
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// exported is one line of an export: a run, or one of what follows it.
+type exported struct {
+	Run    *exportedRun    `json:"run,omitzero"`
+	Record *exportedRecord `json:"record,omitzero"`
+	Object *exportedObject `json:"object,omitzero"`
+	End    string          `json:"end,omitzero"` // the id of the run that is whole; without it an export was cut off
+}
+
+type exportedRun struct {
+	ID         string        `json:"id"`
+	KeyKind    string        `json:"key_kind,omitzero"`
+	KeyHash    hexes         `json:"key_hash,omitzero"`
+	Issuer     string        `json:"issuer,omitzero"`
+	Subject    string        `json:"subject,omitzero"`
+	Parent     string        `json:"parent,omitzero"`
+	Fork       uint64        `json:"fork,omitzero"`
+	Began      time.Time     `json:"began,omitzero"`
+	Base       exportedPoint `json:"base,omitzero"`
+	At         exportedPoint `json:"at,omitzero"`
+	State      string        `json:"state"`
+	Complete   bool          `json:"complete,omitzero"`
+	Policy     string        `json:"policy"`
+	Checkpoint uint64        `json:"checkpoint,omitzero"`
+	Due        time.Time     `json:"due,omitzero"`
+	Used       time.Time     `json:"used,omitzero"`
+	Ended      time.Time     `json:"ended,omitzero"`
+}
+
+type exportedPoint struct {
+	Seq  uint64 `json:"seq,omitzero"`
+	Hash hexes  `json:"hash,omitzero"`
+}
+
+type exportedRecord struct {
+	Seq   uint64 `json:"seq"`
+	Hash  hexes  `json:"hash"`
+	Text  string `json:"text,omitzero"`  // the bytes that were hashed
+	Bytes []byte `json:"bytes,omitzero"` // those, where they are no text: somebody has edited them
+}
+
+type exportedObject struct {
+	Kind  string `json:"kind"`
+	Name  []byte `json:"name"`
+	OfRun bool   `json:"of_run,omitzero"`
+	Bytes []byte `json:"bytes"`
+}
+
+// hexes are bytes in hexadecimal digits, as hashes are shown everywhere.
+type hexes []byte
+
+// MarshalText implements [encoding.TextMarshaler].
+func (h hexes) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (h *hexes) UnmarshalText(text []byte) (err error) {
+	*h, err = hex.AppendDecode(nil, text)
+	return err
+}
+
+func pointOut(p Point) exportedPoint {
+	if p.Hash.IsZero() {
+		return exportedPoint{Seq: p.Seq}
+	}
+	return exportedPoint{p.Seq, p.Hash[:]}
+}
+
+func (p exportedPoint) in() (out Point, err error) {
+	out.Seq = p.Seq
+	out.Hash, err = hashIn(p.Hash)
+	return out, err
+}
+
+func hashIn(b []byte) (h Hash, err error) {
+	if len(b) != 0 && len(b) != len(h) {
+		return h, fmt.Errorf("a hash has %d bytes, not %d", len(h), len(b))
+	}
+	copy(h[:], b)
+	return h, nil
+}
+
+// ExportObjects writes the objects of no run, as [Import] reads them.
+func ExportObjects(ctx context.Context, s Store, w io.Writer) error {
+	objects, err := s.Objects(ctx, "")
+	for _, o := range objects {
+		if err == nil {
+			err = line(w, exported{Object: &exportedObject{o.Kind, []byte(o.Name), false, o.Bytes}})
+		}
+	}
+	return err
+}
+
+// Export writes a run, its records and its objects as lines of JSON, as [Import] reads them. What is written to the run
+// meanwhile may be in it or not.
+func Export(ctx context.Context, s Store, run string, w io.Writer) error {
+	r, err := s.Row(ctx, run)
+	if err != nil {
+		return err
+	}
+	x := exportedRun{ID: r.ID, KeyKind: r.Key.Kind, Issuer: r.Owner.Issuer, Subject: r.Owner.Subject, Parent: r.Parent, Fork: r.Fork, Began: r.Began.UTC(),
+		Base: pointOut(r.Base), At: pointOut(r.At), State: r.State, Complete: r.Complete, Policy: r.Policy, Checkpoint: r.Checkpoint, Due: r.Due.UTC(), Used: r.Used.UTC(), Ended: r.Ended.UTC()}
+	if r.Key.Kind != "" {
+		x.KeyHash = r.Key.Hash[:]
+	}
+	if err := line(w, exported{Run: &x}); err != nil {
+		return err
+	}
+	for record, err := range All(ctx, s, run) {
+		if err == nil && record.Seq <= r.Last.Seq {
+			x := exportedRecord{Seq: record.Seq, Hash: record.Hash[:], Text: string(record.Bytes)}
+			if !utf8.ValidString(x.Text) {
+				x.Text, x.Bytes = "", record.Bytes
+			}
+			err = line(w, exported{Record: &x})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	objects, err := s.Objects(ctx, run)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := line(w, exported{Object: &exportedObject{o.Kind, []byte(o.Name), true, o.Bytes}}); err != nil {
+			return err
+		}
+	}
+	return line(w, exported{End: run})
+}
+
+func line(w io.Writer, x exported) error {
+	text, err := json.Marshal(x)
+	if err == nil {
+		_, err = w.Write(append(text, '\n'))
+	}
+	return err
+}
+
+// ErrThere means that a run to be imported is in the store already, or another one of its key is.
+var ErrThere = errors.New("the run, or another one of its key, is in the store already")
+
+// Import reads what [Export] and [ExportObjects] have written, and writes it to a store. It returns the runs that are in it whole
+// since: of one that is cut off nothing is written, and the error says where. Hashes are copied and not looked at; [Chain.Verify] does.
+func Import(ctx context.Context, s Store, r io.Reader) (runs []string, err error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	var c Change
+	for n := 1; lines.Scan(); n++ {
+		var x exported
+		err := json.Unmarshal(lines.Bytes(), &x, json.RejectUnknownMembers(true))
+		if err == nil {
+			err = x.into(&c)
+		}
+		if err == nil && (x.End != "" || x.Object != nil && !x.Object.OfRun) {
+			if err = commitOne(ctx, s, c); x.End != "" {
+				runs = append(runs, x.End)
+			}
+			c = Change{}
+		}
+		if err != nil {
+			if x.End != "" && len(runs) > 0 && runs[len(runs)-1] == x.End {
+				runs = runs[:len(runs)-1]
+			}
+			return runs, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return runs, err
+	}
+	if c.Run != "" {
+		return runs, fmt.Errorf("the end of run %s is missing: the export was cut off", c.Run)
+	}
+	return runs, nil
+}
+
+// maxLine bounds a line of an export: a record has 64 MiB at most.
+const maxLine = 128 << 20
+
+func commitOne(ctx context.Context, s Store, c Change) error {
+	each, err := s.Commit(ctx, []Change{c})
+	if err == nil && errors.Is(each[0], ErrConflict) {
+		return fmt.Errorf("run %s: %w", c.Run, ErrThere)
+	}
+	return errors.Join(append(each, err)...)
+}
+
+// into adds what a line says to a change.
+func (x *exported) into(c *Change) (err error) {
+	inRun := c.Run != ""
+	switch {
+	case x.Run != nil && !inRun && x.Record == nil && x.Object == nil && x.End == "":
+		*c, err = x.Run.in()
+	case x.Record != nil && inRun && x.Run == nil && x.Object == nil && x.End == "":
+		var h Hash
+		h, err = hashIn(x.Record.Hash)
+		c.Records = append(c.Records, Record{x.Record.Seq, h, append([]byte(x.Record.Text), x.Record.Bytes...)})
+	case x.Object != nil && x.Object.OfRun == inRun && x.Run == nil && x.Record == nil && x.End == "":
+		o := Object{Kind: x.Object.Kind, Name: string(x.Object.Name), Run: c.Run, Bytes: append([]byte{}, x.Object.Bytes...)}
+		c.Objects = append(c.Objects, o)
+	case x.End != "" && x.End == c.Run && x.Run == nil && x.Record == nil && x.Object == nil:
+	default:
+		err = errors.New("it does not follow what stands before it")
+	}
+	return err
+}
+
+func (x *exportedRun) in() (c Change, err error) {
+	row := &Row{ID: x.ID, Owner: Principal{x.Issuer, x.Subject}, Parent: x.Parent, Fork: x.Fork, Began: x.Began.Local()}
+	key, err := hashIn(x.KeyHash)
+	base, baseErr := x.Base.in()
+	at, atErr := x.At.in()
+	if err = errors.Join(err, baseErr, atErr); err == nil && x.ID == "" {
+		err = errors.New("a run has no id")
+	}
+	row.Key, row.Base = Key{x.KeyKind, key}, base
+	head := &Head{At: at, State: x.State, Complete: x.Complete, Policy: x.Policy, Checkpoint: x.Checkpoint, Due: local(x.Due), Used: local(x.Used), Ended: local(x.Ended)}
+	row.Began = local(x.Began)
+	return Change{Run: x.ID, Begin: row, Head: head}, err
+}
+
+func local(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Local()
+}
