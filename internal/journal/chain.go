@@ -73,6 +73,7 @@ const (
 	NotByKey   Damage = "not by key"  // hashed without the key: written by somebody who does not have it
 	OtherKey   Damage = "another key" // hashed by another key than the one given
 	KeyWanted  Damage = "key wanted"  // hashed by a key, and none is given
+	Gone       Damage = "gone"        // the run is not in the store
 )
 
 // Fault is a damage and where it is.
@@ -104,6 +105,10 @@ func (c Chain) Verify(r *Row, records iter.Seq2[Record, error], anchors ...Point
 		wanted[a.Seq] = a.Hash
 	}
 	say := func(seq uint64, d Damage, why string) *Fault { return &Fault{r.ID, seq, d, why} }
+	const anew = "the anchor has another hash: the journal was written anew since"
+	if want, ok := wanted[r.Base.Seq]; ok && want != r.Base.Hash {
+		return say(r.Base.Seq, Edited, anew), nil
+	}
 	for x, err := range records {
 		if err != nil {
 			return nil, err
@@ -122,7 +127,7 @@ func (c Chain) Verify(r *Row, records iter.Seq2[Record, error], anchors ...Point
 			head = true
 		}
 		if want, ok := wanted[x.Seq]; ok && want != x.Hash {
-			return say(x.Seq, Edited, "the anchor has another hash: the journal was written anew since"), nil
+			return say(x.Seq, Edited, anew), nil
 		}
 		delete(wanted, x.Seq)
 	}

@@ -108,6 +108,11 @@ func TestDamageIsNamed(t *testing.T) {
 			j.all[2].Bytes = []byte(`{"run":"r","seq":3}`)
 			rehash(plain, &j.row, j.all)
 		}, anchors: []uint64{7}, want: journal.Edited, at: 7},
+		{what: "written anew before what is kept, with an anchor", by: plain, verify: plain, tamper: func(j *journalOf) {
+			j.row.Base = journal.Point{Seq: 4, Hash: journal.Hash{1}}
+			j.all = j.all[4:]
+			rehash(plain, &j.row, j.all)
+		}, anchors: []uint64{4}, want: journal.Edited, at: 4},
 		{what: "written anew without the key", by: secret, verify: secret, tamper: func(j *journalOf) { rehash(plain, &j.row, j.all) }, want: journal.NotByKey, at: 1},
 		{what: "written anew without the key from a place on", by: secret, verify: secret, tamper: func(j *journalOf) {
 			at := journal.Point{Seq: 4, Hash: j.all[3].Hash}

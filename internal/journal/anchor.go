@@ -1,0 +1,113 @@
+package journal
+
+import (
+	"bufio"
+	"context"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Anchors are points of runs' journals that are kept where who writes the store does not write: with them a journal
+// that was cut, or wholly written anew, is found.
+type Anchors map[string][]Point
+
+// anchored is a line of a file of anchors.
+type anchored struct {
+	Run  string    `json:"run"`
+	Seq  uint64    `json:"seq"`
+	Hash hexes     `json:"hash"`
+	At   time.Time `json:"at"` // when it was read from the store
+}
+
+// WriteAnchors writes a line of JSON for each run of a store: its last record. Files of them may stand one behind the
+// other.
+func WriteAnchors(ctx context.Context, s Store, at time.Time, w io.Writer) error {
+	for r, err := range Rows(ctx, s, Query{}) {
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(anchored{r.ID, r.Last.Seq, r.Last.Hash[:], at.UTC()})
+		if err == nil {
+			_, err = w.Write(append(text, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadAnchors reads what [WriteAnchors] has written.
+func ReadAnchors(r io.Reader) (Anchors, error) {
+	out := Anchors{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		var x anchored
+		err := json.Unmarshal(lines.Bytes(), &x, json.RejectUnknownMembers(true))
+		p := Point{Seq: x.Seq}
+		if err == nil && (x.Run == "" || len(x.Hash) != len(p.Hash)) {
+			err = errors.New("it has no run, or no hash of 32 bytes")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d is no anchor: %w", n, err)
+		}
+		copy(p.Hash[:], x.Hash)
+		out[x.Run] = append(out[x.Run], p)
+	}
+	return out, lines.Err()
+}
+
+// Rows are all rows that a query asks for, page by page.
+func Rows(ctx context.Context, s Store, q Query) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for {
+			page, err := s.List(ctx, q)
+			if err != nil {
+				yield(Row{}, err)
+				return
+			}
+			for _, r := range page {
+				if !yield(r, nil) {
+					return
+				}
+				q.After = r.ID
+			}
+			if len(page) < q.Page() {
+				return
+			}
+		}
+	}
+}
+
+// VerifyAll verifies the journals of all runs of a store, as [Chain.Verify] does one, and yields each with its fault, nil where there
+// is none. A run that has anchors and is not there is a fault as well. The error is the store's.
+func (c Chain) VerifyAll(ctx context.Context, s Store, anchors Anchors) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		left := maps.Clone(anchors)
+		for r, err := range Rows(ctx, s, Query{}) {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			fault, err := c.Verify(&r, All(ctx, s, r.ID), anchors[r.ID]...)
+			if fault != nil {
+				err = fault
+			}
+			if !yield(r.ID, err) {
+				return
+			}
+			delete(left, r.ID)
+		}
+		for _, id := range slices.Sorted(maps.Keys(left)) {
+			if !yield(id, &Fault{id, 0, Gone, "an anchor knows the run, and the store does not"}) {
+				return
+			}
+		}
+	}
+}
