@@ -2,10 +2,9 @@ package run
 
 import (
 	"encoding/json/v2"
-	"errors"
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -126,23 +125,40 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 	return e, nil
 }
 
-// read reads a change of a register, whose type says what its numbers are.
+// read reads a change of a register, whose type says what its values are. What the policy does not have is left as it is:
+// nothing comes of it.
 func (x *change) read(p *policy.Policy) (out register.Change, err error) {
 	op := slices.Index(operations[:], x.Operation)
 	if op < 0 {
 		return out, fmt.Errorf("there is no operation %q", x.Operation)
 	}
 	out = register.Change{Register: x.Register, Operation: register.Operation(op), Values: x.Values}
+	if out.Operation == register.Assign && len(x.Values) != 1 || out.Operation == register.Empty && len(x.Values) != 0 {
+		return out, fmt.Errorf("register %q is to %s %d values", x.Register, x.Operation, len(x.Values))
+	}
 	i := slices.IndexFunc(p.Registers(), func(r policy.Register) bool { return r.Name == x.Register })
-	if i < 0 || p.Registers()[i].Kind != guard.Counter {
+	if i < 0 {
 		return out, nil
 	}
 	for n, v := range out.Values {
-		number, is := v.(float64)
-		if !is || number != float64(int64(number)) {
-			return out, errors.New("a counter was set to " + strconv.Quote(fmt.Sprint(v)))
+		fits := false
+		switch p.Registers()[i].Kind {
+		case guard.Counter:
+			var number float64
+			if number, fits = v.(float64); fits {
+				fits = math.Abs(number) <= register.MaxCounter && number == math.Trunc(number)
+				out.Values[n] = int64(number)
+			}
+		case guard.Number:
+			_, fits = v.(float64)
+		case guard.Boolean:
+			_, fits = v.(bool)
+		default:
+			_, fits = v.(string)
 		}
-		out.Values[n] = int64(number)
+		if !fits {
+			return out, fmt.Errorf("register %q has no value %v", x.Register, v)
+		}
 	}
 	return out, nil
 }

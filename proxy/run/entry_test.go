@@ -46,7 +46,7 @@ func TestEntriesThatAreNone(t *testing.T) {
 	}
 	for _, x := range [][2]string{
 		{`"ended"`, `"ending"`}, {`"ended"`, `""`}, {`"ended"`, `1`}, {`"state":"work"`, `"state":"gone"`}, {`"policy":"d"`, `"policy":"e"`}, {`"add"`, `"append"`},
-		{`[1]`, `[1.5]`}, {`[1]`, `["1"]`}, {`[1]`, `[1e300]`}, {`"hour"`, `"week"`}, {`}]}`, `}]`}, {`"time":"1970`, `"time":"x`}, {`"from":`, `"type":"reset","from":`},
+		{`[1]`, `[1.5]`}, {`[1]`, `["1"]`}, {`[1]`, `[1e300]`}, {`[1]`, `[true]`}, {`"add","values":[1]`, `"assign","values":[]`}, {`"add"`, `"empty"`}, {`"calls"`, `"plan"`}, {`"hour"`, `"week"`}, {`}]}`, `}]`}, {`"time":"1970`, `"time":"x`}, {`"from":`, `"type":"reset","from":`},
 	} {
 		bad := strings.Replace(good, x[0], x[1], 1)
 		if e, err := run.ReadEntry([]byte(bad), policies); err == nil || bad == good {

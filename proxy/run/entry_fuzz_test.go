@@ -1,0 +1,27 @@
+package run_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// FuzzReadEntry reads entries of a journal that somebody has edited: what is read makes a run, or is an error.
+func FuzzReadEntry(f *testing.F) {
+	p := parse(f, remembering)
+	f.Add([]byte(`{"type":"ended","time":"1970-01-01T00:16:40Z","from":"work","to":{"state":"work","policy":"d"},"set":[{"register":"calls","operation":"add","values":[1]}],"counted":[{"limit":"a","span":"hour","at_most":3}]}`))
+	f.Add([]byte(`{"type":"reset","time":"1970-01-01T00:16:40Z","from":"planned","to":{"state":"work","policy":"d","complete":true,"stranded":"1970-01-01T00:16:40Z"},"set":[{"register":"reads","operation":"add","values":["a",null,[1]]},{"register":"plan","operation":"assign","values":[]}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e, err := run.ReadEntry(text, func(string) *policy.Policy { return p })
+		if err != nil {
+			return
+		}
+		now := time.Unix(2000, 0)
+		r := run.Replay(run.Config{Policy: p}, func(yield func(run.Entry) bool) { yield(e) }, now)
+		r.Registers().AppendJSON(nil)
+		r.Counts(now)
+		r.Snapshot(now)
+	})
+}
