@@ -179,10 +179,11 @@ type reader struct {
 func (c *checker) readers(s policy.State) (all []reader) {
 	sets := func(set []policy.Assignment, follow string) {
 		for _, x := range set {
+			follow := follow
+			if x.Late {
+				follow = "the outcome is unknown, and nothing is set"
+			}
 			for _, v := range x.Values {
-				if x.Late {
-					follow = "the outcome is unknown, and nothing is set"
-				}
 				all = append(all, reader{v, x.Place, "set: " + x.Register.Name, follow})
 			}
 		}
