@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -319,6 +320,44 @@ func TestEveryKeyHasAnExample(t *testing.T) {
 	}
 }
 
+// Every key stands in the table of the section that is about where it stands.
+func TestEveryKeyIsInItsTable(t *testing.T) {
+	var schema struct {
+		Properties map[string]any
+		Defs       map[string]any `json:"$defs"`
+	}
+	if err := json.Unmarshal(policy.Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	page := read(t, "policy.md")
+	for section, of := range map[string]any{
+		"Top level": map[string]any{"properties": schema.Properties},
+		"States":    schema.Defs["state"],
+		"Bindings":  schema.Defs["value"],
+		"Edges":     schema.Defs["target"],
+		"Signals":   schema.Defs["signal"],
+	} {
+		keys := map[string]bool{}
+		ownProperties(of, keys)
+		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
+		text, _, _ = strings.Cut(text, "\n## ")
+		var table strings.Builder
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "|") {
+				table.WriteString(line)
+			}
+		}
+		for key := range keys {
+			if !regexp.MustCompile("`[^`]*\\b"+key+"\\b[^`]*`").MatchString(table.String()) && !strings.HasPrefix(key, "on_") {
+				t.Errorf("the tables of %q lack the key %q", section, key)
+			}
+		}
+		if len(keys) == 0 {
+			t.Errorf("the schema has no keys for %q", section)
+		}
+	}
+}
+
 func collect(t *testing.T, e example, used map[string]bool) {
 	t.Helper()
 	var tree any
@@ -352,6 +391,21 @@ func keysOf(t *testing.T) map[string]bool {
 	keys := map[string]bool{}
 	properties(schema, keys)
 	return keys
+}
+
+// ownProperties are those of an object, whichever of several it may be, and not of what is in it.
+func ownProperties(schema any, into map[string]bool) {
+	of, _ := schema.(map[string]any)
+	own, _ := of["properties"].(map[string]any)
+	for key := range own {
+		into[key] = true
+	}
+	for _, word := range []string{"oneOf", "anyOf", "allOf"} {
+		some, _ := of[word].([]any)
+		for _, x := range some {
+			ownProperties(x, into)
+		}
+	}
 }
 
 func properties(schema any, into map[string]bool) {
