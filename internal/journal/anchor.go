@@ -29,12 +29,8 @@ type anchored struct {
 // other.
 func WriteAnchors(ctx context.Context, s Store, at time.Time, w io.Writer) error {
 	for r, err := range Rows(ctx, s, Query{}) {
-		if err != nil {
-			return err
-		}
-		text, err := json.Marshal(anchored{r.ID, r.Last.Seq, r.Last.Hash[:], at.UTC()})
 		if err == nil {
-			_, err = w.Write(append(text, '\n'))
+			err = line(w, anchored{r.ID, r.Last.Seq, r.Last.Hash[:], at.UTC()})
 		}
 		if err != nil {
 			return err

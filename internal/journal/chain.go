@@ -18,6 +18,14 @@ type Hash [sha256.Size]byte
 // String is the hash in hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
+// Bytes are the hash as stores keep it: none for no hash.
+func (h Hash) Bytes() []byte {
+	if h.IsZero() {
+		return []byte{}
+	}
+	return h[:]
+}
+
 // IsZero reports whether it is no hash.
 func (h Hash) IsZero() bool { return h == Hash{} }
 

@@ -142,7 +142,8 @@ func Export(ctx context.Context, s Store, run string, w io.Writer) error {
 	return line(w, exported{End: run})
 }
 
-func line(w io.Writer, x exported) error {
+// line writes a value as one line of JSON.
+func line(w io.Writer, x any) error {
 	text, err := json.Marshal(x)
 	if err == nil {
 		_, err = w.Write(append(text, '\n'))
@@ -165,17 +166,16 @@ func Import(ctx context.Context, s Store, r io.Reader) (runs []string, err error
 		if err == nil {
 			err = x.into(&c)
 		}
-		if err == nil && (x.End != "" || x.Object != nil && !x.Object.OfRun) {
-			if err = commitOne(ctx, s, c); x.End != "" {
-				runs = append(runs, x.End)
-			}
+		whole := x.End != "" || x.Object != nil && !x.Object.OfRun
+		if err == nil && whole {
+			err = commitOne(ctx, s, c)
 			c = Change{}
 		}
 		if err != nil {
-			if x.End != "" && len(runs) > 0 && runs[len(runs)-1] == x.End {
-				runs = runs[:len(runs)-1]
-			}
 			return runs, fmt.Errorf("line %d: %w", n, err)
+		}
+		if x.End != "" {
+			runs = append(runs, x.End)
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -219,7 +219,7 @@ func (x *exported) into(c *Change) (err error) {
 }
 
 func (x *exportedRun) in() (c Change, err error) {
-	row := &Row{ID: x.ID, Owner: Principal{x.Issuer, x.Subject}, Parent: x.Parent, Fork: x.Fork, Began: x.Began.Local()}
+	row := &Row{ID: x.ID, Owner: Principal{x.Issuer, x.Subject}, Parent: x.Parent, Fork: x.Fork, Began: local(x.Began)}
 	key, err := hashIn(x.KeyHash)
 	base, baseErr := x.Base.in()
 	at, atErr := x.At.in()
@@ -228,10 +228,10 @@ func (x *exportedRun) in() (c Change, err error) {
 	}
 	row.Key, row.Base = Key{x.KeyKind, key}, base
 	head := &Head{At: at, State: x.State, Complete: x.Complete, Policy: x.Policy, Checkpoint: x.Checkpoint, Due: local(x.Due), Used: local(x.Used), Ended: local(x.Ended)}
-	row.Began = local(x.Began)
 	return Change{Run: x.ID, Begin: row, Head: head}, err
 }
 
+// local is a time as stores return it.
 func local(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -119,16 +119,7 @@ func TestApprovalsCommandInJSON(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			_, url := mcptest.HTTP(t, server())
-			h := &house{t: t, admin: mcptest.FreeAddress(t), olga: "olga"}
-			c := &client{key: key{era: era}}
-			c.Session, h.process = mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, paying), "--upstream", url,
-				"--admin", h.admin, "--admin-tokens", tokensWith(t, "paul", "a-token"))
-			if c.key.modern() {
-				c.Modern(mcptest.Modern{})
-			} else {
-				c.Initialize()
-			}
+			h, c := atStdio(t, era, paying, tokensWith(t, "paul", "a-token"))
 			if r := c.call("elsewhere", `"plan":"p1"`); r.verdict != "success" {
 				t.Fatal(r.raw)
 			}

@@ -157,31 +157,12 @@ func TestOperatorsApproveOfEachKey(t *testing.T) {
 
 		// What only the client's user may say yes to.
 		held := c.begins("hold", "")
-		if k.modern() {
-			first, _ := c.Answer(held)
-			var asks struct {
-				InputRequests map[string]json.RawMessage
-				RequestState  string
-			}
-			if json.Unmarshal(first.Result, &asks) != nil || len(asks.InputRequests) != 1 || !strings.Contains(first.String(), "Really?") {
-				t.Fatal(first)
-			}
-			h.approvals(0)
-			for key := range asks.InputRequests {
-				arguments := "{}"
-				if c.handle != "" {
-					arguments = fmt.Sprintf(`{"fsm_run":%q}`, c.handle)
-				}
-				held = c.Request("tools/call", fmt.Sprintf(`{"name":"hold","arguments":%s,"inputResponses":{%q:{"action":"accept","content":{"approve":true}}},"requestState":%q}`, arguments, key, asks.RequestState))
-			}
-		} else {
-			m := c.Next()
-			for m.Method != "elicitation/create" {
-				m = c.Next()
-			}
-			h.approvals(0)
-			c.Send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"approve":true}}}`, m.ID))
+		question, answers := c.asks(t, held, "hold")
+		if !strings.Contains(question, "Really?") {
+			t.Error(question)
 		}
+		h.approvals(0)
+		held = answers(`{"action":"accept","content":{"approve":true}}`)
 		h.upstream.Open("hold")
 		if r := c.answered(held); r.verdict != "success" {
 			t.Error(r.raw)
@@ -276,16 +257,7 @@ func TestApprovingACallFromTheAgentsOwnShell(t *testing.T) {
 func TestApprovalsCommand(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
-		_, url := mcptest.HTTP(t, server())
-		h := &house{t: t, admin: mcptest.FreeAddress(t), olga: "olga"}
-		c := &client{key: key{era: era}}
-		c.Session, h.process = mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, paying), "--upstream", url,
-			"--admin", h.admin, "--admin-tokens", tokensWith(t, "paul", "a-token"))
-		if c.key.modern() {
-			c.Modern(mcptest.Modern{})
-		} else {
-			c.Initialize()
-		}
+		h, c := atStdio(t, era, paying, tokensWith(t, "paul", "a-token"))
 		if r := c.call("ok", ""); r.verdict != "success" {
 			t.Fatal(r.raw)
 		}

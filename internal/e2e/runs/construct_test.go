@@ -389,37 +389,48 @@ func (p *player) decides(answer, tool, arguments string) reply {
 // consents calls a tool of which the client's user is asked, and answers.
 func (p *player) consents(tool, answer string) reply {
 	p.house.t.Helper()
-	call := p.begins(tool, "")
-	if !p.key.modern() {
-		m := p.Next()
+	_, answers := p.asks(p.house.t, p.begins(tool, ""), tool)
+	return p.answered(answers(answer))
+}
+
+// asks is what the client's user is asked on behalf of a call of a tool, and how that is answered: it returns the id
+// under which the call's own answer comes.
+func (c *client) asks(t *testing.T, call int, tool string) (question string, answers func(answer string) int) {
+	t.Helper()
+	if !c.key.modern() {
+		m := c.Next()
 		for m.Method != "elicitation/create" {
 			if m.IsResponse() {
-				p.house.t.Fatalf("nobody was asked: %s", m)
+				t.Fatalf("nobody was asked: %s", m)
 			}
-			m = p.Next()
+			m = c.Next()
 		}
-		p.Send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, answer))
-		return p.answered(call)
+		return m.String(), func(answer string) int {
+			c.Send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, answer))
+			return call
+		}
 	}
-	first, _ := p.Answer(call)
+	first, _ := c.Answer(call)
 	var asks struct {
 		InputRequests map[string]json.RawMessage
 		RequestState  string
 	}
 	if json.Unmarshal(first.Result, &asks) != nil || len(asks.InputRequests) != 1 {
-		p.house.t.Fatalf("nobody was asked: %s", first)
+		t.Fatalf("nobody was asked: %s", first)
 	}
-	arguments, state := "{}", ""
-	if p.handle != "" {
-		arguments = fmt.Sprintf(`{"fsm_run":%q}`, p.handle)
+	return first.String(), func(answer string) (again int) {
+		arguments, state := "{}", ""
+		if c.handle != "" {
+			arguments = fmt.Sprintf(`{"fsm_run":%q}`, c.handle)
+		}
+		if asks.RequestState != "" {
+			state = fmt.Sprintf(`,"requestState":%q`, asks.RequestState)
+		}
+		for id := range asks.InputRequests {
+			again = c.Request("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s,"inputResponses":{%q:%s}%s}`, tool, arguments, id, answer, state))
+		}
+		return again
 	}
-	if asks.RequestState != "" {
-		state = fmt.Sprintf(`,"requestState":%q`, asks.RequestState)
-	}
-	for id := range asks.InputRequests {
-		call = p.Request("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s,"inputResponses":{%q:%s}%s}`, tool, arguments, id, answer, state))
-	}
-	return p.answered(call)
 }
 
 // places are where a construct is played: over HTTP by who asks, by session or handle, and at standard input and output.

@@ -100,6 +100,20 @@ func counted(t *testing.T, k key, policy string, flags ...string) *house {
 	return h
 }
 
+// atStdio starts a proxy at standard input and output, with its one client and operators.
+func atStdio(t *testing.T, era, policy, operators string) (*house, *client) {
+	t.Helper()
+	_, url := mcptest.HTTP(t, server())
+	h, c := &house{t: t, admin: mcptest.FreeAddress(t), olga: "olga"}, &client{key: key{era: era}}
+	c.Session, h.process = mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, policy), "--upstream", url, "--admin", h.admin, "--admin-tokens", operators)
+	if c.key.modern() {
+		c.Modern(mcptest.Modern{})
+	} else {
+		c.Initialize()
+	}
+	return h, c
+}
+
 // token is what somebody shows who they are with.
 func token(who string) string { return "the token of " + who }
 

@@ -179,16 +179,7 @@ func TestOperatorsSignalOfEachKey(t *testing.T) {
 func TestOperatorsSignalOverStdio(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
-		_, url := mcptest.HTTP(t, server())
-		h := &house{t: t, admin: mcptest.FreeAddress(t), olga: "olga"}
-		c := &client{key: key{era: era}}
-		c.Session, h.process = mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", mcptest.WritePolicy(t, approving), "--upstream", url,
-			"--admin", h.admin, "--admin-tokens", tokensOf(t, "olga"))
-		if c.key.modern() {
-			c.Modern(mcptest.Modern{})
-		} else {
-			c.Initialize()
-		}
+		h, c := atStdio(t, era, approving, tokensOf(t, "olga"))
 		c.call("once", "")
 		if r := h.approves(h.waiting(), "approved", `{"seq":1}`); r.State != "applying" {
 			t.Errorf("%s: %d %s", era, r.status, r.text)

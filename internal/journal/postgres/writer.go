@@ -199,9 +199,9 @@ func (b *batch) begin(i int, c *journal.Change) {
 	if n := len(c.Records); n > 0 {
 		last = journal.Point{Seq: c.Records[n-1].Seq, Hash: c.Records[n-1].Hash}
 	}
-	args := []any{b.lease, x.ID, x.Key.Kind, x.Key.Hash[:], []byte(x.Owner.Issuer), []byte(x.Owner.Subject), x.Parent, int64(x.Fork), stamp(x.Began), int64(last.Seq), hashBytes(last.Hash)}
+	args := []any{b.lease, x.ID, x.Key.Kind, x.Key.Hash[:], []byte(x.Owner.Issuer), []byte(x.Owner.Subject), x.Parent, int64(x.Fork), stamp(x.Began), int64(last.Seq), last.Hash.Bytes()}
 	h := c.Head
-	args = append(args, int64(h.At.Seq), hashBytes(h.At.Hash), []byte(h.State), h.Complete, h.Policy, int64(h.Checkpoint), stamp(h.Due), stamp(h.Used), stamp(h.Ended), int64(x.Base.Seq), hashBytes(x.Base.Hash))
+	args = append(args, int64(h.At.Seq), h.At.Hash.Bytes(), []byte(h.State), h.Complete, h.Policy, int64(h.Checkpoint), stamp(h.Due), stamp(h.Used), stamp(h.Ended), int64(x.Base.Seq), x.Base.Hash.Bytes())
 	seqs, hashes, bytes := columns(c.Records)
 	b.statement(i, c.Run, begin, append(args, seqs, hashes, bytes)...)
 	b.runs[c.Run], b.begun[c.Run] = &known{last: last.Seq, ended: !h.Ended.IsZero()}, true
@@ -224,13 +224,6 @@ func notNil(b []byte) []byte {
 		return []byte{}
 	}
 	return b
-}
-
-func hashBytes(h journal.Hash) []byte {
-	if h.IsZero() {
-		return []byte{}
-	}
-	return h[:]
 }
 
 // stamp is a time as it is kept, NULL for the zero time.
@@ -279,7 +272,7 @@ func (b *batch) flush() {
 		if moves = append(moves, h != nil); h == nil {
 			h = &journal.Head{}
 		}
-		at, atHash, states, complete, policies = append(at, int64(h.At.Seq)), append(atHash, hashBytes(h.At.Hash)), append(states, []byte(h.State)), append(complete, h.Complete), append(policies, h.Policy)
+		at, atHash, states, complete, policies = append(at, int64(h.At.Seq)), append(atHash, h.At.Hash.Bytes()), append(states, []byte(h.State)), append(complete, h.Complete), append(policies, h.Policy)
 		checkpoint, due, used, ended = append(checkpoint, int64(h.Checkpoint)), append(due, stamp(h.Due)), append(used, stamp(h.Used)), append(ended, stamp(h.Ended))
 		s, hs, bs := columns(g.records)
 		seqs, hashes, bytes = append(seqs, s...), append(hashes, hs...), append(bytes, bs...)

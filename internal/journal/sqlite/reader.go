@@ -26,14 +26,7 @@ func fromMicros(n int64) time.Time {
 }
 
 func headArgs(h *journal.Head) []any {
-	return []any{int64(h.At.Seq), hashBytes(h.At.Hash), h.State, h.Complete, h.Policy, int64(h.Checkpoint), micros(h.Due), micros(h.Used), micros(h.Ended)}
-}
-
-func hashBytes(h journal.Hash) []byte {
-	if h.IsZero() {
-		return []byte{}
-	}
-	return h[:]
+	return []any{int64(h.At.Seq), h.At.Hash.Bytes(), h.State, h.Complete, h.Policy, int64(h.Checkpoint), micros(h.Due), micros(h.Used), micros(h.Ended)}
 }
 
 // columns are those of a row, its last record among them.

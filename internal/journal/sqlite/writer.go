@@ -225,7 +225,7 @@ func (b *batch) known(id string) (*known, error) {
 // begin makes a run's row.
 func (b *batch) begin(c *journal.Change) (*known, error) {
 	x := c.Begin
-	args := append([]any{x.ID, x.Key.Kind, x.Key.Hash[:], x.Owner.Issuer, x.Owner.Subject, x.Parent, int64(x.Fork), micros(x.Began), int64(x.Base.Seq), hashBytes(x.Base.Hash)}, headArgs(c.Head)...)
+	args := append([]any{x.ID, x.Key.Kind, x.Key.Hash[:], x.Owner.Issuer, x.Owner.Subject, x.Parent, int64(x.Fork), micros(x.Began), int64(x.Base.Seq), x.Base.Hash.Bytes()}, headArgs(c.Head)...)
 	done, err := b.conn.ExecContext(context.Background(), `INSERT INTO runs (id, key_kind, key_hash, issuer, subject, parent, fork, began, base_seq, base_hash,
 		at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended) VALUES (?`+strings.Repeat(", ?", len(args)-1)+`) ON CONFLICT DO NOTHING`, args...)
 	if err != nil {
