@@ -404,6 +404,14 @@ func (res *Reservation) GiveBack() {
 	}
 }
 
+// Changes returns what an edge does, as far as that does not hang on the result. Nobody may alter it.
+func (res *Reservation) Changes(edge int) []Change {
+	if res == nil || edge >= len(res.edges) {
+		return nil
+	}
+	return res.edges[edge]
+}
+
 // Settle ends a reservation by an edge that the call has taken, and returns what is to be done: what stands there,
 // and what came of the result. It is to be applied before anything else is reserved. If there is an error, late does
 // not fit, and the reservation is as it was, for another edge. A reservation of before the run began anew does nothing,

@@ -61,6 +61,7 @@ type Call struct {
 	has      *holdings // nil: nothing
 	moves    uint32    // of the run, when it was decided
 	life     uint32    // of the run, when it began to wait; 0: it does not wait
+	begun    uint64    // the number of the entry by which it began; 0: there is none, or it has ended
 	orphaned bool      // the run was begun anew while it had the turn
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
 )
 
-var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired"}
+var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired", Began: "began", Begun: "begun", Unsent: "unsent", Finished: "finished"}
 
 // String is the type as entries have it.
 func (t Type) String() string {
@@ -32,6 +32,10 @@ type kept struct {
 	Kind      string    `json:"kind,omitzero"`
 	Name      string    `json:"name,omitzero"`
 	Case      string    `json:"case,omitzero"`
+	Of        uint32    `json:"alternative,omitzero"` // the number of the binding's alternative, from 0
+	Begun     uint64    `json:"begun,omitzero"`       // the number of the entry by which the call began
+	Turn      bool      `json:"turn,omitzero"`
+	Resumed   bool      `json:"resumed,omitzero"`
 	Outcome   string    `json:"outcome,omitzero"`
 	Shadow    bool      `json:"shadow,omitzero"`
 	Rule      string    `json:"rule,omitzero"`
@@ -40,6 +44,7 @@ type kept struct {
 	Changed   bool      `json:"changed,omitzero"`
 	Restarted bool      `json:"restarted,omitzero"`
 	Set       []change  `json:"set,omitzero"`
+	Unknown   []change  `json:"set_unknown,omitzero"`
 	Counted   []takenOf `json:"counted,omitzero"`
 }
 
@@ -68,18 +73,23 @@ type takenOf struct {
 
 // AppendJSON appends the entry as a journal keeps it: an object, from which [ReadEntry] makes it again.
 func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
-	k := kept{Type: e.Type.String(), Time: e.Time.UTC(), Shadow: e.Shadow, From: e.From.State(), Changed: e.Step.Changed, Restarted: e.Step.Restarted,
+	k := kept{Type: e.Type.String(), Time: e.Time.UTC(), Begun: e.Begun, Turn: e.Turn, Resumed: e.Resumed, Shadow: e.Shadow, From: e.From.State(), Changed: e.Step.Changed, Restarted: e.Step.Restarted,
 		To: place{State: e.To.State(), Policy: e.To.Policy.Digest(), Complete: e.To.At.Complete, Returns: e.To.Policy.Origins(e.To.At), Stranded: e.To.Stranded.UTC()}}
 	if c := e.Call; c != nil {
 		s := c.Verdict.Symbol
-		k.Kind, k.Name, k.Case, k.Rule = s.Kind.String(), s.Name, s.Case, c.Verdict.Rule.String()
-		if k.Outcome = e.Outcome.String(); e.Outcome > policy.Unknown {
-			k.Outcome = c.Verdict.Alternative.OutcomeName(e.Outcome)
+		k.Kind, k.Name, k.Case, k.Of = s.Kind.String(), s.Name, s.Case, s.Alternative
+		if k.Rule = c.Verdict.Rule.String(); c.Verdict.Rule == (policy.Rule{}) {
+			k.Rule = ""
+		}
+		switch a := c.Verdict.Alternative; {
+		case e.Outcome == 0:
+		case e.Outcome <= policy.Unknown || a == nil:
+			k.Outcome = e.Outcome.String()
+		default:
+			k.Outcome = a.OutcomeName(e.Outcome)
 		}
 	}
-	for _, x := range e.Set {
-		k.Set = append(k.Set, change{x.Register, operations[x.Operation], x.Values})
-	}
+	k.Set, k.Unknown = written(e.Set), written(e.Unknown)
 	for _, x := range e.Counted {
 		k.Counted = append(k.Counted, takenOf{x.Key, x.Span.String(), x.Most})
 	}
@@ -87,8 +97,15 @@ func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
 	return append(to, text...), err
 }
 
+func written(changes []register.Change) (out []change) {
+	for _, x := range changes {
+		out = append(out, change{x.Register, operations[x.Operation], x.Values})
+	}
+	return out
+}
+
 // ReadEntry reads an entry that [Entry.AppendJSON] has written. policies finds a policy by its digest, nil for none. It
-// has what a run is made of, and not the call.
+// has what a run is made of, and of the call what it is called.
 func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entry, err error) {
 	var k kept
 	if err := json.Unmarshal(text, &k); err != nil {
@@ -98,7 +115,7 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 	if t <= 0 {
 		return e, fmt.Errorf("there are no entries of type %q", k.Type)
 	}
-	e = Entry{Type: Type(t), Time: k.Time, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
+	e = Entry{Type: Type(t), Time: k.Time, Begun: k.Begun, Turn: k.Turn, Resumed: k.Resumed, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
 	p := policies(k.To.Policy)
 	if p == nil {
 		return e, fmt.Errorf("there is no policy %s", k.To.Policy)
@@ -108,12 +125,19 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 		return e, fmt.Errorf("policy %s has no state %q that is entered so", k.To.Policy, k.To.State)
 	}
 	e.To = Standing{Policy: p, At: at, Stranded: k.To.Stranded}
-	for _, x := range k.Set {
-		set, err := x.read(p)
-		if err != nil {
-			return e, err
+	if e.Set, err = read(k.Set, p); err == nil {
+		e.Unknown, err = read(k.Unknown, p)
+	}
+	if err != nil {
+		return e, err
+	}
+	if k.Name != "" || k.Kind != "" {
+		i := slices.IndexFunc(policy.SymbolKinds[:], func(kind policy.Kind) bool { return kind.String() == k.Kind })
+		if i < 0 {
+			return e, fmt.Errorf("there is no kind %q", k.Kind)
 		}
-		e.Set = append(e.Set, set)
+		e.Call = &Call{Request: Request{Kind: policy.SymbolKinds[i], Name: k.Name}}
+		e.Call.Verdict.Symbol = policy.Symbol{Kind: e.Call.Kind, Alternative: k.Of, Name: k.Name, Case: k.Case}
 	}
 	for _, x := range k.Counted {
 		span, ok := limit.SpanOf(x.Span)
@@ -123,6 +147,17 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 		e.Counted = append(e.Counted, limit.Limit{Key: x.Limit, Span: span, Most: x.AtMost})
 	}
 	return e, nil
+}
+
+func read(changes []change, p *policy.Policy) (out []register.Change, err error) {
+	for i := range changes {
+		x, err := changes[i].read(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, x)
+	}
+	return out, nil
 }
 
 // read reads a change of a register, whose type says what its values are. What the policy does not have is left as it is:

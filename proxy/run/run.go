@@ -3,7 +3,7 @@
 package run
 
 import (
-	"iter"
+	"errors"
 	"slices"
 	"time"
 
@@ -20,6 +20,7 @@ type Config struct {
 	*Shared                // by all runs
 	Shadow  bool           // calls are decided in shadow
 	Runless bool           // it is no run: see [Snapshot]
+	Lasts   bool           // its entries are written ahead: see [Run.Durable]
 }
 
 // Shared is what all runs have in common. The zero value is for runs that have nothing in common.
@@ -58,10 +59,13 @@ func (s *Shared) withDefaults() *Shared {
 //
 // A reload moves it to the policy in force, or leaves it behind: see [Run.Reload].
 //
+// The entries of a run that lasts are written ahead: see [Run.Durable].
+//
 // A Run is not safe for concurrent use. Time is the caller's.
 type Run struct {
 	stands   Standing   // where it stands: where its entries, and reloads since the last one, have taken it
-	recorded *Standing  // where its entries have taken it; nil: where it stands
+	recorded *Standing  // where its entries take it; nil: where it stands
+	ahead    *ahead     // of what is durable; nil: the run does not last
 	memory   *memory    // what it remembers beside; nil: its policy asks for nothing of that
 	asked    *questions // whether calls may go, of operators; nil: nobody was asked
 
@@ -84,18 +88,11 @@ type Run struct {
 func New(c Config, now time.Time) Run {
 	c.Shared = c.Shared.withDefaults()
 	begun := Standing{Policy: c.Policy, At: c.Policy.Initial()}
-	return Run{Config: c, stands: begun, memory: newMemory(&c, now), life: 1}
-}
-
-// Replay returns the run of which entries are told, under the policy that is in force now.
-func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
-	r := New(c, now)
-	for e := range entries {
-		if r.apply(e); len(e.Counted) > 0 {
-			r.memory.counts.Take(e.Time, e.Counted...)
-		}
+	r := Run{Config: c, stands: begun, memory: newMemory(&c, now), life: 1}
+	if c.Lasts {
+		r.ahead = &ahead{}
+		r.record(Entry{Type: Began, Time: now, To: begun})
 	}
-	r.catchUp(now)
 	return r
 }
 
@@ -110,21 +107,32 @@ const (
 	Stranded      // a reload has taken its state
 	Reset         // the run was begun anew, by an outcome of no call
 	Expired       // its state's clock has moved it
+	Began         // the run
+	Begun         // a call, before it was sent
+	Unsent        // a call that had begun has no outcome
+	Finished      // the run has ended: nobody finds it any more
 )
 
 // Entry is one fact of a run. A run's recorded part is the fold of its entries, and
 // nothing else.
 type Entry struct {
 	Type     Type
+	Seq      uint64 // its number, from 1
 	Time     time.Time
-	Call     *Call             // that ended
+	Call     *Call             // that it is of
+	Begun    uint64            // the number of the entry by which the call began; 0: it has none
 	Outcome  policy.Outcome    // of the call
 	By       *policy.Policy    // that stepped it
 	Step     policy.Step       // zero: the outcome was one of a run before this
 	Shadow   bool              // the call was decided in shadow
 	Set      []register.Change // what became of registers
-	Counted  []limit.Limit     // of the run, against which the call was counted
+	Counted  []limit.Limit     // of the run, against which the call was counted: told by the first entry of a call
 	From, To Standing
+
+	Turn    bool              // the call has the turn, of a run that was not begun anew since: told by Begun
+	Unknown []register.Change // what becomes of registers if nobody learns how the call ended: likewise
+	Resumed bool              // the call had no end when the run was read from its entries
+	pending *Pending          // it is not applied yet
 }
 
 // Standing is where a run stands by its entries.
@@ -136,23 +144,51 @@ type Standing struct {
 
 // moves reports whether the entry tells of a run that stands elsewhere since, or has set something, or began anew, or
 // goes by another policy: what somebody has to see who decides by where it stands.
-func (e *Entry) moves() bool { return e.Type != Ended || e.Step.Changed || e.Set != nil }
+func (e *Entry) moves() bool {
+	switch e.Type {
+	case Begun, Unsent:
+		return false
+	case Ended:
+		return e.Step.Changed || e.Set != nil
+	}
+	return true
+}
+
+// stays reports whether the run stands where it stood.
+func (e *Entry) stays() bool {
+	return e.Type == Begun || e.Type == Unsent || e.Type == Finished || e.Type == Ended && !e.Step.Changed
+}
 
 // State is the name of the state.
 func (s Standing) State() string { return s.Policy.StateName(s.At.State) }
 
 // record makes an entry one of the run's.
 func (r *Run) record(e Entry) Entry {
-	e.From = r.asRecorded()
-	r.apply(e)
-	return e
+	r.seq++
+	e.Seq, e.From = r.seq, r.asRecorded()
+	if e.stays() {
+		e.To = e.From
+	}
+	if e.moves() {
+		r.moved = r.seq
+	}
+	if r.ahead == nil {
+		r.apply(&e)
+		return e
+	}
+	return r.ahead.write(r, e)
 }
 
 // apply takes an entry into the run.
-func (r *Run) apply(e Entry) {
-	r.stands, r.recorded, r.reset = e.To, nil, false
+func (r *Run) apply(e *Entry) {
+	if !e.stays() {
+		r.stands, r.recorded, r.reset = e.To, nil, false
+	}
 	switch {
+	case e.Type == Began:
+		r.memory = newMemory(&Config{Policy: e.To.Policy, Shared: r.Shared}, e.Time)
 	case e.Type == Reset, e.Step.Restarted:
+		r.refused = false
 		r.forget(e.Time)
 	case e.Type == Moved:
 		r.remember(e.To.Policy, e.Time)
@@ -163,13 +199,18 @@ func (r *Run) apply(e Entry) {
 			r.memory.counts.Enter()
 		}
 	}
-	if r.seq++; e.moves() {
-		r.moved = r.seq
+	if e.Step.Changed {
+		r.moves++
 	}
 }
 
-// Seq is the number of the run's last entry. Entries are numbered from 1, without gaps.
-func (r *Run) Seq() uint64 { return r.seq }
+// Seq is the number of the run's last entry: the last that is applied. Entries are numbered from 1, without gaps.
+func (r *Run) Seq() uint64 {
+	if r.ahead != nil && len(r.ahead.entries) > 0 {
+		return r.ahead.entries[0].Seq - 1
+	}
+	return r.seq
+}
 
 // MovedSince reports whether an entry behind this number has moved the run. Nobody has seen a number
 // that there is not yet: since then it has.
@@ -219,6 +260,8 @@ func (r *Run) strand(since time.Time) {
 func (r *Run) use(now time.Time) []Entry {
 	e := Entry{Type: Moved, Time: now, To: r.stands}
 	switch {
+	case r.ahead.steps():
+		return nil
 	case r.reset:
 		e.Type = Reset
 	case r.stands == r.asRecorded():
@@ -283,13 +326,14 @@ func (r *Run) Enter(c *Call, room int, now time.Time) (a Admission, e Effects) {
 	if c.life == 0 {
 		c.life = r.life
 	}
+	r.unsent(c, now)
 	if e.Entries = r.use(now); r.isDue(now) {
 		e.From = r.Snapshot(now)
 		e.Entries = append(e.Entries, r.expire(now)...)
 		e.To = r.Snapshot(now)
 	}
 	switch a = r.decide(c, r.Snapshot(now), now); {
-	case a != Admitted || !c.takesTurn() || c.Unclear:
+	case a != Admitted || c.Unclear || !c.takesTurn() && (!r.ahead.steps() || c.Snapshot.Shadow || !c.Settles()):
 		return a, e
 	case r.holder == nil:
 		r.holder, c.orphaned = c, false
@@ -313,8 +357,10 @@ func (r *Run) Holds(c *Call) bool { return r.holder == c }
 // queued is past. A call that needs the turn no longer passes it on.
 func (r *Run) Granted(c *Call, now time.Time) (a Admission, e Effects) {
 	e.From = r.Snapshot(now)
-	r.holder = nil
-	_, e.Ready = r.catchUp(now) // to a policy that came since it was given the turn
+	if !r.ahead.steps() {
+		r.holder = nil
+		_, e.Ready = r.catchUp(now) // to a policy that came since it was given the turn
+	}
 	r.holder, c.orphaned = c, false
 	e.Entries = r.use(now)
 	if a = r.decide(c, r.Snapshot(now), now); a != Admitted || !c.takesTurn() {
@@ -334,6 +380,7 @@ func (r *Run) Keeps(c *Call, now time.Time) (a Admission, held bool, e Effects) 
 		return Refused, false, e
 	}
 	e.From = r.Snapshot(now)
+	r.unsent(c, now)
 	if held = !r.Shadow && !c.orphaned; held {
 		a = r.decide(c, r.own(now), now)
 	}
@@ -433,16 +480,18 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	moves := shadow && r.followsShadow(c) || !shadow && r.holder == c
 	if shadow && c.Overlooked || !moves && c.Verdict.Turn {
 		c.release()
+		r.unsent(c, now)
 		return e, s, nil
 	}
 	s.From = r.Snapshot(now)
-	e = Entry{Type: Ended, Time: now, Call: c, Outcome: end.Outcome, Shadow: shadow, By: r.stands.Policy, To: r.stands}
+	e = Entry{Type: Ended, Time: now, Call: c, Begun: c.begun, Outcome: end.Outcome, Shadow: shadow, By: r.stands.Policy, To: r.stands}
+	c.begun = 0
 	var fault error
 	if a := c.Verdict.Alternative; c.held().counted != nil || a != nil && a.Settles() {
 		fault = r.ended(c, end, &e)
 	}
 	switch {
-	case !moves && e.Set == nil && e.Counted == nil:
+	case !moves && e.Set == nil && e.Counted == nil && e.Begun == 0:
 		return Entry{Outcome: e.Outcome}, Shift{}, fault
 	case !moves:
 		e = r.record(e)
@@ -453,15 +502,18 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	if shadow {
 		e.By, from = c.Snapshot.Policy, c.Snapshot.At
 	}
-	if !c.orphaned {
+	if !r.overtaken(c) {
 		e.Step, err = e.By.Next(from, c.Verdict.Symbol, e.Outcome)
 	}
 	if err != nil || !r.arrive(&e) {
-		return Entry{}, Shift{}, err
+		if e.Begun == 0 {
+			return Entry{}, Shift{}, err
+		}
+		e.Step, e.Set = policy.Step{}, nil
 	}
 	e = r.record(e)
 	s.To = r.Snapshot(now)
-	return e, s, fault
+	return e, s, errors.Join(err, fault)
 }
 
 // followsShadow reports whether a call that was decided in shadow, and so took no turn,
@@ -487,7 +539,6 @@ func (r *Run) arrive(e *Entry) (ok bool) {
 	default:
 		e.To.At = e.Step.To
 	}
-	r.moves++
 	return true
 }
 
@@ -505,6 +556,7 @@ func (r *Run) Pass(c *Call, now time.Time) (e Effects) {
 // Leave takes a call that has no outcome out of the turn or the queue.
 func (r *Run) Leave(c *Call, now time.Time) (e Effects) {
 	c.release()
+	r.unsent(c, now)
 	if r.holder == c {
 		return r.Pass(c, now)
 	}
@@ -518,10 +570,17 @@ func (r *Run) Leave(c *Call, now time.Time) (e Effects) {
 // before that.
 func (r *Run) pass(e *Effects, now time.Time) {
 	r.holder, r.task = nil, false
+	if r.ahead.steps() { // whose turn is next is told by where it leads
+		r.holder = r.ahead.keeper()
+		return
+	}
 	_, ready := r.catchUp(now)
 	e.Ready = append(e.Ready, ready...)
 	if r.isDue(now) {
 		e.Entries = append(append(e.Entries, r.use(now)...), r.expire(now)...)
+	}
+	if r.holder != nil { // where that has to be durable first
+		return
 	}
 	if len(r.queue) > 0 {
 		r.holder, r.queue = r.queue[0], r.queue[1:]
@@ -565,9 +624,13 @@ func (r *Run) catchUp(now time.Time) (f Fate, ready []*Call) {
 // Nobody waits for the end of a task.
 func (r *Run) HandOver(c, left *Call) (wanted bool, e Effects) {
 	if r.holder != c {
-		return !c.Verdict.Turn && left.Settles() && !c.Snapshot.Shadow, e
+		if wanted = !c.Verdict.Turn && left.Settles() && !c.Snapshot.Shadow; wanted {
+			left.begun, c.begun = c.begun, 0
+		}
+		return wanted, e
 	}
 	left.orphaned = c.orphaned
+	left.begun, c.begun = c.begun, 0
 	r.holder, r.task = left, true
 	e.Ready, r.queue = r.queue, nil
 	return true, e
@@ -593,6 +656,9 @@ func (r *Run) Restart(now time.Time) Effects { return r.restarted(now, false) }
 func (r *Run) RestartUnasked(now time.Time) Effects { return r.restarted(now, true) }
 
 func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
+	if r.ahead != nil {
+		return r.restartAhead(now, unasked)
+	}
 	e.From = r.Snapshot(now)
 	r.restart(now)
 	if unasked {
@@ -604,6 +670,7 @@ func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
 }
 
 func (r *Run) restart(now time.Time) {
+	r.refused = false
 	r.place(r.beginning())
 	r.forget(now)
 	r.reset = true
@@ -618,7 +685,7 @@ func (r *Run) restart(now time.Time) {
 
 // beginning is where the run stands that begins now.
 func (r *Run) beginning() Standing {
-	r.between, r.refused = nil, false
+	r.between = nil
 	return Standing{Policy: r.Policy, At: r.Policy.Initial()}
 }
 

@@ -1,0 +1,203 @@
+package run
+
+import (
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
+)
+
+// What becomes of a run that lasts is written ahead (ARIES, Mohan et al. 1992): an entry is made, it is written, and
+// when it is durable it is applied, in the order of their numbers. Until then the run stands where it stood, for
+// whoever asks, and what would move it elsewhere waits for the turn: the call whose entry it is has that still, and
+// where none has, nobody gets it.
+
+// ahead is what a run that lasts has made, and is not applied yet.
+type ahead struct {
+	made    []Entry    // since they were taken last, to be written
+	entries []*Pending // that are not applied yet, in order
+	moving  int        // how many of them move the run
+	resets  int        // how many of those begin it anew
+	nobody  *Call      // has the turn while they do, and no call has it; nil: never yet
+}
+
+// Pending is an entry that is not durable yet.
+type Pending struct {
+	Entry
+	room    *register.Reservation // for what it sets
+	unasked bool                  // it begins the run anew, and nobody has asked for that
+	effects Effects               // what has come of it, once it is applied
+}
+
+// steps reports whether an entry that is not durable yet moves the run.
+func (a *ahead) steps() bool { return a != nil && a.moving > 0 }
+
+// write takes an entry that is to be written. Where a reload, or a call in shadow, has taken the run, it stands already.
+func (a *ahead) write(r *Run, e Entry) Entry {
+	if e.Type == Began || e.Type == Moved || e.Type == Stranded || e.Type == Finished || e.Type == Reset && r.reset || e.Shadow && e.Step.Changed {
+		a.made = append(a.made, e)
+		r.apply(&e)
+		return e
+	}
+	p := &Pending{Entry: e}
+	p.pending, e.pending = p, p
+	a.made = append(a.made, e)
+	a.entries = append(a.entries, p)
+	if e.Set != nil && r.memory != nil {
+		p.room, _ = r.memory.registers.Reserve([][]register.Change{e.Set}) // what settled it has just had it
+	}
+	if e.stays() {
+		return e
+	}
+	a.moving++
+	to := e.To
+	r.recorded = &to
+	if r.holder == nil {
+		r.holder = a.keeper()
+	}
+	return e
+}
+
+// keeper has the turn where no call has it, and nobody is to get it.
+func (a *ahead) keeper() *Call {
+	if a.nobody == nil {
+		a.nobody = &Call{}
+	}
+	return a.nobody
+}
+
+// Pending is the entry where it is not durable yet, nil for one that is applied.
+func (e *Entry) Pending() *Pending { return e.pending }
+
+// Made returns the entries of a run that lasts that were made since it was last asked: they are to be written in
+// this order.
+func (r *Run) Made() (made []Entry) {
+	if r.ahead != nil {
+		made, r.ahead.made = r.ahead.made, nil
+	}
+	return made
+}
+
+// Awaited is the last entry that is not applied yet, nil: all are.
+func (r *Run) Awaited() *Pending {
+	if r.ahead == nil || len(r.ahead.entries) == 0 {
+		return nil
+	}
+	return r.ahead.entries[len(r.ahead.entries)-1]
+}
+
+// Durable applies an entry that is durable, and what was made before it: that is durable, too. It returns what has come
+// of this one, once.
+func (r *Run) Durable(p *Pending, now time.Time) (e Effects) {
+	for a := r.ahead; len(a.entries) > 0 && a.entries[0].Seq <= p.Seq; {
+		next := a.entries[0]
+		a.entries = a.entries[1:]
+		r.confirm(next, now)
+	}
+	if len(r.ahead.entries) == 0 {
+		r.ahead.entries = nil
+	}
+	e, p.effects = p.effects, Effects{}
+	return e
+}
+
+// confirm applies the first entry that is not applied yet.
+func (r *Run) confirm(p *Pending, now time.Time) {
+	p.effects.From = r.Snapshot(now)
+	p.room.GiveBack()
+	r.apply(&p.Entry)
+	if p.Type == Reset {
+		p.effects.Ready = r.begunAnew(p.unasked)
+	}
+	if !p.stays() {
+		if r.ahead.moving--; r.ahead.moving > 0 {
+			to := r.lastMove()
+			r.recorded = &to
+		} else if r.holder == r.ahead.nobody {
+			r.pass(&p.effects, now)
+		}
+	}
+	p.effects.To = r.Snapshot(now)
+}
+
+// lastMove is where the entries take the run that are not applied yet.
+func (r *Run) lastMove() (to Standing) {
+	for _, p := range r.ahead.entries {
+		if !p.stays() {
+			to = p.To
+		}
+	}
+	return to
+}
+
+// begunAnew does what comes of it that the run was begun anew though somebody had the turn.
+func (r *Run) begunAnew(unasked bool) (ready []*Call) {
+	r.moves++
+	r.ahead.resets--
+	switch {
+	case r.task: // it belongs to the old run
+		r.holder, r.task = r.ahead.keeper(), false
+	case r.holder != nil:
+		r.holder.orphaned = true
+	}
+	if unasked {
+		ready = r.refuseQueue()
+	}
+	return ready
+}
+
+// restartAhead makes the entry of a run that lasts that is to begin anew.
+func (r *Run) restartAhead(now time.Time, unasked bool) (e Effects) {
+	e.Entries = r.use(now)
+	if r.holder != nil {
+		r.holder.orphaned = true
+	}
+	r.ahead.resets++
+	begun := r.record(Entry{Type: Reset, Time: now, To: r.beginning()})
+	begun.pending.unasked = unasked
+	e.Entries = append(e.Entries, begun)
+	return e
+}
+
+// overtaken reports whether a call belongs to a run before this one.
+func (r *Run) overtaken(c *Call) bool { return c.orphaned || r.ahead != nil && r.ahead.resets > 0 }
+
+// Begin makes the entry of a call that is about to be sent, where who reads the run again has to know of that: the call
+// can move it, set something, or is counted. nil: there is none to wait for. It reports false where the run is about to
+// stand elsewhere than where the call was decided: that is to leave, and to be entered again.
+func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
+	turn := r.holder == c
+	if r.ahead == nil || r.Runless || c.Snapshot.Shadow || !turn && !c.Settles() {
+		return nil, true
+	}
+	if r.ahead.steps() {
+		return nil, false
+	}
+	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned}
+	has := c.held()
+	if has.counted != nil {
+		e.Counted = has.counted.limits
+	}
+	if has.reserved != nil {
+		e.Unknown = has.reserved.Changes(policy.Unknown.Index())
+	}
+	e = r.record(e)
+	c.begun = e.Seq
+	return e.pending, true
+}
+
+// unsent makes the entry of a call that had begun, and has no outcome: it did not go, or is to be sent once more, and
+// begins anew then.
+func (r *Run) unsent(c *Call, now time.Time) {
+	if c.begun != 0 {
+		r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun})
+		c.begun = 0
+	}
+}
+
+// Finish makes the last entry of a run that lasts: nobody finds it any more.
+func (r *Run) Finish(now time.Time) {
+	if r.ahead != nil {
+		r.record(Entry{Type: Finished, Time: now})
+	}
+}

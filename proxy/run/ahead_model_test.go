@@ -1,0 +1,367 @@
+package run_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// lasting has what a run can remember: %s is what a reload changes.
+const lasting = `
+version: 1
+initial: work
+at_most: {hour: 40}
+registers:
+  reads: {set: text, max: 8}
+  plan: text
+  calls: counter
+states:
+  work:
+    after: {2h: {to: lost, set: {calls: {add: 10}}}}
+    tools:
+      read: {at_most: 6, set: {reads: {add: args.path}}}
+      edit: {when: args.path in registers.reads, at_most: {minute: 3}}
+      plan: {on_success: {to: planned, set: {plan: result.structuredContent.id}}, on_unknown: {to: lost, set: {calls: {add: 1}}}}
+      count: {set: {calls: {add: 1}}}
+      pick: {by: what, cases: {a: [{when: size(registers.reads) > 2, on_any: planned}, {on_any: lost}], b: stay}}
+  planned:
+    at_most: 9
+    tools:
+      apply: {on_success: {to: work, set: {reads: none}}, on_unknown: lost, on_error: stay}
+      end: {on_any: {to: work, terminal: true}}
+      read: {set: {reads: {add: args.path}}}
+  lost: {tools: {back: work, again: {exclusive: true}}}
+%s`
+
+// kept is a run that lasts, with a journal whose disk is slow, and the calls that were made of it.
+type kept struct {
+	*rapid.T
+	r                                 run.Run
+	now                               time.Time
+	parsed                            map[string]*policy.Policy
+	inForce                           *policy.Policy
+	written                           []run.Entry // that the run has made, in order
+	durable                           int         // how many of those
+	before                            int         // how many there were when the process began
+	pending                           []*run.Pending
+	beginning, sent, settling, queued []*run.Call
+}
+
+func (k *kept) policy(settings string) *policy.Policy {
+	source := fmt.Sprintf(lasting, settings)
+	if k.parsed[source] == nil {
+		k.parsed[source] = parse(k, source)
+	}
+	return k.parsed[source]
+}
+
+// took takes what the run has made since.
+func (k *kept) took() {
+	for _, e := range k.r.Made() {
+		if n := uint64(len(k.written) + 1); e.Seq != n {
+			k.Fatalf("entry %d has the number %d", n, e.Seq)
+		}
+		if n := len(k.written); n > 0 && k.written[n-1].To != e.From {
+			k.Fatalf("entry %d begins at %v, and the one before ended at %v", e.Seq, e.From, k.written[n-1].To)
+		}
+		k.written = append(k.written, e)
+		if p := e.Pending(); p != nil {
+			k.pending = append(k.pending, p)
+		}
+	}
+}
+
+func without(calls []*run.Call, c *run.Call) []*run.Call {
+	return slices.DeleteFunc(calls, func(x *run.Call) bool { return x == c })
+}
+
+func (k *kept) goOn(e run.Effects) {
+	k.took()
+	for _, c := range e.Ready {
+		k.queued = without(k.queued, c)
+		if !k.r.Holds(c) {
+			k.enter(c)
+			continue
+		}
+		a, e := k.r.Granted(c, k.now)
+		k.decided(c, a)
+		k.goOn(e)
+	}
+}
+
+func (k *kept) enter(c *run.Call) {
+	a, e := k.r.Enter(c, 3, k.now)
+	k.decided(c, a)
+	k.goOn(e)
+}
+
+func (k *kept) decided(c *run.Call, a run.Admission) {
+	switch a {
+	case run.Admitted:
+		switch p, ok := k.r.Begin(c, k.now); {
+		case !ok:
+			k.leave(c)
+			k.enter(c)
+		case p != nil:
+			k.beginning = append(k.beginning, c)
+		case c.Verdict.Turn:
+			k.Fatalf("%s can move the run, and nobody is told of it", c.Name)
+		default:
+			k.sent = append(k.sent, c)
+		}
+		k.took()
+	case run.Queued:
+		k.queued = append(k.queued, c)
+	}
+}
+
+// disk makes the next entries durable.
+func (k *kept) disk(n int) {
+	for range n {
+		if k.durable == len(k.written) {
+			return
+		}
+		e := k.written[k.durable]
+		k.durable++
+		if len(k.pending) == 0 || k.pending[0].Seq != e.Seq {
+			continue
+		}
+		p := k.pending[0]
+		k.pending = k.pending[1:]
+		effects := k.r.Durable(p, k.now)
+		switch {
+		case e.Type == run.Begun && slices.Contains(k.beginning, e.Call):
+			k.beginning = without(k.beginning, e.Call)
+			k.sent = append(k.sent, e.Call)
+		case e.Type == run.Ended && slices.Contains(k.settling, e.Call):
+			k.settling = without(k.settling, e.Call)
+			if e.Call.Verdict.Turn {
+				effects.Ready = append(effects.Ready, k.r.Pass(e.Call, k.now).Ready...)
+			}
+		}
+		k.goOn(effects)
+	}
+}
+
+func (k *kept) settle(c *run.Call, o policy.Outcome) {
+	var result []byte
+	if o == policy.Success {
+		result = []byte(`{"structuredContent":{"id":"p"}}`)
+	}
+	k.sent = without(k.sent, c)
+	e, shift, err := k.r.Settle(c, run.End{Outcome: o, Result: result}, k.now)
+	if err != nil {
+		k.Fatal(err)
+	}
+	if e.Pending() != nil && shift.From != shift.To {
+		k.Fatalf("%s has moved the run before that was durable", c.Name)
+	}
+	k.took()
+	if e.Pending() != nil {
+		k.settling = append(k.settling, c)
+	} else if c.Verdict.Turn {
+		k.goOn(k.r.Pass(c, k.now))
+	}
+}
+
+func (k *kept) leave(c *run.Call) { k.goOn(k.r.Leave(c, k.now)) }
+
+func (k *kept) any(of []*run.Call) *run.Call {
+	if len(of) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(of).Draw(k.T, "call")
+}
+
+// crash loses what is not durable, and reads the run again.
+func (k *kept) crash() {
+	k.written, k.pending = slices.Clone(k.written[:k.durable]), nil
+	k.beginning, k.sent, k.settling, k.queued = nil, nil, nil, nil
+	open := map[uint64]bool{}
+	for _, e := range k.written {
+		switch e.Type {
+		case run.Begun:
+			open[e.Seq] = true
+		case run.Ended, run.Unsent:
+			delete(open, e.Begun)
+		}
+	}
+	entries := reread(k.T, k.written)
+	k.r = run.Replay(run.Config{Policy: k.inForce, Lasts: true}, slices.Values(entries), k.now)
+	made := len(k.written)
+	k.took()
+	for _, e := range k.written[made:] {
+		if e.Type == run.Ended && (!e.Resumed || !open[e.Begun]) {
+			k.Fatalf("a call is ended that was not open: %+v", e)
+		}
+		delete(open, e.Begun)
+	}
+	if len(open) > 0 {
+		k.Fatalf("calls have no end: %v", open)
+	}
+	k.before = len(k.written)
+	k.disk(len(k.written))
+}
+
+// state is all that a run remembers.
+func (k *kept) state(r *run.Run) string {
+	due, ok := r.Due()
+	counts := strings.Split(strings.TrimSuffix(strings.Trim(string(r.Counts(k.now)), "[]"), "}"), "},") // in whatever order
+	slices.Sort(counts)
+	s := r.Standing()
+	return fmt.Sprint(s.State(), s.At, s.Policy.Digest()[:8], string(r.Registers().AppendJSON(nil)), counts, due.UTC(), ok)
+}
+
+// same checks, where no call is under way, that the run is what is written of it.
+func (k *kept) same() {
+	for i := 0; len(k.beginning)+len(k.sent)+len(k.settling)+len(k.queued) > 0 || k.durable < len(k.written); i++ {
+		if i > 1000 {
+			k.Fatalf("calls do not end: %d begin, %d sent, %d settle, %d wait", len(k.beginning), len(k.sent), len(k.settling), len(k.queued))
+		}
+		if len(k.sent) > 0 {
+			k.settle(k.sent[0], policy.Unknown)
+		}
+		k.disk(len(k.written))
+	}
+	if holder, _ := k.r.Holder(); holder != nil {
+		k.Fatal("somebody has the turn still")
+	}
+	if e := k.r.Expire(k.now); e.Entries != nil {
+		k.goOn(e)
+		k.disk(len(k.written))
+	}
+	k.r.Inspect(k.now) // where a reload has taken it is an entry
+	k.took()
+	k.disk(len(k.written))
+	again := run.Replay(run.Config{Policy: k.inForce, Lasts: true}, slices.Values(reread(k.T, k.written)), k.now)
+	if was, is := k.state(&k.r), k.state(&again); was != is {
+		for _, e := range k.written {
+			text, _ := e.AppendJSON(nil)
+			k.Logf("%d %s", e.Seq, text)
+		}
+		k.Fatalf("the run is\n%s\nand by its entries\n%s", was, is)
+	}
+	if again.Seq() != k.r.Seq() || k.r.Seq() != uint64(len(k.written)) {
+		k.Fatalf("%d entries are numbered to %d, and again to %d", len(k.written), k.r.Seq(), again.Seq())
+	}
+}
+
+func (k *kept) begin() {
+	k.inForce = k.policy("")
+	k.r = run.New(run.Config{Policy: k.inForce, Lasts: true, Shared: &run.Shared{Patience: time.Hour}}, k.now)
+	k.took()
+	k.disk(1)
+}
+
+// TestWrittenAhead plays a run whose disk is slow, and that is lost at any moment: what was durable is what it is then,
+// each call that had begun has an end, and no call goes that nobody would know of.
+func TestWrittenAhead(t *testing.T) {
+	parsed := map[string]*policy.Policy{}
+	rapid.Check(t, func(rt *rapid.T) {
+		k := &kept{T: rt, now: time.Unix(1000, 0), parsed: parsed}
+		k.begin()
+		names := []string{"read", "read", "edit", "plan", "plan", "count", "pick", "apply", "end", "back", "again"}
+		call := func(rt *rapid.T) {
+			name := rapid.SampledFrom(names).Draw(rt, "tool")
+			arguments := fmt.Sprintf(`{"path":%q}`, rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(rt, "path"))
+			c := &run.Call{Request: run.Request{Kind: policy.Tool, Name: name, Arguments: splitArgs(arguments), Listed: true, Known: true}}
+			k.enter(c)
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"call":    call,
+			"another": call,
+			"calls":   func(rt *rapid.T) { call(rt); call(rt); call(rt) },
+			"step": func(rt *rapid.T) {
+				call(rt)
+				k.disk(100)
+				if c := k.any(k.sent); c != nil {
+					k.settle(c, policy.Success)
+				}
+				k.disk(100)
+			},
+			"disk": func(rt *rapid.T) { k.disk(rapid.IntRange(1, 5).Draw(rt, "n")) },
+			"answer": func(rt *rapid.T) {
+				if c := k.any(k.sent); c != nil {
+					k.settle(c, rapid.SampledFrom([]policy.Outcome{policy.Success, policy.Success, policy.Error, policy.Unknown}).Draw(rt, "outcome"))
+				}
+			},
+			"lost": func(*rapid.T) {
+				if c := k.any(k.sent); c != nil {
+					k.sent = without(k.sent, c)
+					k.leave(c)
+				}
+			},
+			"too slow": func(*rapid.T) {
+				if c := k.any(k.beginning); c != nil {
+					k.beginning = without(k.beginning, c)
+					k.leave(c)
+				}
+			},
+			"give up": func(*rapid.T) {
+				if c := k.any(k.queued); c != nil {
+					k.queued = without(k.queued, c)
+					k.leave(c)
+				}
+			},
+			"late": func(*rapid.T) { // the client was told that nobody knows, and the turn is passed on
+				if c := k.any(k.settling); c != nil && c.Verdict.Turn {
+					k.settling = without(k.settling, c)
+					k.goOn(k.r.Pass(c, k.now))
+				}
+			},
+			"task": func(*rapid.T) {
+				if c := k.any(k.sent); c != nil {
+					left := c.Remains()
+					ok, e := k.r.HandOver(c, &left)
+					if !ok {
+						k.leave(&left)
+						return
+					}
+					k.sent = append(without(k.sent, c), &left)
+					k.goOn(e)
+				}
+			},
+			"send again": func(*rapid.T) {
+				if c := k.any(k.sent); c != nil {
+					k.sent = without(k.sent, c)
+					a, held, e := k.r.Keeps(c, k.now)
+					if held {
+						k.decided(c, a)
+					}
+					k.goOn(e)
+					if !held {
+						k.enter(c)
+					}
+				}
+			},
+			"restart": func(*rapid.T) { k.goOn(k.r.Restart(k.now)) },
+			"lose":    func(*rapid.T) { k.goOn(k.r.RestartUnasked(k.now)) },
+			"wait": func(rt *rapid.T) {
+				k.now = k.now.Add(time.Duration(rapid.IntRange(1, 150).Draw(rt, "minutes")) * time.Minute)
+			},
+			"clock": func(*rapid.T) { k.goOn(k.r.Expire(k.now)) },
+			"reload": func(rt *rapid.T) {
+				k.inForce = k.policy(rapid.SampledFrom([]string{"", "on_reload: pin\n", "on_complete: restart\n"}).Draw(rt, "settings"))
+				_, e := k.r.Reload(k.inForce, k.now)
+				k.goOn(e)
+			},
+			"crash": func(*rapid.T) { k.crash() },
+			"":      func(*rapid.T) { k.took() },
+		})
+		k.same()
+	})
+}
+
+// splitArgs are arguments whose member what is "a".
+type splitArgs string
+
+func (a splitArgs) JSON() []byte { return []byte(a) }
+
+func (a splitArgs) At([]string) (policy.Argument, bool) { return policy.Text("a"), false }
