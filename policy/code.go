@@ -27,6 +27,7 @@ const (
 	LimitReached             // a limit is used up, or a register has no room
 	ApprovalPending          // nobody has said yes or no yet: the same call again goes on with the same question
 	ApprovalDenied           // somebody has said no, or nobody anything in time
+	StoreUnavailable         // what is to be kept of it cannot be written
 )
 
 // codeTexts are each code as clients see it, and in words for an operator.
@@ -49,6 +50,7 @@ var codeTexts = [...]struct{ word, text string }{
 	LimitReached:        {"limit_reached", "a limit (at_most) is used up, or a register has no room"},
 	ApprovalPending:     {"approval_pending", "it waits for an approval (approve), and --approval-hold is over"},
 	ApprovalDenied:      {"approval_denied", "an approval (approve) was refused, or not given in time"},
+	StoreUnavailable:    {"store_unavailable", "it was not sent: the store (--store) cannot be written, or not within --store-timeout"},
 }
 
 // String returns the code as clients see it, "" for CodeNone.

@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
@@ -65,6 +66,11 @@ type Config struct {
 	MaxRuns             int           // that are found by a key; 0: 10,000
 	MaxRunsPerPrincipal int           // of those; 0: 1,000
 
+	// Store is where runs are kept; nil: nowhere. They are read by [runs.Registry.Resume], and as they are asked for.
+	Store    *durable.Store
+	Process  string // what the run of the process is called there
+	IdleEnds bool   // there too a run expires that nobody uses
+
 	MaxInFlight      int // requests of a session at once; 0: 256
 	MaxQueue         int // calls waiting for a run's turn; 0: 64
 	MaxRegisters     int // bytes that the registers of a run may hold; 0: 256 KiB
@@ -98,7 +104,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("naming the argument for handles: %w", err)
 	}
 	orDefault(&c.RunIdle, 24*time.Hour)
-	orDefault(&c.RunAge, 30*24*time.Hour)
+	if c.Store == nil {
+		orDefault(&c.RunAge, 30*24*time.Hour)
+	}
 	orDefault(&c.MaxRuns, 10_000)
 	orDefault(&c.MaxRunsPerPrincipal, 1000)
 	orDefault(&c.MaxInFlight, 256)

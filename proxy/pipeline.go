@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -11,7 +12,9 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -229,6 +232,32 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 	if e == run.ApprovalWanted {
 		return c.later(func() { c.s.p.routes.approval(c) })
 	}
+	durable, again, err := c.s.run.Begin(&c.Call)
+	switch {
+	case err != nil:
+		c.leave()
+		return c.refuse(policy.StoreUnavailable)
+	case again:
+		c.leave()
+		return c.enter(conn)
+	case durable != nil:
+		return c.later(func() { c.begun(conn, durable()) })
+	}
+	return c.send(conn)
+}
+
+// begun goes on with a call of which it is kept that it has begun, or why it is not.
+func (c *call) begun(conn *bridge.Upstream, err error) {
+	if err != nil {
+		c.leave()
+		wait(c.refuse(policy.StoreUnavailable))
+		return
+	}
+	wait(c.send(conn))
+}
+
+// send sends the request upstream, and leaves the answer to landed.
+func (c *call) send(conn *bridge.Upstream) wire.Pending {
 	if !c.start(conn) {
 		c.leave()
 		return c.unsent()
@@ -278,24 +307,39 @@ func (c *call) landed(m *wire.Message, err error) {
 		c.give(m)
 		return
 	}
+	if c.s.run.Lasts() && c.Settles() && c.s.p.lasts(func() { c.conclude(m, meaning, err) }) { // the upstream waits for no disk
+		return
+	}
+	c.conclude(m, meaning, err)
+}
+
+// conclude settles, records, tells and answers.
+func (c *call) conclude(m *wire.Message, meaning bridge.Meaning, err error) {
 	o := outcome.Of(m, meaning, err)
-	_, moved := c.settle(run.End{Outcome: o, Result: outcome.Result(m, err)})
+	_, moved, unwritten := c.settle(run.End{Outcome: o, Result: outcome.Result(m, err)})
+	if unwritten != nil {
+		m, err, o = nil, unwritten, policy.Unknown
+	}
 	c.record(err, o)
 	c.notifyChanged(run.Join(moved, c.passOn(o)))
 	c.reply(m, err, o)
 }
 
-// settle moves the run along the outcome, if it is one, and names it. The call keeps its turn.
-func (c *call) settle(end run.End) (name string, moved run.Shift) {
+// settle moves the run along the outcome, if it is one, and names it. The call keeps its turn. The error is that
+// what becomes of it is not durable.
+func (c *call) settle(end run.End) (name string, moved run.Shift, unwritten error) {
 	if end.Outcome == outcome.None {
-		return "", run.Shift{}
+		return "", run.Shift{}, nil
 	}
 	name = end.Outcome.String()
 	defer func() { c.seen.Settled(name) }()
 	if !c.Settles() {
-		return name, run.Shift{}
+		return name, run.Shift{}, nil
 	}
 	ended, moved, err := c.s.run.Settle(&c.Call, end)
+	if errors.Is(err, runs.ErrUnwritten) {
+		return name, moved, &wire.CallError{Sent: true, Err: refusal.ErrUnwritten}
+	}
 	if err != nil {
 		c.s.log.Error("stepping the run: it stays where it is", "error", err)
 	}
@@ -311,7 +355,7 @@ func (c *call) settle(end run.End) (name string, moved run.Shift) {
 				c.Kind.String(), c.Name, "outcome", name, "complete", ended.Step.Terminal, "rule", c.Verdict.Rule.String())...)
 		}
 	}
-	return name, moved
+	return name, moved, nil
 }
 
 // passOn gives the turn to the call that has waited longest, once what became of this one is

@@ -84,8 +84,28 @@ func (c *call) signalled(e run.Admission) wire.Pending {
 	if c.s.log.IsInfo() {
 		c.s.log.Info("signal", c.about("signal", c.Name, "note", observe.Escaped(c.note), "rule", c.Verdict.Rule.String())...)
 	}
+	switch _, again, err := c.s.run.Begin(&c.Call); {
+	case again:
+		c.leave()
+		return c.enterSignal()
+	case err != nil:
+		c.leave()
+		return c.refuse(policy.StoreUnavailable)
+	case c.s.run.Lasts():
+		return c.later(func() { wait(c.take()) })
+	}
+	return c.take()
+}
+
+// take takes a signal through the automaton that has the turn.
+func (c *call) take() wire.Pending {
 	c.begin()
-	_, moved := c.settle(run.End{Outcome: policy.Success})
+	_, moved, unwritten := c.settle(run.End{Outcome: policy.Success})
+	if unwritten != nil {
+		c.notifyChanged(run.Shifts{c.passOn(policy.Unknown)})
+		c.unknown(unwritten)
+		return nil
+	}
 	led := c.where() // before anything else moves the run
 	c.record(nil, policy.Success)
 	c.notifyChanged(run.Join(moved, c.passOn(policy.Success)))

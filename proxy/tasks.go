@@ -56,8 +56,8 @@ func (p *Proxy) watch(t *tasks.Task) {
 
 // Ended implements tasks.Call: what becomes of the outcome has the order that it has in landed.
 func (c *call) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
-	o, moved := c.settle(end)
-	if c.seen != nil { // as another outcome of the decision that let the call go
+	o, moved, _ := c.settle(end) // what is not durable yet is told when it is
+	if c.seen != nil {           // as another outcome of the decision that let the call go
 		op := &c.seen.Op
 		op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
 		c.seen.Ended(*c.who())

@@ -5,6 +5,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -98,7 +99,11 @@ func (d *Desk) Send(ctx context.Context, s Signal) (Done, error) {
 	if no = c.enter(ctx); no != nil {
 		return Done{}, c.refused(no)
 	}
-	return c.step(), nil
+	done, no := c.step()
+	if no != nil {
+		return Done{}, c.refused(no)
+	}
+	return done, nil
 }
 
 // call is a signal of an operator's under way.
@@ -185,8 +190,14 @@ func (c *call) decided(e run.Admission) *Refused {
 	case e == run.TaskRunning:
 		return &Refused{Why: Denied, Code: policy.TaskRunning}
 	}
-	if no := c.overtaken(); no != nil || e == run.Admitted {
+	if no := c.overtaken(); no != nil {
 		return no
+	}
+	if e == run.Admitted {
+		if _, again, err := c.run.Begin(&c.Call); again || err != nil {
+			return &Refused{Why: Denied, Code: policy.StoreUnavailable}
+		}
+		return nil
 	}
 	no := &Refused{Why: Denied, Code: c.Verdict.Code, Because: c.Verdict.Because()}
 	if no.Code == policy.UnknownAction {
@@ -206,7 +217,7 @@ func (c *call) overtaken() *Refused {
 func (c *call) leave() { c.run.Tell(nil, run.Shifts{c.run.Leave(&c.Call)}) }
 
 // step takes a signal that has the turn through the automaton, and passes the turn on.
-func (c *call) step() Done {
+func (c *call) step() (Done, *Refused) {
 	d, o := c.d, policy.Success.String()
 	if d.Log.IsInfo() {
 		d.Log.Info("signal", c.about("signal", c.Name, "note", observe.Escaped(c.sent.Note), "rule", c.Verdict.Rule.String())...)
@@ -217,6 +228,10 @@ func (c *call) step() Done {
 	}
 	op := observe.Operation{Message: &wire.Message{}, Named: true, Kind: c.Kind, Name: c.Name, Outcome: o, Waited: c.waited}
 	ended, moved, err := c.run.Settle(&c.Call, run.End{Outcome: policy.Success})
+	if errors.Is(err, runs.ErrUnwritten) {
+		c.leave()
+		return Done{}, &Refused{Why: Denied, Code: policy.OutcomeUnknown}
+	}
 	if err != nil {
 		d.Log.Error("stepping the run: it stays where it is", "error", err)
 	}
@@ -239,7 +254,7 @@ func (c *call) step() Done {
 	}
 	c.run.Use()
 	c.run.Tell(nil, run.Join(moved, c.run.Pass(&c.Call)))
-	return done
+	return done, nil
 }
 
 // refused records that the signal is not taken, and completes why.

@@ -13,6 +13,7 @@ import (
 var (
 	ErrGivenUp   = errors.New("no answer in time")
 	ErrBrokenOff = errors.New("the proxy had to end before an answer came")
+	ErrUnwritten = errors.New("what became of it cannot be kept now")
 )
 
 // ErrAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
@@ -41,6 +42,8 @@ func Unanswered(err error, patience Patience) (why, says string) {
 		return "no answer came in " + brevity(patience.For), " (" + patience.Says + ")"
 	case lost.Err == ErrBrokenOff:
 		return "no answer came before the proxy had to end", ""
+	case lost.Err == ErrUnwritten:
+		return "what became of it could not be written to the store in time", " (--store-timeout)"
 	}
 	return "no readable answer came (" + err.Error() + ")", ""
 }

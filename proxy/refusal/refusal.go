@@ -142,6 +142,8 @@ func (a *Asked) reason() string {
 		return what + " was not sent yet: it waits for an approval that nobody has given yet. Call it again, with the same arguments, to wait on."
 	case policy.ApprovalDenied:
 		return what + " was not sent: " + a.because("it was not approved.")
+	case policy.StoreUnavailable:
+		return what + " was not sent: what becomes of it cannot be kept now. Nothing was done; try again later."
 	case policy.Busy:
 		return what + " was not sent: another call that moves the state is under way. Try again when it has ended."
 	case policy.TaskRunning:

@@ -86,6 +86,22 @@ func (r *Run) Awaited() *Pending {
 	return r.ahead.entries[len(r.ahead.entries)-1]
 }
 
+// DueAhead is when the clock moves the run of the state to which its entries take it; zero: that has none.
+func (r *Run) DueAhead() (due time.Time) {
+	at := r.asRecorded()
+	after := at.Policy.After(at.At.State)
+	if after == nil || at.At.Complete || r.memory == nil {
+		return due
+	}
+	entered := r.memory.entered
+	for _, p := range r.ahead.entries {
+		if p.Step.Changed || p.Type == Reset {
+			entered = p.Time
+		}
+	}
+	return entered.Add(time.Duration(after.Seconds) * time.Second)
+}
+
 // Durable applies an entry that is durable, and what was made before it: that is durable, too. It returns what has come
 // of this one, once.
 func (r *Run) Durable(p *Pending, now time.Time) (e Effects) {
@@ -103,6 +119,7 @@ func (r *Run) Durable(p *Pending, now time.Time) (e Effects) {
 
 // confirm applies the first entry that is not applied yet.
 func (r *Run) confirm(p *Pending, now time.Time) {
+	p.pending = nil
 	p.effects.From = r.Snapshot(now)
 	p.room.GiveBack()
 	r.apply(&p.Entry)
@@ -173,6 +190,9 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	if r.ahead.steps() {
 		return nil, false
 	}
+	if c.Kind == policy.Signal { // which ends as it begins
+		return nil, true
+	}
 	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned}
 	has := c.held()
 	if has.counted != nil {
@@ -194,6 +214,9 @@ func (r *Run) unsent(c *Call, now time.Time) {
 		c.begun = 0
 	}
 }
+
+// Shut has nothing be allowed any more in a run of which something cannot be written: others have written it.
+func (r *Run) Shut() { r.shut = true }
 
 // Finish makes the last entry of a run that lasts: nobody finds it any more.
 func (r *Run) Finish(now time.Time) {

@@ -81,6 +81,7 @@ type Run struct {
 
 	reset   bool // a reload since the last entry has begun it anew
 	refused bool // until it moves
+	shut    bool // nothing is allowed any more: what is kept of it is not what it is
 	task    bool // holder is what is left of a call that a task has come of
 }
 
@@ -704,7 +705,7 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 	}
 	if r.stands.Policy != r.Policy && r.holder != nil && r.Policy.OnReload() != policy.ReloadPin {
 		if at, ok := r.heir(); ok {
-			s := Snapshot{Policy: r.Policy, At: at, Shadow: r.Shadow}
+			s := Snapshot{Policy: r.Policy, At: at, Refused: r.shut, Shadow: r.Shadow}
 			if r.memory != nil {
 				s.Holds = r.holds(s.Policy, at)
 			}
@@ -726,7 +727,7 @@ func (r *Run) AsksTime() bool {
 // own policy and by the one in force.
 func (r *Run) own(now time.Time) Snapshot {
 	expired := !r.stands.Stranded.IsZero() && now.Sub(r.stands.Stranded) > r.Patience
-	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired}
+	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired || r.shut}
 	if r.memory != nil {
 		s.Holds = r.holds(s.Policy, s.At)
 	}

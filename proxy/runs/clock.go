@@ -43,7 +43,7 @@ func (r *Run) ring() {
 func (r *Run) tellExpired(entries []run.Entry) {
 	for i := range entries {
 		e := &entries[i]
-		if e.Type != run.Expired {
+		if e.Type != run.Expired || e.Pending() != nil {
 			continue
 		}
 		from, to := e.By.StateName(e.Step.From.State), e.By.StateName(e.Step.Entered)

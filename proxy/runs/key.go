@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -45,16 +46,16 @@ func (k Key) String() string {
 	return k.Kind.String()
 }
 
+// kindOf is the kind of a word, Default for none.
+func kindOf(word string) Kind {
+	return Kind(max(slices.Index(kinds[:], word), int(Default)))
+}
+
 // ParseKey reads a key: process, session (where there are sessions), principal,
 // header:NAME, path, handle (where there are none).
 func ParseKey(of bridge.Client, text string) (Key, error) {
 	word, header, headed := strings.Cut(text, ":")
-	k := Key{}
-	for kind, name := range kinds {
-		if Kind(kind) != Default && name == word {
-			k.Kind = Kind(kind)
-		}
-	}
+	k := Key{Kind: kindOf(word)}
 	switch {
 	case k.Kind == Default:
 		return k, fmt.Errorf("%q is no run key: it is one of process, session, principal, header:NAME, path, handle", text)
@@ -88,4 +89,4 @@ func (k Key) Renews() string {
 func (k Key) Begins() bool { return k.Kind == Principal || k.Kind == Header }
 
 // NameOf is what the run of an id is called, which must not be told.
-func (k Kind) NameOf(id string) string { return runID{k, id}.name() }
+func (k Kind) NameOf(id string) string { return NameOf(k.String() + "\x00" + id) }

@@ -21,6 +21,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
@@ -38,6 +39,9 @@ type Config struct {
 	Age             time.Duration  // until a run expires
 	Max             int            // runs that are found by a key
 	MaxPerPrincipal int            // of those
+	Store           *durable.Store // where runs are kept; nil: nowhere
+	Process         string         // what the run of the process is called in the store
+	IdleEnds        bool           // a run that nobody uses ends though it is kept; else it leaves memory alone
 	Log             hclog.Logger
 	Telemetry       *observe.Telemetry
 }
@@ -60,6 +64,7 @@ type Registry struct {
 	gone    map[runID]wire.Principal // whose run it was that has expired
 	order   []runID                  // of gone, oldest first
 	owned   map[wire.Principal]int
+	loading map[runID]*loading // that are being read from the store
 	closed  bool
 	stop    chan struct{}
 	stopped chan struct{} // nil: the sweeper does not run
@@ -69,7 +74,7 @@ type Registry struct {
 func New(c Config) *Registry {
 	g := &Registry{cfg: c, shared: run.Shared{Patience: c.MaxStranded, MaxRegisters: cmp.Or(c.MaxRegisters, 256<<10), Principals: limit.NewPrincipals(0), Asking: &approval.Principals{}},
 		mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
-		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int)}
+		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int), loading: make(map[runID]*loading)}
 	g.policy.Store(c.Policy)
 	if c.Mode == Shadow {
 		g.sayMode(Shadow)
@@ -90,9 +95,9 @@ func (g *Registry) Beginning() run.Snapshot {
 	return run.Snapshot{Policy: g.Policy(), At: g.Policy().Initial(), Shadow: g.mode == Shadow}
 }
 
-// newLocked returns a run at its beginning, of what is in force.
-func (g *Registry) newLocked() *Run {
-	r := &Run{of: g, core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared}, time.Now())}
+// newLocked returns a run at its beginning, of what is in force. lasts tells that it is to be kept.
+func (g *Registry) newLocked(lasts bool) *Run {
+	r := &Run{of: g, core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: lasts}, time.Now())}
 	r.shadow.Store(g.mode == Shadow)
 	r.windLocked()
 	g.all[r] = struct{}{}
@@ -103,7 +108,7 @@ func (g *Registry) newLocked() *Run {
 func (g *Registry) OfSession(name string) *Run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	r := g.newLocked()
+	r := g.newLocked(false)
 	r.Key.Kind, r.Name = Session, name
 	return r
 }
@@ -113,7 +118,7 @@ func (g *Registry) OfSession(name string) *Run {
 func (g *Registry) BeginForRunless(runless bool) *Run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	r := g.newLocked()
+	r := g.newLocked(false)
 	r.ForRunless, r.core.Runless = true, runless
 	return r
 }
@@ -178,6 +183,16 @@ type runID struct {
 	id   string
 }
 
+// at is by which a run is found that its key says this id of. Where runs are kept nobody knows ids whom nobody told:
+// there it is the id's hash.
+func (g *Registry) at(k Kind, id string) runID {
+	if g.cfg.Store != nil {
+		hash := keyOf(k, id).Hash
+		id = string(hash[:])
+	}
+	return runID{k, id}
+}
+
 // maxGone is how many expired runs are remembered, so that their owners learn what
 // became of them.
 const maxGone = 10_000
@@ -219,9 +234,6 @@ func Unguessable(id string) bool {
 	}
 	return len(seen) >= 8
 }
-
-// name is what a run is called where its id must not be told.
-func (at runID) name() string { return NameOf(at.kind.String() + "\x00" + at.id) }
 
 // NameOf is what something is called whose id must not be told.
 func NameOf(id string) string {
@@ -295,9 +307,14 @@ func (g *Registry) fromHeader(name string, from *observe.Peer) (string, *Missing
 // lookup finds a run by what its key says, or begins it. Another's run is not
 // there; that one has expired only its owner learns.
 func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool) (*Run, *Missing) {
-	at := runID{key.Kind, id}
+	at := g.at(key.Kind, id)
 	if r := g.known(at, owner); r != nil {
 		return r, nil
+	}
+	if g.cfg.Store != nil {
+		if _, why := g.restore(at); why != nil {
+			return nil, why
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -306,17 +323,21 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 		if g.owned[owner] >= g.cfg.MaxPerPrincipal {
 			return nil, g.crowdedLocked("principal")
 		}
-		r.mu.Lock()
-		r.Owner, r.free = owner, false
-		r.mu.Unlock()
+		if err := r.own(owner); err != nil {
+			return nil, errStore
+		}
 		g.owned[owner]++
 	}
 	switch whose, gone := g.gone[at]; {
 	case r != nil && r.Owner == owner:
 		r.used.Store(int64(deadline.Now()))
+		if r.id == "" { // it was read before anybody came
+			r.id = id
+		}
 		return r, nil
 	case r == nil && create && (!gone || whose == owner):
-		return g.beginLocked(key, id, owner)
+		r, _, why := g.beginLocked(key, id, owner)
+		return r, why
 	case r == nil && gone && whose == owner:
 		return nil, ErrExpired
 	}
@@ -336,25 +357,22 @@ func (g *Registry) known(at runID, owner wire.Principal) *Run {
 }
 
 // beginLocked begins a run that is found by a key.
-func (g *Registry) beginLocked(key Key, id string, owner wire.Principal) (*Run, *Missing) {
+func (g *Registry) beginLocked(key Key, id string, owner wire.Principal) (*Run, written, *Missing) {
 	switch {
 	case g.closed:
-		return nil, ErrNotFound
+		return nil, written{}, ErrNotFound
 	case len(g.found) >= g.cfg.Max:
-		return nil, g.crowdedLocked("all")
+		return nil, written{}, g.crowdedLocked("all")
 	case owner.Known() && g.owned[owner] >= g.cfg.MaxPerPrincipal:
-		return nil, g.crowdedLocked("principal")
+		return nil, written{}, g.crowdedLocked("principal")
+	case g.cfg.Store != nil && g.cfg.Store.Down() != nil:
+		return nil, written{}, errStore
 	}
-	r, at := g.newLocked(), runID{key.Kind, id}
-	r.Key, r.id, r.Name, r.Owner, r.born = key, id, at.name(), owner, deadline.Now()
+	r := g.newLocked(g.cfg.Store != nil)
+	r.Key, r.id, r.at, r.Name, r.Owner, r.born = key, id, g.at(key.Kind, id), key.Kind.NameOf(id), owner, deadline.Now()
 	r.used.Store(int64(r.born))
-	delete(g.gone, at)
-	g.found[at] = r
-	if owner.Known() {
-		g.owned[owner]++
-	}
-	g.sweeping()
-	return r, nil
+	g.enterLocked(r)
+	return r, g.beginKept(r, key.Kind, id, owner), nil
 }
 
 func (g *Registry) crowdedLocked(whose string) *Missing {
@@ -369,14 +387,19 @@ func (g *Registry) crowdedLocked(whose string) *Missing {
 // or handle, and returns the id. One that is nobody's belongs to the first principal
 // who comes with it. An error is a [*Missing].
 func (g *Registry) Start(of bridge.Client, owner wire.Principal) (id string, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	id = NewID()
-	r, why := g.beginLocked(g.Key(of), id, owner)
-	if why != nil {
-		return "", why
+	g.mu.Lock()
+	r, w, why := g.beginLocked(g.Key(of), id, owner)
+	if why == nil {
+		r.free = r.Key.Kind == Path && !owner.Known()
 	}
-	r.free = r.Key.Kind == Path && !owner.Known()
+	g.mu.Unlock()
+	switch {
+	case why != nil:
+		return "", why
+	case !g.awaits(w):
+		return "", errStore
+	}
 	return id, nil
 }
 
@@ -387,12 +410,12 @@ func (m *Missing) Error() string { return m.Text }
 // there.
 func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) bool {
 	g.mu.Lock()
-	r := g.found[runID{g.Key(of).Kind, id}]
+	r := g.found[g.at(g.Key(of).Kind, id)]
 	if r == nil || r.Owner != owner {
 		g.mu.Unlock()
 		return false
 	}
-	s := g.endLocked(r, false)
+	s := g.endLocked(r, asked)
 	g.mu.Unlock()
 	if s != nil {
 		s.Close()
@@ -400,10 +423,19 @@ func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) bool {
 	return true
 }
 
+// ending is why a run is found no more.
+type ending uint8
+
+const (
+	asked    ending = iota // its client has ended it
+	expired                // its time has run out, of which its owner is told
+	unloaded               // it is in the store alone from now on
+)
+
 // endLocked takes a run out of those that are found, and returns its session, which
-// is to be closed. remember has its owner told that it expired.
-func (g *Registry) endLocked(r *Run, remember bool) Member {
-	at := runID{r.Key.Kind, r.id}
+// is to be closed.
+func (g *Registry) endLocked(r *Run, why ending) Member {
+	at := r.at
 	if r.ended.Load() || g.found[at] != r {
 		return nil
 	}
@@ -411,13 +443,16 @@ func (g *Registry) endLocked(r *Run, remember bool) Member {
 	r.unwind()
 	r.endQuestions(func(*approval.Question) bool { return true })
 	delete(g.found, at)
+	if why != unloaded {
+		r.finish()
+	}
 	if r.Owner.Known() {
 		if g.owned[r.Owner]--; g.owned[r.Owner] == 0 {
 			delete(g.owned, r.Owner)
 		}
 	}
 	g.ByTask.Forget(r)
-	if remember {
+	if why == expired {
 		g.rememberLocked(at, r.Owner)
 	}
 	if len(r.on()) == 0 {
@@ -448,11 +483,30 @@ func (g *Registry) Process() *Run {
 func (g *Registry) processLocked() *Run {
 	r := g.process.Load()
 	if r == nil {
-		r = g.newLocked()
+		r = g.newLocked(g.cfg.Store != nil)
 		r.Key, r.Name = Key{Kind: Process}, "process"
+		g.beginKept(r, Process, g.cfg.Process, wire.Principal{})
 		g.process.Store(r)
 	}
 	return r
+}
+
+// Resume reads the run of the process from the store, where it is kept, and from then on those whose state's clock is
+// due though nobody uses them.
+func (g *Registry) Resume() error {
+	if g.cfg.Store == nil {
+		return nil
+	}
+	g.mu.Lock()
+	g.sweeping()
+	g.mu.Unlock()
+	if g.cfg.Keys[0].Kind != Process && g.cfg.Keys[1].Kind != Process {
+		return nil
+	}
+	if _, why := g.restore(g.at(Process, g.cfg.Process)); why != nil {
+		return why
+	}
+	return nil
 }
 
 // sweeping has the sweeper run. It is called with the lock held.
@@ -480,13 +534,15 @@ func (g *Registry) stopSweeping() {
 // sweep ends runs whose time has run out, until the Proxy is closed.
 func (g *Registry) sweep(stop <-chan struct{}) {
 	defer close(g.stopped)
-	every := min(max(min(g.cfg.Idle, g.cfg.Age)/16, time.Second), time.Minute)
+	every := min(max(min(g.cfg.Idle, cmp.Or(g.cfg.Age, g.cfg.Idle))/16, time.Second), time.Minute)
+	g.readDue(time.Now().Add(every))
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
 			g.expireRuns(deadline.Now())
+			g.readDue(time.Now().Add(every))
 		case <-stop:
 			return
 		}
@@ -504,7 +560,7 @@ func (g *Registry) expireRuns(now time.Duration) {
 			continue
 		}
 		n++
-		if s := g.endLocked(r, true); s != nil {
+		if s := g.endLocked(r, g.cfg.over(r, now)); s != nil {
 			sessions = append(sessions, s)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
@@ -43,7 +44,9 @@ type Run struct {
 	Tasks tasks.Table
 
 	of     *Registry
-	id     string        // what the key says; "" for runs that are not found by it
+	kept   *durable.Run  // where it is kept; nil: nowhere
+	id     string        // what the key says; "" for runs that are not found by it, and while nobody has said it
+	at     runID         // by which it is found
 	born   time.Duration // as deadline.Now; 0: it is found by no key
 	used   atomic.Int64  // when it was found last, as deadline.Now
 	server atomic.Pointer[Member]
@@ -149,12 +152,15 @@ func (r *Run) windLocked() {
 	}
 }
 
-// unlock frees the run, and tells those who wait for answers of questions that are open no more.
+// unlock frees the run, hands over what is to be kept of it, and tells those who wait for answers of questions that are
+// open no more.
 func (r *Run) unlock() {
+	w := r.writeLocked()
 	for _, q := range r.core.Answered() {
 		close(q.Done)
 	}
 	r.mu.Unlock()
+	r.later(w)
 }
 
 // Do does something to the run, and then wakes the calls that are off its queue.
@@ -240,12 +246,23 @@ func (r *Run) Keeps(c Call) (a run.Admission, moved run.Shift, held bool) {
 	return a, moved, held
 }
 
-// Settle moves the run along the outcome of a call, which keeps the turn; see [run.Run.Settle].
-func (r *Run) Settle(c *run.Call, end run.End) (run.Entry, run.Shift, error) {
+// Settle moves the run along the outcome of a call, which keeps the turn; see [run.Run.Settle]. In a run that lasts it
+// waits until that is durable. Where it cannot be written, or not in time, the error is an [ErrUnwritten], and whoever
+// has to hears of it later.
+func (r *Run) Settle(c *run.Call, end run.End) (e run.Entry, moved run.Shift, err error) {
 	c.Read(end)
 	r.mu.Lock()
-	defer r.unlock()
-	return r.core.Settle(c, end, time.Now())
+	e, moved, err = r.core.Settle(c, end, time.Now())
+	w := r.writeLocked()
+	r.unlock()
+	if len(w.pending) == 0 {
+		return e, moved, err
+	}
+	moved, unwritten := r.within(w)
+	if unwritten != nil {
+		return run.Entry{}, moved, ErrUnwritten
+	}
+	return e, moved, err
 }
 
 // Look decides a call without entering it.
@@ -311,7 +328,7 @@ func (r *Run) holderLocked() (c Call, t *tasks.Task) {
 	case isTask:
 		t = holder.Tag.(*tasks.Task)
 	case holder != nil:
-		c = holder.Tag.(Call)
+		c, _ = holder.Tag.(Call)
 	}
 	return c, t
 }
@@ -320,10 +337,10 @@ func (r *Run) holderLocked() (c Call, t *tasks.Task) {
 // on, or that a request or a task is under way for, is in use.
 func (r *Run) expired(now time.Duration, c *Config) bool {
 	idle := now-time.Duration(r.used.Load()) > c.Idle
-	if !idle && now-r.born <= c.Age {
+	if !idle && (c.Age == 0 || now-r.born <= c.Age) {
 		return false
 	}
-	if !r.inUse() {
+	if !r.inUse() && (c.over(r, now) != unloaded || r.rests()) {
 		return true
 	}
 	if idle {
@@ -377,7 +394,7 @@ type Inspected struct {
 // Inspect is Info for an operator who is to decide by it, with all that there is to see.
 func (r *Run) Inspect() Inspected {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	now := time.Now()
 	signals, _ := r.core.Inspect(now)
 	return Inspected{r.infoLocked(), r.core.Registers(), r.core.Counts(now), signals}
@@ -386,7 +403,7 @@ func (r *Run) Inspect() Inspected {
 // MovedSince reports whether an entry behind this number has moved the run.
 func (r *Run) MovedSince(seq uint64) bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	r.core.Inspect(time.Now())
 	return r.core.MovedSince(seq)
 }

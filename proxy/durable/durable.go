@@ -1,0 +1,328 @@
+// Package durable keeps runs in a journal: entries as the records of a chain, where a run stands as its row, and the
+// policies that either names.
+package durable
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// Config is what a Store works with.
+type Config struct {
+	Journal journal.Store
+	Key     []byte        // that records are hashed by; nil: without one
+	Timeout time.Duration // for how long a call waits until it is durable that it has begun, or ended; 0: 10s
+	// Compile makes a policy of what [Store.Keep] was given.
+	Compile func(source []byte) (*policy.Policy, error)
+	Wrote   func(journal.Wrote) // is told of each commit; nil: nobody is
+	Log     hclog.Logger
+}
+
+// Store is where a proxy keeps its runs. It is safe for concurrent use.
+type Store struct {
+	cfg   Config
+	chain journal.Chain
+	write *journal.Committer
+
+	mu       sync.Mutex                // guards what follows
+	policies map[string]*policy.Policy // by digest
+}
+
+// Open returns a Store over a journal, which it closes.
+func Open(c Config) *Store {
+	if c.Timeout <= 0 {
+		c.Timeout = 10 * time.Second
+	}
+	s := &Store{cfg: c, chain: journal.NewChain(c.Key), policies: make(map[string]*policy.Policy)}
+	s.write = journal.NewCommitter(journal.CommitterConfig{Store: c.Journal, Wrote: c.Wrote, Health: func(err error) {
+		if err != nil {
+			c.Log.Error("the store cannot be written: what would move a run is refused until it can", "error", err)
+			return
+		}
+		c.Log.Info("the store can be written again")
+	}})
+	return s
+}
+
+// Close writes what waits to be written, and closes the journal.
+func (s *Store) Close(ctx context.Context) error {
+	return errors.Join(s.write.Close(ctx), s.cfg.Journal.Close())
+}
+
+// Down is why nothing can be written now, nil where it can.
+func (s *Store) Down() error {
+	_, err := s.write.Waiting()
+	return err
+}
+
+// Waiting is how many changes wait to be written.
+func (s *Store) Waiting() int {
+	n, _ := s.write.Waiting()
+	return n
+}
+
+// Timeout is for how long a call waits.
+func (s *Store) Timeout() time.Duration { return s.cfg.Timeout }
+
+// The kinds of what is kept beside records.
+const (
+	policyObject = "policy" // by its digest
+	ownerObject  = "owner"  // of a run, by its id: somebody's who came after it had begun
+)
+
+// Keep keeps a policy, before any run that names it. source is what Compile reads.
+func (s *Store) Keep(p *policy.Policy, source []byte) error {
+	s.mu.Lock()
+	s.policies[p.Digest()] = p
+	s.mu.Unlock()
+	_, err := s.write.Submit(journal.Change{Objects: []journal.Object{{Kind: policyObject, Name: p.Digest(), Bytes: source}}}, journal.Must)
+	return err
+}
+
+// policy finds a policy that was kept.
+func (s *Store) policy(ctx context.Context, digest string) (*policy.Policy, error) {
+	s.mu.Lock()
+	p := s.policies[digest]
+	s.mu.Unlock()
+	if p != nil {
+		return p, nil
+	}
+	source, err := s.cfg.Journal.Object(ctx, policyObject, digest)
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: %w", digest, err)
+	}
+	if p, err = s.cfg.Compile(source); err != nil {
+		return nil, fmt.Errorf("policy %s cannot be read by this version: %w", digest, err)
+	}
+	if p.Digest() != digest {
+		return nil, fmt.Errorf("policy %s in the store is another one: its digest is %s", digest, p.Digest())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kept := s.policies[digest]; kept != nil {
+		return kept, nil
+	}
+	s.policies[digest] = p
+	return p, nil
+}
+
+// KeyOf is how a journal knows what finds a run: by its hash alone.
+func KeyOf(kind, id string) journal.Key {
+	return journal.Key{Kind: kind, Hash: sha256.Sum256([]byte(kind + "\x00" + id))}
+}
+
+// Run is a run's place in the journal. It is not safe for concurrent use: its entries are in order.
+type Run struct {
+	s     *Store
+	row   journal.Row
+	fresh bool // it is not written yet
+}
+
+// Begin returns the place of a run that begins, of which nothing is written yet.
+func (s *Store) Begin(id string, key journal.Key, owner wire.Principal, now time.Time) *Run {
+	return &Run{s: s, fresh: true, row: journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}}
+}
+
+// ID is what the journal calls the run.
+func (r *Run) ID() string { return r.row.ID }
+
+// Owner is whose it is.
+func (r *Run) Owner() wire.Principal {
+	return wire.Principal{Issuer: r.row.Owner.Issuer, Subject: r.row.Owner.Subject}
+}
+
+// Key is by which it is found.
+func (r *Run) Key() journal.Key { return r.row.Key }
+
+// Began is when it began.
+func (r *Run) Began() time.Time { return r.row.Began }
+
+// Own keeps whose the run is that was nobody's.
+func (r *Run) Own(owner wire.Principal) error {
+	text, err := json.Marshal(owner)
+	if err == nil {
+		_, err = r.s.write.Submit(journal.Change{Run: r.row.ID, Objects: []journal.Object{{Kind: ownerObject, Name: r.row.ID, Run: r.row.ID, Bytes: text}}}, journal.Must)
+	}
+	if err == nil {
+		r.row.Owner = journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}
+	}
+	return err
+}
+
+// owned reads whose a run has become since it began.
+func (r *Run) owned(ctx context.Context) error {
+	if r.row.Owner != (journal.Principal{}) {
+		return nil
+	}
+	text, err := r.s.cfg.Journal.Object(ctx, ownerObject, r.row.ID)
+	if errors.Is(err, journal.ErrNone) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r.row.Owner)
+	}
+	return err
+}
+
+// useful is how exactly a row tells when its run was used last.
+const useful = time.Minute
+
+// Write hands over what a run has made, which stands there then, and is moved by the clock of its state when that is
+// due. The ticket tells when it is durable.
+func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal.Ticket, error) {
+	c := journal.Change{Run: r.row.ID, Records: make([]journal.Record, 0, len(entries))}
+	when, head, at := journal.Later, r.fresh || now.Sub(r.row.Used) > useful, r.row.Last
+	for i := range entries {
+		e := &entries[i]
+		text, err := r.text(e, at.Seq+1)
+		if err != nil {
+			return nil, err
+		}
+		at = r.s.chain.Next(r.row.ID, at, text)
+		c.Records = append(c.Records, journal.Record{Seq: at.Seq, Hash: at.Hash, Bytes: text})
+		if e.Pending() != nil || e.Type == run.Began || e.Type == run.Finished {
+			when = journal.Must
+		}
+		head = head || e.From != e.To || e.Type == run.Finished
+	}
+	row := r.row
+	row.Last = at
+	if last := &entries[len(entries)-1]; head {
+		row.Head = journal.Head{At: at, State: last.To.State(), Complete: last.To.At.Complete, Policy: last.To.Policy.Digest(), Due: due, Used: now}
+		if last.Type == run.Finished {
+			row.Ended = now
+		}
+		h := row.Head
+		c.Head = &h
+	}
+	if r.fresh {
+		begin := row
+		c.Begin = &begin
+	}
+	t, err := r.s.write.Submit(c, when)
+	if err == nil {
+		r.row, r.fresh = row, false
+	}
+	return t, err
+}
+
+// text is an entry as it is kept: what a record says of itself, and then what the entry does.
+func (r *Run) text(e *run.Entry, seq uint64) ([]byte, error) {
+	to := append(make([]byte, 0, 512), `{"run":"`...)
+	to = append(append(to, r.row.ID...), `","seq":`...)
+	to = strconv.AppendUint(to, seq, 10)
+	if key := r.s.chain.KeyID(); key != "" {
+		to = append(append(append(to, `,"key":"`...), key...), '"')
+	}
+	at := len(to)
+	to, err := e.AppendJSON(to)
+	if err == nil {
+		to[at] = ',' // in place of the brace
+	}
+	return to, err
+}
+
+// Loaded is a run as it is kept.
+type Loaded struct {
+	*Run
+	Entries []run.Entry
+}
+
+// Damaged is the error of a run that cannot be gone on with: what is kept of it is not what was written, or cannot be
+// read.
+type Damaged struct {
+	Run string
+	Err error
+}
+
+func (d *Damaged) Error() string { return fmt.Sprintf("run %s is shut: %v", d.Run, d.Err) }
+func (d *Damaged) Unwrap() error { return d.Err }
+
+// Find reads the run of a key that has not ended, or is an [journal.ErrNone]. ended tells that it is there, and has.
+// From then on this process writes it.
+func (s *Store) Find(ctx context.Context, key journal.Key) (l *Loaded, ended bool, err error) {
+	row, err := s.cfg.Journal.Find(ctx, key)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case !row.Ended.IsZero():
+		l = &Loaded{Run: &Run{s: s, row: row}}
+		return l, true, l.owned(ctx)
+	}
+	l, err = s.load(ctx, row.ID)
+	return l, false, err
+}
+
+func (s *Store) load(ctx context.Context, id string) (*Loaded, error) {
+	row, err := s.cfg.Journal.Take(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var records []journal.Record
+	fault, err := s.chain.Verify(&row, func(yield func(journal.Record, error) bool) {
+		for x, err := range journal.All(ctx, s.cfg.Journal, id) {
+			records = append(records, x)
+			if !yield(x, err) {
+				return
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case fault != nil:
+		return nil, &Damaged{id, fault}
+	}
+	l := &Loaded{Run: &Run{s: s, row: row}}
+	if err := l.owned(ctx); err != nil {
+		return nil, err
+	}
+	for i := range records {
+		e, err := s.entry(ctx, records[i].Bytes)
+		if err != nil {
+			return nil, &Damaged{id, fmt.Errorf("record %d: %w", records[i].Seq, err)}
+		}
+		l.Entries = append(l.Entries, e)
+	}
+	return l, nil
+}
+
+func (s *Store) entry(ctx context.Context, text []byte) (e run.Entry, err error) {
+	var missing error
+	e, err = run.ReadEntry(text, func(digest string) *policy.Policy {
+		p, err := s.policy(ctx, digest)
+		missing = err
+		return p
+	})
+	return e, errors.Join(missing, err)
+}
+
+// Due returns the keys of the runs whose state's clock is due by a time, whether or not anybody has them.
+func (s *Store) Due(ctx context.Context, by time.Time) (keys []journal.Key, err error) {
+	for q := (journal.Query{DueBy: by}); ; {
+		rows, err := s.cfg.Journal.List(ctx, q)
+		if err != nil {
+			return keys, err
+		}
+		for i := range rows {
+			keys = append(keys, rows[i].Key)
+		}
+		if len(rows) < q.Page() {
+			return keys, nil
+		}
+		q.After = rows[len(rows)-1].ID
+	}
+}

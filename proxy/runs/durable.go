@@ -1,0 +1,360 @@
+package runs
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// What a run that lasts has made is handed over to the store before the run is unlocked, so that it is written in the
+// order in which it was made.
+
+// written is what was handed over.
+type written struct {
+	ticket  *journal.Ticket // nil: it was nothing
+	pending []*run.Pending  // that count when they are durable
+}
+
+// writeLocked hands over what the run has made.
+func (r *Run) writeLocked() (w written) {
+	if r.kept == nil {
+		return w
+	}
+	made := r.core.Made()
+	if len(made) == 0 {
+		return w
+	}
+	for i := range made {
+		if p := made[i].Pending(); p != nil {
+			w.pending = append(w.pending, p)
+		}
+	}
+	var err error
+	if w.ticket, err = r.kept.Write(made, r.core.DueAhead(), time.Now()); err != nil {
+		r.shutLocked(err)
+	}
+	return w
+}
+
+// shutLocked has nothing be allowed any more in the run.
+func (r *Run) shutLocked(err error) {
+	r.core.Shut()
+	if errors.Is(err, journal.ErrClosed) { // who reads the run again finds out how far it is written
+		return
+	}
+	r.of.cfg.Log.Error("a run is shut: what became of it cannot be written", "run", r.Name, "id", r.kept.ID(), "error", err)
+}
+
+// confirm waits until what was handed over is durable, and has it count. It returns what the last of it has changed, of
+// which nobody was told yet, and why it can never be written.
+func (r *Run) confirm(w written) (moved run.Shift, err error) {
+	if w.ticket == nil {
+		return moved, ErrUnwritten
+	}
+	<-w.ticket.Done()
+	r.mu.Lock()
+	if err = w.ticket.Err(); err != nil {
+		r.shutLocked(err)
+		r.mu.Unlock()
+		return moved, err
+	}
+	var done []run.Effects
+	var clocks []run.Entry
+	for _, p := range w.pending {
+		done = append(done, r.core.Durable(p, r.nowLocked()))
+		if p.Type == run.Expired {
+			clocks = append(clocks, p.Entry)
+		}
+	}
+	r.windLocked()
+	r.unlock()
+	for i, e := range done {
+		for _, c := range e.Ready {
+			close(c.Turn)
+		}
+		if i < len(done)-1 {
+			r.Tell(nil, run.Shifts{e.Shift})
+		}
+	}
+	r.tellExpired(clocks)
+	return done[len(done)-1].Shift, nil
+}
+
+// later has what was handed over count when it is durable, and tells of it then, where nobody waits for that.
+func (r *Run) later(w written) {
+	if w.ticket == nil || len(w.pending) == 0 {
+		return
+	}
+	go func() {
+		if moved, err := r.confirm(w); err == nil {
+			r.Tell(nil, run.Shifts{moved})
+		}
+	}()
+}
+
+// within is confirm for somebody who waits no longer than the store's timeout: what comes after that tells itself.
+func (r *Run) within(w written) (moved run.Shift, err error) {
+	if !r.of.awaits(w) {
+		r.later(w)
+		return moved, ErrUnwritten
+	}
+	return r.confirm(w)
+}
+
+// awaits waits for what was handed over, no longer than the store's timeout, and reports whether it is known then what
+// became of it.
+func (g *Registry) awaits(w written) bool {
+	if w.ticket == nil {
+		return true
+	}
+	timeout := time.NewTimer(g.cfg.Store.Timeout())
+	defer timeout.Stop()
+	select {
+	case <-w.ticket.Done():
+		return true
+	case <-timeout.C:
+		return false
+	}
+}
+
+// ErrUnwritten is why nothing came of what could not be written, or not in time.
+var ErrUnwritten = errors.New("it cannot be written now (--store)")
+
+// Lasts reports whether what becomes of the run is kept.
+func (r *Run) Lasts() bool { return r.kept != nil }
+
+// Begin has it kept that a call is about to be sent, where that has to be. wait waits for it; nil: there is nothing to
+// wait for. again tells that the call is to leave, and to be entered once more. The error is [ErrUnwritten].
+func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
+	if r.kept == nil || c.Snapshot.Shadow || !c.Verdict.Turn && !c.Settles() {
+		return nil, false, nil
+	}
+	if r.of.cfg.Store.Down() != nil {
+		return nil, false, ErrUnwritten
+	}
+	r.mu.Lock()
+	p, ok := r.core.Begin(c, time.Now())
+	w := r.writeLocked()
+	r.unlock()
+	switch {
+	case !ok:
+		r.later(w)
+		return nil, true, nil
+	case p == nil:
+		return nil, false, nil
+	}
+	return func() error {
+		_, err := r.within(w)
+		return err
+	}, false, nil
+}
+
+// beginKept begins a run that is kept, where there is a store: under a key, by which it is found again.
+func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal) written {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.cfg.Store != nil {
+		r.kept = g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now())
+	}
+	return r.writeLocked()
+}
+
+func keyOf(kind Kind, id string) journal.Key { return durable.KeyOf(kind.String(), id) }
+
+// loading is a run that is being read.
+type loading struct {
+	done chan struct{} // closed when it is
+	r    *Run          // nil: there is none of that key that goes on
+	why  *Missing      // nil: it could be read
+}
+
+// errStore is for a run that cannot be read, or begun, now.
+var errStore = &Missing{policy.StoreUnavailable, "What is kept of this run cannot be read or written now. Nothing was done; try again later."}
+
+// restore finds a run that is kept, and has not been read yet. nil: there is none.
+func (g *Registry) restore(at runID) (*Run, *Missing) {
+	g.mu.Lock()
+	r := g.found[at]
+	if at.kind == Process {
+		r = g.process.Load()
+	}
+	if r != nil || g.closed {
+		g.mu.Unlock()
+		return r, nil
+	}
+	l := g.loading[at]
+	if l == nil {
+		l = &loading{done: make(chan struct{})}
+		g.loading[at] = l
+		go g.read(at, l)
+	}
+	g.mu.Unlock()
+	timeout := time.NewTimer(g.cfg.Store.Timeout())
+	defer timeout.Stop()
+	select {
+	case <-l.done:
+		return l.r, l.why
+	case <-timeout.C:
+		return nil, errStore
+	}
+}
+
+// read reads a run.
+func (g *Registry) read(at runID, l *loading) {
+	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
+	kept, ended, err := g.cfg.Store.Find(ctx, journal.Key{Kind: at.kind.String(), Hash: journal.Hash([]byte(at.id))})
+	stop()
+	var r *Run
+	switch {
+	case errors.Is(err, journal.ErrNone):
+	case err != nil:
+		l.why = errStore
+		g.cfg.Log.Error("a run cannot be read from the store", "key", at.kind.String(), "error", err)
+	case !ended:
+		r = g.resume(kept, at)
+	}
+	g.mu.Lock()
+	delete(g.loading, at)
+	switch {
+	case ended:
+		g.rememberLocked(at, kept.Owner())
+	case r != nil && g.closed:
+	case r != nil && at.kind == Process:
+		l.r, g.all[r] = r, struct{}{}
+		r.Name, r.born = "process", 0
+		g.process.Store(r)
+	case r != nil:
+		l.r = r
+		g.enterLocked(r)
+	}
+	g.mu.Unlock()
+	if l.r != nil { // what came meanwhile
+		l.r.follow(g.Policy(), g.Mode())
+	}
+	close(l.done)
+}
+
+// enterLocked has a run be found.
+func (g *Registry) enterLocked(r *Run) {
+	delete(g.gone, r.at)
+	g.all[r], g.found[r.at] = struct{}{}, r
+	if r.Owner.Known() {
+		g.owned[r.Owner]++
+	}
+	g.sweeping()
+}
+
+// resume makes a run of what is kept of it. It returns when all that comes of that is durable.
+func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
+	now := time.Now()
+	g.mu.RLock()
+	c := run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: true}
+	g.mu.RUnlock()
+	r := &Run{of: g, kept: kept.Run, at: at, Key: g.keyOf(at.kind), Name: hex.EncodeToString([]byte(at.id[:8])), Owner: kept.Owner(),
+		core: run.Replay(c, slices.Values(kept.Entries), now)}
+	r.free = at.kind == Path && !r.Owner.Known()
+	r.born = max(deadline.Now()-now.Sub(kept.Began()), 1)
+	r.used.Store(int64(deadline.Now()))
+	r.shadow.Store(c.Shadow)
+	r.mu.Lock()
+	w := r.writeLocked()
+	r.windLocked()
+	r.mu.Unlock()
+	if len(w.pending) > 0 {
+		_, _ = r.confirm(w) // or it is shut
+	}
+	where := r.Where()
+	g.cfg.Log.Info("a run goes on", "run", r.Name, "id", kept.ID(), "state", where.State(), "entries", len(kept.Entries), "unknown", len(w.pending))
+	return r
+}
+
+// keyOf is the key of a kind that requests find their run by.
+func (g *Registry) keyOf(k Kind) Key {
+	for _, key := range g.cfg.Keys {
+		if key.Kind == k {
+			return key
+		}
+	}
+	return Key{Kind: k}
+}
+
+// readDue reads the runs whose state's clock is due by a time: they move by it, as if somebody had used them.
+func (g *Registry) readDue(by time.Time) {
+	if g.cfg.Store == nil {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
+	defer stop()
+	keys, err := g.cfg.Store.Due(ctx, by)
+	if err != nil {
+		g.cfg.Log.Warn("it cannot be found out which runs' clocks are due: it is tried again soon", "error", err)
+	}
+	for _, key := range keys {
+		if k := kindOf(key.Kind); k != Default {
+			_, _ = g.restore(runID{k, string(key.Hash[:])}) // what is wrong with one is logged
+		}
+	}
+}
+
+// over says what becomes of a run that nobody has used for long.
+func (c *Config) over(r *Run, now time.Duration) ending {
+	if r.kept == nil || c.IdleEnds || c.Age > 0 && now-r.born > c.Age {
+		return expired
+	}
+	return unloaded
+}
+
+// rests reports whether a run is wholly in the store, and nothing of it is going on: it can leave memory.
+func (r *Run) rests() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	holder, _ := r.core.Holder()
+	_, due := r.core.Due()
+	return holder == nil && !due && r.core.Waiting() == 0 && r.core.Awaited() == nil && len(r.core.Questions(time.Now())) == 0
+}
+
+// follow has a run do what has come into force since it was made.
+func (r *Run) follow(p *policy.Policy, m Mode) {
+	r.Tell(nil, run.Shifts{r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
+		if core.Policy != p {
+			_, e = core.Reload(p, now)
+		}
+		if r.shadow.Load() != (m == Shadow) {
+			r.shadow.Store(m == Shadow)
+			core.SetShadow(m == Shadow, now)
+		}
+		return e
+	})})
+}
+
+// finish keeps that a run has ended: nobody finds it any more.
+func (r *Run) finish() {
+	if r.kept == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	r.core.Finish(time.Now())
+}
+
+// own makes a run somebody's that was nobody's, for good.
+func (r *Run) own(owner wire.Principal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept != nil {
+		if err := r.kept.Own(owner); err != nil {
+			return err
+		}
+	}
+	r.Owner, r.free = owner, false
+	return nil
+}
