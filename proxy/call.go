@@ -97,13 +97,25 @@ func (c *call) Detach(done func()) bool {
 		return false
 	}
 	c.flight.Afterwards(done)
-	if !c.flight.Then(c.land) {
+	if !c.flight.Then(c.landing()) {
 		return c.flight.Afterwards(nil) == nil && c.restAlone()
 	}
 	if in := c.flight.Input(); in != nil && in.Left() { // its client was asked before there was anything to call
 		c.flight.Released()
 	}
 	return true
+}
+
+// landing is land for the upstream's read loop, which waits for no disk.
+func (c *call) landing() func(*wire.Message, error) {
+	if !c.s.run.Lasts() || !c.Settles() {
+		return c.land
+	}
+	return func(m *wire.Message, err error) {
+		if !c.s.p.lasts(func() { c.land(m, err) }) {
+			c.land(m, err)
+		}
+	}
 }
 
 // restAlone lets the rest of the way of a call go on alone whose client was asked

@@ -307,14 +307,6 @@ func (c *call) landed(m *wire.Message, err error) {
 		c.give(m)
 		return
 	}
-	if c.s.run.Lasts() && c.Settles() && c.s.p.lasts(func() { c.conclude(m, meaning, err) }) { // the upstream waits for no disk
-		return
-	}
-	c.conclude(m, meaning, err)
-}
-
-// conclude settles, records, tells and answers.
-func (c *call) conclude(m *wire.Message, meaning bridge.Meaning, err error) {
 	o := outcome.Of(m, meaning, err)
 	_, moved, unwritten := c.settle(run.End{Outcome: o, Result: outcome.Result(m, err)})
 	if unwritten != nil {

@@ -176,9 +176,20 @@ func ListenBehind(t testing.TB, front []string, args ...string) (url string, p *
 func listen(t testing.TB, binary string, args []string, front ...string) (url string, p *Process) {
 	t.Helper()
 	address := FreeAddress(t)
-	p = Start(t, nil, slices.Concat(front, []string{binary, "run", "--listen", address}, args)...)
+	return "http://" + address + "/mcp", listenAt(t, binary, address, args, front...)
+}
+
+// ListenAt is Listen at an address, where a proxy has listened before, say.
+func ListenAt(t testing.TB, address string, args ...string) *Process {
+	t.Helper()
+	return listenAt(t, Proxy(t), address, args)
+}
+
+func listenAt(t testing.TB, binary, address string, args []string, front ...string) *Process {
+	t.Helper()
+	p := Start(t, nil, slices.Concat(front, []string{binary, "run", "--listen", address}, args)...)
 	p.AwaitListening(address)
-	return "http://" + address + "/mcp", p
+	return p
 }
 
 // WritePolicy writes a policy to a file of the test's own and returns its path.

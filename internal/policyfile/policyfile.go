@@ -5,6 +5,7 @@ package policyfile
 
 import (
 	"bytes"
+	"encoding/json/v2"
 	"errors"
 	"fmt"
 	"io"
@@ -135,6 +136,7 @@ type Source struct {
 	Path    string
 	Digest  [32]byte
 	Watched bool // it can change: no pipe
+	File    watch.File
 }
 
 // Open reads the policy to begin with: from a file, from a folder of one policy, or
@@ -142,15 +144,19 @@ type Source struct {
 func Open(path string) (*policy.Policy, policy.Findings, Source, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
-		p, findings, err := Load(path)
-		return p, findings, Source{Path: path}, err
+		file, err := Read(path)
+		if err != nil {
+			return nil, nil, Source{Path: path}, err
+		}
+		p, findings, err := Parse(file)
+		return p, findings, Source{Path: path, File: file}, err
 	}
 	file := Watched(path).Read()
 	if file.Err != nil {
 		return nil, nil, Source{}, file.Err
 	}
 	p, findings, err := Parse(file)
-	return p, findings, Source{Path: path, Digest: file.Digest, Watched: true}, err
+	return p, findings, Source{Path: path, Digest: file.Digest, Watched: true, File: file}, err
 }
 
 // LockPath is where the lock of a policy is, unless it is said to be elsewhere:
@@ -206,4 +212,40 @@ func WriteLock(path string, text []byte) (err error) {
 		return fmt.Errorf("writing %s: %w; choose another --lock", host.Absolute(path), host.Cause(err))
 	}
 	return nil
+}
+
+// kept is a policy file with its parts as a store keeps it.
+type kept struct {
+	Name    string            `json:"name"`
+	Content string            `json:"content"`
+	Parts   map[string]string `json:"parts,omitzero"`
+}
+
+// Pack returns a policy file with its parts as one text, from which [Unpack] makes the same policy.
+func Pack(file watch.File) ([]byte, error) {
+	k := kept{Name: filepath.Base(file.Path), Content: string(file.Content)}
+	for name, part := range file.Parts {
+		if k.Parts == nil {
+			k.Parts = make(map[string]string)
+		}
+		k.Parts[name] = string(part.Content)
+	}
+	return json.Marshal(&k, json.Deterministic(true))
+}
+
+// Unpack makes a policy of what [Pack] returned.
+func Unpack(text []byte) (*policy.Policy, error) {
+	var k kept
+	if err := json.Unmarshal(text, &k); err != nil {
+		return nil, fmt.Errorf("reading a policy that was kept: %w", err)
+	}
+	file := watch.File{Path: k.Name, Content: []byte(k.Content)}
+	for name, content := range k.Parts {
+		if file.Parts == nil {
+			file.Parts = make(map[string]watch.Part)
+		}
+		file.Parts[name] = watch.Part{Content: []byte(content)}
+	}
+	p, _, err := Parse(file)
+	return p, err
 }

@@ -5,6 +5,7 @@
 package service
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -44,6 +45,7 @@ type Config struct {
 
 	Listen    Listen
 	Runs      Runs
+	Store     Store
 	Timeouts  Timeouts
 	Limits    Limits
 	Reload    Reload
@@ -209,7 +211,7 @@ func (c *Config) Check() error {
 			return err
 		}
 	}
-	if err := c.Listen.OIDC.check(); err != nil {
+	if err := errors.Join(c.Listen.OIDC.check(), c.Store.check()); err != nil {
 		return err
 	}
 	return c.Runs.check(c.Listen.Address != "", c.Listen.authenticates(), c.Protocol)

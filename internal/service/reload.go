@@ -97,6 +97,10 @@ func (s *service) reload(file watch.File) {
 		s.refuseReload([]string{err.Error()})
 		return
 	}
+	if err := s.keepPolicy(p, file); err != nil {
+		s.refuseReload([]string{err.Error()})
+		return
+	}
 	s.warnNobody(p)
 	done := s.relay.Reload(p)
 	s.reloads.put(p)

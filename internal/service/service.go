@@ -29,6 +29,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/report"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
@@ -44,6 +45,7 @@ type service struct {
 	log    hclog.Logger
 
 	tell     *observers
+	store    *durable.Store // where runs are kept; nil: nowhere
 	server   *upstream.Server
 	relay    *proxy.Proxy
 	keys     [2]runs.Key
@@ -117,6 +119,9 @@ func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Dura
 	if err = s.openHook(); err != nil {
 		return err
 	}
+	if err = s.openStore(ctx); err != nil {
+		return err
+	}
 	if s.server, err = c.OpenServer(cork); err != nil {
 		return err
 	}
@@ -138,6 +143,9 @@ func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Dura
 		return err
 	}
 	s.onClose(s.relay.Close)
+	if err = s.relay.Runs.Resume(); err != nil {
+		return fmt.Errorf("reading the run of this process from the store: %w", err)
+	}
 	s.reloads.begin(s.policy)
 	s.onClose(s.locks.follow(ctx, s.relay))
 	s.onClose(s.follow(ctx))
@@ -357,6 +365,9 @@ func (s *service) config() proxy.Config {
 		RunAge:              c.Runs.Age,
 		MaxRuns:             most,
 		MaxRunsPerPrincipal: perPrincipal,
+		Store:               s.store,
+		Process:             c.Store.run(s.policy),
+		IdleEnds:            c.Runs.Idle > 0,
 		MaxInFlight:         c.Limits.InFlight,
 		MaxQueue:            c.Limits.Queue,
 		ApprovalHold:        c.Timeouts.Approval,

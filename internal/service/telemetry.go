@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
@@ -71,6 +72,14 @@ func (o *observers) telemetry() (t observe.Telemetry) {
 		t.Auditor = o.audit
 	}
 	return t
+}
+
+// wrote is told of commits to the store.
+func (o *observers) wrote() func(journal.Wrote) {
+	if o.metrics == nil {
+		return nil
+	}
+	return func(w journal.Wrote) { o.metrics.StoreWrote(w.Took, w.Records, w.Bytes, w.Err) }
 }
 
 // watch has the metrics look at the service.

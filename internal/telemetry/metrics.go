@@ -63,6 +63,7 @@ type Metrics struct {
 	definitions, runsRefused           *prometheus.CounterVec
 	restarts, authentication           prometheus.Counter
 	runsExpired                        prometheus.Counter
+	store                              store // zero: there is none
 }
 
 // seconds are the buckets that OpenTelemetry gives for the durations of MCP, in

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -36,6 +37,7 @@ type Store struct {
 	cfg   Config
 	chain journal.Chain
 	write *journal.Committer
+	size  atomic.Int64
 
 	mu       sync.Mutex                // guards what follows
 	policies map[string]*policy.Policy // by digest
@@ -72,6 +74,16 @@ func (s *Store) Down() error {
 func (s *Store) Waiting() int {
 	n, _ := s.write.Waiting()
 	return n
+}
+
+// Size is how many bytes the store takes, or took when that could be found out last.
+func (s *Store) Size() int64 {
+	ctx, stop := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer stop()
+	if size, err := s.cfg.Journal.Size(ctx); err == nil {
+		s.size.Store(size)
+	}
+	return s.size.Load()
 }
 
 // Timeout is for how long a call waits.

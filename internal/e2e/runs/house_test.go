@@ -68,6 +68,7 @@ type house struct {
 	olga       string // the operator, whose token is sent; "": nobody's
 	process    *mcptest.Process
 	upstream   *mcptest.Upstream // nil: it does not count
+	args       []string
 }
 
 // open starts a proxy whose clients find their runs by the key. It is named for its
@@ -87,8 +88,19 @@ func open(t *testing.T, k key, policy string, more ...string) *house {
 	if slices.Contains(more, "--admin-tokens") {
 		h.olga = "olga"
 	}
-	h.url, h.process = mcptest.Listen(t, append(args, more...)...)
+	h.args = append(args, more...)
+	h.url, h.process = mcptest.Listen(t, h.args...)
 	return h
+}
+
+// again ends the proxy by a signal, and starts it anew at the same address.
+func (h *house) again(by os.Signal) {
+	h.t.Helper()
+	if err := h.process.Process.Signal(by); err != nil {
+		h.t.Fatal(err)
+	}
+	h.process.ExitCode()
+	h.process = mcptest.ListenAt(h.t, strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), "/mcp"), h.args...)
 }
 
 // counted is open in front of an upstream that counts.

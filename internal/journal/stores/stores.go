@@ -1,0 +1,126 @@
+// Package stores opens the store that a URL names.
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/postgres"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/sqlite"
+)
+
+// Config says which store is opened, and for whom.
+type Config struct {
+	URL    string // see [Check]
+	Run    string // the run that a folder of SQLite files has a file for
+	Holder string // who has it, for a process that finds it taken
+	Log    func(message string, err error)
+}
+
+// Memory is the URL of no store: nothing is kept.
+const Memory = "memory"
+
+// Known says what a URL may be.
+const Known = "memory, sqlite:PATH, sqlite:FOLDER/, postgres://HOST/DATABASE"
+
+// Check says what is wrong with the URL of a store, nil for nothing. It does not repeat the URL, which may have a password.
+func Check(text string) error {
+	_, err := parse(text, "run")
+	return err
+}
+
+// store is what a URL says.
+type store struct {
+	memory, postgres bool
+	path             string // of a file of SQLite
+	normal           bool
+}
+
+func parse(text, run string) (s store, err error) {
+	scheme, rest, _ := strings.Cut(text, ":")
+	switch {
+	case text == "" || text == Memory:
+		return store{memory: true}, nil
+	case scheme == "postgres" || scheme == "postgresql":
+		return store{postgres: true}, nil
+	case scheme != "sqlite":
+		return s, errors.New("it is no store: it is one of " + Known)
+	}
+	path, query, _ := strings.Cut(rest, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return s, errors.New("what is behind the ? cannot be read: it is sync=normal, or sync=full")
+	}
+	for name, given := range values {
+		if name != "sync" || len(given) != 1 || given[0] != "normal" && given[0] != "full" {
+			return s, errors.New("behind the ? it says what there is not: it is sync=normal, or sync=full")
+		}
+		s.normal = given[0] == "normal"
+	}
+	if path == "" {
+		return s, errors.New("it names no file: write sqlite:PATH, or sqlite:FOLDER/")
+	}
+	if strings.HasSuffix(path, "/") || strings.HasSuffix(path, string(filepath.Separator)) {
+		path = filepath.Join(path, fileName(run)+".db")
+	}
+	s.path = path
+	return s, nil
+}
+
+// fileName is a run's name as a file may be called.
+func fileName(run string) string {
+	return url.PathEscape(strings.ReplaceAll(strings.TrimLeft(run, "."), "/", "_"))
+}
+
+// Open opens a store for this process alone; nil for memory. The error is a [journal.Held] where another process has it.
+func Open(ctx context.Context, c Config) (journal.Store, error) {
+	s, err := parse(c.URL, c.Run)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("opening the store: %w", err)
+	case s.memory:
+		return nil, nil
+	case s.postgres:
+		db, err := postgres.Open(ctx, postgres.Config{URL: c.URL, Holder: c.Holder, Log: c.Log})
+		if err != nil {
+			return nil, fmt.Errorf("opening the store in PostgreSQL: %w", err)
+		}
+		return db, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+		return nil, fmt.Errorf("making the store's folder: %w", err)
+	}
+	file, err := sqlite.Open(sqlite.Config{Path: s.path, Normal: s.normal, Holder: c.Holder})
+	if err != nil {
+		return nil, fmt.Errorf("opening the store %s: %w", s.path, err)
+	}
+	return file, nil
+}
+
+// OpenReader opens a store to read, whoever writes it.
+func OpenReader(ctx context.Context, c Config) (journal.Store, error) {
+	s, err := parse(c.URL, c.Run)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("opening the store: %w", err)
+	case s.memory:
+		return nil, errors.New("what is in memory is read where it is: ask the running proxy by its --admin address")
+	case s.postgres:
+		db, err := postgres.OpenReader(ctx, c.URL)
+		if err != nil {
+			return nil, fmt.Errorf("opening the store in PostgreSQL: %w", err)
+		}
+		return db, nil
+	}
+	file, err := sqlite.OpenReader(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store %s: %w", s.path, err)
+	}
+	return file, nil
+}
