@@ -20,7 +20,7 @@ import (
 
 // New returns a Proxy. It opens no connection yet.
 func New(cfg Config) (*Proxy, error) {
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Complete(); err != nil {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, routes: allRoutes(), sessions: make(map[*session]struct{})}

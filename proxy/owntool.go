@@ -30,18 +30,29 @@ func (restarts) Call(c *call) (wire.Pending, bool) {
 		return nil, false
 	}
 	c.asksOwn()
-	moved, ok := c.s.run.Renew()
+	if c.s.run.Lasts() {
+		return c.later(func() { wait(c.renew()) }), true
+	}
+	return c.renew(), true
+}
+
+// renew begins the call's run anew.
+func (c *call) renew() wire.Pending {
+	moved, ok, err := c.s.run.Renew()
+	if err != nil {
+		return c.refuse(policy.StoreUnavailable)
+	}
 	if !ok {
 		reason := refusal.Called(c.Kind, c.Name) + " is not allowed: the run is not complete."
 		if c.opaquely() {
 			reason = ""
 		}
-		return c.refuseText(policy.InvalidTransition, reason), true
+		return c.refuseText(policy.InvalidTransition, reason)
 	}
 	at := c.where()
 	c.s.log.Info("run begun anew", c.about("run", c.s.run.Name, "state", at.State())...)
 	c.notifyChanged(run.Shifts{moved})
-	return c.doneWith(handle.StartedAgain(c.s.p.told(at), c.allowedAt(at))), true
+	return c.doneWith(handle.StartedAgain(c.s.p.told(at), c.allowedAt(at)))
 }
 
 // asksOwn makes the call one of a tool that is known.

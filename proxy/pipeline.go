@@ -232,28 +232,10 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 	if e == run.ApprovalWanted {
 		return c.later(func() { c.s.p.routes.approval(c) })
 	}
-	durable, again, err := c.s.run.Begin(&c.Call)
-	switch {
-	case err != nil:
-		c.leave()
-		return c.refuse(policy.StoreUnavailable)
-	case again:
-		c.leave()
-		return c.enter(conn)
-	case durable != nil:
-		return c.later(func() { c.begun(conn, durable()) })
+	if c.s.run.Lasts() {
+		return c.first(conn)
 	}
 	return c.send(conn)
-}
-
-// begun goes on with a call of which it is kept that it has begun, or why it is not.
-func (c *call) begun(conn *bridge.Upstream, err error) {
-	if err != nil {
-		c.leave()
-		wait(c.refuse(policy.StoreUnavailable))
-		return
-	}
-	wait(c.send(conn))
 }
 
 // send sends the request upstream, and leaves the answer to landed.
@@ -432,6 +414,32 @@ const (
 	wouldBeRefused = "would be refused"
 	notCarried     = "the policy does not carry it: passthrough, upstream_may and templates say what it does"
 )
+
+// What follows is for calls of runs that last.
+
+// first has it kept that the call begins, and then sends it.
+func (c *call) first(conn *bridge.Upstream) wire.Pending {
+	durable, again, err := c.s.run.Begin(&c.Call)
+	switch {
+	case err != nil:
+		return c.begun(conn, err)
+	case again:
+		c.leave()
+		return c.enter(conn)
+	case durable != nil:
+		return c.later(func() { wait(c.begun(conn, durable())) })
+	}
+	return c.send(conn)
+}
+
+// begun goes on with a call of which it is kept that it has begun, or why it is not.
+func (c *call) begun(conn *bridge.Upstream, err error) wire.Pending {
+	if err != nil {
+		c.leave()
+		return c.refuse(policy.StoreUnavailable)
+	}
+	return c.send(conn)
+}
 
 // What follows is for calls that wait until they can be recorded.
 

@@ -84,6 +84,9 @@ func (c *call) signalled(e run.Admission) wire.Pending {
 	if c.s.log.IsInfo() {
 		c.s.log.Info("signal", c.about("signal", c.Name, "note", observe.Escaped(c.note), "rule", c.Verdict.Rule.String())...)
 	}
+	if !c.s.run.Lasts() {
+		return c.take()
+	}
 	switch _, again, err := c.s.run.Begin(&c.Call); {
 	case again:
 		c.leave()
@@ -91,10 +94,8 @@ func (c *call) signalled(e run.Admission) wire.Pending {
 	case err != nil:
 		c.leave()
 		return c.refuse(policy.StoreUnavailable)
-	case c.s.run.Lasts():
-		return c.later(func() { wait(c.take()) })
 	}
-	return c.take()
+	return c.later(func() { wait(c.take()) })
 }
 
 // take takes a signal through the automaton that has the turn.

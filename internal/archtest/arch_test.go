@@ -138,6 +138,11 @@ var rules = []rule{
 		why: "what is kept of runs is bytes and points: it knows no policy, no run and no database",
 	},
 	{
+		pkg:   "internal/journal/stores",
+		allow: []string{module + "/internal/journal", module + "/internal/journal/sqlite", module + "/internal/journal/postgres"},
+		why:   "which store a URL names is known in one place, and nothing else of them",
+	},
+	{
 		pkg:   "internal/journal/memory",
 		allow: []string{module + "/internal/journal"},
 		why:   "a store keeps what it is given",
@@ -248,7 +253,7 @@ var rules = []rule{
 	{
 		pkg: "proxy",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/proxy/approval", module + "/proxy/catalogue", module + "/proxy/drain", module + "/proxy/link", module + "/proxy/asks", module + "/proxy/flight", module + "/proxy/observe", module + "/proxy/operator", module + "/proxy/outcome", module + "/proxy/refusal", module + "/proxy/runs", module + "/proxy/tasks", module + "/proxy/subscriptions", module + "/proxy/surface", module + "/internal/wire", module + "/internal/words",
+			module + "/policy", module + "/proxy/run", module + "/proxy/approval", module + "/proxy/catalogue", module + "/proxy/drain", module + "/proxy/link", module + "/proxy/asks", module + "/proxy/flight", module + "/proxy/observe", module + "/proxy/operator", module + "/proxy/outcome", module + "/proxy/refusal", module + "/proxy/runs", module + "/proxy/settings", module + "/proxy/tasks", module + "/proxy/subscriptions", module + "/proxy/surface", module + "/internal/wire", module + "/internal/words",
 			module + "/internal/bridge",     // makes clients and upstreams of all eras alike
 			module + "/internal/deadline",   // of calls, and instants of the monotonic clock
 			module + "/internal/handle",     // how a call carries its run's handle
@@ -279,6 +284,14 @@ var rules = []rule{
 			"github.com/hashicorp/go-hclog", // a line per signal and refusal
 		},
 		why: "an operator asks a run, and no client: it knows no session and no connection",
+	},
+	{
+		pkg: "proxy/durable",
+		allow: []string{
+			module + "/policy", module + "/proxy/run", module + "/internal/journal", module + "/internal/wire",
+			"github.com/hashicorp/go-hclog", // that the store cannot be written
+		},
+		why: "how a run is kept is entries in, records out: it knows no session, no call and no database",
 	},
 	{
 		pkg:   "proxy/outcome",

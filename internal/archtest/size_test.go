@@ -26,7 +26,7 @@ var large = map[string]string{
 	"internal/service.Limits":          "configuration",
 	"internal/streamhttp.ServerConfig": "configuration",
 	"internal/strictyaml.Schema":       "mirrors JSON Schema",
-	"proxy.Config":                     "configuration",
+	"proxy/settings.Config":            "configuration",
 	"upstream.Config":                  "configuration",
 }
 

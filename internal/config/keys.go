@@ -271,7 +271,7 @@ var groups = map[string]group{
 	},
 	"upstream.oauth": {doc: "OAuth client credentials for the URL.", required: []string{"client_id", "client_secret_file"}},
 	"runs":           {title: "Runs", doc: "How requests find their run, and how long runs live that are found by a key."},
-	"store":          {title: "The store", doc: "Where runs are kept, so that they go on after a restart."},
+	"store":          {title: "The store", doc: "Where runs are kept, so that they go on after a restart.", required: []string{"url"}},
 	"timeouts":       {title: "Timeouts", doc: "How long things may take."},
 	"limits":         {title: "Limits", doc: "What clients and servers can take, all of it refused clearly. Sizes are bytes, or written with KiB, MiB, GiB."},
 	"health":         {title: "Operators", doc: "The address for probes and metrics: /livez, /readyz, /startupz, /metrics."},

@@ -119,7 +119,7 @@ func (x *explainer) begin() error {
 	if err != nil {
 		return err
 	}
-	entry := run.Entry{Type: run.Ended, Time: x.Now, To: run.Standing{Policy: p, At: at}, Set: changes(p, registers.View())}
+	entry := run.Entry{Type: run.Ended, Time: x.Now, Step: policy.Step{Changed: true}, To: run.Standing{Policy: p, At: at}, Set: changes(p, registers.View())}
 	x.run = run.Replay(run.Config{Policy: p}, slices.Values([]run.Entry{entry}), x.Now)
 	x.facts = &guard.Call{Name: x.Name, Args: x.Args, Registers: x.run.Registers(), Now: x.Now,
 		Run: guard.Run{State: p.StateName(x.State), Began: x.Now, Entered: x.Now}}

@@ -186,6 +186,9 @@ func (s *service) health(loopback bool) *admin.Health {
 	if s.tell.audit != nil {
 		h.Ready = append(h.Ready, admin.Check{Name: "audit", Run: s.tell.audit.Blocked})
 	}
+	if s.store != nil {
+		h.Ready = append(h.Ready, admin.Check{Name: "store", Run: s.store.Down})
+	}
 	return h
 }
 

@@ -59,11 +59,16 @@ type Metrics struct {
 	serverOperations, clientOperations *prometheus.HistogramVec
 	serverSessions                     *prometheus.HistogramVec
 	clientSessions, overhead           prometheus.Histogram
-	transitions, refusals, shadow      *prometheus.CounterVec
-	definitions, runsRefused           *prometheus.CounterVec
-	restarts, authentication           prometheus.Counter
-	runsExpired                        prometheus.Counter
-	store                              store // zero: there is none
+	decisions
+	store store // zero: there is none
+}
+
+// decisions are counted.
+type decisions struct {
+	transitions, refusals, shadow *prometheus.CounterVec
+	definitions, runsRefused      *prometheus.CounterVec
+	restarts, authentication      prometheus.Counter
+	runsExpired                   prometheus.Counter
 }
 
 // seconds are the buckets that OpenTelemetry gives for the durations of MCP, in

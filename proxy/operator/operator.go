@@ -54,7 +54,10 @@ func (d *Desk) Restart(name string) (state string, err error) {
 	if no != nil {
 		return "", no
 	}
-	return r.Restart(), nil
+	if state, err = r.Restart(); err != nil {
+		return "", &Refused{Why: Denied, Code: policy.StoreUnavailable}
+	}
+	return state, nil
 }
 
 // find returns the one run of a name.
@@ -193,10 +196,15 @@ func (c *call) decided(e run.Admission) *Refused {
 	if no := c.overtaken(); no != nil {
 		return no
 	}
-	if e == run.Admitted {
-		if _, again, err := c.run.Begin(&c.Call); again || err != nil {
+	if e == run.Admitted && c.run.Lasts() {
+		switch _, again, err := c.run.Begin(&c.Call); {
+		case again:
+			return &Refused{Why: Moved}
+		case err != nil:
 			return &Refused{Why: Denied, Code: policy.StoreUnavailable}
 		}
+	}
+	if e == run.Admitted {
 		return nil
 	}
 	no := &Refused{Why: Denied, Code: c.Verdict.Code, Because: c.Verdict.Because()}

@@ -21,17 +21,6 @@ type ahead struct {
 	nobody  *Call      // has the turn while they do, and no call has it; nil: never yet
 }
 
-// Pending is an entry that is not durable yet.
-type Pending struct {
-	Entry
-	room    *register.Reservation // for what it sets
-	unasked bool                  // it begins the run anew, and nobody has asked for that
-	effects Effects               // what has come of it, once it is applied
-}
-
-// steps reports whether an entry that is not durable yet moves the run.
-func (a *ahead) steps() bool { return a != nil && a.moving > 0 }
-
 // write takes an entry that is to be written. Where a reload, or a call in shadow, has taken the run, it stands already.
 func (a *ahead) write(r *Run, e Entry) Entry {
 	if e.Type == Began || e.Type == Moved || e.Type == Stranded || e.Type == Finished || e.Type == Reset && r.reset || e.Shadow && e.Step.Changed {
@@ -65,9 +54,6 @@ func (a *ahead) keeper() *Call {
 	}
 	return a.nobody
 }
-
-// Pending is the entry where it is not durable yet, nil for one that is applied.
-func (e *Entry) Pending() *Pending { return e.pending }
 
 // Made returns the entries of a run that lasts that were made since it was last asked: they are to be written in
 // this order.
@@ -165,6 +151,8 @@ func (r *Run) begunAnew(unasked bool) (ready []*Call) {
 
 // restartAhead makes the entry of a run that lasts that is to begin anew.
 func (r *Run) restartAhead(now time.Time, unasked bool) (e Effects) {
+	e.From = r.Snapshot(now)
+	e.To = e.From
 	e.Entries = r.use(now)
 	if r.holder != nil {
 		r.holder.orphaned = true
@@ -176,9 +164,6 @@ func (r *Run) restartAhead(now time.Time, unasked bool) (e Effects) {
 	return e
 }
 
-// overtaken reports whether a call belongs to a run before this one.
-func (r *Run) overtaken(c *Call) bool { return c.orphaned || r.ahead != nil && r.ahead.resets > 0 }
-
 // Begin makes the entry of a call that is about to be sent, where who reads the run again has to know of that: the call
 // can move it, set something, or is counted. nil: there is none to wait for. It reports false where the run is about to
 // stand elsewhere than where the call was decided: that is to leave, and to be entered again.
@@ -187,7 +172,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	if r.ahead == nil || r.Runless || c.Snapshot.Shadow || !turn && !c.Settles() {
 		return nil, true
 	}
-	if r.ahead.steps() {
+	if r.moving() {
 		return nil, false
 	}
 	if c.Kind == policy.Signal { // which ends as it begins
@@ -209,10 +194,8 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 // unsent makes the entry of a call that had begun, and has no outcome: it did not go, or is to be sent once more, and
 // begins anew then.
 func (r *Run) unsent(c *Call, now time.Time) {
-	if c.begun != 0 {
-		r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun})
-		c.begun = 0
-	}
+	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun})
+	c.begun = 0
 }
 
 // Shut has nothing be allowed any more in a run of which something cannot be written: others have written it.

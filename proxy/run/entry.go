@@ -13,6 +13,66 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
 )
 
+// Type is what an entry tells of.
+type Type uint8
+
+// The types. The zero value is that of no entry.
+const (
+	_        Type = iota
+	Ended         // a call that had the turn, or moved the run in shadow
+	Moved         // a reload has moved the run to the policy in force
+	Stranded      // a reload has taken its state
+	Reset         // the run was begun anew, by an outcome of no call
+	Expired       // its state's clock has moved it
+	Began         // the run
+	Begun         // a call, before it was sent
+	Unsent        // a call that had begun has no outcome
+	Finished      // the run has ended: nobody finds it any more
+)
+
+// Entry is one fact of a run. A run's recorded part is the fold of its entries, and
+// nothing else.
+type Entry struct {
+	Type     Type
+	Seq      uint64 // its number, from 1
+	Time     time.Time
+	Call     *Call             // that it is of
+	Begun    uint64            // the number of the entry by which the call began; 0: it has none
+	Outcome  policy.Outcome    // of the call
+	By       *policy.Policy    // that stepped it
+	Step     policy.Step       // zero: the outcome was one of a run before this
+	Shadow   bool              // the call was decided in shadow
+	Set      []register.Change // what became of registers
+	Counted  []limit.Limit     // of the run, against which the call was counted: told by the first entry of a call
+	From, To Standing
+
+	Turn    bool              // the call has the turn, of a run that was not begun anew since: told by Begun
+	Unknown []register.Change // what becomes of registers if nobody learns how the call ended: likewise
+	Resumed bool              // the call had no end when the run was read from its entries
+	pending *Pending          // it is not applied yet
+}
+
+// Standing is where a run stands by its entries.
+type Standing struct {
+	Policy   *policy.Policy
+	At       policy.Configuration
+	Stranded time.Time // since when Policy's successor has no such state; zero: it has
+}
+
+// State is the name of the state.
+func (s Standing) State() string { return s.Policy.StateName(s.At.State) }
+
+// Pending is the entry where it is not durable yet, nil for one that is applied.
+func (e *Entry) Pending() *Pending { return e.pending }
+
+// Pending is an entry that is not durable yet.
+type Pending struct {
+	Entry
+	room    *register.Reservation // for what it sets
+	unasked bool                  // it begins the run anew, and nobody has asked for that
+	effects Effects               // what has come of it, once it is applied
+}
+
 var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired", Began: "began", Begun: "begun", Unsent: "unsent", Finished: "finished"}
 
 // String is the type as entries have it.

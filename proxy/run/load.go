@@ -50,7 +50,7 @@ func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
 		b := open[seq]
 		r.resume(&b.Entry, now)
 	}
-	if !r.ahead.steps() {
+	if !r.moving() {
 		r.catchUp(now)
 	}
 	return r

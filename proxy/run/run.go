@@ -10,7 +10,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/limit"
-	"github.com/fsm-proxy/fsm-proxy/policy/register"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 )
 
@@ -97,72 +96,6 @@ func New(c Config, now time.Time) Run {
 	return r
 }
 
-// Type is what an entry tells of.
-type Type uint8
-
-// The types. The zero value is that of no entry.
-const (
-	_        Type = iota
-	Ended         // a call that had the turn, or moved the run in shadow
-	Moved         // a reload has moved the run to the policy in force
-	Stranded      // a reload has taken its state
-	Reset         // the run was begun anew, by an outcome of no call
-	Expired       // its state's clock has moved it
-	Began         // the run
-	Begun         // a call, before it was sent
-	Unsent        // a call that had begun has no outcome
-	Finished      // the run has ended: nobody finds it any more
-)
-
-// Entry is one fact of a run. A run's recorded part is the fold of its entries, and
-// nothing else.
-type Entry struct {
-	Type     Type
-	Seq      uint64 // its number, from 1
-	Time     time.Time
-	Call     *Call             // that it is of
-	Begun    uint64            // the number of the entry by which the call began; 0: it has none
-	Outcome  policy.Outcome    // of the call
-	By       *policy.Policy    // that stepped it
-	Step     policy.Step       // zero: the outcome was one of a run before this
-	Shadow   bool              // the call was decided in shadow
-	Set      []register.Change // what became of registers
-	Counted  []limit.Limit     // of the run, against which the call was counted: told by the first entry of a call
-	From, To Standing
-
-	Turn    bool              // the call has the turn, of a run that was not begun anew since: told by Begun
-	Unknown []register.Change // what becomes of registers if nobody learns how the call ended: likewise
-	Resumed bool              // the call had no end when the run was read from its entries
-	pending *Pending          // it is not applied yet
-}
-
-// Standing is where a run stands by its entries.
-type Standing struct {
-	Policy   *policy.Policy
-	At       policy.Configuration
-	Stranded time.Time // since when Policy's successor has no such state; zero: it has
-}
-
-// moves reports whether the entry tells of a run that stands elsewhere since, or has set something, or began anew, or
-// goes by another policy: what somebody has to see who decides by where it stands.
-func (e *Entry) moves() bool {
-	switch e.Type {
-	case Begun, Unsent:
-		return false
-	case Ended:
-		return e.Step.Changed || e.Set != nil
-	}
-	return true
-}
-
-// stays reports whether the run stands where it stood.
-func (e *Entry) stays() bool {
-	return e.Type == Begun || e.Type == Unsent || e.Type == Finished || e.Type == Ended && !e.Step.Changed
-}
-
-// State is the name of the state.
-func (s Standing) State() string { return s.Policy.StateName(s.At.State) }
-
 // record makes an entry one of the run's.
 func (r *Run) record(e Entry) Entry {
 	r.seq++
@@ -205,6 +138,23 @@ func (r *Run) apply(e *Entry) {
 	}
 }
 
+// moves reports whether the entry tells of a run that stands elsewhere since, or has set something, or began anew, or
+// goes by another policy: what somebody has to see who decides by where it stands.
+func (e *Entry) moves() bool {
+	switch e.Type {
+	case Begun, Unsent:
+		return false
+	case Ended:
+		return e.Step.Changed || e.Set != nil
+	}
+	return true
+}
+
+// stays reports whether the run stands where it stood.
+func (e *Entry) stays() bool {
+	return e.Type == Begun || e.Type == Unsent || e.Type == Finished || e.Type == Ended && !e.Step.Changed
+}
+
 // Seq is the number of the run's last entry: the last that is applied. Entries are numbered from 1, without gaps.
 func (r *Run) Seq() uint64 {
 	if r.ahead != nil && len(r.ahead.entries) > 0 {
@@ -230,6 +180,12 @@ func (r *Run) forget(now time.Time) {
 		r.memory = r.memory.anew(&r.Config, now)
 	}
 }
+
+// moving reports whether an entry that is not durable yet moves the run.
+func (r *Run) moving() bool { return r.ahead != nil && r.ahead.moving > 0 }
+
+// overtaken reports whether a call belongs to a run before this one.
+func (r *Run) overtaken(c *Call) bool { return c.orphaned || r.ahead != nil && r.ahead.resets > 0 }
 
 // asRecorded is where the run's entries have taken it.
 func (r *Run) asRecorded() Standing {
@@ -261,7 +217,7 @@ func (r *Run) strand(since time.Time) {
 func (r *Run) use(now time.Time) []Entry {
 	e := Entry{Type: Moved, Time: now, To: r.stands}
 	switch {
-	case r.ahead.steps():
+	case r.moving():
 		return nil
 	case r.reset:
 		e.Type = Reset
@@ -327,14 +283,16 @@ func (r *Run) Enter(c *Call, room int, now time.Time) (a Admission, e Effects) {
 	if c.life == 0 {
 		c.life = r.life
 	}
-	r.unsent(c, now)
+	if c.begun != 0 {
+		r.unsent(c, now)
+	}
 	if e.Entries = r.use(now); r.isDue(now) {
 		e.From = r.Snapshot(now)
 		e.Entries = append(e.Entries, r.expire(now)...)
 		e.To = r.Snapshot(now)
 	}
 	switch a = r.decide(c, r.Snapshot(now), now); {
-	case a != Admitted || c.Unclear || !c.takesTurn() && (!r.ahead.steps() || c.Snapshot.Shadow || !c.Settles()):
+	case a != Admitted || c.Unclear || !c.takesTurn() && (!r.moving() || c.Snapshot.Shadow || !c.Settles()):
 		return a, e
 	case r.holder == nil:
 		r.holder, c.orphaned = c, false
@@ -358,7 +316,7 @@ func (r *Run) Holds(c *Call) bool { return r.holder == c }
 // queued is past. A call that needs the turn no longer passes it on.
 func (r *Run) Granted(c *Call, now time.Time) (a Admission, e Effects) {
 	e.From = r.Snapshot(now)
-	if !r.ahead.steps() {
+	if !r.moving() {
 		r.holder = nil
 		_, e.Ready = r.catchUp(now) // to a policy that came since it was given the turn
 	}
@@ -381,7 +339,9 @@ func (r *Run) Keeps(c *Call, now time.Time) (a Admission, held bool, e Effects) 
 		return Refused, false, e
 	}
 	e.From = r.Snapshot(now)
-	r.unsent(c, now)
+	if c.begun != 0 {
+		r.unsent(c, now)
+	}
 	if held = !r.Shadow && !c.orphaned; held {
 		a = r.decide(c, r.own(now), now)
 	}
@@ -481,7 +441,9 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	moves := shadow && r.followsShadow(c) || !shadow && r.holder == c
 	if shadow && c.Overlooked || !moves && c.Verdict.Turn {
 		c.release()
-		r.unsent(c, now)
+		if c.begun != 0 {
+			r.unsent(c, now)
+		}
 		return e, s, nil
 	}
 	s.From = r.Snapshot(now)
@@ -557,7 +519,9 @@ func (r *Run) Pass(c *Call, now time.Time) (e Effects) {
 // Leave takes a call that has no outcome out of the turn or the queue.
 func (r *Run) Leave(c *Call, now time.Time) (e Effects) {
 	c.release()
-	r.unsent(c, now)
+	if c.begun != 0 {
+		r.unsent(c, now)
+	}
 	if r.holder == c {
 		return r.Pass(c, now)
 	}
@@ -571,7 +535,7 @@ func (r *Run) Leave(c *Call, now time.Time) (e Effects) {
 // before that.
 func (r *Run) pass(e *Effects, now time.Time) {
 	r.holder, r.task = nil, false
-	if r.ahead.steps() { // whose turn is next is told by where it leads
+	if r.moving() { // whose turn is next is told by where it leads
 		r.holder = r.ahead.keeper()
 		return
 	}
@@ -635,66 +599,6 @@ func (r *Run) HandOver(c, left *Call) (wanted bool, e Effects) {
 	r.holder, r.task = left, true
 	e.Ready, r.queue = r.queue, nil
 	return true, e
-}
-
-// SetShadow has calls decided in shadow from now on, or by the policy. In shadow nothing
-// waits for the turn.
-func (r *Run) SetShadow(shadow bool, now time.Time) (e Effects) {
-	e.From = r.Snapshot(now)
-	if r.Shadow = shadow; shadow {
-		e.Ready, r.queue = r.queue, nil
-	}
-	e.To = r.Snapshot(now)
-	return e
-}
-
-// Restart puts the run back to its beginning. A call that has the turn keeps it until it
-// ends, but steps no more: it belongs to the old run.
-func (r *Run) Restart(now time.Time) Effects { return r.restarted(now, false) }
-
-// RestartUnasked is Restart where nobody has asked for it: what waits for the turn was
-// asked of the old run, in which the call before it may have done it already.
-func (r *Run) RestartUnasked(now time.Time) Effects { return r.restarted(now, true) }
-
-func (r *Run) restarted(now time.Time, unasked bool) (e Effects) {
-	if r.ahead != nil {
-		return r.restartAhead(now, unasked)
-	}
-	e.From = r.Snapshot(now)
-	r.restart(now)
-	if unasked {
-		e.Ready = r.refuseQueue()
-	}
-	e.Entries = r.use(now)
-	e.To = r.Snapshot(now)
-	return e
-}
-
-func (r *Run) restart(now time.Time) {
-	r.refused = false
-	r.place(r.beginning())
-	r.forget(now)
-	r.reset = true
-	r.moves++
-	switch {
-	case r.task: // it belongs to the old run
-		r.holder, r.task = nil, false
-	case r.holder != nil:
-		r.holder.orphaned = true
-	}
-}
-
-// beginning is where the run stands that begins now.
-func (r *Run) beginning() Standing {
-	r.between = nil
-	return Standing{Policy: r.Policy, At: r.Policy.Initial()}
-}
-
-// refuseQueue has what waits for the turn decided anew, and find that its run is over.
-func (r *Run) refuseQueue() (ready []*Call) {
-	r.life++
-	ready, r.queue = r.queue, nil
-	return ready
 }
 
 // Snapshot is where the run stands for whoever asks. While a call has the turn of a run

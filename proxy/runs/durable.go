@@ -26,9 +26,6 @@ type written struct {
 
 // writeLocked hands over what the run has made.
 func (r *Run) writeLocked() (w written) {
-	if r.kept == nil {
-		return w
-	}
 	made := r.core.Made()
 	if len(made) == 0 {
 		return w
@@ -129,13 +126,10 @@ func (g *Registry) awaits(w written) bool {
 // ErrUnwritten is why nothing came of what could not be written, or not in time.
 var ErrUnwritten = errors.New("it cannot be written now (--store)")
 
-// Lasts reports whether what becomes of the run is kept.
-func (r *Run) Lasts() bool { return r.kept != nil }
-
-// Begin has it kept that a call is about to be sent, where that has to be. wait waits for it; nil: there is nothing to
+// Begin has it kept that a call of a run that lasts is about to be sent, where that has to be. wait waits for it; nil: there is nothing to
 // wait for. again tells that the call is to leave, and to be entered once more. The error is [ErrUnwritten].
 func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
-	if r.kept == nil || c.Snapshot.Shadow || !c.Verdict.Turn && !c.Settles() {
+	if c.Snapshot.Shadow || !c.Verdict.Turn && !c.Settles() {
 		return nil, false, nil
 	}
 	if r.of.cfg.Store.Down() != nil {
@@ -162,9 +156,10 @@ func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal) written {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g.cfg.Store != nil {
-		r.kept = g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now())
+	if g.cfg.Store == nil {
+		return written{}
 	}
+	r.kept = g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now())
 	return r.writeLocked()
 }
 
@@ -259,7 +254,7 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 	g.mu.RLock()
 	c := run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: true}
 	g.mu.RUnlock()
-	r := &Run{of: g, kept: kept.Run, at: at, Key: g.keyOf(at.kind), Name: hex.EncodeToString([]byte(at.id[:8])), Owner: kept.Owner(),
+	r := &Run{of: g, kept: kept.Run, keyed: keyed{at: at}, Key: g.keyOf(at.kind), Name: hex.EncodeToString([]byte(at.id[:8])), Owner: kept.Owner(),
 		core: run.Replay(c, slices.Values(kept.Entries), now)}
 	r.free = at.kind == Path && !r.Owner.Known()
 	r.born = max(deadline.Now()-now.Sub(kept.Began()), 1)

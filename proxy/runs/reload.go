@@ -131,6 +131,7 @@ func (g *Registry) sayMode(m Mode) {
 type Migrated struct {
 	Runs      int // that there are
 	Restarted int // that were stranded, and begin anew
+	Unwritten int // of which that cannot be kept now
 }
 
 // Migrate has the runs that a reload has stranded begin anew at once, in the
@@ -143,7 +144,9 @@ func (g *Registry) Migrate() (done Migrated) {
 		if !r.ForRunless {
 			done.Runs++
 		}
-		if moved, ok := r.migrate(); ok {
+		if moved, ok, err := r.migrate(); err != nil {
+			done.Unwritten++
+		} else if ok {
 			done.Restarted++
 			r.Tell(nil, run.Shifts{moved})
 		}

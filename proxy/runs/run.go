@@ -43,12 +43,9 @@ type Run struct {
 	Owner wire.Principal // whose it is; written under the Registry's lock and mu, read under either
 	Tasks tasks.Table
 
-	of     *Registry
-	kept   *durable.Run  // where it is kept; nil: nowhere
-	id     string        // what the key says; "" for runs that are not found by it, and while nobody has said it
-	at     runID         // by which it is found
-	born   time.Duration // as deadline.Now; 0: it is found by no key
-	used   atomic.Int64  // when it was found last, as deadline.Now
+	of   *Registry
+	kept *durable.Run // where it is kept; nil: nowhere
+	keyed
 	server atomic.Pointer[Member]
 
 	ForRunless bool        // it is where requests without a run go
@@ -62,6 +59,14 @@ type Run struct {
 	core    run.Run
 	members []Member
 	clock   *time.Timer // of the run's state; nil: it had none yet
+}
+
+// keyed is how a run is found by a key; zero: it is not.
+type keyed struct {
+	id   string        // what the key says; "" while nobody has said it
+	at   runID         // by which it is found
+	born time.Duration // as deadline.Now
+	used atomic.Int64  // when it was found last, as deadline.Now
 }
 
 // ID is what the run is found by, "" for one that is not.
@@ -155,12 +160,17 @@ func (r *Run) windLocked() {
 // unlock frees the run, hands over what is to be kept of it, and tells those who wait for answers of questions that are
 // open no more.
 func (r *Run) unlock() {
-	w := r.writeLocked()
+	var w written
+	if r.kept != nil {
+		w = r.writeLocked()
+	}
 	for _, q := range r.core.Answered() {
 		close(q.Done)
 	}
 	r.mu.Unlock()
-	r.later(w)
+	if len(w.pending) > 0 {
+		r.later(w)
+	}
 }
 
 // Do does something to the run, and then wakes the calls that are off its queue.
@@ -253,7 +263,10 @@ func (r *Run) Settle(c *run.Call, end run.End) (e run.Entry, moved run.Shift, er
 	c.Read(end)
 	r.mu.Lock()
 	e, moved, err = r.core.Settle(c, end, time.Now())
-	w := r.writeLocked()
+	var w written
+	if r.kept != nil {
+		w = r.writeLocked()
+	}
 	r.unlock()
 	if len(w.pending) == 0 {
 		return e, moved, err
@@ -282,23 +295,43 @@ func (r *Run) Leave(c *run.Call) run.Shift {
 	return r.do(r.nowLocked, func(core *run.Run, now time.Time) run.Effects { return core.Leave(c, now) })
 }
 
-// Renew begins a run anew that is complete, migrate one that is stranded.
-func (r *Run) Renew() (moved run.Shift, ok bool) {
-	moved = r.Do(func(core *run.Run, now time.Time) (e run.Effects) { e, ok = core.Renew(now); return e })
-	return moved, ok
+// Lasts reports whether what becomes of the run is kept.
+func (r *Run) Lasts() bool { return r.kept != nil }
+
+// Renew begins a run anew that is complete, migrate one that is stranded. The error is an [ErrUnwritten].
+func (r *Run) Renew() (moved run.Shift, ok bool, err error) {
+	_, moved, ok, err = r.anew((*run.Run).Renew)
+	return moved, ok, err
 }
 
 // Restart begins a run anew, and returns the state that it stood in. A call under way that holds its turn comes to its
-// end, and steps nothing.
-func (r *Run) Restart() (state string) {
-	moved := r.Do((*run.Run).Restart)
+// end, and steps nothing. The error is an [ErrUnwritten].
+func (r *Run) Restart() (state string, err error) {
+	from, moved, _, err := r.anew(func(core *run.Run, now time.Time) (run.Effects, bool) { return core.Restart(now), true })
 	r.Tell(nil, run.Shifts{moved})
-	return moved.From.State()
+	return from.State(), err
 }
 
-func (r *Run) migrate() (moved run.Shift, ok bool) {
-	moved = r.Do(func(core *run.Run, now time.Time) (e run.Effects) { e, ok = core.Migrate(now); return e })
-	return moved, ok
+func (r *Run) migrate() (moved run.Shift, ok bool, err error) {
+	_, moved, ok, err = r.anew((*run.Run).Migrate)
+	return moved, ok, err
+}
+
+// anew begins a run anew, and waits until that is durable. It returns where the run stood.
+func (r *Run) anew(do func(core *run.Run, now time.Time) (run.Effects, bool)) (from run.Snapshot, moved run.Shift, ok bool, err error) {
+	if r.kept != nil && r.of.cfg.Store.Down() != nil {
+		return r.Where(), moved, true, ErrUnwritten
+	}
+	var w written
+	moved = r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
+		e, ok = do(core, now)
+		w, from = r.writeLocked(), e.From
+		return e
+	})
+	if len(w.pending) > 0 {
+		moved, err = r.within(w)
+	}
+	return from, moved, ok, err
 }
 
 // HandOver gives a task the turn of the call that began it, whose remains it has, and reports
