@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
-	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
@@ -44,7 +43,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.asks = asks.Config{Timeout: cfg.AskTimeout, Most: cfg.MaxInFlight, Log: cfg.Log}
 	p.inputs.Timeout, p.inputs.Most = cfg.AskTimeout, cfg.MaxInFlight
 	if p.Runs.Key(bridge.Stateless).Kind == runs.Handle {
-		p.handles = catalogue.NewHandles(cfg.HandleArgument, handle.Lifetime{Idle: cfg.RunIdle, Age: cfg.RunAge})
+		p.handles = catalogue.NewHandles(cfg.HandleArgument, p.Runs.Lifetime())
 		p.greets.Handles, p.lists.Argument = p.handles.Hint, p.handles.Argument
 	}
 	p.operations = cfg.Telemetry.Operations("")

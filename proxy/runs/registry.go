@@ -17,6 +17,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
+	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/limit"
@@ -603,11 +604,27 @@ func (g *Registry) Of(owner wire.Principal) []*Run {
 	return mine
 }
 
-// Expires is when a run ends at the latest.
-func (g *Registry) Expires(r *Run) time.Time { return deadline.At(r.born + g.cfg.Age) }
+// Lifetime is how long a run lasts that is found by a key.
+func (g *Registry) Lifetime() handle.Lifetime {
+	l := handle.Lifetime{Idle: g.cfg.Idle, Age: g.cfg.Age}
+	if g.cfg.Store != nil && !g.cfg.IdleEnds {
+		l.Idle = 0
+	}
+	return l
+}
 
-// Expiry is when a run ends at the latest that begins now.
-func (g *Registry) Expiry() time.Time { return deadline.At(deadline.Now() + g.cfg.Age) }
+// Expires is when a run ends at the latest; zero: never.
+func (g *Registry) Expires(r *Run) time.Time { return g.expiry(r.born) }
+
+// Expiry is when a run ends at the latest that begins now; zero: never.
+func (g *Registry) Expiry() time.Time { return g.expiry(deadline.Now()) }
+
+func (g *Registry) expiry(born time.Duration) (at time.Time) {
+	if g.cfg.Age > 0 {
+		at = deadline.At(born + g.cfg.Age)
+	}
+	return at
+}
 
 // WayOn is what a client without a run is told further; other reasons say so themselves.
 func (g *Registry) WayOn(why *Missing, of bridge.Client) string {

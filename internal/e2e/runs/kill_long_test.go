@@ -1,0 +1,15 @@
+//go:build long
+
+package runs
+
+import (
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
+)
+
+// The same for longer, on each store.
+func TestKilledUnderManyRuns(t *testing.T) {
+	t.Run("SQLite", func(t *testing.T) { killed(t, 32, 100, store(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { killed(t, 32, 20, postgres.Start(t).URL("postgres")) })
+}

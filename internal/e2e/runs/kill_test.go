@@ -1,0 +1,243 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// turns is a policy whose edges can be taken in turns alone. Where nobody knows whether one was taken, somebody has to
+// look.
+const turns = `version: 1
+name: turns
+initial: a
+states:
+  a: {tools: {to_b: {on_success: b, on_unknown: lost}}}
+  b: {tools: {to_a: {on_success: a, on_unknown: lost}}}
+  lost: {tools: {found_a: {on_success: a, on_unknown: lost}, found_b: {on_success: b, on_unknown: lost}}}
+`
+
+// effects is an upstream that remembers what it has done for whom.
+type effects struct {
+	mu  sync.Mutex
+	all map[string][]string // the calls, by who
+	ids map[string]int      // how often a call has come, by its id
+
+	came chan struct{} // is closed, and made anew, when a call comes
+}
+
+// await waits until so many calls have come more.
+func (e *effects) await(ctx context.Context, more int) {
+	for more > 0 {
+		e.mu.Lock()
+		came := e.came
+		e.mu.Unlock()
+		select {
+		case <-came:
+			more--
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (e *effects) server() mcptest.Server {
+	return mcptest.Server{Handle: func(x *mcptest.Exchange) {
+		switch {
+		case x.Method == "initialize":
+			x.Result(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"effects","version":"1"}}`)
+		case x.Method == "tools/list":
+			var all []string
+			for _, name := range strings.Fields("to_a to_b found_a found_b") {
+				all = append(all, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
+			}
+			x.Result(`{"tools":[` + strings.Join(all, ",") + `]}`)
+		case x.Method != "tools/call":
+			x.Fail(-32601, "no such method")
+		default:
+			e.mu.Lock()
+			e.all[x.Argument("who")] = append(e.all[x.Argument("who")], x.Name)
+			e.ids[x.Argument("id")]++
+			close(e.came)
+			e.came = make(chan struct{})
+			e.mu.Unlock()
+			x.Result(mcptest.Text(x.Name))
+		}
+	}}
+}
+
+// at is where a walker is by what was done for it: "a" or "b".
+func (e *effects) at(who string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if done := e.all[who]; len(done) > 0 {
+		return done[len(done)-1][len("to_"):][strings.LastIndex(done[len(done)-1][len("to_"):], "_")+1:]
+	}
+	return "a"
+}
+
+// walker goes to and fro while the proxy is killed under it.
+type walker struct {
+	*client
+	h       *house
+	who     string
+	effects *effects
+	calls   int
+	known   int // answers that said success
+	fault   string
+}
+
+// asks posts one call; ok is false where no answer came.
+func (w *walker) asks(ctx context.Context, tool string) (r reply, ok bool) {
+	w.calls++
+	arguments := fmt.Sprintf(`"who":%q,"id":"%s/%d"`, w.who, w.who, w.calls)
+	if w.handle != "" {
+		arguments += fmt.Sprintf(`,"fsm_run":%q`, w.handle)
+	}
+	params := mcptest.Modern{}.Params(mcptest.ToolParams(tool, "{"+arguments+"}"))
+	answer := w.web.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, w.calls, params))
+	if answer.Err != nil || len(answer.Messages) == 0 {
+		return r, false
+	}
+	return read(answer.Messages[len(answer.Messages)-1], nil), true
+}
+
+// walk goes until ctx has ended.
+func (w *walker) walk(ctx context.Context) {
+	next := "to_b"
+	for ctx.Err() == nil && w.fault == "" {
+		r, ok := w.asks(ctx, next)
+		if !ok { // whoever asked before the proxy was there asks again
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+		at := w.effects.at(w.who)
+		switch {
+		case !ok, r.verdict == "outcome_unknown", r.verdict == "store_unavailable", r.verdict == "upstream_unavailable":
+		case r.verdict == "success":
+			w.known++
+			if at != next[len(next)-1:] {
+				w.fault = fmt.Sprintf("%s has succeeded, and the upstream is at %s", next, at)
+			}
+			next = map[string]string{"a": "to_b", "b": "to_a"}[at]
+		case r.verdict == "invalid_transition" && r.state == "lost":
+			next = "found_" + at
+		case r.verdict == "invalid_transition":
+			if r.state != at {
+				w.fault = fmt.Sprintf("the run is in %s, and the upstream at %s", r.state, at)
+			}
+			next = map[string]string{"a": "to_b", "b": "to_a"}[r.state]
+		default:
+			if strings.Contains(r.raw, "proxy is ending") || strings.Contains(r.raw, "is not available") {
+				continue
+			}
+			w.fault = "cannot go on: " + r.raw
+		}
+	}
+}
+
+// killed plays some runs, and kills the proxy at random moments under them.
+func killed(t *testing.T, walkers, kills int, url string) {
+	e := &effects{all: map[string][]string{}, ids: map[string]int{}, came: make(chan struct{})}
+	_, upstream := mcptest.HTTP(t, e.server())
+	k := key{"modern", byHeader}
+	h := open(t, k, turns, "--annotate", "meta", "--store", url, "--upstream", upstream)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all []*walker
+	var walking sync.WaitGroup
+	for i := range walkers {
+		w := &walker{client: h.who(k, ""), h: h, who: fmt.Sprint("walker ", i), effects: e}
+		w.web.Header.Set(gatewayHeader, w.who)
+		all = append(all, w)
+		walking.Go(func() { w.walk(ctx) })
+	}
+	for range kills {
+		e.await(t.Context(), rand.IntN(4*walkers)) // any moment
+		h.again(os.Kill)
+	}
+	e.await(t.Context(), 2*walkers)
+	stop()
+	walking.Wait()
+	if err := h.process.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	h.process.ExitCode()
+	known, sent := 0, 0
+	for _, w := range all {
+		if w.fault != "" {
+			t.Errorf("%s: %s", w.who, w.fault)
+		}
+		known += w.known
+		last := ""
+		for _, done := range e.all[w.who] {
+			if strings.HasPrefix(done, "to_") && done == last {
+				t.Errorf("%s: %s was done twice in a row: %v", w.who, done, e.all[w.who])
+				break
+			}
+			if last = done; strings.HasPrefix(done, "found_") {
+				last = map[string]string{"found_a": "to_a", "found_b": "to_b"}[done]
+			}
+		}
+	}
+	for id, n := range e.ids {
+		if sent++; n != 1 {
+			t.Errorf("call %s was sent %d times", id, n)
+		}
+	}
+	if kept := verified(t, url); kept < known || known < kills {
+		t.Errorf("%d calls have succeeded, of %d it is kept", known, kept)
+	}
+	t.Logf("%d runs, %d kills: %d calls sent, of which %d were answered", walkers, kills, sent, known)
+}
+
+// verified looks through a store, and returns of how many calls it says that they have succeeded.
+func verified(t *testing.T, url string) (succeeded int) {
+	t.Helper()
+	s, err := stores.OpenReader(t.Context(), stores.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	rows, err := s.List(t.Context(), journal.Query{Limit: 10_000})
+	if err != nil || len(rows) == 0 {
+		t.Fatalf("%d runs are kept: %v", len(rows), err)
+	}
+	for i := range rows {
+		fault, err := journal.NewChain(nil).Verify(&rows[i], journal.All(t.Context(), s, rows[i].ID))
+		if fault != nil || err != nil {
+			t.Errorf("%v, %v", fault, err)
+		}
+		for x, err := range journal.All(t.Context(), s, rows[i].ID) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e struct{ Type, Outcome string }
+			if err := json.Unmarshal(x.Bytes, &e); err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == "ended" && e.Outcome == "success" {
+				succeeded++
+			}
+		}
+	}
+	return succeeded
+}
+
+// A proxy that is killed under its runs forgets nothing that it has said, and does nothing twice.
+func TestKilledUnderRuns(t *testing.T) {
+	t.Parallel()
+	killed(t, 8, 10, store(t))
+}
