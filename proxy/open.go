@@ -74,7 +74,7 @@ func (p *Proxy) OpenFor(peer observe.Peer, own wire.Stream) (wire.Session, error
 	if why == nil {
 		switch p.Runs.Key(bridge.Client{}).Kind {
 		case runs.Default, runs.Session:
-			r = p.Runs.OfSession(peer.Session)
+			r, why = p.Runs.OfClient(&peer)
 		default:
 			r, why = p.Runs.Find(bridge.Client{}, &peer, "", true)
 		}
@@ -82,7 +82,7 @@ func (p *Proxy) OpenFor(peer observe.Peer, own wire.Stream) (wire.Session, error
 	if why != nil {
 		return nil, p.noSession(why, &peer)
 	}
-	peer.Header = nil // it is the first request's, and read
+	peer.Header, peer.ID = nil, "" // they are the first request's, and read
 	s := p.newSession(&session{own: own, run: r, peer: peer})
 	if !p.Runs.Join(r, s) { // it has ended just now
 		p.remove(s)

@@ -135,6 +135,9 @@ func (s *session) Client() bool { return !s.ofRun }
 // Busy implements runs.Member.
 func (s *session) Busy() bool { return s.inFlight() > s.listeners.Len() }
 
+// Resumed tells the client that its lists may be others than those that it has seen.
+func (s *session) Resumed() { s.shown.AllChanged() }
+
 // About implements surface.Session.
 func (s *session) About(pairs ...any) []any { return s.peer.About(pairs) }
 

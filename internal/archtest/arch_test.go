@@ -216,6 +216,11 @@ var rules = []rule{
 		why:   "the server's side of Streamable HTTP hands messages to sessions, and knows neither what they do nor the client's side",
 	},
 	{
+		pkg:   "internal/resume",
+		allow: []string{module + "/internal/wire", module + "/internal/asker", "github.com/hashicorp/go-hclog"},
+		why:   "what a client has said is messages, said again: it knows no run, no store and no HTTP",
+	},
+	{
 		pkg:   "internal/streamhttp/client",
 		allow: []string{module + "/internal/wire", module + "/internal/deadline", module + "/internal/http1", "github.com/hashicorp/go-hclog"},
 		why:   "the client's side of Streamable HTTP posts messages over a transport, and knows no server's side",

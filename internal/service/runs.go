@@ -206,7 +206,7 @@ func byPath(keys [2]runs.Key) bool {
 
 // peer is what the relay learns of a client.
 func (s *service) peer(from streamhttp.PeerInfo) observe.Peer {
-	p := observe.Peer{Session: from.Session, Remote: from.RemoteAddr, Run: from.Run, Principal: from.Principal}
+	p := observe.Peer{Session: from.Session, ID: from.ID, Remote: from.RemoteAddr, Run: from.Run, Principal: from.Principal}
 	for _, key := range s.keys {
 		if key.Kind == runs.Header {
 			header := from.Header // and not from, which would be copied for every request

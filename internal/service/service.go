@@ -310,7 +310,10 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 	}
 	if c.Protocol != bridge.ProtocolModern {
 		cfg.Open = func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
-			return s.relay.OpenFor(s.peer(from), own)
+			return s.openSession(own, from)
+		}
+		if s.store != nil {
+			cfg.Resume = s.resumeSession
 		}
 		cfg.Key = s.sessionKey()
 	}

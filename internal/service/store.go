@@ -3,6 +3,8 @@ package service
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,8 +14,11 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
+	"github.com/fsm-proxy/fsm-proxy/internal/resume"
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
 	"github.com/fsm-proxy/fsm-proxy/internal/watch"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 )
@@ -116,4 +121,59 @@ func (s *service) keepPolicy(p *policy.Policy, file watch.File) error {
 		return fmt.Errorf("the policy %s cannot be kept in the store: it would be read as another one: %w", p.File(), err)
 	}
 	return s.store.Keep(p, source)
+}
+
+// openSession opens the session of a client, which is kept where there is a store.
+func (s *service) openSession(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
+	session, err := s.relay.OpenFor(s.peer(from), own)
+	if err != nil || s.store == nil {
+		return session, err
+	}
+	return resume.New(session, from.ID, s.ownerOf(from), s.keeping()), nil
+}
+
+// resumeSession goes on with a session that was kept; nil: there is none, or it is not of who asks.
+func (s *service) resumeSession(own wire.Stream, from streamhttp.PeerInfo) wire.Session {
+	text, err := s.store.Session(from.ID)
+	if err != nil {
+		s.log.Error("a session cannot be read from the store", "session", from.Session, "error", err)
+	}
+	if text == nil {
+		return nil
+	}
+	peer := s.peer(from)
+	peer.Resumed = true
+	kept, err := resume.Read(text, s.ownerOf(from))
+	var session wire.Session
+	if err == nil {
+		session, err = s.relay.OpenFor(peer, own)
+	}
+	if err == nil {
+		again := resume.New(session, from.ID, kept.Owner, s.keeping())
+		if err = again.Again(kept); err == nil {
+			s.log.Info("session goes on", peer.About(nil)...)
+			return again
+		}
+		session.Close()
+	}
+	s.log.Warn("a session does not go on: its client has to begin another", peer.About([]any{"error", err})...)
+	return nil
+}
+
+// keeping is what sessions are kept with.
+func (s *service) keeping() resume.Config {
+	return resume.Config{Store: s.store, Stays: s.relay.Draining, Log: s.log}
+}
+
+// ownerOf says who alone goes on with a session, as nobody reads it: by the principal, the URL, and what a gateway says.
+func (s *service) ownerOf(from streamhttp.PeerInfo) string {
+	key := ""
+	if of := s.sessionKey(); of != nil {
+		key = of(from)
+	}
+	h := sha256.New()
+	for _, part := range []string{from.Principal.Issuer, from.Principal.Subject, from.Run, key} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

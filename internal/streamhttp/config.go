@@ -18,6 +18,8 @@ type PeerInfo struct {
 	// Session is the session's name in the log. It is no secret, other than the
 	// session's id.
 	Session string
+	// ID is the session's id, a secret, where it is to be begun or gone on with. Nobody else is told of it.
+	ID string
 	// RemoteAddr is the address the request came from, "host:port".
 	RemoteAddr string
 	// Run is the run that the path names, "" for none.
@@ -40,6 +42,9 @@ type ServerConfig struct {
 	// tells the client why it gets no session. Nil: there are no sessions, and none
 	// of the legacy era's requests are served.
 	Open func(own wire.Stream, info PeerInfo) (wire.Session, error)
+	// Resume goes on with a session, by from.ID, that there is not any more since the server was started anew, and has
+	// it negotiated; own is as for Open. It may block. Nil, or a nil session: it has ended.
+	Resume func(own wire.Stream, from PeerInfo) wire.Session
 	// Modern takes a request or a notification of the modern era, as
 	// [wire.Session].Handle does; from has no Session. out is a
 	// [wire.FailingStream] of a request. What it returns, if it is a

@@ -67,7 +67,11 @@ type session struct {
 }
 
 func newSession(srv *Server, of owner) *session {
-	s := &session{srv: srv, owner: of, id: rand.Text(), busy: 1, last: srv.clock.now.Load()}
+	return makeSession(srv, of, rand.Text())
+}
+
+func makeSession(srv *Server, of owner, id string) *session {
+	s := &session{srv: srv, owner: of, id: id, busy: 1, last: srv.clock.now.Load()}
 	sum := sha256.Sum256([]byte(s.id))
 	s.tag = hex.EncodeToString(sum[:4])
 	s.own = stream{srv: srv, mu: &s.mu, ses: s}
@@ -84,7 +88,7 @@ func (p *post) initialize(m *wire.Message, from PeerInfo) {
 		return
 	}
 	ses := newSession(s, of)
-	from.Session = ses.tag
+	from.Session, from.ID = ses.tag, ses.id
 	upper, err := s.cfg.Open(ownStream{ses}, from)
 	if err != nil {
 		s.table.release(of.party)
@@ -124,11 +128,53 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 		return nil
 	}
 	ses := s.table.find(ids[0])
+	if ses == nil && s.cfg.Resume != nil {
+		ses = s.resume(ids[0], from)
+	}
 	if ses == nil || !s.owns(from, &ses.owner) || !ses.enter() {
 		s.refuse(w, r, ReasonSession, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
 		return nil
 	}
 	httpserver.Admit(w)
+	return ses
+}
+
+// resume goes on with a session that there was before the server was started anew. Of several requests that ask for it
+// the first has it made.
+func (s *Server) resume(id string, from PeerInfo) *session {
+	if len(id) != len(rand.Text()) || s.requests.closed() {
+		return nil
+	}
+	made, mine := s.table.resuming(id)
+	if !mine {
+		<-made
+		return s.table.find(id)
+	}
+	defer s.table.resumed(id)
+	return s.resumed(id, from)
+}
+
+func (s *Server) resumed(id string, from PeerInfo) *session {
+	if ses := s.table.find(id); ses != nil {
+		return ses
+	}
+	of := s.owner(from)
+	if !s.table.reserve(of.party) {
+		return nil
+	}
+	ses := makeSession(s, of, id)
+	ses.busy, ses.used = 0, true
+	from.Session, from.ID = ses.tag, id
+	if ses.upper = s.cfg.Resume(ownStream{ses}, from); ses.upper == nil {
+		s.table.release(of.party)
+		return nil
+	}
+	ses.version = ses.upper.Version()
+	s.table.add(ses)
+	if s.requests.closed() {
+		s.end(ses, serverClosed)
+		return nil
+	}
 	return ses
 }
 
@@ -158,6 +204,9 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	}
 	ses.leave()
 	s.end(ses, "its client ended it")
+	if kept, ok := ses.upper.(interface{ Forgotten() }); ok {
+		kept.Forgotten()
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -332,9 +381,10 @@ func (s *session) listen(w http.ResponseWriter, last []string) (*eventWriter, re
 // table holds the sessions of a server and decides how many there may be.
 type table struct {
 	_        cacheLine
-	mu       sync.RWMutex        // guards what follows
-	sessions map[string]*session // by id
-	quota    quota               // of sessions and those about to be
+	mu       sync.RWMutex             // guards what follows
+	sessions map[string]*session      // by id
+	again    map[string]chan struct{} // that are gone on with just now; closed when that is done
+	quota    quota                    // of sessions and those about to be
 	_        cacheLine
 }
 
@@ -348,6 +398,27 @@ func (t *table) reserve(by party) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.quota.take(by)
+}
+
+// resuming reports whether nobody else goes on with a session just now; else made is closed when that is done.
+func (t *table) resuming(id string) (made chan struct{}, mine bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if made = t.again[id]; made != nil {
+		return made, false
+	}
+	if t.again == nil {
+		t.again = make(map[string]chan struct{})
+	}
+	t.again[id] = make(chan struct{})
+	return nil, true
+}
+
+func (t *table) resumed(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.again[id])
+	delete(t.again, id)
 }
 
 // release gives up what reserve made room for.

@@ -207,6 +207,8 @@ func (t *Telemetry) DefinitionChanged(change lock.Change) {
 // Peer tells the log which of several clients a session belongs to.
 type Peer struct {
 	Session string // the session's name; no secret
+	ID      string // the session's id, a secret, where it is to be kept; "" after it was found, and where there is none
+	Resumed bool   // the session was there before the proxy was started anew
 	Remote  string // the client's address
 	// Principal is who is asking.
 	Principal wire.Principal

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -196,6 +197,13 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 func (r *Run) unsent(c *Call, now time.Time) {
 	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun})
 	c.begun = 0
+}
+
+// Refuse turns down a call that has been put into the queue.
+func (r *Run) Refuse(c *Call, code policy.Code) {
+	r.queue = slices.DeleteFunc(r.queue, func(other *Call) bool { return other == c })
+	c.release()
+	c.refuse(code)
 }
 
 // Shut has nothing be allowed any more in a run of which something cannot be written: others have written it.

@@ -101,7 +101,12 @@ func (r *Run) later(w written) {
 // within is confirm for somebody who waits no longer than the store's timeout: what comes after that tells itself.
 func (r *Run) within(w written) (moved run.Shift, err error) {
 	if !r.of.awaits(w) {
-		r.later(w)
+		go func() {
+			if moved, err := r.confirm(w); err == nil {
+				r.of.cfg.Log.Warn("what became of a call is written at last: its client was told that nobody knows", "run", r.Name, "state", moved.To.State())
+				r.Tell(nil, run.Shifts{moved})
+			}
+		}()
 		return moved, ErrUnwritten
 	}
 	return r.confirm(w)
@@ -223,6 +228,9 @@ func (g *Registry) read(at runID, l *loading) {
 	case ended:
 		g.rememberLocked(at, kept.Owner())
 	case r != nil && g.closed:
+	case r != nil && at.kind == Session: // which ends with it
+		l.r, g.all[r] = r, struct{}{}
+		r.born = 0
 	case r != nil && at.kind == Process:
 		l.r, g.all[r] = r, struct{}{}
 		r.Name, r.born = "process", 0

@@ -114,6 +114,29 @@ func (g *Registry) OfSession(name string) *Run {
 	return r
 }
 
+// OfClient is OfSession for a session that is kept where runs are, or goes on.
+func (g *Registry) OfClient(from *observe.Peer) (*Run, *Missing) {
+	if g.cfg.Store == nil || from.ID == "" {
+		return g.OfSession(from.Session), nil
+	}
+	if from.Resumed {
+		r, why := g.restore(g.at(Session, from.ID))
+		if r == nil && why == nil {
+			why = ErrNotFound
+		}
+		return r, why
+	}
+	if g.cfg.Store.Down() != nil {
+		return nil, errStore
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.newLocked(true)
+	r.Key.Kind, r.Name = Session, from.Session
+	g.beginKept(r, Session, from.ID, from.Principal)
+	return r, nil
+}
+
 // BeginForRunless begins the run for requests without one. runless tells that no request
 // needs another.
 func (g *Registry) BeginForRunless(runless bool) *Run {
@@ -138,11 +161,15 @@ func (g *Registry) Join(r *Run, m Member) bool {
 	return true
 }
 
-// Part ends that: the session has ended.
-func (g *Registry) Part(r *Run, m Member) {
+// Part ends that: the session has ended. Where the proxy is ending, the session, and a run that is kept of it, go on
+// when it is started anew.
+func (g *Registry) Part(r *Run, m Member, ending bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.part(m)
+	if r.Key.Kind == Session && !ending {
+		r.finish()
+	}
 	r.endQuestions(func(q *approval.Question) bool { return q.By == m })
 	if r.Key.Kind == Session || r.ended.Load() && len(r.on()) == 0 {
 		r.unwind()

@@ -86,7 +86,7 @@ func TestNobodyJoinsARunThatHasEnded(t *testing.T) {
 		if r.Server() != nil || g.Serve(r, func() runs.Member { t.Error("a session is made"); return on }) != nil || g.Join(r, &member{client: true}) {
 			t.Error("somebody comes to be on it")
 		}
-		g.Part(r, on)
+		g.Part(r, on, false)
 		if n := len(g.All()); n != 0 {
 			t.Errorf("%d runs are left", n)
 		}

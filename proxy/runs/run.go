@@ -211,7 +211,11 @@ func (r *Run) enter(c Call, maxQueue int, clock func() time.Time, do func(*run.C
 	r.mu.Lock()
 	d := c.Decided()
 	a, e := do(d, r.readyLocked(c, maxQueue), clock())
-	if a == run.Queued {
+	switch {
+	case a == run.Queued && r.kept != nil && r.of.cfg.Store.Down() != nil: // nobody's turn comes
+		r.core.Refuse(d, policy.StoreUnavailable)
+		a = run.Refused
+	case a == run.Queued:
 		d.Turn = make(chan struct{})
 	}
 	r.windLocked()

@@ -304,6 +304,19 @@ func bit(k wire.ListKind) uint8 { return 1 << k }
 // Moved marks the lists of which other bytes are shown since shifts.
 func (s *Shown) Moved(moved run.Shifts) { s.Changed.Mark(s.differing(moved)) }
 
+// AllChanged marks all lists that the client knows of: nobody knows what it was shown.
+func (s *Shown) AllChanged() {
+	h := s.Hello.Load()
+	if h == nil || h.Static() {
+		return
+	}
+	for _, k := range Listed {
+		if h.Lists[k] {
+			s.Changed.Mark(bit(k))
+		}
+	}
+}
+
 // Repinned marks the lists of which other bytes are shown than by other pins.
 func (s *Shown) Repinned(was *catalogue.Pins) {
 	now := s.looks(s.Of.Where())

@@ -1,9 +1,12 @@
 package runs
 
 import (
+	"database/sql"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -27,22 +30,24 @@ func store(t *testing.T) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "runs.db")
 }
 
-// kept are the keys by which a client finds its run again without a session.
-var kept = those("process", "principal", byHeader, "path", "handle")
-
 // Crossroads is played with the proxy stopped, or killed, between any two calls, and goes as it does without.
 func TestCrossroadsAcrossRestarts(t *testing.T) {
-	each(t, kept, func(t *testing.T, k key) {
+	each(t, keys, func(t *testing.T, k key) {
 		h := open(t, k, crossroads(t, restarts), "--annotate", "meta", "--store", store(t), "--upstream", crossroadsServer(t))
 		c := h.enter(k, "")
 		for i, s := range append(append([]step{}, walk...), lastDoor...) {
+			if k.kind == "session" && i > 0 { // nobody knows which lists it has seen: with what is sent it is told
+				s.changed = s.verdict != "invalid_transition"
+			}
 			c.play(t, []step{s})
 			by := os.Signal(syscall.SIGTERM)
 			if i%2 == 0 {
 				by = os.Kill
 			}
 			h.again(by)
-			c = h.enter(k, c.run())
+			if k.kind != "session" { // which goes on by itself
+				c = h.enter(k, c.run())
+			}
 		}
 	})
 }
@@ -65,6 +70,137 @@ func TestCrossroadsOverStdioAcrossRestarts(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.ExitCode()
+		}
+	})
+}
+
+// A session goes on with its level and its subscriptions, for its owner alone; one that its client has ended does not.
+func TestSessionGoesOn(t *testing.T) {
+	t.Parallel()
+	upstream, url := mcptest.HTTP(t, mcptest.Server{Handle: func(e *mcptest.Exchange) {
+		switch e.Method {
+		case "initialize":
+			e.Result(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"serverInfo":{"name":"raw","version":"1"}}`)
+		case "tools/list":
+			e.Result(`{"tools":[{"name":"once","inputSchema":{"type":"object"}}]}`)
+		case "resources/list":
+			e.Result(`{"resources":[{"uri":"file:///a","name":"a"},{"uri":"file:///b","name":"b"}]}`)
+		case "tools/call":
+			e.Result(mcptest.Text("done"))
+		default:
+			e.Result(`{}`)
+		}
+	}})
+	k := key{"legacy", "session"}
+	h := open(t, k, "version: 1\nname: s\ninitial: start\neverywhere: {resources: [\"file:///*\"]}\nstates: {start: {tools: {once: after}}, after: {}}\n",
+		"--annotate", "meta", "--tokens", tokens(t), "--store", store(t), "--upstream", url)
+	ann, ended := h.who(k, "ann"), h.who(k, "ann")
+	ann.Initialize()
+	ended.Initialize()
+	ann.Call("logging/setLevel", `{"level":"warning"}`)
+	for _, uri := range []string{"file:///a", "file:///b"} {
+		if a := ann.Call("resources/subscribe", `{"uri":"`+uri+`"}`); len(a.Result) == 0 {
+			t.Fatal(a)
+		}
+	}
+	ann.Call("resources/unsubscribe", `{"uri":"file:///a"}`)
+	if r := ann.call("once", ""); r.verdict != "success" || r.state != "after" {
+		t.Fatal(r.raw)
+	}
+	if status := ended.web.Delete(); status >= 300 {
+		t.Fatal(status)
+	}
+	h.again(os.Kill)
+	count := func(method string) int { return upstream.Count(method) }
+	levels, subscribed := count("logging/setLevel"), count("resources/subscribe")
+	bob := h.who(k, "bob")
+	bob.web.SetID(ann.web.ID())
+	for who, c := range map[string]*client{"bob": bob, "one who has ended it": ended} {
+		if r := c.web.Post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"ping"}`); r.Status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", who, r.Status, r.Body)
+		}
+	}
+	if r := ann.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
+		t.Error(r.raw)
+	}
+	if count("logging/setLevel") != levels+1 || count("resources/subscribe") != subscribed+1 {
+		t.Errorf("the level was set %d times, and %d subscriptions were made", count("logging/setLevel")-levels, count("resources/subscribe")-subscribed)
+	}
+	if status := ann.web.Delete(); status >= 300 {
+		t.Fatal(status)
+	}
+	h.again(os.Interrupt)
+	if r := ann.web.Post(t.Context(), `{"jsonrpc":"2.0","id":8,"method":"ping"}`); r.Status != http.StatusNotFound {
+		t.Errorf("a session that was ended goes on: %d %s", r.Status, r.Body)
+	}
+}
+
+// While the store cannot be written nothing is sent that would have to be kept, and what was sent is told as unknown;
+// all else goes on, and so does the run when it can be written again.
+func TestStoreThatIsLocked(t *testing.T) {
+	each(t, those(byHeader), func(t *testing.T, k key) {
+		url, health := store(t), mcptest.FreeAddress(t)
+		h := counted(t, k, steps, "--annotate", "meta", "--store", url, "--store-timeout", "500ms", "--health", health)
+		ready := func() (int, string) {
+			answer, err := http.Get("http://" + health + "/readyz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			return answer.StatusCode, body(t, answer)
+		}
+		c := h.enter(k, "")
+		if r := c.call("ok", ""); r.verdict != "success" {
+			t.Fatal(r.raw)
+		}
+		hold := c.Request("tools/call", mcptest.ToolParams("hold", `{"who":"me"}`))
+		h.upstream.Await(t, 1, "tools/call", "hold")
+
+		db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+			t.Fatal(err)
+		}
+		h.upstream.Open("hold")
+		answer, before := c.Answer(hold)
+		if r := read(answer, before); r.verdict != "outcome_unknown" || r.state != "start" {
+			t.Errorf("what is not written counts: %s", r.raw)
+		}
+		h.process.Log().Await(t, "the store cannot be written")
+		if r := c.call("ok", ""); r.verdict != "success" || r.state != "start" {
+			t.Errorf("what needs no store: %s", r.raw)
+		}
+		other := h.enter(k, "")
+		if r := other.call("once", ""); r.verdict == "success" {
+			t.Errorf("it was sent: %s", r.raw)
+		}
+		if status, text := ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "[-] store") {
+			t.Errorf("%d %s", status, text)
+		}
+		if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+			t.Fatal(err)
+		}
+		h.process.Log().Await(t, "the store can be written again")
+		h.process.Log().Await(t, "what became of a call is written at last")
+		if r := c.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
+			t.Errorf("what was unknown is lost: %s", r.raw)
+		}
+		if status, text := ready(); status != http.StatusOK {
+			t.Errorf("%d %s", status, text)
+		}
+		h.again(os.Kill)
+		if r := h.enter(k, "").call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
+			t.Error(r.raw)
+		}
+		if n := h.upstream.Count("tools/call", "once"); n != 0 {
+			t.Errorf("once has reached the upstream %d times", n)
 		}
 	})
 }

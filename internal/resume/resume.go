@@ -1,0 +1,241 @@
+// Package resume keeps what a client with a session has introduced itself with, and what it has asked to be told of, so
+// that its session goes on when the proxy has been started anew: what it said then is said again on its behalf.
+package resume
+
+import (
+	"encoding/json/v2"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/asker"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+)
+
+// Store is where sessions are kept.
+type Store interface {
+	// KeepSession keeps what is known of a session in place of what was, and returns how that is waited for; nil
+	// forgets it.
+	KeepSession(id string, text []byte) (wait func() error, err error)
+}
+
+// Kept is what is kept of a session.
+type Kept struct {
+	Owner      string   `json:"owner"`                  // who alone goes on with it
+	Initialize string   `json:"initialize"`             // the request
+	Level      string   `json:"level,omitzero"`         // the last logging/setLevel
+	Subscribed []string `json:"subscriptions,omitzero"` // the requests
+}
+
+// Session is a session that is kept. It is a [wire.WitnessSession].
+type Session struct {
+	wire.Session
+	id    string
+	store Store
+	log   hclog.Logger
+	stays func() bool // the session is not to be forgotten when it ends: the proxy does
+
+	mu        sync.Mutex // guards what follows
+	kept      Kept
+	forgotten func() error // waits until it is; nil: the session has not ended
+}
+
+// Config is what sessions are kept with.
+type Config struct {
+	Store Store
+	Stays func() bool // when a session ends, it is kept: the proxy ends
+	Log   hclog.Logger
+}
+
+// New returns a session that is kept under its id, for its owner.
+func New(s wire.Session, id, owner string, c Config) *Session {
+	return &Session{Session: s, id: id, store: c.Store, log: c.Log, stays: c.Stays, kept: Kept{Owner: owner}}
+}
+
+// ErrOther means that what is kept is not that of who asks.
+var ErrOther = errors.New("the session is somebody else's")
+
+// errInitialize means that the server takes the client no more.
+var errInitialize = errors.New("the session cannot be begun anew")
+
+// Read reads what is kept of a session. It is an [ErrOther] unless owner is whose it is.
+func Read(text []byte, owner string) (k Kept, err error) {
+	if err = json.Unmarshal(text, &k); err == nil && k.Owner != owner {
+		err = ErrOther
+	}
+	return k, err
+}
+
+// Again says on the client's behalf what it has said. It waits for the answers.
+func (s *Session) Again(k Kept) error {
+	s.kept = k
+	s.say(k.Initialize)
+	if s.Version() == "" {
+		return errInitialize
+	}
+	s.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	if k.Level != "" {
+		s.say(k.Level)
+	}
+	for _, text := range k.Subscribed {
+		s.say(text)
+	}
+	if told, ok := s.Session.(interface{ Resumed() }); ok { // of its lists
+		told.Resumed()
+	}
+	return nil
+}
+
+func (s *Session) say(text string) {
+	m, err := wire.Read([]byte(text), wire.FromClient)
+	if err != nil {
+		s.log.Error("what is kept of a session cannot be read", "error", err)
+		return
+	}
+	if rest := s.Session.Handle(m, unheard{}); rest != nil {
+		rest.Wait()
+	}
+}
+
+// unheard is the stream of what nobody waits for.
+type unheard struct{}
+
+func (unheard) Send([]byte) bool { return false }
+func (unheard) Answer([]byte)    {}
+func (unheard) Listening() bool  { return false }
+
+// Handle implements [wire.Session]. What is kept is durable before it is answered.
+func (s *Session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
+	if m.Kind != wire.Request {
+		return s.Session.Handle(m, out)
+	}
+	switch m.Method {
+	case "initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
+		k := &keeping{Stream: out, s: s, m: m, given: make(chan struct{})}
+		k.rest = s.Session.Handle(m, k)
+		return k
+	}
+	return s.Session.Handle(m, out)
+}
+
+// Unreadable implements [wire.WitnessSession].
+func (s *Session) Unreadable(err error) { wire.Unread(s.Session, err) }
+
+// Close implements [wire.Session].
+func (s *Session) Close() {
+	if !s.stays() {
+		wait, err := s.store.KeepSession(s.id, nil)
+		if err != nil {
+			wait = func() error { return err }
+		}
+		s.mu.Lock()
+		s.forgotten = wait
+		s.mu.Unlock()
+	}
+	s.Session.Close()
+}
+
+// Forgotten waits until a session that was closed is forgotten for good.
+func (s *Session) Forgotten() {
+	s.mu.Lock()
+	wait := s.forgotten
+	s.mu.Unlock()
+	if wait == nil {
+		return
+	}
+	if err := wait(); err != nil {
+		s.log.Warn("a session that has ended is kept on", "error", err)
+	}
+}
+
+// notes notes what a request that was answered has changed, and returns it as it is to be kept; nil: it is as it was.
+func (s *Session) notes(m *wire.Message) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := string(m.Raw)
+	same := func(other string) bool {
+		was, err := wire.Read([]byte(other), wire.FromClient)
+		return err == nil && was.P.URI == m.P.URI
+	}
+	switch m.Method {
+	case "initialize":
+		s.kept.Initialize = text
+	case "logging/setLevel":
+		s.kept.Level = text
+	case "resources/subscribe":
+		if slices.ContainsFunc(s.kept.Subscribed, same) {
+			return nil
+		}
+		s.kept.Subscribed = append(slices.Clone(s.kept.Subscribed), text)
+	default:
+		s.kept.Subscribed = slices.DeleteFunc(slices.Clone(s.kept.Subscribed), same)
+	}
+	kept, err := json.Marshal(&s.kept)
+	if err != nil {
+		s.log.Error("a session cannot be kept", "error", err)
+	}
+	return kept
+}
+
+// keeping is the stream, and the rest, of a request that is kept before it is answered.
+type keeping struct {
+	wire.Stream
+	s     *Session
+	m     *wire.Message
+	rest  wire.Pending
+	given chan struct{} // closed when the answer is
+}
+
+// Asks implements [wire.AskedStream].
+func (k *keeping) Asks() *asker.Who { return wire.AsksOn(k.Stream) }
+
+// Answer implements [wire.Stream]. It does not wait for the store.
+func (k *keeping) Answer(msg []byte) {
+	if len(wire.Member(msg, "result")) == 0 {
+		k.give(msg)
+		return
+	}
+	text := k.s.notes(k.m)
+	if text == nil {
+		k.give(msg)
+		return
+	}
+	wait, err := k.s.store.KeepSession(k.s.id, text)
+	go func() {
+		if err == nil {
+			err = wait()
+		}
+		if err != nil {
+			k.s.log.Warn("a session is not kept: after a restart its client has to begin another", "error", err)
+		}
+		k.give(msg)
+	}()
+}
+
+func (k *keeping) give(msg []byte) {
+	k.Stream.Answer(msg)
+	close(k.given)
+}
+
+// Decline implements [wire.DecliningStream].
+func (k *keeping) Decline(msg []byte) {
+	if out, ok := k.Stream.(wire.DecliningStream); ok {
+		out.Decline(msg)
+	} else {
+		k.Stream.Answer(msg)
+	}
+	close(k.given)
+}
+
+// Wait implements [wire.Pending].
+func (k *keeping) Wait() {
+	if k.rest != nil {
+		k.rest.Wait()
+	}
+	<-k.given
+}
+
+// Detach implements [wire.Pending].
+func (k *keeping) Detach(func()) bool { return false }
