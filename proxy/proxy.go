@@ -80,7 +80,7 @@ func (p *Proxy) remove(s *session) {
 	p.mu.Lock()
 	delete(p.sessions, s)
 	p.mu.Unlock()
-	p.Runs.Part(s.run, s, p.Draining())
+	p.Runs.Part(s.run, s, p.drain.Begun.Load())
 }
 
 // clients is how many sessions of clients there are.

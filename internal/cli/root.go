@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/kept"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 )
 
@@ -75,6 +76,7 @@ func newRoot(c *console) *cobra.Command {
 	root.SetHelpCommand(newHelp())
 	root.SetVersionTemplate(c.versionLine())
 	root.AddCommand(newRun(c), newCheck(c), newRender(c), newTest(c), newExplain(c), newInit(c), newLock(c), newDemo(c), newSchema(c), newDrain(c), newAdmin(c), newRuns(c), newApprovals(c), newCompletion(c), newMan(), newVersion(c), newCrossroads(c))
+	root.AddCommand(kept.OfStore(kept.Console{In: c.in, Out: c.out})...)
 	complete(root)
 	return root
 }

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,24 +52,6 @@ func (f *Store) run(p *policy.Policy) string {
 	return strings.TrimSuffix(filepath.Base(p.File()), filepath.Ext(p.File()))
 }
 
-// The least and the most that a key for records is long, in bytes.
-const minRecordKey, maxRecordKey = 32, 4096
-
-// key reads the key by which records are hashed.
-func (f *Store) key() ([]byte, error) {
-	if f.RecordKey == "" {
-		return nil, nil
-	}
-	key, err := os.ReadFile(f.RecordKey)
-	if err != nil {
-		return nil, fmt.Errorf("reading the key for records (--record-key): %w", err)
-	}
-	if key = bytes.TrimSpace(key); len(key) < minRecordKey || len(key) > maxRecordKey {
-		return nil, fmt.Errorf("the key for records in %s has %d bytes: it has %d to %d; make one by 'openssl rand -hex 32'", f.RecordKey, len(key), minRecordKey, maxRecordKey)
-	}
-	return key, nil
-}
-
 // storeFlush is for how long the proxy's end waits until all is written.
 const storeFlush = 10 * time.Second
 
@@ -80,7 +61,7 @@ func (s *service) openStore(ctx context.Context) error {
 	if !c.lasts() {
 		return nil
 	}
-	key, err := c.key()
+	key, err := stores.ReadKey(c.RecordKey)
 	if err != nil {
 		return err
 	}

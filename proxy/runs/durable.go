@@ -275,6 +275,15 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 	if len(w.pending) > 0 {
 		_, _ = r.confirm(w) // or it is shut
 	}
+	if last := kept.Entries[len(kept.Entries)-1].Type; g.cfg.Forgets && last != run.Began && last != run.Reset {
+		where := r.Where()
+		if _, err := r.Restart(); err != nil {
+			r.mu.Lock()
+			r.shutLocked(err)
+			r.mu.Unlock()
+		}
+		g.cfg.Log.Warn("a run begins anew, since its server does (--on-upstream-restart restart)", "run", r.Name, "was", where.State())
+	}
 	where := r.Where()
 	g.cfg.Log.Info("a run goes on", "run", r.Name, "id", kept.ID(), "state", where.State(), "entries", len(kept.Entries), "unknown", len(w.pending))
 	return r

@@ -42,6 +42,7 @@ type Config struct {
 	MaxPerPrincipal int            // of those
 	Store           *durable.Store // where runs are kept; nil: nowhere
 	Process         string         // what the run of the process is called in the store
+	Forgets         bool           // what is wrapped has forgotten a run that is read from the store: it begins anew
 	IdleEnds        bool           // a run that nobody uses ends though it is kept; else it leaves memory alone
 	Log             hclog.Logger
 	Telemetry       *observe.Telemetry

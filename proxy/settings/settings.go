@@ -70,6 +70,7 @@ type Config struct {
 	// Store is where runs are kept; nil: nowhere. They are read by [runs.Registry.Resume], and as they are asked for.
 	Store    *durable.Store
 	Process  string // what the run of the process is called there
+	Forgets  bool   // what is wrapped has forgotten a run that is read from there: it begins anew
 	IdleEnds bool   // there too a run expires that nobody uses
 
 	MaxInFlight      int // requests of a session at once; 0: 256

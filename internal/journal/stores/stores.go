@@ -2,6 +2,7 @@
 package stores
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -123,4 +124,22 @@ func OpenReader(ctx context.Context, c Config) (journal.Store, error) {
 		return nil, fmt.Errorf("opening the store %s: %w", s.path, err)
 	}
 	return file, nil
+}
+
+// The least and the most that a key for records is long, in bytes.
+const minKey, maxKey = 32, 4096
+
+// ReadKey reads the key by which records are hashed from a file; nil for no path.
+func ReadKey(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	key, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the key for records (--record-key): %w", err)
+	}
+	if key = bytes.TrimSpace(key); len(key) < minKey || len(key) > maxKey {
+		return nil, fmt.Errorf("the key for records in %s has %d bytes: it has %d to %d; make one by 'openssl rand -hex 32'", path, len(key), minKey, maxKey)
+	}
+	return key, nil
 }

@@ -1,0 +1,489 @@
+// Package kept is the commands that read a store of runs, or write one that no proxy has: they list and print what is
+// there, verify it, and carry it elsewhere.
+package kept
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
+)
+
+// Console is where commands read and print.
+type Console struct {
+	In  io.Reader
+	Out io.Writer
+}
+
+// command is one that is about a store.
+type command struct {
+	Console
+	url, key, anchors string
+	json, follow      bool
+}
+
+func (c *command) flags(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&c.url, "store", "", "the `STORE`: sqlite:PATH, or postgres://HOST/DATABASE")
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+func (c *command) asJSON(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&c.json, "json", false, "print a line of JSON for each")
+	return c.flags(cmd)
+}
+
+// one and atMost say how many arguments a command takes.
+func one(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return exit.Usagef("%s takes one argument, RUN, got %d; usage: %s", cmd.Name(), len(args), cmd.UseLine())
+	}
+	return nil
+}
+
+func atMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return exit.Usagef("%s takes at most %d arguments, got %d; usage: %s", cmd.Name(), n, len(args), cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// OfRuns are the commands below runs.
+func OfRuns(console Console) []*cobra.Command {
+	return []*cobra.Command{newList(console), newTail(console), newExport(console), newImport(console)}
+}
+
+// OfStore are those that stand alone.
+func OfStore(console Console) []*cobra.Command {
+	return []*cobra.Command{newVerify(console), newAnchor(console)}
+}
+
+// read opens the store to read.
+func (c *command) read(ctx context.Context, do func(s journal.Store) error) (err error) {
+	return c.with(ctx, stores.OpenReader, do)
+}
+
+func (c *command) with(ctx context.Context, open func(context.Context, stores.Config) (journal.Store, error), do func(s journal.Store) error) (err error) {
+	if c.url == "" {
+		return exit.Usagef("no store is named: give --store, or set FSM_PROXY_STORE")
+	}
+	if err := stores.Check(c.url); err != nil {
+		return exit.Usagef("--store: %w", err)
+	}
+	s, err := open(ctx, stores.Config{URL: c.url, Run: "run", Holder: fmt.Sprintf("process %d, which imports runs", os.Getpid())})
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return exit.Usagef("--store memory keeps nothing")
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return do(s)
+}
+
+// maxLike is how many runs are named that an ambiguous prefix may mean.
+const maxLike = 5
+
+// find returns the run whose id begins with a text.
+func find(ctx context.Context, s journal.Store, prefix string) (journal.Row, error) {
+	prefix = strings.ToUpper(prefix)
+	if r, err := s.Row(ctx, prefix); !errors.Is(err, journal.ErrNone) {
+		return r, err
+	}
+	rows, err := s.List(ctx, journal.Query{Prefix: prefix, Limit: maxLike})
+	switch {
+	case err != nil:
+		return journal.Row{}, err
+	case len(rows) == 1:
+		return rows[0], nil
+	case len(rows) == 0:
+		return journal.Row{}, fmt.Errorf("the store has no run whose id begins with %q: 'fsm-proxy runs ls' names those that there are", prefix)
+	}
+	var ids []string
+	for i := range rows {
+		ids = append(ids, rows[i].ID)
+	}
+	return journal.Row{}, fmt.Errorf("several runs have ids that begin with %q: %s; give more of it", prefix, strings.Join(ids, ", "))
+}
+
+// shortID is how much of an id tables show.
+const shortID = 12
+
+func newList(console Console) *cobra.Command {
+	c := &command{Console: console}
+	return c.asJSON(&cobra.Command{
+		Use:     "ls --store STORE",
+		Short:   "List the runs of a store",
+		Example: "  fsm-proxy runs ls --store sqlite:runs.db",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.read(cmd.Context(), func(s journal.Store) error { return c.list(cmd.Context(), s) })
+		},
+	})
+}
+
+// listed is a run as it is listed.
+type listed struct {
+	ID       string    `json:"id"`
+	Key      string    `json:"key"`
+	Subject  string    `json:"subject,omitzero"`
+	State    string    `json:"state"`
+	Complete bool      `json:"complete,omitzero"`
+	Seq      uint64    `json:"seq"`
+	Began    time.Time `json:"began"`
+	Used     time.Time `json:"used"`
+	Ended    time.Time `json:"ended,omitzero"`
+}
+
+func (c *command) list(ctx context.Context, s journal.Store) error {
+	table := tabwriter.NewWriter(c.Out, 0, 0, 3, ' ', 0)
+	n := 0
+	for r, err := range journal.Rows(ctx, s, journal.Query{}) {
+		if err != nil {
+			return err
+		}
+		x := listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), r.Ended.UTC()}
+		if r.Ended.IsZero() {
+			x.Ended = time.Time{}
+		}
+		if c.json {
+			if err := c.line(x); err != nil {
+				return err
+			}
+			continue
+		}
+		if n++; n == 1 {
+			fmt.Fprintln(table, "ID\tKEY\tSUBJECT\tSTATE\tENTRIES\tUSED\t")
+		}
+		state := x.State
+		if !r.Ended.IsZero() {
+			state += " (ended)"
+		} else if x.Complete {
+			state += " (complete)"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t\n", r.ID[:min(shortID, len(r.ID))], x.Key, cmp.Or(x.Subject, "-"), state, x.Seq, ago(r.Used))
+	}
+	if n == 0 && !c.json {
+		_, err := fmt.Fprintln(c.Out, "The store has no runs.")
+		return err
+	}
+	return table.Flush()
+}
+
+// ago says how long ago something was.
+func ago(t time.Time) string {
+	d := time.Since(t)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", max(int(d.Seconds()), 0))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd ago", int(d.Hours()/24))
+}
+
+func (c *command) line(x any) error {
+	text, err := json.Marshal(x)
+	if err == nil {
+		_, err = c.Out.Write(append(text, '\n'))
+	}
+	return err
+}
+
+func newTail(console Console) *cobra.Command {
+	c := &command{Console: console}
+	cmd := c.asJSON(&cobra.Command{
+		Use:     "tail RUN --store STORE",
+		Short:   "Print the entries of a run of a store",
+		Long:    "Print the entries of a run of a store, whose id begins with RUN. With --follow it waits\nfor those to come, until it is interrupted.",
+		Example: "  fsm-proxy runs tail 5C1F0E --follow --store sqlite:runs.db",
+		Args:    one,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.read(cmd.Context(), func(s journal.Store) error { return c.tail(cmd.Context(), s, args[0]) })
+		},
+	})
+	cmd.Flags().BoolVarP(&c.follow, "follow", "f", false, "wait for entries to come")
+	return cmd
+}
+
+// followEvery is how often a store is asked for more.
+const followEvery = 500 * time.Millisecond
+
+func (c *command) tail(ctx context.Context, s journal.Store, prefix string) error {
+	r, err := find(ctx, s, prefix)
+	if err != nil {
+		return err
+	}
+	const page = 1000
+	for after := r.Base.Seq; ; {
+		records, err := s.Records(ctx, r.ID, after, page)
+		if err != nil {
+			return err
+		}
+		out := bufio.NewWriter(c.Out)
+		for i := range records {
+			after = records[i].Seq
+			if c.json {
+				fmt.Fprintf(out, "%s\n", records[i].Bytes)
+			} else {
+				fmt.Fprintln(out, sentence(&records[i]))
+			}
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		switch {
+		case len(records) == page:
+			continue
+		case !c.follow:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+// entry is what of a record is printed.
+type entry struct {
+	Type, Kind, Name, Case, Outcome, From string
+	Time                                  time.Time
+	Resumed, Turn                         bool
+	To                                    struct{ State string }
+	Set                                   []struct {
+		Register, Operation string
+		Values              []any
+	}
+}
+
+// sentence is a record in a line.
+func sentence(x *journal.Record) string {
+	var e entry
+	if err := json.Unmarshal(x.Bytes, &e, json.MatchCaseInsensitiveNames(true)); err != nil {
+		return fmt.Sprintf("%6d  this record cannot be read: %v", x.Seq, err)
+	}
+	said := fmt.Sprintf("%6d  %s  %-8s", x.Seq, e.Time.UTC().Format("2006-01-02 15:04:05.000"), e.Type)
+	if e.Name != "" {
+		said += "  " + e.Kind + " " + e.Name
+		if e.Case != "" {
+			said += " (" + e.Case + ")"
+		}
+	}
+	if e.Outcome != "" {
+		said += "  " + e.Outcome
+	}
+	if e.Resumed {
+		said += ", as nobody learned how it ended before a restart"
+	}
+	if e.From != e.To.State {
+		said += "  " + e.From + " → " + e.To.State
+	} else {
+		said += "  in " + e.From
+	}
+	for _, set := range e.Set {
+		said += fmt.Sprintf("; %s %s", set.Operation, set.Register)
+		for _, v := range set.Values {
+			said += fmt.Sprintf(" %q", fmt.Sprint(v))
+		}
+	}
+	return said
+}
+
+// count is so many runs.
+func count(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", n)
+}
+
+func newExport(console Console) *cobra.Command {
+	c := &command{Console: console}
+	return c.flags(&cobra.Command{
+		Use:     "export [RUN...] --store STORE",
+		Short:   "Write runs of a store as lines of JSON, with the policies they go by; without RUN all",
+		Example: "  fsm-proxy runs export --store sqlite:runs.db > runs.jsonl",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.read(cmd.Context(), func(s journal.Store) error { return c.export(cmd.Context(), s, args) })
+		},
+	})
+}
+
+func (c *command) export(ctx context.Context, s journal.Store, prefixes []string) (err error) {
+	out := bufio.NewWriter(c.Out)
+	defer func() { err = errors.Join(err, out.Flush()) }()
+	if err := journal.ExportObjects(ctx, s, out); err != nil {
+		return err
+	}
+	for _, prefix := range prefixes {
+		r, err := find(ctx, s, prefix)
+		if err == nil {
+			err = journal.Export(ctx, s, r.ID, out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(prefixes) > 0 {
+		return nil
+	}
+	for r, err := range journal.Rows(ctx, s, journal.Query{}) {
+		if err == nil {
+			err = journal.Export(ctx, s, r.ID, out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newImport(console Console) *cobra.Command {
+	c := &command{Console: console}
+	return c.flags(&cobra.Command{
+		Use:     "import [FILE] --store STORE",
+		Short:   "Take runs into a store that no proxy has, as 'runs export' wrote them",
+		Example: "  fsm-proxy runs export --store sqlite:runs.db | fsm-proxy runs import --store postgres://db.internal/runs",
+		Args:    atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := c.In
+			if len(args) > 0 {
+				file, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer file.Close()
+				in = file
+			}
+			return c.with(cmd.Context(), stores.Open, func(s journal.Store) error {
+				runs, err := journal.Import(cmd.Context(), s, in)
+				if err != nil {
+					return fmt.Errorf("after %s: %w", count(len(runs)), err)
+				}
+				_, err = fmt.Fprintf(c.Out, "Taken in: %s.\n", count(len(runs)))
+				return err
+			})
+		},
+	})
+}
+
+func newVerify(console Console) *cobra.Command {
+	c := &command{Console: console}
+	cmd := c.asJSON(&cobra.Command{
+		Use:   "verify [RUN...] --store STORE",
+		Short: "Look whether what a store keeps of runs is what was written; without RUN of all",
+		Long: "Look whether what a store keeps of runs is what was written. What is wrong is named, and\n" +
+			"where; then the exit status is 1. Without a key (--record-key) and without anchors\n" +
+			"(fsm-proxy anchor) whoever can write the store can write it anew unseen.",
+		Example: "  fsm-proxy verify --store sqlite:runs.db --record-key /etc/fsm-proxy/key --anchors anchors.jsonl",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.read(cmd.Context(), func(s journal.Store) error { return c.verify(cmd.Context(), s, args) })
+		},
+	})
+	cmd.Flags().StringVar(&c.key, "record-key", "", "the `FILE` with the key that records were hashed by")
+	cmd.Flags().StringVar(&c.anchors, "anchors", "", "a `FILE` of anchors, as 'fsm-proxy anchor' wrote them")
+	return cmd
+}
+
+// faulty is a fault as it is printed.
+type faulty struct {
+	Run    string         `json:"run"`
+	Seq    uint64         `json:"seq"`
+	Damage journal.Damage `json:"damage"`
+	Why    string         `json:"why"`
+}
+
+func (c *command) verify(ctx context.Context, s journal.Store, prefixes []string) error {
+	key, err := stores.ReadKey(c.key)
+	if err != nil {
+		return err
+	}
+	anchors := journal.Anchors{}
+	if c.anchors != "" {
+		file, err := os.Open(c.anchors)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if anchors, err = journal.ReadAnchors(file); err != nil {
+			return fmt.Errorf("reading %s: %w", c.anchors, err)
+		}
+	}
+	only := map[string]bool{}
+	for _, prefix := range prefixes {
+		r, err := find(ctx, s, prefix)
+		if err != nil {
+			return err
+		}
+		only[r.ID] = true
+	}
+	runs, damaged := 0, 0
+	tell := func(f *journal.Fault) error {
+		damaged++
+		if c.json {
+			return c.line(faulty{f.Run, f.Seq, f.Damage, f.Why})
+		}
+		_, err := fmt.Fprintf(c.Out, "run %s, entry %d: %s: %s\n", f.Run, f.Seq, f.Damage, f.Why)
+		return err
+	}
+	for id, err := range journal.NewChain(key).VerifyAll(ctx, s, anchors) {
+		fault, damage := errors.AsType[*journal.Fault](err)
+		switch {
+		case err != nil && !damage:
+			return err
+		case len(only) > 0 && !only[id]:
+			continue
+		}
+		if runs++; !damage {
+			continue
+		}
+		if err := tell(fault); err != nil {
+			return err
+		}
+	}
+	if damaged > 0 {
+		return fmt.Errorf("what the store keeps is not what was written: %d of %s", damaged, count(runs))
+	}
+	if !c.json {
+		_, err = fmt.Fprintf(c.Out, "%s: what the store keeps is what was written.\n", count(runs))
+	}
+	return err
+}
+
+func newAnchor(console Console) *cobra.Command {
+	c := &command{Console: console}
+	return c.flags(&cobra.Command{
+		Use:   "anchor --store STORE",
+		Short: "Print the last entry of each run, to be kept where nobody writes who writes the store",
+		Long: "Print the number and the hash of the last entry of each run of a store, as lines of JSON.\n" +
+			"Kept where nobody writes who writes the store, they tell 'fsm-proxy verify --anchors' of\n" +
+			"entries that were cut off, and of a store that was written anew.",
+		Example: "  fsm-proxy anchor --store sqlite:runs.db >> /mnt/elsewhere/anchors.jsonl",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.read(cmd.Context(), func(s journal.Store) error {
+				out := bufio.NewWriter(c.Out)
+				return errors.Join(journal.WriteAnchors(cmd.Context(), s, time.Now(), out), out.Flush())
+			})
+		},
+	})
+}

@@ -1,0 +1,158 @@
+package kept
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/sqlite"
+)
+
+// filled is a store with two runs of five entries, AAA1 and AAB2.
+func filled(t *testing.T, key []byte) (url, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "runs.db")
+	s, err := sqlite.Open(sqlite.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	chain := journal.NewChain(key)
+	for _, id := range []string{"AAA1", "AAB2"} {
+		change := journal.Change{Run: id}
+		at := journal.Point{}
+		for seq := 1; seq <= 5; seq++ {
+			text := fmt.Sprintf(`{"run":%q,"seq":%d,"type":"ended","time":"2026-01-02T03:04:05Z","kind":"tool","name":"t%d","outcome":"success","from":"a","to":{"state":"b"},"set":[{"register":"r","operation":"add","values":["x"]}]}`, id, seq, seq)
+			if key != nil {
+				text = strings.Replace(text, `,"type"`, `,"key":"`+chain.KeyID()+`","type"`, 1)
+			}
+			at = chain.Next(id, at, []byte(text))
+			change.Records = append(change.Records, journal.Record{Seq: at.Seq, Hash: at.Hash, Bytes: []byte(text)})
+		}
+		change.Head = &journal.Head{At: at, State: "b", Policy: "p", Used: time.Now()}
+		change.Begin = &journal.Row{ID: id, Key: journal.Key{Kind: "principal", Hash: at.Hash}, Owner: journal.Principal{Subject: "ann"}, Began: time.Now()}
+		each, err := s.Commit(t.Context(), []journal.Change{change})
+		if err != nil || each[0] != nil {
+			t.Fatal(each, err)
+		}
+	}
+	return "sqlite:" + path, path
+}
+
+// do runs a command, and returns what it prints.
+func do(t *testing.T, in string, args ...string) (out string, err error) {
+	t.Helper()
+	var printed bytes.Buffer
+	root := &cobra.Command{Use: "fsm-proxy", SilenceErrors: true, SilenceUsage: true}
+	c := Console{In: strings.NewReader(in), Out: &printed}
+	root.AddCommand(OfRuns(c)...)
+	root.AddCommand(OfStore(c)...)
+	root.SetArgs(args)
+	err = root.ExecuteContext(t.Context())
+	return printed.String(), err
+}
+
+func TestListAndTail(t *testing.T) {
+	url, _ := filled(t, nil)
+	out, err := do(t, "", "ls", "--store", url)
+	if want := "ID     KEY         SUBJECT   STATE   ENTRIES   USED     \nAAA1   principal   ann       b       5         0s ago   \nAAB2   principal   ann       b       5         0s ago   \n"; out != want || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	out, err = do(t, "", "ls", "--json", "--store", url)
+	if strings.Count(out, "\n") != 2 || !strings.HasPrefix(out, `{"id":"AAA1","key":"principal","subject":"ann","state":"b","seq":5,"began":"`) || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	out, err = do(t, "", "tail", "aab", "--store", url)
+	if want := "     1  2026-01-02 03:04:05.000  ended     tool t1  success  a → b; add r \"x\"\n"; !strings.HasPrefix(out, want) || strings.Count(out, "\n") != 5 || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	for args, says := range map[string]string{
+		"tail AA --store " + url:           `several runs have ids that begin with "AA": AAA1, AAB2`,
+		"tail x --store " + url:            "'fsm-proxy runs ls' names those that there are",
+		"ls":                               "no store is named",
+		"ls --store memory":                "ask the running proxy",
+		"ls --store ftp://x":               "one of memory, sqlite:PATH",
+		"ls --store sqlite:/nowhere/x.db":  "no such file",
+		"import --store sqlite:/dev/null/": "/dev/null",
+	} {
+		if out, err := do(t, "", strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %q, %v", args, out, err)
+		}
+	}
+}
+
+func TestExportAndImportOfStores(t *testing.T) {
+	url, _ := filled(t, nil)
+	all, err := do(t, "", "export", "--store", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := "sqlite:" + filepath.Join(t.TempDir(), "other.db")
+	if out, err := do(t, all, "import", "--store", other); out != "Taken in: 2 runs.\n" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	if again, err := do(t, "", "export", "--store", other); again != all || err != nil {
+		t.Errorf("%s\nwas\n%s\n%v", again, all, err)
+	}
+	one, err := do(t, "", "export", "aaa", "--store", url)
+	if strings.Contains(one, "AAB2") || !strings.Contains(one, "AAA1") || err != nil {
+		t.Errorf("%s, %v", one, err)
+	}
+	if out, err := do(t, all, "import", "--store", other); err == nil {
+		t.Errorf("taken in twice: %q", out)
+	}
+}
+
+// Each damage is named, and the exit status is that of an error.
+func TestVerify(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("k", 40)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct{ name, sql, says string }{
+		{"nothing", "", ""},
+		{"edited", `UPDATE entries SET bytes = CAST(replace(CAST(bytes AS TEXT), '"name":"t3"', '"name":"t9"') AS BLOB) WHERE seq = 3`, "entry 3: edited"},
+		{"deleted", `DELETE FROM entries WHERE seq = 3`, "entry 4: gap"},
+		{"cut", `DELETE FROM entries WHERE seq > 3`, "cut tail"},
+		{"gone", `DELETE FROM runs WHERE id = 'AAA1'`, "gone"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			url, path := filled(t, []byte(strings.Repeat("k", 40)))
+			anchors := filepath.Join(t.TempDir(), "anchors")
+			text, err := do(t, "", "anchor", "--store", url)
+			if err != nil || strings.Count(text, "\n") != 2 || os.WriteFile(anchors, []byte(text), 0o600) != nil {
+				t.Fatalf("%q, %v", text, err)
+			}
+			db, err := sql.Open("sqlite", path)
+			if err == nil && x.sql != "" {
+				_, err = db.ExecContext(t.Context(), x.sql)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Close()
+			out, err := do(t, "", "verify", "--store", url, "--record-key", key, "--anchors", anchors)
+			switch {
+			case x.says == "" && (err != nil || out != "2 runs: what the store keeps is what was written.\n"):
+				t.Errorf("%q, %v", out, err)
+			case x.says != "" && (err == nil || !strings.Contains(out, x.says)):
+				t.Errorf("%q, %v", out, err)
+			}
+		})
+	}
+	url, _ := filled(t, []byte(strings.Repeat("k", 40)))
+	if out, err := do(t, "", "verify", "--store", url); err == nil || !strings.Contains(out, "key wanted") {
+		t.Errorf("without the key: %q, %v", out, err)
+	}
+	if out, err := do(t, "", "verify", "--json", "aaa", "--store", url); err == nil || !strings.HasPrefix(out, `{"run":"AAA1","seq":1,"damage":"key wanted"`) || strings.Contains(out, "AAB2") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
