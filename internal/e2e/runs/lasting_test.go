@@ -6,9 +6,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
@@ -201,6 +203,155 @@ func TestStoreThatIsLocked(t *testing.T) {
 		}
 		if n := h.upstream.Count("tools/call", "once"); n != 0 {
 			t.Errorf("once has reached the upstream %d times", n)
+		}
+	})
+}
+
+// remembers is a policy with all that a run has beside its state.
+const remembers = `version: 1
+name: remembers
+initial: start
+registers: {seen: {set: text, max: 10}, n: counter}
+states:
+  start:
+    tools:
+      ok: {at_most: {run: 3}, set: {seen: {add: args.who}}}
+      once: {when: size(registers.seen) == 2, on_success: waiting}
+      hold: {on_success: waiting, on_unknown: {to: lost, set: {n: {add: 1}}}}
+  waiting:
+    after: {1s: {to: late, set: {n: {add: 5}}}}
+  late: {tools: {elsewhere: {when: registers.n == 5, on_success: start}}}
+  lost: {tools: {elsewhere: {when: registers.n == 1, on_success: start}}}
+`
+
+// Registers, limits and clocks go on, and a call whose end nobody learned takes its on_unknown.
+func TestMemoryAcrossRestarts(t *testing.T) {
+	each(t, those(byHeader, "session"), func(t *testing.T, k key) {
+		h := counted(t, k, remembers, "--annotate", "meta", "--store", store(t))
+		c := h.enter(k, "")
+		again := func() {
+			h.again(os.Kill)
+			if k.kind != "session" {
+				c = h.enter(k, c.run())
+			}
+		}
+		must := func(tool, arguments, verdict, state string) {
+			t.Helper()
+			if r := c.call(tool, arguments); r.verdict != verdict || r.state != state {
+				t.Fatalf("%s: %s in %s, want %s in %s\n%s", tool, r.verdict, r.state, verdict, state, r.raw)
+			}
+		}
+		must("ok", `"who":"a"`, "success", "start")
+		again()
+		must("once", "", "guard_failed", "start")
+		must("ok", `"who":"b"`, "success", "start")
+		again()
+		must("ok", `"who":"b"`, "success", "start")
+		must("ok", `"who":"b"`, "limit_reached", "start")
+		again()
+		must("ok", `"who":"c"`, "limit_reached", "start")
+
+		held := c.Request("tools/call", mcptest.ToolParams("hold", `{"who":"me"}`)) // which is lost with the proxy
+		h.upstream.Await(t, 1, "tools/call", "hold")
+		again()
+		_ = held
+		must("hold", "", "invalid_transition", "lost")
+		must("elsewhere", "", "success", "start")
+		h.upstream.Open("hold")
+
+		must("once", "", "success", "waiting")
+		if err := h.process.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		h.process.ExitCode()
+		<-time.After(1200 * time.Millisecond) // by when the clock is due, and nobody has the run
+		h.process = mcptest.ListenAt(t, strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), "/mcp"), h.args...)
+		if k.kind == byHeader {
+			h.process.Log().Await(t, "transition: run=") // whoever asks
+			c = h.enter(k, c.run())
+		}
+		must("once", "", "invalid_transition", "late")
+	})
+}
+
+// A run goes on under another policy as after a reload, by the names that states had when it was kept.
+func TestPolicyThatChangedMeanwhile(t *testing.T) {
+	each(t, those(byHeader), func(t *testing.T, k key) {
+		h := counted(t, k, steps, "--annotate", "meta", "--store", store(t))
+		c := h.taken(h.enter(k, ""))
+		policy := h.args[1]
+		if err := os.WriteFile(policy, []byte(strings.NewReplacer("after", "behind").Replace(steps)+"renamed: {after: behind}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.again(os.Kill)
+		c = h.enter(k, c.run())
+		if r := c.call("once", ""); r.verdict != "invalid_transition" || r.state != "behind" {
+			t.Error(r.raw)
+		}
+		if r := c.call("elsewhere", ""); r.verdict != "success" || r.state != "behind" {
+			t.Error(r.raw)
+		}
+		h.again(os.Kill)
+		if r := h.enter(k, c.run()).call("elsewhere", ""); r.verdict != "success" || r.state != "behind" {
+			t.Error(r.raw)
+		}
+	})
+}
+
+// A second process is told who has the store.
+func TestStoreOfOneProcess(t *testing.T) {
+	t.Parallel()
+	k := key{"modern", "process"}
+	h := counted(t, k, steps, "--store", store(t))
+	second := mcptest.Start(t, nil, append([]string{mcptest.Proxy(t), "run", "--listen", mcptest.FreeAddress(t)}, without(h.args, "--admin")...)...)
+	if code := second.ExitCode(); code == 0 || !strings.Contains(second.Log().String(), "is in use by process") {
+		t.Errorf("%d: %s", code, second.Log())
+	}
+}
+
+// without are arguments without a flag and its value.
+func without(args []string, flag string) []string {
+	i := slices.Index(args, flag)
+	return slices.Delete(slices.Clone(args), i, i+2)
+}
+
+// What finds a run, and what calls bring, stands neither in the store nor in the log.
+func TestSecretsAreNotKept(t *testing.T) {
+	each(t, keys, func(t *testing.T, k key) {
+		url := store(t)
+		h := counted(t, k, steps, "--store", url)
+		c := h.enter(k, "")
+		if r := c.call("once", `"password":"a secret argument"`); r.verdict != "success" {
+			t.Fatal(r.raw)
+		}
+		secrets := []string{"a secret argument", token("ann"), c.handle, c.web.ID()}
+		switch k.kind {
+		case byHeader:
+			secrets = append(secrets, "the run")
+		case "path":
+			secrets = append(secrets, filepath.Base(c.web.URL))
+		}
+		files, err := filepath.Glob(strings.TrimPrefix(url, "sqlite:") + "*")
+		if err != nil || len(files) < 2 {
+			t.Fatal(files, err)
+		}
+		written := map[string]string{"the log": h.process.Log().String()}
+		for _, name := range files {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			written[filepath.Base(name)] = string(text)
+		}
+		if !strings.Contains(written["runs.db-wal"], "once") {
+			t.Fatal("this test looks at nothing")
+		}
+		for where, text := range written {
+			for _, secret := range secrets {
+				if secret != "" && strings.Contains(text, secret) {
+					t.Errorf("%q stands in %s", secret, where)
+				}
+			}
 		}
 	})
 }
