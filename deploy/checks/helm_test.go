@@ -81,6 +81,17 @@ config: {content: {mode: shadow}}
 auth: {insecure: true}
 networkPolicy: {enabled: false}
 `,
+	"a store on a volume": `
+server: {image: example.com/server:1}
+policy: {configMap: mine}
+store: {claim: runs}
+`,
+	"a store in a database": `
+server: {image: example.com/server:1}
+policy: {configMap: mine}
+store: {secret: database}
+pod: {securityContext: {fsGroup: 1000}}
+`,
 	"parts as they are": `
 server: {image: example.com/server:1}
 policy: {configMap: mine}
@@ -133,6 +144,55 @@ pod:
   affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]}}
   topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
 `,
+}
+
+// A store is one pod's, which is recreated; with a volume the proxy can write that.
+func TestHelmStore(t *testing.T) {
+	deployment := func(values string) *apps.Deployment {
+		t.Helper()
+		out, err := helm(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects(t, out) {
+			if d, ok := o.(*apps.Deployment); ok {
+				return d
+			}
+		}
+		t.Fatal("no deployment")
+		return nil
+	}
+	env := func(d *apps.Deployment) (e core.EnvVar) {
+		for _, x := range d.Spec.Template.Spec.InitContainers[0].Env {
+			if x.Name == "FSM_PROXY_STORE" {
+				e = x
+			}
+		}
+		return e
+	}
+	const least = "server: {image: example.com/server:1}\npolicy: {configMap: mine}\n"
+	d := deployment(least + "store: {claim: runs}\n")
+	pod := d.Spec.Template.Spec
+	mounts := pod.InitContainers[0].VolumeMounts
+	mounted := slices.ContainsFunc(mounts, func(m core.VolumeMount) bool { return m.MountPath == "/var/lib/fsm-proxy" && !m.ReadOnly })
+	claimed := slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == "runs"
+	})
+	if d.Spec.Strategy.Type != apps.RecreateDeploymentStrategyType || env(d).Value != "sqlite:/var/lib/fsm-proxy/runs.db" || !mounted || !claimed || *pod.SecurityContext.FSGroup != 65532 {
+		t.Errorf("%+v %+v %+v %+v", d.Spec.Strategy, env(d), mounts, pod.SecurityContext)
+	}
+	d = deployment(least + "store: {secret: database}\n")
+	if d.Spec.Strategy.Type != apps.RecreateDeploymentStrategyType || env(d).ValueFrom.SecretKeyRef.Name != "database" || env(d).ValueFrom.SecretKeyRef.Key != "url" {
+		t.Errorf("%+v %+v", d.Spec.Strategy, env(d))
+	}
+	if d := deployment(least); d.Spec.Strategy.Type == apps.RecreateDeploymentStrategyType || env(d).Name != "" {
+		t.Errorf("%+v %+v", d.Spec.Strategy, env(d))
+	}
+	for values, says := range map[string]string{"store: {claim: a, secret: b}\n": "not both", "store: {claim: a}\nreplicas: 2\n": "one pod has it"} {
+		if _, err := helm(t, least+values); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
 }
 
 func TestHelmRenders(t *testing.T) {

@@ -97,7 +97,7 @@ func checkVolumes(t *testing.T, c core.Container, volumes []core.Volume) {
 		i := slices.IndexFunc(volumes, func(v core.Volume) bool { return v.Name == m.Name })
 		if i < 0 {
 			t.Errorf("%s is mounted and is no volume", m.Name)
-		} else if writable := volumes[i].EmptyDir != nil; writable == m.ReadOnly {
+		} else if writable := volumes[i].EmptyDir != nil || volumes[i].PersistentVolumeClaim != nil; writable == m.ReadOnly {
 			t.Errorf("%s: read-only is %v", m.Name, m.ReadOnly)
 		}
 	}

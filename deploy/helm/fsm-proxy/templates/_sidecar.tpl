@@ -28,6 +28,13 @@ env:
     value: {{ printf "http://127.0.0.1:%d%s" (int .Values.server.port) .Values.server.path | quote }}
   - name: FSM_PROXY_ADMIN
     value: unix:/run/fsm-proxy/admin.sock
+  {{- if .Values.store.claim }}
+  - name: FSM_PROXY_STORE
+    value: sqlite:/var/lib/fsm-proxy/runs.db
+  {{- else if .Values.store.secret }}
+  - name: FSM_PROXY_STORE
+    valueFrom: {secretKeyRef: {name: {{ .Values.store.secret | quote }}, key: url}}
+  {{- end }}
   {{- with .Values.proxy.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -72,6 +79,9 @@ volumeMounts:
   - {name: fsm-proxy-bearer, mountPath: /etc/fsm-proxy/bearer, readOnly: true}
   {{- end }}
   - {name: fsm-proxy-run, mountPath: /run/fsm-proxy}
+  {{- if .Values.store.claim }}
+  - {name: fsm-proxy-store, mountPath: /var/lib/fsm-proxy}
+  {{- end }}
 {{- end }}
 
 {{- define "fsm-proxy.volumes" -}}
@@ -85,4 +95,8 @@ volumeMounts:
 {{- end }}
 - name: fsm-proxy-run
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- with .Values.store.claim }}
+- name: fsm-proxy-store
+  persistentVolumeClaim: {claimName: {{ . | quote }}}
+{{- end }}
 {{- end }}
