@@ -80,7 +80,8 @@ func (p *Proxy) remove(s *session) {
 	p.mu.Lock()
 	delete(p.sessions, s)
 	p.mu.Unlock()
-	p.Runs.Part(s.run, s, p.drain.Begun.Load())
+	notYet := s.peer.Resumed && s.shown.Hello.Load() == nil // it could not go on just now
+	p.Runs.Part(s.run, s, notYet || p.drain.Begun.Load())
 }
 
 // clients is how many sessions of clients there are.

@@ -6,6 +6,8 @@ import (
 	"encoding/json/v2"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -26,8 +28,18 @@ type Kept struct {
 	Owner      string   `json:"owner"`                  // who alone goes on with it
 	Initialize string   `json:"initialize"`             // the request
 	Level      string   `json:"level,omitzero"`         // the last logging/setLevel
-	Subscribed []string `json:"subscriptions,omitzero"` // the requests
+	Subscribed []string `json:"subscriptions,omitzero"` // the URIs
 }
+
+func (k *Kept) size() (n int) {
+	for _, uri := range k.Subscribed {
+		n += len(uri)
+	}
+	return n + len(k.Initialize) + len(k.Level)
+}
+
+// maxKept is how many bytes are kept of one session: of what is beyond it is not told again.
+const maxKept = 512 << 10
 
 // Session is a session that is kept. It is a [wire.WitnessSession].
 type Session struct {
@@ -57,8 +69,8 @@ func New(s wire.Session, id, owner string, c Config) *Session {
 // ErrOther means that what is kept is not that of who asks.
 var ErrOther = errors.New("the session is somebody else's")
 
-// errInitialize means that the server takes the client no more.
-var errInitialize = errors.New("the session cannot be begun anew")
+// errInitialize means that the server does not take the client just now.
+var errInitialize = errors.New("the server behind the proxy does not take its client's introduction")
 
 // Read reads what is kept of a session. It is an [ErrOther] unless owner is whose it is.
 func Read(text []byte, owner string) (k Kept, err error) {
@@ -79,8 +91,8 @@ func (s *Session) Again(k Kept) error {
 	if k.Level != "" {
 		s.say(k.Level)
 	}
-	for _, text := range k.Subscribed {
-		s.say(text)
+	for i, uri := range k.Subscribed {
+		s.say(`{"jsonrpc":"2.0","id":"resumed-` + strconv.Itoa(i) + `","method":"resources/subscribe","params":{"uri":` + string(wire.AppendString(nil, uri)) + `}}`)
 	}
 	if told, ok := s.Session.(interface{ Resumed() }); ok { // of its lists
 		told.Resumed()
@@ -154,23 +166,23 @@ func (s *Session) Forgotten() {
 func (s *Session) notes(m *wire.Message) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := string(m.Raw)
-	same := func(other string) bool {
-		was, err := wire.Read([]byte(other), wire.FromClient)
-		return err == nil && was.P.URI == m.P.URI
-	}
+	uri := m.P.URI
 	switch m.Method {
 	case "initialize":
-		s.kept.Initialize = text
+		s.kept.Initialize = string(m.Raw)
 	case "logging/setLevel":
-		s.kept.Level = text
+		s.kept.Level = string(m.Raw)
 	case "resources/subscribe":
-		if slices.ContainsFunc(s.kept.Subscribed, same) {
+		if slices.Contains(s.kept.Subscribed, uri) {
 			return nil
 		}
-		s.kept.Subscribed = append(slices.Clone(s.kept.Subscribed), text)
+		if s.kept.size()+len(uri) > maxKept {
+			s.log.Warn("a subscription is not kept: a session keeps no more; after a restart its client has to subscribe again")
+			return nil
+		}
+		s.kept.Subscribed = append(s.kept.Subscribed, strings.Clone(uri))
 	default:
-		s.kept.Subscribed = slices.DeleteFunc(slices.Clone(s.kept.Subscribed), same)
+		s.kept.Subscribed = slices.DeleteFunc(s.kept.Subscribed, func(other string) bool { return other == uri })
 	}
 	kept, err := json.Marshal(&s.kept)
 	if err != nil {

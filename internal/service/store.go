@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // Store says where runs are kept.
@@ -113,32 +115,44 @@ func (s *service) openSession(own wire.Stream, from streamhttp.PeerInfo) (wire.S
 	return resume.New(session, from.ID, s.ownerOf(from), s.keeping()), nil
 }
 
-// resumeSession goes on with a session that was kept; nil: there is none, or it is not of who asks.
-func (s *service) resumeSession(own wire.Stream, from streamhttp.PeerInfo) wire.Session {
+// resumeSession goes on with a session that was kept; nil: there is none, or it is not of who asks. The error is why it
+// cannot go on just now.
+func (s *service) resumeSession(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
 	text, err := s.store.Session(from.ID)
-	if err != nil {
-		s.log.Error("a session cannot be read from the store", "session", from.Session, "error", err)
+	if text == nil || err != nil {
+		return nil, s.notResumed(from, err)
 	}
-	if text == nil {
-		return nil
+	kept, err := resume.Read(text, s.ownerOf(from))
+	if err != nil {
+		_ = s.notResumed(from, err)
+		return nil, nil
 	}
 	peer := s.peer(from)
 	peer.Resumed = true
-	kept, err := resume.Read(text, s.ownerOf(from))
-	var session wire.Session
-	if err == nil {
-		session, err = s.relay.OpenFor(peer, own)
+	session, err := s.relay.OpenFor(peer, own)
+	if why, ok := errors.AsType[*runs.Missing](err); ok && why.Code != policy.StoreUnavailable {
+		_ = s.notResumed(from, err)
+		return nil, nil
 	}
-	if err == nil {
-		again := resume.New(session, from.ID, kept.Owner, s.keeping())
-		if err = again.Again(kept); err == nil {
-			s.log.Info("session goes on", peer.About(nil)...)
-			return again
-		}
+	if err != nil {
+		return nil, s.notResumed(from, err)
+	}
+	again := resume.New(session, from.ID, kept.Owner, s.keeping())
+	if err := again.Again(kept); err != nil {
 		session.Close()
+		return nil, s.notResumed(from, err)
 	}
-	s.log.Warn("a session does not go on: its client has to begin another", peer.About([]any{"error", err})...)
-	return nil
+	s.log.Info("session goes on", peer.About(nil)...)
+	return again, nil
+}
+
+// notResumed logs why a session does not go on.
+func (s *service) notResumed(from streamhttp.PeerInfo, err error) error {
+	if err != nil {
+		peer := s.peer(from)
+		s.log.Warn("a session does not go on", peer.About([]any{"error", err})...)
+	}
+	return err
 }
 
 // keeping is what sessions are kept with.

@@ -43,8 +43,9 @@ type ServerConfig struct {
 	// of the legacy era's requests are served.
 	Open func(own wire.Stream, info PeerInfo) (wire.Session, error)
 	// Resume goes on with a session, by from.ID, that there is not any more since the server was started anew, and has
-	// it negotiated; own is as for Open. It may block. Nil, or a nil session: it has ended.
-	Resume func(own wire.Stream, from PeerInfo) wire.Session
+	// it negotiated; own is as for Open. It may block. Nil, or a nil session without an error: it has ended. The error
+	// is why it cannot go on just now.
+	Resume func(own wire.Stream, from PeerInfo) (wire.Session, error)
 	// Modern takes a request or a notification of the modern era, as
 	// [wire.Session].Handle does; from has no Session. out is a
 	// [wire.FailingStream] of a request. What it returns, if it is a

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -129,7 +130,12 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 	}
 	ses := s.table.find(ids[0])
 	if ses == nil && s.cfg.Resume != nil {
-		ses = s.resume(ids[0], from)
+		var err error
+		if ses, err = s.resume(ids[0], from); err != nil {
+			w.Header().Set("Retry-After", "1")
+			s.refuse(w, r, ReasonSession, http.StatusServiceUnavailable, "the session cannot go on just now; try again: "+err.Error())
+			return nil
+		}
 	}
 	if ses == nil || !s.owns(from, &ses.owner) || !ses.enter() {
 		s.refuse(w, r, ReasonSession, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
@@ -139,43 +145,54 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 	return ses
 }
 
-// resume goes on with a session that there was before the server was started anew. Of several requests that ask for it
-// the first has it made.
-func (s *Server) resume(id string, from PeerInfo) *session {
+// resume goes on with a session that there was before the server was started anew; nil: there is none. Of several
+// requests that ask for it the first has it made. The error is why it cannot go on just now.
+func (s *Server) resume(id string, from PeerInfo) (*session, error) {
 	if len(id) != len(rand.Text()) || s.requests.closed() {
-		return nil
+		return nil, nil
 	}
-	made, mine := s.table.resuming(id)
+	a, mine := s.table.resuming(id)
 	if !mine {
-		<-made
-		return s.table.find(id)
+		<-a.done
+		return s.table.find(id), a.err
 	}
-	defer s.table.resumed(id)
-	return s.resumed(id, from)
+	defer s.table.resumed(id, a)
+	var ses *session
+	ses, a.err = s.resumed(id, from)
+	return ses, a.err
 }
 
-func (s *Server) resumed(id string, from PeerInfo) *session {
+func (s *Server) resumed(id string, from PeerInfo) (*session, error) {
 	if ses := s.table.find(id); ses != nil {
-		return ses
+		return ses, nil
 	}
 	of := s.owner(from)
 	if !s.table.reserve(of.party) {
-		return nil
+		return nil, errCrowded
 	}
 	ses := makeSession(s, of, id)
 	ses.busy, ses.used = 0, true
 	from.Session, from.ID = ses.tag, id
-	if ses.upper = s.cfg.Resume(ownStream{ses}, from); ses.upper == nil {
+	upper, err := s.cfg.Resume(ownStream{ses}, from)
+	if upper == nil {
 		s.table.release(of.party)
-		return nil
+		return nil, err
 	}
-	ses.version = ses.upper.Version()
+	ses.upper, ses.version = upper, upper.Version()
 	s.table.add(ses)
 	if s.requests.closed() {
 		s.end(ses, serverClosed)
-		return nil
+		return nil, nil
 	}
-	return ses
+	return ses, nil
+}
+
+var errCrowded = errors.New("there are too many sessions")
+
+// again is a session that is gone on with just now.
+type again struct {
+	done chan struct{} // closed when that is done
+	err  error         // why it cannot be
 }
 
 // owns reports whether a request may use a session, from whatever address it comes.
@@ -381,10 +398,10 @@ func (s *session) listen(w http.ResponseWriter, last []string) (*eventWriter, re
 // table holds the sessions of a server and decides how many there may be.
 type table struct {
 	_        cacheLine
-	mu       sync.RWMutex             // guards what follows
-	sessions map[string]*session      // by id
-	again    map[string]chan struct{} // that are gone on with just now; closed when that is done
-	quota    quota                    // of sessions and those about to be
+	mu       sync.RWMutex        // guards what follows
+	sessions map[string]*session // by id
+	again    map[string]*again   // that are gone on with just now
+	quota    quota               // of sessions and those about to be
 	_        cacheLine
 }
 
@@ -400,25 +417,26 @@ func (t *table) reserve(by party) bool {
 	return t.quota.take(by)
 }
 
-// resuming reports whether nobody else goes on with a session just now; else made is closed when that is done.
-func (t *table) resuming(id string) (made chan struct{}, mine bool) {
+// resuming enters that a session is gone on with, and reports whether nobody else does that.
+func (t *table) resuming(id string) (a *again, mine bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if made = t.again[id]; made != nil {
-		return made, false
+	if a = t.again[id]; a != nil {
+		return a, false
 	}
 	if t.again == nil {
-		t.again = make(map[string]chan struct{})
+		t.again = make(map[string]*again)
 	}
-	t.again[id] = make(chan struct{})
-	return nil, true
+	a = &again{done: make(chan struct{})}
+	t.again[id] = a
+	return a, true
 }
 
-func (t *table) resumed(id string) {
+func (t *table) resumed(id string, a *again) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	close(t.again[id])
 	delete(t.again, id)
+	close(a.done)
 }
 
 // release gives up what reserve made room for.

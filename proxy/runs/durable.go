@@ -300,18 +300,18 @@ func (g *Registry) keyOf(k Kind) Key {
 }
 
 // readDue reads the runs whose state's clock is due by a time: they move by it, as if somebody had used them.
-func (g *Registry) readDue(by time.Time) {
+func (g *Registry) readDue(ctx context.Context, by time.Time) {
 	if g.cfg.Store == nil {
 		return
 	}
-	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
+	asked, stop := context.WithTimeout(ctx, g.cfg.Store.Timeout())
 	defer stop()
-	keys, err := g.cfg.Store.Due(ctx, by)
-	if err != nil {
+	keys, err := g.cfg.Store.Due(asked, by)
+	if err != nil && ctx.Err() == nil {
 		g.cfg.Log.Warn("it cannot be found out which runs' clocks are due: it is tried again soon", "error", err)
 	}
 	for _, key := range keys {
-		if k := kindOf(key.Kind); k != Default {
+		if k := kindOf(key.Kind); k != Default && k != Session && ctx.Err() == nil { // a session's goes on with it
 			_, _ = g.restore(runID{k, string(key.Hash[:])}) // what is wrong with one is logged
 		}
 	}

@@ -4,6 +4,7 @@ package runs
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -563,15 +564,24 @@ func (g *Registry) stopSweeping() {
 // sweep ends runs whose time has run out, until the Proxy is closed.
 func (g *Registry) sweep(stop <-chan struct{}) {
 	defer close(g.stopped)
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	go func() {
+		select {
+		case <-stop:
+			end()
+		case <-ctx.Done():
+		}
+	}()
 	every := min(max(min(g.cfg.Idle, cmp.Or(g.cfg.Age, g.cfg.Idle))/16, time.Second), time.Minute)
-	g.readDue(time.Now().Add(every))
+	g.readDue(ctx, time.Now().Add(every))
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
 			g.expireRuns(deadline.Now())
-			g.readDue(time.Now().Add(every))
+			g.readDue(ctx, time.Now().Add(every))
 		case <-stop:
 			return
 		}

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"database/sql"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -354,4 +355,34 @@ func TestSecretsAreNotKept(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A session whose server is not there yet after a restart is told to come again, and has lost nothing then.
+func TestSessionGoesOnWhenItsServerDoes(t *testing.T) {
+	t.Parallel()
+	upstream, _ := mcptest.HTTP(t, server())
+	address := mcptest.FreeAddress(t)
+	serve := func() *http.Server {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		web := &http.Server{Handler: upstream.Handler(), ReadHeaderTimeout: time.Minute}
+		go func() { _ = web.Serve(l) }()
+		return web
+	}
+	web := serve()
+	k := key{"legacy", "session"}
+	h := open(t, k, steps, "--annotate", "meta", "--store", store(t), "--connect-timeout", "1s", "--upstream", "http://"+address+"/mcp")
+	h.upstream = upstream
+	c := h.taken(h.enter(k, ""))
+	web.Close()
+	h.again(os.Kill)
+	r := c.web.Post(t.Context(), `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"ok","arguments":{}}}`)
+	if r.Status != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	web = serve()
+	defer web.Close()
+	h.once(c)
 }
