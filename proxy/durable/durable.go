@@ -170,17 +170,18 @@ func KeyOf(kind, id string) journal.Key {
 // Run is a run's place in the journal. It is not safe for concurrent use: its entries are in order.
 type Run struct {
 	s     *Store
+	id    string // never another: it may be asked for at any time
 	row   journal.Row
 	fresh bool // it is not written yet
 }
 
 // Begin returns the place of a run that begins, of which nothing is written yet.
 func (s *Store) Begin(id string, key journal.Key, owner wire.Principal, now time.Time) *Run {
-	return &Run{s: s, fresh: true, row: journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}}
+	return &Run{s: s, id: id, fresh: true, row: journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}}
 }
 
 // ID is what the journal calls the run.
-func (r *Run) ID() string { return r.row.ID }
+func (r *Run) ID() string { return r.id }
 
 // Owner is whose it is.
 func (r *Run) Owner() wire.Principal {
@@ -302,7 +303,7 @@ func (s *Store) Find(ctx context.Context, key journal.Key) (l *Loaded, ended boo
 	case err != nil:
 		return nil, false, err
 	case !row.Ended.IsZero():
-		l = &Loaded{Run: &Run{s: s, row: row}}
+		l = &Loaded{Run: &Run{s: s, id: row.ID, row: row}}
 		return l, true, l.owned(ctx)
 	}
 	l, err = s.load(ctx, row.ID)
@@ -329,7 +330,7 @@ func (s *Store) load(ctx context.Context, id string) (*Loaded, error) {
 	case fault != nil:
 		return nil, &Damaged{id, fault}
 	}
-	l := &Loaded{Run: &Run{s: s, row: row}}
+	l := &Loaded{Run: &Run{s: s, id: row.ID, row: row}}
 	if err := l.owned(ctx); err != nil {
 		return nil, err
 	}
