@@ -269,9 +269,16 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 	r.used.Store(int64(deadline.Now()))
 	r.shadow.Store(c.Shadow)
 	r.mu.Lock()
+	r.core.Expire(now) // before anybody asks
 	w := r.writeLocked()
 	r.windLocked()
 	r.mu.Unlock()
+	unknown := 0
+	for _, p := range w.pending {
+		if p.Resumed {
+			unknown++
+		}
+	}
 	if len(w.pending) > 0 {
 		_, _ = r.confirm(w) // or it is shut
 	}
@@ -285,7 +292,7 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 		g.cfg.Log.Warn("a run begins anew, since its server does (--on-upstream-restart restart)", "run", r.Name, "was", where.State())
 	}
 	where := r.Where()
-	g.cfg.Log.Info("a run goes on", "run", r.Name, "id", kept.ID(), "state", where.State(), "entries", len(kept.Entries), "unknown", len(w.pending))
+	g.cfg.Log.Info("a run goes on", "run", r.Name, "id", kept.ID(), "state", where.State(), "entries", len(kept.Entries), "unknown", unknown)
 	return r
 }
 
