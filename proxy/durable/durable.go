@@ -246,7 +246,7 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 	row.Last = at
 	if last := &entries[len(entries)-1]; head {
 		row.Head = journal.Head{At: at, State: last.To.State(), Complete: last.To.At.Complete, Policy: last.To.Policy.Digest(), Due: due, Used: now}
-		if last.Type == run.Finished {
+		if row.Ended = r.row.Ended; last.Type == run.Finished {
 			row.Ended = now
 		}
 		h := row.Head
@@ -261,6 +261,15 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 		r.row, r.fresh = row, false
 	}
 	return t, err
+}
+
+// Remove has nothing kept of the run any more. The ticket tells when it is gone; nil: the store is closed.
+func (r *Run) Remove() *journal.Ticket {
+	t, err := r.s.write.Submit(journal.Change{Run: r.id, Remove: true}, journal.Must)
+	if err != nil {
+		return nil
+	}
+	return t
 }
 
 // text is an entry as it is kept: what a record says of itself, and then what the entry does.

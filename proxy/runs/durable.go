@@ -131,8 +131,9 @@ func (g *Registry) awaits(w written) bool {
 // ErrUnwritten is why nothing came of what could not be written, or not in time.
 var ErrUnwritten = errors.New("it cannot be written now (--store)")
 
-// Begin has it kept that a call of a run that lasts is about to be sent, where that has to be. wait waits for it; nil: there is nothing to
-// wait for. again tells that the call is to leave, and to be entered once more. The error is [ErrUnwritten].
+// Begin has it kept that a call of a run that lasts is about to be sent, where that has to be. wait waits for it; nil:
+// there is nothing to wait for. again tells that the call is to leave, and to be entered once more. The error is
+// [ErrUnwritten].
 func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 	if c.Snapshot.Shadow || !c.Verdict.Turn && !c.Settles() {
 		return nil, false, nil
@@ -241,7 +242,9 @@ func (g *Registry) read(at runID, l *loading) {
 	}
 	g.mu.Unlock()
 	if l.r != nil { // what came meanwhile
+		g.reloading.Lock()
 		l.r.follow(g.Policy(), g.Mode())
+		g.reloading.Unlock()
 	}
 	close(l.done)
 }
@@ -355,14 +358,20 @@ func (r *Run) follow(p *policy.Policy, m Mode) {
 	})})
 }
 
-// finish keeps that a run has ended: nobody finds it any more.
-func (r *Run) finish() {
+// finish keeps that a run has ended: nobody finds it any more. Of one in which nothing has happened nothing is kept.
+func (r *Run) finish() (w written) {
 	if r.kept == nil {
-		return
+		return w
 	}
 	r.mu.Lock()
 	defer r.unlock()
+	if r.core.Seq() <= 1 && r.core.Awaited() == nil {
+		w.ticket = r.kept.Remove()
+		r.core.Shut()
+		return w
+	}
 	r.core.Finish(time.Now())
+	return r.writeLocked()
 }
 
 // own makes a run somebody's that was nobody's, for good.

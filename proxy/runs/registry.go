@@ -437,7 +437,7 @@ func (g *Registry) Start(of bridge.Client, owner wire.Principal) (id string, err
 func (m *Missing) Error() string { return m.Text }
 
 // End ends a run that is found by an id, and reports whether it was
-// there.
+// there, and has ended for good.
 func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) bool {
 	g.mu.Lock()
 	r := g.found[g.at(g.Key(of).Kind, id)]
@@ -445,12 +445,13 @@ func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) bool {
 		g.mu.Unlock()
 		return false
 	}
+	w := r.finish()
 	s := g.endLocked(r, asked)
 	g.mu.Unlock()
 	if s != nil {
 		s.Close()
 	}
-	return true
+	return g.awaits(w)
 }
 
 // ending is why a run is found no more.
@@ -473,7 +474,7 @@ func (g *Registry) endLocked(r *Run, why ending) Member {
 	r.unwind()
 	r.endQuestions(func(*approval.Question) bool { return true })
 	delete(g.found, at)
-	if why != unloaded {
+	if why == expired {
 		r.finish()
 	}
 	if r.Owner.Known() {

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"database/sql"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,8 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	world "github.com/fsm-proxy/fsm-proxy/internal/crossroads"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
@@ -95,8 +98,9 @@ func TestSessionGoesOn(t *testing.T) {
 		}
 	}})
 	k := key{"legacy", "session"}
+	kept := store(t)
 	h := open(t, k, "version: 1\nname: s\ninitial: start\neverywhere: {resources: [\"file:///*\"]}\nstates: {start: {tools: {once: after}}, after: {}}\n",
-		"--annotate", "meta", "--tokens", tokens(t), "--store", store(t), "--upstream", url)
+		"--annotate", "meta", "--tokens", tokens(t), "--store", kept, "--upstream", url)
 	ann, ended := h.who(k, "ann"), h.who(k, "ann")
 	ann.Initialize()
 	ended.Initialize()
@@ -136,6 +140,50 @@ func TestSessionGoesOn(t *testing.T) {
 	if r := ann.web.Post(t.Context(), `{"jsonrpc":"2.0","id":8,"method":"ping"}`); r.Status != http.StatusNotFound {
 		t.Errorf("a session that was ended goes on: %d %s", r.Status, r.Body)
 	}
+	if rows := rowsOf(t, kept); len(rows) != 1 || rows[0].Ended.IsZero() || rows[0].State != "after" {
+		t.Errorf("of a run in which nothing has happened something is kept: %+v", rows)
+	}
+}
+
+// rowsOf are the runs of a store.
+func rowsOf(t *testing.T, url string) []journal.Row {
+	t.Helper()
+	s, err := stores.OpenReader(t.Context(), stores.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	rows, err := s.List(t.Context(), journal.Query{Limit: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// A run that its client has ended stays ended, and what comes of a call that it had under way is kept behind that.
+func TestEndedRunStaysEnded(t *testing.T) {
+	each(t, those("handle"), func(t *testing.T, k key) {
+		url := store(t)
+		h := counted(t, k, steps, "--annotate", "meta", "--store", url)
+		c := h.enter(k, "")
+		held := c.Request("tools/call", mcptest.ToolParams("hold", fmt.Sprintf(`{"fsm_run":%q,"who":"me"}`, c.handle)))
+		h.upstream.Await(t, 1, "tools/call", "hold")
+		if r := c.call("fsm_end_run", ""); r.verdict != "success" {
+			t.Fatal(r.raw)
+		}
+		h.upstream.Open("hold")
+		c.Answer(held)
+		h.again(os.Kill)
+		if r := c.call("once", ""); r.verdict != "run_expired" {
+			t.Error(r.raw)
+		}
+		if rows := rowsOf(t, url); len(rows) != 1 || rows[0].Ended.IsZero() {
+			t.Errorf("%+v", rows)
+		}
+		if n := verified(t, url); n > 1 {
+			t.Error(n)
+		}
+	})
 }
 
 // While the store cannot be written nothing is sent that would have to be kept, and what was sent is told as unknown;
