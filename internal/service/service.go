@@ -371,6 +371,8 @@ func (s *service) config() proxy.Config {
 		Store:               s.store,
 		Process:             c.Store.run(s.policy),
 		IdleEnds:            c.Runs.Idle > 0,
+		KeepEnded:           c.Store.KeepCompleted,
+		KeepIdle:            c.Store.KeepIdle,
 		Forgets:             c.OnRestart == "restart" && len(c.Server.Command) > 0,
 		MaxInFlight:         c.Limits.InFlight,
 		MaxQueue:            c.Limits.Queue,

@@ -30,6 +30,8 @@ type Store struct {
 	Timeout   time.Duration // for how long a call waits until something is written
 	RecordKey string        // a file with the key by which records are hashed; "": without one
 	Run       string        // what the run of the process is called there; "": as the policy file
+
+	KeepCompleted, KeepIdle time.Duration // for how long a run is kept that has ended, or that nobody uses; 0: for ever
 }
 
 // check says what is wrong.

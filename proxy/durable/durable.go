@@ -379,3 +379,31 @@ func (s *Store) Due(ctx context.Context, by time.Time) (keys []journal.Key, err 
 		q.After = rows[len(rows)-1].ID
 	}
 }
+
+// Forget has nothing kept any more of runs that have ended before a time, or that nobody has used since another, zero
+// for none. held reports whether a run of a key is in memory: such a one is kept. It returns how many it was.
+func (s *Store) Forget(ctx context.Context, endedBefore, usedBefore time.Time, held func(journal.Key) bool) (n int, err error) {
+	for _, q := range []journal.Query{{EndedBefore: endedBefore}, {UsedBefore: usedBefore}} {
+		if q.EndedBefore.IsZero() && q.UsedBefore.IsZero() {
+			continue
+		}
+		for r, err := range journal.Rows(ctx, s.cfg.Journal, q) {
+			if err != nil {
+				return n, err
+			}
+			if r.Ended.IsZero() {
+				if held(r.Key) {
+					continue
+				}
+				if r, err = s.cfg.Journal.Take(ctx, r.ID); err != nil || r.Used.After(usedBefore) { // somebody has, meanwhile
+					continue
+				}
+			}
+			if _, err := s.write.Submit(journal.Change{Run: r.ID, Remove: true}, journal.Later); err != nil {
+				return n, err
+			}
+			n++
+		}
+	}
+	return n, nil
+}

@@ -44,6 +44,8 @@ type Config struct {
 	Store           *durable.Store // where runs are kept; nil: nowhere
 	Process         string         // what the run of the process is called in the store
 	Forgets         bool           // what is wrapped has forgotten a run that is read from the store: it begins anew
+	KeepEnded       time.Duration  // how long a run is kept that has ended; 0: for ever
+	KeepIdle        time.Duration  // how long one is kept that nobody uses; 0: for ever
 	IdleEnds        bool           // a run that nobody uses ends though it is kept; else it leaves memory alone
 	Log             hclog.Logger
 	Telemetry       *observe.Telemetry
@@ -134,7 +136,7 @@ func (g *Registry) OfClient(from *observe.Peer) (*Run, *Missing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.newLocked(true)
-	r.Key.Kind, r.Name = Session, from.Session
+	r.Key.Kind, r.Name, r.at = Session, from.Session, g.at(Session, from.ID)
 	g.beginKept(r, Session, from.ID, from.Principal)
 	return r, nil
 }
@@ -576,6 +578,7 @@ func (g *Registry) sweep(stop <-chan struct{}) {
 	}()
 	every := min(max(min(g.cfg.Idle, cmp.Or(g.cfg.Age, g.cfg.Idle))/16, time.Second), time.Minute)
 	g.readDue(ctx, time.Now().Add(every))
+	g.forget(ctx, time.Now())
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -583,6 +586,7 @@ func (g *Registry) sweep(stop <-chan struct{}) {
 		case <-ticker.C:
 			g.expireRuns(deadline.Now())
 			g.readDue(ctx, time.Now().Add(every))
+			g.forget(ctx, time.Now())
 		case <-stop:
 			return
 		}

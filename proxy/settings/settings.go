@@ -73,6 +73,9 @@ type Config struct {
 	Forgets  bool   // what is wrapped has forgotten a run that is read from there: it begins anew
 	IdleEnds bool   // there too a run expires that nobody uses
 
+	KeepEnded time.Duration // how long a run is kept there that has ended; 0: for ever
+	KeepIdle  time.Duration // how long one is kept there that nobody uses; 0: for ever
+
 	MaxInFlight      int // requests of a session at once; 0: 256
 	MaxQueue         int // calls waiting for a run's turn; 0: 64
 	MaxRegisters     int // bytes that the registers of a run may hold; 0: 256 KiB
