@@ -1,11 +1,16 @@
 package runs
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -175,16 +180,135 @@ func killed(t *testing.T, walkers, kills int, url string) {
 		t.Fatal(err)
 	}
 	h.process.ExitCode()
-	known, sent := 0, 0
+	known := 0
 	for _, w := range all {
 		if w.fault != "" {
 			t.Errorf("%s: %s", w.who, w.fault)
 		}
 		known += w.known
+	}
+	e.neverTwice(t)
+	if kept := verified(t, url); kept < known || known < kills {
+		t.Errorf("%d calls have succeeded, of %d it is kept", known, kept)
+	}
+	t.Logf("%d runs, %d kills: %d calls sent, of which %d were answered", walkers, kills, len(e.ids), known)
+}
+
+// pipe is a proxy at standard input and output, which is killed now and then.
+type pipe struct {
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Scanner
+}
+
+// piped starts one, and introduces its client.
+func piped(t *testing.T, args ...string) (p *pipe, err error) {
+	p = &pipe{command: exec.Command(mcptest.Proxy(t), append([]string{"run", "--log-level", "error"}, args...)...)}
+	if p.in, err = p.command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.command.Start(); err != nil {
+		return nil, err
+	}
+	p.out = bufio.NewScanner(out)
+	p.out.Buffer(nil, 1<<20)
+	_, err = p.ask(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
+	return p, err
+}
+
+// ask sends a request, and reads until its answer. The error is that the proxy has gone.
+func (p *pipe) ask(text string) (answer mcptest.Message, err error) {
+	if _, err = io.WriteString(p.in, text+"\n"); err != nil {
+		return answer, err
+	}
+	for p.out.Scan() {
+		if m := mcptest.ParseMessage(bytes.Clone(p.out.Bytes())); m.IsResponse() {
+			return m, nil
+		}
+	}
+	return answer, io.ErrUnexpectedEOF
+}
+
+func (p *pipe) kill() {
+	_ = p.command.Process.Kill()
+	_ = p.command.Wait()
+}
+
+// killedPiped has one run go to and fro over stdio, under a proxy that is killed so many times.
+func killedPiped(t *testing.T, e *effects, upstream, folder, who string, kills int) {
+	policy := mcptest.WritePolicy(t, turns)
+	next, calls, known := "to_b", 0, 0
+	for range kills {
+		p, err := piped(t, "--policy", policy, "--annotate", "meta", "--store", "sqlite:"+folder+"/", "--run", who, "--upstream", upstream)
+		if err != nil {
+			t.Errorf("%s: %v", who, err)
+			return
+		}
+		dies := time.AfterFunc(time.Duration(rand.IntN(40_000))*time.Microsecond, func() { _ = p.command.Process.Kill() }) // any moment
+		for {
+			calls++
+			m, err := p.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, calls, mcptest.ToolParams(next, fmt.Sprintf(`{"who":%q,"id":"%s/%d"}`, who, who, calls))))
+			if err != nil {
+				break
+			}
+			r, at := read(m, nil), e.at(who)
+			switch {
+			case r.verdict == "success" && at == next[len(next)-1:]:
+				known++
+				next = map[string]string{"a": "to_b", "b": "to_a"}[at]
+			case r.verdict == "invalid_transition" && r.state == "lost":
+				next = "found_" + at
+			case r.verdict == "invalid_transition" && r.state == at:
+				next = map[string]string{"a": "to_b", "b": "to_a"}[at]
+			default:
+				t.Errorf("%s: %s, and the upstream is at %s: %s", who, next, at, r.raw)
+				p.kill()
+				return
+			}
+		}
+		dies.Stop()
+		p.kill()
+	}
+	if kept := verified(t, "sqlite:"+filepath.Join(folder, who+".db")); kept < known {
+		t.Errorf("%s: %d calls have succeeded, of %d it is kept", who, known, kept)
+	}
+}
+
+// Proxies over stdio are killed, with a file each.
+func TestKilledOverStdio(t *testing.T) {
+	t.Parallel()
+	killedOverStdio(t, 4, 8)
+}
+
+func killedOverStdio(t *testing.T, walkers, kills int) {
+	t.Helper()
+	e := &effects{all: map[string][]string{}, ids: map[string]int{}, came: make(chan struct{})}
+	_, upstream := mcptest.HTTP(t, e.server())
+	folder := t.TempDir()
+	var walking sync.WaitGroup
+	for i := range walkers {
+		walking.Go(func() { killedPiped(t, e, upstream, folder, fmt.Sprint("walker-", i), kills) })
+	}
+	walking.Wait()
+	e.neverTwice(t)
+	if len(e.ids) < walkers {
+		t.Errorf("only %d calls were sent", len(e.ids))
+	}
+	t.Logf("%d runs, %d kills each: %d calls sent", walkers, kills, len(e.ids))
+}
+
+// neverTwice fails the test if anything was done twice in a row, or sent twice.
+func (e *effects) neverTwice(t *testing.T) {
+	t.Helper()
+	for who, all := range e.all {
 		last := ""
-		for _, done := range e.all[w.who] {
+		for _, done := range all {
 			if strings.HasPrefix(done, "to_") && done == last {
-				t.Errorf("%s: %s was done twice in a row: %v", w.who, done, e.all[w.who])
+				t.Errorf("%s: %s was done twice in a row: %v", who, done, all)
 				break
 			}
 			if last = done; strings.HasPrefix(done, "found_") {
@@ -193,14 +317,10 @@ func killed(t *testing.T, walkers, kills int, url string) {
 		}
 	}
 	for id, n := range e.ids {
-		if sent++; n != 1 {
+		if n != 1 {
 			t.Errorf("call %s was sent %d times", id, n)
 		}
 	}
-	if kept := verified(t, url); kept < known || known < kills {
-		t.Errorf("%d calls have succeeded, of %d it is kept", known, kept)
-	}
-	t.Logf("%d runs, %d kills: %d calls sent, of which %d were answered", walkers, kills, sent, known)
 }
 
 // verified looks through a store, and returns of how many calls it says that they have succeeded.
