@@ -65,7 +65,7 @@ func atMost(n int) cobra.PositionalArgs {
 
 // OfRuns are the commands below runs.
 func OfRuns(console Console) []*cobra.Command {
-	return []*cobra.Command{newList(console), newTail(console), newExport(console), newImport(console)}
+	return []*cobra.Command{newList(console), newTail(console), newExport(console), newImport(console), newCollect(console)}
 }
 
 // OfStore are those that stand alone.
@@ -384,6 +384,72 @@ func newImport(console Console) *cobra.Command {
 			})
 		},
 	})
+}
+
+func newCollect(console Console) *cobra.Command {
+	c := &command{Console: console}
+	var completed, idle time.Duration
+	var dry bool
+	cmd := c.flags(&cobra.Command{
+		Use:   "gc --store STORE",
+		Short: "Remove runs of a store that no proxy has, which have ended or are used no more",
+		Long: "Remove whole runs of a store that no proxy has: those that ended, or were used last, longer ago\n" +
+			"than is said. With --dry-run it says which that would be, also while a proxy has the store.\n" +
+			"A running proxy does it by itself (--keep-completed, --keep-idle).",
+		Example: "  fsm-proxy runs gc --dry-run --keep-completed 720h --store sqlite:runs.db",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if completed < 0 || idle < 0 || completed == 0 && idle == 0 {
+				return exit.Usagef("gc removes nothing without --keep-completed or --keep-idle: give one")
+			}
+			open := stores.Open
+			if dry {
+				open = stores.OpenReader
+			}
+			return c.with(cmd.Context(), open, func(s journal.Store) error { return c.collect(cmd.Context(), s, completed, idle, dry) })
+		},
+	})
+	cmd.Flags().DurationVar(&completed, "keep-completed", 0, "how long a run is kept that has ended")
+	cmd.Flags().DurationVar(&idle, "keep-idle", 0, "how long a run is kept that nobody uses")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be removed, and remove nothing")
+	return cmd
+}
+
+func (c *command) collect(ctx context.Context, s journal.Store, completed, idle time.Duration, dry bool) error {
+	now, n := time.Now(), 0
+	var queries []journal.Query
+	if completed > 0 {
+		queries = append(queries, journal.Query{EndedBefore: now.Add(-completed)})
+	}
+	if idle > 0 {
+		queries = append(queries, journal.Query{UsedBefore: now.Add(-idle)})
+	}
+	for _, q := range queries {
+		for r, err := range journal.Rows(ctx, s, q) {
+			if err != nil {
+				return err
+			}
+			if !dry {
+				if _, err := s.Take(ctx, r.ID); err != nil {
+					return err
+				}
+				each, err := s.Commit(ctx, []journal.Change{{Run: r.ID, Remove: true}})
+				if err = errors.Join(append(each, err)...); err != nil {
+					return fmt.Errorf("removing run %s: %w", r.ID, err)
+				}
+			}
+			n++
+			if _, err := fmt.Fprintf(c.Out, "%s  in %s, used %s\n", r.ID, r.State, ago(r.Used)); err != nil {
+				return err
+			}
+		}
+	}
+	said := "Removed: %s.\n"
+	if dry {
+		said = "It would remove %s.\n"
+	}
+	_, err := fmt.Fprintf(c.Out, said, count(n))
+	return err
 }
 
 func newVerify(console Console) *cobra.Command {
