@@ -114,7 +114,7 @@ var (
 // programs stand in fenced blocks.
 func TestFlags(t *testing.T) {
 	known := map[string]bool{"help": true}
-	for _, command := range []string{"run", "check", "render", "test", "explain", "init", "lock", "demo", "drain", "admin", "runs signal"} {
+	for _, command := range []string{"run", "check", "render", "test", "explain", "init", "lock", "demo", "drain", "admin", "runs signal", "runs tail", "runs gc", "verify"} {
 		for _, name := range flagsOf(t, command) {
 			known[name] = true
 		}
