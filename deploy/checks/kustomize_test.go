@@ -2,6 +2,7 @@ package checks
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	apps "k8s.io/api/apps/v1"
@@ -35,6 +36,37 @@ func TestKustomizeExample(t *testing.T) {
 	checkNoServiceLinks(t, the[*apps.Deployment](t, all).Spec.Template.Spec)
 	checkService(t, the[*core.Service](t, all))
 	checkMaps(t, all)
+}
+
+// With the store's component runs are kept on a volume, which one pod has at a time.
+func TestKustomizeStore(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "overlay")
+	from := func(name string) string {
+		path, err := filepath.Abs(filepath.Join(deploy, "kustomize", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path, err = filepath.Rel(folder, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	disk := filesys.MakeFsOnDisk()
+	write(t, disk, filepath.Join(folder, "kustomization.yaml"), "resources: ["+from("example")+"]\ncomponents: ["+from("store")+"]\n")
+	all := objects(t, build(t, disk, folder))
+	d, claim := the[*apps.Deployment](t, all), the[*core.PersistentVolumeClaim](t, all)
+	checkPod(t, d.Spec.Template)
+	proxy := d.Spec.Template.Spec.InitContainers[0]
+	kept := slices.ContainsFunc(proxy.Env, func(e core.EnvVar) bool {
+		return e.Name == "FSM_PROXY_STORE" && e.Value == "sqlite:/var/lib/fsm-proxy/runs.db"
+	})
+	mounted := slices.ContainsFunc(proxy.VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == "/var/lib/fsm-proxy" && !m.ReadOnly })
+	claimed := slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v core.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
+	})
+	if d.Spec.Strategy.Type != apps.RecreateDeploymentStrategyType || d.Spec.Strategy.RollingUpdate != nil || !kept || !mounted || !claimed || *d.Spec.Template.Spec.SecurityContext.FSGroup != *proxy.SecurityContext.RunAsGroup {
+		t.Errorf("%+v\n%+v\n%+v", d.Spec.Strategy, proxy.Env, proxy.VolumeMounts)
+	}
 }
 
 // The policy of the example is the ready one for its server.

@@ -118,6 +118,9 @@ func validate(t *testing.T, object runtime.Object) field.ErrorList {
 	case *internalcore.ConfigMap:
 		o.Namespace = "default"
 		return corevalidation.ValidateConfigMap(o)
+	case *internalcore.PersistentVolumeClaim:
+		o.Namespace = "default"
+		return corevalidation.ValidatePersistentVolumeClaim(o, corevalidation.ValidationOptionsForPersistentVolumeClaimCreate())
 	case *internalnetworking.NetworkPolicy:
 		o.Namespace = "default"
 		return networkingvalidation.ValidateNetworkPolicy(o, networkingvalidation.NetworkPolicyValidationOptions{})
