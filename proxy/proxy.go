@@ -80,8 +80,7 @@ func (p *Proxy) remove(s *session) {
 	p.mu.Lock()
 	delete(p.sessions, s)
 	p.mu.Unlock()
-	notYet := s.peer.Resumed && s.shown.Hello.Load() == nil // it could not go on just now
-	p.Runs.Part(s.run, s, notYet || p.drain.Begun.Load())
+	p.Runs.Part(s.run, s, s.goesOn)
 }
 
 // clients is how many sessions of clients there are.

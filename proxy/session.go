@@ -110,6 +110,7 @@ type requests struct {
 	early   []*call // what came meanwhile, in order
 	opening bool    // initialize is under way, or early not yet empty
 	closed  bool
+	goesOn  bool // closed since the proxy ends, or since it could not go on just now: it does when it is asked for again
 }
 
 // Where implements surface.Session.
@@ -362,7 +363,7 @@ func (s *session) Close() {
 		s.mu.Unlock()
 		return
 	}
-	s.closed = true
+	s.closed, s.goesOn = true, s.p.drain.Begun.Load() || s.peer.Resumed && s.shown.Hello.Load() == nil
 	s.p.ending.Add(1) // before anybody can find it closed, and wait
 	s.mu.Unlock()
 	go s.end()

@@ -117,6 +117,7 @@ func TestSessionGoesOn(t *testing.T) {
 	if status := ended.web.Delete(); status >= 300 {
 		t.Fatal(status)
 	}
+	mcptest.Await(t, "nothing is kept of a run in which nothing has happened", func() bool { return len(rowsOf(t, kept)) == 1 })
 	h.again(os.Kill)
 	count := func(method string) int { return upstream.Count(method) }
 	levels, subscribed := count("logging/setLevel"), count("resources/subscribe")
@@ -141,7 +142,7 @@ func TestSessionGoesOn(t *testing.T) {
 		t.Errorf("a session that was ended goes on: %d %s", r.Status, r.Body)
 	}
 	if rows := rowsOf(t, kept); len(rows) != 1 || rows[0].Ended.IsZero() || rows[0].State != "after" {
-		t.Errorf("of a run in which nothing has happened something is kept: %+v", rows)
+		t.Errorf("a run that has ended with its session is kept as %+v", rows)
 	}
 }
 
