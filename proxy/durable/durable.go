@@ -188,9 +188,6 @@ func (r *Run) Owner() wire.Principal {
 	return wire.Principal{Issuer: r.row.Owner.Issuer, Subject: r.row.Owner.Subject}
 }
 
-// Key is by which it is found.
-func (r *Run) Key() journal.Key { return r.row.Key }
-
 // Began is when it began.
 func (r *Run) Began() time.Time { return r.row.Began }
 
@@ -365,19 +362,13 @@ func (s *Store) entry(ctx context.Context, text []byte) (e run.Entry, err error)
 
 // Due returns the keys of the runs whose state's clock is due by a time, whether or not anybody has them.
 func (s *Store) Due(ctx context.Context, by time.Time) (keys []journal.Key, err error) {
-	for q := (journal.Query{DueBy: by}); ; {
-		rows, err := s.cfg.Journal.List(ctx, q)
+	for r, err := range journal.Rows(ctx, s.cfg.Journal, journal.Query{DueBy: by}) {
 		if err != nil {
 			return keys, err
 		}
-		for i := range rows {
-			keys = append(keys, rows[i].Key)
-		}
-		if len(rows) < q.Page() {
-			return keys, nil
-		}
-		q.After = rows[len(rows)-1].ID
+		keys = append(keys, r.Key)
 	}
+	return keys, nil
 }
 
 // Forget has nothing kept any more of runs that have ended before a time, or that nobody has used since another, zero
