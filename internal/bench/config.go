@@ -21,6 +21,8 @@ const (
 	reloadSection = "reload"
 	// runsSection is likewise, in the modern era: many runs that live at a time.
 	runsSection = "runs"
+	// storeSection is runs that are kept: in this process, and over HTTP.
+	storeSection = "store"
 )
 
 // listPaths are where tools/list is measured against ping.
@@ -41,12 +43,13 @@ type config struct {
 	binary   string       // "": build it
 	others   []proxyBuild // further builds, name and binary
 	flags    []string     // of `fsm-proxy run`
+	postgres string       // URL of a new database, "": none
 	output   string       // file, "" for standard output alone
 }
 
 // sections are all values of -paths, in the order of the report.
 func sections() []string {
-	return append(callSections(), listsSection, idleSection, sidecarSection, reloadSection, runsSection)
+	return append(callSections(), listsSection, idleSection, sidecarSection, reloadSection, runsSection, storeSection)
 }
 
 // callSections are those that there are in both eras: the others ask by sessions, or
@@ -79,10 +82,11 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	flags.IntVar(&c.procs, "procs", 1, "processors (GOMAXPROCS) of the load and of the upstream; more make both dearer")
 	upstream := flags.String("upstream", standardUpstream, "what the HTTP upstream is made of: "+standardUpstream+", or "+bareUpstream+" connections")
 	flags.IntVar(&c.sessions, "sessions", 2000, "idle sessions")
-	flags.IntVar(&c.runs, "runs", 100_000, "live runs, under a reload and under calls")
+	flags.IntVar(&c.runs, "runs", 100_000, "live runs, under a reload and under calls, and kept ones")
 	flags.StringVar(&c.binary, "fsm-proxy", "", "measure this binary instead of building one")
 	flags.Func("with", "NAME=BINARY: measure another build of fsm-proxy besides (again for more)", c.addBuild)
 	extra := flags.String("proxy-flags", "", "further flags of `fsm-proxy run`, separated by spaces")
+	flags.StringVar(&c.postgres, "postgres", "", "the URL of a new database of PostgreSQL, to measure runs that are kept there")
 	flags.StringVar(&c.output, "o", "", "write the report to this file as well")
 	if err := flags.Parse(args); err != nil {
 		return c, err

@@ -99,6 +99,9 @@ func (b *bench) measureAll(ctx context.Context) error {
 	}
 	b.measureReload(ctx)
 	b.measureRuns(ctx)
+	if slices.Contains(b.report.config.paths, storeSection) && b.report.config.takes(fsmProxy) {
+		b.measureStores(ctx)
+	}
 	if slices.Contains(b.report.config.paths, sidecarSection) {
 		fmt.Fprintln(b.progress, "sidecar …")
 		b.report.sidecars = measureSidecars(ctx, b.builds, b.site)

@@ -170,6 +170,19 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// TestStore measures runs that are kept, in this process and over HTTP.
+func TestStore(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if err := run(context.Background(), []string{"-paths", "store", "-runs", "20", "-rounds", "1", "-window", "50ms", "-fsm-proxy", os.Args[0]}, &stdout, &stderr); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stdout.String(), stderr.String())
+	}
+	for _, text := range []string{" that a step adds ", "| steps/s of 64 runs at once ÷ of one (", "| steps/s over HTTP ÷ in memory, callers: 32 ", "(20 runs) ", "- PostgreSQL was not measured"} {
+		if !strings.Contains(stdout.String(), text) {
+			t.Errorf("no %q in\n%s", text, stdout.String())
+		}
+	}
+}
+
 // TestMissingProxy says so, and measures the rest.
 func TestMissingProxy(t *testing.T) {
 	var stdout, stderr strings.Builder

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bench/inprocess"
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/notify"
@@ -252,65 +253,8 @@ func (d *desk) Send([]byte) bool  { return true }
 func (d *desk) Answer(raw []byte) { d.answer = raw }
 func (d *desk) Listening() bool   { return true }
 
-// instant is a shared upstream that answers at once.
-type instant struct {
-	hello *wire.Message
-	tools *wire.List
-	none  *wire.List
-	done  chan struct{}
-	call  []byte
-}
-
-func newInstant() (*instant, error) {
+// newInstant returns an upstream that answers at once what the canned one does.
+func newInstant() (bridge.Conn, error) {
 	canned := newCanned(cannedText(32), false)
-	u := &instant{done: make(chan struct{}), call: canned.call}
-	var err error
-	if u.hello, err = instantAnswer(`{"protocolVersion":"` + latestLegacy + `","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"instant","version":"1"}}`); err != nil {
-		return nil, err
-	}
-	page, err := instantAnswer(string(canned.list))
-	if err != nil {
-		return nil, err
-	}
-	if u.tools, err = wire.NewList(wire.Tools, []*wire.Message{page}); err != nil {
-		return nil, err
-	}
-	page, err = instantAnswer(`{"resources":[]}`)
-	if err == nil {
-		u.none, err = wire.NewList(wire.Resources, []*wire.Message{page})
-	}
-	return u, err
+	return inprocess.NewUpstream(canned.list, canned.call)
 }
-
-func instantAnswer(result string) (*wire.Message, error) {
-	return wire.Read(wire.ResultAnswer([]byte("0"), []byte(result)), wire.FromUpstream)
-}
-
-func (u *instant) Era() wire.Era                        { return wire.Legacy }
-func (u *instant) Hello() *wire.Message                 { return u.hello }
-func (u *instant) Listen([]string) error                { return nil }
-func (u *instant) Start(*wire.Message, any) wire.Call   { return instantCall{u} }
-func (u *instant) Notify([]byte) error                  { return nil }
-func (u *instant) Cached(kind wire.ListKind) *wire.List { return u.list(kind) }
-func (u *instant) Done() <-chan struct{}                { return u.done }
-func (u *instant) Close()                               {}
-
-func (u *instant) List(_ context.Context, kind wire.ListKind) (*wire.List, error) {
-	return u.list(kind), nil
-}
-
-func (u *instant) list(kind wire.ListKind) *wire.List {
-	if kind == wire.Tools {
-		return u.tools
-	}
-	return u.none
-}
-
-type instantCall struct{ *instant }
-
-func (c instantCall) Wait(context.Context) (*wire.Message, error) {
-	return instantAnswer(string(c.call))
-}
-func (c instantCall) Then(func(*wire.Message, error)) (func(), bool) { return nil, false }
-func (c instantCall) Cancel([]byte)                                  {}
-func (c instantCall) Overdue()                                       {}

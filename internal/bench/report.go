@@ -18,6 +18,9 @@ type report struct {
 	idle     []idleFigure
 	sidecars []sidecarFigure
 
+	stores  []storeFigure
+	remarks []string // what was not asked for
+
 	crowd    *runsFigure // nil: not measured
 	reloads  []reloadFigure
 	runBytes float64  // what a session with its run holds, in those
@@ -33,7 +36,7 @@ func (r *report) write(w io.Writer) error {
 		b.WriteString("\n")
 		goals.write(&b)
 	}
-	for _, note := range r.allNotes() {
+	for _, note := range append(r.allNotes(), r.remarks...) {
 		fmt.Fprintf(&b, "\n- %s", note)
 	}
 	b.WriteString("\n")
@@ -94,6 +97,7 @@ func (r *report) goals() *table {
 	r.addSidecars(t)
 	r.addReloads(t)
 	r.addRuns(t)
+	r.addStores(t)
 	return t
 }
 
@@ -191,6 +195,11 @@ func (r *report) allNotes() []string {
 	for _, f := range r.sidecars {
 		if f.err != nil {
 			notes = append(notes, fmt.Sprintf("sidecar, %s: %v", f.build, f.err))
+		}
+	}
+	for _, f := range r.stores {
+		if f.err != nil {
+			notes = append(notes, fmt.Sprintf("store, %s: %v", f.name, f.err))
 		}
 	}
 	for _, f := range r.idle {

@@ -3,22 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
-	"github.com/fsm-proxy/fsm-proxy/internal/handle"
-	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/notify"
-	"github.com/fsm-proxy/fsm-proxy/proxy"
-	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
-	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
-	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
+	"github.com/fsm-proxy/fsm-proxy/internal/bench/inprocess"
 )
 
 // runsFigure is what many live runs cost, each found by a handle.
@@ -58,16 +49,15 @@ func measureRuns(ctx context.Context, count int, each time.Duration) runsFigure 
 		f.failed = err
 		return f
 	}
-	defer c.proxy.Close()
+	defer c.Close()
 	f.failed = c.measure(ctx, &f, each)
 	return f
 }
 
-// crowd is a Proxy with many runs, and the one client of all.
+// crowd is many runs, and the one client of all.
 type crowd struct {
-	proxy   *proxy.Proxy
+	*inprocess.Crowd
 	handles []string
-	answer  []byte
 }
 
 func newCrowd(count int) (*crowd, error) {
@@ -75,17 +65,8 @@ func newCrowd(count int) (*crowd, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &crowd{handles: make([]string, 0, count)}
-	c.proxy, err = proxy.New(proxy.Config{
-		Policy: p, Share: true, Annotate: surface.AnnotateOff, MaxRuns: count + 1, RunIdle: sweptEvery,
-		Keys:     [2]runs.Key{wire.Modern: {Kind: runs.Handle}},
-		Dial:     func(context.Context, bridge.Opening, wire.Receiver) (bridge.Conn, error) { return newInstant() },
-		Notifier: func(send func(uint8) bool) surface.Notifier { return notify.New(send) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	all, err := inprocess.NewCrowd(inprocess.Config{Policy: p, Runs: count, RunIdle: sweptEvery, Dial: newInstant})
+	return &crowd{Crowd: all, handles: make([]string, 0, count)}, err
 }
 
 func (c *crowd) measure(ctx context.Context, f *runsFigure, each time.Duration) error {
@@ -93,7 +74,7 @@ func (c *crowd) measure(ctx context.Context, f *runsFigure, each time.Duration) 
 	if err != nil {
 		return err
 	}
-	if err := c.call(first, "echo"); err != nil {
+	if err := c.Call(first, "echo"); err != nil {
 		return err
 	}
 	empty := liveHeap()
@@ -106,7 +87,7 @@ func (c *crowd) measure(ctx context.Context, f *runsFigure, each time.Duration) 
 	f.start = time.Since(begun) / time.Duration(f.runs)
 	f.idle = float64(liveHeap()-empty) / float64(f.runs)
 	for _, id := range c.handles[1:] {
-		if err := c.call(id, "echo"); err != nil {
+		if err := c.Call(id, "echo"); err != nil {
 			return err
 		}
 	}
@@ -121,7 +102,7 @@ func (c *crowd) measure(ctx context.Context, f *runsFigure, each time.Duration) 
 
 // begin begins a run.
 func (c *crowd) begin() (id string, err error) {
-	if id, err = c.proxy.Runs.Start(bridge.Stateless, wire.Principal{}); err == nil {
+	if id, err = c.Begin(); err == nil {
 		c.handles = append(c.handles, id)
 	}
 	return id, err
@@ -133,7 +114,7 @@ func (c *crowd) callFor(ctx context.Context, during time.Duration, which func() 
 	var took []time.Duration
 	for begun := time.Now(); time.Since(begun) < during || len(took) == 0; {
 		id, at := which(), time.Now()
-		if err := errors.Join(ctx.Err(), c.call(id, "tool_001")); err != nil {
+		if err := errors.Join(ctx.Err(), c.Call(id, "tool_001")); err != nil {
 			return callTimes{}, err
 		}
 		took = append(took, time.Since(at))
@@ -145,29 +126,6 @@ func (c *crowd) callFor(ctx context.Context, during time.Duration, which func() 
 	slices.Sort(took)
 	return callTimes{sum / time.Duration(len(took)), percentile(took, 99), took[len(took)-1]}, nil
 }
-
-// call calls a tool in a run, and waits for the answer.
-func (c *crowd) call(id, tool string) error {
-	raw := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{"` + handle.DefaultArgument + `":"` + id + `"},` +
-		`"_meta":{"` + wire.MetaVersion + `":"` + wire.ModernRevision + `","` + wire.MetaCapabilities + `":{}}}}`
-	m, err := wire.Read([]byte(raw), wire.FromClient)
-	if err != nil {
-		return err
-	}
-	c.answer = nil
-	if rest := c.proxy.Serve(m, c, observe.Peer{}); rest != nil {
-		rest.Wait()
-	}
-	if !strings.Contains(string(c.answer), `"result":`) || strings.Contains(string(c.answer), `"isError":true`) {
-		return fmt.Errorf("calling %s in a run: answered %s", tool, c.answer)
-	}
-	return nil
-}
-
-// Send, Answer and Listening make the crowd the stream of its calls.
-func (c *crowd) Send([]byte) bool  { return true }
-func (c *crowd) Answer(raw []byte) { c.answer = raw }
-func (c *crowd) Listening() bool   { return true }
 
 // addRuns adds what many runs cost.
 func (r *report) addRuns(t *table) {

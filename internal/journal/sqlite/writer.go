@@ -82,6 +82,8 @@ func (w *writer) migrate() error {
 	})
 }
 
+// prepare prepares the statements of each commit. What fails ends its transaction (OR ROLLBACK), which is to be given up
+// anyway: so SQLite keeps no copy of what a statement alters, in case that it alone is undone.
 func (w *writer) prepare() (err error) {
 	prepare := func(text string) *sql.Stmt {
 		if err != nil {
@@ -92,11 +94,11 @@ func (w *writer) prepare() (err error) {
 		return s
 	}
 	for _, n := range insertSizes {
-		w.rows[n] = prepare("INSERT INTO entries (run, seq, hash, bytes) VALUES (?, ?, ?, ?)" + strings.Repeat(", (?, ?, ?, ?)", n-1))
+		w.rows[n] = prepare("INSERT OR ROLLBACK INTO entries (run, seq, hash, bytes) VALUES (?, ?, ?, ?)" + strings.Repeat(", (?, ?, ?, ?)", n-1))
 	}
 	w.run = prepare("SELECT no, base_seq FROM runs WHERE id = ?")
 	w.last = prepare("SELECT max(seq) FROM entries WHERE run = ?")
-	w.head = prepare("UPDATE runs SET at_seq = ?, at_hash = ?, state = ?, complete = ?, policy = ?, checkpoint = ?, due = ?, used = ?, ended = ? WHERE no = ? AND (ended = 0 OR ?)")
+	w.head = prepare("UPDATE OR ROLLBACK runs SET at_seq = ?, at_hash = ?, state = ?, complete = ?, policy = ?, checkpoint = ?, due = ?, used = ?, ended = ? WHERE no = ? AND (ended = 0 OR ?)")
 	w.object = prepare("INSERT INTO objects (kind, name, run, bytes) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET run = excluded.run, bytes = excluded.bytes")
 	return err
 }
