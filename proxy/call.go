@@ -453,7 +453,10 @@ func (c *call) observe() {
 
 // deny notes that the call is refused, or will come to nothing, and why.
 func (c *call) deny(code policy.Code) {
-	c.seen.Failed(observe.Fault{Code: code})
+	fault := observe.Fault{Code: code}
+	if c.seen.Failed(fault); c.named() && fault.Refusal() {
+		c.s.run.Decline(&c.Call, code)
+	}
 	c.decide()
 }
 

@@ -211,6 +211,7 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 		return c.sendDecided(conn)
 	case c.Unclear:
 		c.leave()
+		c.s.run.Decline(&c.Call, policy.UnknownCase)
 		return c.fail(wire.CodeInvalidRequest, "two members of arguments read alike to some: send one")
 	case e == run.Refused:
 		return c.refuse(c.Verdict.Code)
@@ -307,8 +308,11 @@ func (c *call) settle(end run.End) (name string, moved run.Shift, unwritten erro
 	}
 	name = end.Outcome.String()
 	defer func() { c.seen.Settled(name) }()
-	if !c.Settles() {
+	if !c.Settles() && !c.s.run.Lasts() {
 		return name, run.Shift{}, nil
+	}
+	if c.s.run.Lasts() {
+		end.Took = c.flight.Deadline.Ran()
 	}
 	ended, moved, err := c.s.run.Settle(&c.Call, end)
 	if errors.Is(err, runs.ErrUnwritten) {

@@ -71,6 +71,14 @@ func (l *Deadline) Started() time.Time {
 	return l.started
 }
 
+// Ran is for how long the deadline has been running, 0 where it was not started.
+func (l *Deadline) Ran() (ran time.Duration) {
+	if started := l.Started(); !started.IsZero() {
+		ran = time.Since(started)
+	}
+	return ran
+}
+
 // Suspend has the deadline not expire until Resume is called as often.
 func (l *Deadline) Suspend() {
 	l.mu.Lock()

@@ -91,6 +91,7 @@ const (
 	Now   When = iota // with the next commit; it is refused while the store cannot be used
 	Must              // likewise, and never refused: for the end of what was let begin
 	Later             // with the next commit of another, or soon
+	Soon              // likewise, and never refused: what follows it is numbered already
 )
 
 // Submit hands a change over, which nobody may alter any more. It does not block. The error is [ErrFull], [ErrClosed],
@@ -105,17 +106,18 @@ func (w *Committer) Submit(c Change, when When) (*Ticket, error) {
 	switch {
 	case w.closed:
 		return nil, ErrClosed
-	case when != Must && w.down != nil:
+	case (when == Now || when == Later) && w.down != nil:
 		return nil, w.down
-	case when != Must && len(w.queue) >= w.cfg.Max:
+	case (when == Now || when == Later) && len(w.queue) >= w.cfg.Max:
 		return nil, ErrFull
 	}
 	if len(w.queue) == 0 {
 		w.oldest = time.Now()
 	}
 	w.queue = append(w.queue, t)
-	if when != Later && !w.hurry || len(w.queue) == 1 || len(w.queue) == maxCommitChanges {
-		w.hurry = w.hurry || when != Later
+	waited := when == Now || when == Must
+	if waited && !w.hurry || len(w.queue) == 1 || len(w.queue) == maxCommitChanges {
+		w.hurry = w.hurry || waited
 		w.signal()
 	}
 	return t, nil
@@ -133,6 +135,13 @@ func (w *Committer) Waiting() (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.queue), w.down
+}
+
+// Room reports whether there is room for what need not be written.
+func (w *Committer) Room() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.closed && w.down == nil && len(w.queue) < w.cfg.Max
 }
 
 // Close takes nothing more, and returns when all is written, or the context has ended: the error says how much is not

@@ -124,7 +124,7 @@ func TestWhatCanWaitIsWrittenSoon(t *testing.T) {
 		began := time.Now()
 		a := submit(t, w, r.next("a"), journal.Later)
 		synctest.Wait()
-		b := submit(t, w, r.next("b"), journal.Later)
+		b := submit(t, w, r.next("b"), journal.Soon)
 		<-a.Done()
 		<-b.Done()
 		if took := time.Since(began); took != 100*time.Millisecond {
@@ -200,16 +200,23 @@ func TestNoRoom(t *testing.T) {
 		submit(t, w, r.begin(), journal.Now)
 		synctest.Wait()
 		submit(t, w, r.next("a"), journal.Now)
+		if !w.Room() {
+			t.Error("there is room for one more")
+		}
 		submit(t, w, r.next("b"), journal.Later)
 		at := r.last
+		if w.Room() {
+			t.Error("there is room for more than fits")
+		}
 		if _, err := w.Submit(r.next("c"), journal.Later); !errors.Is(err, journal.ErrFull) {
 			t.Errorf("%v", err)
 		}
 		r.last = at
 		submit(t, w, r.next("d"), journal.Must)
+		submit(t, w, r.next("e"), journal.Soon)
 		close(turn)
 		end(t, w)
-		if _, err := w.Submit(r.next("e"), journal.Must); !errors.Is(err, journal.ErrClosed) {
+		if _, err := w.Submit(r.next("f"), journal.Must); !errors.Is(err, journal.ErrClosed) || w.Room() {
 			t.Errorf("%v", err)
 		}
 	})

@@ -21,6 +21,7 @@ type StoreSources struct {
 	Waiting  func() int   // changes that wait to be written
 	Size     func() int64 // bytes that the store takes, as far as that is known
 	Writable func() bool
+	LeftOut  func() uint64 // facts that change nothing, for which there was no room
 }
 
 // Store measures a store from now on.
@@ -30,6 +31,7 @@ func (m *Metrics) Store(of StoreSources) {
 	s.records = m.counters("fsm_proxy_store_records_total", "Entries of runs that were written to the store.").WithLabelValues()
 	s.bytes = m.counters("fsm_proxy_store_bytes_total", "Bytes of entries that were written to the store.").WithLabelValues()
 	s.errors = m.counters("fsm_proxy_store_errors_total", "Commits to the store that failed, and are tried again.").WithLabelValues()
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fsm_proxy_store_left_out_total", Help: "Refusals, and calls that changed nothing, that the store had no room for."}, func() float64 { return float64(of.LeftOut()) }))
 	gauge := func(name, help string, of func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, of))
 	}

@@ -38,6 +38,7 @@ type Store struct {
 	chain journal.Chain
 	write *journal.Committer
 	size  atomic.Int64
+	left  atomic.Uint64 // how many facts were left out
 
 	mu       sync.Mutex                // guards what follows
 	policies map[string]*policy.Policy // by digest
@@ -75,6 +76,18 @@ func (s *Store) Waiting() int {
 	n, _ := s.write.Waiting()
 	return n
 }
+
+// Room reports whether there is room for a fact that changes nothing. Where there is none it is left out, and counted.
+func (s *Store) Room() bool {
+	ok := s.write.Room()
+	if !ok {
+		s.left.Add(1)
+	}
+	return ok
+}
+
+// LeftOut is how many facts that change nothing were left out.
+func (s *Store) LeftOut() uint64 { return s.left.Load() }
 
 // Size is how many bytes the store takes, or took when that could be found out last.
 func (s *Store) Size() int64 {
@@ -172,7 +185,8 @@ type Run struct {
 	s     *Store
 	id    string // never another: it may be asked for at any time
 	row   journal.Row
-	fresh bool // it is not written yet
+	fresh bool            // it is not written yet
+	last  *journal.Ticket // of what was handed over last; nil: nothing was yet
 }
 
 // Begin returns the place of a run that begins, of which nothing is written yet.
@@ -225,7 +239,7 @@ const useful = time.Minute
 // due. The ticket tells when it is durable.
 func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal.Ticket, error) {
 	c := journal.Change{Run: r.row.ID, Records: make([]journal.Record, 0, len(entries))}
-	when, head, at := journal.Later, r.fresh || now.Sub(r.row.Used) > useful, r.row.Last
+	when, head, at := journal.Soon, r.fresh || now.Sub(r.row.Used) > useful, r.row.Last
 	for i := range entries {
 		e := &entries[i]
 		text, err := r.text(e, at.Seq+1)
@@ -255,9 +269,22 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 	}
 	t, err := r.s.write.Submit(c, when)
 	if err == nil {
-		r.row, r.fresh = row, false
+		r.row, r.fresh, r.last = row, false, t
 	}
 	return t, err
+}
+
+// Written reports whether all that was handed over is written, or never can be.
+func (r *Run) Written() bool {
+	if r.last == nil {
+		return true
+	}
+	select {
+	case <-r.last.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // Remove has nothing kept of the run any more. The ticket tells when it is gone; nil: the store is closed.

@@ -275,6 +275,9 @@ func (c *call) refused(no *Refused) *Refused {
 		about = append(about, "fault", c.Verdict.Fault())
 	}
 	c.d.Log.Info("refused", c.about(about...)...)
+	if no.Code != policy.CodeNone {
+		c.run.Decline(&c.Call, no.Code)
+	}
 	if a := c.d.Telemetry.Auditor; a != nil {
 		a.Decided(c.decision(observe.Fault{Untaken: no.String()}))
 	}

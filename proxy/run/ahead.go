@@ -20,11 +20,18 @@ type ahead struct {
 	moving  int        // how many of them move the run
 	resets  int        // how many of those begin it anew
 	nobody  *Call      // has the turn while they do, and no call has it; nil: never yet
+
+	declined declined
 }
 
 // write takes an entry that is to be written. Where a reload, or a call in shadow, has taken the run, it stands already.
 func (a *ahead) write(r *Run, e Entry) Entry {
-	if e.Type == Began || e.Type == Moved || e.Type == Stranded || e.Type == Finished || e.Type == Reset && r.reset || e.Shadow && e.Step.Changed {
+	if e.Type == Declined {
+		a.decline(e)
+		return e
+	}
+	a.closeDeclined()
+	if e.Type == Stayed || e.Type == Began || e.Type == Moved || e.Type == Stranded || e.Type == Finished || e.Type == Reset && r.reset || e.Shadow && e.Step.Changed {
 		a.made = append(a.made, e)
 		r.apply(&e)
 		return e
@@ -179,7 +186,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	if c.Kind == policy.Signal { // which ends as it begins
 		return nil, true
 	}
-	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned}
+	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned, Said: c.sent()}
 	has := c.held()
 	if has.counted != nil {
 		e.Counted = has.counted.limits

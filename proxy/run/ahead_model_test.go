@@ -52,6 +52,7 @@ type kept struct {
 	before                            int         // how many there were when the process began
 	pending                           []*run.Pending
 	beginning, sent, settling, queued []*run.Call
+	refused                           uint64 // how often calls were, of which no crash has lost that
 }
 
 func (k *kept) policy(settings string) *policy.Policy {
@@ -119,7 +120,25 @@ func (k *kept) decided(c *run.Call, a run.Admission) {
 		k.took()
 	case run.Queued:
 		k.queued = append(k.queued, c)
+	case run.Refused:
+		was := k.state(&k.r)
+		k.r.Decline(c, c.Verdict.Code, k.now)
+		if is := k.state(&k.r); is != was || c.Told() == 0 {
+			k.Fatalf("a refusal has moved the run from\n%s to\n%s, or nothing tells of it: %d", was, is, c.Told())
+		}
+		k.refused++
+		k.took()
 	}
+}
+
+// told is how many refusals the entries tell of.
+func told(entries []run.Entry) (n uint64) {
+	for _, e := range entries {
+		if e.Type == run.Declined {
+			n += max(e.Said.Times, 1)
+		}
+	}
+	return n
 }
 
 // disk makes the next entries durable.
@@ -163,6 +182,12 @@ func (k *kept) settle(c *run.Call, o policy.Outcome) {
 	if e.Pending() != nil && shift.From != shift.To {
 		k.Fatalf("%s has moved the run before that was durable", c.Name)
 	}
+	if was := k.state(&k.r); e.Seq == 0 {
+		e = k.r.Stay(c, run.End{Outcome: o, Took: time.Second}, k.now)
+		if is := k.state(&k.r); is != was || e.Pending() != nil || e.Seq == 0 && c.Told() == 0 {
+			k.Fatalf("a call that stays has moved the run from\n%s to\n%s, or is waited for, or nothing tells of it: %+v", was, is, e)
+		}
+	}
 	k.took()
 	if e.Pending() != nil {
 		k.settling = append(k.settling, c)
@@ -193,6 +218,7 @@ func (k *kept) crash() {
 			delete(open, e.Begun)
 		}
 	}
+	k.refused = told(k.written)
 	entries := reread(k.T, k.written)
 	k.r = run.Replay(run.Config{Policy: k.inForce, Lasts: true}, slices.Values(entries), k.now)
 	made := len(k.written)
@@ -238,6 +264,9 @@ func (k *kept) same() {
 		k.disk(len(k.written))
 	}
 	k.r.Inspect(k.now) // where a reload has taken it is an entry
+	if until := k.r.DeclinedUntil(); !until.IsZero() {
+		k.r.Declined(until)
+	}
 	k.took()
 	k.disk(len(k.written))
 	again := run.Replay(run.Config{Policy: k.inForce, Lasts: true}, slices.Values(reread(k.T, k.written)), k.now)
@@ -247,6 +276,9 @@ func (k *kept) same() {
 			k.Logf("%d %s", e.Seq, text)
 		}
 		k.Fatalf("the run is\n%s\nand by its entries\n%s", was, is)
+	}
+	if n := told(k.written); n != k.refused {
+		k.Fatalf("%d calls were refused, and the entries tell of %d", k.refused, n)
 	}
 	if again.Seq() != k.r.Seq() || k.r.Seq() != uint64(len(k.written)) {
 		k.Fatalf("%d entries are numbered to %d, and again to %d", len(k.written), k.r.Seq(), again.Seq())
@@ -345,6 +377,10 @@ func TestWrittenAhead(t *testing.T) {
 			"lose":    func(*rapid.T) { k.goOn(k.r.RestartUnasked(k.now)) },
 			"wait": func(rt *rapid.T) {
 				k.now = k.now.Add(time.Duration(rapid.IntRange(1, 150).Draw(rt, "minutes")) * time.Minute)
+			},
+			"moment": func(rt *rapid.T) {
+				k.now = k.now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "milliseconds")) * time.Millisecond)
+				k.r.Declined(k.now)
 			},
 			"clock": func(*rapid.T) { k.goOn(k.r.Expire(k.now)) },
 			"reload": func(rt *rapid.T) {

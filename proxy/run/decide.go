@@ -55,6 +55,7 @@ type Call struct {
 	Unclear    bool          // the argument that decides reads differently to others: it takes no turn
 	Outlived   bool          // refused: the run began anew by itself while it waited
 	Overlooked bool          // refused but for the shadow: it moves no run
+	Noted      *Noted        // of its arguments, for entries; nil: nothing
 	Tag        any           // the caller's, not read here
 	Turn       chan struct{} // the caller's: closed when the call is Ready
 
@@ -62,6 +63,7 @@ type Call struct {
 	moves    uint32    // of the run, when it was decided
 	life     uint32    // of the run, when it began to wait; 0: it does not wait
 	begun    uint64    // the number of the entry by which it began; 0: there is none, or it has ended
+	told     uint64    // the number of the last entry that tells of it; 0: none does
 	orphaned bool      // the run was begun anew while it had the turn
 }
 

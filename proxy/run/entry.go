@@ -1,6 +1,7 @@
 package run
 
 import (
+	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"fmt"
 	"math"
@@ -28,6 +29,8 @@ const (
 	Begun         // a call, before it was sent
 	Unsent        // a call that had begun has no outcome
 	Finished      // the run has ended: nobody finds it any more
+	Stayed        // a call has ended that has changed nothing, and had not begun by an entry
+	Declined      // a call was refused
 )
 
 // Entry is one fact of a run. A run's recorded part is the fold of its entries, and
@@ -49,6 +52,7 @@ type Entry struct {
 	Turn    bool              // the call has the turn, of a run that was not begun anew since: told by Begun
 	Unknown []register.Change // what becomes of registers if nobody learns how the call ended: likewise
 	Resumed bool              // the call had no end when the run was read from its entries
+	Said    *Said             // what else is told of the call; nil: nothing
 	pending *Pending          // it is not applied yet
 }
 
@@ -73,7 +77,7 @@ type Pending struct {
 	effects Effects               // what has come of it, once it is applied
 }
 
-var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired", Began: "began", Begun: "begun", Unsent: "unsent", Finished: "finished"}
+var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired", Began: "began", Begun: "begun", Unsent: "unsent", Finished: "finished", Stayed: "stayed", Declined: "refused"}
 
 // String is the type as entries have it.
 func (t Type) String() string {
@@ -106,6 +110,21 @@ type kept struct {
 	Set       []change  `json:"set,omitzero"`
 	Unknown   []change  `json:"set_unknown,omitzero"`
 	Counted   []takenOf `json:"counted,omitzero"`
+	said      `json:",inline"`
+}
+
+// said is a [Said].
+type said struct {
+	Refusal string    `json:"refusal,omitzero"`
+	Times   uint64    `json:"times,omitzero"`
+	Since   time.Time `json:"since,omitzero"`
+	Took    int64     `json:"microseconds,omitzero"`
+	Issuer  string    `json:"issuer,omitzero"`
+	Subject string    `json:"subject,omitzero"`
+
+	Digest string         `json:"digest,omitzero"` // of the arguments
+	Args   jsontext.Value `json:"args,omitzero"`
+	Bytes  int            `json:"args_bytes,omitzero"`
 }
 
 // place is a [Standing].
@@ -150,6 +169,9 @@ func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
 		}
 	}
 	k.Set, k.Unknown = written(e.Set), written(e.Unknown)
+	if s := e.Said; s != nil {
+		k.said = said{s.Code.String(), s.Times, s.Since.UTC(), s.Took.Microseconds(), s.Issuer, s.Subject, s.Digest, s.Arguments, s.Bytes}
+	}
 	for _, x := range e.Counted {
 		k.Counted = append(k.Counted, takenOf{x.Key, x.Span.String(), x.Most})
 	}

@@ -106,6 +106,9 @@ func (r *Run) record(e Entry) Entry {
 	if e.moves() {
 		r.moved = r.seq
 	}
+	if e.Call != nil {
+		e.Call.told = r.seq
+	}
 	if r.ahead == nil {
 		r.apply(&e)
 		return e
@@ -142,7 +145,7 @@ func (r *Run) apply(e *Entry) {
 // goes by another policy: what somebody has to see who decides by where it stands.
 func (e *Entry) moves() bool {
 	switch e.Type {
-	case Begun, Unsent:
+	case Begun, Unsent, Stayed, Declined:
 		return false
 	case Ended:
 		return e.Step.Changed || e.Set != nil
@@ -152,7 +155,11 @@ func (e *Entry) moves() bool {
 
 // stays reports whether the run stands where it stood.
 func (e *Entry) stays() bool {
-	return e.Type == Begun || e.Type == Unsent || e.Type == Finished || e.Type == Ended && !e.Step.Changed
+	switch e.Type {
+	case Begun, Unsent, Finished, Stayed, Declined:
+		return true
+	}
+	return e.Type == Ended && !e.Step.Changed
 }
 
 // Seq is the number of the run's last entry: the last that is applied. Entries are numbered from 1, without gaps.
@@ -427,6 +434,7 @@ func (r *Run) Answered() []*approval.Question {
 type End struct {
 	Outcome policy.Outcome // by the answer's form alone
 	Result  []byte         // that came, nil for none: named outcomes, and what is set, may hang on it
+	Took    time.Duration  // from sending the call to its answer; 0: nobody knows
 }
 
 // Settle moves the run along the outcome of a call, which keeps the turn until it passes
@@ -448,7 +456,9 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	}
 	s.From = r.Snapshot(now)
 	e = Entry{Type: Ended, Time: now, Call: c, Begun: c.begun, Outcome: end.Outcome, Shadow: shadow, By: r.stands.Policy, To: r.stands}
-	c.begun = 0
+	if c.begun = 0; r.ahead != nil {
+		e.Said = c.ended(&e, end.Took)
+	}
 	var fault error
 	if a := c.Verdict.Alternative; c.held().counted != nil || a != nil && a.Settles() {
 		fault = r.ended(c, end, &e)

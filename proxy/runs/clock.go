@@ -19,13 +19,17 @@ func (r *Run) wind(due time.Time, ok bool) {
 	}
 }
 
-// unwind stops the run's clock for good.
+// unwind stops the run's clocks for good.
 func (r *Run) unwind() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	if r.unwound = true; r.clock != nil {
 		r.clock.Stop()
 	}
+	if r.telling != nil {
+		r.telling.Stop()
+	}
+	r.tellLocked()
 }
 
 // ring moves the run by its state's clock, if that is due still. One that a call holds up comes when

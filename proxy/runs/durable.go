@@ -135,7 +135,7 @@ var ErrUnwritten = errors.New("it cannot be written now (--store)")
 // there is nothing to wait for. again tells that the call is to leave, and to be entered once more. The error is
 // [ErrUnwritten].
 func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
-	if c.Snapshot.Shadow || !c.Verdict.Turn && !c.Settles() {
+	if c.Note(); c.Snapshot.Shadow || !c.Verdict.Turn && !c.Settles() {
 		return nil, false, nil
 	}
 	if r.of.cfg.Store.Down() != nil {
@@ -156,6 +156,43 @@ func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 		_, err := r.within(w)
 		return err
 	}, false, nil
+}
+
+// Decline has it kept that a call was refused, where the run is kept, and the store has room: else it is left out.
+func (r *Run) Decline(c *run.Call, code policy.Code) {
+	if r.kept == nil || !r.of.cfg.Store.Room() {
+		return
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	r.core.Decline(c, code, time.Now())
+	r.tellLocked()
+}
+
+// tellLocked has what is counted of refusals be kept when it is time.
+func (r *Run) tellLocked() {
+	until := r.core.DeclinedUntil()
+	switch {
+	case until.IsZero():
+	case r.unwound: // nobody comes back to it
+		r.core.Declined(until)
+	case r.telling == nil:
+		r.telling = time.AfterFunc(time.Until(until), r.declined)
+	default:
+		r.telling.Reset(time.Until(until))
+	}
+}
+
+// declined keeps what was counted of refusals, if its time is over, and there is room.
+func (r *Run) declined() {
+	r.mu.Lock()
+	defer r.unlock()
+	if r.of.cfg.Store.Down() != nil && !r.unwound {
+		r.telling.Reset(time.Second) // until then it is counted on
+		return
+	}
+	r.core.Declined(time.Now())
+	r.tellLocked()
 }
 
 // beginKept begins a run that is kept, where there is a store: under a key, by which it is found again.
@@ -371,7 +408,7 @@ func (r *Run) rests() bool {
 	defer r.mu.Unlock()
 	holder, _ := r.core.Holder()
 	_, due := r.core.Due()
-	return holder == nil && !due && r.core.Waiting() == 0 && r.core.Awaited() == nil && len(r.core.Questions(time.Now())) == 0
+	return holder == nil && !due && r.core.Waiting() == 0 && r.core.Awaited() == nil && r.core.DeclinedUntil().IsZero() && r.kept.Written() && len(r.core.Questions(time.Now())) == 0
 }
 
 // follow has a run do what has come into force since it was made.

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,7 @@ type Run struct {
 	core    run.Run
 	members []Member
 	clock   *time.Timer // of the run's state; nil: it had none yet
+	telling *time.Timer // of what is to be kept of refusals; nil: there were none that are counted
 }
 
 // keyed is how a run is found by a key; zero: it is not.
@@ -264,11 +266,17 @@ func (r *Run) Keeps(c Call) (a run.Admission, moved run.Shift, held bool) {
 // waits until that is durable. Where it cannot be written, or not in time, the error is an [ErrUnwritten], and whoever
 // has to hears of it later.
 func (r *Run) Settle(c *run.Call, end run.End) (e run.Entry, moved run.Shift, err error) {
-	c.Read(end)
+	if c.Read(end); r.kept != nil {
+		c.Note()
+	}
 	r.mu.Lock()
 	e, moved, err = r.core.Settle(c, end, time.Now())
 	var w written
 	if r.kept != nil {
+		if e.Seq == 0 && r.of.cfg.Store.Room() {
+			end.Outcome = cmp.Or(e.Outcome, end.Outcome)
+			e = r.core.Stay(c, end, time.Now())
+		}
 		w = r.writeLocked()
 	}
 	r.unlock()

@@ -229,6 +229,12 @@ func TestStoreThatIsLocked(t *testing.T) {
 		if r := c.call("ok", ""); r.verdict != "success" || r.state != "start" {
 			t.Errorf("what needs no store: %s", r.raw)
 		}
+		if r := c.call("elsewhere", ""); r.verdict != "busy" && r.verdict != "invalid_transition" {
+			t.Errorf("what needs no store is refused: %s", r.raw)
+		}
+		if text := metrics(t, health); !strings.Contains(text, "fsm_proxy_store_left_out_total 2\n") {
+			t.Errorf("what was left out is not counted: %s", text)
+		}
 		other := h.enter(k, "")
 		if r := other.call("once", ""); r.verdict == "success" {
 			t.Errorf("it was sent: %s", r.raw)
@@ -255,6 +261,17 @@ func TestStoreThatIsLocked(t *testing.T) {
 			t.Errorf("once has reached the upstream %d times", n)
 		}
 	})
+}
+
+// metrics are those at the address of --health.
+func metrics(t *testing.T, health string) string {
+	t.Helper()
+	answer, err := http.Get("http://" + health + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	return body(t, answer)
 }
 
 // remembers is a policy with all that a run has beside its state.
