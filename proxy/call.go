@@ -502,6 +502,7 @@ func (c *call) decision() observe.Decision {
 	d.Policy = at.Policy
 	if d.Named {
 		d.State = at.State()
+		d.Run, d.Seq = c.s.run.EntryOf(&c.Call)
 	}
 	return d
 }
@@ -526,7 +527,10 @@ func (c *call) operation() {
 	op := &c.seen.Op
 	op.Message, op.Version = c.m, c.s.Version()
 	op.Named, op.Kind, op.Name = c.named(), c.Kind, c.Name
-	op.Familiar = op.Named && c.familiar()
+	if op.Named {
+		op.Familiar = c.familiar()
+		op.Run, op.Seq = c.s.run.EntryOf(&c.Call)
+	}
 	c.seen.Measure(c.flight.Deadline.Started())
 }
 

@@ -60,6 +60,7 @@ func (c *call) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
 	if c.seen != nil {           // as another outcome of the decision that let the call go
 		op := &c.seen.Op
 		op.Message, op.Named, op.Kind, op.Name = c.m, true, c.Kind, c.Name
+		op.Run, op.Seq = c.s.run.EntryOf(&c.Call)
 		c.seen.Ended(*c.who())
 	}
 	shifts := run.Join(moved, c.passOn(end.Outcome))

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/rand"
 	"net/http"
 	"os"
 	"strings"
@@ -18,7 +19,7 @@ import (
 
 // open opens the audit, nil where none is asked for.
 func (f *Audit) open(log hclog.Logger) (*telemetry.Audit, error) {
-	cfg := telemetry.AuditConfig{Path: f.Path, Arguments: f.Arguments, Log: log}
+	cfg := telemetry.AuditConfig{Path: f.Path, Instance: rand.Text()[:12], Arguments: f.Arguments, Log: log}
 	switch {
 	case f.Path == "":
 		return nil, nil

@@ -25,6 +25,8 @@ type AuditConfig struct {
 	Path string
 	// Out is written to instead. It is never closed.
 	Out io.Writer
+	// Instance tells the lines of one process from those of others; "": they tell nothing of that.
+	Instance string
 	// Arguments has calls recorded with their arguments.
 	Arguments bool
 	// Queue is how many bytes may wait to be written before requests do; 0: 1 MiB.
@@ -145,7 +147,7 @@ func (a *Audit) push(l *line) (number uint64) {
 	a.number++
 	number = a.number
 	before := len(a.queue)
-	a.queue = l.appendTo(a.queue, number, now)
+	a.queue = l.appendTo(a.queue, a.cfg.Instance, number, now)
 	a.waiting.Add(int64(len(a.queue) - before))
 	a.mu.Unlock()
 	a.nudge()
@@ -194,7 +196,7 @@ func (a *Audit) take(spare []byte) (lines, denied []byte, due <-chan time.Time, 
 	for _, c := range a.denials.take(now, a.closed) {
 		l := newLineOf(&c)
 		a.number++
-		denied = l.appendTo(denied, a.number, now)
+		denied = l.appendTo(denied, a.cfg.Instance, a.number, now)
 		l.free()
 	}
 	return lines, denied, a.denials.soon(now), !a.closed

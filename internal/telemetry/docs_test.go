@@ -84,7 +84,7 @@ var fieldRow = regexp.MustCompile("(?m)^\\| (`[a-z_`, ]+`) \\| (all|[a-z, ]+) \\
 // The table has every field of an audit, and no other.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	w := &tape{}
-	a := audit(t, telemetry.AuditConfig{Out: w, Arguments: true})
+	a := audit(t, telemetry.AuditConfig{Out: w, Instance: "KQ3VDT5XOA7M", Arguments: true})
 	everything(t, a)
 	shut(t, a)
 	written := map[string]bool{}
@@ -112,12 +112,13 @@ func everything(t *testing.T, a *telemetry.Audit) {
 	a.Restarted(t.Context(), "5c1f0e9b2a7d4486", "review")
 	d := refusal("x")
 	d.Peer = observe.Peer{Session: "0123abcd", Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "tokens", Subject: "ann"}}
-	d.Case, d.Note, d.Run, d.Rule, d.Policy = "plan", "why", "5c1f0e9b2a7d4486", policy.Rule{File: "p.yaml", Line: 1, Column: 2}, parse(t, plan)
+	d.Case, d.Note, d.Run, d.Seq, d.Rule, d.Policy = "plan", "why", "5C1F0E9B2A7D4486", 3, policy.Rule{File: "p.yaml", Line: 1, Column: 2}, parse(t, plan)
 	for _, arguments := range []string{"1", strings.Repeat("1", 20000)} {
 		d.Message = message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"n":` + arguments + `}}}`)
 		a.Decided(d)
 	}
 	op := operation("look")
+	op.Run, op.Seq = d.Run, 4
 	op.Outcome, op.Fault, op.From, op.To = policy.Error.String(), observe.Fault{Tool: true}, "a", "b"
 	a.End(1, d.Peer, op)
 	for range 3 {

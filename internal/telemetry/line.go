@@ -32,9 +32,12 @@ func (l *line) free() {
 	}
 }
 
-// appendTo appends the whole line to out.
-func (l *line) appendTo(out []byte, number uint64, at time.Time) []byte {
+// appendTo appends the whole line to out, which has its number in an instance.
+func (l *line) appendTo(out []byte, instance string, number uint64, at time.Time) []byte {
 	out = strconv.AppendUint(append(out, `{"seq":`...), number, 10)
+	if instance != "" {
+		out = append(append(append(out, `,"instance":"`...), instance...), '"')
+	}
 	out = at.UTC().AppendFormat(append(out, `,"time":"`...), timeLayout)
 	out = append(append(out, '"'), l.b...)
 	return append(out, '}', '\n')
@@ -63,6 +66,9 @@ func (l *line) decision(d *observe.Decision, arguments bool) {
 		l.b = append(appendVisible(append(l.b, '"'), d.Note, true), '"')
 	}
 	l.text("run", d.Run)
+	if d.Seq != 0 {
+		l.number("run_seq", int64(d.Seq))
+	}
 	l.text("approval", d.Approval)
 	l.text("said", d.Said)
 	l.text("state", d.State)
@@ -84,6 +90,10 @@ func (l *line) ended(number uint64, of observe.Peer, op *observe.Operation) {
 	l.text("error", op.Fault.String())
 	l.text("from", op.From)
 	l.text("to", op.To)
+	l.text("run", op.Run)
+	if op.Seq != 0 {
+		l.number("run_seq", int64(op.Seq))
+	}
 	l.client(of)
 	l.about(op.Message, op.Named, op.Kind, op.Name)
 	l.number("microseconds", op.Total.Microseconds())

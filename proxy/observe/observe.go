@@ -113,7 +113,8 @@ type Decision struct {
 	Note   string      // that came with a signal, or an approval
 	// Approval is the id of an approval that an operator has answered, and Said what: allow, or deny; "": it is none.
 	Approval, Said string
-	Run            string // the name of the run that an operator names; "": a client asks
+	Run            string // what the store calls the run, or the name of one that an operator names; "": neither
+	Seq            uint64 // the number of the run's entry that tells of it; 0: none does
 	// Fault says why not. The zero Fault: it was allowed.
 	Fault Fault
 	// Shadow says why it would not have been allowed, but for the shadow mode;
@@ -142,6 +143,8 @@ type Operation struct {
 	Fault    Fault
 	Outcome  string // its name; "": none
 	From, To string // the states of a step, "" where there was none
+	Run      string // what the store calls the run; "": it is not kept
+	Seq      uint64 // the number of its last entry that tells of it; 0: none does
 
 	Total    time.Duration // from its arrival to its answer
 	Sent     bool          // it went upstream

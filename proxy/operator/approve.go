@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -91,7 +92,7 @@ func (a *Answer) fault() (f observe.Fault) {
 // recordAnswer records who has said what of which call, and why. It does not block.
 func (d *Desk) recordAnswer(a *Answer, asked runs.Asked, fault observe.Fault) {
 	if auditor := d.Telemetry.Auditor; auditor != nil {
-		auditor.Decided(observe.Decision{Peer: a.From, Message: &wire.Message{}, Named: true, Kind: asked.Kind, Name: asked.Name, Run: asked.Info.Name,
+		auditor.Decided(observe.Decision{Peer: a.From, Message: &wire.Message{}, Named: true, Kind: asked.Kind, Name: asked.Name, Run: cmp.Or(asked.Info.Kept, asked.Info.Name),
 			State: asked.Info.State, Policy: asked.Policy, Rule: asked.Rule, Case: asked.Case, Note: a.Note, Approval: a.ID, Said: a.String(), Fault: fault})
 	}
 }

@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -258,6 +259,7 @@ func (c *call) step() (Done, *Refused) {
 	done := Done{standing(c.run), ended.Step.Restarted}
 	if d.Journal != nil {
 		op.Total = time.Since(c.begun)
+		op.Run, op.Seq = c.run.EntryOf(&c.Call)
 		d.Journal.End(number, c.sent.From, &op)
 	}
 	c.run.Use()
@@ -294,6 +296,7 @@ func (c *call) decision(why observe.Fault) observe.Decision {
 	if at.Policy == nil { // it did not come to a decision
 		at = c.run.Where()
 	}
-	return observe.Decision{Peer: c.sent.From, Message: &wire.Message{}, Named: true, Kind: c.Kind, Name: c.Name, Run: c.run.Name,
-		State: at.State(), Policy: at.Policy, Rule: c.Verdict.Rule, Note: c.sent.Note, Fault: why}
+	id, seq := c.run.EntryOf(&c.Call)
+	return observe.Decision{Peer: c.sent.From, Message: &wire.Message{}, Named: true, Kind: c.Kind, Name: c.Name,
+		State: at.State(), Policy: at.Policy, Rule: c.Verdict.Rule, Note: c.sent.Note, Fault: why, Run: cmp.Or(id, c.run.Name), Seq: seq}
 }

@@ -74,6 +74,15 @@ type keyed struct {
 // ID is what the run is found by, "" for one that is not.
 func (r *Run) ID() string { return r.id }
 
+// EntryOf is what the store calls the run, and the number of the last entry that tells of a call, 0 for none. Of a run
+// that is not kept it is nothing.
+func (r *Run) EntryOf(c *run.Call) (run string, seq uint64) {
+	if r.kept == nil {
+		return "", 0
+	}
+	return r.kept.ID(), c.Told()
+}
+
 // Shadow reports whether calls are decided in shadow.
 func (r *Run) Shadow() bool { return r.shadow.Load() }
 
@@ -414,6 +423,7 @@ type Info struct {
 	Queued   int       // calls that wait for the turn
 	Seq      uint64    // the number of its last entry
 	Name     string    // "" where the session's stands for it
+	Kept     string    // what the store calls it, "" where it is not kept
 	Key      Kind      // by which it is found
 	Owner    wire.Principal
 	Sessions int           // that are on it, its own among them
@@ -459,6 +469,9 @@ func (r *Run) infoLocked() Info {
 	i := Info{Name: r.Name, Key: r.Key.Kind, Owner: r.Owner, Sessions: len(r.members),
 		State: at.State(), Complete: at.At.Complete, Policy: at.Policy.Digest(), Stranded: at.Stranded,
 		Refused: r.core.Snapshot(r.nowLocked()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(), Seq: r.core.Seq(),
+	}
+	if r.kept != nil {
+		i.Kept = r.kept.ID()
 	}
 	if r.born != 0 {
 		now := deadline.Now()

@@ -1,8 +1,10 @@
 package runs
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -162,4 +164,101 @@ func TestRunOfRefusalsIsKept(t *testing.T) {
 	if got := summary(entries); got != "began@start refused:elsewhere:invalid_transition@start finished@start" {
 		t.Error(got)
 	}
+}
+
+// audited is a line of the audit.
+type audited struct {
+	Seq, Of, Run_seq                                      uint64
+	Instance, Event, Decision, Reason, Run, Name, Outcome string
+	From, To, Rule, State, Subject                        string
+}
+
+func auditOf(t *testing.T, path string) (lines []audited) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := string(text[:bytes.LastIndexByte(text, '\n')+1])
+	for line := range strings.Lines(whole) {
+		var a audited
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		lines = append(lines, a)
+	}
+	return lines
+}
+
+// The audit says of each call what the record of its run says, and where: the run by the id that the store has of it, and
+// the number of the entry. Its own numbers have no gaps within a process. What is counted is kept when the proxy ends.
+func TestAuditNamesEntries(t *testing.T) {
+	each(t, keys, func(t *testing.T, k key) {
+		url, file := store(t), filepath.Join(t.TempDir(), "audit.jsonl")
+		h := counted(t, k, steps, "--annotate", "meta", "--store", url, "--audit", file)
+		c := h.enter(k, "")
+		for _, name := range []string{"ok", "elsewhere", "nothing", "nothing", "nothing", "once", "nothing", "nothing", "nothing"} {
+			c.call(name, "")
+		}
+		h.again(os.Interrupt)
+		if k.kind != "session" {
+			c = h.enter(k, c.run())
+		}
+		c.call("ok", "")
+		entries := map[string]map[uint64]recorded{}
+		for id, of := range entriesOf(t, url) {
+			entries[id] = map[uint64]recorded{}
+			for _, e := range of {
+				entries[id][e.Seq] = e
+			}
+		}
+		last := map[string]uint64{}
+		told := map[string]uint64{}
+		var lines []audited
+		mcptest.Await(t, "the audit has lines of both processes", func() bool {
+			lines = auditOf(t, file)
+			return len(lines) > 0 && lines[len(lines)-1].Instance != lines[0].Instance && lines[len(lines)-1].Name == "ok"
+		})
+		for _, a := range lines {
+			if last[a.Instance]++; a.Seq != last[a.Instance] || a.Instance == "" {
+				t.Errorf("line %d of %q has the number %d", last[a.Instance], a.Instance, a.Seq)
+			}
+			if a.Name == "" || strings.HasPrefix(a.Name, "fsm_") {
+				continue
+			}
+			e, ok := entries[a.Run][a.Run_seq]
+			switch {
+			case a.Name == "ok" && a.Event == "decision" && a.Run_seq == 0: // of which is told when it has ended
+				continue
+			case !ok && len(last) == 2: // it is not written yet
+				continue
+			case !ok:
+				t.Errorf("no entry %d of run %s tells of %+v", a.Run_seq, a.Run, a)
+			case a.Event == "outcome":
+				ok = (e.Type == "ended" || e.Type == "stayed") && e.Outcome == a.Outcome && (e.From == e.To.State && a.From == "" || e.From == a.From && e.To.State == a.To)
+			case a.Decision == "allow":
+				ok = e.Type == "begun" && e.Rule == a.Rule && e.From == a.State
+			default:
+				ok = e.Type == "refused" && e.Refusal == a.Reason && e.From == a.State
+			}
+			if !ok || e.Name != a.Name || e.Type != "ended" && e.Subject != a.Subject {
+				t.Errorf("%+v is not\n%s", a, e.text)
+			}
+			told[e.Type]++
+		}
+		if len(last) != 2 || told["stayed"] == 0 || told["begun"] != 1 || told["ended"] != 1 || told["refused"] != 7 {
+			t.Errorf("%d processes have told of %v", len(last), told)
+		}
+		times := uint64(0)
+		for _, of := range entries {
+			for _, e := range of {
+				if e.Type == "refused" {
+					times += max(e.Times, 1)
+				}
+			}
+		}
+		if times != 7 {
+			t.Errorf("7 refusals are told of as %d", times)
+		}
+	})
 }

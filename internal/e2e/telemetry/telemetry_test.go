@@ -264,7 +264,7 @@ func TestAuditOfTheBinary(t *testing.T) {
 
 var (
 	example  = regexp.MustCompile("(?s)```json\n(.*?)```")
-	variable = regexp.MustCompile(`("(?:time|microseconds|upstream_microseconds)":)("[^"]*"|[0-9]+)`)
+	variable = regexp.MustCompile(`("(?:instance|time|microseconds|upstream_microseconds)":)("[^"]*"|[0-9]+)`)
 	ruleFile = regexp.MustCompile(`"rule":"[^"]*/`)
 )
 
