@@ -109,6 +109,19 @@ func (c *Counts) Take(now time.Time, limits ...Limit) (*Taken, *Full) {
 	if full := c.Full(now, limits...); full != nil || len(limits) == 0 {
 		return nil, full
 	}
+	return c.take(limits), nil
+}
+
+// Count counts a call that has gone, whether or not there was room for it.
+func (c *Counts) Count(now time.Time, limits ...Limit) *Taken {
+	if len(limits) == 0 {
+		return nil
+	}
+	c.clock.tell(now)
+	return c.take(limits)
+}
+
+func (c *Counts) take(limits []Limit) *Taken {
 	t := &Taken{counters: make([]*counter, len(limits)), at: c.clock.passed}
 	for i, l := range limits {
 		x := c.find(l)
@@ -124,7 +137,7 @@ func (c *Counts) Take(now time.Time, limits ...Limit) (*Taken, *Full) {
 		}
 		t.counters[i] = x
 	}
-	return t, nil
+	return t
 }
 
 // Full says which of these limits is reached, nil if none is.

@@ -134,6 +134,28 @@ func (r *Registers) Adopt(s *Schema, budget int) *Registers {
 	return r
 }
 
+// Clone returns registers with the same values, and none that calls under way have reserved.
+func (r *Registers) Clone(budget int) *Registers {
+	if r == nil {
+		return nil
+	}
+	next := New(r.schema, budget)
+	for i, c := range r.life.cells {
+		switch value := c.value.(type) {
+		case nil:
+		case seen:
+			x := Change{Operation: Add, Values: make([]any, value.n)}
+			for n, text := range value.Values() {
+				x.Values[n] = text
+			}
+			next.life.cells[i].apply(x)
+		default:
+			next.life.cells[i].apply(Change{Operation: Assign, Values: []any{value}})
+		}
+	}
+	return next
+}
+
 // Bytes returns what the registers cost of the budget, with what calls under way have reserved.
 func (r *Registers) Bytes() int {
 	if r == nil {

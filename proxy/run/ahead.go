@@ -20,6 +20,7 @@ type ahead struct {
 	moving  int        // how many of them move the run
 	resets  int        // how many of those begin it anew
 	nobody  *Call      // has the turn while they do, and no call has it; nil: never yet
+	fold    *fold      // of all that were made; nil: no checkpoint is made of it
 
 	declined declined
 }

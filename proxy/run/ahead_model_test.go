@@ -50,6 +50,7 @@ type kept struct {
 	written                           []run.Entry // that the run has made, in order
 	durable                           int         // how many of those
 	before                            int         // how many there were when the process began
+	every                             int         // of how many entries a checkpoint is made; 0: never
 	pending                           []*run.Pending
 	beginning, sent, settling, queued []*run.Call
 	refused                           uint64 // how often calls were, of which no crash has lost that
@@ -219,8 +220,7 @@ func (k *kept) crash() {
 		}
 	}
 	k.refused = told(k.written)
-	entries := reread(k.T, k.written)
-	k.r = run.Replay(run.Config{Policy: k.inForce, Lasts: true}, slices.Values(entries), k.now)
+	k.r = k.replay(k.whicheverWay(), k.inForce, k.every)
 	made := len(k.written)
 	k.took()
 	for _, e := range k.written[made:] {
@@ -234,6 +234,61 @@ func (k *kept) crash() {
 	}
 	k.before = len(k.written)
 	k.disk(len(k.written))
+}
+
+// replay makes a run of what a journal gives back.
+func (k *kept) replay(entries []run.Entry, p *policy.Policy, every int) run.Run {
+	return run.Replay(run.Config{Policy: p, Lasts: true, Shared: &run.Shared{Checkpoint: every}}, slices.Values(entries), k.now)
+}
+
+// whicheverWay is what the run is read of: its entries from the first on, or from a checkpoint on. They come to the same,
+// whatever the policy is by then.
+func (k *kept) whicheverWay() []run.Entry {
+	entries := reread(k.T, k.written)
+	ways := [][]run.Entry{entries}
+	for i, e := range entries {
+		if e.Type == run.Checkpoint {
+			ways = append(ways, entries[i:])
+		}
+	}
+	for _, p := range []*policy.Policy{k.inForce, k.policy("on_reload: pin\n"), k.policy("stranded: restart\nrenamed: {}\n")} {
+		first := k.replay(entries, p, 0)
+		want := k.observe(&first)
+		for _, way := range ways[1:] {
+			for _, every := range []int{0, k.every} {
+				r := k.replay(way, p, every)
+				if got := k.observe(&r); got != want {
+					for _, e := range k.written {
+						text, _ := e.AppendJSON(nil)
+						k.Logf("%d %s", e.Seq, text)
+					}
+					k.Fatalf("from entry %d on (checkpoints every %d) the run is\n%s\nand from the first on\n%s", way[0].Seq, every, got, want)
+				}
+			}
+		}
+	}
+	return rapid.SampledFrom(ways).Draw(k.T, "way")
+}
+
+// observe is all that there is to see of a run that was read, once all that it has made of that counts.
+func (k *kept) observe(r *run.Run) string {
+	var out strings.Builder
+	for _, e := range r.Made() {
+		if text, err := e.AppendJSON(nil); err != nil {
+			k.Fatal(err)
+		} else if e.Type != run.Checkpoint {
+			fmt.Fprintf(&out, "%s\n", text)
+		}
+		if p := e.Pending(); p != nil {
+			r.Durable(p, k.now)
+		}
+	}
+	moved := 0
+	for !(moved > len(k.written)) && r.MovedSince(uint64(moved)) {
+		moved++
+	}
+	s := r.Snapshot(k.now)
+	return fmt.Sprint(out.String(), k.state(r), moved, s.Refused, s.Holds, s.Gate != nil, r.Standing().Stranded.UTC())
 }
 
 // state is all that a run remembers.
@@ -269,7 +324,7 @@ func (k *kept) same() {
 	}
 	k.took()
 	k.disk(len(k.written))
-	again := run.Replay(run.Config{Policy: k.inForce, Lasts: true}, slices.Values(reread(k.T, k.written)), k.now)
+	again := k.replay(k.whicheverWay(), k.inForce, 0)
 	if was, is := k.state(&k.r), k.state(&again); was != is {
 		for _, e := range k.written {
 			text, _ := e.AppendJSON(nil)
@@ -287,7 +342,7 @@ func (k *kept) same() {
 
 func (k *kept) begin() {
 	k.inForce = k.policy("")
-	k.r = run.New(run.Config{Policy: k.inForce, Lasts: true, Shared: &run.Shared{Patience: time.Hour}}, k.now)
+	k.r = run.New(run.Config{Policy: k.inForce, Lasts: true, Shared: &run.Shared{Patience: time.Hour, Checkpoint: k.every}}, k.now)
 	k.took()
 	k.disk(1)
 }
@@ -297,7 +352,7 @@ func (k *kept) begin() {
 func TestWrittenAhead(t *testing.T) {
 	parsed := map[string]*policy.Policy{}
 	rapid.Check(t, func(rt *rapid.T) {
-		k := &kept{T: rt, now: time.Unix(1000, 0), parsed: parsed}
+		k := &kept{T: rt, now: time.Unix(1000, 0), parsed: parsed, every: rapid.SampledFrom([]int{0, 1, 2, 3, 5, 11}).Draw(rt, "every")}
 		k.begin()
 		names := []string{"read", "read", "edit", "plan", "plan", "count", "pick", "apply", "end", "back", "again"}
 		call := func(rt *rapid.T) {

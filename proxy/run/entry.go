@@ -19,18 +19,19 @@ type Type uint8
 
 // The types. The zero value is that of no entry.
 const (
-	_        Type = iota
-	Ended         // a call that had the turn, or moved the run in shadow
-	Moved         // a reload has moved the run to the policy in force
-	Stranded      // a reload has taken its state
-	Reset         // the run was begun anew, by an outcome of no call
-	Expired       // its state's clock has moved it
-	Began         // the run
-	Begun         // a call, before it was sent
-	Unsent        // a call that had begun has no outcome
-	Finished      // the run has ended: nobody finds it any more
-	Stayed        // a call has ended that has changed nothing, and had not begun by an entry
-	Declined      // a call was refused
+	_          Type = iota
+	Ended           // a call that had the turn, or moved the run in shadow
+	Moved           // a reload has moved the run to the policy in force
+	Stranded        // a reload has taken its state
+	Reset           // the run was begun anew, by an outcome of no call
+	Expired         // its state's clock has moved it
+	Began           // the run
+	Begun           // a call, before it was sent
+	Unsent          // a call that had begun has no outcome
+	Finished        // the run has ended: nobody finds it any more
+	Stayed          // a call has ended that has changed nothing, and had not begun by an entry
+	Declined        // a call was refused
+	Checkpoint      // all that the entries before it come to
 )
 
 // Entry is one fact of a run. A run's recorded part is the fold of its entries, and
@@ -54,6 +55,7 @@ type Entry struct {
 	Resumed bool              // the call had no end when the run was read from its entries
 	Said    *Said             // what else is told of the call; nil: nothing
 	pending *Pending          // it is not applied yet
+	told    *fold             // what the entries before it come to: told by Checkpoint
 }
 
 // Standing is where a run stands by its entries.
@@ -77,7 +79,8 @@ type Pending struct {
 	effects Effects               // what has come of it, once it is applied
 }
 
-var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired", Began: "began", Begun: "begun", Unsent: "unsent", Finished: "finished", Stayed: "stayed", Declined: "refused"}
+var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired", Began: "began", Begun: "begun", Unsent: "unsent", Finished: "finished",
+	Stayed: "stayed", Declined: "refused", Checkpoint: "checkpoint"}
 
 // String is the type as entries have it.
 func (t Type) String() string {
@@ -110,6 +113,7 @@ type kept struct {
 	Set       []change  `json:"set,omitzero"`
 	Unknown   []change  `json:"set_unknown,omitzero"`
 	Counted   []takenOf `json:"counted,omitzero"`
+	Told      *keptFold  `json:"remembers,omitzero"`
 	said      `json:",inline"`
 }
 
@@ -175,6 +179,12 @@ func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
 	for _, x := range e.Counted {
 		k.Counted = append(k.Counted, takenOf{x.Key, x.Span.String(), x.Most})
 	}
+	if e.told != nil {
+		var err error
+		if k.Told, err = e.told.written(); err != nil {
+			return to, err
+		}
+	}
 	text, err := json.Marshal(&k, json.Deterministic(true))
 	return append(to, text...), err
 }
@@ -228,7 +238,10 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 		}
 		e.Counted = append(e.Counted, limit.Limit{Key: x.Limit, Span: span, Most: x.AtMost})
 	}
-	return e, nil
+	if e.Type == Checkpoint {
+		e.told, err = k.Told.read(e.To, policies)
+	}
+	return e, err
 }
 
 func read(changes []change, p *policy.Policy) (out []register.Change, err error) {

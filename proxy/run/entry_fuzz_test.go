@@ -13,6 +13,7 @@ func FuzzReadEntry(f *testing.F) {
 	p := parse(f, remembering)
 	f.Add([]byte(`{"type":"ended","time":"1970-01-01T00:16:40Z","from":"work","to":{"state":"work","policy":"d"},"set":[{"register":"calls","operation":"add","values":[1]}],"counted":[{"limit":"a","span":"hour","at_most":3}]}`))
 	f.Add([]byte(`{"type":"reset","time":"1970-01-01T00:16:40Z","from":"planned","to":{"state":"work","policy":"d","complete":true,"stranded":"1970-01-01T00:16:40Z"},"set":[{"register":"reads","operation":"add","values":["a",null,[1]]},{"register":"plan","operation":"assign","values":[]}]}`))
+	f.Add([]byte(`{"type":"checkpoint","time":"1970-01-01T00:16:40Z","from":"work","to":{"state":"work","policy":"d"},"remembers":{"moved":3,"memory":{"began":"1970-01-01T00:16:40Z","entered":"1970-01-01T00:16:40Z","registers":{"reads":["a"],"plan":null,"calls":2},"counts":{"time":"1970-01-01T00:16:42Z","counters":[{"limit":"x","span":"run","at_most":6,"count":1},{"limit":"","span":"hour","at_most":40,"ages":[2000000000,0]}],"taken":[{"counters":[1],"age":0}]}},"open":[{"seq":4,"entry":{"type":"begun","time":"1970-01-01T00:16:41Z","kind":"tool","name":"plan","turn":true,"from":"work","to":{"state":"work","policy":"d"},"set_unknown":[{"register":"calls","operation":"add","values":[1]}],"counted":[{"limit":"","span":"hour","at_most":40}]}}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		e, err := run.ReadEntry(text, func(string) *policy.Policy { return p })
 		if err != nil {

@@ -50,15 +50,41 @@ func (m *memory) anew(c *Config, now time.Time) *memory {
 	return next
 }
 
+// under returns the memory of a run that goes on by a policy, nil where that, too, asks for none.
+func (m *memory) under(c *Config, now time.Time) *memory {
+	switch {
+	case m == nil:
+		return newMemory(c, now)
+	case m.policy != c.Policy:
+		m.policy, m.registers = c.Policy, m.registers.Adopt(c.Policy.Schema(), c.MaxRegisters)
+		m.counts.Adopt(c.Policy.LimitKey)
+	}
+	return m
+}
+
+// after returns the memory of a run of which an entry tells next.
+func (m *memory) after(e *Entry, s *Shared) *memory {
+	c := Config{Policy: e.To.Policy, Shared: s}
+	switch {
+	case e.Type == Began:
+		return newMemory(&c, e.Time)
+	case e.Type == Reset, e.Step.Restarted:
+		return m.anew(&c, e.Time)
+	case e.Type == Moved:
+		return m.under(&c, e.Time)
+	case m != nil:
+		m.registers.Apply(e.Set)
+		if e.Step.Changed {
+			m.entered = e.Time
+			m.counts.Enter()
+		}
+	}
+	return m
+}
+
 // remember has the run remember what a policy asks for.
 func (r *Run) remember(p *policy.Policy, now time.Time) {
-	switch m := r.memory; {
-	case m == nil && p.Guarded():
-		r.memory = newMemory(&Config{Policy: p, Shared: r.Shared}, now)
-	case m != nil && m.policy != p:
-		m.policy, m.registers = p, m.registers.Adopt(p.Schema(), r.MaxRegisters)
-		m.counts.Adopt(p.LimitKey)
-	}
+	r.memory = r.memory.under(&Config{Policy: p, Shared: r.Shared}, now)
 }
 
 // facts are what guards see of the run.

@@ -322,7 +322,7 @@ func (w *world) replayed() {
 }
 
 // reread are entries as a journal gives them back.
-func reread(t *rapid.T, entries []run.Entry) (again []run.Entry) {
+func reread(t rapid.TB, entries []run.Entry) (again []run.Entry) {
 	known := map[string]*policy.Policy{}
 	for _, e := range entries {
 		known[e.To.Policy.Digest()] = e.To.Policy
@@ -339,6 +339,7 @@ func reread(t *rapid.T, entries []run.Entry) (again []run.Entry) {
 		if read.To.At != e.To.At || read.To.Policy != e.To.Policy || !read.To.Stranded.Equal(e.To.Stranded) || !read.Time.Equal(e.Time) || !reflect.DeepEqual(read.Set, e.Set) || !reflect.DeepEqual(read.Counted, e.Counted) {
 			t.Fatalf("%s\n%+v\nwas\n%+v", text, read, e)
 		}
+		read.Seq = e.Seq
 		again = append(again, read)
 	}
 	return again

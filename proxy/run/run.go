@@ -28,6 +28,7 @@ type Shared struct {
 	MaxRegisters int                  // how many bytes its registers may hold; 0 is 256 KiB
 	Principals   *limit.Principals    // what they have taken of limits, whatever the run; nil: a table of the run's own
 	Asking       *approval.Principals // what is asked of operators for them, likewise
+	Checkpoint   int                  // after how many entries a run that lasts says all that it remembers: see [Replay]; 0: never
 }
 
 // withDefaults returns what is shared, with what it does not say.
@@ -90,7 +91,7 @@ func New(c Config, now time.Time) Run {
 	begun := Standing{Policy: c.Policy, At: c.Policy.Initial()}
 	r := Run{Config: c, stands: begun, memory: newMemory(&c, now), life: 1}
 	if c.Lasts {
-		r.ahead = &ahead{}
+		r.ahead = &ahead{fold: newFold(&c, now)}
 		r.record(Entry{Type: Began, Time: now, To: begun})
 	}
 	return r
@@ -113,30 +114,21 @@ func (r *Run) record(e Entry) Entry {
 		r.apply(&e)
 		return e
 	}
-	return r.ahead.write(r, e)
+	e = r.ahead.write(r, e)
+	r.remembers(&e)
+	return e
 }
 
 // apply takes an entry into the run.
 func (r *Run) apply(e *Entry) {
+	anew := e.Type == Reset || e.Step.Restarted
 	if !e.stays() {
 		r.stands, r.recorded, r.reset = e.To, nil, false
 	}
-	switch {
-	case e.Type == Began:
-		r.memory = newMemory(&Config{Policy: e.To.Policy, Shared: r.Shared}, e.Time)
-	case e.Type == Reset, e.Step.Restarted:
+	if anew {
 		r.refused = false
-		r.forget(e.Time)
-	case e.Type == Moved:
-		r.remember(e.To.Policy, e.Time)
-	case r.memory != nil:
-		r.memory.registers.Apply(e.Set)
-		if e.Step.Changed {
-			r.memory.entered = e.Time
-			r.memory.counts.Enter()
-		}
 	}
-	if e.Step.Changed {
+	if r.memory = r.memory.after(e, r.Shared); e.Step.Changed {
 		r.moves++
 	}
 }
@@ -145,7 +137,7 @@ func (r *Run) apply(e *Entry) {
 // goes by another policy: what somebody has to see who decides by where it stands.
 func (e *Entry) moves() bool {
 	switch e.Type {
-	case Begun, Unsent, Stayed, Declined:
+	case Begun, Unsent, Stayed, Declined, Checkpoint:
 		return false
 	case Ended:
 		return e.Step.Changed || e.Set != nil
@@ -156,7 +148,7 @@ func (e *Entry) moves() bool {
 // stays reports whether the run stands where it stood.
 func (e *Entry) stays() bool {
 	switch e.Type {
-	case Begun, Unsent, Finished, Stayed, Declined:
+	case Begun, Unsent, Finished, Stayed, Declined, Checkpoint:
 		return true
 	}
 	return e.Type == Ended && !e.Step.Changed
@@ -183,9 +175,7 @@ func (r *Run) Inspect(now time.Time) ([]policy.Sendable, Effects) {
 
 // forget has a run that begins anew remember nothing of before, but windows.
 func (r *Run) forget(now time.Time) {
-	if r.memory != nil || r.Policy.Guarded() {
-		r.memory = r.memory.anew(&r.Config, now)
-	}
+	r.memory = r.memory.anew(&r.Config, now)
 }
 
 // moving reports whether an entry that is not durable yet moves the run.

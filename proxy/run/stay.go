@@ -104,7 +104,7 @@ func (r *Run) Decline(c *Call, code policy.Code, now time.Time) {
 	}
 	r.Declined(now)
 	d := &r.ahead.declined
-	e := Entry{Type: Declined, Time: now, Call: c.named(), Shadow: c.Snapshot.Shadow, Said: c.said()}
+	e := Entry{Type: Declined, Time: now, Call: c.asked(), Shadow: c.Snapshot.Shadow, Said: c.said()}
 	e.Said.Code = code
 	switch {
 	case d.last != r.seq || now.Sub(d.at) > lull:
@@ -123,8 +123,8 @@ func (r *Run) Decline(c *Call, code policy.Code, now time.Time) {
 // Told is the number of the last entry that tells of the call, 0: none does.
 func (c *Call) Told() uint64 { return c.told }
 
-// named is the call as far as a refusal tells of it: what it asked for is its client's, and may be long.
-func (c *Call) named() *Call {
+// asked is the call as far as a refusal tells of it: what it asked for is its client's, and may be long.
+func (c *Call) asked() *Call {
 	name := c.Name
 	if len(name) > maxName {
 		name = name[:maxName] + "…"
@@ -187,6 +187,7 @@ func (r *Run) DeclinedUntil() (until time.Time) {
 func (r *Run) Declined(now time.Time) {
 	if r.ahead != nil && r.ahead.declined.open != nil && !now.Before(r.ahead.declined.until) {
 		r.ahead.closeDeclined()
+		r.checkpoint(Declined, now)
 	}
 }
 
