@@ -169,6 +169,9 @@ func table(r *Run) []setting {
 		{key: "store.keep_idle", flag: "keep-idle", at: &r.Store.KeepIdle, zero: true,
 			usage: "how long the store keeps a run that nobody uses; 0: for ever (default 0)",
 			doc:   "How long the store keeps a run that nobody uses; 0s: for ever."},
+		{key: "store.keep_entries", flag: "keep-entries", at: &r.Store.KeepEntries, def: "10000", zero: true,
+			usage: "how many entries of a run the store keeps before its last checkpoint; 0: all",
+			doc:   "How many entries of a run the store keeps before its last checkpoint; 0: all."},
 		{key: "store.record_key", flag: "record-key", at: &r.Store.RecordKey, kind: file, needs: []string{"store"},
 			usage: "a `FILE` that holds the key with which records are hashed, so that nobody without it can write them anew",
 			doc:   "A file that holds the key with which records are hashed."},
@@ -343,6 +346,9 @@ func (k setting) of() kind {
 	case *bool:
 		return boolean
 	case *int:
+		if k.zero {
+			return count
+		}
 		return number
 	case *service.Size:
 		return size

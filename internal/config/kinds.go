@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -38,7 +39,8 @@ var (
 	destination = kind{schema: of(anyText), read: readDestination}
 	boolean     = kind{schema: strictyaml.Bool, read: readBoolean(false)}
 	negated     = kind{schema: strictyaml.Bool, read: readBoolean(true)}
-	number      = kind{schema: of(schema{Type: "integer", Minimum: 1}), read: readNumber}
+	number      = kind{schema: of(schema{Type: "integer", Minimum: 1}), read: readNumber(1)}
+	count       = kind{schema: of(schema{Type: "integer"}), read: readNumber(0)}
 	duration    = kind{schema: of(schema{Type: "string", Pattern: `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`}), read: readDuration}
 	size        = kind{schema: of(schema{Type: []string{"integer", "string"}, Minimum: 1, Pattern: `^ *[0-9]+ *([KkMmGg]?[Ii]?[Bb])? *$`}), read: readText}
 	list        = kind{schema: strictyaml.List(of(anyText)), read: readList, many: true}
@@ -106,14 +108,17 @@ func readBoolean(negate bool) func(*strictyaml.Reader, entry, string) []string {
 	}
 }
 
-func readNumber(r *strictyaml.Reader, e entry, _ string) []string {
-	n := e.Value
-	digits := n.Value != "" && strings.Trim(n.Value, "0123456789") == ""
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !digits || strings.Trim(n.Value, "0") == "" {
-		r.WrongType(e, "a number from 1 on")
-		return nil
+// readNumber reads a number, 0 only where the least is.
+func readNumber(least int) func(*strictyaml.Reader, entry, string) []string {
+	return func(r *strictyaml.Reader, e entry, _ string) []string {
+		n := e.Value
+		digits := n.Value != "" && strings.Trim(n.Value, "0123456789") == ""
+		if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !digits || least > 0 && strings.Trim(n.Value, "0") == "" {
+			r.WrongType(e, fmt.Sprintf("a number from %d on", least))
+			return nil
+		}
+		return []string{n.Value}
 	}
-	return []string{n.Value}
 }
 
 func readDuration(r *strictyaml.Reader, e entry, _ string) []string {

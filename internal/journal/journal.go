@@ -152,9 +152,14 @@ type Store interface {
 
 // All are all records of a run, in their order.
 func All(ctx context.Context, s Store, run string) iter.Seq2[Record, error] {
+	return Behind(ctx, s, run, 0)
+}
+
+// Behind are the records of a run behind a number, in their order.
+func Behind(ctx context.Context, s Store, run string, after uint64) iter.Seq2[Record, error] {
 	const page = 1000
 	return func(yield func(Record, error) bool) {
-		for after := uint64(0); ; {
+		for {
 			records, err := s.Records(ctx, run, after, page)
 			if err != nil {
 				yield(Record{}, err)

@@ -32,6 +32,7 @@ type Store struct {
 	Run       string        // what the run of the process is called there; "": as the policy file
 
 	KeepCompleted, KeepIdle time.Duration // for how long a run is kept that has ended, or that nobody uses; 0: for ever
+	KeepEntries             int           // how many entries of a run before its last checkpoint; 0: all
 }
 
 // check says what is wrong.
@@ -83,7 +84,7 @@ func (s *service) openStore(ctx context.Context) error {
 			LeftOut: func() uint64 { return s.store.LeftOut() },
 		})
 	}
-	s.store = durable.Open(durable.Config{Journal: journal, Key: key, Timeout: c.Timeout, Compile: policyfile.Unpack, Wrote: s.tell.wrote(), Log: s.log})
+	s.store = durable.Open(durable.Config{Journal: journal, Key: key, Timeout: c.Timeout, Keep: c.KeepEntries, Compile: policyfile.Unpack, Wrote: s.tell.wrote(), Log: s.log})
 	s.onClose(func() {
 		ctx, stop := context.WithTimeout(context.Background(), storeFlush)
 		defer stop()

@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json/v2"
@@ -26,6 +27,7 @@ type Config struct {
 	Journal journal.Store
 	Key     []byte        // that records are hashed by; nil: without one
 	Timeout time.Duration // for how long a call waits until it is durable that it has begun, or ended; 0: 10s
+	Keep    int           // how many entries of a run are kept before its last checkpoint; 0: all
 	// Compile makes a policy of what [Store.Keep] was given.
 	Compile func(source []byte) (*policy.Policy, error)
 	Wrote   func(journal.Wrote) // is told of each commit; nil: nobody is
@@ -101,6 +103,13 @@ func (s *Store) Size() int64 {
 
 // Timeout is for how long a call waits.
 func (s *Store) Timeout() time.Duration { return s.cfg.Timeout }
+
+// often is after how many entries there is a checkpoint where all are kept: so many a run is read of at the most, and few
+// more.
+const often = 10_000
+
+// Checkpoint is after how many entries of a run there is a checkpoint.
+func (s *Store) Checkpoint() int { return cmp.Or(s.cfg.Keep, often) }
 
 // The kinds of what is kept beside records.
 const (
@@ -239,7 +248,7 @@ const useful = time.Minute
 // due. The ticket tells when it is durable.
 func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal.Ticket, error) {
 	c := journal.Change{Run: r.row.ID, Records: make([]journal.Record, 0, len(entries))}
-	when, head, at := journal.Soon, r.fresh || now.Sub(r.row.Used) > useful, r.row.Last
+	when, head, at, checkpoint := journal.Soon, r.fresh || now.Sub(r.row.Used) > useful, r.row.Last, r.row.Checkpoint
 	for i := range entries {
 		e := &entries[i]
 		text, err := r.text(e, at.Seq+1)
@@ -252,11 +261,15 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 			when = journal.Must
 		}
 		head = head || e.From != e.To || e.Type == run.Finished
+		if e.Type == run.Checkpoint { // what goes for it goes at once with it
+			when, head, checkpoint = journal.Must, true, at.Seq
+			c.Cut = r.s.before(at.Seq)
+		}
 	}
 	row := r.row
 	row.Last = at
 	if last := &entries[len(entries)-1]; head {
-		row.Head = journal.Head{At: at, State: last.To.State(), Complete: last.To.At.Complete, Policy: last.To.Policy.Digest(), Due: due, Used: now}
+		row.Head = journal.Head{At: at, State: last.To.State(), Complete: last.To.At.Complete, Policy: last.To.Policy.Digest(), Checkpoint: checkpoint, Due: due, Used: now}
 		if row.Ended = r.row.Ended; last.Type == run.Finished {
 			row.Ended = now
 		}
@@ -265,7 +278,7 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 	}
 	if r.fresh {
 		begin := row
-		c.Begin = &begin
+		c.Begin, c.Cut = &begin, 0
 	}
 	t, err := r.s.write.Submit(c, when)
 	if err == nil {
@@ -285,6 +298,14 @@ func (r *Run) Written() bool {
 	default:
 		return false
 	}
+}
+
+// before is up to which record none is kept any more, of a run that has a checkpoint; 0: all are.
+func (s *Store) before(checkpoint uint64) uint64 {
+	if keep := uint64(s.cfg.Keep); keep > 0 && checkpoint-1 > keep {
+		return checkpoint - 1 - keep
+	}
+	return 0
 }
 
 // Remove has nothing kept of the run any more. The ticket tells when it is gone; nil: the store is closed.
@@ -343,14 +364,20 @@ func (s *Store) Find(ctx context.Context, key journal.Key) (l *Loaded, ended boo
 	return l, false, err
 }
 
+// load reads a run from its last checkpoint on: what is kept of before it is history, which [journal.Chain.VerifyAll]
+// looks at, and nothing hangs on.
 func (s *Store) load(ctx context.Context, id string) (*Loaded, error) {
 	row, err := s.cfg.Journal.Take(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+	from := row
+	if from.Base, err = s.origin(ctx, &row); err != nil {
+		return nil, err
+	}
 	var records []journal.Record
-	fault, err := s.chain.Verify(&row, func(yield func(journal.Record, error) bool) {
-		for x, err := range journal.All(ctx, s.cfg.Journal, id) {
+	fault, err := s.chain.Verify(&from, func(yield func(journal.Record, error) bool) {
+		for x, err := range journal.Behind(ctx, s.cfg.Journal, id, from.Base.Seq) {
 			records = append(records, x)
 			if !yield(x, err) {
 				return
@@ -372,9 +399,28 @@ func (s *Store) load(ctx context.Context, id string) (*Loaded, error) {
 		if err != nil {
 			return nil, &Damaged{id, fmt.Errorf("record %d: %w", records[i].Seq, err)}
 		}
+		e.Seq = records[i].Seq
 		l.Entries = append(l.Entries, e)
 	}
+	if first := from.Base.Seq + 1; len(l.Entries) == 0 || first > 1 && l.Entries[0].Type != run.Checkpoint {
+		return nil, &Damaged{id, fmt.Errorf("record %d is no checkpoint, and those before it are not read", first)}
+	}
 	return l, nil
+}
+
+// origin is the point before a run's last checkpoint: what is read of the run is behind it.
+func (s *Store) origin(ctx context.Context, row *journal.Row) (journal.Point, error) {
+	if row.Checkpoint <= row.Base.Seq+1 {
+		return row.Base, nil
+	}
+	records, err := s.cfg.Journal.Records(ctx, row.ID, row.Checkpoint-2, 1)
+	if err != nil {
+		return journal.Point{}, err
+	}
+	if len(records) != 1 || records[0].Seq != row.Checkpoint-1 {
+		return journal.Point{}, &Damaged{row.ID, &journal.Fault{Run: row.ID, Seq: row.Checkpoint, Damage: journal.Gap, Why: "the one before it is missing"}}
+	}
+	return journal.Point{Seq: records[0].Seq, Hash: records[0].Hash}, nil
 }
 
 func (s *Store) entry(ctx context.Context, text []byte) (e run.Entry, err error) {

@@ -62,26 +62,6 @@ func (m *memory) under(c *Config, now time.Time) *memory {
 	return m
 }
 
-// after returns the memory of a run of which an entry tells next.
-func (m *memory) after(e *Entry, s *Shared) *memory {
-	c := Config{Policy: e.To.Policy, Shared: s}
-	switch {
-	case e.Type == Began:
-		return newMemory(&c, e.Time)
-	case e.Type == Reset, e.Step.Restarted:
-		return m.anew(&c, e.Time)
-	case e.Type == Moved:
-		return m.under(&c, e.Time)
-	case m != nil:
-		m.registers.Apply(e.Set)
-		if e.Step.Changed {
-			m.entered = e.Time
-			m.counts.Enter()
-		}
-	}
-	return m
-}
-
 // remember has the run remember what a policy asks for.
 func (r *Run) remember(p *policy.Policy, now time.Time) {
 	r.memory = r.memory.under(&Config{Policy: p, Shared: r.Shared}, now)

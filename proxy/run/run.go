@@ -133,6 +133,26 @@ func (r *Run) apply(e *Entry) {
 	}
 }
 
+// after returns the memory of a run of which an entry tells next.
+func (m *memory) after(e *Entry, s *Shared) *memory {
+	c := Config{Policy: e.To.Policy, Shared: s}
+	switch {
+	case e.Type == Began:
+		return newMemory(&c, e.Time)
+	case e.Type == Reset, e.Step.Restarted:
+		return m.anew(&c, e.Time)
+	case e.Type == Moved:
+		return m.under(&c, e.Time)
+	case m != nil:
+		m.registers.Apply(e.Set)
+		if e.Step.Changed {
+			m.entered = e.Time
+			m.counts.Enter()
+		}
+	}
+	return m
+}
+
 // moves reports whether the entry tells of a run that stands elsewhere since, or has set something, or began anew, or
 // goes by another policy: what somebody has to see who decides by where it stands.
 func (e *Entry) moves() bool {

@@ -80,6 +80,9 @@ func New(c Config) *Registry {
 	g := &Registry{cfg: c, shared: run.Shared{Patience: c.MaxStranded, MaxRegisters: cmp.Or(c.MaxRegisters, 256<<10), Principals: limit.NewPrincipals(0), Asking: &approval.Principals{}},
 		mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
 		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int), loading: make(map[runID]*loading)}
+	if c.Store != nil {
+		g.shared.Checkpoint = c.Store.Checkpoint()
+	}
 	g.policy.Store(c.Policy)
 	if c.Mode == Shadow {
 		g.sayMode(Shadow)

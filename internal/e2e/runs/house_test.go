@@ -96,10 +96,20 @@ func open(t *testing.T, k key, policy string, more ...string) *house {
 // again ends the proxy by a signal, and starts it anew at the same address.
 func (h *house) again(by os.Signal) {
 	h.t.Helper()
+	h.ends(by)
+	h.starts()
+}
+
+func (h *house) ends(by os.Signal) {
+	h.t.Helper()
 	if err := h.process.Process.Signal(by); err != nil {
 		h.t.Fatal(err)
 	}
 	h.process.ExitCode()
+}
+
+func (h *house) starts() {
+	h.t.Helper()
 	h.process = mcptest.ListenAt(h.t, strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), "/mcp"), h.args...)
 }
 

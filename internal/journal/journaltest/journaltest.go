@@ -145,6 +145,18 @@ func testRun(t *testing.T, home Home) {
 	must(t, s, journal.Change{Run: "r1", Cut: 3})
 	equal(t, "the row of one that was cut again", row(t, s, "r1"), want)
 
+	// A checkpoint cuts what is before it in the change that it comes with, or does neither.
+	next, six := records("r1", five, "f", "g")
+	stays := journal.Change{Run: "r1", Records: next[1:], Head: &want.Head, Cut: 5}
+	if each, err := s.Commit(ctx(), []journal.Change{stays}); err != nil || !errors.Is(each[0], journal.ErrConflict) {
+		t.Error(each, err)
+	}
+	equal(t, "what is left of a run where records are missing", read(t, s, "r1", 0, 10), "4:d 5:e")
+	want.Last, want.Base, want.Head.At, want.Checkpoint = six, five, six, 6
+	must(t, s, journal.Change{Run: "r1", Records: next, Head: &want.Head, Cut: 5})
+	equal(t, "the row of a run that was cut at a checkpoint", row(t, s, "r1"), want)
+	equal(t, "what is left behind it", read(t, s, "r1", 0, 10), "6:f 7:g")
+
 	must(t, s, journal.Change{Run: "r1", Remove: true})
 	if _, err := s.Row(ctx(), "r1"); !errors.Is(err, journal.ErrNone) {
 		t.Error(err)
@@ -490,6 +502,10 @@ func change(t *rapid.T, plain journal.Store, ids []string, keys []journal.Key) j
 		c.Records, last = records(c.Run, last, rapid.SliceOfN(rapid.StringN(0, 3, 6), 1, 5).Draw(t, "bytes")...)
 		if rapid.Bool().Draw(t, "moves") {
 			c.Head = head(last)
+			c.Head.Checkpoint = rapid.Uint64Range(0, 8).Draw(t, "checkpoint")
+		}
+		if rapid.IntRange(0, 3).Draw(t, "cuts") == 0 {
+			c.Cut = rapid.Uint64Range(1, 8).Draw(t, "cut")
 		}
 	case what == 6:
 		c.Cut = rapid.Uint64Range(1, 8).Draw(t, "cut")

@@ -124,7 +124,7 @@ func (b *batch) add(i int, c *journal.Change) {
 		b.objects(i, c)
 	}
 	if c.Cut != 0 {
-		b.statement(i, c.Run, cut, c.Run, b.lease, int64(c.Cut))
+		b.statement(i, c.Run, cut, c.Run, b.lease, int64(c.Cut), int64(r.last))
 	}
 }
 
@@ -162,10 +162,10 @@ const (
 		o AS (DELETE FROM fsm_proxy.objects USING gone WHERE run = gone.id)
 		SELECT id FROM gone`
 
-	cut = `WITH base AS (SELECT e.run, e.seq, e.hash FROM fsm_proxy.entries e JOIN fsm_proxy.runs r ON r.no = e.run WHERE r.id = $1 AND e.seq <= $3 ORDER BY e.seq DESC LIMIT 1),
+	cut = `WITH base AS (SELECT e.run, e.seq, e.hash FROM fsm_proxy.entries e JOIN fsm_proxy.runs r ON r.no = e.run WHERE r.id = $1 AND r.last_seq = $4 AND e.seq <= $3 ORDER BY e.seq DESC LIMIT 1),
 		based AS (UPDATE fsm_proxy.runs SET base_seq = base.seq, base_hash = base.hash FROM base WHERE no = base.run AND owner = $2 RETURNING no),
 		d AS (DELETE FROM fsm_proxy.entries USING based WHERE run = based.no AND seq <= $3)
-		SELECT id FROM fsm_proxy.runs WHERE id = $1 AND owner = $2`
+		SELECT id FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND last_seq = $4`
 
 	begin = `WITH new AS (INSERT INTO fsm_proxy.runs (owner, id, key_kind, key_hash, issuer, subject, parent, fork, began, last_seq, last_hash,
 			at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended, base_seq, base_hash)
