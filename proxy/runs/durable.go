@@ -346,54 +346,6 @@ func (g *Registry) keyOf(k Kind) Key {
 	return Key{Kind: k}
 }
 
-// readDue reads the runs whose state's clock is due by a time: they move by it, as if somebody had used them.
-func (g *Registry) readDue(ctx context.Context, by time.Time) {
-	if g.cfg.Store == nil {
-		return
-	}
-	asked, stop := context.WithTimeout(ctx, g.cfg.Store.Timeout())
-	defer stop()
-	keys, err := g.cfg.Store.Due(asked, by)
-	if err != nil && ctx.Err() == nil {
-		g.cfg.Log.Warn("it cannot be found out which runs' clocks are due: it is tried again soon", "error", err)
-	}
-	for _, key := range keys {
-		if k := kindOf(key.Kind); k != Default && k != Session && ctx.Err() == nil { // a session's goes on with it
-			_, _ = g.restore(runID{k, string(key.Hash[:])}) // what is wrong with one is logged
-		}
-	}
-}
-
-// forget has nothing kept any more of runs that ended, or were used last, longer ago than they are kept.
-func (g *Registry) forget(ctx context.Context, now time.Time) {
-	if g.cfg.Store == nil || g.cfg.KeepEnded == 0 && g.cfg.KeepIdle == 0 {
-		return
-	}
-	before := func(kept time.Duration) (at time.Time) {
-		if kept > 0 {
-			at = now.Add(-kept)
-		}
-		return at
-	}
-	sessions := make(map[runID]bool)
-	for _, r := range g.All() {
-		sessions[r.at] = r.Key.Kind == Session
-	}
-	held := func(key journal.Key) bool {
-		at := runID{kindOf(key.Kind), string(key.Hash[:])}
-		g.mu.RLock()
-		defer g.mu.RUnlock()
-		return at.kind == Process || sessions[at] || g.found[at] != nil || g.loading[at] != nil
-	}
-	n, err := g.cfg.Store.Forget(ctx, before(g.cfg.KeepEnded), before(g.cfg.KeepIdle), held)
-	if n > 0 {
-		g.cfg.Log.Info("runs are kept no longer (--keep-completed, --keep-idle)", "runs", n)
-	}
-	if err != nil && ctx.Err() == nil {
-		g.cfg.Log.Warn("it cannot be found out which runs are to be kept no longer: it is tried again soon", "error", err)
-	}
-}
-
 // over says what becomes of a run that nobody has used for long.
 func (c *Config) over(r *Run, now time.Duration) ending {
 	if r.kept == nil || c.IdleEnds || c.Age > 0 && now-r.born > c.Age {

@@ -4,7 +4,6 @@ package runs
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -543,93 +542,6 @@ func (g *Registry) Resume() error {
 		return why
 	}
 	return nil
-}
-
-// sweeping has the sweeper run. It is called with the lock held.
-func (g *Registry) sweeping() {
-	if g.stopped == nil {
-		g.stop, g.stopped = make(chan struct{}), make(chan struct{})
-		go g.sweep(g.stop)
-	}
-}
-
-// stopSweeping ends the sweeper, if it runs, and waits for that.
-func (g *Registry) stopSweeping() {
-	g.mu.Lock()
-	stopped := g.stopped
-	if stopped != nil && g.stop != nil {
-		close(g.stop)
-		g.stop = nil
-	}
-	g.mu.Unlock()
-	if stopped != nil {
-		<-stopped
-	}
-}
-
-// sweep ends runs whose time has run out, until the Proxy is closed.
-func (g *Registry) sweep(stop <-chan struct{}) {
-	defer close(g.stopped)
-	ctx, end := context.WithCancel(context.Background())
-	defer end()
-	go func() {
-		select {
-		case <-stop:
-			end()
-		case <-ctx.Done():
-		}
-	}()
-	every := min(max(min(g.cfg.Idle, cmp.Or(g.cfg.Age, g.cfg.Idle))/16, time.Second), time.Minute)
-	g.readDue(ctx, time.Now().Add(every))
-	g.forget(ctx, time.Now())
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			g.expireRuns(deadline.Now())
-			g.readDue(ctx, time.Now().Add(every))
-			g.forget(ctx, time.Now())
-		case <-stop:
-			return
-		}
-	}
-}
-
-// expireRuns ends the runs that nobody has used for too long, or that are too old.
-func (g *Registry) expireRuns(now time.Duration) {
-	over := g.overdue(now)
-	var sessions []Member
-	n := 0
-	g.mu.Lock()
-	for _, r := range over {
-		if r.ended.Load() || !r.expired(now, &g.cfg) { // it has been found since
-			continue
-		}
-		n++
-		if s := g.endLocked(r, g.cfg.over(r, now)); s != nil {
-			sessions = append(sessions, s)
-		}
-	}
-	g.mu.Unlock()
-	for _, s := range sessions {
-		s.Close()
-	}
-	if n > 0 {
-		g.cfg.Log.Info("runs have expired", "runs", n)
-		if m := g.cfg.Telemetry.Meter; m != nil {
-			m.RunsExpired(n)
-		}
-	}
-}
-
-// overdue are the runs whose time seems to have run out. They are looked at without
-// the lock: no call waits for that.
-func (g *Registry) overdue(now time.Duration) []*Run {
-	g.mu.Lock()
-	all := slices.AppendSeq(make([]*Run, 0, len(g.found)), maps.Values(g.found))
-	g.mu.Unlock()
-	return slices.DeleteFunc(all, func(r *Run) bool { return !r.expired(now, &g.cfg) })
 }
 
 // Close ends the sweeping. No run begins from then on.
