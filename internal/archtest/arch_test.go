@@ -180,8 +180,14 @@ var rules = []rule{
 		why: "it tells time, and nothing of what it is for",
 	},
 	{
+		pkg:   "internal/days",
+		allow: []string{"github.com/spf13/pflag"},
+		why:   "it reads durations, of flags and files alike",
+	},
+	{
 		pkg: "internal/config",
 		allow: []string{
+			module + "/internal/days",
 			module + "/internal/strictyaml", "go.yaml.in/yaml/v4", "github.com/spf13/pflag", module + "/internal/exit",
 			module + "/internal/service",                                                      // whose fields the settings are
 			module + "/internal/auth", module + "/internal/handle", module + "/internal/wire", // what is built in

@@ -103,7 +103,7 @@ func nearest(name string, names []string) string {
 // valueHint says how a value is written, where its type's own error does not.
 func valueHint(err error) string {
 	if invalid, ok := err.(*pflag.InvalidValueError); ok && invalid.GetFlag().Value.Type() == "duration" {
-		return " (write it like 30s, 5m or 1h30m)"
+		return " (write it like 30s, 5m, 1h30m or 7d)"
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/days"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/service"
 )
@@ -55,8 +56,8 @@ func (k setting) register(flags *pflag.FlagSet) {
 		built, _ := strconv.Atoi(k.def)
 		flags.IntVar(at, k.flag, built, k.usage)
 	case *time.Duration:
-		built, _ := time.ParseDuration(k.def)
-		flags.DurationVar(at, k.flag, built, k.usage)
+		built, _ := days.Parse(k.def)
+		days.Var(flags, at, k.flag, built, k.usage)
 	case *service.Size:
 		_ = at.Set(k.def)
 		flags.Var(at, k.flag, k.usage)

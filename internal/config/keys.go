@@ -163,7 +163,7 @@ func table(r *Run) []setting {
 			usage: "the `NAME` of the process's run in the store, with --run-key process and without --listen (default the policy file's)",
 			doc:   "What the run of the process is called in the store."},
 		{key: "store.timeout", flag: "store-timeout", at: &r.Store.Timeout, def: "10s", usage: "how long a call waits until the store has written that it begins, or ended"},
-		{key: "store.keep_completed", flag: "keep-completed", at: &r.Store.KeepCompleted, def: "720h", zero: true,
+		{key: "store.keep_completed", flag: "keep-completed", at: &r.Store.KeepCompleted, def: "30d", zero: true,
 			usage: "how long the store keeps a run that has ended; 0: for ever",
 			doc:   "How long the store keeps a run that has ended; 0s: for ever."},
 		{key: "store.keep_idle", flag: "keep-idle", at: &r.Store.KeepIdle, zero: true,

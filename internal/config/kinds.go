@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/days"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
 
@@ -41,7 +41,7 @@ var (
 	negated     = kind{schema: strictyaml.Bool, read: readBoolean(true)}
 	number      = kind{schema: of(schema{Type: "integer", Minimum: 1}), read: readNumber(1)}
 	count       = kind{schema: of(schema{Type: "integer"}), read: readNumber(0)}
-	duration    = kind{schema: of(schema{Type: "string", Pattern: `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`}), read: readDuration}
+	duration    = kind{schema: of(schema{Type: "string", Pattern: days.Pattern}), read: readDuration}
 	size        = kind{schema: of(schema{Type: []string{"integer", "string"}, Minimum: 1, Pattern: `^ *[0-9]+ *([KkMmGg]?[Ii]?[Bb])? *$`}), read: readText}
 	list        = kind{schema: strictyaml.List(of(anyText)), read: readList, many: true}
 	command     = kind{schema: of(schema{Type: "array", Items: &anyText, MinItems: 1}), read: readCommand, many: true}
@@ -122,12 +122,12 @@ func readNumber(least int) func(*strictyaml.Reader, entry, string) []string {
 }
 
 func readDuration(r *strictyaml.Reader, e entry, _ string) []string {
-	t, ok := r.Scalar(e, "a time like 30s, 5m or 1h30m")
+	t, ok := r.Scalar(e, "a time like 30s, 5m, 1h30m or 7d")
 	if !ok {
 		return nil
 	}
-	if d, err := time.ParseDuration(t.Value); err != nil || d < 0 {
-		r.Errorf(t.Place, "value", "%s: %s is no time; write it like 30s, 5m or 1h30m", e.Name(), strictyaml.Quote(t.Value))
+	if d, err := days.Parse(t.Value); err != nil || d < 0 {
+		r.Errorf(t.Place, "value", "%s: %s is no time; write it like 30s, 5m, 1h30m or 7d", e.Name(), strictyaml.Quote(t.Value))
 		return nil
 	}
 	return []string{t.Value}

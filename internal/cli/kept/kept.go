@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/days"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
@@ -396,7 +397,7 @@ func newCollect(console Console) *cobra.Command {
 		Long: "Remove whole runs of a store that no proxy has: those that ended, or were used last, longer ago\n" +
 			"than is said. With --dry-run it says which that would be, also while a proxy has the store.\n" +
 			"A running proxy does it by itself (--keep-completed, --keep-idle).",
-		Example: "  fsm-proxy runs gc --dry-run --keep-completed 720h --store sqlite:runs.db",
+		Example: "  fsm-proxy runs gc --dry-run --keep-completed 30d --store sqlite:runs.db",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if completed < 0 || idle < 0 || completed == 0 && idle == 0 {
@@ -409,8 +410,8 @@ func newCollect(console Console) *cobra.Command {
 			return c.with(cmd.Context(), open, func(s journal.Store) error { return c.collect(cmd.Context(), s, completed, idle, dry) })
 		},
 	})
-	cmd.Flags().DurationVar(&completed, "keep-completed", 0, "how long a run is kept that has ended")
-	cmd.Flags().DurationVar(&idle, "keep-idle", 0, "how long a run is kept that nobody uses")
+	days.Var(cmd.Flags(), &completed, "keep-completed", 0, "how long a run is kept that has ended")
+	days.Var(cmd.Flags(), &idle, "keep-idle", 0, "how long a run is kept that nobody uses")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be removed, and remove nothing")
 	return cmd
 }

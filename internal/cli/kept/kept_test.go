@@ -177,7 +177,7 @@ func TestCollect(t *testing.T) {
 	if out, err := do(t, "", "gc", "--store", url); err == nil || !strings.Contains(err.Error(), "give one") {
 		t.Errorf("%q, %v", out, err)
 	}
-	out, err := do(t, "", "gc", "--store", url, "--keep-completed", "1h", "--keep-idle", "1h", "--dry-run")
+	out, err := do(t, "", "gc", "--store", url, "--keep-completed", "1h", "--keep-idle", "0d1h", "--dry-run")
 	if err != nil || !strings.HasPrefix(out, "AAA1  in b, used ") || !strings.HasSuffix(out, "It would remove 1 run.\n") || runs() != 2 {
 		t.Errorf("%q, %v, %d", out, err, runs())
 	}
