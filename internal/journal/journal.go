@@ -145,6 +145,8 @@ type Store interface {
 	Object(ctx context.Context, kind, name string) ([]byte, error)
 	// Objects returns those of a run, "" for those of none, in the order of kind and name.
 	Objects(ctx context.Context, run string) ([]Object, error)
+	// ObjectsOf returns at most so many of a kind behind a name, in the order of their names.
+	ObjectsOf(ctx context.Context, kind, after string, limit int) ([]Object, error)
 	// Size is how many bytes the store takes.
 	Size(ctx context.Context) (int64, error)
 	Close() error

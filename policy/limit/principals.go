@@ -7,11 +7,14 @@ import (
 
 // Principals counts what principals take of limits across their runs. It is safe for concurrent use. A principal
 // whose windows are empty is forgotten.
+//
+// What is counted can be kept elsewhere: see [Principals.Save].
 type Principals struct {
 	most int
 
-	mu  sync.Mutex // guards what is below
-	all map[string]*Counts
+	mu    sync.Mutex // guards what is below
+	all   map[string]*Counts
+	saved map[string]bool // of whom anything is kept: whether that is what is counted
 }
 
 // NewPrincipals returns a table that counts for at most so many principals at once; 0 is 100,000. A call of one more
@@ -20,7 +23,7 @@ func NewPrincipals(most int) *Principals {
 	if most == 0 {
 		most = 100_000
 	}
-	return &Principals{most: most, all: map[string]*Counts{}}
+	return &Principals{most: most, all: map[string]*Counts{}, saved: map[string]bool{}}
 }
 
 // Take is [Counts.Take] for a principal.
@@ -60,19 +63,82 @@ func (p *Principals) GiveBack(principal string, t *Taken) {
 		return // the windows are over
 	}
 	c.GiveBack(t)
+	p.changedLocked(principal)
 	if len(c.counters) == 0 {
 		delete(p.all, principal)
 	}
 }
 
-// Adopt is [Counts.Adopt] for all principals.
+// Adopt has all counts go on under the keys that their places have in another policy. Other than those of a run they
+// stay where a place is gone, until their windows are over: runs of a principal may go by the policy before.
 func (p *Principals) Adopt(moved func(key string) (string, bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for principal, c := range p.all {
-		if c.Adopt(moved); len(c.counters) == 0 {
-			delete(p.all, principal)
+		if c.move(moved) {
+			p.changedLocked(principal)
 		}
+	}
+}
+
+// Save calls f with what tells of each principal what is to be kept of it, nil for nothing: what it has taken by now.
+// If f succeeds, that is kept then: it hands on in the order in which it is called, so that nothing older comes to stand
+// in place of it. Nobody takes anything meanwhile.
+func (p *Principals) Save(now time.Time, f func(of func(principal string) []byte) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	handed := map[string]bool{} // and whether there is anything
+	err := f(func(principal string) (text []byte) {
+		if c := p.all[principal]; c != nil {
+			text = c.Keep(now)
+		}
+		handed[principal] = text != nil
+		return text
+	})
+	if err != nil {
+		return err
+	}
+	for principal, any := range handed {
+		if any {
+			p.saved[principal] = true
+		} else {
+			delete(p.saved, principal)
+		}
+	}
+	return nil
+}
+
+// Restore has a principal have taken what was kept of it. It is for one who has taken nothing yet.
+func (p *Principals) Restore(principal string, text []byte, now time.Time) error {
+	c, err := Restore(text, now)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.saved[principal] = len(c.counters) > 0; p.saved[principal] {
+		p.all[principal] = c
+	}
+	return nil
+}
+
+// Unsaved are the principals of whom something else is kept than what is counted by now.
+func (p *Principals) Unsaved(now time.Time) (all []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgetLocked(now)
+	for principal, same := range p.saved {
+		if !same {
+			all = append(all, principal)
+		}
+	}
+	return all
+}
+
+// changedLocked notes that what is kept of a principal is no longer what is counted.
+func (p *Principals) changedLocked(principal string) {
+	if _, kept := p.saved[principal]; kept {
+		p.saved[principal] = false
 	}
 }
 
@@ -98,9 +164,7 @@ func (p *Principals) AppendJSON(to []byte, principal string, now time.Time) []by
 // forgetLocked forgets the principals whose windows are empty.
 func (p *Principals) forgetLocked(now time.Time) {
 	for principal, c := range p.all {
-		if !c.Forget(now) {
-			delete(p.all, principal)
-		}
+		p.forgetOneLocked(principal, c, now)
 	}
 }
 
@@ -109,11 +173,16 @@ func (p *Principals) forgetLocked(now time.Time) {
 func (p *Principals) forgetSomeLocked(now time.Time) {
 	left := 3
 	for principal, c := range p.all {
-		if !c.Forget(now) {
-			delete(p.all, principal)
-		}
+		p.forgetOneLocked(principal, c, now)
 		if left--; left == 0 {
 			return
 		}
+	}
+}
+
+func (p *Principals) forgetOneLocked(principal string, c *Counts, now time.Time) {
+	if !c.Forget(now) {
+		delete(p.all, principal)
+		p.changedLocked(principal)
 	}
 }

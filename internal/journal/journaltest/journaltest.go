@@ -39,6 +39,7 @@ func Test(t *testing.T, home Home, lasts bool) {
 		{"OneRunOfAKey", testOneRunOfAKey},
 		{"Texts", testTexts},
 		{"Objects", testObjects},
+		{"ObjectsOf", testObjectsOf},
 		{"Pages", testPages},
 		{"AtOnce", testAtOnce},
 		{"Closed", testClosed},
@@ -307,6 +308,43 @@ func testObjects(t *testing.T, home Home) {
 	must(t, s, journal.Change{Run: "r1", Remove: true})
 	equal(t, "r1", all("r1"), "")
 	equal(t, "r2", all("r2"), "r2/task/s1=t")
+}
+
+func testObjectsOf(t *testing.T, home Home) {
+	s := home.Open(t)
+	defer s.Close()
+	c := began("r1", journal.Key{})
+	want := ""
+	for i := range 25 {
+		name := fmt.Sprintf("%c%02d\xff", "aB\x01"[i%3], i)
+		c.Objects = append(c.Objects, journal.Object{Kind: "k", Name: name, Run: []string{"", "r1"}[i%2], Bytes: []byte{byte(i)}},
+			journal.Object{Kind: "j", Name: name, Bytes: []byte("another")}, journal.Object{Kind: "ka", Name: name, Bytes: []byte("another")})
+	}
+	slices.SortFunc(c.Objects, func(a, b journal.Object) int { return -strings.Compare(a.Name, b.Name) })
+	for _, o := range slices.Backward(c.Objects) {
+		if o.Kind == "k" {
+			want += fmt.Sprintf("%s/%q=%d ", o.Run, o.Name, o.Bytes[0])
+		}
+	}
+	must(t, s, c)
+	for _, limit := range []int{1, 7, 25, 100} {
+		got, after := "", ""
+		for {
+			page, err := s.ObjectsOf(ctx(), "k", after, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range page {
+				equal(t, "the kind", o.Kind, "k")
+				got += fmt.Sprintf("%s/%q=%d ", o.Run, o.Name, o.Bytes[0])
+				after = o.Name
+			}
+			if len(page) < limit {
+				break
+			}
+		}
+		equal(t, fmt.Sprintf("pages of %d", limit), got, want)
+	}
 }
 
 func testPages(t *testing.T, home Home) {

@@ -255,6 +255,22 @@ func (s *Store) Objects(_ context.Context, run string) (all []journal.Object, er
 	return all, nil
 }
 
+// ObjectsOf implements [journal.Store].
+func (s *Store) ObjectsOf(_ context.Context, kind, after string, limit int) (page []journal.Object, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, journal.ErrClosed
+	}
+	for _, o := range s.objects {
+		if o.Kind == kind && o.Name > after {
+			page = append(page, o)
+		}
+	}
+	slices.SortFunc(page, func(a, b journal.Object) int { return strings.Compare(a.Name, b.Name) })
+	return page[:min(len(page), limit)], nil
+}
+
 // Size implements [journal.Store]: the bytes of records and objects.
 func (s *Store) Size(context.Context) (size int64, err error) {
 	s.mu.RLock()

@@ -155,10 +155,19 @@ func (s *Store) Object(ctx context.Context, kind, name string) (bytes []byte, er
 
 // Objects implements [journal.Store].
 func (s *Store) Objects(ctx context.Context, run string) ([]journal.Object, error) {
+	return s.objects(ctx, `SELECT kind, name, run, bytes FROM fsm_proxy.objects WHERE run = $1 ORDER BY kind COLLATE "C", name`, run)
+}
+
+// ObjectsOf implements [journal.Store].
+func (s *Store) ObjectsOf(ctx context.Context, kind, after string, limit int) ([]journal.Object, error) {
+	return s.objects(ctx, "SELECT kind, name, run, bytes FROM fsm_proxy.objects WHERE kind = $1 AND name > $2 ORDER BY name LIMIT $3", kind, []byte(after), limit)
+}
+
+func (s *Store) objects(ctx context.Context, query string, args ...any) ([]journal.Object, error) {
 	if s.isClosed() {
 		return nil, journal.ErrClosed
 	}
-	rows, err := s.pool.Query(ctx, `SELECT kind, name, run, bytes FROM fsm_proxy.objects WHERE run = $1 ORDER BY kind COLLATE "C", name`, run)
+	rows, err := s.pool.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

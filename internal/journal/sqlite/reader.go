@@ -169,12 +169,21 @@ func (s *Store) Object(ctx context.Context, kind, name string) (bytes []byte, er
 }
 
 // Objects implements [journal.Store].
-func (s *Store) Objects(ctx context.Context, run string) (all []journal.Object, err error) {
+func (s *Store) Objects(ctx context.Context, run string) ([]journal.Object, error) {
+	return s.objects(ctx, "SELECT kind, name, run, bytes FROM objects WHERE run = ? ORDER BY kind, name", run)
+}
+
+// ObjectsOf implements [journal.Store].
+func (s *Store) ObjectsOf(ctx context.Context, kind, after string, limit int) ([]journal.Object, error) {
+	return s.objects(ctx, "SELECT kind, name, run, bytes FROM objects WHERE kind = ? AND name > ? ORDER BY name LIMIT ?", kind, after, limit)
+}
+
+func (s *Store) objects(ctx context.Context, query string, args ...any) (all []journal.Object, err error) {
 	db, err := s.reading()
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, "SELECT kind, name, run, bytes FROM objects WHERE run = ? ORDER BY kind, name", run)
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
