@@ -144,7 +144,7 @@ func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Dura
 	}
 	s.onClose(s.relay.Close)
 	if err = s.relay.Runs.Resume(); err != nil {
-		return fmt.Errorf("reading the run of this process from the store: %w", err)
+		return fmt.Errorf("reading what is to go on from the store: %w", err)
 	}
 	s.reloads.begin(s.policy)
 	s.onClose(s.locks.follow(ctx, s.relay))

@@ -165,6 +165,9 @@ func TestWhatIsKeptIsRead(t *testing.T) {
 			t.Errorf("%s is read as %s", text, show(c, noon))
 		}
 	}
+	if c, err := limit.Restore([]byte(`{"limits":[{"limit":"x","span":"day","at_most":1,"times":[-9200000000000000000]}]}`), noon); err != nil || c.Forget(noon) {
+		t.Errorf("%v: what was taken centuries ago is counted", err)
+	}
 	var c limit.Counts
 	c.Take(noon, at("x", limit.Run, 3), at("x", limit.Visit, 3), at("x", limit.Day, 3))
 	again, err := limit.Restore(c.Keep(noon), noon)
@@ -206,13 +209,17 @@ func TestWhatIsNotKeptIsUnsaved(t *testing.T) {
 // A place that another policy calls otherwise goes on with what was taken under both names.
 func TestPrincipalsMoveWithTheirPlaces(t *testing.T) {
 	p := limit.NewPrincipals(0)
-	p.Take("ann", noon.Add(time.Second), at("idle/x", limit.Minute, 5), at("gone", limit.Minute, 5))
-	p.Take("ann", noon, at("waiting/x", limit.Minute, 5)) // by the policy that came
+	p.Take("ann", noon, at("idle/x", limit.Minute, 5))
+	p.Take("ann", noon.Add(time.Second), at("waiting/x", limit.Minute, 5), at("gone", limit.Minute, 5)) // by the policy that came
 	p.Adopt(func(key string) (string, bool) {
 		return strings.Replace(key, "idle", "waiting", 1), key != "gone"
 	})
 	if got, want := string(p.AppendJSON(nil, "ann", noon.Add(time.Second))),
 		`[{"limit":"gone","span":"minute","at_most":5,"taken":1},{"limit":"waiting/x","span":"minute","at_most":5,"taken":2}]`; !sameList(got, want) {
 		t.Error(got)
+	}
+	if got, want := string(p.AppendJSON(nil, "ann", noon.Add(time.Minute))),
+		`[{"limit":"gone","span":"minute","at_most":5,"taken":1},{"limit":"waiting/x","span":"minute","at_most":5,"taken":1}]`; !sameList(got, want) {
+		t.Errorf("a minute later: %s", got)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -36,11 +37,12 @@ type Config struct {
 
 // Store is where a proxy keeps its runs. It is safe for concurrent use.
 type Store struct {
-	cfg   Config
-	chain journal.Chain
-	write *journal.Committer
-	size  atomic.Int64
-	left  atomic.Uint64 // how many facts were left out
+	cfg    Config
+	chain  journal.Chain
+	write  *journal.Committer
+	limits *limit.Principals
+	size   atomic.Int64
+	left   atomic.Uint64 // how many facts were left out
 
 	mu       sync.Mutex                // guards what follows
 	policies map[string]*policy.Policy // by digest
@@ -51,7 +53,7 @@ func Open(c Config) *Store {
 	if c.Timeout <= 0 {
 		c.Timeout = 10 * time.Second
 	}
-	s := &Store{cfg: c, chain: journal.NewChain(c.Key), policies: make(map[string]*policy.Policy)}
+	s := &Store{cfg: c, chain: journal.NewChain(c.Key), limits: limit.NewPrincipals(0), policies: make(map[string]*policy.Policy)}
 	s.write = journal.NewCommitter(journal.CommitterConfig{Store: c.Journal, Wrote: c.Wrote, Health: func(err error) {
 		if err != nil {
 			c.Log.Error("the store cannot be written: what would move a run is refused until it can", "error", err)
@@ -64,6 +66,7 @@ func Open(c Config) *Store {
 
 // Close writes what waits to be written, and closes the journal.
 func (s *Store) Close(ctx context.Context) error {
+	_ = s.SaveLimits(time.Now()) // or more is counted than was taken
 	return errors.Join(s.write.Close(ctx), s.cfg.Journal.Close())
 }
 
@@ -151,37 +154,6 @@ func (s *Store) policy(ctx context.Context, digest string) (*policy.Policy, erro
 	}
 	s.policies[digest] = p
 	return p, nil
-}
-
-// sessionObject is the kind of what is kept of sessions, by the hashes of their ids.
-const sessionObject = "session"
-
-// KeepSession keeps what is known of a session in place of what was, and returns how that is waited for; nil forgets it.
-func (s *Store) KeepSession(id string, text []byte) (wait func() error, err error) {
-	t, err := s.write.Submit(journal.Change{Objects: []journal.Object{{Kind: sessionObject, Name: KeyOf(sessionObject, id).Hash.String(), Bytes: text}}}, journal.Now)
-	return func() error {
-		timeout := time.NewTimer(s.cfg.Timeout)
-		defer timeout.Stop()
-		select {
-		case <-t.Done():
-			return t.Err()
-		case <-timeout.C:
-			return errSlow
-		}
-	}, err
-}
-
-var errSlow = errors.New("the store is too slow, or cannot be written")
-
-// Session returns what is kept of a session, nil for nothing.
-func (s *Store) Session(id string) ([]byte, error) {
-	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeout)
-	defer stop()
-	text, err := s.cfg.Journal.Object(ctx, sessionObject, KeyOf(sessionObject, id).Hash.String())
-	if errors.Is(err, journal.ErrNone) {
-		return nil, nil
-	}
-	return text, err
 }
 
 // KeyOf is how a journal knows what finds a run: by its hash alone.
@@ -280,7 +252,7 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 		begin := row
 		c.Begin, c.Cut = &begin, 0
 	}
-	t, err := r.s.write.Submit(c, when)
+	t, err := r.s.submit(c, when, limitsOf(entries), now)
 	if err == nil {
 		r.row, r.fresh, r.last = row, false, t
 	}

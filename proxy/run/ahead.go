@@ -187,7 +187,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	if c.Kind == policy.Signal { // which ends as it begins
 		return nil, true
 	}
-	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned, Said: c.sent()}
+	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned, Said: c.sent(), Limits: c.limits()}
 	has := c.held()
 	if has.counted != nil {
 		e.Counted = has.counted.limits
@@ -201,9 +201,9 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 }
 
 // unsent makes the entry of a call that had begun, and has no outcome: it did not go, or is to be sent once more, and
-// begins anew then.
+// begins anew then. What it has taken of limits it gives back before that is handed over, not before it is told of here.
 func (r *Run) unsent(c *Call, now time.Time) {
-	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun})
+	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun, Limits: c.limits()})
 	c.begun = 0
 }
 

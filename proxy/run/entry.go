@@ -48,6 +48,7 @@ type Entry struct {
 	Shadow   bool              // the call was decided in shadow
 	Set      []register.Change // what became of registers
 	Counted  []limit.Limit     // of the run, against which the call was counted: told by the first entry of a call
+	Limits   string            // whose limits over all runs the call takes of, or gives back to, as a [limit.Principals] knows who that is; "": nobody's
 	From, To Standing
 
 	Turn    bool              // the call has the turn, of a run that was not begun anew since: told by Begun

@@ -1,6 +1,8 @@
 package run
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"time"
 
@@ -151,7 +153,7 @@ func (r *Run) count(c *Call, now time.Time) error {
 	counted := &counted{of: r.memory.counts, taken: taken, limits: of.Own}
 	c.holdings().counted = counted
 	if len(of.Principal) > 0 {
-		counted.principals, counted.principal = r.Principals, c.principal()
+		counted.principals, counted.principal = r.Principals, c.counts()
 		if counted.personal, full = r.Principals.Take(counted.principal, now, of.Principal...); full != nil {
 			return full
 		}
@@ -166,8 +168,22 @@ type counted struct {
 	limits []limit.Limit
 
 	principals *limit.Principals
-	principal  string
+	principal  string // as they know it
 	personal   *limit.Taken
+}
+
+// limits is whose limits over all runs the call has taken of, as a [limit.Principals] knows who that is; "": nobody's.
+func (c *Call) limits() string {
+	if of := c.held().counted; of != nil && of.personal != nil {
+		return of.principal
+	}
+	return ""
+}
+
+// counts is how tables of limits know on whose behalf a call comes: by a hash, as they are kept.
+func (c *Call) counts() string {
+	hash := sha256.Sum256([]byte("principal_limits\x00" + c.principal()))
+	return hex.EncodeToString(hash[:])
 }
 
 // giveBack undoes it.
@@ -228,6 +244,9 @@ func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
 		if has.counted != nil && e.Begun == 0 {
 			e.Counted = has.counted.limits
 		}
+	}
+	if e.Begun == 0 && r.ahead != nil {
+		e.Limits = c.limits()
 	}
 	if c.has != nil {
 		c.has.counted = nil // for good

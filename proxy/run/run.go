@@ -458,10 +458,10 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	shadow := c.Snapshot.Shadow
 	moves := shadow && r.followsShadow(c) || !shadow && r.holder == c
 	if shadow && c.Overlooked || !moves && c.Verdict.Turn {
-		c.release()
 		if c.begun != 0 {
 			r.unsent(c, now)
 		}
+		c.release()
 		return e, s, nil
 	}
 	s.From = r.Snapshot(now)
@@ -474,7 +474,7 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 		fault = r.ended(c, end, &e)
 	}
 	switch {
-	case !moves && e.Set == nil && e.Counted == nil && e.Begun == 0:
+	case !moves && e.Set == nil && e.Counted == nil && e.Limits == "" && e.Begun == 0:
 		return Entry{Outcome: e.Outcome}, Shift{}, fault
 	case !moves:
 		e = r.record(e)
@@ -538,10 +538,10 @@ func (r *Run) Pass(c *Call, now time.Time) (e Effects) {
 
 // Leave takes a call that has no outcome out of the turn or the queue.
 func (r *Run) Leave(c *Call, now time.Time) (e Effects) {
-	c.release()
 	if c.begun != 0 {
 		r.unsent(c, now)
 	}
+	c.release()
 	if r.holder == c {
 		return r.Pass(c, now)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
-	"github.com/fsm-proxy/fsm-proxy/policy/limit"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
@@ -76,7 +75,7 @@ type Registry struct {
 
 // New returns a Registry without runs.
 func New(c Config) *Registry {
-	g := &Registry{cfg: c, shared: run.Shared{Patience: c.MaxStranded, MaxRegisters: cmp.Or(c.MaxRegisters, 256<<10), Principals: limit.NewPrincipals(0), Asking: &approval.Principals{}},
+	g := &Registry{cfg: c, shared: run.Shared{Patience: c.MaxStranded, MaxRegisters: cmp.Or(c.MaxRegisters, 256<<10), Principals: c.limits(), Asking: &approval.Principals{}},
 		mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
 		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int), loading: make(map[runID]*loading)}
 	if c.Store != nil {
@@ -526,11 +525,14 @@ func (g *Registry) processLocked() *Run {
 	return r
 }
 
-// Resume reads the run of the process from the store, where it is kept, and from then on those whose state's clock is
-// due though nobody uses them.
+// Resume reads what principals have taken of limits from the store, and the run of the process, where they are kept, and
+// from then on the runs whose state's clock is due though nobody uses them.
 func (g *Registry) Resume() error {
 	if g.cfg.Store == nil {
 		return nil
+	}
+	if err := g.loadLimits(); err != nil {
+		return err
 	}
 	g.mu.Lock()
 	g.sweeping()

@@ -32,6 +32,7 @@ func (g *Registry) Reload(next *policy.Policy) (done Reloaded) {
 	g.policy.Store(next) // which new runs begin with
 	all := g.allLocked()
 	g.mu.Unlock()
+	g.shared.Principals.Adopt(next.LimitKey)
 	now := time.Now()
 	for _, r := range all {
 		var fate run.Fate

@@ -56,6 +56,7 @@ func (g *Registry) sweep(stop <-chan struct{}) {
 			g.expireRuns(deadline.Now())
 			g.readDue(ctx, time.Now().Add(every))
 			g.forget(ctx, time.Now())
+			g.saveLimits(time.Now())
 		case <-stop:
 			return
 		}

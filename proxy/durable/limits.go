@@ -1,0 +1,87 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/policy/limit"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// limitsObject is the kind of what principals have taken of limits over all their runs, by the hashes of who they are.
+// It is written ahead: what a call takes is durable before the call is sent. What it gives back may be written later: a
+// crash in between has it counted.
+const limitsObject = "principal_limits"
+
+// limitsPage is how many principals are read, or written, at once.
+const limitsPage = 500
+
+// Limits is the table of what principals take of limits over all their runs.
+func (s *Store) Limits() *limit.Principals { return s.limits }
+
+// LoadLimits reads what is kept of that, all of it, before anybody takes more: no more principals are kept than a table
+// counts for. Each page may take as long as the store's timeout.
+func (s *Store) LoadLimits(ctx context.Context, now time.Time) error {
+	for after := ""; ; {
+		page, err := s.objects(ctx, limitsObject, after, limitsPage)
+		if err != nil {
+			return err
+		}
+		for _, o := range page {
+			if err := s.limits.Restore(o.Name, o.Bytes, now); err != nil {
+				return fmt.Errorf("what principal %s has taken of limits (object %s of the store) cannot be read: %w", o.Name, limitsObject, err)
+			}
+			after = o.Name
+		}
+		if len(page) < limitsPage {
+			return nil
+		}
+	}
+}
+
+// objects reads a page of a kind.
+func (s *Store) objects(ctx context.Context, kind, after string, most int) ([]journal.Object, error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer stop()
+	return s.cfg.Journal.ObjectsOf(ctx, kind, after, most)
+}
+
+// SaveLimits hands over what principals have taken where something else is kept: they were given something back, or
+// their windows are over, and then nothing is kept of them.
+func (s *Store) SaveLimits(now time.Time) error {
+	for some := range slices.Chunk(s.limits.Unsaved(now), limitsPage) {
+		if _, err := s.submit(journal.Change{}, journal.Later, some, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// submit hands a change over, with what some principals have taken of limits by now. The table's lock is held
+// meanwhile: what is handed over later tells of all that this tells of.
+func (s *Store) submit(c journal.Change, when journal.When, whose []string, now time.Time) (t *journal.Ticket, err error) {
+	if len(whose) == 0 {
+		return s.write.Submit(c, when)
+	}
+	err = s.limits.Save(now, func(of func(string) []byte) (err error) {
+		for _, who := range whose {
+			c.Objects = append(c.Objects, journal.Object{Kind: limitsObject, Name: who, Bytes: of(who)})
+		}
+		t, err = s.write.Submit(c, when)
+		return err
+	})
+	return t, err
+}
+
+// limitsOf are the principals of whose limits entries tell, each once.
+func limitsOf(entries []run.Entry) (whose []string) {
+	for i := range entries {
+		if who := entries[i].Limits; who != "" && !slices.Contains(whose, who) {
+			whose = append(whose, who)
+		}
+	}
+	return whose
+}
