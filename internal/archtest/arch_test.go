@@ -299,7 +299,7 @@ var rules = []rule{
 	{
 		pkg: "proxy/durable",
 		allow: []string{
-			module + "/policy", module + "/proxy/run", module + "/internal/journal", module + "/internal/wire",
+			module + "/policy", module + "/policy/limit", module + "/proxy/run", module + "/internal/journal", module + "/internal/wire",
 			"github.com/hashicorp/go-hclog", // that the store cannot be written
 		},
 		why: "how a run is kept is entries in, records out: it knows no session, no call and no database",

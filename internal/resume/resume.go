@@ -100,6 +100,21 @@ func (s *Session) Again(k Kept) error {
 	return nil
 }
 
+// Back has it kept that the client is here again, and waits for that.
+func (s *Session) Back() error {
+	s.mu.Lock()
+	text, err := json.Marshal(&s.kept)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	wait, err := s.store.KeepSession(s.id, text)
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
 func (s *Session) say(text string) {
 	m, err := wire.Read([]byte(text), wire.FromClient)
 	if err != nil {

@@ -373,6 +373,7 @@ func (s *service) config() proxy.Config {
 		IdleEnds:            c.Runs.Idle > 0,
 		KeepEnded:           c.Store.KeepCompleted,
 		KeepIdle:            c.Store.KeepIdle,
+		SessionIdle:         c.Limits.Idle,
 		Forgets:             c.OnRestart == "restart" && len(c.Server.Command) > 0,
 		MaxInFlight:         c.Limits.InFlight,
 		MaxQueue:            c.Limits.Queue,

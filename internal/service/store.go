@@ -146,12 +146,16 @@ func (s *service) resumeSession(own wire.Stream, from streamhttp.PeerInfo) (wire
 		session.Close()
 		return nil, s.notResumed(from, err)
 	}
+	if err := again.Back(); err != nil {
+		s.log.Warn("that a session goes on is not kept: after another restart it may end early", peer.About([]any{"error", err})...)
+	}
 	s.log.Info("session goes on", peer.About(nil)...)
 	return again, nil
 }
 
 // notResumed logs why a session does not go on.
 func (s *service) notResumed(from streamhttp.PeerInfo, err error) error {
+	s.store.Left(from.ID)
 	if err != nil {
 		peer := s.peer(from)
 		s.log.Warn("a session does not go on", peer.About([]any{"error", err})...)

@@ -44,6 +44,8 @@ type Store struct {
 	size   atomic.Int64
 	left   atomic.Uint64 // how many facts were left out
 
+	sessions sessions
+
 	mu       sync.Mutex                // guards what follows
 	policies map[string]*policy.Policy // by digest
 }
@@ -53,7 +55,7 @@ func Open(c Config) *Store {
 	if c.Timeout <= 0 {
 		c.Timeout = 10 * time.Second
 	}
-	s := &Store{cfg: c, chain: journal.NewChain(c.Key), limits: limit.NewPrincipals(0), policies: make(map[string]*policy.Policy)}
+	s := &Store{cfg: c, chain: journal.NewChain(c.Key), limits: limit.NewPrincipals(0), sessions: newSessions(), policies: make(map[string]*policy.Policy)}
 	s.write = journal.NewCommitter(journal.CommitterConfig{Store: c.Journal, Wrote: c.Wrote, Health: func(err error) {
 		if err != nil {
 			c.Log.Error("the store cannot be written: what would move a run is refused until it can", "error", err)

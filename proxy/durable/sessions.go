@@ -2,7 +2,11 @@ package durable
 
 import (
 	"context"
+	"encoding/hex"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
@@ -11,9 +15,112 @@ import (
 // sessionObject is the kind of what is kept of sessions, by the hashes of their ids.
 const sessionObject = "session"
 
+// session is a session as it is kept.
+type session struct {
+	// Away is when a process has begun to wait for its client to come back: it had been another one's. Zero: none has
+	// yet, or it is back.
+	Away time.Time      `json:"away,omitzero"`
+	Kept jsontext.Value `json:"session"`
+}
+
+func (s *session) object(name string) journal.Object {
+	text, err := json.Marshal(s)
+	if err != nil { // it is no JSON: nobody reads it again
+		text = s.Kept
+	}
+	return journal.Object{Kind: sessionObject, Name: name, Bytes: text}
+}
+
+func readSession(text []byte) (s session) {
+	if err := json.Unmarshal(text, &s); err != nil || s.Kept == nil { // it is of a time when nothing stood around it
+		s = session{Kept: text}
+	}
+	return s
+}
+
+// sessions are those that this process knows of those that are kept, by the names of their objects. What is handed over
+// of one is handed over with the lock held.
+type sessions struct {
+	mu    sync.Mutex                 // guards what follows
+	here  map[string]struct{}        // whose clients are
+	gone  map[string]*journal.Ticket // that are forgotten when this is done
+	ends  map[string]struct{}        // that are being ended
+	since map[string]struct{}        // that came or went since a page of them was read; nil: none is being read
+}
+
+func newSessions() sessions {
+	return sessions{here: make(map[string]struct{}), gone: make(map[string]*journal.Ticket), ends: make(map[string]struct{})}
+}
+
+func sessionName(id string) string { return KeyOf(sessionObject, id).Hash.String() }
+
+// setLocked notes whether a session is here.
+func (s *sessions) setLocked(name string, here bool) {
+	if here {
+		s.here[name] = struct{}{}
+	} else {
+		delete(s.here, name)
+	}
+	if s.since != nil {
+		s.since[name] = struct{}{}
+	}
+}
+
+// goesLocked notes that a session is forgotten.
+func (s *sessions) goesLocked(name string, t *journal.Ticket) {
+	if len(s.gone) >= 64 {
+		s.tidyLocked()
+	}
+	s.gone[name] = t
+}
+
+// tidyLocked takes out those that are forgotten by now.
+func (s *sessions) tidyLocked() {
+	for name, t := range s.gone {
+		select {
+		case <-t.Done():
+			delete(s.gone, name)
+		default:
+		}
+	}
+}
+
+// reads begins that a page is read.
+func (s *sessions) reads() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tidyLocked()
+	s.since = make(map[string]struct{})
+}
+
+// hasRead ends that pages are read.
+func (s *sessions) hasRead() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = nil
+}
+
+// awayLocked reports whether a session on a page that was read is there still, and nobody has come back to it.
+func (s *sessions) awayLocked(name string) bool {
+	_, here := s.here[name]
+	_, gone := s.gone[name]
+	_, since := s.since[name]
+	return !here && !gone && !since
+}
+
 // KeepSession keeps what is known of a session in place of what was, and returns how that is waited for; nil forgets it.
 func (s *Store) KeepSession(id string, text []byte) (wait func() error, err error) {
-	t, err := s.write.Submit(journal.Change{Objects: []journal.Object{{Kind: sessionObject, Name: KeyOf(sessionObject, id).Hash.String(), Bytes: text}}}, journal.Now)
+	o := journal.Object{Kind: sessionObject, Name: sessionName(id)}
+	if text != nil {
+		o = (&session{Kept: text}).object(o.Name)
+	}
+	s.sessions.mu.Lock()
+	s.sessions.setLocked(o.Name, text != nil)
+	t, err := s.write.Submit(journal.Change{Objects: []journal.Object{o}}, journal.Now)
+	if text == nil && err == nil {
+		s.sessions.goesLocked(o.Name, t)
+	}
+	s.sessions.mu.Unlock()
 	return func() error {
 		timeout := time.NewTimer(s.cfg.Timeout)
 		defer timeout.Stop()
@@ -28,13 +135,122 @@ func (s *Store) KeepSession(id string, text []byte) (wait func() error, err erro
 
 var errSlow = errors.New("the store is too slow, or cannot be written")
 
-// Session returns what is kept of a session, nil for nothing.
+// Session returns what is kept of a session, nil for nothing. From then on the session is here, and is not ended as one
+// that nobody comes back to, unless [Store.Left] says that it does not go on.
 func (s *Store) Session(id string) ([]byte, error) {
-	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeout)
-	defer stop()
-	text, err := s.cfg.Journal.Object(ctx, sessionObject, KeyOf(sessionObject, id).Hash.String())
-	if errors.Is(err, journal.ErrNone) {
+	name := sessionName(id)
+	s.sessions.mu.Lock()
+	_, ends := s.sessions.ends[name]
+	if !ends {
+		s.sessions.setLocked(name, true)
+	}
+	s.sessions.mu.Unlock()
+	if ends {
 		return nil, nil
 	}
-	return text, err
+	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeout)
+	defer stop()
+	text, err := s.cfg.Journal.Object(ctx, sessionObject, name)
+	if err != nil {
+		s.Left(id)
+		if errors.Is(err, journal.ErrNone) {
+			err = nil
+		}
+		return nil, err
+	}
+	return readSession(text).Kept, nil
+}
+
+// Left says that a session which was asked for does not go on.
+func (s *Store) Left(id string) {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	s.sessions.setLocked(sessionName(id), false)
+}
+
+// sessionsPage is how many sessions are read at once: each may have half a megabyte.
+const sessionsPage = 32
+
+// Abandoned goes through the sessions that are kept and not here, and ends those whose clients were waited for as long as
+// idle: end ends a session's run, and reports whether that could be done. next is when it is to be called again; zero:
+// there is none that anybody is waited for. Waiting begins when it is seen first that one is not here.
+func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration, end func(journal.Key) bool) (ended int, next time.Time, err error) {
+	defer s.sessions.hasRead()
+	soon := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	for after := ""; ; {
+		s.sessions.reads()
+		page, err := s.objects(ctx, sessionObject, after, sessionsPage)
+		if err != nil {
+			return ended, next, err
+		}
+		for i := range page {
+			after = page[i].Name
+			due, err := s.await(&page[i], now, idle)
+			switch {
+			case err != nil:
+				return ended, next, err
+			case due.IsZero():
+				continue
+			case due.After(now):
+				soon(due)
+				continue
+			}
+			switch done, err := s.endSession(page[i].Name, end); {
+			case err != nil:
+				return ended, next, err
+			case done:
+				ended++
+			default:
+				soon(now.Add(idle))
+			}
+		}
+		if len(page) < sessionsPage || ctx.Err() != nil {
+			return ended, next, ctx.Err()
+		}
+	}
+}
+
+// await says when a session is to be ended; zero: never, since it is here. Where nobody has waited for it yet, that begins.
+func (s *Store) await(o *journal.Object, now time.Time, idle time.Duration) (due time.Time, err error) {
+	kept := readSession(o.Bytes)
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	if !s.sessions.awayLocked(o.Name) {
+		return due, nil
+	}
+	if kept.Away.IsZero() || kept.Away.After(now) { // a clock was set back since
+		kept.Away = now.UTC()
+		if _, err := s.write.Submit(journal.Change{Objects: []journal.Object{kept.object(o.Name)}}, journal.Later); err != nil {
+			return due, err
+		}
+	}
+	return kept.Away.Add(idle), nil
+}
+
+// endSession ends a session that nobody has come back to, with its run; done is false where somebody just has, or its
+// run cannot be ended now.
+func (s *Store) endSession(name string, end func(journal.Key) bool) (done bool, err error) {
+	key := journal.Key{Kind: sessionObject}
+	if n, err := hex.Decode(key.Hash[:], []byte(name)); n != len(key.Hash) || err != nil {
+		return false, nil
+	}
+	s.sessions.mu.Lock()
+	if !s.sessions.awayLocked(name) {
+		s.sessions.mu.Unlock()
+		return false, nil
+	}
+	s.sessions.ends[name] = struct{}{}
+	s.sessions.mu.Unlock()
+	done = end(key)
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	delete(s.sessions.ends, name)
+	if done {
+		_, err = s.write.Submit(journal.Change{Objects: []journal.Object{{Kind: sessionObject, Name: name}}}, journal.Must)
+	}
+	return done, err
 }

@@ -114,7 +114,7 @@ type kept struct {
 	Set       []change  `json:"set,omitzero"`
 	Unknown   []change  `json:"set_unknown,omitzero"`
 	Counted   []takenOf `json:"counted,omitzero"`
-	Told      *keptFold  `json:"remembers,omitzero"`
+	Told      *keptFold `json:"remembers,omitzero"`
 	said      `json:",inline"`
 }
 

@@ -44,6 +44,7 @@ type Config struct {
 	Forgets         bool           // what is wrapped has forgotten a run that is read from the store: it begins anew
 	KeepEnded       time.Duration  // how long a run is kept that has ended; 0: for ever
 	KeepIdle        time.Duration  // how long one is kept that nobody uses; 0: for ever
+	SessionIdle     time.Duration  // how long a session that is kept waits for its client to come back; 0: for ever
 	IdleEnds        bool           // a run that nobody uses ends though it is kept; else it leaves memory alone
 	Log             hclog.Logger
 	Telemetry       *observe.Telemetry

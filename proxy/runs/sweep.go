@@ -45,9 +45,10 @@ func (g *Registry) sweep(stop <-chan struct{}) {
 		case <-ctx.Done():
 		}
 	}()
-	every := min(max(min(g.cfg.Idle, cmp.Or(g.cfg.Age, g.cfg.Idle))/16, time.Second), time.Minute)
+	every := min(max(min(g.cfg.Idle, cmp.Or(g.cfg.Age, g.cfg.Idle), cmp.Or(g.cfg.SessionIdle, g.cfg.Idle))/16, time.Second), time.Minute)
 	g.readDue(ctx, time.Now().Add(every))
 	g.forget(ctx, time.Now())
+	abandoned := g.endAbandoned(ctx, time.Time{})
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -56,6 +57,7 @@ func (g *Registry) sweep(stop <-chan struct{}) {
 			g.expireRuns(deadline.Now())
 			g.readDue(ctx, time.Now().Add(every))
 			g.forget(ctx, time.Now())
+			abandoned = g.endAbandoned(ctx, abandoned)
 			g.saveLimits(time.Now())
 		case <-stop:
 			return

@@ -76,6 +76,8 @@ type Config struct {
 	KeepEnded time.Duration // how long a run is kept there that has ended; 0: for ever
 	KeepIdle  time.Duration // how long one is kept there that nobody uses; 0: for ever
 
+	SessionIdle time.Duration // how long a session that is kept there waits for its client to come back; 0: for ever
+
 	MaxInFlight      int // requests of a session at once; 0: 256
 	MaxQueue         int // calls waiting for a run's turn; 0: 64
 	MaxRegisters     int // bytes that the registers of a run may hold; 0: 256 KiB

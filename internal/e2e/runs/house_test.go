@@ -97,9 +97,10 @@ func open(t *testing.T, k key, policy string, more ...string) *house {
 func (h *house) again(by os.Signal) {
 	h.t.Helper()
 	h.ends(by)
-	h.starts()
+	h.anew()
 }
 
+// ends ends the proxy by a signal.
 func (h *house) ends(by os.Signal) {
 	h.t.Helper()
 	if err := h.process.Process.Signal(by); err != nil {
@@ -108,7 +109,8 @@ func (h *house) ends(by os.Signal) {
 	h.process.ExitCode()
 }
 
-func (h *house) starts() {
+// anew starts the proxy again at the same address.
+func (h *house) anew() {
 	h.t.Helper()
 	h.process = mcptest.ListenAt(h.t, strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), "/mcp"), h.args...)
 }

@@ -50,7 +50,7 @@ func earlier(t *testing.T, url string, passed time.Duration) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for name, text := range limitsIn(t, db) {
+	for name, text := range objectsIn(t, db, "principal_limits") {
 		var kept map[string][]map[string]any
 		if err := json.Unmarshal([]byte(text), &kept); err != nil {
 			t.Fatalf("%v: %s", err, text)
@@ -69,10 +69,10 @@ func earlier(t *testing.T, url string, passed time.Duration) {
 	}
 }
 
-// limitsIn are the objects that say what principals have taken, by their names.
-func limitsIn(t *testing.T, db *sql.DB) map[string]string {
+// objectsIn are the objects of a kind that are kept, by their names.
+func objectsIn(t *testing.T, db *sql.DB, kind string) map[string]string {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "SELECT name, bytes FROM objects WHERE kind = 'principal_limits'")
+	rows, err := db.QueryContext(t.Context(), "SELECT name, bytes FROM objects WHERE kind = ?", kind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestPrincipalsLimitsAcrossRestarts(t *testing.T) {
 		h.process.ExitCode()
 		h.upstream.Open("hold")
 		earlier(t, url, time.Hour)
-		h.process = mcptest.ListenAt(t, strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), "/mcp"), h.args...)
+		h.anew()
 
 		must("ann", "one", "ok", "success") // again: its hour is over
 		must("ann", "four", "once", "success")
@@ -140,7 +140,7 @@ func TestPrincipalsLimitsAcrossRestarts(t *testing.T) {
 			}
 			h.process.ExitCode()
 			earlier(t, url, 24*time.Hour)
-			h.process = mcptest.ListenAt(t, strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), "/mcp"), h.args...)
+			h.anew()
 			must("ann", "six", "ok", "success")
 			must("ann", "six", "stop", "success")
 			must("ann", "one", "stop", "limit_reached")
@@ -162,7 +162,7 @@ func TestPrincipalsLimitsAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	all := limitsIn(t, db)
+	all := objectsIn(t, db, "principal_limits")
 	if len(all) != 1 {
 		t.Fatal(all)
 	}
@@ -176,8 +176,8 @@ func TestPrincipalsLimitsAreForgotten(t *testing.T) {
 	}
 	h.process.ExitCode()
 	earlier(t, url, 24*time.Hour)
-	h.process = mcptest.ListenAt(t, strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), "/mcp"), h.args...)
-	mcptest.Await(t, "nothing is kept of windows that are over", func() bool { return len(limitsIn(t, db)) == 0 })
+	h.anew()
+	mcptest.Await(t, "nothing is kept of windows that are over", func() bool { return len(objectsIn(t, db, "principal_limits")) == 0 })
 }
 
 // A limit whose state has another name in the policy after the restart goes on there.

@@ -51,7 +51,7 @@ func TestRunsThatNeverEndKeepFewRecords(t *testing.T) {
 				carry(t, url, next)
 				h.args[slices.Index(h.args, url)] = next
 			}
-			h.starts()
+			h.anew()
 			c = h.enter(k, c.run())
 		}
 		must("hold_open", `"who":"me"`, "limit_reached", "start")
