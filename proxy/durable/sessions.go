@@ -6,6 +6,7 @@ import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -121,19 +122,24 @@ func (s *Store) KeepSession(id string, text []byte) (wait func() error, err erro
 		s.sessions.goesLocked(o.Name, t)
 	}
 	s.sessions.mu.Unlock()
-	return func() error {
-		timeout := time.NewTimer(s.cfg.Timeout)
-		defer timeout.Stop()
-		select {
-		case <-t.Done():
-			return t.Err()
-		case <-timeout.C:
-			return errSlow
-		}
-	}, err
+	return func() error { return s.await(context.Background(), t) }, err
 }
 
 var errSlow = errors.New("the store is too slow, or cannot be written")
+
+// await waits until a change is durable, no longer than the store's timeout.
+func (s *Store) await(ctx context.Context, t *journal.Ticket) error {
+	timeout := time.NewTimer(s.cfg.Timeout)
+	defer timeout.Stop()
+	select {
+	case <-t.Done():
+		return t.Err()
+	case <-timeout.C:
+		return errSlow
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // Session returns what is kept of a session, nil for nothing. From then on the session is here, and is not ended as one
 // that nobody comes back to, unless [Store.Left] says that it does not go on.
@@ -173,7 +179,7 @@ const sessionsPage = 32
 
 // Abandoned goes through the sessions that are kept and not here, and ends those whose clients were waited for as long as
 // idle: end ends a session's run, and reports whether that could be done. next is when it is to be called again; zero:
-// there is none that anybody is waited for. Waiting begins when it is seen first that one is not here.
+// nobody is waited for. Waiting begins when a process sees first that one is not here.
 func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration, end func(journal.Key) bool) (ended int, next time.Time, err error) {
 	defer s.sessions.hasRead()
 	soon := func(at time.Time) {
@@ -187,48 +193,54 @@ func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration
 		if err != nil {
 			return ended, next, err
 		}
+		var fresh []journal.Object
 		for i := range page {
+			kept := readSession(page[i].Bytes)
 			after = page[i].Name
-			due, err := s.await(&page[i], now, idle)
-			switch {
-			case err != nil:
-				return ended, next, err
-			case due.IsZero():
-				continue
+			switch due := kept.Away.Add(idle); {
+			case kept.Away.IsZero(), kept.Away.After(now): // a clock was set back since
+				kept.Away = now.UTC()
+				fresh = append(fresh, kept.object(after))
 			case due.After(now):
 				soon(due)
-				continue
-			}
-			switch done, err := s.endSession(page[i].Name, end); {
-			case err != nil:
-				return ended, next, err
-			case done:
-				ended++
 			default:
-				soon(now.Add(idle))
+				done, err := s.endSession(after, end)
+				if err != nil {
+					return ended, next, err
+				}
+				if done {
+					ended++
+				} else {
+					soon(now.Add(idle))
+				}
 			}
 		}
-		if len(page) < sessionsPage || ctx.Err() != nil {
-			return ended, next, ctx.Err()
+		switch waits, err := s.waitFor(ctx, fresh); {
+		case err != nil:
+			return ended, next, err
+		case waits:
+			soon(now.Add(idle))
+		}
+		if len(page) < sessionsPage {
+			return ended, next, nil
 		}
 	}
 }
 
-// await says when a session is to be ended; zero: never, since it is here. Where nobody has waited for it yet, that begins.
-func (s *Store) await(o *journal.Object, now time.Time, idle time.Duration) (due time.Time, err error) {
-	kept := readSession(o.Bytes)
+// waitFor has it kept that the sessions of a page are waited for, but for those that are here. any is false where all are.
+func (s *Store) waitFor(ctx context.Context, fresh []journal.Object) (any bool, err error) {
 	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	if !s.sessions.awayLocked(o.Name) {
-		return due, nil
+	fresh = slices.DeleteFunc(fresh, func(o journal.Object) bool { return !s.sessions.awayLocked(o.Name) })
+	if len(fresh) == 0 {
+		s.sessions.mu.Unlock()
+		return false, nil
 	}
-	if kept.Away.IsZero() || kept.Away.After(now) { // a clock was set back since
-		kept.Away = now.UTC()
-		if _, err := s.write.Submit(journal.Change{Objects: []journal.Object{kept.object(o.Name)}}, journal.Later); err != nil {
-			return due, err
-		}
+	t, err := s.write.Submit(journal.Change{Objects: fresh}, journal.Now)
+	s.sessions.mu.Unlock()
+	if err == nil {
+		err = s.await(ctx, t)
 	}
-	return kept.Away.Add(idle), nil
+	return true, err
 }
 
 // endSession ends a session that nobody has come back to, with its run; done is false where somebody just has, or its

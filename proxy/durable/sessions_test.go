@@ -174,6 +174,29 @@ func TestSessionsThatNobodyComesBackTo(t *testing.T) {
 	}
 }
 
+// What was kept of a session before anything stood around it is read.
+func TestSessionsThatWereKeptBefore(t *testing.T) {
+	const text = `{"owner":"o","initialize":"{}"}`
+	j := outlives{Store: memory.New(0)}
+	if _, err := j.Store.Commit(t.Context(), []journal.Change{{Objects: []journal.Object{{Kind: "session", Name: durable.KeyOf("session", "it").Hash.String(), Bytes: []byte(text)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	e := &ends{t: t, ids: []string{"it"}}
+	for range 2 { // as it was, and as one that is waited for
+		e.s = starts(t, j)
+		if got, err := e.s.Session("it"); string(got) != text || err != nil {
+			t.Errorf("%s %v", got, err)
+		}
+		e.s.Left("it")
+		if after := e.at(noon); after != time.Hour {
+			t.Error(after)
+		}
+	}
+	if e.at(noon.Add(time.Hour)); len(e.got) != 1 {
+		t.Error("it does not end")
+	}
+}
+
 // Whoever comes back at that very moment has the session, or it has ended for good.
 func TestSessionsThatSomebodyComesBackToJustNow(t *testing.T) {
 	away := func(j outlives) *ends { // for an hour
