@@ -3,6 +3,7 @@ package runs_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -241,5 +242,28 @@ func TestLimitsThatCannotBeRead(t *testing.T) {
 	defer g.Close()
 	if err := g.Resume(); err == nil {
 		t.Error("it starts")
+	}
+}
+
+// Limits of principals go on over a reload: under the name that their state has then, and for runs that stay on a policy
+// which alone has them.
+func TestLimitsOfPrincipalsOverAReload(t *testing.T) {
+	const limited = "version: 1\ninitial: a\nstates: {a: {tools: {x: {at_most: {principal: {hour: 2}}}}}}\n"
+	for next, free := range map[string]bool{ // for a run that begins then
+		strings.NewReplacer("a: {tools", "b: {tools", "initial: a", "initial: b").Replace(limited) + "renamed: {a: b}\n": false,
+		"version: 1\ninitial: a\non_reload: pin\nstates: {a: {tools: [x]}}\n":                                           true,
+	} {
+		g, _ := lasting(t, parse(t, limited), memory.New(0))
+		before := began(t, g)
+		if enters(before) == nil || enters(before) == nil || enters(before) != nil {
+			t.Fatal("there are not two")
+		}
+		g.Reload(parse(t, next))
+		if enters(before) != nil {
+			t.Errorf("a run of before has the limit anew after\n%s", next)
+		}
+		if got := enters(began(t, g)) != nil; got != free {
+			t.Errorf("a run that begins is let through: %t, after\n%s", got, next)
+		}
 	}
 }
