@@ -18,10 +18,11 @@ import (
 	"strconv"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 )
 
 // Admin is a look inside a running proxy, and a few levers. All functions are
-// required, but for Who; they are called by several goroutines at once.
+// required, but for Who and Journal; they are called by several goroutines at once.
 type Admin struct {
 	Policy   func() Policy
 	Sessions func() []Session // in the order of their ids
@@ -45,6 +46,8 @@ type Admin struct {
 	// Who says by a request's token which operator sends it, and reports false where it has none that is known; nil:
 	// no token is needed, and what needs one is refused.
 	Who func(r *http.Request) (name string, ok bool)
+	// Journal is what is kept of runs, as far as operators may see it; nil: nothing is.
+	Journal journal.Reader
 	// Local says that the listener is a loopback one, or a unix socket: then the
 	// Host must be a loopback name, so that no web page gets in by a name of its
 	// own that leads here.
@@ -67,6 +70,7 @@ func (a *Admin) Handler() http.Handler {
 	r.handle(http.MethodPost, allowPath, onlyJSON(a.approve(allowPath, true, room)))
 	r.handle(http.MethodPost, denyPath, onlyJSON(a.approve(denyPath, false, room)))
 	r.handle(http.MethodPost, "/v1/runs/migrate", onlyJSON(func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Migrate()) }))
+	a.journals(r)
 	r.get("/v1/log-level", a.level)
 	r.handle(http.MethodPut, "/v1/log-level", onlyJSON(a.setLevel))
 	r.get(profilesPath, profiles())

@@ -18,6 +18,11 @@ const (
 	approvalPath = "/v1/approvals/{id}"
 	allowPath    = "/v1/approvals/{id}/allow"
 	denyPath     = "/v1/approvals/{id}/deny"
+
+	journalRunPath     = "/v1/journal/runs/{id}"
+	journalRecordsPath = "/v1/journal/runs/{id}/records"
+	journalOfRunPath   = "/v1/journal/runs/{id}/objects"
+
 	profilesPath = "/debug/pprof/" // and all beneath it
 )
 
@@ -56,7 +61,7 @@ func (r routes) find(path string) map[string]http.HandlerFunc {
 	if strings.HasPrefix(path, profilesPath) {
 		return r[profilesPath]
 	}
-	for _, pattern := range []string{runPath, restartPath, signalPath, approvalPath, allowPath, denyPath} {
+	for _, pattern := range []string{runPath, restartPath, signalPath, approvalPath, allowPath, denyPath, journalRunPath, journalRecordsPath, journalOfRunPath} {
 		if parameters(pattern, path) != nil {
 			return r[pattern]
 		}

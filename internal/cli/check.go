@@ -93,7 +93,7 @@ func (f *checkFlags) run(ctx context.Context, c *console, files []string) error 
 	if !ok {
 		return exit.Usagef("--format %q is none of text, json, github, sarif", f.format)
 	}
-	if _, err := f.color.screen(c.out); err != nil {
+	if _, err := f.color.page(c.out); err != nil {
 		return err
 	}
 	line := newStatusLine(c.err)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/kept"
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/process"
@@ -26,7 +27,7 @@ const environmentPrefix = "FSM_PROXY_"
 // configuration file; that may be nil.
 func bindEnvironment(cmd *cobra.Command, file *configFile) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if err != nil || f.Changed || f.Name == "help" || meaningless(cmd, file, f.Name) {
+		if err != nil || f.Changed || f.Name == "help" || meaningless(cmd, file, f.Name) || replaced(cmd, f) {
 			return
 		}
 		variable := variableOf(f.Name)
@@ -93,6 +94,11 @@ func meaningless(cmd *cobra.Command, file *configFile, flag string) bool {
 		is, known := there[need]
 		return known && !is
 	})
+}
+
+// replaced reports whether a flag has a value that is given instead of this one.
+func replaced(cmd *cobra.Command, f *pflag.Flag) bool {
+	return slices.ContainsFunc(f.Annotations[kept.Instead], func(other string) bool { return cmd.Flags().Changed(other) })
 }
 
 // given reports whether a flag has a value of the user's.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/screen"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
@@ -44,8 +45,8 @@ func TestExcerpt(t *testing.T) {
 		{"a terminal of no width", "日本日本日本日本日本日本: b", 1, 13, 1, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := screen{width: c.width}
-			got := s.excerpt([]byte(c.src), policy.Finding{Line: c.line, Column: c.column}, red)
+			s := page{Screen: screen.Screen{Width: c.width}}
+			got := s.excerpt([]byte(c.src), policy.Finding{Line: c.line, Column: c.column}, screen.Red)
 			if c.want != "" && got != c.want || c.want == "" && c.line > 0 && c.name != "a terminal of no width" && got != "" {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/screen"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/explain"
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
@@ -55,7 +56,7 @@ func (f *explainFlags) run(c *console, path, name, arguments string) error {
 	if f.format != "text" && f.format != "json" {
 		return exit.Usagef("--format %q is none of text, json", f.format)
 	}
-	s, err := f.color.screen(c.out)
+	s, err := f.color.page(c.out)
 	if err != nil {
 		return err
 	}
@@ -81,12 +82,12 @@ func (f *explainFlags) run(c *console, path, name, arguments string) error {
 	case f.format == "json":
 		return writeIndented(c.out, x)
 	}
-	looks := [...]style{explain.Good: green, explain.Bad: red, explain.Quiet: faint}
-	_, err = io.WriteString(s.out, x.Text(func(look explain.Look, text string) string {
+	looks := [...]screen.Style{explain.Good: screen.Green, explain.Bad: screen.Red, explain.Quiet: screen.Faint}
+	_, err = io.WriteString(s.Out, x.Text(func(look explain.Look, text string) string {
 		if look == explain.Plain {
 			return text
 		}
-		return s.paint(looks[look], text)
+		return s.Paint(looks[look], text)
 	}))
 	return err
 }

@@ -30,7 +30,7 @@ func newRuns(c *console) *cobra.Command {
 		Args:  func(cmd *cobra.Command, args []string) error { return unknownSubcommand(cmd, args) },
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRunsShow(c), newRunsSignal(c))
+	cmd.AddCommand(newRunsSignal(c))
 	cmd.AddCommand(kept.OfRuns(kept.Console{In: c.in, Out: c.out})...)
 	return cmd
 }
@@ -45,26 +45,6 @@ func unknownSubcommand(cmd *cobra.Command, args []string) error {
 		names = append(names, sub.Name())
 	}
 	return exit.Usagef("%q is no command of %s; it has %s", args[0], cmd.CommandPath(), strictyaml.And(names))
-}
-
-const showUsage = "RUN --admin ADDR|unix:PATH"
-
-func newRunsShow(c *console) *cobra.Command {
-	f := &runsFlags{}
-	cmd := &cobra.Command{
-		Use:               "show " + showUsage,
-		Short:             "Show where a run stands, and which signals it takes",
-		Example:           "  fsm-proxy runs show 5c1f0e9b2a7d4486 --admin unix:/run/fsm-proxy/admin.sock",
-		Args:              exactly(1, showUsage),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := context.WithTimeout(cmd.Context(), adminTime)
-			defer stop()
-			return f.tell(ctx, c.out, http.MethodGet, "/v1/runs/"+url.PathEscape(args[0]), "", client.Words[admin.RunDetail])
-		},
-	}
-	f.add(cmd)
-	return cmd
 }
 
 func (f *runsFlags) add(cmd *cobra.Command) {

@@ -112,9 +112,9 @@ func TestRunsCommandSaysWhatIsWrong(t *testing.T) {
 		says string
 	}{
 		{[]string{"shw"}, exit.Usage, `"shw" is no command of fsm-proxy runs; it has "export", "gc", "import", "ls", "show", "signal" and "tail"`},
-		{[]string{"show"}, exit.Usage, "show takes 1 argument, got 0"},
+		{[]string{"show"}, exit.Usage, "show takes one argument, RUN, got 0"},
 		{[]string{"signal", "x"}, exit.Usage, "signal takes 2 arguments, got 1"},
-		{[]string{"show", "x"}, exit.Usage, "give --admin ADDR"},
+		{[]string{"show", "x"}, exit.Usage, "or give --admin, to ask a running proxy"},
 		{[]string{"show", "x", "--admin", "nowhere"}, exit.Usage, "is no address"},
 		{[]string{"signal", "x", "y", "--admin", "127.0.0.1:1", "--seq", "-1"}, exit.Usage, "seq"},
 		{[]string{"signal", "x", "y", "--admin", "127.0.0.1:1", "--note", "\xff"}, exit.Usage, "--note is no text"},

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/screen"
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
 	"github.com/fsm-proxy/fsm-proxy/internal/excerpt"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
@@ -223,7 +224,7 @@ type statusLine struct {
 func newStatusLine(out io.Writer) *statusLine {
 	l := &statusLine{out: out}
 	if host.IsTerminal(out) {
-		l.columns = func() int { return columns(out.(*os.File)) }
+		l.columns = func() int { return screen.Columns(out.(*os.File)) }
 	}
 	return l
 }

@@ -27,7 +27,7 @@ type anchored struct {
 
 // WriteAnchors writes a line of JSON for each run of a store: its last record. Files of them may stand one behind the
 // other.
-func WriteAnchors(ctx context.Context, s Store, at time.Time, w io.Writer) error {
+func WriteAnchors(ctx context.Context, s Reader, at time.Time, w io.Writer) error {
 	for r, err := range Rows(ctx, s, Query{}) {
 		if err == nil {
 			err = line(w, anchored{r.ID, r.Last.Seq, r.Last.Hash[:], at.UTC()})
@@ -60,7 +60,7 @@ func ReadAnchors(r io.Reader) (Anchors, error) {
 }
 
 // Rows are all rows that a query asks for, page by page.
-func Rows(ctx context.Context, s Store, q Query) iter.Seq2[Row, error] {
+func Rows(ctx context.Context, s Reader, q Query) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		for {
 			page, err := s.List(ctx, q)
@@ -83,7 +83,7 @@ func Rows(ctx context.Context, s Store, q Query) iter.Seq2[Row, error] {
 
 // VerifyAll verifies the journals of all runs of a store, as [Chain.Verify] does one, and yields each with its fault, nil where there
 // is none. A run that has anchors and is not there is a fault as well. The error is the store's.
-func (c Chain) VerifyAll(ctx context.Context, s Store, anchors Anchors) iter.Seq2[string, error] {
+func (c Chain) VerifyAll(ctx context.Context, s Reader, anchors Anchors) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		left := maps.Clone(anchors)
 		for r, err := range Rows(ctx, s, Query{}) {

@@ -18,6 +18,18 @@ type Hash [sha256.Size]byte
 // String is the hash in hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
+// MarshalText implements [encoding.TextMarshaler]: no hash is no text.
+func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h.Bytes()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (h *Hash) UnmarshalText(text []byte) error {
+	b, err := hex.AppendDecode(nil, text)
+	if err == nil {
+		*h, err = hashIn(b)
+	}
+	return err
+}
+
 // Bytes are the hash as stores keep it: none for no hash.
 func (h Hash) Bytes() []byte {
 	if h.IsZero() {

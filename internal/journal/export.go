@@ -93,7 +93,7 @@ func hashIn(b []byte) (h Hash, err error) {
 }
 
 // ExportObjects writes the objects of no run, as [Import] reads them.
-func ExportObjects(ctx context.Context, s Store, w io.Writer) error {
+func ExportObjects(ctx context.Context, s Reader, w io.Writer) error {
 	objects, err := s.Objects(ctx, "")
 	for _, o := range objects {
 		if err == nil {
@@ -105,7 +105,7 @@ func ExportObjects(ctx context.Context, s Store, w io.Writer) error {
 
 // Export writes a run, its records and its objects as lines of JSON, as [Import] reads them. What is written to the run
 // meanwhile may be in it or not.
-func Export(ctx context.Context, s Store, run string, w io.Writer) error {
+func Export(ctx context.Context, s Reader, run string, w io.Writer) error {
 	r, err := s.Row(ctx, run)
 	if err != nil {
 		return err

@@ -125,16 +125,8 @@ func (q *Query) Has(r *Row) bool {
 	return false
 }
 
-// Store is where runs are kept. It is safe for concurrent use. Times are kept to the microsecond.
-type Store interface {
-	// Commit makes changes in their order, and returns what became of each: nil, [ErrConflict] or [ErrNone]. When
-	// it returns, those that are nil are durable. err means that of none it is known.
-	Commit(ctx context.Context, changes []Change) (each []error, err error)
-	// Find returns the run of a key that began last, or [ErrNone]: an earlier one has ended.
-	Find(ctx context.Context, k Key) (Row, error)
-	// Take has this process write a run that was there when it opened the store, and returns its row, or [ErrNone]: what
-	// another one writes of it is an [ErrConflict] from then on.
-	Take(ctx context.Context, run string) (Row, error)
+// Reader reads what is kept of runs. It is safe for concurrent use.
+type Reader interface {
 	// Row returns a run's row, or [ErrNone].
 	Row(ctx context.Context, run string) (Row, error)
 	// List returns a page of rows, in the order of their ids.
@@ -145,6 +137,19 @@ type Store interface {
 	Object(ctx context.Context, kind, name string) ([]byte, error)
 	// Objects returns those of a run, "" for those of none, in the order of kind and name.
 	Objects(ctx context.Context, run string) ([]Object, error)
+}
+
+// Store is where runs are kept. It is safe for concurrent use. Times are kept to the microsecond.
+type Store interface {
+	Reader
+	// Commit makes changes in their order, and returns what became of each: nil, [ErrConflict] or [ErrNone]. When
+	// it returns, those that are nil are durable. err means that of none it is known.
+	Commit(ctx context.Context, changes []Change) (each []error, err error)
+	// Find returns the run of a key that began last, or [ErrNone]: an earlier one has ended.
+	Find(ctx context.Context, k Key) (Row, error)
+	// Take has this process write a run that was there when it opened the store, and returns its row, or [ErrNone]: what
+	// another one writes of it is an [ErrConflict] from then on.
+	Take(ctx context.Context, run string) (Row, error)
 	// ObjectsOf returns at most so many of a kind behind a name, in the order of their names.
 	ObjectsOf(ctx context.Context, kind, after string, limit int) ([]Object, error)
 	// Size is how many bytes the store takes.
@@ -153,12 +158,12 @@ type Store interface {
 }
 
 // All are all records of a run, in their order.
-func All(ctx context.Context, s Store, run string) iter.Seq2[Record, error] {
+func All(ctx context.Context, s Reader, run string) iter.Seq2[Record, error] {
 	return Behind(ctx, s, run, 0)
 }
 
 // Behind are the records of a run behind a number, in their order.
-func Behind(ctx context.Context, s Store, run string, after uint64) iter.Seq2[Record, error] {
+func Behind(ctx context.Context, s Reader, run string, after uint64) iter.Seq2[Record, error] {
 	const page = 1000
 	return func(yield func(Record, error) bool) {
 		for {

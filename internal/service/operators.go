@@ -232,6 +232,8 @@ func (s *service) admin(o *operators) *admin.Admin {
 		Signal:   s.signal,
 
 		Approvals: s.approvals, Approve: s.approve,
+		Journal: s.journal,
+
 		Who:   o.who(),
 		Local: local(o.admin),
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/stdio"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
@@ -46,6 +47,7 @@ type service struct {
 
 	tell     *observers
 	store    *durable.Store // where runs are kept; nil: nowhere
+	journal  journal.Reader // what is kept there, as operators see it; likewise
 	server   *upstream.Server
 	relay    *proxy.Proxy
 	keys     [2]runs.Key

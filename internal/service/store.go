@@ -84,6 +84,7 @@ func (s *service) openStore(ctx context.Context) error {
 			LeftOut: func() uint64 { return s.store.LeftOut() },
 		})
 	}
+	s.journal = durable.Shown(journal)
 	s.store = durable.Open(durable.Config{Journal: journal, Key: key, Timeout: c.Timeout, Keep: c.KeepEntries, Compile: policyfile.Unpack, Wrote: s.tell.wrote(), Log: s.log})
 	s.onClose(func() {
 		ctx, stop := context.WithTimeout(context.Background(), storeFlush)

@@ -23,6 +23,8 @@ import (
 type Client struct {
 	Address    string // a TCP address, or "unix:" and a path
 	BearerFile string // holds the operator's token; "": none is sent
+
+	connections *http.Transport // that are used again; nil: each request has one of its own
 }
 
 // Send asks the proxy.
@@ -30,7 +32,7 @@ func (c *Client) Send(ctx context.Context, method, path, body string) (*http.Res
 	if c.Address == "" {
 		return nil, exit.Usagef("no admin interface to ask; give --admin ADDR or --admin unix:PATH, as 'fsm-proxy run' has it")
 	}
-	socket, unix := strings.CutPrefix(c.Address, "unix:")
+	unix := strings.HasPrefix(c.Address, "unix:")
 	if _, _, err := net.SplitHostPort(c.Address); err != nil && !unix {
 		return nil, exit.Usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", c.Address, err)
 	}
@@ -38,18 +40,28 @@ func (c *Client) Send(ctx context.Context, method, path, body string) (*http.Res
 	if err != nil {
 		return nil, err
 	}
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		if unix {
-			network, address = "unix", socket
-		}
-		return new(net.Dialer).DialContext(ctx, network, address)
+	connections := c.connections
+	if connections == nil {
+		connections = c.connect()
+		connections.DisableKeepAlives = true
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	client := &http.Client{Transport: connections}
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("asking the proxy at %s: %w; is it running with --admin %s?", c.Address, err, c.Address)
 	}
 	return answer, nil
+}
+
+// connect returns a transport that leads to the address whatever a request's URL says.
+func (c *Client) connect() *http.Transport {
+	socket, unix := strings.CutPrefix(c.Address, "unix:")
+	return &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if unix {
+			network, address = "unix", socket
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
 }
 
 func (c *Client) request(ctx context.Context, method, path, body string) (*http.Request, error) {
@@ -79,12 +91,16 @@ const maxAnswer = 16 << 20
 
 // Read asks the proxy, and returns its answer as it is. What it refuses is an error, beside that.
 func (c *Client) Read(ctx context.Context, method, path, body string) ([]byte, error) {
+	return c.read(ctx, method, path, body, maxAnswer)
+}
+
+func (c *Client) read(ctx context.Context, method, path, body string, most int64) ([]byte, error) {
 	answer, err := c.Send(ctx, method, path, body)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	said, err := io.ReadAll(io.LimitReader(answer.Body, most))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading the proxy's answer: %w", err)

@@ -12,15 +12,19 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/screen"
 	"github.com/fsm-proxy/fsm-proxy/internal/days"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 )
 
 // Console is where commands read and print.
@@ -34,6 +38,8 @@ type command struct {
 	Console
 	url, key, anchors string
 	json, follow      bool
+	color             screen.Flag
+	admin             client.Client // of a running proxy that is asked instead of a store
 }
 
 func (c *command) flags(cmd *cobra.Command) *cobra.Command {
@@ -42,9 +48,45 @@ func (c *command) flags(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// Instead is the annotation of a flag that names the one in whose place it is given.
+const Instead = "instead"
+
+// reads is for what reads a store, or asks the proxy that has it.
+func (c *command) reads(cmd *cobra.Command) *cobra.Command {
+	c.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&c.admin.Address, "admin", "", "ask the running proxy at `ADDR`, or unix:PATH, instead of a store")
+	flags.StringVar(&c.admin.BearerFile, "admin-bearer-file", "", "a `FILE` that holds the bearer token for it")
+	flags.Lookup("admin").Annotations = map[string][]string{Instead: {"store"}}
+	flags.Lookup("store").Annotations = map[string][]string{Instead: {"admin"}}
+	return cmd
+}
+
 func (c *command) asJSON(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&c.json, "json", false, "print a line of JSON for each")
-	return c.flags(cmd)
+	return c.reads(cmd)
+}
+
+// colored is for what people read at a terminal.
+func (c *command) colored(cmd *cobra.Command) *cobra.Command {
+	c.color.Register(cmd.Flags(), "")
+	return cmd
+}
+
+// printer is where a command prints for people.
+type printer struct {
+	screen.Screen
+	out *bufio.Writer
+}
+
+func (c *command) print(do func(p *printer)) error {
+	s, err := c.color.Screen(c.Out)
+	if err != nil {
+		return err
+	}
+	p := &printer{s, bufio.NewWriter(s.Out)}
+	do(p)
+	return p.out.Flush()
 }
 
 // one and atMost say how many arguments a command takes.
@@ -66,7 +108,7 @@ func atMost(n int) cobra.PositionalArgs {
 
 // OfRuns are the commands below runs.
 func OfRuns(console Console) []*cobra.Command {
-	return []*cobra.Command{newList(console), newTail(console), newExport(console), newImport(console), newCollect(console)}
+	return []*cobra.Command{newList(console), newShow(console), newTail(console), newExport(console), newImport(console), newCollect(console)}
 }
 
 // OfStore are those that stand alone.
@@ -74,9 +116,19 @@ func OfStore(console Console) []*cobra.Command {
 	return []*cobra.Command{newVerify(console), newAnchor(console)}
 }
 
-// read opens the store to read.
-func (c *command) read(ctx context.Context, do func(s journal.Store) error) (err error) {
-	return c.with(ctx, stores.OpenReader, do)
+// read opens the store to read, or has a running proxy read it.
+func (c *command) read(ctx context.Context, do func(s journal.Reader) error) (err error) {
+	switch {
+	case c.admin.Address != "" && c.url != "":
+		return exit.Usagef("a store is read, or a running proxy is asked: give one of --store and --admin")
+	case c.admin.Address != "":
+		j := client.NewJournal(&c.admin)
+		defer j.Close()
+		return do(j)
+	case c.url == "":
+		return exit.Usagef("no store is named: give --store, or set FSM_PROXY_STORE; or give --admin, to ask a running proxy")
+	}
+	return c.with(ctx, stores.OpenReader, func(s journal.Store) error { return do(s) })
 }
 
 func (c *command) with(ctx context.Context, open func(context.Context, stores.Config) (journal.Store, error), do func(s journal.Store) error) (err error) {
@@ -101,7 +153,7 @@ func (c *command) with(ctx context.Context, open func(context.Context, stores.Co
 const maxLike = 5
 
 // find returns the run whose id begins with a text.
-func find(ctx context.Context, s journal.Store, prefix string) (journal.Row, error) {
+func find(ctx context.Context, s journal.Reader, prefix string) (journal.Row, error) {
 	prefix = strings.ToUpper(prefix)
 	if r, err := s.Row(ctx, prefix); !errors.Is(err, journal.ErrNone) {
 		return r, err
@@ -127,15 +179,15 @@ const shortID = 12
 
 func newList(console Console) *cobra.Command {
 	c := &command{Console: console}
-	return c.asJSON(&cobra.Command{
-		Use:     "ls --store STORE",
+	return c.colored(c.asJSON(&cobra.Command{
+		Use:     "ls --store STORE|--admin ADDR",
 		Short:   "List the runs of a store",
 		Example: "  fsm-proxy runs ls --store sqlite:runs.db",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.read(cmd.Context(), func(s journal.Store) error { return c.list(cmd.Context(), s) })
+			return c.read(cmd.Context(), func(s journal.Reader) error { return c.list(cmd.Context(), s) })
 		},
-	})
+	}))
 }
 
 // listed is a run as it is listed.
@@ -151,25 +203,18 @@ type listed struct {
 	Ended    time.Time `json:"ended,omitzero"`
 }
 
-func (c *command) list(ctx context.Context, s journal.Store) error {
-	table := tabwriter.NewWriter(c.Out, 0, 0, 3, ' ', 0)
-	n := 0
+func (c *command) list(ctx context.Context, s journal.Reader) error {
+	rows := [][]string{{"ID", "KEY", "SUBJECT", "STATE", "ENTRIES", "USED"}}
 	for r, err := range journal.Rows(ctx, s, journal.Query{}) {
 		if err != nil {
 			return err
 		}
-		x := listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), r.Ended.UTC()}
-		if r.Ended.IsZero() {
-			x.Ended = time.Time{}
-		}
+		x := listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), utc(r.Ended)}
 		if c.json {
 			if err := c.line(x); err != nil {
 				return err
 			}
 			continue
-		}
-		if n++; n == 1 {
-			fmt.Fprintln(table, "ID\tKEY\tSUBJECT\tSTATE\tENTRIES\tUSED\t")
 		}
 		state := x.State
 		if !r.Ended.IsZero() {
@@ -177,13 +222,40 @@ func (c *command) list(ctx context.Context, s journal.Store) error {
 		} else if x.Complete {
 			state += " (complete)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t\n", r.ID[:min(shortID, len(r.ID))], x.Key, cmp.Or(x.Subject, "-"), state, x.Seq, ago(r.Used))
+		rows = append(rows, []string{r.ID[:min(shortID, len(r.ID))], x.Key, cmp.Or(x.Subject, "-"), state, fmt.Sprint(x.Seq), ago(r.Used)})
 	}
-	if n == 0 && !c.json {
+	switch {
+	case c.json:
+		return nil
+	case len(rows) == 1:
 		_, err := fmt.Fprintln(c.Out, "The store has no runs.")
 		return err
 	}
-	return table.Flush()
+	return c.print(func(p *printer) { p.table(rows) })
+}
+
+// table prints rows in columns, the first of them as a heading. Their states are seen at once.
+func (p *printer) table(rows [][]string) {
+	wide := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i := range row {
+			row[i] = strictyaml.Printable(row[i])
+			wide[i] = max(wide[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	for n, row := range rows {
+		for i, cell := range row {
+			look := screen.Style("")
+			switch {
+			case n == 0:
+				look = quiet
+			case rows[0][i] == "STATE":
+				look = where
+			}
+			fmt.Fprint(p.out, p.Paint(look, cell), strings.Repeat(" ", wide[i]-utf8.RuneCountInString(cell)+3))
+		}
+		fmt.Fprintln(p.out)
+	}
 }
 
 // ago says how long ago something was.
@@ -210,16 +282,16 @@ func (c *command) line(x any) error {
 
 func newTail(console Console) *cobra.Command {
 	c := &command{Console: console}
-	cmd := c.asJSON(&cobra.Command{
-		Use:     "tail RUN --store STORE",
+	cmd := c.colored(c.asJSON(&cobra.Command{
+		Use:     "tail RUN --store STORE|--admin ADDR",
 		Short:   "Print the entries of a run of a store",
 		Long:    "Print the entries of a run of a store, whose id begins with RUN. With --follow it waits\nfor those to come, until it is interrupted.",
 		Example: "  fsm-proxy runs tail 5C1F0E --follow --store sqlite:runs.db",
 		Args:    one,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.read(cmd.Context(), func(s journal.Store) error { return c.tail(cmd.Context(), s, args[0]) })
+			return c.read(cmd.Context(), func(s journal.Reader) error { return c.tail(cmd.Context(), s, args[0]) })
 		},
-	})
+	}))
 	cmd.Flags().BoolVarP(&c.follow, "follow", "f", false, "wait for entries to come")
 	return cmd
 }
@@ -227,7 +299,7 @@ func newTail(console Console) *cobra.Command {
 // followEvery is how often a store is asked for more.
 const followEvery = 500 * time.Millisecond
 
-func (c *command) tail(ctx context.Context, s journal.Store, prefix string) error {
+func (c *command) tail(ctx context.Context, s journal.Reader, prefix string) error {
 	r, err := find(ctx, s, prefix)
 	if err != nil {
 		return err
@@ -238,16 +310,16 @@ func (c *command) tail(ctx context.Context, s journal.Store, prefix string) erro
 		if err != nil {
 			return err
 		}
-		out := bufio.NewWriter(c.Out)
-		for i := range records {
-			after = records[i].Seq
-			if c.json {
-				fmt.Fprintf(out, "%s\n", records[i].Bytes)
-			} else {
-				fmt.Fprintln(out, sentence(&records[i]))
+		if err := c.print(func(p *printer) {
+			for i := range records {
+				after = records[i].Seq
+				if c.json {
+					fmt.Fprintf(p.out, "%s\n", records[i].Bytes)
+				} else {
+					fmt.Fprintln(p.out, p.sentence(&records[i]))
+				}
 			}
-		}
-		if err := out.Flush(); err != nil {
+		}); err != nil {
 			return err
 		}
 		switch {
@@ -264,51 +336,6 @@ func (c *command) tail(ctx context.Context, s journal.Store, prefix string) erro
 	}
 }
 
-// entry is what of a record is printed.
-type entry struct {
-	Type, Kind, Name, Case, Outcome, From string
-	Time                                  time.Time
-	Resumed, Turn                         bool
-	To                                    struct{ State string }
-	Set                                   []struct {
-		Register, Operation string
-		Values              []any
-	}
-}
-
-// sentence is a record in a line.
-func sentence(x *journal.Record) string {
-	var e entry
-	if err := json.Unmarshal(x.Bytes, &e, json.MatchCaseInsensitiveNames(true)); err != nil {
-		return fmt.Sprintf("%6d  this record cannot be read: %v", x.Seq, err)
-	}
-	said := fmt.Sprintf("%6d  %s  %-8s", x.Seq, e.Time.UTC().Format("2006-01-02 15:04:05.000"), e.Type)
-	if e.Name != "" {
-		said += "  " + e.Kind + " " + e.Name
-		if e.Case != "" {
-			said += " (" + e.Case + ")"
-		}
-	}
-	if e.Outcome != "" {
-		said += "  " + e.Outcome
-	}
-	if e.Resumed {
-		said += ", as nobody learned how it ended before a restart"
-	}
-	if e.From != e.To.State {
-		said += "  " + e.From + " → " + e.To.State
-	} else {
-		said += "  in " + e.From
-	}
-	for _, set := range e.Set {
-		said += fmt.Sprintf("; %s %s", set.Operation, set.Register)
-		for _, v := range set.Values {
-			said += fmt.Sprintf(" %q", fmt.Sprint(v))
-		}
-	}
-	return said
-}
-
 // count is so many runs.
 func count(n int) string {
 	if n == 1 {
@@ -319,19 +346,23 @@ func count(n int) string {
 
 func newExport(console Console) *cobra.Command {
 	c := &command{Console: console}
-	return c.flags(&cobra.Command{
-		Use:     "export [RUN...] --store STORE",
+	return c.reads(&cobra.Command{
+		Use:     "export [RUN...] --store STORE|--admin ADDR",
 		Short:   "Write runs of a store as lines of JSON, with the policies they go by; without RUN all",
+		Long:    "Write runs of a store as lines of JSON, with the policies that they go by. Without RUN it is\nall runs, and what is kept of sessions, which a running proxy (--admin) tells nobody.",
 		Example: "  fsm-proxy runs export --store sqlite:runs.db > runs.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.read(cmd.Context(), func(s journal.Store) error { return c.export(cmd.Context(), s, args) })
+			return c.read(cmd.Context(), func(s journal.Reader) error { return c.export(cmd.Context(), s, args) })
 		},
 	})
 }
 
-func (c *command) export(ctx context.Context, s journal.Store, prefixes []string) (err error) {
+func (c *command) export(ctx context.Context, s journal.Reader, prefixes []string) (err error) {
 	out := bufio.NewWriter(c.Out)
 	defer func() { err = errors.Join(err, out.Flush()) }()
+	if len(prefixes) > 0 {
+		s = durable.Shown(s) // sessions are of other runs, too
+	}
 	if err := journal.ExportObjects(ctx, s, out); err != nil {
 		return err
 	}
@@ -456,14 +487,14 @@ func (c *command) collect(ctx context.Context, s journal.Store, completed, idle 
 func newVerify(console Console) *cobra.Command {
 	c := &command{Console: console}
 	cmd := c.asJSON(&cobra.Command{
-		Use:   "verify [RUN...] --store STORE",
+		Use:   "verify [RUN...] --store STORE|--admin ADDR",
 		Short: "Look whether what a store keeps of runs is what was written; without RUN of all",
 		Long: "Look whether what a store keeps of runs is what was written. What is wrong is named, and\n" +
 			"where; then the exit status is 1. Without a key (--record-key) and without anchors\n" +
 			"(fsm-proxy anchor) whoever can write the store can write it anew unseen.",
 		Example: "  fsm-proxy verify --store sqlite:runs.db --record-key /etc/fsm-proxy/key --anchors anchors.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.read(cmd.Context(), func(s journal.Store) error { return c.verify(cmd.Context(), s, args) })
+			return c.read(cmd.Context(), func(s journal.Reader) error { return c.verify(cmd.Context(), s, args) })
 		},
 	})
 	cmd.Flags().StringVar(&c.key, "record-key", "", "the `FILE` with the key that records were hashed by")
@@ -479,7 +510,7 @@ type faulty struct {
 	Why    string         `json:"why"`
 }
 
-func (c *command) verify(ctx context.Context, s journal.Store, prefixes []string) error {
+func (c *command) verify(ctx context.Context, s journal.Reader, prefixes []string) error {
 	key, err := stores.ReadKey(c.key)
 	if err != nil {
 		return err
@@ -538,8 +569,8 @@ func (c *command) verify(ctx context.Context, s journal.Store, prefixes []string
 
 func newAnchor(console Console) *cobra.Command {
 	c := &command{Console: console}
-	return c.flags(&cobra.Command{
-		Use:   "anchor --store STORE",
+	return c.reads(&cobra.Command{
+		Use:   "anchor --store STORE|--admin ADDR",
 		Short: "Print the last entry of each run, to be kept where nobody writes who writes the store",
 		Long: "Print the number and the hash of the last entry of each run of a store, as lines of JSON.\n" +
 			"Kept where nobody writes who writes the store, they tell 'fsm-proxy verify --anchors' of\n" +
@@ -547,7 +578,7 @@ func newAnchor(console Console) *cobra.Command {
 		Example: "  fsm-proxy anchor --store sqlite:runs.db >> /mnt/elsewhere/anchors.jsonl",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.read(cmd.Context(), func(s journal.Store) error {
+			return c.read(cmd.Context(), func(s journal.Reader) error {
 				out := bufio.NewWriter(c.Out)
 				return errors.Join(journal.WriteAnchors(cmd.Context(), s, time.Now(), out), out.Flush())
 			})

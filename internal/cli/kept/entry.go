@@ -1,0 +1,120 @@
+package kept
+
+import (
+	"encoding/json/v2"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/screen"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+)
+
+// entry is what of a record is printed.
+type entry struct {
+	Type, Kind, Name, Case, Outcome, Rule, Refusal, From string
+
+	Begun, Times             uint64
+	Time                     time.Time
+	Resumed, Turn, Restarted bool
+	To                       struct {
+		State, Policy string
+		Complete      bool
+	}
+	Set []struct {
+		Register, Operation string
+		Values              []any
+	}
+}
+
+func read(x *journal.Record) (e entry, err error) {
+	err = json.Unmarshal(x.Bytes, &e, json.MatchCaseInsensitiveNames(true))
+	return e, err
+}
+
+// refused is the type of entries that tell of refusals.
+const refused = "refused"
+
+// call is what was called, as it is printed.
+func call(kind, name, by string) string {
+	if by != "" {
+		name += " (" + by + ")"
+	}
+	return strings.TrimSpace(kind + " " + name)
+}
+
+func (e *entry) call() string { return call(e.Kind, e.Name, e.Case) }
+
+// outcome is what came of a call.
+func (e *entry) outcome() string {
+	said := e.Outcome
+	if e.Refusal != "" {
+		said = strings.TrimSpace(said + " " + e.Refusal)
+	}
+	if e.Times > 1 {
+		said += fmt.Sprintf(", %d times", e.Times)
+	}
+	if e.Resumed {
+		said += ", as nobody learned how it ended before a restart"
+	}
+	return said
+}
+
+// stamp is a time as tables have it.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
+
+// How states, outcomes and what is wrong look.
+const (
+	where = screen.Cyan
+	good  = screen.Green
+	bad   = screen.Red
+	odd   = screen.Yellow
+	quiet = screen.Faint
+)
+
+// look is how an outcome looks.
+func (e *entry) look() screen.Style {
+	switch {
+	case e.Type == refused || e.Outcome == policy.Error.String():
+		return bad
+	case e.Outcome == policy.Unknown.String() || e.Resumed:
+		return odd
+	}
+	return good
+}
+
+// state is a state's name.
+func (p *printer) state(name string) string { return p.Paint(where, strictyaml.Printable(name)) }
+
+// happened is what an entry tells of, without when.
+func (p *printer) happened(e *entry) string {
+	said := p.Paint(quiet, fmt.Sprintf("%-8s", strictyaml.Printable(e.Type)))
+	if e.Name != "" {
+		said += "  " + strictyaml.Printable(e.call())
+	}
+	if outcome := e.outcome(); outcome != "" {
+		said += "  " + p.Paint(e.look(), strictyaml.Printable(outcome))
+	}
+	if e.From != e.To.State {
+		return said + "  " + p.state(e.From) + " → " + p.state(e.To.State)
+	}
+	return said + "  in " + p.state(e.From)
+}
+
+// sentence is a record in a line.
+func (p *printer) sentence(x *journal.Record) string {
+	e, err := read(x)
+	if err != nil {
+		return fmt.Sprintf("%6d  %s", x.Seq, p.Paint(bad, "this record cannot be read: "+strictyaml.Printable(err.Error())))
+	}
+	said := fmt.Sprintf("%6d  %s  %s", x.Seq, p.Paint(quiet, stamp(e.Time)), p.happened(&e))
+	for _, set := range e.Set {
+		said += strictyaml.Printable(fmt.Sprintf("; %s %s", set.Operation, set.Register))
+		for _, v := range set.Values {
+			said += fmt.Sprintf(" %q", fmt.Sprint(v))
+		}
+	}
+	return said
+}

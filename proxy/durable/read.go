@@ -1,0 +1,118 @@
+package durable
+
+import (
+	"context"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// Reader reads what a [Store] keeps of runs, whoever writes it. It is not safe for concurrent use.
+type Reader struct {
+	Journal journal.Reader
+	// Compile makes a policy of what [Store.Keep] was given.
+	Compile  func(source []byte) (*policy.Policy, error)
+	policies map[string]*policy.Policy // that were read, by digest
+}
+
+// Policy returns a policy by its digest.
+func (r *Reader) Policy(ctx context.Context, digest string) (*policy.Policy, error) {
+	if p := r.policies[digest]; p != nil {
+		return p, nil
+	}
+	source, err := r.Journal.Object(ctx, policyObject, digest)
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: %w", digest, err)
+	}
+	p, err := r.Compile(source)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("policy %s cannot be read by this version: %w", digest, err)
+	case p.Digest() != digest:
+		return nil, fmt.Errorf("policy %s in the store is another one: its digest is %s", digest, p.Digest())
+	}
+	if r.policies == nil {
+		r.policies = make(map[string]*policy.Policy)
+	}
+	r.policies[digest] = p
+	return p, nil
+}
+
+// Owner is whose a run is by its row, or has become since.
+func (r *Reader) Owner(ctx context.Context, row *journal.Row) (owner journal.Principal, err error) {
+	if row.Owner != (journal.Principal{}) {
+		return row.Owner, nil
+	}
+	text, err := r.Journal.Object(ctx, ownerObject, row.ID)
+	if errors.Is(err, journal.ErrNone) {
+		return owner, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &owner)
+	}
+	return owner, err
+}
+
+// Entries are the entries of a run, up to its row's last, in their order. What cannot be read is an error, and the last.
+func (r *Reader) Entries(ctx context.Context, row *journal.Row) iter.Seq2[run.Entry, error] {
+	return func(yield func(run.Entry, error) bool) {
+		for x, err := range journal.All(ctx, r.Journal, row.ID) {
+			var e run.Entry
+			if err == nil && x.Seq > row.Last.Seq { // written since
+				return
+			}
+			if err == nil {
+				e, err = r.entry(ctx, x.Bytes)
+				if e.Seq = x.Seq; err != nil {
+					err = fmt.Errorf("record %d: %w", x.Seq, err)
+				}
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (r *Reader) entry(ctx context.Context, text []byte) (run.Entry, error) {
+	var missing error
+	e, err := run.ReadEntry(text, func(digest string) *policy.Policy {
+		p, err := r.Policy(ctx, digest)
+		missing = err
+		return p
+	})
+	if missing != nil {
+		return e, missing
+	}
+	return e, err
+}
+
+// Shown is what operators may see of a journal: runs, what is of them, and the policies that they go by. What is kept of
+// sessions is their clients' alone.
+func Shown(j journal.Reader) journal.Reader { return shown{j} }
+
+type shown struct{ journal.Reader }
+
+// Object implements [journal.Reader].
+func (s shown) Object(ctx context.Context, kind, name string) ([]byte, error) {
+	if kind != policyObject && kind != ownerObject {
+		return nil, journal.ErrNone
+	}
+	return s.Reader.Object(ctx, kind, name)
+}
+
+// Objects implements [journal.Reader].
+func (s shown) Objects(ctx context.Context, of string) (out []journal.Object, err error) {
+	all, err := s.Reader.Objects(ctx, of)
+	for _, o := range all {
+		if o.Kind == policyObject || o.Run != "" && o.Kind != sessionObject {
+			out = append(out, o)
+		}
+	}
+	return out, err
+}
