@@ -138,8 +138,27 @@ func cut(text string, most int) string {
 	return string(runes)
 }
 
+// Step is what leads from one state to another, as a run has gone there.
+type Step struct {
+	From, To policy.State
+	Complete bool
+	What     string // what it was, of a step that no arrow of the policy is: a reload, a restart; "" for a call
+}
+
+// Walk is how a run has gone.
+type Walk struct {
+	Steps []Step
+	Label func(Step) string // says when it was
+	At    policy.State      // where it stands
+}
+
 // Mermaid renders a policy as a Mermaid state diagram.
-func Mermaid(p *policy.Policy) string {
+func Mermaid(p *policy.Policy) string { return mermaid(p, nil) }
+
+// MermaidOf is Mermaid, with the way of a run: its steps are labelled, and the states that it was in stand out.
+func MermaidOf(p *policy.Policy, w *Walk) string { return mermaid(p, w) }
+
+func mermaid(p *policy.Policy, w *Walk) string {
 	var out strings.Builder
 	states := p.States()
 	out.WriteString("stateDiagram-v2\n")
@@ -154,6 +173,7 @@ func Mermaid(p *policy.Policy) string {
 	})
 	fmt.Fprintf(&out, "    [*] --> s%d\n", p.Initial().State)
 	all, everywhere := arrows(p)
+	all = w.onto(all, states)
 	if slices.ContainsFunc(all, returns) {
 		fmt.Fprintf(&out, "    state \"%s\" as back\n", mermaidText(back))
 	}
@@ -180,7 +200,52 @@ func Mermaid(p *policy.Policy) string {
 	if len(everywhere) > 0 {
 		fmt.Fprintf(&out, "    note right of s%d\n        everywhere: %s\n    end note\n", p.Initial().State, mermaidLabels(everywhere))
 	}
+	w.classes(&out)
 	return out.String()
+}
+
+// onto labels the arrows that a run has gone by, and adds those of steps that no arrow is. A call that has left its run
+// where it was needs none.
+func (w *Walk) onto(all []*arrow, states []policy.StateInfo) []*arrow {
+	if w == nil {
+		return all
+	}
+	for _, s := range w.Steps {
+		i := slices.IndexFunc(all, func(a *arrow) bool {
+			return s.What == "" && a.from == s.From && a.State == s.To && (s.From == s.To || (a.Terminal || states[a.State].Terminal) == s.Complete)
+		})
+		label := signEntry + " " + w.Label(s)
+		switch {
+		case i >= 0:
+			all[i].labels = append([]string{label}, all[i].labels...)
+		case s.From != s.To || s.What != "":
+			labels := []string{label}
+			if s.What != "" {
+				labels = append(labels, s.What)
+			}
+			all = append(all, &arrow{from: s.From, Target: policy.Target{State: s.To}, labels: labels})
+		}
+	}
+	return all
+}
+
+// classes has the states stand out that a run was in.
+func (w *Walk) classes(out *strings.Builder) {
+	if w == nil {
+		return
+	}
+	var been []policy.State
+	for _, s := range w.Steps {
+		been = append(been, s.From, s.To)
+	}
+	slices.Sort(been)
+	out.WriteString("    classDef been stroke-width:3px\n    classDef here stroke-width:5px,font-weight:bold\n")
+	for _, s := range slices.Compact(been) {
+		if s != w.At {
+			fmt.Fprintf(out, "    class s%d been\n", s)
+		}
+	}
+	fmt.Fprintf(out, "    class s%d here\n", w.At)
 }
 
 func mermaidLabels(labels []string) string {

@@ -113,7 +113,7 @@ func OfRuns(console Console) []*cobra.Command {
 
 // OfStore are those that stand alone.
 func OfStore(console Console) []*cobra.Command {
-	return []*cobra.Command{newVerify(console), newAnchor(console)}
+	return []*cobra.Command{newVerify(console), newAnchor(console), newReport(console)}
 }
 
 // read opens the store to read, or has a running proxy read it.
