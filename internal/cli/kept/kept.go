@@ -108,7 +108,7 @@ func atMost(n int) cobra.PositionalArgs {
 
 // OfRuns are the commands below runs.
 func OfRuns(console Console) []*cobra.Command {
-	return []*cobra.Command{newList(console), newShow(console), newTail(console), newExport(console), newImport(console), newCollect(console)}
+	return []*cobra.Command{newList(console), newShow(console), newTail(console), newDiff(console), newExport(console), newImport(console), newCollect(console)}
 }
 
 // OfStore are those that stand alone.
