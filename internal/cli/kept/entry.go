@@ -34,6 +34,9 @@ func read(x *journal.Record) (e entry, err error) {
 	return e, err
 }
 
+// unreadable is why an entry cannot be read, in the same words each time: encoding/json/v2 says one thing in two ways.
+func unreadable(err error) string { return strings.ReplaceAll(err.Error(), "unable to", "cannot") }
+
 // refused is the type of entries that tell of refusals.
 const refused = "refused"
 
@@ -107,7 +110,7 @@ func (p *printer) happened(e *entry) string {
 func (p *printer) sentence(x *journal.Record) string {
 	e, err := read(x)
 	if err != nil {
-		return fmt.Sprintf("%6d  %s", x.Seq, p.Paint(bad, "this record cannot be read: "+strictyaml.Printable(err.Error())))
+		return fmt.Sprintf("%6d  %s", x.Seq, p.Paint(bad, "this record cannot be read: "+strictyaml.Printable(unreadable(err))))
 	}
 	said := fmt.Sprintf("%6d  %s  %s", x.Seq, p.Paint(quiet, stamp(e.Time)), p.happened(&e))
 	for _, set := range e.Set {

@@ -21,6 +21,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/cli/screen"
 	"github.com/fsm-proxy/fsm-proxy/internal/days"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
@@ -274,9 +275,11 @@ func ago(t time.Time) string {
 
 func (c *command) line(x any) error {
 	text, err := json.Marshal(x)
-	if err == nil {
-		_, err = c.Out.Write(append(text, '\n'))
+	if err != nil {
+		return err
 	}
+	s := screen.Screen{Terminal: host.IsTerminal(c.Out)}
+	_, err = fmt.Fprintf(c.Out, "%s\n", s.JSON(text))
 	return err
 }
 
@@ -307,14 +310,17 @@ func (c *command) tail(ctx context.Context, s journal.Reader, prefix string) err
 	const page = 1000
 	for after := r.Base.Seq; ; {
 		records, err := s.Records(ctx, r.ID, after, page)
-		if err != nil {
+		switch {
+		case c.follow && ctx.Err() != nil: // interrupted
+			return nil
+		case err != nil:
 			return err
 		}
 		if err := c.print(func(p *printer) {
 			for i := range records {
 				after = records[i].Seq
 				if c.json {
-					fmt.Fprintf(p.out, "%s\n", records[i].Bytes)
+					fmt.Fprintf(p.out, "%s\n", p.JSON(records[i].Bytes))
 				} else {
 					fmt.Fprintln(p.out, p.sentence(&records[i]))
 				}

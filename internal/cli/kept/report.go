@@ -92,9 +92,10 @@ func (c *command) report(ctx context.Context, s journal.Reader, prefix string) (
 		if err != nil {
 			return err
 		}
-		if record.Seq <= r.Last.Seq {
-			x.tell(out, &record)
+		if record.Seq > r.Last.Seq { // written since
+			break
 		}
+		x.tell(out, &record)
 	}
 	for _, seq := range slices.Sorted(maps.Keys(x.open)) {
 		fmt.Fprint(out, x.open[seq])
@@ -106,7 +107,11 @@ func (c *command) report(ctx context.Context, s journal.Reader, prefix string) (
 		}
 	}
 	fmt.Fprint(out, "\n## Way\n")
-	for _, w := range x.ways[max(len(x.ways)-maxWays, 0):] {
+	before := max(len(x.ways)-maxWays, 0)
+	if before > 0 {
+		fmt.Fprintf(out, "\nThat under the first %d of its policies is not drawn.\n", before)
+	}
+	for _, w := range x.ways[before:] {
 		w.draw(ctx, out, from)
 	}
 	return ctx.Err()
@@ -145,7 +150,7 @@ func facts(out io.Writer, r *journal.Row, owner journal.Principal) {
 func (x *report) tell(out io.Writer, record *journal.Record) {
 	e, err := read(record)
 	if err != nil {
-		fmt.Fprintf(out, "| %d | | cannot be read: %s | | | |\n", record.Seq, code(err.Error()))
+		fmt.Fprintf(out, "| %d | | cannot be read: %s | | | |\n", record.Seq, code(unreadable(err)))
 		return
 	}
 	called := code(e.call())

@@ -148,7 +148,7 @@ func (c *command) show(ctx context.Context, s journal.Reader, prefix string) err
 		return ctx.Err()
 	}
 	if err != nil {
-		x.Unreadable = err.Error()
+		x.Unreadable = unreadable(err)
 	}
 	if c.json {
 		return c.line(x)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
+	"github.com/fsm-proxy/fsm-proxy/internal/visible"
 )
 
 // Flag says when output has colours.
@@ -82,4 +83,13 @@ func (s Screen) Paint(look Style, text string) string {
 		return text
 	}
 	return "\x1b[" + string(look) + "m" + text + "\x1b[0m"
+}
+
+// JSON is a JSON text as it is printed: with what people do not see, and terminals may act on, escaped where it is a
+// terminal, else as it is.
+func (s Screen) JSON(text []byte) []byte {
+	if s.Terminal {
+		return visible.JSON(text)
+	}
+	return text
 }
