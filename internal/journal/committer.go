@@ -254,6 +254,7 @@ func (w *Committer) commit(batch []*Ticket) error {
 	each, err := w.cfg.Store.Commit(context.Background(), changes)
 	wrote.Changes, wrote.Took, wrote.Err = len(changes), time.Since(begun), err
 	if err == nil {
+		w.setHealth(nil) // before anybody goes on who has waited for it
 		for i, t := range open {
 			t.finish(each[i])
 		}

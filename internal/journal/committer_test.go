@@ -157,7 +157,15 @@ func TestStoreThatIsGone(t *testing.T) {
 			return real()
 		}}
 		var health []error
-		w := journal.NewCommitter(journal.CommitterConfig{Store: f, Max: 3, Health: func(err error) { health = append(health, err) }})
+		var w *journal.Committer
+		ready := make(chan struct{})
+		w = journal.NewCommitter(journal.CommitterConfig{Store: f, Max: 3, Health: func(err error) { health = append(health, err) }, Wrote: func(x journal.Wrote) {
+			<-ready
+			if _, err := w.Waiting(); x.Err == nil && err != nil {
+				t.Errorf("it is told that something is written before it is known that the store is there again: %v", err)
+			}
+		}})
+		close(ready)
 		r := &run{id: "r"}
 		<-submit(t, w, r.begin(), journal.Now).Done()
 		broken.Store("yes", true)

@@ -106,7 +106,7 @@ func (x *player) approve(s *Step, c *run.Call) run.Admission {
 	if asked == nil || s.Approve == approval.Open {
 		return a
 	}
-	x.run.Answer(asked, s.Approve, x.now)
+	x.run.Answer(asked, run.Reply{Answer: s.Approve}, x.now)
 	x.covered.see(approvalItem(c.Verdict.Alternative.Approve, s.Approve))
 	a, _, _ = x.run.Ask(c, &approval.Question{}, asked, 0, x.now)
 	return a

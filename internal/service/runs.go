@@ -327,7 +327,7 @@ func statusOf(why operator.Why) int {
 	switch why {
 	case operator.NoRun, operator.NoSignal, operator.NoApproval:
 		return http.StatusNotFound
-	case operator.Ending, operator.Cancelled:
+	case operator.Ending, operator.Cancelled, operator.NotKept, operator.PerhapsKept:
 		return http.StatusServiceUnavailable
 	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended, operator.Answered:
 	}

@@ -52,14 +52,41 @@ type Question struct {
 	Patience  time.Duration // for how long a yes waits for its call
 	Done      chan struct{} // the caller's: closed when the question is open no more
 
-	state  State
-	until  time.Time   // of a yes that no call has used
-	of     *Principals // whose room it takes
-	visits uint64      // of its table
+	state     State
+	answering bool        // somebody has answered it, and that does not count yet
+	until     time.Time   // of a yes that no call has used
+	entry     uint64      // see Entry
+	of        *Principals // whose room it takes
+	visits    uint64      // of its table
 }
 
 // State is what has become of the question.
 func (q *Question) State() State { return q.state }
+
+// Entry is the number of the entry by which its answer is kept, 0 where it is not: see [Table.Enter].
+func (q *Question) Entry() uint64 { return q.entry }
+
+// Answering has nobody answer the question beside somebody whose answer does not count yet. It reports false where it is
+// open no more, or somebody was before.
+func (q *Question) Answering() bool {
+	if !q.IsOpen() {
+		return false
+	}
+	q.answering = true
+	return true
+}
+
+// IsOpen reports whether the question can be answered.
+func (q *Question) IsOpen() bool { return q.state == Open && !q.answering }
+
+// Answer is a yes or a no that is kept, so that it holds when its table is made anew.
+type Answer struct {
+	Key
+	ID       string    // of the question
+	Said     State     // Allowed or Denied
+	Until    time.Time // of a yes that no call uses; zero for a no
+	By, Note string    // who has said so, and why
+}
 
 // Table is the questions of one visit of a state. The zero value is empty.
 type Table struct {
@@ -112,6 +139,65 @@ func (t *Table) Ask(q *Question, of *Principals, now time.Time) bool {
 	return true
 }
 
+// Visit tells apart the times between which all was closed.
+func (t *Table) Visit() uint64 { return t.visits }
+
+// Enter has an answer count that is kept by an entry of this number, and was given then: for who asks the same now, or else
+// for the next who does. A no holds whatever else was said.
+func (t *Table) Enter(a *Answer, entry uint64, then time.Time) {
+	t.expire(nil, then)
+	denied, entered := false, false
+	t.all = slices.DeleteFunc(t.all, func(q *Question) bool {
+		switch {
+		case q.Key != a.Key:
+		case q.state == Open:
+			q.until, q.entry, entered = a.Until, entry, true
+			t.leave(q, a.Said)
+		case q.state == Denied:
+			denied = true
+		default:
+			return q.state == Unanswered || a.Said == Denied
+		}
+		return false
+	})
+	if entered || denied || !t.remembers(policy.ByOperator) {
+		return
+	}
+	t.all = append(t.all, &Question{Key: a.Key, ID: a.ID, Of: policy.ByOperator, Patience: a.Until.Sub(then),
+		state: a.Said, until: a.Until, entry: entry, visits: t.visits})
+}
+
+// UseKept is Use for the yes that an entry of this number keeps, and returns it; nil: it is there no more.
+func (t *Table) UseKept(entry uint64) *Question {
+	for _, q := range t.all {
+		if q.entry == entry && q.state == Allowed {
+			t.remove(q)
+			return q
+		}
+	}
+	return nil
+}
+
+// NotBefore has no yes hold for longer than it was given for, though a clock was set back since.
+func (t *Table) NotBefore(now time.Time) {
+	for _, q := range t.all {
+		if most := now.Add(q.Patience); q.state == Allowed && q.until.After(most) {
+			q.until = most
+		}
+	}
+}
+
+// remembers reports whether there is room for one more answer of theirs.
+func (t *Table) remembers(by policy.Approver) bool {
+	n := 0
+	for _, q := range t.all {
+		if q.Of == by && (q.state == Allowed || q.state == Denied) {
+			n++
+		}
+	}
+	return n < MaxKept
+}
+
 // Answer answers a question that is open: Allowed, Denied or Unanswered.
 func (t *Table) Answer(q *Question, answer State, now time.Time) {
 	if q.state != Open {
@@ -126,19 +212,33 @@ func (t *Table) Use(q *Question) { t.remove(q) }
 
 // GiveBack undoes Use for a yes whose call was not sent.
 func (t *Table) GiveBack(q *Question) {
-	if q.visits == t.visits && q.state == Allowed && len(t.all) < MaxKept {
+	if q.visits == t.visits && q.state == Allowed && t.remembers(q.Of) {
 		t.all = append(t.all, q)
 	}
 }
 
 // Close ends all that is asked, and forgets all answers.
 func (t *Table) Close() {
-	t.CloseOf(func(*Question) bool { return true })
+	t.closeOf(func(*Question) bool { return true })
 	t.visits++
 }
 
-// CloseOf ends what is asked, and forgets the answers, of some.
+// CloseOf ends what is asked by some, who are gone, and forgets what was answered to them. What an operator has said of a
+// call holds whoever asked.
 func (t *Table) CloseOf(these func(*Question) bool) {
+	t.closeOf(func(q *Question) bool {
+		return these(q) && !(q.Of == policy.ByOperator && (q.state == Allowed || q.state == Denied))
+	})
+	for i, q := range t.all {
+		if these(q) {
+			left := *q
+			left.By, left.Done = nil, nil
+			t.all[i] = &left
+		}
+	}
+}
+
+func (t *Table) closeOf(these func(*Question) bool) {
 	t.all = slices.DeleteFunc(t.all, func(q *Question) bool {
 		if !these(q) {
 			return false

@@ -8,6 +8,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -44,13 +45,19 @@ func (d *Desk) Approve(ctx context.Context, a Answer) (runs.Asked, error) {
 	if r == nil {
 		return runs.Asked{}, &Refused{Why: NoApproval}
 	}
-	asked, moved, ok := d.answer(r, policy.ByOperator, &a)
-	if ok {
+	asked, taken := d.answer(r, policy.ByOperator, &a)
+	no := &Refused{}
+	switch taken {
+	case runs.Counts:
 		return asked, nil
-	}
-	no := &Refused{Why: Answered}
-	if moved {
+	case runs.HasMoved:
 		no.Why = Moved
+	case runs.NotKept:
+		no.Why = NotKept
+	case runs.PerhapsLater:
+		no.Why = PerhapsKept
+	default:
+		no.Why = Answered
 	}
 	d.recordAnswer(&a, asked, observe.Fault{Untaken: no.String()})
 	d.logAnswer(&a, asked, no.String())
@@ -62,12 +69,13 @@ func (d *Desk) Approve(ctx context.Context, a Answer) (runs.Asked, error) {
 func (d *Desk) ApproveByClient(r *runs.Run, a Answer) { d.answer(r, policy.ByClient, &a) }
 
 // answer has a run take an answer, and tells of one that it has taken.
-func (d *Desk) answer(r *runs.Run, by policy.Approver, a *Answer) (asked runs.Asked, moved, ok bool) {
-	asked, moved, ok = r.Answer(a.ID, by, a.Said, a.Seq, func(asked runs.Asked) { d.recordAnswer(a, asked, a.fault()) })
-	if ok {
+func (d *Desk) answer(r *runs.Run, of policy.Approver, a *Answer) (runs.Asked, runs.Taken) {
+	said := run.Reply{Answer: a.Said, By: a.From.Principal.Subject, Note: a.Note}
+	asked, taken := r.Answer(runs.Said{ID: a.ID, Of: of, Seq: a.Seq, Reply: said}, func(asked runs.Asked) { d.recordAnswer(a, asked, a.fault()) })
+	if taken == runs.Counts {
 		d.logAnswer(a, asked, "")
 	}
-	return asked, moved, ok
+	return asked, taken
 }
 
 // String is the answer in a word.

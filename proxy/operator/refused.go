@@ -14,18 +14,20 @@ type Why uint8
 
 // The reasons.
 const (
-	Denied     Why = iota // the run does not allow it: see the code
-	NoRun                 // no run has this name
-	NoSignal              // no state has this signal
-	Ambiguous             // several runs have this name
-	Moved                 // the run has moved since the operator looked
-	Shadow                // nothing is enforced
-	Stranded              // a reload has taken the run's state
-	Ended                 // the run has ended meanwhile
-	Ending                // the proxy is ending
-	Cancelled             // the operator waits no longer
-	NoApproval            // nobody asks that
-	Answered              // somebody has answered before
+	Denied      Why = iota // the run does not allow it: see the code
+	NoRun                  // no run has this name
+	NoSignal               // no state has this signal
+	Ambiguous              // several runs have this name
+	Moved                  // the run has moved since the operator looked
+	Shadow                 // nothing is enforced
+	Stranded               // a reload has taken the run's state
+	Ended                  // the run has ended meanwhile
+	Ending                 // the proxy is ending
+	Cancelled              // the operator waits no longer
+	NoApproval             // nobody asks that
+	Answered               // somebody has answered before
+	NotKept                // it cannot be written
+	PerhapsKept            // it is not written yet
 )
 
 // reasons are each reason in a word, one of policy.Code's where that has it, and what there is to do.
@@ -40,7 +42,10 @@ var reasons = [...]struct{ word, text string }{
 	Ending:     {"ending", "fsm-proxy is ending and takes no more signals: nothing was done"},
 	NoApproval: {"approval_not_found", "no call waits for this approval: it was answered long ago, its state was left, or nobody asks any more. GET /v1/approvals names those that do"},
 	Answered:   {"approval_answered", "it was answered before, or its time has run out"},
-	Cancelled:  {"cancelled", "nobody waits for the answer any more: nothing was done"},
+	NotKept:    {"store_unavailable", "the store (--store) cannot be written now: nothing was done, and the call waits on. Answer it again later"},
+	PerhapsKept: {"outcome_unknown", "the answer is not written within --store-timeout: it counts when it is, unless the run has left the state by then. Look whether " +
+		"the call waits still"},
+	Cancelled: {"cancelled", "nobody waits for the answer any more: nothing was done"},
 }
 
 // Refused is why an operator gets nothing.

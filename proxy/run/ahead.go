@@ -174,7 +174,7 @@ func (r *Run) restartAhead(now time.Time, unasked bool) (e Effects) {
 }
 
 // Begin makes the entry of a call that is about to be sent, where who reads the run again has to know of that: the call
-// can move it, set something, or is counted. nil: there is none to wait for. It reports false where the run is about to
+// can move it, set something, is counted, or uses up an answer that is kept. nil: there is none to wait for. It reports false where the run is about to
 // stand elsewhere than where the call was decided: that is to leave, and to be entered again.
 func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	turn := r.holder == c
@@ -195,15 +195,18 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	if has.reserved != nil {
 		e.Unknown = has.reserved.Changes(policy.Unknown.Index())
 	}
+	e.Yes = has.yes()
 	e = r.record(e)
 	c.begun = e.Seq
 	return e.pending, true
 }
 
 // unsent makes the entry of a call that had begun, and has no outcome: it did not go, or is to be sent once more, and
-// begins anew then. What it has taken of limits it gives back before that is handed over, not before it is told of here.
+// begins anew then. It is made before the call gives back what it holds; but what it has taken of limits it gives back
+// before that is handed over.
 func (r *Run) unsent(c *Call, now time.Time) {
-	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun, Limits: c.limits()})
+	has := c.held()
+	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun, Yes: has.yes(), Limits: c.limits()})
 	c.begun = 0
 }
 

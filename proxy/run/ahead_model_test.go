@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -54,10 +55,15 @@ type kept struct {
 	pending                           []*run.Pending
 	beginning, sent, settling, queued []*run.Call
 	refused                           uint64 // how often calls were, of which no crash has lost that
+
+	settings []string
+	source   string                           // %s is what a reload changes
+	asked    map[*run.Call]*approval.Question // what a call waits for, or has waited for
+	made     int
 }
 
 func (k *kept) policy(settings string) *policy.Policy {
-	source := fmt.Sprintf(lasting, settings)
+	source := fmt.Sprintf(k.source, settings)
 	if k.parsed[source] == nil {
 		k.parsed[source] = parse(k, source)
 	}
@@ -95,11 +101,18 @@ func (k *kept) goOn(e run.Effects) {
 		a, e := k.r.Granted(c, k.now)
 		k.decided(c, a)
 		k.goOn(e)
+		if a == run.ApprovalWanted {
+			k.enter(c)
+		}
 	}
 }
 
 func (k *kept) enter(c *run.Call) {
-	a, e := k.r.Enter(c, 3, k.now)
+	k.made++
+	a, asked, e := k.r.Ask(c, &approval.Question{ID: fmt.Sprint(k.made), Done: make(chan struct{}), By: c.Tag}, k.asked[c], 3, k.now)
+	if delete(k.asked, c); asked != nil {
+		k.asked[c] = asked
+	}
 	k.decided(c, a)
 	k.goOn(e)
 }
@@ -113,8 +126,8 @@ func (k *kept) decided(c *run.Call, a run.Admission) {
 			k.enter(c)
 		case p != nil:
 			k.beginning = append(k.beginning, c)
-		case c.Verdict.Turn:
-			k.Fatalf("%s can move the run, and nobody is told of it", c.Name)
+		case c.Verdict.Turn || c.Verdict.Alternative.Approve != nil && c.Verdict.Alternative.Approve.By == policy.ByOperator:
+			k.Fatalf("%s can move the run, or uses an answer, and nobody is told of it", c.Name)
 		default:
 			k.sent = append(k.sent, c)
 		}
@@ -210,6 +223,7 @@ func (k *kept) any(of []*run.Call) *run.Call {
 func (k *kept) crash() {
 	k.written, k.pending = slices.Clone(k.written[:k.durable]), nil
 	k.beginning, k.sent, k.settling, k.queued = nil, nil, nil, nil
+	clear(k.asked)
 	open := map[uint64]bool{}
 	for _, e := range k.written {
 		switch e.Type {
@@ -341,6 +355,7 @@ func (k *kept) same() {
 }
 
 func (k *kept) begin() {
+	k.asked = map[*run.Call]*approval.Question{}
 	k.inForce = k.policy("")
 	k.r = run.New(run.Config{Policy: k.inForce, Lasts: true, Shared: &run.Shared{Patience: time.Hour, Checkpoint: k.every}}, k.now)
 	k.took()
@@ -352,7 +367,8 @@ func (k *kept) begin() {
 func TestWrittenAhead(t *testing.T) {
 	parsed := map[string]*policy.Policy{}
 	rapid.Check(t, func(rt *rapid.T) {
-		k := &kept{T: rt, now: time.Unix(1000, 0), parsed: parsed, every: rapid.SampledFrom([]int{0, 1, 2, 3, 5, 11}).Draw(rt, "every")}
+		k := &kept{T: rt, now: time.Unix(1000, 0), parsed: parsed, every: rapid.SampledFrom([]int{0, 1, 2, 3, 5, 11}).Draw(rt, "every"),
+			source: lasting, settings: []string{"", "on_reload: pin\n", "on_complete: restart\n"}}
 		k.begin()
 		names := []string{"read", "read", "edit", "plan", "plan", "count", "pick", "apply", "end", "back", "again"}
 		call := func(rt *rapid.T) {
@@ -361,93 +377,98 @@ func TestWrittenAhead(t *testing.T) {
 			c := &run.Call{Request: run.Request{Kind: policy.Tool, Name: name, Arguments: splitArgs(arguments), Listed: true, Known: true}}
 			k.enter(c)
 		}
-		rt.Repeat(map[string]func(*rapid.T){
-			"call":    call,
-			"another": call,
-			"calls":   func(rt *rapid.T) { call(rt); call(rt); call(rt) },
-			"step": func(rt *rapid.T) {
-				call(rt)
-				k.disk(100)
-				if c := k.any(k.sent); c != nil {
-					k.settle(c, policy.Success)
-				}
-				k.disk(100)
-			},
-			"disk": func(rt *rapid.T) { k.disk(rapid.IntRange(1, 5).Draw(rt, "n")) },
-			"answer": func(rt *rapid.T) {
-				if c := k.any(k.sent); c != nil {
-					k.settle(c, rapid.SampledFrom([]policy.Outcome{policy.Success, policy.Success, policy.Error, policy.Unknown}).Draw(rt, "outcome"))
-				}
-			},
-			"lost": func(*rapid.T) {
-				if c := k.any(k.sent); c != nil {
-					k.sent = without(k.sent, c)
-					k.leave(c)
-				}
-			},
-			"too slow": func(*rapid.T) {
-				if c := k.any(k.beginning); c != nil {
-					k.beginning = without(k.beginning, c)
-					k.leave(c)
-				}
-			},
-			"give up": func(*rapid.T) {
-				if c := k.any(k.queued); c != nil {
-					k.queued = without(k.queued, c)
-					k.leave(c)
-				}
-			},
-			"late": func(*rapid.T) { // the client was told that nobody knows, and the turn is passed on
-				if c := k.any(k.settling); c != nil && c.Verdict.Turn {
-					k.settling = without(k.settling, c)
-					k.goOn(k.r.Pass(c, k.now))
-				}
-			},
-			"task": func(*rapid.T) {
-				if c := k.any(k.sent); c != nil {
-					left := c.Remains()
-					ok, e := k.r.HandOver(c, &left)
-					if !ok {
-						k.leave(&left)
-						return
-					}
-					k.sent = append(without(k.sent, c), &left)
-					k.goOn(e)
-				}
-			},
-			"send again": func(*rapid.T) {
-				if c := k.any(k.sent); c != nil {
-					k.sent = without(k.sent, c)
-					a, held, e := k.r.Keeps(c, k.now)
-					if held {
-						k.decided(c, a)
-					}
-					k.goOn(e)
-					if !held {
-						k.enter(c)
-					}
-				}
-			},
-			"restart": func(*rapid.T) { k.goOn(k.r.Restart(k.now)) },
-			"lose":    func(*rapid.T) { k.goOn(k.r.RestartUnasked(k.now)) },
-			"wait": func(rt *rapid.T) {
-				k.now = k.now.Add(time.Duration(rapid.IntRange(1, 150).Draw(rt, "minutes")) * time.Minute)
-			},
-			"moment": func(rt *rapid.T) {
-				k.now = k.now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "milliseconds")) * time.Millisecond)
-				k.r.Declined(k.now)
-			},
-			"clock": func(*rapid.T) { k.goOn(k.r.Expire(k.now)) },
-			"reload": func(rt *rapid.T) {
-				k.inForce = k.policy(rapid.SampledFrom([]string{"", "on_reload: pin\n", "on_complete: restart\n"}).Draw(rt, "settings"))
-				_, e := k.r.Reload(k.inForce, k.now)
-				k.goOn(e)
-			},
-			"crash": func(*rapid.T) { k.crash() },
-			"":      func(*rapid.T) { k.took() },
-		})
+		rt.Repeat(k.actions(call))
 		k.same()
 	})
+}
+
+// actions are what may become of a run whose calls are made by call.
+func (k *kept) actions(call func(*rapid.T)) map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"call":    call,
+		"another": call,
+		"calls":   func(rt *rapid.T) { call(rt); call(rt); call(rt) },
+		"step": func(rt *rapid.T) {
+			call(rt)
+			k.disk(100)
+			if c := k.any(k.sent); c != nil {
+				k.settle(c, policy.Success)
+			}
+			k.disk(100)
+		},
+		"disk": func(rt *rapid.T) { k.disk(rapid.IntRange(1, 5).Draw(rt, "n")) },
+		"answer": func(rt *rapid.T) {
+			if c := k.any(k.sent); c != nil {
+				k.settle(c, rapid.SampledFrom([]policy.Outcome{policy.Success, policy.Success, policy.Error, policy.Unknown}).Draw(rt, "outcome"))
+			}
+		},
+		"lost": func(*rapid.T) {
+			if c := k.any(k.sent); c != nil {
+				k.sent = without(k.sent, c)
+				k.leave(c)
+			}
+		},
+		"too slow": func(*rapid.T) {
+			if c := k.any(k.beginning); c != nil {
+				k.beginning = without(k.beginning, c)
+				k.leave(c)
+			}
+		},
+		"give up": func(*rapid.T) {
+			if c := k.any(k.queued); c != nil {
+				k.queued = without(k.queued, c)
+				k.leave(c)
+			}
+		},
+		"late": func(*rapid.T) { // the client was told that nobody knows, and the turn is passed on
+			if c := k.any(k.settling); c != nil && c.Verdict.Turn {
+				k.settling = without(k.settling, c)
+				k.goOn(k.r.Pass(c, k.now))
+			}
+		},
+		"task": func(*rapid.T) {
+			if c := k.any(k.sent); c != nil {
+				left := c.Remains()
+				ok, e := k.r.HandOver(c, &left)
+				if !ok {
+					k.leave(&left)
+					return
+				}
+				k.sent = append(without(k.sent, c), &left)
+				k.goOn(e)
+			}
+		},
+		"send again": func(*rapid.T) {
+			if c := k.any(k.sent); c != nil {
+				k.sent = without(k.sent, c)
+				a, held, e := k.r.Keeps(c, k.now)
+				if held {
+					k.decided(c, a)
+				}
+				k.goOn(e)
+				if !held || a == run.ApprovalWanted {
+					k.enter(c)
+				}
+			}
+		},
+		"restart": func(*rapid.T) { k.goOn(k.r.Restart(k.now)) },
+		"lose":    func(*rapid.T) { k.goOn(k.r.RestartUnasked(k.now)) },
+		"wait": func(rt *rapid.T) {
+			k.now = k.now.Add(time.Duration(rapid.IntRange(1, 150).Draw(rt, "minutes")) * time.Minute)
+		},
+		"moment": func(rt *rapid.T) {
+			k.now = k.now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "milliseconds")) * time.Millisecond)
+			k.r.Declined(k.now)
+		},
+		"clock": func(*rapid.T) { k.goOn(k.r.Expire(k.now)) },
+		"reload": func(rt *rapid.T) {
+			k.inForce = k.policy(rapid.SampledFrom(k.settings).Draw(rt, "settings"))
+			_, e := k.r.Reload(k.inForce, k.now)
+			k.goOn(e)
+		},
+		"crash": func(*rapid.T) { k.crash() },
+		"":      func(*rapid.T) { k.took() },
+	}
 }
 
 // splitArgs are arguments whose member what is "a".

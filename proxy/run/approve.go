@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -13,7 +14,8 @@ import (
 // questions are those of the visit that the run is on.
 type questions struct {
 	approval.Table
-	of visit
+	of     visit
+	unsaid bool // a visit has ended of which no entry tells, since the run stands where it stood
 }
 
 // visit tells apart the times that a run is in a state, and what it is decided by there.
@@ -38,13 +40,28 @@ func (a *approved) giveBack() {
 
 // questions returns the questions of this visit: leaving a state ends what was asked in it, and so does a reload, which
 // has the call decided by another policy though the run may have to wait for its turn.
-func (r *Run) questions() *approval.Table {
+func (r *Run) questions() *approval.Table { return r.questionsOf(r.next()) }
+
+// next is the policy that the run goes by when its turn is free.
+func (r *Run) next() *policy.Policy {
+	if r.Policy.OnReload() == policy.ReloadPin {
+		return r.stands.Policy
+	}
+	return r.Policy
+}
+
+// endVisit ends what was asked by the policy, or in the mode, before.
+func (r *Run) endVisit() {
+	if r.asked == nil {
+		return
+	}
+	was := r.asked.Visit()
+	r.asked.unsaid = r.questions().Visit() != was && r.ahead != nil || r.asked.unsaid
+}
+
+func (r *Run) questionsOf(next *policy.Policy) *approval.Table {
 	if r.asked == nil {
 		r.asked = &questions{}
-	}
-	next := r.Policy
-	if next.OnReload() == policy.ReloadPin {
-		next = r.stands.Policy
 	}
 	if now := (visit{r.stands.Policy, next, r.stands.At, r.moves, r.Shadow}); r.asked.of != now {
 		r.asked.Close()
@@ -143,7 +160,7 @@ func (r *Run) Questions(now time.Time) []*approval.Question {
 	if r.asked == nil {
 		return nil
 	}
-	return r.questions().Open(now)
+	return slices.DeleteFunc(r.questions().Open(now), func(q *approval.Question) bool { return !q.IsOpen() })
 }
 
 // Question returns the question of an id, nil where there is none any more.
@@ -154,12 +171,7 @@ func (r *Run) Question(id string, now time.Time) *approval.Question {
 	return r.questions().Get(id, now)
 }
 
-// Answer answers a question that is open, as [approval.Table.Answer] does.
-func (r *Run) Answer(q *approval.Question, answer approval.State, now time.Time) {
-	r.questions().Answer(q, answer, now)
-}
-
-// EndQuestions ends those that some have asked.
+// EndQuestions ends what some have asked, who are gone: see [approval.Table.CloseOf].
 func (r *Run) EndQuestions(of func(*approval.Question) bool) {
 	if r.asked != nil {
 		r.asked.CloseOf(of)

@@ -383,7 +383,7 @@ func TestApprovalsAgainstNaive(t *testing.T) {
 
 // answer has somebody answer what a call has asked. In another visit than that, or by another policy, it is of no use.
 func (w *asks) answer(x *asker, answer approval.State) {
-	w.r.Answer(x.held, answer, w.now)
+	w.r.Answer(x.held, run.Reply{Answer: answer}, w.now)
 	if x.epoch != w.epoch {
 		return
 	}

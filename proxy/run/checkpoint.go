@@ -36,7 +36,14 @@ func (r *Run) checkpoint(behind Type, now time.Time) {
 type keptFold struct {
 	Moved  uint64      `json:"moved,omitzero"` // the number of the last entry that has moved the run
 	Memory *keptMemory `json:"memory,omitzero"`
-	Open   []keptBegun `json:"open,omitzero"` // the calls that have begun and not ended, in order
+	Open   []keptBegun `json:"open,omitzero"`    // the calls that have begun and not ended, in order
+	Said   []keptEntry `json:"answers,omitzero"` // that hold, in the order in which they count
+}
+
+// keptEntry is an entry that counts still, less what does not count any more.
+type keptEntry struct {
+	Seq   uint64         `json:"seq"`
+	Entry jsontext.Value `json:"entry"`
 }
 
 type keptMemory struct {
@@ -46,9 +53,28 @@ type keptMemory struct {
 	Counts    limit.Snapshot `json:"counts"` // of whose Taken each is that of an open call
 }
 
+// keptBegun is a call by the entry by which it began.
 type keptBegun struct {
-	Seq   uint64         `json:"seq"`
-	Entry jsontext.Value `json:"entry"` // by which it began, less what does not count any more
+	keptEntry
+	Yes *keptEntry `json:"answer,omitzero"` // that it has used up
+}
+
+func (e *Entry) keep() (keptEntry, error) {
+	text, err := e.AppendJSON(nil)
+	return keptEntry{e.Seq, text}, err
+}
+
+// read reads an entry that is of a type, and of a call.
+func (k *keptEntry) read(t Type, policies func(digest string) *policy.Policy) (*Entry, error) {
+	e, err := ReadEntry(k.Entry, policies)
+	if err != nil {
+		return nil, fmt.Errorf("entry %d: %w", k.Seq, err)
+	}
+	if e.Type != t || e.Call == nil || k.Seq == 0 {
+		return nil, fmt.Errorf("there is no entry %d of type %s", k.Seq, t)
+	}
+	e.Seq, e.From = k.Seq, e.To
+	return &e, nil
 }
 
 // written is the fold as a checkpoint has it.
@@ -57,11 +83,26 @@ func (f *fold) written() (*keptFold, error) {
 	calls := f.calls()
 	for _, seq := range calls {
 		b := f.open[seq]
-		text, err := b.AppendJSON(nil)
+		begun, err := b.keep()
 		if err != nil {
 			return nil, err
 		}
-		k.Open = append(k.Open, keptBegun{seq, text})
+		call := keptBegun{keptEntry: begun}
+		if b.yes != nil {
+			yes, err := b.yes.keep()
+			if err != nil {
+				return nil, err
+			}
+			call.Yes = &yes
+		}
+		k.Open = append(k.Open, call)
+	}
+	for _, e := range f.answers.given {
+		given, err := e.keep()
+		if err != nil {
+			return nil, err
+		}
+		k.Said = append(k.Said, given)
 	}
 	if m := f.memory; m != nil {
 		k.Memory = &keptMemory{Began: m.began.UTC(), Entered: m.entered.UTC(), Registers: m.view().AppendJSON(nil), Counts: *f.counts(calls)}
@@ -75,17 +116,31 @@ func (k *keptFold) read(at Standing, policies func(digest string) *policy.Policy
 	if k == nil {
 		return nil, errors.New("a checkpoint says nothing of what the run remembers")
 	}
-	f := &fold{moved: k.Moved, stands: at, open: make(map[uint64]begun)}
+	f := &fold{moved: k.Moved, stands: at, open: make(map[uint64]begun), answers: answers{visit: visit{policy: at.Policy, next: at.Policy, at: at.At}}}
 	for _, x := range k.Open {
-		e, err := ReadEntry(x.Entry, policies)
+		e, err := x.read(Begun, policies)
+		if err == nil && f.open[x.Seq].Seq != 0 {
+			err = fmt.Errorf("call %d has begun twice", x.Seq)
+		}
+		b := begun{}
+		if err == nil && x.Yes != nil {
+			b.yes, err = x.Yes.read(Answered, policies)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("call %d, which had begun: %w", x.Seq, err)
+			return nil, err
 		}
-		if e.Type != Begun || e.Call == nil || x.Seq == 0 || f.open[x.Seq].Seq != 0 {
-			return nil, fmt.Errorf("there is no call %d that had begun", x.Seq)
+		if b.Entry = *e; b.yes != nil {
+			f.answers.visit.next = b.yes.Answer.Next
 		}
-		e.Seq, e.From = x.Seq, e.To
-		f.open[x.Seq] = begun{Entry: e}
+		f.open[x.Seq] = b
+	}
+	for _, x := range k.Said {
+		e, err := x.read(Answered, policies)
+		if err != nil {
+			return nil, err
+		}
+		f.answers.visit.next = e.Answer.Next
+		f.answers.given = append(f.answers.given, e)
 	}
 	if k.Memory == nil {
 		return f, nil

@@ -77,6 +77,14 @@ type holdings struct {
 	facts    *guard.Call           // that the decision was made by; nil: what follows needs them no more
 }
 
+// yes is the number of the entry that keeps the yes which the call has used; 0: none does.
+func (h *holdings) yes() uint64 {
+	if h.approved.question == nil {
+		return 0
+	}
+	return h.approved.question.Entry()
+}
+
 // held are the call's holdings, to be read.
 func (c *Call) held() (h holdings) {
 	if c.has != nil {
@@ -160,7 +168,10 @@ func (c *Call) release() {
 }
 
 // Settles reports whether what becomes of the call is to be told to its run.
-func (c *Call) Settles() bool { return c.Verdict.Settles() || c.held().counted != nil }
+func (c *Call) Settles() bool {
+	has := c.held()
+	return c.Verdict.Settles() || has.counted != nil || c.begun != 0 || has.yes() != 0
+}
 
 // Read reads the result of a call that is about to be settled, as far as that can be done
 // beside the run: where no register is looked at. A result may be large. Nobody else may have

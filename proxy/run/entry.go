@@ -32,6 +32,7 @@ const (
 	Stayed          // a call has ended that has changed nothing, and had not begun by an entry
 	Declined        // a call was refused
 	Checkpoint      // all that the entries before it come to
+	Answered        // an operator has said yes or no to a call
 )
 
 // Entry is one fact of a run. A run's recorded part is the fold of its entries, and
@@ -55,6 +56,8 @@ type Entry struct {
 	Unknown []register.Change // what becomes of registers if nobody learns how the call ended: likewise
 	Resumed bool              // the call had no end when the run was read from its entries
 	Said    *Said             // what else is told of the call; nil: nothing
+	Answer  *Answer           // that was given: told by Answered
+	Yes     uint64            // the number of the entry of the answer that the call uses up; 0: it needs none that is kept: told by Begun, and by Unsent where that gives it back
 	pending *Pending          // it is not applied yet
 	told    *fold             // what the entries before it come to: told by Checkpoint
 }
@@ -81,7 +84,7 @@ type Pending struct {
 }
 
 var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired", Began: "began", Begun: "begun", Unsent: "unsent", Finished: "finished",
-	Stayed: "stayed", Declined: "refused", Checkpoint: "checkpoint"}
+	Stayed: "stayed", Declined: "refused", Checkpoint: "checkpoint", Answered: "answered"}
 
 // String is the type as entries have it.
 func (t Type) String() string {
@@ -115,7 +118,8 @@ type kept struct {
 	Unknown   []change  `json:"set_unknown,omitzero"`
 	Counted   []takenOf `json:"counted,omitzero"`
 	Told      *keptFold `json:"remembers,omitzero"`
-	said      `json:",inline"`
+	said
+	approving
 }
 
 // said is a [Said].
@@ -130,6 +134,12 @@ type said struct {
 	Digest string         `json:"digest,omitzero"` // of the arguments
 	Args   jsontext.Value `json:"args,omitzero"`
 	Bytes  int            `json:"args_bytes,omitzero"`
+}
+
+// approving is what an entry has to do with approvals.
+type approving struct {
+	Yes    uint64  `json:"yes,omitzero"` // the number of the entry of the answer that is used up
+	Answer *answer `json:"answer,omitzero"`
 }
 
 // place is a [Standing].
@@ -173,7 +183,7 @@ func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
 			k.Outcome = a.OutcomeName(e.Outcome)
 		}
 	}
-	k.Set, k.Unknown = written(e.Set), written(e.Unknown)
+	k.Set, k.Unknown, k.Yes, k.Answer = written(e.Set), written(e.Unknown), e.Yes, e.Answer.written()
 	if s := e.Said; s != nil {
 		k.said = said{s.Code.String(), s.Times, s.Since.UTC(), s.Took.Microseconds(), s.Issuer, s.Subject, s.Digest, s.Arguments, s.Bytes}
 	}
@@ -208,7 +218,7 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 	if t <= 0 {
 		return e, fmt.Errorf("there are no entries of type %q", k.Type)
 	}
-	e = Entry{Type: Type(t), Time: k.Time, Begun: k.Begun, Turn: k.Turn, Resumed: k.Resumed, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
+	e = Entry{Type: Type(t), Time: k.Time, Begun: k.Begun, Yes: k.Yes, Turn: k.Turn, Resumed: k.Resumed, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
 	p := policies(k.To.Policy)
 	if p == nil {
 		return e, fmt.Errorf("there is no policy %s", k.To.Policy)
@@ -231,6 +241,12 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 		}
 		e.Call = &Call{Request: Request{Kind: policy.SymbolKinds[i], Name: k.Name}}
 		e.Call.Verdict.Symbol = policy.Symbol{Kind: e.Call.Kind, Alternative: k.Of, Name: k.Name, Case: k.Case}
+	}
+	if e.Type == Answered {
+		if e.Answer, err = k.answered(e.Call, policies); err != nil {
+			return e, err
+		}
+		e.Call.Verdict.Rule = e.Answer.Rule
 	}
 	for _, x := range k.Counted {
 		span, ok := limit.SpanOf(x.Span)

@@ -21,7 +21,8 @@ func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
 		}
 		f.add(&e, c.Shared)
 	}
-	r := Run{Config: c, stands: f.stands, memory: f.memory, life: 1, seq: f.seq, moved: f.moved}
+	r := Run{Config: c, stands: f.stands, memory: f.memory, life: 1, seq: f.seq, moved: f.moved, moves: f.answers.visit.moves}
+	r.asked = f.asked(c.Shadow)
 	if c.Lasts {
 		r.ahead = &ahead{}
 		if c.Checkpoint > 0 {
@@ -29,6 +30,9 @@ func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
 		}
 	}
 	r.notBefore(now)
+	if r.asked != nil {
+		r.questions().NotBefore(now)
+	}
 	r.resume(f, now)
 	if !r.moving() {
 		r.catchUp(now)

@@ -326,6 +326,9 @@ func reread(t rapid.TB, entries []run.Entry) (again []run.Entry) {
 	known := map[string]*policy.Policy{}
 	for _, e := range entries {
 		known[e.To.Policy.Digest()] = e.To.Policy
+		if a := e.Answer; a != nil {
+			known[a.Policy.Digest()], known[a.Next.Digest()] = a.Policy, a.Next
+		}
 	}
 	for _, e := range entries {
 		text, err := e.AppendJSON(nil)
@@ -336,7 +339,7 @@ func reread(t rapid.TB, entries []run.Entry) (again []run.Entry) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if read.To.At != e.To.At || read.To.Policy != e.To.Policy || !read.To.Stranded.Equal(e.To.Stranded) || !read.Time.Equal(e.Time) || !reflect.DeepEqual(read.Set, e.Set) || !reflect.DeepEqual(read.Counted, e.Counted) {
+		if read.To.At != e.To.At || read.To.Policy != e.To.Policy || !read.To.Stranded.Equal(e.To.Stranded) || !read.Time.Equal(e.Time) || !reflect.DeepEqual(read.Set, e.Set) || !reflect.DeepEqual(read.Counted, e.Counted) || read.Yes != e.Yes {
 			t.Fatalf("%s\n%+v\nwas\n%+v", text, read, e)
 		}
 		read.Seq = e.Seq

@@ -30,6 +30,7 @@ func (r *Run) Reload(next *policy.Policy, now time.Time) (f Fate, e Effects) {
 	if r.holder == nil {
 		f, e.Ready = r.catchUp(now)
 	}
+	r.endVisit()
 	e.To = r.Snapshot(now)
 	return f, e
 }

@@ -9,6 +9,7 @@ func (r *Run) SetShadow(shadow bool, now time.Time) (e Effects) {
 	if r.Shadow = shadow; shadow {
 		e.Ready, r.queue = r.queue, nil
 	}
+	r.endVisit()
 	e.To = r.Snapshot(now)
 	return e
 }

@@ -29,6 +29,8 @@ type Shared struct {
 	Principals   *limit.Principals    // what they have taken of limits, whatever the run; nil: a table of the run's own
 	Asking       *approval.Principals // what is asked of operators for them, likewise
 	Checkpoint   int                  // after how many entries a run that lasts says all that it remembers: see [Replay]; 0: never
+	// Secret reports whether of arguments nothing may be kept, nor their digest; nil: there are none.
+	Secret func(s policy.Symbol, arguments []byte) bool
 }
 
 // withDefaults returns what is shared, with what it does not say.
@@ -124,9 +126,15 @@ func (r *Run) apply(e *Entry) {
 	anew := e.Type == Reset || e.Step.Restarted
 	if !e.stays() {
 		r.stands, r.recorded, r.reset = e.To, nil, false
+		if r.asked != nil {
+			r.asked.unsaid = false
+		}
 	}
 	if anew {
 		r.refused = false
+	}
+	if e.Type == Answered {
+		r.answered(e, r.next())
 	}
 	if r.memory = r.memory.after(e, r.Shared); e.Step.Changed {
 		r.moves++
@@ -157,7 +165,7 @@ func (m *memory) after(e *Entry, s *Shared) *memory {
 // goes by another policy: what somebody has to see who decides by where it stands.
 func (e *Entry) moves() bool {
 	switch e.Type {
-	case Begun, Unsent, Stayed, Declined, Checkpoint:
+	case Begun, Unsent, Stayed, Declined, Checkpoint, Answered:
 		return false
 	case Ended:
 		return e.Step.Changed || e.Set != nil
@@ -168,7 +176,7 @@ func (e *Entry) moves() bool {
 // stays reports whether the run stands where it stood.
 func (e *Entry) stays() bool {
 	switch e.Type {
-	case Begun, Unsent, Finished, Stayed, Declined, Checkpoint:
+	case Begun, Unsent, Finished, Stayed, Declined, Checkpoint, Answered:
 		return true
 	}
 	return e.Type == Ended && !e.Step.Changed
@@ -204,6 +212,9 @@ func (r *Run) moving() bool { return r.ahead != nil && r.ahead.moving > 0 }
 // overtaken reports whether a call belongs to a run before this one.
 func (r *Run) overtaken(c *Call) bool { return c.orphaned || r.ahead != nil && r.ahead.resets > 0 }
 
+// unsaid reports whether an entry is to tell that answers have ended which are kept.
+func (r *Run) unsaid() bool { return r.asked != nil && r.asked.unsaid }
+
 // asRecorded is where the run's entries have taken it.
 func (r *Run) asRecorded() Standing {
 	if r.recorded != nil {
@@ -238,7 +249,7 @@ func (r *Run) use(now time.Time) []Entry {
 		return nil
 	case r.reset:
 		e.Type = Reset
-	case r.stands == r.asRecorded():
+	case r.stands == r.asRecorded() && !r.unsaid():
 		return nil
 	case !r.stands.Stranded.IsZero():
 		e.Type = Stranded
@@ -609,7 +620,7 @@ func (r *Run) catchUp(now time.Time) (f Fate, ready []*Call) {
 // Nobody waits for the end of a task.
 func (r *Run) HandOver(c, left *Call) (wanted bool, e Effects) {
 	if r.holder != c {
-		if wanted = !c.Verdict.Turn && left.Settles() && !c.Snapshot.Shadow; wanted {
+		if wanted = !c.Verdict.Turn && (left.Settles() || c.begun != 0) && !c.Snapshot.Shadow; wanted {
 			left.begun, c.begun = c.begun, 0
 		}
 		return wanted, e
@@ -644,7 +655,7 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 // AsksTime reports whether where the run stands, or what [Run.Enter], [Run.Pass] and [Run.Leave] make
 // of that, hangs on the time: since a reload, until the run is used.
 func (r *Run) AsksTime() bool {
-	return r.memory != nil || r.reset || r.stands.Policy != r.Policy || r.stands != r.asRecorded() || !r.stands.Stranded.IsZero()
+	return r.memory != nil || r.reset || r.stands.Policy != r.Policy || r.stands != r.asRecorded() || r.unsaid() || !r.stands.Stranded.IsZero()
 }
 
 // own is where the run stands for the call that has the turn: in its own state, by its

@@ -73,28 +73,66 @@ func (r *Run) questionLocked(id string, of policy.Approver) *approval.Question {
 	return nil
 }
 
-// Answer answers a question that is open, and that was theirs to answer, where the run has not moved since seq; nil:
-// whatever it has done. It returns the question as it was before. record is called before anything comes of it, under
-// the run's lock.
-func (r *Run) Answer(id string, by policy.Approver, answer approval.State, seq *uint64, record func(Asked)) (asked Asked, moved, ok bool) {
+// Said is an answer to a question.
+type Said struct {
+	ID  string
+	Of  policy.Approver // whose answer it is
+	Seq *uint64         // the run may not have moved since; nil: whatever it has done
+	run.Reply
+}
+
+// Taken is what becomes of an answer. The zero value is NotOpen.
+type Taken uint8
+
+// What becomes of one.
+const (
+	NotOpen      Taken = iota // there is no such question, or somebody has answered it, or its time has run out
+	HasMoved                  // the run has, or is about to
+	Counts                    // and is kept, where that is to be
+	NotKept                   // it cannot be written now: nothing comes of it
+	PerhapsLater              // it is not written in time: it counts when it is, if its question was not ended by then
+)
+
+// Answer answers a question that is open, and that was theirs to answer. It returns the question as it was before. record
+// is called before anything comes of it, under the run's lock.
+func (r *Run) Answer(s Said, record func(Asked)) (asked Asked, t Taken) {
+	asked, t, w := r.answer(s, record)
+	if len(w.pending) > 0 {
+		if _, err := r.within(w); err != nil {
+			t = PerhapsLater
+		}
+	}
+	return asked, t
+}
+
+// answer is Answer without waiting: w is what has to be durable first.
+func (r *Run) answer(s Said, record func(Asked)) (asked Asked, t Taken, w written) {
+	keeps := r.kept != nil && s.Of == policy.ByOperator
 	r.mu.Lock()
 	defer r.unlock()
 	now := time.Now()
 	r.core.Inspect(now)
-	q := r.questionLocked(id, by)
+	q := r.questionLocked(s.ID, s.Of)
 	if q == nil {
-		return asked, false, false
+		return asked, NotOpen, w
 	}
 	asked = r.askedLocked(q)
-	if asked.State != approval.Open {
-		return asked, false, false
+	switch {
+	case !q.IsOpen():
+		return asked, NotOpen, w
+	case s.Seq != nil && r.core.MovedSince(*s.Seq):
+		return asked, HasMoved, w
+	case keeps && r.of.cfg.Store.Down() != nil:
+		return asked, NotKept, w
 	}
-	if seq != nil && r.core.MovedSince(*seq) {
-		return asked, true, false
+	p, ok := r.core.Answer(q, s.Reply, now)
+	if !ok {
+		return asked, HasMoved, w
 	}
-	record(asked)
-	r.core.Answer(q, answer, now)
-	return asked, false, true
+	if record(asked); p != nil {
+		w = r.writeLocked()
+	}
+	return asked, Counts, w
 }
 
 // endQuestions ends what some have asked.

@@ -103,7 +103,11 @@ func (r *Run) within(w written) (moved run.Shift, err error) {
 	if !r.of.awaits(w) {
 		go func() {
 			if moved, err := r.confirm(w); err == nil {
-				r.of.cfg.Log.Warn("what became of a call is written at last: its client was told that nobody knows", "run", r.Name, "state", moved.To.State())
+				what := "what became of a call is written at last: its client was told that nobody knows"
+				if w.pending[len(w.pending)-1].Type == run.Answered {
+					what = "an operator's answer is written at last: they were told that nobody knows whether it is"
+				}
+				r.of.cfg.Log.Warn(what, "run", r.Name, "state", moved.To.State())
 				r.Tell(nil, run.Shifts{moved})
 			}
 		}()

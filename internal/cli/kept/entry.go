@@ -16,12 +16,16 @@ import (
 type entry struct {
 	Type, Kind, Name, Case, Outcome, Rule, Refusal, From string
 
-	Begun, Times             uint64
+	Begun, Times, Yes        uint64
 	Time                     time.Time
 	Resumed, Turn, Restarted bool
 	To                       struct {
 		State, Policy string
 		Complete      bool
+	}
+	Answer struct {
+		Said, By, Note string
+		Until          time.Time
 	}
 	Set []struct {
 		Register, Operation string
@@ -65,6 +69,28 @@ func (e *entry) outcome() string {
 	return said
 }
 
+// approval is what an entry says of an approval, "" for nothing.
+func (e *entry) approval() string {
+	a := &e.Answer
+	switch {
+	case e.Yes != 0 && e.Type == "unsent":
+		return fmt.Sprintf("the yes of entry %d may be used again", e.Yes)
+	case e.Yes != 0:
+		return fmt.Sprintf("by the yes of entry %d", e.Yes)
+	}
+	said := a.Said
+	if a.By != "" {
+		said += fmt.Sprintf(" by %q", a.By)
+	}
+	if a.Note != "" {
+		said += fmt.Sprintf(": %q", a.Note)
+	}
+	if !a.Until.IsZero() {
+		said += "  until " + stamp(a.Until)
+	}
+	return said
+}
+
 // stamp is a time as tables have it.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
 
@@ -99,6 +125,9 @@ func (p *printer) happened(e *entry) string {
 	}
 	if outcome := e.outcome(); outcome != "" {
 		said += "  " + p.Paint(e.look(), strictyaml.Printable(outcome))
+	}
+	if approval := e.approval(); approval != "" {
+		said += "  " + strictyaml.Printable(approval)
 	}
 	if e.From != e.To.State {
 		return said + "  " + p.state(e.From) + " → " + p.state(e.To.State)

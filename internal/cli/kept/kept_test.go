@@ -89,6 +89,23 @@ func TestListAndTail(t *testing.T) {
 	}
 }
 
+// An answer is told with who gave it and why, escaped, and the entries that use it and give it back name it.
+func TestSentencesOfApprovals(t *testing.T) {
+	const head = `{"type":"TYPE","time":"2026-01-02T03:04:05Z","kind":"tool","name":"pay","from":"a","to":{"state":"a"},`
+	for _, x := range [][3]string{
+		{"answered", `"answer":{"approval":"Q","said":"allow","by":"olga","note":"as\nagreed","until":"2026-01-02T03:14:05Z"}}`, `allow by "olga": "as\nagreed"  until 2026-01-02 03:14:05.000  in a`},
+		{"answered", `"answer":{"approval":"Q","said":"deny","by":"\u001b[31m"}}`, `deny by "\x1b[31m"  in a`},
+		{"begun", `"yes":5}`, "by the yes of entry 5  in a"},
+		{"unsent", `"begun":6,"yes":5}`, "the yes of entry 5 may be used again  in a"},
+	} {
+		text := strings.Replace(head, "TYPE", x[0], 1) + x[1]
+		want := fmt.Sprintf("     7  2026-01-02 03:04:05.000  %-8s  tool pay  %s", x[0], x[2])
+		if is := (&printer{}).sentence(&journal.Record{Seq: 7, Bytes: []byte(text)}); is != want {
+			t.Errorf("%s\nwant\n%s", is, want)
+		}
+	}
+}
+
 func TestExportAndImportOfStores(t *testing.T) {
 	url, _ := filled(t, nil)
 	all, err := do(t, "", "export", "--store", url)
