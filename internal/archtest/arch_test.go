@@ -180,9 +180,8 @@ var rules = []rule{
 		why: "it tells time, and nothing of what it is for",
 	},
 	{
-		pkg:   "internal/days",
-		allow: []string{"github.com/spf13/pflag"},
-		why:   "it reads durations, of flags and files alike",
+		pkg: "internal/days",
+		why: "it reads durations, of flags and files alike",
 	},
 	{
 		pkg: "internal/config",

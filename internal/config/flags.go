@@ -57,7 +57,10 @@ func (k setting) register(flags *pflag.FlagSet) {
 		flags.IntVar(at, k.flag, built, k.usage)
 	case *time.Duration:
 		built, _ := days.Parse(k.def)
-		days.Var(flags, at, k.flag, built, k.usage)
+		*at = built
+		if flag := flags.VarPF((*days.Value)(at), k.flag, "", k.usage); built == 0 {
+			flag.DefValue = "0" // of which a help says nothing
+		}
 	case *service.Size:
 		_ = at.Set(k.def)
 		flags.Var(at, k.flag, k.usage)

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 )
 
 // day has 24 hours, also where a clock is changed for the summer.
@@ -38,19 +36,10 @@ func Parse(text string) (time.Duration, error) {
 	return d + more, nil
 }
 
-// Value is a flag that takes a duration.
+// Value is the value of a flag that takes a duration, as pflag wants it.
 type Value time.Duration
 
-// Var defines a flag, whose value is written to a place, and is what is built in until then.
-func Var(flags *pflag.FlagSet, at *time.Duration, name string, built time.Duration, usage string) {
-	*at = built
-	flag := flags.VarPF((*Value)(at), name, "", usage)
-	if built == 0 {
-		flag.DefValue = "0" // of which a help says nothing
-	}
-}
-
-// Set implements [pflag.Value].
+// Set reads a duration.
 func (v *Value) Set(text string) error {
 	d, err := Parse(text)
 	if err == nil {
@@ -59,7 +48,7 @@ func (v *Value) Set(text string) error {
 	return err
 }
 
-// String implements [pflag.Value].
+// String is the duration as [time.Duration.String] has it.
 func (v *Value) String() string { return time.Duration(*v).String() }
 
 // Type names the value in a help.

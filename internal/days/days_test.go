@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/fsm-proxy/fsm-proxy/internal/days"
 )
 
@@ -27,18 +25,16 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestVar(t *testing.T) {
-	var d, none time.Duration
-	flags := pflag.NewFlagSet("x", pflag.ContinueOnError)
-	days.Var(flags, &d, "keep", 36*time.Hour, "how long")
-	days.Var(flags, &none, "none", 0, "how long")
-	if want := "      --keep duration   how long (default 36h0m0s)\n      --none duration   how long\n"; d != 36*time.Hour || flags.FlagUsages() != want {
-		t.Errorf("%s\n%s", d, flags.FlagUsages())
+func TestValue(t *testing.T) {
+	d := 36 * time.Hour
+	v := (*days.Value)(&d)
+	if v.String() != "36h0m0s" || v.Type() != "duration" {
+		t.Error(v.String(), v.Type())
 	}
-	if err := flags.Parse([]string{"--keep", "30d"}); err != nil || d != 720*time.Hour {
+	if err := v.Set("30d"); err != nil || d != 720*time.Hour {
 		t.Error(d, err)
 	}
-	if err := flags.Parse([]string{"--keep", "1 day"}); err == nil || d != 720*time.Hour {
+	if err := v.Set("1 day"); err == nil || d != 720*time.Hour {
 		t.Error(d, err)
 	}
 }

@@ -125,6 +125,12 @@ func (q *Query) Has(r *Row) bool {
 	return false
 }
 
+// Stock is how much a store keeps.
+type Stock struct {
+	Runs, Live int   // all, and those of them that have not ended
+	Used       int64 // bytes that it takes less those that it takes for nothing: what is written next goes there
+}
+
 // Reader reads what is kept of runs. It is safe for concurrent use.
 type Reader interface {
 	// Row returns a run's row, or [ErrNone].
@@ -152,8 +158,12 @@ type Store interface {
 	Take(ctx context.Context, run string) (Row, error)
 	// ObjectsOf returns at most so many of a kind behind a name, in the order of their names.
 	ObjectsOf(ctx context.Context, kind, after string, limit int) ([]Object, error)
+	// Ended returns the ids of at most so many runs that have ended, those first that ended first.
+	Ended(ctx context.Context, limit int) ([]string, error)
 	// Size is how many bytes the store takes.
 	Size(ctx context.Context) (int64, error)
+	// Stock counts what is kept.
+	Stock(ctx context.Context) (Stock, error)
 	Close() error
 }
 

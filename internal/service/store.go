@@ -33,6 +33,8 @@ type Store struct {
 
 	KeepCompleted, KeepIdle time.Duration // for how long a run is kept that has ended, or that nobody uses; 0: for ever
 	KeepEntries             int           // how many entries of a run before its last checkpoint; 0: all
+	MaxRuns                 int           // how many runs are kept; 0: any number
+	MaxSize                 Size          // what they may take; 0: any size
 }
 
 // check says what is wrong.
@@ -42,6 +44,9 @@ func (f *Store) check() error {
 	}
 	if !f.lasts() && f.RecordKey != "" {
 		return exit.Usagef("--record-key needs --store: nothing is recorded without one")
+	}
+	if f.MaxSize > 0 && f.lasts() && !stores.IsSQLite(f.URL) {
+		return exit.Usagef("--max-store-size bounds a file of SQLite: how much PostgreSQL takes hangs on when it vacuums; bound runs by --max-stored-runs, and watch fsm_proxy_store_size_bytes")
 	}
 	return nil
 }
@@ -85,7 +90,7 @@ func (s *service) openStore(ctx context.Context) error {
 		})
 	}
 	s.journal = durable.Shown(journal)
-	s.store = durable.Open(durable.Config{Journal: journal, Key: key, Timeout: c.Timeout, Keep: c.KeepEntries, Compile: policyfile.Unpack, Wrote: s.tell.wrote(), Log: s.log})
+	s.store = durable.Open(durable.Config{Journal: journal, Key: key, Timeout: c.Timeout, Keep: c.KeepEntries, Bounds: durable.Bounds{Runs: c.MaxRuns, Size: int64(c.MaxSize)}, Compile: policyfile.Unpack, Wrote: s.tell.wrote(), Log: s.log})
 	s.onClose(func() {
 		ctx, stop := context.WithTimeout(context.Background(), storeFlush)
 		defer stop()

@@ -29,6 +29,7 @@ type Config struct {
 	Key     []byte        // that records are hashed by; nil: without one
 	Timeout time.Duration // for how long a call waits until it is durable that it has begun, or ended; 0: 10s
 	Keep    int           // how many entries of a run are kept before its last checkpoint; 0: all
+	Bounds  Bounds        // of what is kept
 	// Compile makes a policy of what [Store.Keep] was given.
 	Compile func(source []byte) (*policy.Policy, error)
 	Wrote   func(journal.Wrote) // is told of each commit; nil: nobody is
@@ -45,6 +46,7 @@ type Store struct {
 	left   atomic.Uint64 // how many facts were left out
 
 	sessions sessions
+	stock    stock
 
 	mu       sync.Mutex                // guards what follows
 	policies map[string]*policy.Policy // by digest
@@ -55,7 +57,7 @@ func Open(c Config) *Store {
 	if c.Timeout <= 0 {
 		c.Timeout = 10 * time.Second
 	}
-	s := &Store{cfg: c, chain: journal.NewChain(c.Key), limits: limit.NewPrincipals(0), sessions: newSessions(), policies: make(map[string]*policy.Policy)}
+	s := &Store{cfg: c, chain: journal.NewChain(c.Key), limits: limit.NewPrincipals(0), sessions: newSessions(), stock: stock{crowded: make(chan struct{}, 1)}, policies: make(map[string]*policy.Policy)}
 	s.write = journal.NewCommitter(journal.CommitterConfig{Store: c.Journal, Wrote: c.Wrote, Health: func(err error) {
 		if err != nil {
 			c.Log.Error("the store cannot be written: what would move a run is refused until it can", "error", err)
@@ -174,6 +176,7 @@ type Run struct {
 
 // Begin returns the place of a run that begins, of which nothing is written yet.
 func (s *Store) Begin(id string, key journal.Key, owner wire.Principal, now time.Time) *Run {
+	s.entered()
 	return &Run{s: s, id: id, fresh: true, row: journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}}
 }
 

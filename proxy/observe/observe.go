@@ -42,7 +42,7 @@ type Meter interface {
 	SessionEnded(version string, lasted time.Duration)
 	ConnectionEnded(lasted time.Duration)
 	// RunsExpired tells how many runs have expired, RunRefused that one was not begun
-	// since there are too many: "all" of them, or of one "principal".
+	// since there are too many: "all" of them, of one "principal", or those that are "stored".
 	RunsExpired(n int)
 	RunRefused(reason string)
 	// Reconnected tells that a lost connection to the upstream was made anew.

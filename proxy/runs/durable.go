@@ -45,7 +45,7 @@ func (r *Run) writeLocked() (w written) {
 // shutLocked has nothing be allowed any more in the run.
 func (r *Run) shutLocked(err error) {
 	r.core.Shut()
-	if errors.Is(err, journal.ErrClosed) { // who reads the run again finds out how far it is written
+	if errors.Is(err, journal.ErrClosed) || errors.Is(err, journal.ErrNone) && r.ended.Load() { // who reads the run again finds out how far it is written
 		return
 	}
 	r.of.cfg.Log.Error("a run is shut: what became of it cannot be written", "run", r.Name, "id", r.kept.ID(), "error", err)
@@ -221,6 +221,17 @@ type loading struct {
 
 // errStore is for a run that cannot be read, or begun, now.
 var errStore = &Missing{policy.StoreUnavailable, "What is kept of this run cannot be read or written now. Nothing was done; try again later."}
+
+// errFull is for a run that cannot begin, since there is no room for it.
+var errFull = &Missing{policy.StoreUnavailable, "The store of this proxy is full: no run can begin there now. Nothing was done; try again later."}
+
+func (g *Registry) full() *Missing {
+	if m := g.cfg.Telemetry.Meter; m != nil {
+		m.RunRefused("stored")
+	}
+	g.cfg.Log.Warn("a run was refused: those that have not ended fill the store; end some, or raise --max-stored-runs or --max-store-size")
+	return errFull
+}
 
 // restore finds a run that is kept, and has not been read yet. nil: there is none.
 func (g *Registry) restore(at runID) (*Run, *Missing) {

@@ -4,6 +4,7 @@ package runs
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -132,8 +133,11 @@ func (g *Registry) OfClient(from *observe.Peer) (*Run, *Missing) {
 		}
 		return r, why
 	}
-	if g.cfg.Store.Down() != nil {
+	switch {
+	case g.cfg.Store.Down() != nil:
 		return nil, errStore
+	case g.cfg.Store.Full():
+		return nil, g.full()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -401,6 +405,8 @@ func (g *Registry) beginLocked(key Key, id string, owner wire.Principal) (*Run, 
 		return nil, written{}, g.crowdedLocked("principal")
 	case g.cfg.Store != nil && g.cfg.Store.Down() != nil:
 		return nil, written{}, errStore
+	case g.cfg.Store != nil && g.cfg.Store.Full():
+		return nil, written{}, g.full()
 	}
 	r := g.newLocked(g.cfg.Store != nil)
 	r.Key, r.id, r.at, r.Name, r.Owner, r.born = key, id, g.at(key.Kind, id), key.Kind.NameOf(id), owner, deadline.Now()
@@ -533,6 +539,11 @@ func (g *Registry) Resume() error {
 		return nil
 	}
 	if err := g.loadLimits(); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
+	defer stop()
+	if err := g.cfg.Store.Count(ctx); err != nil {
 		return err
 	}
 	g.mu.Lock()

@@ -46,19 +46,27 @@ func (g *Registry) sweep(stop <-chan struct{}) {
 		}
 	}()
 	every := min(max(min(g.cfg.Idle, cmp.Or(g.cfg.Age, g.cfg.Idle), cmp.Or(g.cfg.SessionIdle, g.cfg.Idle))/16, time.Second), time.Minute)
+	var crowded <-chan struct{}
+	if g.cfg.Store != nil {
+		crowded = g.cfg.Store.Crowded()
+	}
 	g.readDue(ctx, time.Now().Add(every))
 	g.forget(ctx, time.Now())
 	abandoned := g.endAbandoned(ctx, time.Time{})
+	g.bound(ctx)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
+		case <-crowded:
+			g.bound(ctx)
 		case <-ticker.C:
 			g.expireRuns(deadline.Now())
 			g.readDue(ctx, time.Now().Add(every))
 			g.forget(ctx, time.Now())
 			abandoned = g.endAbandoned(ctx, abandoned)
 			g.saveLimits(time.Now())
+			g.bound(ctx)
 		case <-stop:
 			return
 		}
@@ -146,5 +154,19 @@ func (g *Registry) forget(ctx context.Context, now time.Time) {
 	}
 	if err != nil && ctx.Err() == nil {
 		g.cfg.Log.Warn("it cannot be found out which runs are to be kept no longer: it is tried again soon", "error", err)
+	}
+}
+
+// bound has nothing kept any more of runs that have ended, where more is kept than may be.
+func (g *Registry) bound(ctx context.Context) {
+	if g.cfg.Store == nil {
+		return
+	}
+	n, err := g.cfg.Store.Bound(ctx)
+	if n > 0 {
+		g.cfg.Log.Info("runs that have ended are kept no longer: there are too many (--max-stored-runs, --max-store-size)", "runs", n)
+	}
+	if err != nil && ctx.Err() == nil {
+		g.cfg.Log.Warn("it cannot be found out how much the store keeps, or no room be made: it is tried again soon", "error", err)
 	}
 }

@@ -447,8 +447,8 @@ func newCollect(console Console) *cobra.Command {
 			return c.with(cmd.Context(), open, func(s journal.Store) error { return c.collect(cmd.Context(), s, completed, idle, dry) })
 		},
 	})
-	days.Var(cmd.Flags(), &completed, "keep-completed", 0, "how long a run is kept that has ended")
-	days.Var(cmd.Flags(), &idle, "keep-idle", 0, "how long a run is kept that nobody uses")
+	cmd.Flags().VarPF((*days.Value)(&completed), "keep-completed", "", "how long a run is kept that has ended").DefValue = "0"
+	cmd.Flags().VarPF((*days.Value)(&idle), "keep-idle", "", "how long a run is kept that nobody uses").DefValue = "0"
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be removed, and remove nothing")
 	return cmd
 }

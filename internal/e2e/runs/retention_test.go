@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
@@ -63,6 +64,42 @@ func TestRunsThatNeverEndKeepFewRecords(t *testing.T) {
 				t.Errorf("%+v", rows)
 			}
 			verified(t, url)
+		}
+	})
+}
+
+// Where runs that go on fill the store no more begin, also after a restart; one that ends makes room for another.
+func TestStoreThatIsFull(t *testing.T) {
+	each(t, those("handle"), func(t *testing.T, k key) {
+		url := store(t)
+		h := counted(t, k, steps, "--annotate", "meta", "--store", url, "--max-stored-runs", "3")
+		live := []*client{h.taken(h.enter(k, "")), h.taken(h.enter(k, "")), h.taken(h.enter(k, ""))}
+		full := func() {
+			t.Helper()
+			if r := h.who(k, "").call("fsm_start_run", ""); r.verdict != "store_unavailable" || !strings.Contains(r.text, "full") {
+				t.Errorf("a run too many is answered %s", r.raw)
+			}
+		}
+		another := h.who(k, "")
+		if !k.modern() {
+			another.Initialize()
+		}
+		full()
+		if r := live[0].call("fsm_end_run", ""); r.verdict != "success" {
+			t.Fatal(r.raw)
+		}
+		mcptest.Await(t, "there is room for another run", func() bool { return another.call("fsm_start_run", "").verdict == "success" })
+		mcptest.Await(t, "that which has ended is gone", func() bool {
+			rows := rowsOf(t, url)
+			return len(rows) == 3 && !slices.ContainsFunc(rows, func(r journal.Row) bool { return !r.Ended.IsZero() })
+		})
+		full()
+		h.again(os.Kill)
+		full()
+		for _, c := range live[1:] {
+			if r := h.enter(k, c.handle).call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
+				t.Error(r.raw)
+			}
 		}
 	})
 }

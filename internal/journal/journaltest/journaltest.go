@@ -392,6 +392,42 @@ func testPages(t *testing.T, home Home) {
 	equal(t, "what nobody uses", ids(journal.Query{UsedBefore: at(4)}), "a02 b01 b03")
 	equal(t, "what has ended", ids(journal.Query{EndedBefore: at(215)}), "a00 a10 b05")
 	equal(t, "the default page", len(strings.Fields(ids(journal.Query{}))), 25)
+	must(t, s, journal.Change{Run: "a10", Remove: true})
+	first, err := s.Ended(ctx(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "what has ended first", strings.Join(first, " "), "a00 b05 b15")
+	stock, err := s.Stock(ctx())
+	if err != nil || stock.Runs != 24 || stock.Live != 20 || stock.Used <= 0 {
+		t.Errorf("the stock is %+v, %v", stock, err)
+	}
+}
+
+// TestRoom tests that what is removed is room for what is written next, at once.
+func TestRoom(t *testing.T, home Home) {
+	home.Empty(t)
+	s := home.Open(t)
+	defer s.Close()
+	long := strings.Repeat("x", 50_000)
+	used := func(ids ...string) int64 {
+		var changes []journal.Change
+		for _, id := range ids {
+			changes = append(changes, began(id, journal.Key{}, long, long))
+		}
+		must(t, s, changes...)
+		stock, err := s.Stock(ctx())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stock.Used
+	}
+	before := used()
+	full := used("a", "b", "c", "d")
+	must(t, s, journal.Change{Run: "a", Remove: true}, journal.Change{Run: "b", Remove: true}, journal.Change{Run: "c", Cut: 1})
+	if left := used(); before+8*50_000 > full || left > full-4*50_000 || left < before {
+		t.Errorf("%d bytes are used, of %d, and %d before", left, full, before)
+	}
 }
 
 // Many write at once: each run has what was written to it, in its order.

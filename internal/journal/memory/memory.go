@@ -286,6 +286,43 @@ func (s *Store) Size(context.Context) (size int64, err error) {
 	return size, nil
 }
 
+// Ended implements [journal.Store].
+func (s *Store) Ended(_ context.Context, limit int) (ids []string, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, journal.ErrClosed
+	}
+	var ended []*kept
+	for _, r := range s.runs {
+		if !r.row.Ended.IsZero() {
+			ended = append(ended, r)
+		}
+	}
+	slices.SortFunc(ended, func(a, b *kept) int {
+		return cmp.Or(a.row.Ended.Compare(b.row.Ended), strings.Compare(a.row.ID, b.row.ID))
+	})
+	for _, r := range ended[:min(len(ended), limit)] {
+		ids = append(ids, r.row.ID)
+	}
+	return ids, nil
+}
+
+// Stock implements [journal.Store].
+func (s *Store) Stock(ctx context.Context) (stock journal.Stock, err error) {
+	if stock.Used, err = s.Size(ctx); err != nil {
+		return stock, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, r := range s.runs {
+		if stock.Runs++; r.row.Ended.IsZero() {
+			stock.Live++
+		}
+	}
+	return stock, nil
+}
+
 // Close implements [journal.Store].
 func (s *Store) Close() error {
 	s.mu.Lock()

@@ -19,6 +19,8 @@ func (home) Empty(rapid.TB)              {}
 
 func TestStore(t *testing.T) { journaltest.Test(t, home{}, false) }
 
+func TestRoom(t *testing.T) { journaltest.TestRoom(t, home{}) }
+
 // Of all runs together the last records are kept, and what is left of a run still holds together.
 func TestOnlyTheLastAreKept(t *testing.T) {
 	const most = 100

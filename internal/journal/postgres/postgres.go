@@ -66,6 +66,7 @@ CREATE TABLE fsm_proxy.runs (
 CREATE INDEX runs_key ON fsm_proxy.runs (key_hash, key_kind) WHERE key_kind <> '';
 CREATE UNIQUE INDEX runs_live ON fsm_proxy.runs (key_hash, key_kind) WHERE key_kind <> '' AND ended IS NULL;
 CREATE INDEX runs_due ON fsm_proxy.runs (due) WHERE due IS NOT NULL AND ended IS NULL;
+CREATE INDEX runs_ended ON fsm_proxy.runs (ended, id) WHERE ended IS NOT NULL;
 CREATE TABLE fsm_proxy.entries (
 	run bigint NOT NULL, seq bigint NOT NULL, hash bytea NOT NULL, bytes bytea NOT NULL, PRIMARY KEY (run, seq)
 );

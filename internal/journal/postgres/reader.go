@@ -184,3 +184,23 @@ func (s *Store) Size(ctx context.Context) (size int64, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'fsm_proxy' AND c.relkind = 'r'").Scan(&size)
 	return size, err
 }
+
+// Ended implements [journal.Store].
+func (s *Store) Ended(ctx context.Context, limit int) ([]string, error) {
+	if s.isClosed() {
+		return nil, journal.ErrClosed
+	}
+	rows, err := s.pool.Query(ctx, "SELECT id FROM fsm_proxy.runs WHERE ended IS NOT NULL ORDER BY ended, id LIMIT $1", limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// Stock implements [journal.Store]. What PostgreSQL takes for nothing only its vacuum finds out: it is counted in.
+func (s *Store) Stock(ctx context.Context) (stock journal.Stock, err error) {
+	if stock.Used, err = s.Size(ctx); err == nil {
+		err = s.pool.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE ended IS NULL) FROM fsm_proxy.runs").Scan(&stock.Runs, &stock.Live)
+	}
+	return stock, err
+}

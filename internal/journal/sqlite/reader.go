@@ -210,3 +210,37 @@ func (s *Store) Size(context.Context) (size int64, err error) {
 	}
 	return size, nil
 }
+
+// Ended implements [journal.Store].
+func (s *Store) Ended(ctx context.Context, limit int) (ids []string, err error) {
+	db, err := s.reading()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, "SELECT id FROM runs WHERE ended <> 0 ORDER BY ended, id LIMIT ?", limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// Stock implements [journal.Store]. The file keeps its size when something is removed; what is written next goes there.
+func (s *Store) Stock(ctx context.Context) (stock journal.Stock, err error) {
+	db, err := s.reading()
+	if err != nil {
+		return stock, err
+	}
+	ended := 0
+	err = db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM runs WHERE ended <> 0),
+		(page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size`).Scan(&stock.Runs, &ended, &stock.Used)
+	stock.Live = stock.Runs - ended
+	return stock, err
+}

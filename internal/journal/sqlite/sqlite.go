@@ -60,6 +60,7 @@ CREATE TABLE runs (
 CREATE INDEX runs_key ON runs (key_hash, key_kind) WHERE key_kind <> '';
 CREATE UNIQUE INDEX runs_live ON runs (key_hash, key_kind) WHERE key_kind <> '' AND ended = 0;
 CREATE INDEX runs_due ON runs (due) WHERE due <> 0 AND ended = 0;
+CREATE INDEX runs_ended ON runs (ended, id) WHERE ended <> 0;
 CREATE TABLE entries (
 	place INTEGER PRIMARY KEY, run INTEGER NOT NULL, seq INTEGER NOT NULL, hash BLOB NOT NULL, bytes BLOB NOT NULL
 ) STRICT;

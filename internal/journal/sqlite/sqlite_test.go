@@ -40,6 +40,10 @@ func TestStore(t *testing.T) {
 	journaltest.Test(t, home{filepath.Join(t.TempDir(), "odd name?%20#.db")}, true)
 }
 
+func TestRoom(t *testing.T) {
+	journaltest.TestRoom(t, home{filepath.Join(t.TempDir(), "runs.db")})
+}
+
 func began(id string) journal.Change {
 	p := journal.NewChain(nil).Next(id, journal.Point{}, []byte("{}"))
 	return journal.Change{Run: id, Begin: &journal.Row{ID: id}, Head: &journal.Head{At: p}, Records: []journal.Record{{Seq: p.Seq, Hash: p.Hash, Bytes: []byte("{}")}}}

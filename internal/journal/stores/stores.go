@@ -36,6 +36,12 @@ func Check(text string) error {
 	return err
 }
 
+// IsSQLite reports whether the URL is of a file.
+func IsSQLite(text string) bool {
+	s, err := parse(text, "run")
+	return err == nil && !s.memory && !s.postgres
+}
+
 // store is what a URL says.
 type store struct {
 	memory, postgres bool

@@ -1,0 +1,178 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+)
+
+// Bounds is how much a store may keep; 0: that is not bounded.
+type Bounds struct {
+	Runs int
+	Size int64 // in bytes, less those that a file takes for nothing
+}
+
+// stock is what is known of how much there is.
+type stock struct {
+	crowded chan struct{} // there is to be looked, and perhaps made room
+
+	mu    sync.Mutex    // guards what follows
+	last  journal.Stock // when it was counted last; zero: never
+	since int           // runs that have begun since, at the most
+	next  int           // so many have begun when it is counted again
+	full  bool
+}
+
+// Full reports whether no run can begin: those that have not ended fill the store by themselves.
+func (s *Store) Full() bool {
+	s.stock.mu.Lock()
+	defer s.stock.mu.Unlock()
+	if most := s.cfg.Bounds.Runs; most > 0 && s.stock.last.Live+s.stock.since >= most {
+		s.stock.full = true
+	}
+	if s.stock.full { // or some have ended since
+		s.look()
+	}
+	return s.stock.full
+}
+
+// Crowded tells that [Store.Bound] may have something to do.
+func (s *Store) Crowded() <-chan struct{} { return s.stock.crowded }
+
+func (s *Store) look() {
+	select {
+	case s.stock.crowded <- struct{}{}:
+	default:
+	}
+}
+
+// entered counts a run that begins.
+func (s *Store) entered() {
+	s.stock.mu.Lock()
+	defer s.stock.mu.Unlock()
+	if s.stock.since++; s.cfg.Bounds.Runs > 0 && s.stock.since >= s.stock.next {
+		s.look()
+	}
+}
+
+// What is removed at a time, before it is looked again how much there is, and what part of a bound is made room for once
+// it is reached: it is not to be looked again for each run.
+const (
+	atOnce = 1000
+	spare  = 50
+)
+
+// Bound has nothing kept any more of runs that have ended, those first that ended first, as far as more is kept than may
+// be. One that has not ended stays. It returns how many it was.
+func (s *Store) Bound(ctx context.Context) (n int, err error) {
+	for s.mayExceed() || n > 0 {
+		now, err := s.count(ctx)
+		if err != nil {
+			return n, err
+		}
+		excess := s.excess(&now, n > 0)
+		if excess == 0 {
+			return n, nil
+		}
+		removed, err := s.removeEnded(ctx, excess)
+		if n += removed; err != nil {
+			return n, err
+		}
+		if removed == 0 {
+			s.stuck(&now)
+			return n, nil
+		}
+	}
+	return n, nil
+}
+
+// Count counts what there is, so that [Store.Full] knows from the beginning.
+func (s *Store) Count(ctx context.Context) error {
+	if s.cfg.Bounds == (Bounds{}) {
+		return nil
+	}
+	_, err := s.count(ctx)
+	return err
+}
+
+// mayExceed reports whether there may be more than there is to be.
+func (s *Store) mayExceed() bool {
+	s.stock.mu.Lock()
+	defer s.stock.mu.Unlock()
+	return s.cfg.Bounds.Size > 0 || s.cfg.Bounds.Runs > 0 && (s.stock.full || s.stock.since >= s.stock.next)
+}
+
+// count counts what there is.
+func (s *Store) count(ctx context.Context) (now journal.Stock, err error) {
+	s.stock.mu.Lock()
+	since := s.stock.since
+	s.stock.mu.Unlock()
+	written := max(since-s.Waiting(), 0) // at the least: those that wait are not counted
+	if now, err = s.cfg.Journal.Stock(ctx); err != nil {
+		return now, err
+	}
+	s.stock.mu.Lock()
+	defer s.stock.mu.Unlock()
+	most := s.cfg.Bounds.Runs
+	s.stock.last, s.stock.since = now, s.stock.since-written
+	s.stock.next = s.stock.since + max((most-now.Runs)/2, 1)
+	s.stock.full = most > 0 && now.Live+s.stock.since >= most
+	return now, nil
+}
+
+// stuck has no run begin where more is kept than may be, and nothing can go.
+func (s *Store) stuck(now *journal.Stock) {
+	s.stock.mu.Lock()
+	defer s.stock.mu.Unlock()
+	s.stock.full = s.stock.full || s.cfg.Bounds.Size > 0 && now.Used > s.cfg.Bounds.Size
+}
+
+// excess is how many runs are to go now. Where room is made already, it is made for some more.
+func (s *Store) excess(now *journal.Stock, making bool) (runs int) {
+	most := s.cfg.Bounds
+	if making {
+		most.Runs -= most.Runs / spare
+		most.Size -= most.Size / spare
+	}
+	if most.Runs > 0 {
+		runs = max(now.Runs-most.Runs, 0)
+	}
+	if runs == 0 && most.Size > 0 && now.Used > most.Size {
+		runs = max(now.Runs/spare, 1)
+	}
+	return min(runs, atOnce)
+}
+
+// removeEnded removes so many runs that have ended, and waits until they are gone.
+func (s *Store) removeEnded(ctx context.Context, n int) (removed int, err error) {
+	ids, err := s.cfg.Journal.Ended(ctx, n)
+	if err != nil {
+		return 0, err
+	}
+	var gone []*journal.Ticket
+	for _, id := range ids {
+		if _, err := s.cfg.Journal.Take(ctx, id); errors.Is(err, journal.ErrNone) {
+			continue
+		} else if err != nil {
+			return 0, err
+		}
+		t, err := s.write.Submit(journal.Change{Run: id, Remove: true}, journal.Now)
+		if err != nil {
+			return 0, err
+		}
+		gone = append(gone, t)
+	}
+	for _, t := range gone {
+		select {
+		case <-t.Done():
+		case <-ctx.Done():
+			return removed, ctx.Err()
+		}
+		if t.Err() == nil {
+			removed++
+		}
+	}
+	return removed, nil
+}
