@@ -22,20 +22,23 @@ type stock struct {
 	last  journal.Stock // when it was counted last; zero: never
 	since int           // runs that have begun since, at the most
 	next  int           // so many have begun when it is counted again
-	full  bool
+	stuck bool          // it takes more than it may, and nothing can go
 }
 
 // Full reports whether no run can begin: those that have not ended fill the store by themselves.
 func (s *Store) Full() bool {
 	s.stock.mu.Lock()
 	defer s.stock.mu.Unlock()
-	if most := s.cfg.Bounds.Runs; most > 0 && s.stock.last.Live+s.stock.since >= most {
-		s.stock.full = true
-	}
-	if s.stock.full { // or some have ended since
+	full := s.fullLocked()
+	if full { // or some have ended since
 		s.look()
 	}
-	return s.stock.full
+	return full
+}
+
+func (s *Store) fullLocked() bool {
+	most := s.cfg.Bounds.Runs
+	return s.stock.stuck || most > 0 && s.stock.last.Live+s.stock.since >= most
 }
 
 // Crowded tells that [Store.Bound] may have something to do.
@@ -81,7 +84,7 @@ func (s *Store) Bound(ctx context.Context) (n int, err error) {
 			return n, err
 		}
 		if removed == 0 {
-			s.stuck(&now)
+			s.setStuck(&now)
 			return n, nil
 		}
 	}
@@ -101,7 +104,7 @@ func (s *Store) Count(ctx context.Context) error {
 func (s *Store) mayExceed() bool {
 	s.stock.mu.Lock()
 	defer s.stock.mu.Unlock()
-	return s.cfg.Bounds.Size > 0 || s.cfg.Bounds.Runs > 0 && (s.stock.full || s.stock.since >= s.stock.next)
+	return s.cfg.Bounds.Size > 0 || s.cfg.Bounds.Runs > 0 && (s.fullLocked() || s.stock.since >= s.stock.next)
 }
 
 // count counts what there is.
@@ -118,15 +121,15 @@ func (s *Store) count(ctx context.Context) (now journal.Stock, err error) {
 	most := s.cfg.Bounds.Runs
 	s.stock.last, s.stock.since = now, s.stock.since-written
 	s.stock.next = s.stock.since + max((most-now.Runs)/2, 1)
-	s.stock.full = most > 0 && now.Live+s.stock.since >= most
+	s.stock.stuck = s.stock.stuck && now.Used > s.cfg.Bounds.Size
 	return now, nil
 }
 
-// stuck has no run begin where more is kept than may be, and nothing can go.
-func (s *Store) stuck(now *journal.Stock) {
+// setStuck has no run begin where more is taken than may be, and nothing can go.
+func (s *Store) setStuck(now *journal.Stock) {
 	s.stock.mu.Lock()
 	defer s.stock.mu.Unlock()
-	s.stock.full = s.stock.full || s.cfg.Bounds.Size > 0 && now.Used > s.cfg.Bounds.Size
+	s.stock.stuck = s.cfg.Bounds.Size > 0 && now.Used > s.cfg.Bounds.Size
 }
 
 // excess is how many runs are to go now. Where room is made already, it is made for some more.

@@ -196,4 +196,12 @@ func TestFileBeyondItsSize(t *testing.T) {
 	if stock, _ := file.Stock(t.Context()); stock.Live != 60 || stock.Runs != 60 {
 		t.Errorf("%+v", stock)
 	}
+	for i := 140; i < 190; i++ {
+		if each, err := file.Commit(t.Context(), []journal.Change{{Run: fmt.Sprintf("R%04d", i), Remove: true}}); err != nil || each[0] != nil {
+			t.Fatal(each, err)
+		}
+	}
+	if _, err := b.Bound(t.Context()); err != nil || b.Full() {
+		t.Errorf("there is room again, and none may begin: %v", err)
+	}
 }
