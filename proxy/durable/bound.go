@@ -20,7 +20,7 @@ type stock struct {
 
 	mu    sync.Mutex    // guards what follows
 	last  journal.Stock // when it was counted last; zero: never
-	since int           // runs that have begun since, at the most
+	since int           // runs that have begun since, and some that are counted in last
 	next  int           // so many have begun when it is counted again
 	stuck bool          // it takes more than it may, and nothing can go
 }
@@ -107,22 +107,42 @@ func (s *Store) mayExceed() bool {
 	return s.cfg.Bounds.Size > 0 || s.cfg.Bounds.Runs > 0 && (s.fullLocked() || s.stock.since >= s.stock.next)
 }
 
-// count counts what there is.
+// count counts what there is, and what waits to be written.
 func (s *Store) count(ctx context.Context) (now journal.Stock, err error) {
 	s.stock.mu.Lock()
-	since := s.stock.since
+	written := s.stock.since
 	s.stock.mu.Unlock()
-	written := max(since-s.Waiting(), 0) // at the least: those that wait are not counted
+	if err := s.wait(ctx); err != nil {
+		return now, err
+	}
 	if now, err = s.cfg.Journal.Stock(ctx); err != nil {
 		return now, err
 	}
 	s.stock.mu.Lock()
 	defer s.stock.mu.Unlock()
-	most := s.cfg.Bounds.Runs
 	s.stock.last, s.stock.since = now, s.stock.since-written
-	s.stock.next = s.stock.since + max((most-now.Runs)/2, 1)
+	s.stock.next = max((s.cfg.Bounds.Runs-now.Runs)/2, 1)
 	s.stock.stuck = s.stock.stuck && now.Used > s.cfg.Bounds.Size
 	return now, nil
+}
+
+// wait waits until all is written that was handed over.
+func (s *Store) wait(ctx context.Context) error {
+	t, err := s.write.Submit(journal.Change{}, journal.Now)
+	if err != nil {
+		return err
+	}
+	return done(ctx, t)
+}
+
+// done waits for a change, and returns what became of it.
+func done(ctx context.Context, t *journal.Ticket) error {
+	select {
+	case <-t.Done():
+		return t.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // setStuck has no run begin where more is taken than may be, and nothing can go.
@@ -168,13 +188,10 @@ func (s *Store) removeEnded(ctx context.Context, n int) (removed int, err error)
 		gone = append(gone, t)
 	}
 	for _, t := range gone {
-		select {
-		case <-t.Done():
-		case <-ctx.Done():
-			return removed, ctx.Err()
-		}
-		if t.Err() == nil {
+		if err := done(ctx, t); err == nil {
 			removed++
+		} else if ctx.Err() != nil {
+			return removed, err
 		}
 	}
 	return removed, nil

@@ -176,7 +176,6 @@ type Run struct {
 
 // Begin returns the place of a run that begins, of which nothing is written yet.
 func (s *Store) Begin(id string, key journal.Key, owner wire.Principal, now time.Time) *Run {
-	s.entered()
 	return &Run{s: s, id: id, fresh: true, row: journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}}
 }
 
@@ -258,10 +257,14 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 		c.Begin, c.Cut = &begin, 0
 	}
 	t, err := r.s.submit(c, when, limitsOf(entries), now)
-	if err == nil {
-		r.row, r.fresh, r.last = row, false, t
+	if err != nil {
+		return t, err
 	}
-	return t, err
+	if r.fresh {
+		r.s.entered()
+	}
+	r.row, r.fresh, r.last = row, false, t
+	return t, nil
 }
 
 // Written reports whether all that was handed over is written, or never can be.

@@ -162,7 +162,9 @@ func (g *Registry) bound(ctx context.Context) {
 	if g.cfg.Store == nil {
 		return
 	}
-	n, err := g.cfg.Store.Bound(ctx)
+	making, stop := context.WithTimeout(ctx, time.Minute) // what is left is for the next time
+	defer stop()
+	n, err := g.cfg.Store.Bound(making)
 	if n > 0 {
 		g.cfg.Log.Info("runs that have ended are kept no longer: there are too many (--max-stored-runs, --max-store-size)", "runs", n)
 	}
