@@ -22,6 +22,23 @@ type Assignment struct {
 	Place  Place
 }
 
+// SetsFrom returns where a register is first set from what stands at a place in the arguments of calls, or around it. The
+// place is named by the tokens of a JSON pointer; ok is false where none is.
+func (p *Policy) SetsFrom(tokens []string) (at Place, ok bool) {
+	for b := range p.Bindings() {
+		for a := range b.Alternatives() {
+			for _, o := range a.AllOutcomes() {
+				for _, x := range a.Sets(o) {
+					if slices.ContainsFunc(x.Values, func(v *guard.Program) bool { return v.ReadsArgument(tokens) }) {
+						return x.Place, true
+					}
+				}
+			}
+		}
+	}
+	return at, false
+}
+
 // Register is a value that runs remember beside their state.
 type Register struct {
 	register.Declaration

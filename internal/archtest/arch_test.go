@@ -106,6 +106,10 @@ var rules = []rule{
 		why: "what is known of who asks is values, for whoever finds it out and whoever decides by it",
 	},
 	{
+		pkg: "internal/redact",
+		why: "what is taken out is bytes in, bytes out, for whoever writes them down",
+	},
+	{
 		pkg: "internal/lookalike",
 		why: "which names are taken for another is one rule for whoever reads names",
 	},
@@ -337,7 +341,7 @@ var rules = []rule{
 	},
 	{
 		pkg:   "proxy/run",
-		allow: []string{module + "/policy", module + "/policy/guard", module + "/policy/limit", module + "/policy/register", module + "/proxy/approval"},
+		allow: []string{module + "/policy", module + "/policy/guard", module + "/policy/limit", module + "/policy/register", module + "/proxy/approval", module + "/internal/redact"},
 		why:   "a run is pure: its decisions and its moves are told in tests, without a proxy, a client or an upstream",
 	},
 	{

@@ -44,6 +44,7 @@ var (
 	duration    = kind{schema: of(schema{Type: "string", Pattern: days.Pattern}), read: readDuration}
 	size        = kind{schema: of(schema{Type: []string{"integer", "string"}, Minimum: 1, Pattern: `^ *[0-9]+ *([KkMmGg]?[Ii]?[Bb])? *$`}), read: readText}
 	list        = kind{schema: strictyaml.List(of(anyText)), read: readList, many: true}
+	pointers    = kind{schema: strictyaml.List(of(anyText)), read: readList, many: true, commas: true}
 	command     = kind{schema: of(schema{Type: "array", Items: &anyText, MinItems: 1}), read: readCommand, many: true}
 	variables   = kind{schema: of(schema{Type: "object", PropertyNames: &schema{Pattern: "^[^=]+$"}, AdditionalProperties: &anyText}), read: readVariables, many: true, commas: true}
 	headers     = kind{schema: of(schema{Type: "object", PropertyNames: &schema{Pattern: "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"}, AdditionalProperties: &anyText}), read: readHeaders, many: true, commas: true}

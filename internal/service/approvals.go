@@ -60,7 +60,9 @@ func (s *service) asked(id string) {
 	if s.hook == nil {
 		return
 	}
-	body, err := json.Marshal(wanted{"approval.wanted", x.AskedAt, adminApproval(x)})
+	said := adminApproval(x)
+	said.Arguments = s.cfg.Record.ofWebhook(said.Arguments)
+	body, err := json.Marshal(wanted{"approval.wanted", x.AskedAt, said})
 	if err != nil {
 		s.log.Error("writing a webhook", "error", err)
 		return

@@ -51,6 +51,7 @@ type Config struct {
 	Reload    Reload
 	Operators Operators
 	Audit     Audit
+	Record    Record
 
 	// Policy is enforced in place of that of PolicyFile, and never changes. nil: it is read.
 	Policy *policy.Policy
@@ -211,7 +212,7 @@ func (c *Config) Check() error {
 			return err
 		}
 	}
-	if err := errors.Join(c.Listen.OIDC.check(), c.Store.check()); err != nil {
+	if err := errors.Join(c.Listen.OIDC.check(), c.Store.check(), c.Record.check(c.Store.lasts(), c.Audit.Arguments || c.Operators.Webhook.URL != "")); err != nil {
 		return err
 	}
 	return c.Runs.check(c.Listen.Address != "", c.Listen.authenticates(), c.Protocol)

@@ -93,7 +93,7 @@ func (s *service) reload(file watch.File) {
 		return
 	}
 	s.warn(findings)
-	if err := s.locks.admit(p); err != nil {
+	if err := errors.Join(s.cfg.Record.admit(p), s.locks.admit(p)); err != nil {
 		s.refuseReload([]string{err.Error()})
 		return
 	}

@@ -74,6 +74,9 @@ func Serve(ctx context.Context, cfg Config) error {
 		s.policy, s.from = p, from
 		s.warn(findings)
 	}
+	if err := cfg.Record.admit(s.policy); err != nil {
+		return err
+	}
 	if cfg.Listen.Address == "" {
 		return s.overStdio(ctx)
 	}

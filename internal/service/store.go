@@ -21,6 +21,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -90,7 +91,11 @@ func (s *service) openStore(ctx context.Context) error {
 		})
 	}
 	s.journal = durable.Shown(journal)
-	s.store = durable.Open(durable.Config{Journal: journal, Key: key, Timeout: c.Timeout, Keep: c.KeepEntries, Bounds: durable.Bounds{Runs: c.MaxRuns, Size: int64(c.MaxSize)}, Compile: policyfile.Unpack, Wrote: s.tell.wrote(), Log: s.log})
+	s.store = durable.Open(durable.Config{
+		Journal: journal, Key: key, Timeout: c.Timeout, Keep: c.KeepEntries, Bounds: durable.Bounds{Runs: c.MaxRuns, Size: int64(c.MaxSize)},
+		Record:  run.Recording{Arguments: s.cfg.Record.Arguments, Redact: s.cfg.Record.redaction()},
+		Compile: policyfile.Unpack, Wrote: s.tell.wrote(), Log: s.log,
+	})
 	s.onClose(func() {
 		ctx, stop := context.WithTimeout(context.Background(), storeFlush)
 		defer stop()

@@ -12,14 +12,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/redact"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
-// open opens the audit, nil where none is asked for.
-func (f *Audit) open(log hclog.Logger) (*telemetry.Audit, error) {
-	cfg := telemetry.AuditConfig{Path: f.Path, Instance: rand.Text()[:12], Arguments: f.Arguments, Log: log}
+// open opens the audit, nil where none is asked for. What is taken out of arguments it does not tell.
+func (f *Audit) open(taken *redact.Redaction, log hclog.Logger) (*telemetry.Audit, error) {
+	cfg := telemetry.AuditConfig{Path: f.Path, Redact: taken, Instance: rand.Text()[:12], Arguments: f.Arguments, Log: log}
 	switch {
 	case f.Path == "":
 		return nil, nil
@@ -57,7 +58,7 @@ func (s *service) observers(ctx context.Context) (o *observers, err error) {
 	if o.traces, err = telemetry.NewTraces(ctx, about, s.log); err != nil {
 		return o, err
 	}
-	o.audit, err = s.cfg.Audit.open(s.log)
+	o.audit, err = s.cfg.Audit.open(s.cfg.Record.redaction(), s.log)
 	return o, err
 }
 

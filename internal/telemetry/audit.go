@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/redact"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 )
 
@@ -29,6 +30,8 @@ type AuditConfig struct {
 	Instance string
 	// Arguments has calls recorded with their arguments.
 	Arguments bool
+	// Redact is what of them is not told; nil: all is.
+	Redact *redact.Redaction
 	// Queue is how many bytes may wait to be written before requests do; 0: 1 MiB.
 	Queue int
 	Log   hclog.Logger // nil: none
@@ -108,7 +111,10 @@ func (a *Audit) Decided(d observe.Decision) { a.Begin(d) }
 // Begin implements observe.Journal.
 func (a *Audit) Begin(d observe.Decision) (number uint64) {
 	l := newLine("decision")
-	l.decision(&d, a.cfg.Arguments)
+	l.decision(&d)
+	if m := d.Message; a.cfg.Arguments && m != nil && m.P.Arguments.Present() {
+		l.arguments(m.Bytes(m.P.Arguments), a.cfg.Redact)
+	}
 	return a.push(l)
 }
 

@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/redact"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
@@ -44,7 +45,7 @@ func (l *line) appendTo(out []byte, instance string, number uint64, at time.Time
 }
 
 // decision writes the members of a decision.
-func (l *line) decision(d *observe.Decision, arguments bool) {
+func (l *line) decision(d *observe.Decision) {
 	switch {
 	case d.Fault != observe.Fault{}:
 		l.word("decision", "refuse")
@@ -75,9 +76,6 @@ func (l *line) decision(d *observe.Decision, arguments bool) {
 	l.rule(d.Rule)
 	if d.Policy != nil {
 		l.word("policy", d.Policy.Digest())
-	}
-	if arguments && d.Message.P.Arguments.Present() {
-		l.arguments(d.Message.Bytes(d.Message.P.Arguments))
 	}
 }
 
@@ -164,8 +162,13 @@ func (l *line) number(key string, n int64) {
 // ones the beginning is, as a text.
 const maxArguments = 16 << 10
 
-// arguments writes the arguments of a call.
-func (l *line) arguments(raw []byte) {
+// arguments writes the arguments of a call, without what is taken out of them.
+func (l *line) arguments(sent []byte, taken *redact.Redaction) {
+	raw, err := taken.Of(sent)
+	if err != nil { // others may read them otherwise
+		l.number("arguments_bytes", int64(len(sent)))
+		return
+	}
 	if len(raw) <= maxArguments {
 		l.key("arguments")
 		l.b = appendVisible(l.b, string(raw), false)

@@ -30,6 +30,7 @@ type Config struct {
 	Timeout time.Duration // for how long a call waits until it is durable that it has begun, or ended; 0: 10s
 	Keep    int           // how many entries of a run are kept before its last checkpoint; 0: all
 	Bounds  Bounds        // of what is kept
+	Record  run.Recording // of calls' arguments
 	// Compile makes a policy of what [Store.Keep] was given.
 	Compile func(source []byte) (*policy.Policy, error)
 	Wrote   func(journal.Wrote) // is told of each commit; nil: nobody is
@@ -107,6 +108,9 @@ func (s *Store) Size() int64 {
 	}
 	return s.size.Load()
 }
+
+// Recording is what is kept of the arguments of calls.
+func (s *Store) Recording() *run.Recording { return &s.cfg.Record }
 
 // Timeout is for how long a call waits.
 func (s *Store) Timeout() time.Duration { return s.cfg.Timeout }

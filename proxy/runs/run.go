@@ -276,7 +276,7 @@ func (r *Run) Keeps(c Call) (a run.Admission, moved run.Shift, held bool) {
 // has to hears of it later.
 func (r *Run) Settle(c *run.Call, end run.End) (e run.Entry, moved run.Shift, err error) {
 	if c.Read(end); r.kept != nil {
-		c.Note()
+		c.Note(r.of.cfg.Store.Recording())
 	}
 	r.mu.Lock()
 	e, moved, err = r.core.Settle(c, end, time.Now())
