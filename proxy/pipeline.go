@@ -319,7 +319,7 @@ func (c *call) settle(end run.End) (name string, moved run.Shift, unwritten erro
 		return name, moved, &wire.CallError{Sent: true, Err: refusal.ErrUnwritten}
 	}
 	if err != nil {
-		c.s.log.Error("stepping the run: it stays where it is", "error", err)
+		c.s.log.Error("stepping the run: it stays where it is", "error", c.s.p.cfg.Fault(err))
 	}
 	if a := c.Verdict.Alternative; a != nil && ended.Outcome != outcome.None {
 		name = a.OutcomeName(ended.Outcome)

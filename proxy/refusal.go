@@ -37,7 +37,7 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
 	behind := []any{"state", c.where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
 	if c.Verdict.Fault() != nil {
-		behind = append(behind, "fault", c.Verdict.Fault())
+		behind = append(behind, "fault", c.s.p.cfg.Fault(c.Verdict.Fault()))
 	}
 	c.s.log.Info("refused", c.aboutTarget([]any{"code", code.String()}, behind...)...)
 	return c.answerRefusal(&refusal.Asked{Code: code, Reason: reason})

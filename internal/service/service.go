@@ -374,6 +374,7 @@ func (s *service) config() proxy.Config {
 		MaxRuns:             most,
 		MaxRunsPerPrincipal: perPrincipal,
 		Store:               s.store,
+		Terse:               len(s.cfg.Record.Redact) > 0,
 		Process:             c.Store.run(s.policy),
 		IdleEnds:            c.Runs.Idle > 0,
 		KeepEnded:           c.Store.KeepCompleted,

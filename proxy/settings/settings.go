@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
@@ -84,11 +85,20 @@ type Config struct {
 	MaxSubscriptions int // of a session; 0: 1000
 
 	Log   hclog.Logger    // nil: none
+	Terse bool            // the log tells of faults of guards their reasons alone: see [Config.Fault]
 	Asked func(id string) // is told of each approval that is wanted, and does not block; nil: nobody is
 	// Telemetry is who is told what happens; zero: nobody.
 	Telemetry observe.Telemetry
 	// Journal is where what calls make of their runs is recorded; nil: in the audit.
 	Journal observe.Journal
+}
+
+// Fault is what the log tells of why a condition could not be evaluated. More than the reason may quote arguments.
+func (c *Config) Fault(why error) string {
+	if fault, _ := errors.AsType[*guard.Error](why); fault != nil && c.Terse {
+		return fault.Reason.String()
+	}
+	return why.Error()
 }
 
 // Complete says what is missing, and fills in what is not given.

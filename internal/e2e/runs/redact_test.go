@@ -15,14 +15,15 @@ import (
 func TestRedactedIsKeptNowhere(t *testing.T) {
 	each(t, those(byHeader, "session"), func(t *testing.T, k key) {
 		url, health, audit := store(t), mcptest.FreeAddress(t), filepath.Join(t.TempDir(), "audit.jsonl")
-		h := counted(t, k, steps, "--annotate", "meta", "--store", url, "--health", health, "--audit", audit, "--audit-arguments",
+		guarded := strings.Replace(steps, "hold: after}", `hold: {when: host(args.password) == "a", on_success: after}}`, 1)
+		h := counted(t, k, guarded, "--annotate", "meta", "--store", url, "--health", health, "--audit", audit, "--audit-arguments",
 			"--log-level", "debug", "--record-arguments", "--record-redact", "/password", "--record-redact", "/deep/0/a,b")
 		c := h.enter(k, "")
-		const password, token = "a secret argument", "another secret"
+		const password, token, host = "a secret argument", "another secret", "user@secret"
 		arguments := `"password":"` + password + `","deep":[{"a,b":"` + token + `","x":1}],"who":"me"`
 		long := `"password":"` + password + `","long":"` + strings.Repeat("x", 70_000) + `"`
 		for _, call := range [][2]string{{"ok", arguments}, {"ok", strings.Replace(arguments, password, "yet a secret argument", 1)},
-			{"ok", long}, {"elsewhere", arguments}, {"once", arguments}, {"ok", arguments}} {
+			{"ok", long}, {"hold", strings.Replace(arguments, password, "http://"+host+"/", 1)}, {"elsewhere", arguments}, {"once", arguments}, {"ok", arguments}} {
 			c.call(call[0], call[1])
 		}
 		entries := only(t, url, "stayed", 4)
@@ -42,6 +43,7 @@ func TestRedactedIsKeptNowhere(t *testing.T) {
 				t.Errorf("%s", e.text)
 			}
 		}
+		h.process.Log().Await(t, "code=guard_failed")
 		written := map[string]string{"the log": h.process.Log().String(), "the metrics": metrics(t, health)}
 		files, err := filepath.Glob(strings.TrimPrefix(url, "sqlite:") + "*")
 		if err != nil || len(files) < 2 {
@@ -58,7 +60,7 @@ func TestRedactedIsKeptNowhere(t *testing.T) {
 			t.Fatalf("this test looks at nothing: %d", len(told))
 		}
 		for where, text := range written {
-			for _, secret := range []string{"secret argument", token} {
+			for _, secret := range []string{"secret argument", token, host} {
 				if strings.Contains(text, secret) {
 					t.Errorf("%q stands in %s", secret, where)
 				}
