@@ -20,6 +20,16 @@ type Redaction struct {
 	root     node
 }
 
+// Takes reports whether something is taken out of a document, or that cannot be said.
+func (r *Redaction) Takes(text []byte) bool {
+	if r == nil {
+		return false
+	}
+	told, err := r.Of(text)
+	was, is := jsontext.Value(text).Clone(), jsontext.Value(told)
+	return err != nil || was.Canonicalize() != nil || is.Canonicalize() != nil || !bytes.Equal(was, is)
+}
+
 // node is a place; what is beneath it is found by the token of a pointer.
 type node struct {
 	out  bool // it is taken out

@@ -35,6 +35,9 @@ func TestOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := r.Of([]byte(x.text))
+		if taken := x.want == "" || string(got) != x.text; r.Takes([]byte(x.text)) != taken {
+			t.Errorf("%v takes something out of %s: %v", x.pointers, x.text, !taken)
+		}
 		if string(got) != x.want || (err != nil) != (x.want == "") {
 			t.Errorf("%v of %s: %s, %v; not %s", x.pointers, x.text, got, err, x.want)
 		}

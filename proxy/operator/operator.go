@@ -100,6 +100,7 @@ func (d *Desk) Send(ctx context.Context, s Signal) (Done, error) {
 	}
 	c := &call{sent: s, d: d, run: r, begun: time.Now()}
 	c.Request = run.Request{Kind: policy.Signal, Name: s.Name, From: policy.Operator, Known: true, Listed: true}
+	c.SentBy(s.From.Principal.Issuer, s.From.Principal.Subject)
 	if no = c.enter(ctx); no != nil {
 		return Done{}, c.refused(no)
 	}

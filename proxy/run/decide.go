@@ -59,12 +59,13 @@ type Call struct {
 	Tag        any           // the caller's, not read here
 	Turn       chan struct{} // the caller's: closed when the call is Ready
 
-	has      *holdings // nil: nothing
-	moves    uint32    // of the run, when it was decided
-	life     uint32    // of the run, when it began to wait; 0: it does not wait
-	begun    uint64    // the number of the entry by which it began; 0: there is none, or it has ended
-	told     uint64    // the number of the last entry that tells of it; 0: none does
-	orphaned bool      // the run was begun anew while it had the turn
+	has      *holdings  // nil: nothing
+	moves    uint32     // of the run, when it was decided
+	life     uint32     // of the run, when it began to wait; 0: it does not wait
+	begun    uint64     // the number of the entry by which it began; 0: there is none, or it has ended
+	told     uint64     // the number of the last entry that tells of it; 0: none does
+	sender   *guard.Who // nil: it is Who's
+	orphaned bool       // the run was begun anew while it had the turn
 }
 
 // holdings are what a call has of its run, beside the turn: where a policy asks for nothing of that, it has none.

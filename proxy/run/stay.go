@@ -1,10 +1,12 @@
 package run
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 )
 
 // What changes nothing is told by entries of a run that lasts, too: that a call was refused, or has ended and moved
@@ -30,10 +32,15 @@ type Noted struct {
 // said is what of a call every entry tells that has a Said.
 func (c *Call) said() *Said {
 	s := &Said{}
-	if c.Who != nil {
-		s.Issuer, s.Subject = c.Who.Issuer, c.Who.Subject
+	if who := cmp.Or(c.sender, c.Who); who != nil {
+		s.Issuer, s.Subject = strings.ToValidUTF8(who.Issuer, "�"), strings.ToValidUTF8(who.Subject, "�")
 	}
 	return s
+}
+
+// SentBy says who has sent the call on nobody's behalf, for entries alone.
+func (c *Call) SentBy(issuer, subject string) {
+	c.sender = &guard.Who{Issuer: issuer, Subject: subject}
 }
 
 // sent is said with what was sent.
@@ -62,15 +69,17 @@ func (c *Call) ended(e *Entry, took time.Duration) (s *Said) {
 // Stay has the entries of a run that lasts tell that a call has ended of which they tell nothing yet: it has changed
 // nothing. Elsewhere the entry has no number.
 func (r *Run) Stay(c *Call, end End, now time.Time) Entry {
-	e := Entry{Type: Stayed, Time: now, Call: c, Outcome: end.Outcome, Shadow: c.Snapshot.Shadow}
+	e := Entry{Type: Stayed, Time: now, Outcome: end.Outcome, Shadow: c.Snapshot.Shadow}
 	if r.untold() || c.told != 0 {
 		return e
 	}
-	e.Said = c.ended(&e, end.Took)
+	e.Call, e.Said = c.asked(), c.ended(&e, end.Took)
 	if c.Overlooked {
 		e.Said.Code = c.Verdict.Code
 	}
-	return r.record(e)
+	e = r.record(e)
+	c.told = e.Seq
+	return e
 }
 
 // untold reports whether no entry tells of what changes nothing.
@@ -123,18 +132,19 @@ func (r *Run) Decline(c *Call, code policy.Code, now time.Time) {
 // Told is the number of the last entry that tells of the call, 0: none does.
 func (c *Call) Told() uint64 { return c.told }
 
-// asked is the call as far as a refusal tells of it: what it asked for is its client's, and may be long.
+// asked is the call as far as what changes nothing tells of it: what it asked for is its client's, and may be long.
 func (c *Call) asked() *Call {
 	name := c.Name
 	if len(name) > maxName {
 		name = name[:maxName] + "…"
 	}
 	out := &Call{Request: Request{Kind: c.Kind, Name: strings.ToValidUTF8(name, "�")}}
+	out.Verdict.Alternative = c.Verdict.Alternative // which names outcomes
 	out.Verdict.Rule, out.Verdict.Symbol = c.Verdict.Rule, policy.Symbol{Kind: c.Kind, Name: out.Name, Case: c.Verdict.Symbol.Case, Alternative: c.Verdict.Symbol.Alternative}
 	return out
 }
 
-// maxName is how much of a name is told that was refused, in bytes.
+// maxName is how much of a name is told, in bytes.
 const maxName = 256
 
 // decline takes an entry of a refusal, which is made at once where it is the first.

@@ -144,6 +144,20 @@ func TestManyRefusalsAreFewEntries(t *testing.T) {
 	}
 }
 
+// An operator, who asks on nobody's behalf, is named.
+func TestSentBy(t *testing.T) {
+	w := refuses(t)
+	c := &run.Call{Request: run.Request{Kind: policy.Signal, From: policy.Operator, Name: "gone", Listed: true, Known: true}}
+	c.SentBy("admin", "olga\xff")
+	w.Enter(c, 1, w.now)
+	w.Decline(c, c.Verdict.Code, w.now)
+	w.took()
+	text, err := w.made[0].AppendJSON(nil)
+	if err != nil || !strings.Contains(string(text), `"issuer":"admin","subject":"olga�"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 // A call that changes nothing is told of once, with what became of it; one that had begun is told of by its end. A run
 // that does not last tells of neither.
 func TestCallsThatStay(t *testing.T) {

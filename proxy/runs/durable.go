@@ -337,7 +337,7 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 	if len(w.pending) > 0 {
 		_, _ = r.confirm(w) // or it is shut
 	}
-	if last := kept.Entries[len(kept.Entries)-1].Type; g.cfg.Forgets && last != run.Began && last != run.Reset {
+	if g.cfg.Forgets && !fresh(kept.Entries) {
 		where := r.Where()
 		if _, err := r.Restart(); err != nil {
 			r.mu.Lock()
@@ -349,6 +349,15 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 	where := r.Where()
 	g.cfg.Log.Info("a run goes on", "run", r.Name, "id", kept.ID(), "state", where.State(), "entries", len(kept.Entries), "unknown", unknown)
 	return r
+}
+
+// fresh reports whether nothing has become of a run since it began, or was begun anew.
+func fresh(entries []run.Entry) bool {
+	i := len(entries) - 1
+	for i > 0 && (entries[i].Type == run.Declined || entries[i].Type == run.Stayed) {
+		i--
+	}
+	return entries[i].Type == run.Began || entries[i].Type == run.Reset
 }
 
 // keyOf is the key of a kind that requests find their run by.

@@ -82,6 +82,8 @@ func New(c Config) *Registry {
 		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int), loading: make(map[runID]*loading)}
 	if c.Store != nil {
 		g.shared.Checkpoint = c.Store.Checkpoint()
+		secret := c.Store.Recording().Redact
+		g.shared.Secret = func(_ policy.Symbol, arguments []byte) bool { return secret.Takes(arguments) }
 	}
 	g.policy.Store(c.Policy)
 	if c.Mode == Shadow {

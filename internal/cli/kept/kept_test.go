@@ -214,10 +214,10 @@ func TestCollect(t *testing.T) {
 // What changes nothing is told of in a line, too.
 func TestSentenceOfWhatChangesNothing(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"type":"refused","time":"2026-01-02T03:04:05Z","kind":"tool","name":"t","refusal":"unknown_action","times":3,"from":"a","to":{"state":"a"}}`: "     7  2026-01-02 03:04:05.000  refused   tool t  unknown_action  3 times  in a",
+		`{"type":"refused","time":"2026-01-02T03:04:05Z","kind":"tool","name":"t","refusal":"unknown_action","times":3,"from":"a","to":{"state":"a"}}`: "     7  2026-01-02 03:04:05.000  refused   tool t  unknown_action, 3 times  in a",
 		`{"type":"stayed","time":"2026-01-02T03:04:05Z","kind":"tool","name":"t","outcome":"error","from":"a","to":{"state":"a"}}`:                     "     7  2026-01-02 03:04:05.000  stayed    tool t  error  in a",
 	} {
-		if got := sentence(&journal.Record{Seq: 7, Bytes: []byte(text)}); got != want {
+		if got := (&printer{}).sentence(&journal.Record{Seq: 7, Bytes: []byte(text)}); got != want {
 			t.Errorf("%q is not %q", got, want)
 		}
 	}
