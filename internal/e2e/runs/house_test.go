@@ -75,6 +75,12 @@ type house struct {
 // era alone: those of the other find them by it, too, where they can. more are further flags and what is wrapped.
 func open(t *testing.T, k key, policy string, more ...string) *house {
 	t.Helper()
+	return openBehind(t, nil, k, policy, more...)
+}
+
+// openBehind is open with a command that becomes the proxy, nil for none.
+func openBehind(t *testing.T, front []string, k key, policy string, more ...string) *house {
+	t.Helper()
 	h := &house{t: t, admin: mcptest.FreeAddress(t)}
 	args := []string{"--policy", mcptest.WritePolicy(t, policy), "--admin", h.admin, "--run-key", k.era + "=" + k.kind}
 	switch k.kind {
@@ -88,8 +94,11 @@ func open(t *testing.T, k key, policy string, more ...string) *house {
 	if slices.Contains(more, "--admin-tokens") {
 		h.olga = "olga"
 	}
-	h.args = append(args, more...)
-	h.url, h.process = mcptest.Listen(t, h.args...)
+	if h.args = append(args, more...); front == nil {
+		h.url, h.process = mcptest.Listen(t, h.args...)
+	} else {
+		h.url, h.process = mcptest.ListenBehind(t, front, h.args...)
+	}
 	return h
 }
 

@@ -3,8 +3,12 @@
 package runs
 
 import (
+	"context"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
 )
 
@@ -12,5 +16,68 @@ import (
 func TestKilledUnderManyRuns(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) { killed(t, 32, 200, store(t)) })
 	t.Run("stdio", func(t *testing.T) { killedOverStdio(t, 8, 25) })
-	t.Run("PostgreSQL", func(t *testing.T) { killed(t, 32, 20, postgres.Start(t).URL("killed")) })
+	t.Run("PostgreSQL", func(t *testing.T) { killed(t, 32, 200, postgres.Start(t).URL("killed")) })
+}
+
+// The database ends, and is there again.
+func TestDatabaseThatIsAway(t *testing.T) {
+	for name, crash := range map[string]bool{"stopped": false, "crashed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := postgres.Start(t)
+			unwritable(t, key{"modern", byHeader}, server.URL("runs"), nil, func(*house) { server.Down(crash) }, func(*house) { server.Up() })
+		})
+	}
+}
+
+// The database takes a second for each commit: calls wait for it, and nothing is lost.
+func TestDatabaseThatIsSlow(t *testing.T) {
+	t.Parallel()
+	url := postgres.Start(t).URL("runs")
+	k := key{"modern", byHeader}
+	h := counted(t, k, steps, "--annotate", "meta", "--store", url)
+	c := h.enter(k, "")
+	execute(t, url, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
+		CREATE TRIGGER slow BEFORE INSERT ON fsm_proxy.entries FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
+	if r := c.call("once", ""); r.verdict != "success" || r.state != "after" {
+		t.Error(r.raw)
+	}
+	if r := h.enter(k, "").call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
+		t.Error(r.raw)
+	}
+	if n := h.upstream.Count("tools/call", "once"); n != 1 {
+		t.Errorf("once has reached the upstream %d times", n)
+	}
+}
+
+func execute(t *testing.T, url, text string) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err == nil {
+		defer c.Close(context.Background())
+		_, err = c.Exec(t.Context(), text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The database is restarted now and then under runs that go to and fro.
+func TestDatabaseRestartedUnderRuns(t *testing.T) {
+	t.Parallel()
+	server := postgres.Start(t)
+	url := server.URL("runs")
+	e := &effects{all: map[string][]string{}, ids: map[string]int{}, came: make(chan struct{})}
+	_, upstream := mcptest.HTTP(t, e.server())
+	k := key{"modern", byHeader}
+	h := open(t, k, turns, "--annotate", "meta", "--store", url, "--store-timeout", "1s", "--upstream", upstream)
+	all, stop := h.walkers(k, e, 16)
+	for i := range 6 {
+		e.await(t.Context(), 200)
+		server.Down(i%2 == 0)
+		server.Up()
+	}
+	e.await(t.Context(), 200)
+	stop()
+	h.stood(t, all, e, url, 6)
 }

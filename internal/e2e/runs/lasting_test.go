@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"database/sql"
 	"fmt"
 	"net"
 	"net/http"
@@ -183,82 +182,6 @@ func TestEndedRunStaysEnded(t *testing.T) {
 		}
 		if n := verified(t, url); n > 1 {
 			t.Error(n)
-		}
-	})
-}
-
-// While the store cannot be written nothing is sent that would have to be kept, and what was sent is told as unknown;
-// all else goes on, and so does the run when it can be written again.
-func TestStoreThatIsLocked(t *testing.T) {
-	each(t, those(byHeader), func(t *testing.T, k key) {
-		url, health := store(t), mcptest.FreeAddress(t)
-		h := counted(t, k, steps, "--annotate", "meta", "--store", url, "--store-timeout", "500ms", "--health", health)
-		ready := func() (int, string) {
-			answer, err := http.Get("http://" + health + "/readyz")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer answer.Body.Close()
-			return answer.StatusCode, body(t, answer)
-		}
-		c := h.enter(k, "")
-		if r := c.call("ok", ""); r.verdict != "success" {
-			t.Fatal(r.raw)
-		}
-		hold := c.Request("tools/call", mcptest.ToolParams("hold", `{"who":"me"}`))
-		h.upstream.Await(t, 1, "tools/call", "hold")
-
-		db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
-			t.Fatal(err)
-		}
-		h.upstream.Open("hold")
-		answer, before := c.Answer(hold)
-		if r := read(answer, before); r.verdict != "outcome_unknown" || r.state != "start" {
-			t.Errorf("what is not written counts: %s", r.raw)
-		}
-		h.process.Log().Await(t, "the store cannot be written")
-		if r := c.call("ok", ""); r.verdict != "success" || r.state != "start" {
-			t.Errorf("what needs no store: %s", r.raw)
-		}
-		if r := c.call("elsewhere", ""); r.verdict != "busy" && r.verdict != "invalid_transition" {
-			t.Errorf("what needs no store is refused: %s", r.raw)
-		}
-		if text := metrics(t, health); !strings.Contains(text, "fsm_proxy_store_left_out_total 2\n") {
-			t.Errorf("what was left out is not counted: %s", text)
-		}
-		other := h.enter(k, "")
-		if r := other.call("once", ""); r.verdict == "success" {
-			t.Errorf("it was sent: %s", r.raw)
-		}
-		if status, text := ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "[-] store") {
-			t.Errorf("%d %s", status, text)
-		}
-		if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
-			t.Fatal(err)
-		}
-		h.process.Log().Await(t, "the store can be written again")
-		h.process.Log().Await(t, "what became of a call is written at last")
-		if r := c.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
-			t.Errorf("what was unknown is lost: %s", r.raw)
-		}
-		if status, text := ready(); status != http.StatusOK {
-			t.Errorf("%d %s", status, text)
-		}
-		h.again(os.Kill)
-		if r := h.enter(k, "").call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
-			t.Error(r.raw)
-		}
-		if n := h.upstream.Count("tools/call", "once"); n != 0 {
-			t.Errorf("once has reached the upstream %d times", n)
 		}
 	})
 }
