@@ -29,6 +29,7 @@ import (
 type Store struct {
 	URL       string        // as [stores.Check] has it; "": nowhere
 	Timeout   time.Duration // for how long a call waits until something is written
+	Lease     time.Duration // for how long a database is this process's without another word
 	RecordKey string        // a file with the key by which records are hashed; "": without one
 	Run       string        // what the run of the process is called there; "": as the policy file
 
@@ -49,8 +50,14 @@ func (f *Store) check() error {
 	if f.MaxSize > 0 && f.lasts() && !stores.IsSQLite(f.URL) {
 		return exit.Usagef("--max-store-size bounds a file of SQLite: how much PostgreSQL takes hangs on when it vacuums; bound runs by --max-stored-runs, and watch fsm_proxy_store_size_bytes")
 	}
+	if f.Lease > 0 && (f.Lease < minLease || f.Lease > maxLease) {
+		return exit.Usagef("--lease %v: it is from %v to %v", f.Lease, minLease, maxLease)
+	}
 	return nil
 }
+
+// The shortest and the longest lease of a database: it is renewed at each quarter, and waited for when a process is killed.
+const minLease, maxLease = 200 * time.Millisecond, 10 * time.Minute
 
 // lasts reports whether there is a store.
 func (f *Store) lasts() bool { return f.URL != "" && f.URL != stores.Memory }
@@ -78,7 +85,7 @@ func (s *service) openStore(ctx context.Context) error {
 	}
 	name, _ := os.Hostname()
 	journal, err := stores.Open(ctx, stores.Config{
-		URL: c.URL, Run: c.run(s.policy), Holder: fmt.Sprintf("process %d on %s", os.Getpid(), name),
+		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Holder: fmt.Sprintf("process %d on %s", os.Getpid(), name),
 		Log: func(message string, err error) { s.log.Warn("store: "+message, "error", err) },
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func TestKilledUnderManyRuns(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) { killed(t, 32, 200, store(t)) })
 	t.Run("stdio", func(t *testing.T) { killedOverStdio(t, 8, 25) })
-	t.Run("PostgreSQL", func(t *testing.T) { killed(t, 32, 200, postgres.Start(t).URL("killed")) })
+	t.Run("PostgreSQL", func(t *testing.T) { killed(t, 32, 200, postgres.Start(t).URL("killed"), "--lease", "200ms") })
 }
 
 // The database ends, and is there again.

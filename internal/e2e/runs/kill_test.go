@@ -189,11 +189,11 @@ func (h *house) stood(t *testing.T, all []*walker, e *effects, url string, atLea
 }
 
 // killed plays some runs, and kills the proxy at random moments under them.
-func killed(t *testing.T, walkers, kills int, url string) {
+func killed(t *testing.T, walkers, kills int, url string, flags ...string) {
 	e := &effects{all: map[string][]string{}, ids: map[string]int{}, came: make(chan struct{})}
 	_, upstream := mcptest.HTTP(t, e.server())
 	k := key{"modern", byHeader}
-	h := open(t, k, turns, "--annotate", "meta", "--store", url, "--upstream", upstream)
+	h := open(t, k, turns, append(flags, "--annotate", "meta", "--store", url, "--upstream", upstream)...)
 	all, stop := h.walkers(k, e, walkers)
 	for range kills {
 		e.await(t.Context(), rand.IntN(4*walkers)) // any moment

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/postgres"
@@ -18,9 +19,10 @@ import (
 
 // Config says which store is opened, and for whom.
 type Config struct {
-	URL    string // see [Check]
-	Run    string // the run that a folder of SQLite files has a file for
-	Holder string // who has it, for a process that finds it taken
+	URL    string        // see [Check]
+	Run    string        // the run that a folder of SQLite files has a file for
+	Lease  time.Duration // for how long a database is this process's without another word; 0: 5s
+	Holder string        // who has it, for a process that finds it taken
 	Log    func(message string, err error)
 }
 
@@ -94,7 +96,7 @@ func Open(ctx context.Context, c Config) (journal.Store, error) {
 	case s.memory:
 		return nil, nil
 	case s.postgres:
-		db, err := postgres.Open(ctx, postgres.Config{URL: c.URL, Holder: c.Holder, Log: c.Log})
+		db, err := postgres.Open(ctx, postgres.Config{URL: c.URL, Lease: c.Lease, Holder: c.Holder, Log: c.Log})
 		if err != nil {
 			return nil, fmt.Errorf("opening the store in PostgreSQL: %w", err)
 		}
