@@ -119,7 +119,8 @@ func read(t rapid.TB, s journal.Store, id string, after uint64, limit int) strin
 func testRun(t *testing.T, home Home) {
 	s := home.Open(t)
 	defer s.Close()
-	must(t, s, began("r1", key("principal", "ann"), "a", "b"))
+	must(t, s, journal.Change{}) // which waits for those before it alone
+	must(t, s, began("r1", key("principal", "ann"), "a", "b"), journal.Change{})
 	r := row(t, s, "r1")
 	_, two := records("r1", journal.Point{}, "a", "b")
 	want := journal.Row{ID: "r1", Key: key("principal", "ann"), Began: at(1), Last: two, Head: journal.Head{At: two, State: "first", Policy: "sha256:1", Used: at(1)}}
