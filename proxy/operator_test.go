@@ -248,7 +248,7 @@ func TestSignalsOfThoseWhoHaveNotSeenIt(t *testing.T) {
 		}
 		r.sends("released", seen).refused(t, operator.Moved, "run_moved")
 		r.sends("released", seen+1).took(t, "applying")
-		if _, err := r.p.Operators().Restart(r.only().Name); err != nil {
+		if _, err := r.p.Operators().Reset(operator.Verb{Run: r.only().Name}); err != nil {
 			t.Fatal(err)
 		}
 		c.do("write_plan", ok)
@@ -454,7 +454,7 @@ func TestSignalsOfTwoRunsWithOneName(t *testing.T) {
 			clients = append(clients, c)
 		}
 		r.sendsTo("9f86d081", "released", -1, "").refused(t, operator.Ambiguous, "run_ambiguous")
-		if _, err := r.p.Operators().Restart("9f86d081"); err == nil {
+		if _, err := r.p.Operators().Reset(operator.Verb{Run: "9f86d081"}); err == nil {
 			t.Error("one of two runs was begun anew")
 		}
 		for _, name := range []string{"9f86d08", "9f86d0823", "", "process"} {
@@ -522,6 +522,11 @@ func (s *scribe) Decided(d observe.Decision) {
 		s.Begin(d)
 	}
 }
+
+func (s *scribe) Operated(o observe.Operated) {
+	s.add(fmt.Sprintf("%s of %s in %s by %s, %q", o.Verb, o.Run, o.From, o.Peer.Principal.Subject, o.Note))
+}
+
 func (s *scribe) Room() bool            { return true }
 func (s *scribe) Await(context.Context) {}
 

@@ -52,7 +52,7 @@ func (c *call) renew() wire.Pending {
 	at := c.where()
 	c.s.log.Info("run begun anew", c.about("run", c.s.run.Name, "state", at.State())...)
 	c.notifyChanged(run.Shifts{moved})
-	return c.doneWith(handle.StartedAgain(c.s.p.told(at), c.allowedAt(at)))
+	return c.doneWith(handle.StartedAgain(c.s.p.told(at.State()), c.allowedAt(at)))
 }
 
 // asksOwn makes the call one of a tool that is known.
@@ -60,12 +60,12 @@ func (c *call) asksOwn() {
 	c.Kind, c.Name, c.Known, c.Listed = policy.Tool, c.m.P.Name, true, true
 }
 
-// told is the name of a run's state, empty where refusals are opaque.
-func (p *Proxy) told(at run.Snapshot) string {
+// told is the name of a state as clients are told it: empty where refusals are opaque.
+func (p *Proxy) told(state string) string {
 	if p.cfg.Refusals == refusal.Opaque {
 		return ""
 	}
-	return at.State()
+	return state
 }
 
 // allowedAt says what is allowed in a place, where refusals may.
@@ -122,6 +122,9 @@ func (runTools) Call(c *call) (wire.Pending, bool) {
 	case handle.EndName:
 		return c.endRun(), true
 	}
+	if c.s.p.cfg.Store != nil {
+		return c.later(func() { wait(c.listRuns()) }), true
+	}
 	return c.listRuns(), true
 }
 
@@ -132,8 +135,8 @@ func (c *call) startRun() wire.Pending {
 		return c.refuseRunless(why)
 	}
 	at := p.Runs.Beginning()
-	c.s.log.Info("run started", c.about("run", runs.Handle.NameOf(id), "state", at.State())...)
-	r := handle.Run{Handle: id, State: p.told(at), Expires: p.Runs.Expiry()}
+	c.s.log.Info("run started", c.about("run", p.Runs.NameOf(runs.Handle, id), "state", at.State())...)
+	r := handle.Run{Handle: id, State: p.told(at.State()), Expires: p.Runs.Expiry()}
 	return c.doneWith(handle.Started(p.handles.Argument.Name, r, p.handles.Life, c.allowedAt(at)))
 }
 
@@ -145,10 +148,11 @@ func (c *call) endRun() wire.Pending {
 	if _, why := p.Runs.Find(bridge.Stateless, from, c.handle, false); why != nil {
 		return c.refuseRunless(why)
 	}
+	name := p.Runs.NameOf(runs.Handle, c.handle)
 	if !p.Runs.End(bridge.Stateless, c.handle, from.Principal) {
 		return c.refuseRunless(runs.ErrNotFound)
 	}
-	c.s.log.Info("run ended", c.about("run", runs.Handle.NameOf(c.handle))...)
+	c.s.log.Info("run ended", c.about("run", name)...)
 	return c.doneWith(handle.Ended())
 }
 
@@ -161,11 +165,14 @@ func (c *call) listRuns() wire.Pending {
 	if !listsRunsOf(owner) {
 		return c.refuseRunless(&runs.Missing{Code: policy.UnknownAction, Text: "Tool '" + handle.ListName + "' is unknown here: runs are listed for clients that are told apart. Keep the handles that " + handle.StartName + " returns."})
 	}
-	mine := p.Runs.Of(owner)
+	mine, err := p.Runs.Mine(owner)
+	if err != nil {
+		c.s.log.Error("the runs of a principal cannot be read from the store", c.about("error", err)...)
+		return c.refuse(policy.StoreUnavailable)
+	}
 	all := make([]handle.Run, len(mine))
 	for i, r := range mine {
-		at := r.Where()
-		all[i] = handle.Run{Handle: r.ID(), State: p.told(at), Complete: at.At.Complete, Expires: p.Runs.Expires(r)}
+		all[i] = handle.Run{Handle: r.Handle, Name: r.Name, State: p.told(r.State), Complete: r.Complete, Expires: r.Expires}
 	}
 	return c.doneWith(handle.Listed(p.handles.Argument.Name, all))
 }

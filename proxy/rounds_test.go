@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -48,7 +49,7 @@ func TestRoundOfARunThatBeganAnew(t *testing.T) {
 		c := r.openFor(observe.Peer{Principal: ann}).greet(ableHello)
 		c.do("write_plan", ok)
 		call, accept := c.round("ask")
-		if _, err := r.p.Operators().Restart(r.only().Name); err != nil {
+		if _, err := r.p.Operators().Reset(operator.Verb{Run: r.only().Name}); err != nil {
 			t.Fatal("no run")
 		}
 		accept()

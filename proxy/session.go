@@ -419,6 +419,9 @@ func (s *session) measured() {
 	}
 }
 
+// Over reports whether the session's run has ended under it: its client has to begin another.
+func (s *session) Over() bool { return s.run.Ended() }
+
 // Unreadable implements wire.WitnessSession.
 func (s *session) Unreadable(err error) {
 	fault := observe.Fault{RPC: wire.CodeParse}

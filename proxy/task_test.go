@@ -13,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -270,7 +271,7 @@ func TestRestartDuringATask(t *testing.T) {
 	bubble(t, review, func(r *rig) {
 		c := r.connectAs(observe.Peer{Principal: ann})
 		c.startTask("write_plan", "t1")
-		if _, err := r.p.Operators().Restart(r.only().Name); err != nil {
+		if _, err := r.p.Operators().Reset(operator.Verb{Run: r.only().Name}); err != nil {
 			t.Fatal("no run")
 		}
 		c.do("write_plan", `{"content":[]}`)

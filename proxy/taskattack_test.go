@@ -218,6 +218,8 @@ type ledger struct {
 func (l *ledger) Room() bool            { return true }
 func (l *ledger) Await(context.Context) {}
 
+func (l *ledger) Operated(observe.Operated) {}
+
 func (l *ledger) Decided(d observe.Decision) { l.Begin(d) }
 
 func (l *ledger) Begin(observe.Decision) uint64 {

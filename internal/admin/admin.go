@@ -26,12 +26,18 @@ import (
 type Admin struct {
 	Policy   func() Policy
 	Sessions func() []Session // in the order of their ids
-	Runs     func() []Run     // in the order of their ids
-	// StartRun begins a run that has a URL of its own, RestartRun begins one anew by its id.
-	StartRun   func() (Started, error)
-	RestartRun func(id string) error
+	// Runs are those of a query, in the order of their ids: no fewer than it asks for, if there are so many. whole tells
+	// that these are all.
+	Runs func(ctx context.Context, q RunsQuery) (all []Run, whole bool, err error)
+	// Start begins a run before its first client comes. An error is a [*Refusal].
+	Start func(s Start) (Started, error)
+	// Verbs are those that there are, "" for none; nil: all of [Verbs].
+	Verbs []string
+	// Reset begins a run anew, End ends it for good, Annotate keeps what is said of it, and Accept has it go on as the
+	// store has it. An error of these is a [*Refusal].
+	Reset, End, Annotate, Accept func(v Verb) (Stands, error)
 	// Run shows a run by its id, and Signal sends it a signal, which may wait for as long as ctx lasts. An error
-	// of these, and of RestartRun, is a [*Refusal].
+	// of these is a [*Refusal].
 	Run    func(id string) (RunDetail, error)
 	Signal func(ctx context.Context, s Signal) (Signalled, error)
 	// Approvals are the calls that wait for a yes or a no, in the order of their ids, and Approve answers one. An error of
@@ -60,16 +66,19 @@ func (a *Admin) Handler() http.Handler {
 	r.get("/v1/policy", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Policy()) })
 	r.get("/v1/sessions", a.sessions)
 	r.get("/v1/runs", a.runs)
-	r.handle(http.MethodPost, "/v1/runs", onlyJSON(a.start))
+	r.handle(http.MethodPost, "/v1/runs", onlyJSON(a.allowed("start", a.start)))
 	r.get(runPath, a.run)
-	r.handle(http.MethodPost, restartPath, onlyJSON(a.restart))
-	r.handle(http.MethodPost, signalPath, onlyJSON(a.signals()))
+	r.handle(http.MethodPost, resetPath, onlyJSON(a.allowed("reset", a.verb(resetPath, reasonForm, a.Reset))))
+	r.handle(http.MethodPost, endPath, onlyJSON(a.allowed("end", a.verb(endPath, reasonForm, a.End))))
+	r.handle(http.MethodPost, annotatePath, onlyJSON(a.allowed("annotate", a.verb(annotatePath, textForm, a.Annotate))))
+	r.handle(http.MethodPost, acceptPath, onlyJSON(a.allowed("accept", a.verb(acceptPath, reasonForm, a.Accept))))
+	r.handle(http.MethodPost, signalPath, onlyJSON(a.allowed("signal", a.signals())))
 	r.get("/v1/approvals", a.approvals)
 	r.get(approvalPath, a.approval)
 	room := make(chan struct{}, maxSignals)
-	r.handle(http.MethodPost, allowPath, onlyJSON(a.approve(allowPath, true, room)))
-	r.handle(http.MethodPost, denyPath, onlyJSON(a.approve(denyPath, false, room)))
-	r.handle(http.MethodPost, "/v1/runs/migrate", onlyJSON(func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Migrate()) }))
+	r.handle(http.MethodPost, allowPath, onlyJSON(a.allowed("approve", a.approve(allowPath, true, room))))
+	r.handle(http.MethodPost, denyPath, onlyJSON(a.allowed("approve", a.approve(denyPath, false, room))))
+	r.handle(http.MethodPost, "/v1/runs/migrate", onlyJSON(a.allowed("migrate", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Migrate()) })))
 	a.journals(r)
 	r.get("/v1/log-level", a.level)
 	r.handle(http.MethodPut, "/v1/log-level", onlyJSON(a.setLevel))
@@ -144,35 +153,24 @@ func onlyJSON(f http.HandlerFunc) http.HandlerFunc {
 
 // list is one page of a list. Next is what to give as after for the next one.
 type list[T any] struct {
-	Count int    `json:"count"` // of all pages
+	Count *int   `json:"count,omitempty"` // of all pages; nil: nobody has counted them
 	Next  string `json:"next,omitempty"`
 	Items []T    `json:"items"`
 }
 
 func (a *Admin) sessions(w http.ResponseWriter, r *http.Request) {
-	serveList(w, r, a.Sessions(), func(s Session) string { return s.ID })
+	serveList(w, r, a.Sessions(), true, func(s Session) string { return s.ID })
 }
 
 func (a *Admin) runs(w http.ResponseWriter, r *http.Request) {
-	serveList(w, r, a.Runs(), func(run Run) string { return run.ID })
-}
-
-func (a *Admin) start(w http.ResponseWriter, _ *http.Request) {
-	run, err := a.StartRun()
+	given := r.URL.Query()
+	q := RunsQuery{After: given.Get("after"), Limit: maxPageSize, Owner: given.Get("owner"), Issuer: given.Get("issuer")}
+	all, whole, err := a.Runs(r.Context(), q)
 	if err != nil {
-		refuse(w, http.StatusConflict, err.Error())
-		return
-	}
-	answer(w, run)
-}
-
-func (a *Admin) restart(w http.ResponseWriter, r *http.Request) {
-	id := parameters(restartPath, r.URL.Path)[0]
-	if err := a.RestartRun(id); err != nil {
 		fail(w, err)
 		return
 	}
-	answer(w, Restarted{ID: id})
+	serveList(w, r, all, whole, func(run Run) string { return run.ID })
 }
 
 const (
@@ -181,8 +179,8 @@ const (
 )
 
 // serveList answers with the page that is asked for of all items, which are in the
-// order of their ids.
-func serveList[T any](w http.ResponseWriter, r *http.Request, all []T, id func(T) string) {
+// order of their ids. whole tells that these are all that there are.
+func serveList[T any](w http.ResponseWriter, r *http.Request, all []T, whole bool, id func(T) string) {
 	limit, after := pageSize, r.URL.Query().Get("after")
 	if text := r.URL.Query().Get("limit"); text != "" {
 		var err error
@@ -199,7 +197,10 @@ func serveList[T any](w http.ResponseWriter, r *http.Request, all []T, id func(T
 	for to > from && to < len(all) && id(all[to]) == id(all[to-1]) {
 		to++ // the next page begins after that id
 	}
-	out := list[T]{Count: len(all), Items: append([]T{}, all[from:to]...)}
+	out := list[T]{Items: append([]T{}, all[from:to]...)}
+	if count := len(all); whole {
+		out.Count = &count
+	}
 	if to < len(all) {
 		out.Next = id(all[to-1])
 	}

@@ -98,6 +98,8 @@ func byToken(token string) func(r *http.Request) (string, bool) {
 	return func(r *http.Request) (string, bool) { return "ann", httpserver.Authorized(r, token) }
 }
 
+func nobody(Verb) (Stands, error) { return Stands{}, errors.New("nobody expects it") }
+
 // fixture is an Admin with n sessions.
 func fixture(n int) *Admin {
 	level := "info"
@@ -113,19 +115,16 @@ func fixture(n int) *Admin {
 			}
 			return all
 		},
-		Runs: func() (all []Run) {
+		Runs: func(context.Context, RunsQuery) (all []Run, whole bool, err error) {
 			for i := range n {
 				all = append(all, Run{ID: fmt.Sprintf("%08d", i), State: "s"})
 			}
-			return all
+			return all, true, nil
 		},
 		Approvals: func() []Approval { return nil },
-		StartRun:  func() (Started, error) { return Started{}, errors.New("no run has a URL here") },
-		RestartRun: func(id string) error {
-			if id != "00000001" {
-				return &Refusal{Status: http.StatusNotFound, Text: "there is no such run", Code: "run_not_found"}
-			}
-			return nil
+		Reset:     nobody, End: nobody, Annotate: nobody, Accept: nobody,
+		Start: func(Start) (Started, error) {
+			return Started{}, &Refusal{Status: http.StatusConflict, Text: "no run has a URL here", Code: "not_available"}
 		},
 		Run: func(id string) (RunDetail, error) {
 			if id != "00000001" {
@@ -160,10 +159,9 @@ func TestAdmin(t *testing.T) {
 		{"POST", "/v1/runs/migrate", "", 200, `"restarted": 1`},
 		{"GET", "/v1/runs/migrate", "", 405, "POST only"},
 		{"POST", "/v1/runs", "", 409, "no run has a URL here"},
-		{"POST", "/v1/runs/00000001/restart", "", 200, `"id": "00000001"`},
-		{"POST", "/v1/runs/1/restart", "", 404, "there is no such run"},
-		{"GET", "/v1/runs/1/restart", "", 405, "POST only"},
-		{"POST", "/v1/runs/a/b/restart", "", 404, "/v1/runs"},
+		{"GET", "/v1/runs/1/reset", "", 405, "POST only"},
+		{"POST", "/v1/runs/a/b/reset", "", 404, "/v1/runs"},
+		{"POST", "/v1/runs/1/restart", "", 404, "/v1/runs/{id}/reset"},
 		{"GET", "/v1/runs/00000001", "", 200, `"seq": 7`},
 		{"GET", "/v1/runs/1", "", 404, `"code": "run_not_found"`},
 		{"GET", "/v1/approvals/none", "", 404, `"code": "approval_not_found"`},
@@ -174,7 +172,7 @@ func TestAdmin(t *testing.T) {
 		{"POST", "/v1/runs/1/signals/", "", 404, "/v1/runs"},
 		{"POST", "/v1/runs//signals/go", "", 404, "/v1/runs"},
 		{"POST", "/v1/runs/1/signals/go/on", "", 404, "/v1/runs"},
-		{"POST", "/v1/runs//restart", "", 404, "/v1/runs"},
+		{"POST", "/v1/runs//end", "", 404, "/v1/runs"},
 		{"POST", "/v1/policy", "", 405, "GET, HEAD only"},
 		{"PUT", "/v1/log-level", `{"level": "loud"}`, 400, "no such level"},
 		{"PUT", "/v1/log-level", `{"level":`, 400, "send {"},

@@ -65,6 +65,14 @@ type Run struct {
 	Refused  bool       `json:"refused,omitempty"`
 	TurnHeld bool       `json:"turn_held"`
 	Queued   int        `json:"queued"`
+	AtRest   bool       `json:"at_rest,omitempty"` // nobody uses it: it is in the store alone
+}
+
+// RunsQuery says which runs are listed.
+type RunsQuery struct {
+	After         string // the last id of the page before
+	Limit         int
+	Owner, Issuer string // whose they are, and who says that; "": everybody's
 }
 
 // RunDetail is all that there is to see of a run before one decides on it.
@@ -159,16 +167,39 @@ type Refusal struct {
 // Error is the text.
 func (r *Refusal) Error() string { return r.Text }
 
-// Started is a run that was begun for an operator: its id is the secret by which it
-// is found, and stands in no log.
-type Started struct {
-	ID   string `json:"id"`
-	Path string `json:"path"`
+// Start says which run an operator has begin.
+type Start struct {
+	Key          string `json:"key"`     // the kind of its key; "": path
+	Value        string `json:"value"`   // of header: what the gateway says
+	Issuer       string `json:"issuer"`  // whose it is
+	Subject      string `json:"subject"` // likewise
+	Reason       string `json:"reason"`
+	From, Remote string `json:"-"` // who has it begin, "" where nobody knows, and from which address
 }
 
-// Restarted says that a run was begun anew.
-type Restarted struct {
-	ID string `json:"id"`
+// Started is a run that was begun for an operator.
+type Started struct {
+	// ID is the secret by which the run is found, of handle and path, and stands in no log. Path is the URL's.
+	ID    string `json:"id,omitempty"`
+	Path  string `json:"path,omitempty"`
+	Key   string `json:"key"`
+	Run   string `json:"run"` // the run's id, as operators know it
+	State string `json:"state"`
+}
+
+// Verb is what an operator has be done to a run.
+type Verb struct {
+	Run          string
+	Text         string // why; of an annotation, what
+	From, Remote string // who has it be done, and from which address
+}
+
+// Stands is where a run stands since.
+type Stands struct {
+	ID       string `json:"id"`
+	State    string `json:"state"`
+	Complete bool   `json:"complete"`
+	Seq      uint64 `json:"seq"`
 }
 
 // Migrated says what a migration did.

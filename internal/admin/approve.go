@@ -6,7 +6,7 @@ import (
 )
 
 func (a *Admin) approvals(w http.ResponseWriter, r *http.Request) {
-	serveList(w, r, a.Approvals(), func(x Approval) string { return x.ID })
+	serveList(w, r, a.Approvals(), true, func(x Approval) string { return x.ID })
 }
 
 // approval shows one approval that is wanted.

@@ -13,7 +13,10 @@ type routes map[string]map[string]http.HandlerFunc
 // The paths that stand for many.
 const (
 	runPath      = "/v1/runs/{id}"
-	restartPath  = "/v1/runs/{id}/restart"
+	resetPath    = "/v1/runs/{id}/reset"
+	endPath      = "/v1/runs/{id}/end"
+	acceptPath   = "/v1/runs/{id}/accept"
+	annotatePath = "/v1/runs/{id}/annotate"
 	signalPath   = "/v1/runs/{id}/signals/{name}"
 	approvalPath = "/v1/approvals/{id}"
 	allowPath    = "/v1/approvals/{id}/allow"
@@ -61,7 +64,7 @@ func (r routes) find(path string) map[string]http.HandlerFunc {
 	if strings.HasPrefix(path, profilesPath) {
 		return r[profilesPath]
 	}
-	for _, pattern := range []string{runPath, restartPath, signalPath, approvalPath, allowPath, denyPath, journalRunPath, journalRecordsPath, journalOfRunPath} {
+	for _, pattern := range []string{runPath, resetPath, endPath, annotatePath, acceptPath, signalPath, approvalPath, allowPath, denyPath, journalRunPath, journalRecordsPath, journalOfRunPath} {
 		if parameters(pattern, path) != nil {
 			return r[pattern]
 		}

@@ -37,19 +37,10 @@ func (a *Admin) signals() http.HandlerFunc {
 // too: there the shell of an agent may be let in like its user.
 func (a *Admin) byOperator(room chan struct{}, do func(r *http.Request, s Signal) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if a.Who == nil {
-			refuse(w, http.StatusForbidden, "signals and approvals need an operator with a token, at this address too, since an agent's shell may reach it: "+
-				"start fsm-proxy with --admin-tokens FILE, or --admin-bearer-file FILE")
+		var s Signal
+		var ok bool
+		if s.From, s.Remote, ok = a.operator(w, r); !ok {
 			return
-		}
-		who, ok := a.Who(r)
-		if !ok { // the token was withdrawn just now
-			refuse(w, http.StatusUnauthorized, "a bearer token is needed")
-			return
-		}
-		s := Signal{From: who}
-		if _, _, err := net.SplitHostPort(r.RemoteAddr); err == nil { // a socket's have none
-			s.Remote = r.RemoteAddr
 		}
 		if fault := s.read(w, r); fault != "" {
 			refuse(w, http.StatusBadRequest, fault)
@@ -70,6 +61,23 @@ func (a *Admin) byOperator(room chan struct{}, do func(r *http.Request, s Signal
 		}
 		answer(w, done)
 	}
+}
+
+// operator says who sends a request, and from which address. It reports false where nobody knows, and has answered then.
+func (a *Admin) operator(w http.ResponseWriter, r *http.Request) (who, remote string, ok bool) {
+	if a.Who == nil {
+		refuse(w, http.StatusForbidden, "signals, approvals and what is done to runs need an operator with a token, at this address too, since an agent's shell may reach it: "+
+			"start fsm-proxy with --admin-tokens FILE, or --admin-bearer-file FILE")
+		return "", "", false
+	}
+	if who, ok = a.Who(r); !ok { // the token was withdrawn just now
+		refuse(w, http.StatusUnauthorized, "a bearer token is needed")
+		return "", "", false
+	}
+	if _, _, err := net.SplitHostPort(r.RemoteAddr); err == nil { // a socket's have none
+		remote = r.RemoteAddr
+	}
+	return who, remote, true
 }
 
 // The bounds of what comes with a signal or an answer, in bytes. A note may be written in escapes.

@@ -45,9 +45,11 @@ func newAdmin(c *console) *cobra.Command {
 	return cmd
 }
 
-func (f *adminFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Address, "admin", "", "where the admin interface is: `ADDR`, or unix:PATH")
-	cmd.Flags().StringVar(&f.BearerFile, "admin-bearer-file", "", "a `FILE` that holds the bearer token for it")
+func (f *adminFlags) add(cmd *cobra.Command) { addAdmin(cmd, &f.Client) }
+
+func addAdmin(cmd *cobra.Command, to *client.Client) {
+	cmd.Flags().StringVar(&to.Address, "admin", "", "where the admin interface is: `ADDR`, or unix:PATH")
+	cmd.Flags().StringVar(&to.BearerFile, "admin-bearer-file", "", "a `FILE` that holds the bearer token for it")
 }
 
 // adminRequest takes the arguments apart.

@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
 	"github.com/fsm-proxy/fsm-proxy/internal/cli/kept"
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/verbs"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 )
@@ -26,11 +27,12 @@ type runsFlags struct {
 func newRuns(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "Look at the runs of a running proxy, or of a store, and send them signals",
+		Short: "Look at the runs of a running proxy, or of a store, and act on them",
 		Args:  func(cmd *cobra.Command, args []string) error { return unknownSubcommand(cmd, args) },
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRunsSignal(c))
+	cmd.AddCommand(verbs.OfRuns(verbs.Console{Out: c.out, Add: addAdmin})...)
 	cmd.AddCommand(kept.OfRuns(kept.Console{In: c.in, Out: c.out})...)
 	return cmd
 }

@@ -45,6 +45,7 @@ var (
 	size        = kind{schema: of(schema{Type: []string{"integer", "string"}, Minimum: 1, Pattern: `^ *[0-9]+ *([KkMmGg]?[Ii]?[Bb])? *$`}), read: readText}
 	list        = kind{schema: strictyaml.List(of(anyText)), read: readList, many: true}
 	pointers    = kind{schema: strictyaml.List(of(anyText)), read: readList, many: true, commas: true}
+	some        = kind{schema: of(schema{Type: "array", Items: &anyText, MinItems: 1}), read: readSome, many: true} // a list that is not empty
 	command     = kind{schema: of(schema{Type: "array", Items: &anyText, MinItems: 1}), read: readCommand, many: true}
 	variables   = kind{schema: of(schema{Type: "object", PropertyNames: &schema{Pattern: "^[^=]+$"}, AdditionalProperties: &anyText}), read: readVariables, many: true, commas: true}
 	headers     = kind{schema: of(schema{Type: "object", PropertyNames: &schema{Pattern: "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"}, AdditionalProperties: &anyText}), read: readHeaders, many: true, commas: true}
@@ -142,6 +143,16 @@ func readList(r *strictyaml.Reader, e entry, _ string) []string {
 			continue
 		}
 		values = append(values, t.Value)
+	}
+	return values
+}
+
+// readSome reads a list whose absence means something else than an empty one.
+func readSome(r *strictyaml.Reader, e entry, folder string) []string {
+	values := readList(r, e, folder)
+	if values != nil && len(values) == 0 {
+		r.Errorf(strictyaml.PlaceOf(e.Value), "value", "%s: the list is empty; write one, or leave the key out", e.Name())
+		return nil
 	}
 	return values
 }

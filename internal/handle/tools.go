@@ -59,11 +59,11 @@ const (
 		`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":false}}`
 
 	listTool = `{"name":"` + ListName + `","title":"List my runs",` +
-		`"description":"Lists the runs that you have started and that have not ended, the oldest first.",` +
+		`"description":"Lists the runs that you have started and that have not ended, the oldest first. One whose handle nobody but you has kept is told by its name.",` +
 		`"inputSchema":{"type":"object","properties":{},"additionalProperties":false},` +
 		`"outputSchema":{"type":"object","properties":{"runs":{"type":"array","items":{"type":"object","properties":{` +
-		`"{argument}":{"type":"string"},"state":{"type":"string"},"complete":{"type":"boolean"},` +
-		`"expires_at":{"type":"string","format":"date-time"}},"required":["{argument}","complete"]}}},` +
+		`"{argument}":{"type":"string"},"name":{"type":"string"},"state":{"type":"string"},"complete":{"type":"boolean"},` +
+		`"expires_at":{"type":"string","format":"date-time"}},"required":["complete"]}}},` +
 		`"required":["runs"]},` +
 		`"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}}`
 )
@@ -90,7 +90,8 @@ func List(argument string) []byte {
 
 // Run is what is told of a run.
 type Run struct {
-	Handle   string
+	Handle   string // "": whose it is has it alone
+	Name     string // by which it is told then
 	State    string // "": it is not told
 	Complete bool
 	Expires  time.Time // zero: it does not
@@ -98,8 +99,12 @@ type Run struct {
 
 // append appends the run's members.
 func (r Run) append(out []byte, argument string) []byte {
-	out = append(wire.AppendString(out, argument), ':')
-	out = wire.AppendString(out, r.Handle)
+	key, value := argument, r.Handle
+	if value == "" && r.Name != "" {
+		key, value = "name", r.Name
+	}
+	out = append(wire.AppendString(out, key), ':')
+	out = wire.AppendString(out, value)
 	if r.State != "" {
 		out = wire.AppendString(append(out, `,"state":`...), r.State)
 	}

@@ -147,6 +147,12 @@ func (s *Session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 	return s.Session.Handle(m, out)
 }
 
+// Over reports whether the session's run has ended under it: its client has to begin another.
+func (s *Session) Over() bool {
+	under, ok := s.Session.(interface{ Over() bool })
+	return ok && under.Over()
+}
+
 // Unreadable implements [wire.WitnessSession].
 func (s *Session) Unreadable(err error) { wire.Unread(s.Session, err) }
 

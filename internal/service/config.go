@@ -149,7 +149,8 @@ type Admin struct {
 	Address string
 	// What operators are let in by; without any of it, everybody is who reaches a loopback address or a socket.
 	BearerFile string
-	Tokens     string // a file of names and hashes
+	Tokens     string   // a file of names and hashes
+	Verbs      []string // that operators have, as [admin.Verbs] names them; nil: all
 }
 
 // Audit says where every decision is recorded: a file, "stderr", or, as "", nowhere.

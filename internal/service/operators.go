@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +18,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/secret"
+	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
+	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -25,6 +28,11 @@ func (f *Operators) check() error {
 	if f.Health != "" {
 		if _, err := net.ResolveTCPAddr("tcp", f.Health); err != nil {
 			return exit.Usagef("--health %q is no address (%w); write it like :9090", f.Health, err)
+		}
+	}
+	for _, verb := range f.Admin.verbs() {
+		if !slices.Contains(admin.Verbs, verb) {
+			return exit.Usagef("--admin-verbs %q is no verb; it takes %s, or %s alone", verb, strictyaml.And(admin.Verbs), noVerbs)
 		}
 	}
 	switch {
@@ -37,6 +45,17 @@ func (f *Operators) check() error {
 		return exit.Usagef("--admin %q is no address (%w); write it like 127.0.0.1:9091, or unix:/run/fsm-proxy.sock", f.Admin.Address, err)
 	}
 	return nil
+}
+
+// noVerbs stands for no verb at all.
+const noVerbs = "none"
+
+// verbs are those that operators have; nil: all.
+func (f *Admin) verbs() []string {
+	if len(f.Verbs) == 1 && f.Verbs[0] == noVerbs {
+		return []string{}
+	}
+	return f.Verbs
 }
 
 // Unix is the path of the unix socket, "" where it is none.
@@ -220,7 +239,9 @@ func (s *service) admin(o *operators) *admin.Admin {
 		Sessions: s.adminSessions,
 		Runs:     s.adminRuns,
 
-		StartRun: s.startRun, RestartRun: s.restartRun,
+		Start: s.startRun,
+		Verbs: s.cfg.Operators.Admin.verbs(),
+		Reset: s.operate((*operator.Desk).Reset), End: s.endRun, Annotate: s.operate((*operator.Desk).Annotate), Accept: s.acceptRun,
 		Migrate: func() admin.Migrated {
 			done := s.relay.Migrate()
 			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -232,38 +234,56 @@ func (s *service) sessionKey() func(from streamhttp.PeerInfo) string {
 	}
 }
 
-var errNoPaths = errors.New("no run has a URL of its own here: give --run-key modern=path or legacy=path")
-
-// startRun begins a run that has a URL of its own, for an operator to hand out. It
-// belongs to whoever comes with that URL.
-func (s *service) startRun() (admin.Started, error) {
-	for _, era := range []wire.Era{wire.Modern, wire.Legacy} {
-		if s.keys[era].Kind != runs.Path {
-			continue
-		}
-		id, err := s.relay.Runs.Start(bridge.ClientOf(era), wire.Principal{})
-		if err != nil {
-			return admin.Started{}, err
-		}
-		s.log.Info("a run was begun, as an operator asked")
-		return admin.Started{ID: id, Path: s.cfg.Listen.Path + "/runs/" + id}, nil
+// startRun begins a run before its first client comes: without a key one that has a URL of its own, for an operator to
+// hand out.
+func (s *service) startRun(v admin.Start) (admin.Started, error) {
+	b := runs.Beginning{Key: cmp.Or(v.Key, runs.Path.String()), Value: v.Value, Owner: wire.Principal{Issuer: v.Issuer, Subject: v.Subject}, By: run.Remark{Text: v.Reason}}
+	from := observe.Peer{Remote: v.Remote}
+	if v.From != "" {
+		from.Principal = wire.Principal{Issuer: "admin", Subject: v.From}
 	}
-	return admin.Started{}, errNoPaths
+	done, err := s.relay.Operators().Start(b, from)
+	if why, ok := errors.AsType[*runs.Missing](err); ok {
+		return admin.Started{}, &admin.Refusal{Status: http.StatusConflict, Code: why.Code.String(), Text: why.Text}
+	}
+	if err != nil {
+		return admin.Started{}, adminRefusal(err)
+	}
+	out := admin.Started{ID: done.Secret, Key: done.Key.String(), Run: runName(done.Info), State: done.State}
+	if done.Key == runs.Path {
+		out.Path = s.cfg.Listen.Path + "/runs/" + done.Secret
+	}
+	return out, nil
 }
 
-// restartRun begins a run anew by its id.
-func (s *service) restartRun(id string) error {
-	state, err := s.relay.Operators().Restart(runOf(id))
-	if err != nil {
-		return adminRefusal(err)
+// operate has a verb of operators done.
+func (s *service) operate(do func(*operator.Desk, operator.Verb) (operator.Standing, error)) func(admin.Verb) (admin.Stands, error) {
+	return func(v admin.Verb) (admin.Stands, error) {
+		at, err := do(s.relay.Operators(), operator.Verb{Run: runOf(v.Run), Text: v.Text,
+			From: observe.Peer{Remote: v.Remote, Principal: wire.Principal{Issuer: "admin", Subject: v.From}}})
+		if err != nil {
+			return admin.Stands{}, adminRefusal(err)
+		}
+		return admin.Stands{ID: runName(at.Info), State: at.State, Complete: at.Complete, Seq: at.Seq}, nil
 	}
-	if s.tell.audit != nil {
-		ctx, stop := context.WithTimeout(context.Background(), time.Second)
-		defer stop()
-		s.tell.audit.Restarted(ctx, id, state)
+}
+
+// endRun ends a run for good.
+func (s *service) endRun(v admin.Verb) (admin.Stands, error) {
+	if s.cfg.Listen.Address == "" {
+		return admin.Stands{}, &admin.Refusal{Status: http.StatusConflict, Code: policy.NotAvailable.String(),
+			Text: "over standard input and output the run ends with fsm-proxy: reset has it begin anew"}
 	}
-	s.log.Info("a run was begun anew, as an operator asked", "run", id)
-	return nil
+	return s.operate((*operator.Desk).End)(v)
+}
+
+// acceptRun has a run go on as the store has it.
+func (s *service) acceptRun(v admin.Verb) (admin.Stands, error) {
+	if s.cfg.Listen.Address == "" {
+		return admin.Stands{}, &admin.Refusal{Status: http.StatusConflict, Code: policy.NotAvailable.String(),
+			Text: "over standard input and output fsm-proxy is started anew: its run goes on then as the store has it"}
+	}
+	return s.operate((*operator.Desk).Accept)(v)
 }
 
 // soleOperator is the name of whoever has the token of --admin-bearer-file.
@@ -329,20 +349,27 @@ func statusOf(why operator.Why) int {
 		return http.StatusNotFound
 	case operator.Ending, operator.Cancelled, operator.NotKept, operator.PerhapsKept:
 		return http.StatusServiceUnavailable
-	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended, operator.Answered:
+	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended, operator.Answered, operator.Unwritable, operator.Damaged, operator.Unacceptable:
 	}
 	return http.StatusConflict
 }
 
-// adminRuns are the runs there are: those of sessions by the session's name, the
-// others by their own.
-func (s *service) adminRuns() []admin.Run {
-	var all []admin.Run
-	for _, info := range s.relay.Runs.Infos() {
+// adminRuns are the runs there are, those that are kept and that nobody uses as well.
+func (s *service) adminRuns(ctx context.Context, q admin.RunsQuery) (all []admin.Run, whole bool, err error) {
+	ctx, stop := context.WithTimeout(ctx, listTime)
+	defer stop()
+	infos, whole, err := s.relay.Runs.List(ctx, runs.Query{After: q.After, Limit: q.Limit, Subject: q.Owner, Issuer: q.Issuer})
+	if err != nil {
+		return nil, false, &admin.Refusal{Status: http.StatusServiceUnavailable, Code: policy.StoreUnavailable.String(), Text: "the store cannot be read now: " + err.Error()}
+	}
+	for _, info := range infos {
 		all = append(all, adminRun(info))
 	}
-	return all
+	return all, whole, nil
 }
+
+// listTime is how long the store may take to list runs.
+const listTime = 5 * time.Second
 
 // onlyRun is the id of the run of the only session.
 const onlyRun = "stdio"
@@ -358,7 +385,7 @@ func runName(info runs.Info) string {
 func adminRun(info runs.Info) admin.Run {
 	run := admin.Run{
 		ID: runName(info), Key: info.Key.String(), Owner: info.Owner.Subject, Sessions: info.Sessions, State: info.State, Complete: info.Complete,
-		Policy: info.Policy, Refused: info.Refused, TurnHeld: info.TurnHeld, Queued: info.Queued,
+		Policy: info.Policy, Refused: info.Refused, TurnHeld: info.TurnHeld, Queued: info.Queued, AtRest: info.AtRest,
 	}
 	if since := info.Stranded; !since.IsZero() {
 		run.Stranded = &since

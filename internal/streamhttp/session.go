@@ -129,6 +129,11 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 		return nil
 	}
 	ses := s.table.find(ids[0])
+	if ses != nil {
+		if upper, ok := ses.upper.(interface{ Over() bool }); ok && upper.Over() {
+			s.end(ses, "its run was ended")
+		}
+	}
 	if ses == nil && s.cfg.Resume != nil {
 		var err error
 		if ses, err = s.resume(ids[0], from); err != nil {

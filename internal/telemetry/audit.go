@@ -135,13 +135,14 @@ func (a *Audit) Denied(d Denial) {
 	}
 }
 
-// Restarted records that an operator has had a run begin anew, which stood in a
-// state. It waits for room as long as ctx lasts.
-func (a *Audit) Restarted(ctx context.Context, run, state string) {
-	a.Await(ctx)
-	l := newLine("restart")
-	l.text("run", run)
-	l.text("from", state)
+// Operated implements observe.Auditor.
+func (a *Audit) Operated(o observe.Operated) {
+	l := newLine("verb")
+	l.word("verb", o.Verb)
+	l.text("run", o.Run)
+	l.text("from", o.From)
+	l.note(o.Note)
+	l.client(o.Peer)
 	a.push(l)
 }
 

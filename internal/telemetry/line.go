@@ -62,10 +62,7 @@ func (l *line) decision(d *observe.Decision) {
 	}
 	l.about(d.Message, d.Named, d.Kind, d.Name)
 	l.text("case", d.Case)
-	if d.Note != "" { // which is bounded, and not cut
-		l.key("note")
-		l.b = append(appendVisible(append(l.b, '"'), d.Note, true), '"')
-	}
+	l.note(d.Note)
 	l.text("run", d.Run)
 	if d.Seq != 0 {
 		l.number("run_seq", int64(d.Seq))
@@ -131,6 +128,14 @@ func (l *line) text(key, value string) {
 	if value != "" {
 		l.key(key)
 		l.b = quoteText(l.b, value)
+	}
+}
+
+// note writes what somebody wrote for the record, which is bounded, and not cut.
+func (l *line) note(text string) {
+	if text != "" {
+		l.key("note")
+		l.b = append(appendVisible(append(l.b, '"'), text, true), '"')
 	}
 }
 

@@ -57,7 +57,7 @@ func (b *bounded) begin(name string, ends bool) {
 	place := b.Begin(name, journal.Key{}, wire.Principal{}, b.now)
 	r := run.New(run.Config{Policy: b.policy, Lasts: true}, b.now)
 	if ends {
-		r.Finish(b.now)
+		r.Finish(run.Remark{}, b.now)
 	}
 	t, err := place.Write(r.Made(), time.Time{}, b.now)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json/v2"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -174,8 +175,10 @@ type Run struct {
 	s     *Store
 	id    string // never another: it may be asked for at any time
 	row   journal.Row
-	fresh bool            // it is not written yet
-	last  *journal.Ticket // of what was handed over last; nil: nothing was yet
+	fresh bool // it is not written yet
+
+	last    *journal.Ticket // of what was handed over last; nil: nothing was
+	dropped bool            // somebody else writes it from now on
 }
 
 // Begin returns the place of a run that begins, of which nothing is written yet.
@@ -228,7 +231,10 @@ const useful = time.Minute
 // due. The ticket tells when it is durable.
 func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal.Ticket, error) {
 	c := journal.Change{Run: r.row.ID, Records: make([]journal.Record, 0, len(entries))}
-	when, head, at, checkpoint := journal.Soon, r.fresh || now.Sub(r.row.Used) > useful, r.row.Last, r.row.Checkpoint
+	if r.dropped {
+		return nil, journal.ErrConflict
+	}
+	when, head, at, checkpoint, ended := journal.Soon, r.fresh || now.Sub(r.row.Used) > useful, r.row.Last, r.row.Checkpoint, r.row.Ended
 	for i := range entries {
 		e := &entries[i]
 		text, err := r.text(e, at.Seq+1)
@@ -240,7 +246,9 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 		if e.Pending() != nil || e.Type == run.Began || e.Type == run.Finished {
 			when = journal.Must
 		}
-		head = head || e.From != e.To || e.Type == run.Finished
+		if head = head || e.From != e.To || e.Type == run.Finished; e.Type == run.Finished {
+			ended = now
+		}
 		if e.Type == run.Checkpoint { // what goes for it goes at once with it
 			when, head, checkpoint = journal.Must, true, at.Seq
 			c.Cut = r.s.before(at.Seq)
@@ -249,10 +257,7 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 	row := r.row
 	row.Last = at
 	if last := &entries[len(entries)-1]; head {
-		row.Head = journal.Head{At: at, State: last.To.State(), Complete: last.To.At.Complete, Policy: last.To.Policy.Digest(), Checkpoint: checkpoint, Due: due, Used: now}
-		if row.Ended = r.row.Ended; last.Type == run.Finished {
-			row.Ended = now
-		}
+		row.Head = journal.Head{At: at, State: last.To.State(), Complete: last.To.At.Complete, Policy: last.To.Policy.Digest(), Checkpoint: checkpoint, Due: due, Used: now, Ended: ended}
 		h := row.Head
 		c.Head = &h
 	}
@@ -290,6 +295,13 @@ func (s *Store) before(checkpoint uint64) uint64 {
 		return checkpoint - 1 - keep
 	}
 	return 0
+}
+
+// Drop has nothing more be written of the run by this place of it. The ticket is that of what was handed over last, nil
+// for nothing.
+func (r *Run) Drop() *journal.Ticket {
+	r.dropped = true
+	return r.last
 }
 
 // Remove has nothing kept of the run any more. The ticket tells when it is gone; nil: the store is closed.
@@ -426,6 +438,31 @@ func (s *Store) Due(ctx context.Context, by time.Time) (keys []journal.Key, err 
 		keys = append(keys, r.Key)
 	}
 	return keys, nil
+}
+
+// Rows are the rows of the runs that are kept. One whose owner came after it had begun has it.
+func (s *Store) Rows(ctx context.Context, q journal.Query) iter.Seq2[journal.Row, error] {
+	return func(yield func(journal.Row, error) bool) {
+		for r, err := range journal.Rows(ctx, s.cfg.Journal, q) {
+			if err == nil && (r.Key.Kind == "path" || r.Key.Kind == "handle") { // which may begin before anybody owns them
+				of := Run{s: s, row: r}
+				err = of.owned(ctx)
+				r = of.row
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// Like returns the row of a run, or some of those whose ids begin so, at most two.
+func (s *Store) Like(ctx context.Context, id string) ([]journal.Row, error) {
+	r, err := s.cfg.Journal.Row(ctx, id)
+	if errors.Is(err, journal.ErrNone) {
+		return s.cfg.Journal.List(ctx, journal.Query{Prefix: id, Limit: 2})
+	}
+	return []journal.Row{r}, err
 }
 
 // Forget has nothing kept any more of runs that have ended before a time, or that nobody has used since another, zero

@@ -94,6 +94,16 @@ type Auditor interface {
 	// Decided records a decision by which a request does not go upstream, before anything comes
 	// of it. It does not block: what was let in is recorded.
 	Decided(d Decision)
+	// Operated records what an operator has had be done to a run. It does not block.
+	Operated(o Operated)
+}
+
+// Operated is what an operator has had be done to a run, whatever its policy says.
+type Operated struct {
+	Peer      Peer   // the operator
+	Verb      string // such as "reset"
+	Run, From string // the run, and the state that it stood in
+	Note      string // why
 }
 
 // Decision is what was decided on one request.

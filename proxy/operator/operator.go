@@ -49,27 +49,16 @@ func (d *Desk) Look(name string) (Standing, error) {
 	return standing(r), nil
 }
 
-// Restart has a run begin anew, and returns the state that it stood in. The error is a [*Refused].
-func (d *Desk) Restart(name string) (state string, err error) {
-	r, no := d.find(name)
-	if no != nil {
-		return "", no
-	}
-	if state, err = r.Restart(); err != nil {
-		return "", &Refused{Why: Denied, Code: policy.StoreUnavailable}
-	}
-	return state, nil
-}
-
-// find returns the one run of a name.
+// find returns the one run of a name, or whose name begins so.
 func (d *Desk) find(name string) (*runs.Run, *Refused) {
-	switch all := d.Runs.Named(name); len(all) {
-	case 0:
+	r, err := d.Runs.Like(name)
+	switch {
+	case err != nil:
+		return nil, refusal(err, Standing{})
+	case r == nil:
 		return nil, &Refused{Why: NoRun}
-	case 1:
-		return all[0], nil
 	}
-	return nil, &Refused{Why: Ambiguous}
+	return r, nil
 }
 
 // Signal is what an operator says to a run.

@@ -14,27 +14,30 @@ type Why uint8
 
 // The reasons.
 const (
-	Denied      Why = iota // the run does not allow it: see the code
-	NoRun                  // no run has this name
-	NoSignal               // no state has this signal
-	Ambiguous              // several runs have this name
-	Moved                  // the run has moved since the operator looked
-	Shadow                 // nothing is enforced
-	Stranded               // a reload has taken the run's state
-	Ended                  // the run has ended meanwhile
-	Ending                 // the proxy is ending
-	Cancelled              // the operator waits no longer
-	NoApproval             // nobody asks that
-	Answered               // somebody has answered before
-	NotKept                // it cannot be written
-	PerhapsKept            // it is not written yet
+	Denied       Why = iota // the run does not allow it: see the code
+	NoRun                   // no run has this name
+	NoSignal                // no state has this signal
+	Ambiguous               // several runs have this name
+	Moved                   // the run has moved since the operator looked
+	Shadow                  // nothing is enforced
+	Stranded                // a reload has taken the run's state
+	Ended                   // the run has ended meanwhile
+	Ending                  // the proxy is ending
+	Cancelled               // the operator waits no longer
+	NoApproval              // nobody asks that
+	Answered                // somebody has answered before
+	NotKept                 // it cannot be written
+	PerhapsKept             // it is not written yet
+	Unwritable              // the store has something else of the run than was confirmed
+	Damaged                 // what the store has of the run is not what was written
+	Unacceptable            // there is nothing to accept
 )
 
 // reasons are each reason in a word, one of policy.Code's where that has it, and what there is to do.
 var reasons = [...]struct{ word, text string }{
 	NoRun:      {"run_not_found", "there is no such run: GET /v1/runs names those that there are"},
 	NoSignal:   {"unknown_action", "no state has this signal"},
-	Ambiguous:  {"run_ambiguous", "several runs have this id: the short ids of sessions may be the same; wait until one of them has ended, or use another --run-key"},
+	Ambiguous:  {"run_ambiguous", "several runs have this id, or ids that begin so: give more of it. Where the short ids of sessions are the same, wait until one of them has ended, keep runs (--store), or use another --run-key"},
 	Moved:      {"run_moved", "the run has moved since: look at it again, and give the seq that it has then"},
 	Shadow:     {"shadow", "the policy is not enforced (--mode shadow), and where nothing is refused nothing is released: start with --mode enforce"},
 	Stranded:   {"not_available", "a reload has taken the run's state, and nothing is allowed until it moves: POST /v1/runs/migrate has it begin anew"},
@@ -45,7 +48,10 @@ var reasons = [...]struct{ word, text string }{
 	NotKept:    {"store_unavailable", "the store (--store) cannot be written now: nothing was done, and the call waits on. Answer it again later"},
 	PerhapsKept: {"outcome_unknown", "the answer is not written within --store-timeout: it counts when it is, unless the run has left the state by then. Look whether " +
 		"the call waits still"},
-	Cancelled: {"cancelled", "nobody waits for the answer any more: nothing was done"},
+	Unwritable:   {"run_shut", "the store has something else of this run than it has confirmed, or another process writes it: nothing more is written of it, and nothing is allowed in it, until 'fsm-proxy runs accept' has it go on as the store has it"},
+	Damaged:      {"run_damaged", "what is kept of this run is not what was written, and is not accepted"},
+	Unacceptable: {"not_accepted", "nothing was accepted"},
+	Cancelled:    {"cancelled", "nobody waits for the answer any more: nothing was done"},
 }
 
 // Refused is why an operator gets nothing.
@@ -77,9 +83,9 @@ func (r *Refused) Error() string {
 	where := ". The run is in state '" + r.At.State + "', seq " + strconv.FormatUint(r.At.Seq, 10)
 	switch {
 	case r.Signal == "" && r.At.State != "":
-		return r.reason() + where
+		return strings.Join(append([]string{r.reason()}, r.Because...), ": ") + where
 	case r.Signal == "":
-		return r.reason()
+		return strings.Join(append([]string{r.reason()}, r.Because...), ": ")
 	}
 	why := strings.TrimSuffix(strings.Join(append([]string{r.reason()}, r.Because...), ". "), ".")
 	text := "signal '" + wire.Clip(r.Signal) + "' was not taken: " + why + where

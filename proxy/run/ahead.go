@@ -159,7 +159,7 @@ func (r *Run) begunAnew(unasked bool) (ready []*Call) {
 }
 
 // restartAhead makes the entry of a run that lasts that is to begin anew.
-func (r *Run) restartAhead(now time.Time, unasked bool) (e Effects) {
+func (r *Run) restartAhead(by Remark, now time.Time, unasked bool) (e Effects) {
 	e.From = r.Snapshot(now)
 	e.To = e.From
 	e.Entries = r.use(now)
@@ -167,7 +167,7 @@ func (r *Run) restartAhead(now time.Time, unasked bool) (e Effects) {
 		r.holder.orphaned = true
 	}
 	r.ahead.resets++
-	begun := r.record(Entry{Type: Reset, Time: now, To: r.beginning()})
+	begun := r.record(Entry{Type: Reset, Time: now, To: r.beginning(), Details: Details{Remark: by}})
 	begun.pending.unasked = unasked
 	e.Entries = append(e.Entries, begun)
 	return e
@@ -187,7 +187,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	if c.Kind == policy.Signal { // which ends as it begins
 		return nil, true
 	}
-	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned, Said: c.sent(), Limits: c.limits()}
+	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned, Details: Details{Said: c.sent()}, Limits: c.limits()}
 	has := c.held()
 	if has.counted != nil {
 		e.Counted = has.counted.limits
@@ -206,7 +206,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 // before that is handed over.
 func (r *Run) unsent(c *Call, now time.Time) {
 	has := c.held()
-	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun, Yes: has.yes(), Limits: c.limits()})
+	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun, Details: Details{Yes: has.yes()}, Limits: c.limits()})
 	c.begun = 0
 }
 
@@ -217,12 +217,8 @@ func (r *Run) Refuse(c *Call, code policy.Code) {
 	c.refuse(code)
 }
 
+// IsShut reports whether nothing is allowed any more, since others have written the run.
+func (r *Run) IsShut() bool { return r.shut }
+
 // Shut has nothing be allowed any more in a run of which something cannot be written: others have written it.
 func (r *Run) Shut() { r.shut = true }
-
-// Finish makes the last entry of a run that lasts: nobody finds it any more.
-func (r *Run) Finish(now time.Time) {
-	if r.ahead != nil {
-		r.record(Entry{Type: Finished, Time: now})
-	}
-}

@@ -451,8 +451,16 @@ func (k *kept) actions(call func(*rapid.T)) map[string]func(*rapid.T) {
 				}
 			}
 		},
-		"restart": func(*rapid.T) { k.goOn(k.r.Restart(k.now)) },
-		"lose":    func(*rapid.T) { k.goOn(k.r.RestartUnasked(k.now)) },
+		"restart": func(*rapid.T) { k.goOn(k.r.RestartBy(run.Remark{Who: "admin|olga", Text: "why"}, k.now)) },
+		"annotate": func(rt *rapid.T) {
+			was, due := k.r.Standing(), k.r.DueAhead()
+			e := k.r.Annotate(run.Remark{Who: "admin|olga", Text: rapid.String().Draw(rt, "text")}, k.now)
+			if is := k.r.DueAhead(); len(e.Entries) == 1 && (k.r.Standing() != was || is != due) {
+				k.Fatal("an annotation has moved the run")
+			}
+			k.goOn(e)
+		},
+		"lose": func(*rapid.T) { k.goOn(k.r.RestartUnasked(k.now)) },
 		"wait": func(rt *rapid.T) {
 			k.now = k.now.Add(time.Duration(rapid.IntRange(1, 150).Draw(rt, "minutes")) * time.Minute)
 		},
@@ -477,3 +485,62 @@ type splitArgs string
 func (a splitArgs) JSON() []byte { return []byte(a) }
 
 func (a splitArgs) At([]string) (policy.Argument, bool) { return policy.Text("a"), false }
+
+// TestFinishedWhatever ends a run at any moment: nothing moves it any more, each call that had begun has an end, and so
+// it is after a crash.
+func TestFinishedWhatever(t *testing.T) {
+	parsed := map[string]*policy.Policy{}
+	rapid.Check(t, func(rt *rapid.T) {
+		k := &kept{T: rt, now: time.Unix(1000, 0), parsed: parsed, every: rapid.SampledFrom([]int{0, 1, 3}).Draw(rt, "every"), source: lasting}
+		k.begin()
+		call := func() {
+			name := rapid.SampledFrom([]string{"read", "plan", "count", "apply", "back", "again"}).Draw(rt, "tool")
+			k.enter(&run.Call{Request: run.Request{Kind: policy.Tool, Name: name, Arguments: splitArgs(`{"path":"a"}`), Listed: true, Known: true}})
+		}
+		for range rapid.IntRange(0, 12).Draw(rt, "calls") {
+			call()
+			k.disk(rapid.IntRange(0, 3).Draw(rt, "n"))
+			if c := k.any(k.sent); c != nil && rapid.Bool().Draw(rt, "answered") {
+				k.settle(c, policy.Success)
+			}
+		}
+		k.disk(len(k.written))
+		by := run.Remark{Who: "admin|olga", Text: "why"}
+		stood := k.r.Standing()
+		made := len(k.written)
+		k.goOn(k.r.Finish(by, k.now))
+		n := slices.IndexFunc(k.written[made:], func(e run.Entry) bool { return e.Type == run.Finished && e.Remark == by })
+		if n < 0 || slices.ContainsFunc(k.written[made+n+1:], func(e run.Entry) bool { return e.Type != run.Declined }) {
+			k.Fatalf("the last entries are %+v", k.written[made:])
+		}
+		if len(k.queued) > 0 {
+			k.Fatal("calls wait for the turn of a run that has ended")
+		}
+		if made := len(k.written); k.r.Finish(by, k.now).Entries != nil || len(k.written) != made {
+			k.Fatal("it has ended twice")
+		}
+		sent := len(k.sent)
+		call()
+		if len(k.sent)+len(k.beginning)+len(k.queued) > sent {
+			k.Fatal("a call goes in a run that has ended")
+		}
+		k.now = k.now.Add(3 * time.Hour)
+		if k.disk(len(k.written)); rapid.Bool().Draw(rt, "crash") {
+			k.crash()
+		} else {
+			for len(k.sent) > 0 {
+				k.settle(k.sent[0], policy.Success)
+				k.disk(len(k.written))
+			}
+		}
+		if due, ok := k.r.Due(); ok || len(k.r.Expire(k.now).Entries) > 0 {
+			k.Fatalf("its clock is due at %v", due)
+		}
+		if k.r.Standing() != stood {
+			k.Fatalf("it stood at %v, and stands at %v", stood, k.r.Standing())
+		}
+		if holder, _ := k.r.Holder(); holder != nil {
+			k.Fatal("somebody has the turn still")
+		}
+	})
+}

@@ -64,7 +64,7 @@ func (r *Run) answer(q *approval.Question, said Reply, now time.Time) (e Entry, 
 	}
 	c := &Call{Request: Request{Kind: q.Symbol.Kind, Name: q.Symbol.Name}, Verdict: policy.Verdict{Symbol: q.Symbol, Rule: q.Rule}}
 	at := r.asRecorded()
-	e = Entry{Type: Answered, Time: now, Call: c, Answer: a, From: at, To: at}
+	e = Entry{Type: Answered, Time: now, Call: c, Details: Details{Answer: a}, From: at, To: at}
 	text, err := e.AppendJSON(nil)
 	if err != nil || len(text) > maxAnswer {
 		return e, false

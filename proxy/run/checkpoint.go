@@ -16,14 +16,14 @@ import (
 func (r *Run) remembers(e *Entry) {
 	if f := r.ahead.fold; f != nil {
 		f.add(e, r.Shared)
-		r.checkpoint(e.Type, e.Time)
+		r.checkpoint(e.Time)
 	}
 }
 
 // checkpoint makes a checkpoint behind an entry, where that is due, and all entries before it are made.
-func (r *Run) checkpoint(behind Type, now time.Time) {
+func (r *Run) checkpoint(now time.Time) {
 	f := r.ahead.fold
-	if f == nil || f.since < r.Checkpoint || behind == Finished || r.ahead.declined.open != nil {
+	if f == nil || f.since < r.Checkpoint || f.finished || r.ahead.declined.open != nil {
 		return
 	}
 	r.seq++

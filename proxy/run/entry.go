@@ -33,6 +33,8 @@ const (
 	Declined        // a call was refused
 	Checkpoint      // all that the entries before it come to
 	Answered        // an operator has said yes or no to a call
+	Annotated       // somebody has said something of the run, which changes nothing
+	Accepted        // somebody has the run go on as its entries before this one say, though more was confirmed
 )
 
 // Entry is one fact of a run. A run's recorded part is the fold of its entries, and
@@ -55,11 +57,23 @@ type Entry struct {
 	Turn    bool              // the call has the turn, of a run that was not begun anew since: told by Begun
 	Unknown []register.Change // what becomes of registers if nobody learns how the call ended: likewise
 	Resumed bool              // the call had no end when the run was read from its entries
-	Said    *Said             // what else is told of the call; nil: nothing
-	Answer  *Answer           // that was given: told by Answered
-	Yes     uint64            // the number of the entry of the answer that the call uses up; 0: it needs none that is kept: told by Begun, and by Unsent where that gives it back
-	pending *Pending          // it is not applied yet
-	told    *fold             // what the entries before it come to: told by Checkpoint
+	Details
+	pending *Pending // it is not applied yet
+	told    *fold    // what the entries before it come to: told by Checkpoint
+}
+
+// Details are what an entry tells beside what has become of the run, and what is said of calls that wait for it.
+type Details struct {
+	Said   *Said   // what else is told of the call; nil: nothing
+	Remark Remark  // who had it be done; zero: nobody has asked for it
+	Answer *Answer // that was given: told by Answered
+	Yes    uint64  // the number of the entry of the answer that the call uses up; 0: it needs none that is kept: told by Begun, and by Unsent where that gives it back
+}
+
+// Remark is what somebody had be done to a run says of that.
+type Remark struct {
+	Who  string // as ISSUER|SUBJECT; "": it is not known
+	Text string // why; of an annotation, what
 }
 
 // Standing is where a run stands by its entries.
@@ -84,7 +98,7 @@ type Pending struct {
 }
 
 var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired", Began: "began", Begun: "begun", Unsent: "unsent", Finished: "finished",
-	Stayed: "stayed", Declined: "refused", Checkpoint: "checkpoint", Answered: "answered"}
+	Stayed: "stayed", Declined: "refused", Checkpoint: "checkpoint", Answered: "answered", Annotated: "annotated", Accepted: "accepted"}
 
 // String is the type as entries have it.
 func (t Type) String() string {
@@ -98,13 +112,10 @@ var operations = [...]string{register.Assign: "assign", register.Empty: "empty",
 
 // kept is an entry as it is kept. What the fold of a run is made of is in it whole; the rest says what has happened.
 type kept struct {
-	Type      string    `json:"type"`
-	Time      time.Time `json:"time"`
-	Kind      string    `json:"kind,omitzero"`
-	Name      string    `json:"name,omitzero"`
-	Case      string    `json:"case,omitzero"`
-	Of        uint32    `json:"alternative,omitzero"` // the number of the binding's alternative, from 0
-	Begun     uint64    `json:"begun,omitzero"`       // the number of the entry by which the call began
+	Type string    `json:"type"`
+	Time time.Time `json:"time"`
+	called
+	Begun     uint64    `json:"begun,omitzero"` // the number of the entry by which the call began
 	Turn      bool      `json:"turn,omitzero"`
 	Resumed   bool      `json:"resumed,omitzero"`
 	Outcome   string    `json:"outcome,omitzero"`
@@ -120,6 +131,15 @@ type kept struct {
 	Told      *keptFold `json:"remembers,omitzero"`
 	said
 	approving
+	remark
+}
+
+// called is which call an entry is of.
+type called struct {
+	Kind string `json:"kind,omitzero"`
+	Name string `json:"name,omitzero"`
+	Case string `json:"case,omitzero"`
+	Of   uint32 `json:"alternative,omitzero"` // the number of the binding's alternative, from 0
 }
 
 // said is a [Said].
@@ -140,6 +160,13 @@ type said struct {
 type approving struct {
 	Yes    uint64  `json:"yes,omitzero"` // the number of the entry of the answer that is used up
 	Answer *answer `json:"answer,omitzero"`
+}
+
+// remark is a [Remark].
+type remark struct {
+	Who    string `json:"who,omitzero"`
+	Reason string `json:"reason,omitzero"`
+	Text   string `json:"text,omitzero"` // of an annotation
 }
 
 // place is a [Standing].
@@ -187,6 +214,11 @@ func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
 	if s := e.Said; s != nil {
 		k.said = said{s.Code.String(), s.Times, s.Since.UTC(), s.Took.Microseconds(), s.Issuer, s.Subject, s.Digest, s.Arguments, s.Bytes}
 	}
+	if k.Who = e.Remark.Who; e.Type == Annotated {
+		k.Text = e.Remark.Text
+	} else {
+		k.Reason = e.Remark.Text
+	}
 	for _, x := range e.Counted {
 		k.Counted = append(k.Counted, takenOf{x.Key, x.Span.String(), x.Most})
 	}
@@ -218,7 +250,10 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 	if t <= 0 {
 		return e, fmt.Errorf("there are no entries of type %q", k.Type)
 	}
-	e = Entry{Type: Type(t), Time: k.Time, Begun: k.Begun, Yes: k.Yes, Turn: k.Turn, Resumed: k.Resumed, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
+	e = Entry{Type: Type(t), Time: k.Time, Begun: k.Begun, Details: Details{Yes: k.Yes}, Turn: k.Turn, Resumed: k.Resumed, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
+	if e.Remark = (Remark{k.Who, k.Reason}); e.Type == Annotated {
+		e.Remark.Text = k.Text
+	}
 	p := policies(k.To.Policy)
 	if p == nil {
 		return e, fmt.Errorf("there is no policy %s", k.To.Policy)

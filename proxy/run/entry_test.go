@@ -28,6 +28,8 @@ func TestEntryAsItIsKept(t *testing.T) {
 	w.now = w.now.Add(1500 * time.Millisecond)
 	e, err = w.result(w.with("plan", `{}`, policy.CodeNone), policy.Success, `{"structuredContent":{"id":"p7"}}`)
 	check(e, err, `{"type":"ended","time":"1970-01-01T00:16:41.5Z","kind":"tool","name":"plan","outcome":"success","rule":"test.yaml:14:7","from":"work","to":{"state":"planned","policy":"DIGEST"},"changed":true,"set":[{"register":"plan","operation":"assign","values":["p7"]}]}`)
+	check(w.Annotate(run.Remark{Who: "admin|olga", Text: "fine"}, w.now).Entries[0], nil, `{"type":"annotated","time":"1970-01-01T00:16:41.5Z","from":"planned","to":{"state":"planned","policy":"DIGEST"},"who":"admin|olga","text":"fine"}`)
+	check(w.Finish(run.Remark{Who: "admin|olga", Text: "why"}, w.now).Entries[0], nil, `{"type":"finished","time":"1970-01-01T00:16:41.5Z","from":"planned","to":{"state":"planned","policy":"DIGEST"},"who":"admin|olga","reason":"why"}`)
 	check(w.Restart(w.now).Entries[0], nil, `{"type":"reset","time":"1970-01-01T00:16:41.5Z","from":"planned","to":{"state":"work","policy":"DIGEST"}}`)
 }
 

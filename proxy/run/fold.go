@@ -15,6 +15,7 @@ import (
 type fold struct {
 	seq, moved uint64 // see [Run]
 	since      int    // entries behind the last checkpoint
+	finished   bool   // see [Run]
 	stands     Standing
 	memory     *memory
 	open       map[uint64]begun // by the number of the entry by which they began
@@ -80,7 +81,8 @@ func (f *fold) add(e *Entry, s *Shared) {
 		delete(f.open, e.Begun)
 		f.count(&told)
 	}
-	if e.Type == Reset || e.Step.Restarted { // what is under way is of a run before this one
+	f.finished = f.finished || e.Type == Finished
+	if e.Type == Reset || e.Type == Finished || e.Step.Restarted { // what is under way is of a run before this one
 		for seq, b := range f.open {
 			b.Turn, b.Unknown = false, nil
 			f.open[seq] = b

@@ -21,7 +21,7 @@ func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
 		}
 		f.add(&e, c.Shared)
 	}
-	r := Run{Config: c, stands: f.stands, memory: f.memory, life: 1, seq: f.seq, moved: f.moved, moves: f.answers.visit.moves}
+	r := Run{Config: c, stands: f.stands, memory: f.memory, life: 1, finished: f.finished, seq: f.seq, moved: f.moved, moves: f.answers.visit.moves}
 	r.asked = f.asked(c.Shadow)
 	if c.Lasts {
 		r.ahead = &ahead{}

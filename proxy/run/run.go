@@ -20,6 +20,7 @@ type Config struct {
 	Shadow  bool           // calls are decided in shadow
 	Runless bool           // it is no run: see [Snapshot]
 	Lasts   bool           // its entries are written ahead: see [Run.Durable]
+	By      Remark         // who has it begin; zero: nobody but a client
 }
 
 // Shared is what all runs have in common. The zero value is for runs that have nothing in common.
@@ -81,10 +82,11 @@ type Run struct {
 	seq    uint64  // of the last entry; 0: there is none
 	moved  uint64  // that of the last entry that has moved it
 
-	reset   bool // a reload since the last entry has begun it anew
-	refused bool // until it moves
-	shut    bool // nothing is allowed any more: what is kept of it is not what it is
-	task    bool // holder is what is left of a call that a task has come of
+	reset    bool // a reload since the last entry has begun it anew
+	refused  bool // until it moves
+	shut     bool // nothing is allowed any more: what is kept of it is not what it is
+	finished bool // likewise: it has ended
+	task     bool // holder is what is left of a call that a task has come of
 }
 
 // New returns a run at its beginning, which is now.
@@ -94,7 +96,7 @@ func New(c Config, now time.Time) Run {
 	r := Run{Config: c, stands: begun, memory: newMemory(&c, now), life: 1}
 	if c.Lasts {
 		r.ahead = &ahead{fold: newFold(&c, now)}
-		r.record(Entry{Type: Began, Time: now, To: begun})
+		r.record(Entry{Type: Began, Time: now, To: begun, Details: Details{Remark: c.By}})
 	}
 	return r
 }
@@ -139,6 +141,9 @@ func (r *Run) apply(e *Entry) {
 	if r.memory = r.memory.after(e, r.Shared); e.Step.Changed {
 		r.moves++
 	}
+	if e.Type == Finished {
+		r.finished = true
+	}
 }
 
 // after returns the memory of a run of which an entry tells next.
@@ -165,7 +170,7 @@ func (m *memory) after(e *Entry, s *Shared) *memory {
 // goes by another policy: what somebody has to see who decides by where it stands.
 func (e *Entry) moves() bool {
 	switch e.Type {
-	case Begun, Unsent, Stayed, Declined, Checkpoint, Answered:
+	case Begun, Unsent, Stayed, Declined, Checkpoint, Answered, Annotated:
 		return false
 	case Ended:
 		return e.Step.Changed || e.Set != nil
@@ -176,7 +181,7 @@ func (e *Entry) moves() bool {
 // stays reports whether the run stands where it stood.
 func (e *Entry) stays() bool {
 	switch e.Type {
-	case Begun, Unsent, Finished, Stayed, Declined, Checkpoint, Answered:
+	case Begun, Unsent, Finished, Stayed, Declined, Checkpoint, Answered, Annotated, Accepted:
 		return true
 	}
 	return e.Type == Ended && !e.Step.Changed
@@ -590,7 +595,7 @@ func (r *Run) pass(e *Effects, now time.Time) {
 // Due is when the clock of the run's state moves it, if nobody has the turn until then; ok is
 // false where it has none, and while a call has the turn: it is looked at when that is passed on.
 func (r *Run) Due() (due time.Time, ok bool) {
-	if r.memory == nil || r.holder != nil || r.Runless || r.stands.At.Complete {
+	if r.memory == nil || r.holder != nil || r.Runless || r.finished || r.stands.At.Complete {
 		return due, false
 	}
 	after := r.stands.Policy.After(r.stands.At.State)
@@ -640,7 +645,7 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 	}
 	if r.stands.Policy != r.Policy && r.holder != nil && r.Policy.OnReload() != policy.ReloadPin {
 		if at, ok := r.heir(); ok {
-			s := Snapshot{Policy: r.Policy, At: at, Refused: r.shut, Shadow: r.Shadow}
+			s := Snapshot{Policy: r.Policy, At: at, Refused: r.shut || r.finished, Shadow: r.Shadow}
 			if r.memory != nil {
 				s.Holds = r.holds(s.Policy, at)
 			}
@@ -662,7 +667,7 @@ func (r *Run) AsksTime() bool {
 // own policy and by the one in force.
 func (r *Run) own(now time.Time) Snapshot {
 	expired := !r.stands.Stranded.IsZero() && now.Sub(r.stands.Stranded) > r.Patience
-	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired || r.shut}
+	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired || r.shut || r.finished}
 	if r.memory != nil {
 		s.Holds = r.holds(s.Policy, s.At)
 	}

@@ -113,7 +113,7 @@ func (r *Run) Decline(c *Call, code policy.Code, now time.Time) {
 	}
 	r.Declined(now)
 	d := &r.ahead.declined
-	e := Entry{Type: Declined, Time: now, Call: c.asked(), Shadow: c.Snapshot.Shadow, Said: c.said()}
+	e := Entry{Type: Declined, Time: now, Call: c.asked(), Shadow: c.Snapshot.Shadow, Details: Details{Said: c.said()}}
 	e.Said.Code = code
 	switch {
 	case d.last != r.seq || now.Sub(d.at) > lull:
@@ -197,7 +197,7 @@ func (r *Run) DeclinedUntil() (until time.Time) {
 func (r *Run) Declined(now time.Time) {
 	if r.ahead != nil && r.ahead.declined.open != nil && !now.Before(r.ahead.declined.until) {
 		r.ahead.closeDeclined()
-		r.checkpoint(Declined, now)
+		r.checkpoint(now)
 	}
 }
 

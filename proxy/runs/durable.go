@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"time"
@@ -48,7 +47,7 @@ func (r *Run) shutLocked(err error) {
 	if errors.Is(err, journal.ErrClosed) || errors.Is(err, journal.ErrNone) && r.ended.Load() { // who reads the run again finds out how far it is written
 		return
 	}
-	r.of.cfg.Log.Error("a run is shut: what became of it cannot be written", "run", r.Name, "id", r.kept.ID(), "error", err)
+	r.of.cfg.Log.Error("a run is shut: what became of it cannot be written", "run", r.Name, "error", err)
 }
 
 // confirm waits until what was handed over is durable, and has it count. It returns what the last of it has changed, of
@@ -207,6 +206,7 @@ func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal)
 		return written{}
 	}
 	r.kept = g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now())
+	r.Name = r.kept.ID()
 	return r.writeLocked()
 }
 
@@ -233,12 +233,23 @@ func (g *Registry) full() *Missing {
 	return errFull
 }
 
+// ErrDamaged is for a run that is not kept as it was written.
+var ErrDamaged = &Missing{policy.StoreUnavailable, "What is kept of this run is not what was written, and nothing is allowed in it. Nothing was done: an operator has to look at it."}
+
+func isDamaged(err error) bool {
+	_, ok := errors.AsType[*durable.Damaged](err)
+	return ok
+}
+
 // restore finds a run that is kept, and has not been read yet. nil: there is none.
 func (g *Registry) restore(at runID) (*Run, *Missing) {
 	g.mu.Lock()
 	r := g.found[at]
-	if at.kind == Process {
+	switch {
+	case g.isOwn(at):
 		r = g.process.Load()
+	case r == nil:
+		r = g.apart[at]
 	}
 	if r != nil || g.closed {
 		g.mu.Unlock()
@@ -270,7 +281,9 @@ func (g *Registry) read(at runID, l *loading) {
 	switch {
 	case errors.Is(err, journal.ErrNone):
 	case err != nil:
-		l.why = errStore
+		if l.why = errStore; isDamaged(err) {
+			l.why = ErrDamaged
+		}
 		g.cfg.Log.Error("a run cannot be read from the store", "key", at.kind.String(), "error", err)
 	case !ended:
 		r = g.resume(kept, at)
@@ -281,13 +294,13 @@ func (g *Registry) read(at runID, l *loading) {
 	case ended:
 		g.rememberLocked(at, kept.Owner())
 	case r != nil && g.closed:
-	case r != nil && at.kind == Session: // which ends with it
+	case r != nil && g.isOwn(at):
 		l.r, g.all[r] = r, struct{}{}
 		r.born = 0
-	case r != nil && at.kind == Process:
-		l.r, g.all[r] = r, struct{}{}
-		r.Name, r.born = "process", 0
 		g.process.Store(r)
+	case r != nil && (at.kind == Session || at.kind == Process):
+		l.r, g.all[r], g.apart[at] = r, struct{}{}, r
+		r.born = 0
 	case r != nil:
 		l.r = r
 		g.enterLocked(r)
@@ -317,9 +330,9 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 	g.mu.RLock()
 	c := run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: true}
 	g.mu.RUnlock()
-	r := &Run{of: g, kept: kept.Run, keyed: keyed{at: at}, Key: g.keyOf(at.kind), Name: hex.EncodeToString([]byte(at.id[:8])), Owner: kept.Owner(),
+	r := &Run{of: g, kept: kept.Run, keyed: keyed{at: at}, Key: g.keyOf(at.kind), Name: kept.ID(), Owner: kept.Owner(),
 		core: run.Replay(c, slices.Values(kept.Entries), now)}
-	r.free = at.kind == Path && !r.Owner.Known()
+	r.free = (at.kind == Path || at.kind == Handle) && !r.Owner.Known()
 	r.born = max(deadline.Now()-now.Sub(kept.Began()), 1)
 	r.used.Store(int64(deadline.Now()))
 	r.shadow.Store(c.Shadow)
@@ -339,7 +352,7 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 	}
 	if g.cfg.Forgets && !fresh(kept.Entries) {
 		where := r.Where()
-		if _, err := r.Restart(); err != nil {
+		if _, err := r.Restart(run.Remark{}); err != nil {
 			r.mu.Lock()
 			r.shutLocked(err)
 			r.mu.Unlock()
@@ -347,7 +360,7 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 		g.cfg.Log.Warn("a run begins anew, since its server does (--on-upstream-restart restart)", "run", r.Name, "was", where.State())
 	}
 	where := r.Where()
-	g.cfg.Log.Info("a run goes on", "run", r.Name, "id", kept.ID(), "state", where.State(), "entries", len(kept.Entries), "unknown", unknown)
+	g.cfg.Log.Info("a run goes on", "run", r.Name, "state", where.State(), "entries", len(kept.Entries), "unknown", unknown)
 	return r
 }
 
@@ -401,20 +414,24 @@ func (r *Run) follow(p *policy.Policy, m Mode) {
 	})})
 }
 
-// finish keeps that a run has ended: nobody finds it any more. Of one in which nothing has happened nothing is kept.
-func (r *Run) finish() (w written) {
-	if r.kept == nil {
+// finish keeps that a run has ended: nobody finds it any more. Of one in which nothing has happened nothing is kept,
+// unless somebody has said that it is to end.
+func (r *Run) finish(by run.Remark) (w written) {
+	if r.kept == nil && by == (run.Remark{}) {
 		return w
 	}
-	r.mu.Lock()
-	defer r.unlock()
-	if r.core.Seq() <= 1 && r.core.Awaited() == nil {
-		w.ticket = r.kept.Remove()
-		r.core.Shut()
-		return w
-	}
-	r.core.Finish(time.Now())
-	return r.writeLocked()
+	r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
+		if by == (run.Remark{}) && core.Seq() <= 1 && core.Awaited() == nil {
+			w.ticket = r.kept.Remove()
+			core.Shut()
+			return e
+		}
+		if e = core.Finish(by, now); r.kept != nil {
+			w = r.writeLocked()
+		}
+		return e
+	})
+	return w
 }
 
 // own makes a run somebody's that was nobody's, for good.

@@ -66,6 +66,7 @@ type Registry struct {
 	mode    Mode
 	all     map[*Run]struct{}
 	found   map[runID]*Run
+	apart   map[runID]*Run           // that are kept, and that no request finds: of sessions, and of processes by another name
 	gone    map[runID]wire.Principal // whose run it was that has expired
 	order   []runID                  // of gone, oldest first
 	owned   map[wire.Principal]int
@@ -78,7 +79,7 @@ type Registry struct {
 // New returns a Registry without runs.
 func New(c Config) *Registry {
 	g := &Registry{cfg: c, shared: run.Shared{Patience: c.MaxStranded, MaxRegisters: cmp.Or(c.MaxRegisters, 256<<10), Principals: c.limits(), Asking: &approval.Principals{}},
-		mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run),
+		mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run), apart: make(map[runID]*Run),
 		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int), loading: make(map[runID]*loading)}
 	if c.Store != nil {
 		g.shared.Checkpoint = c.Store.Checkpoint()
@@ -106,8 +107,10 @@ func (g *Registry) Beginning() run.Snapshot {
 }
 
 // newLocked returns a run at its beginning, of what is in force. lasts tells that it is to be kept.
-func (g *Registry) newLocked(lasts bool) *Run {
-	r := &Run{of: g, core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: lasts}, time.Now())}
+func (g *Registry) newLocked(lasts bool) *Run { return g.newByLocked(lasts, run.Remark{}) }
+
+func (g *Registry) newByLocked(lasts bool, by run.Remark) *Run {
+	r := &Run{of: g, core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: lasts, By: by}, time.Now())}
 	r.shadow.Store(g.mode == Shadow)
 	r.windLocked()
 	g.all[r] = struct{}{}
@@ -129,11 +132,7 @@ func (g *Registry) OfClient(from *observe.Peer) (*Run, *Missing) {
 		return g.OfSession(from.Session), nil
 	}
 	if from.Resumed {
-		r, why := g.restore(g.at(Session, from.ID))
-		if r == nil && why == nil {
-			why = ErrNotFound
-		}
-		return r, why
+		return g.ofSession(g.at(Session, from.ID))
 	}
 	switch {
 	case g.cfg.Store.Down() != nil:
@@ -145,6 +144,8 @@ func (g *Registry) OfClient(from *observe.Peer) (*Run, *Missing) {
 	defer g.mu.Unlock()
 	r := g.newLocked(true)
 	r.Key.Kind, r.Name, r.at = Session, from.Session, g.at(Session, from.ID)
+	g.apart[r.at] = r
+	r.used.Store(int64(deadline.Now()))
 	g.beginKept(r, Session, from.ID, from.Principal)
 	return r, nil
 }
@@ -179,13 +180,16 @@ func (g *Registry) Part(r *Run, m Member, ending bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.part(m)
-	if r.Key.Kind == Session && !ending {
-		r.finish()
+	if r.Key.Kind == Session && !ending && !r.ended.Load() {
+		r.finish(run.Remark{})
 	}
 	r.endQuestions(func(q *approval.Question) bool { return q.By == m })
 	if r.Key.Kind == Session || r.ended.Load() && len(r.on()) == 0 {
 		r.unwind()
 		delete(g.all, r)
+		if g.apart[r.at] == r {
+			delete(g.apart, r.at)
+		}
 	}
 }
 
@@ -247,7 +251,7 @@ var (
 	// ErrNotFound is for a run that is not there, or is somebody else's.
 	ErrNotFound = &Missing{policy.RunNotFound, "There is no such run."}
 	// ErrExpired is for one whose time has run out, which its owner alone learns.
-	ErrExpired = &Missing{policy.RunExpired, "This run has ended: it was not used for too long, or has reached its maximum age."}
+	ErrExpired = &Missing{policy.RunExpired, "This run has ended: it was not used for too long, has reached its maximum age, or an operator has ended it."}
 	// errGuessable is for an id that no run has, since none begins with it.
 	errGuessable = &Missing{policy.RunNotFound, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
 	// errNoURL is for the URL of a run, asked by a client whose runs have none.
@@ -300,7 +304,7 @@ func (g *Registry) Find(of bridge.Client, from *observe.Peer, handle string, cre
 		if !from.Principal.Known() {
 			return nil, &Missing{policy.RunNotFound, "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
 		}
-		return g.lookup(key, from.Principal.Issuer+"\x00"+from.Principal.Subject, from.Principal, create)
+		return g.lookup(key, ofPrincipal(from.Principal), from.Principal, create)
 	case Header:
 		id, why := g.fromHeader(key.Header, from)
 		if why != nil {
@@ -376,7 +380,7 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 		}
 		return r, nil
 	case r == nil && create && (!gone || whose == owner):
-		r, _, why := g.beginLocked(key, id, owner)
+		r, _, why := g.beginLocked(key, id, owner, run.Remark{})
 		return r, why
 	case r == nil && gone && whose == owner:
 		return nil, ErrExpired
@@ -397,7 +401,7 @@ func (g *Registry) known(at runID, owner wire.Principal) *Run {
 }
 
 // beginLocked begins a run that is found by a key.
-func (g *Registry) beginLocked(key Key, id string, owner wire.Principal) (*Run, written, *Missing) {
+func (g *Registry) beginLocked(key Key, id string, owner wire.Principal, by run.Remark) (*Run, written, *Missing) {
 	switch {
 	case g.closed:
 		return nil, written{}, ErrNotFound
@@ -410,7 +414,7 @@ func (g *Registry) beginLocked(key Key, id string, owner wire.Principal) (*Run, 
 	case g.cfg.Store != nil && g.cfg.Store.Full():
 		return nil, written{}, g.full()
 	}
-	r := g.newLocked(g.cfg.Store != nil)
+	r := g.newByLocked(g.cfg.Store != nil, by)
 	r.Key, r.id, r.at, r.Name, r.Owner, r.born = key, id, g.at(key.Kind, id), key.Kind.NameOf(id), owner, deadline.Now()
 	r.used.Store(int64(r.born))
 	g.enterLocked(r)
@@ -431,7 +435,7 @@ func (g *Registry) crowdedLocked(whose string) *Missing {
 func (g *Registry) Start(of bridge.Client, owner wire.Principal) (id string, err error) {
 	id = NewID()
 	g.mu.Lock()
-	r, w, why := g.beginLocked(g.Key(of), id, owner)
+	r, w, why := g.beginLocked(g.Key(of), id, owner, run.Remark{})
 	if why == nil {
 		r.free = r.Key.Kind == Path && !owner.Known()
 	}
@@ -457,51 +461,10 @@ func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) bool {
 		g.mu.Unlock()
 		return false
 	}
-	w := r.finish()
-	s := g.endLocked(r, asked)
+	on, w := g.endLocked(r, asked, run.Remark{})
 	g.mu.Unlock()
-	if s != nil {
-		s.Close()
-	}
+	closeAll(on)
 	return g.awaits(w)
-}
-
-// ending is why a run is found no more.
-type ending uint8
-
-const (
-	asked    ending = iota // its client has ended it
-	expired                // its time has run out, of which its owner is told
-	unloaded               // it is in the store alone from now on
-)
-
-// endLocked takes a run out of those that are found, and returns its session, which
-// is to be closed.
-func (g *Registry) endLocked(r *Run, why ending) Member {
-	at := r.at
-	if r.ended.Load() || g.found[at] != r {
-		return nil
-	}
-	r.ended.Store(true)
-	r.unwind()
-	r.endQuestions(func(*approval.Question) bool { return true })
-	delete(g.found, at)
-	if why == expired {
-		r.finish()
-	}
-	if r.Owner.Known() {
-		if g.owned[r.Owner]--; g.owned[r.Owner] == 0 {
-			delete(g.owned, r.Owner)
-		}
-	}
-	g.ByTask.Forget(r)
-	if why == expired {
-		g.rememberLocked(at, r.Owner)
-	}
-	if len(r.on()) == 0 {
-		delete(g.all, r)
-	}
-	return r.serving()
 }
 
 func (g *Registry) rememberLocked(at runID, owner wire.Principal) {
@@ -526,12 +489,17 @@ func (g *Registry) Process() *Run {
 func (g *Registry) processLocked() *Run {
 	r := g.process.Load()
 	if r == nil {
-		r = g.newLocked(g.cfg.Store != nil)
-		r.Key, r.Name = Key{Kind: Process}, "process"
-		g.beginKept(r, Process, g.cfg.Process, wire.Principal{})
-		g.process.Store(r)
+		r, _ = g.beginProcessLocked(run.Remark{})
 	}
 	return r
+}
+
+func (g *Registry) beginProcessLocked(by run.Remark) (*Run, written) {
+	r := g.newByLocked(g.cfg.Store != nil, by)
+	r.Key, r.Name, r.at = Key{Kind: Process}, "process", g.at(Process, g.cfg.Process)
+	w := g.beginKept(r, Process, g.cfg.Process, wire.Principal{})
+	g.process.Store(r)
+	return r, w
 }
 
 // Resume reads what principals have taken of limits from the store, and the run of the process, where they are kept, and
@@ -571,13 +539,6 @@ func (g *Registry) Close() {
 	g.stopSweeping()
 }
 
-// Of are the runs of an owner that are found by handle, oldest first.
-func (g *Registry) Of(owner wire.Principal) []*Run {
-	mine := slices.DeleteFunc(g.All(), func(r *Run) bool { return r.Key.Kind != Handle || r.Owner != owner || r.Ended() })
-	slices.SortFunc(mine, func(a, b *Run) int { return int(a.born - b.born) })
-	return mine
-}
-
 // Lifetime is how long a run lasts that is found by a key.
 func (g *Registry) Lifetime() handle.Lifetime {
 	l := handle.Lifetime{Idle: g.cfg.Idle, Age: g.cfg.Age}
@@ -586,9 +547,6 @@ func (g *Registry) Lifetime() handle.Lifetime {
 	}
 	return l
 }
-
-// Expires is when a run ends at the latest; zero: never.
-func (g *Registry) Expires(r *Run) time.Time { return g.expiry(r.born) }
 
 // Expiry is when a run ends at the latest that begins now; zero: never.
 func (g *Registry) Expiry() time.Time { return g.expiry(deadline.Now()) }

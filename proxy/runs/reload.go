@@ -158,7 +158,7 @@ func (g *Registry) Migrate() (done Migrated) {
 // Named returns the runs of a name, as [Info] has it. Names are short: there may be several.
 func (g *Registry) Named(name string) (all []*Run) {
 	for _, r := range g.All() {
-		if r.Name == name && !r.ForRunless {
+		if r.Name == name && !r.ForRunless && !r.ended.Load() {
 			all = append(all, r)
 		}
 	}
@@ -176,7 +176,7 @@ func (g *Registry) Has(r *Run) bool {
 // Infos returns where the runs stand, ordered by name.
 func (g *Registry) Infos() (infos []Info) {
 	for _, r := range g.All() {
-		if !r.ForRunless {
+		if !r.ForRunless && !r.ended.Load() {
 			infos = append(infos, r.Info())
 		}
 	}

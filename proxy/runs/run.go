@@ -71,9 +71,6 @@ type keyed struct {
 	used atomic.Int64  // when it was found last, as deadline.Now
 }
 
-// ID is what the run is found by, "" for one that is not.
-func (r *Run) ID() string { return r.id }
-
 // EntryOf is what the store calls the run, and the number of the last entry that tells of a call, 0 for none. Of a run
 // that is not kept it is nothing.
 func (r *Run) EntryOf(c *run.Call) (run string, seq uint64) {
@@ -321,25 +318,25 @@ func (r *Run) Lasts() bool { return r.kept != nil }
 
 // Renew begins a run anew that is complete, migrate one that is stranded. The error is an [ErrUnwritten].
 func (r *Run) Renew() (moved run.Shift, ok bool, err error) {
-	_, moved, ok, err = r.anew((*run.Run).Renew)
+	_, moved, ok, err = r.durably((*run.Run).Renew)
 	return moved, ok, err
 }
 
 // Restart begins a run anew, and returns the state that it stood in. A call under way that holds its turn comes to its
 // end, and steps nothing. The error is an [ErrUnwritten].
-func (r *Run) Restart() (state string, err error) {
-	from, moved, _, err := r.anew(func(core *run.Run, now time.Time) (run.Effects, bool) { return core.Restart(now), true })
+func (r *Run) Restart(by run.Remark) (state string, err error) {
+	from, moved, _, err := r.durably(func(core *run.Run, now time.Time) (run.Effects, bool) { return core.RestartBy(by, now), true })
 	r.Tell(nil, run.Shifts{moved})
 	return from.State(), err
 }
 
 func (r *Run) migrate() (moved run.Shift, ok bool, err error) {
-	_, moved, ok, err = r.anew((*run.Run).Migrate)
+	_, moved, ok, err = r.durably((*run.Run).Migrate)
 	return moved, ok, err
 }
 
-// anew begins a run anew, and waits until that is durable. It returns where the run stood.
-func (r *Run) anew(do func(core *run.Run, now time.Time) (run.Effects, bool)) (from run.Snapshot, moved run.Shift, ok bool, err error) {
+// durably has do change the run, and waits until that is durable. It returns where the run stood.
+func (r *Run) durably(do func(core *run.Run, now time.Time) (run.Effects, bool)) (from run.Snapshot, moved run.Shift, ok bool, err error) {
 	if r.kept != nil && r.of.cfg.Store.Down() != nil {
 		return r.Where(), moved, true, ErrUnwritten
 	}
@@ -426,6 +423,7 @@ type Info struct {
 	Kept     string    // what the store calls it, "" where it is not kept
 	Key      Kind      // by which it is found
 	Owner    wire.Principal
+	AtRest   bool          // it is in the store alone: it is read when it is used
 	Sessions int           // that are on it, its own among them
 	Age      time.Duration // since it began, Idle since it was found last; 0 for those of sessions
 	Idle     time.Duration

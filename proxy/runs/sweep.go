@@ -9,6 +9,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // sweeping has the sweeper run. It is called with the lock held.
@@ -84,14 +85,12 @@ func (g *Registry) expireRuns(now time.Duration) {
 			continue
 		}
 		n++
-		if s := g.endLocked(r, g.cfg.over(r, now)); s != nil {
-			sessions = append(sessions, s)
-		}
+		on, _ := g.endLocked(r, g.cfg.over(r, now), run.Remark{})
+		sessions = append(sessions, on...)
 	}
+	g.restApartLocked(now)
 	g.mu.Unlock()
-	for _, s := range sessions {
-		s.Close()
-	}
+	closeAll(sessions)
 	if n > 0 {
 		g.cfg.Log.Info("runs have expired", "runs", n)
 		if m := g.cfg.Telemetry.Meter; m != nil {

@@ -71,3 +71,24 @@ func signalledText(s admin.Signalled) string {
 	}
 	return strictyaml.Printable(text) + "\n"
 }
+
+// standsText is where a run stands, in a line.
+func standsText(at admin.Stands) string {
+	text := "Run " + at.ID + ": state '" + at.State + "', seq " + fmt.Sprint(at.Seq) + "."
+	if at.Complete {
+		text += " It is complete."
+	}
+	return strictyaml.Printable(text) + "\n"
+}
+
+// startedText is a run that was begun, with what finds it, in lines.
+func startedText(s admin.Started) string {
+	text := "Run " + s.Run + " has begun, in state '" + s.State + "'."
+	switch {
+	case s.Path != "":
+		text += " Its URL ends in " + s.Path + ", which stands nowhere else."
+	case s.ID != "":
+		text += " Its handle is " + s.ID + ", which stands nowhere else."
+	}
+	return strictyaml.Printable(text) + "\n"
+}

@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"cmp"
 	"encoding/json/v2"
 	"fmt"
 	"strings"
@@ -12,9 +13,13 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
+// remark is who had something be done, and why.
+type remark struct{ Who, Reason, Text string }
+
 // entry is what of a record is printed.
 type entry struct {
 	Type, Kind, Name, Case, Outcome, Rule, Refusal, From string
+	remark
 
 	Begun, Times, Yes        uint64
 	Time                     time.Time
@@ -130,9 +135,17 @@ func (p *printer) happened(e *entry) string {
 		said += "  " + strictyaml.Printable(approval)
 	}
 	if e.From != e.To.State {
-		return said + "  " + p.state(e.From) + " → " + p.state(e.To.State)
+		said += "  " + p.state(e.From) + " → " + p.state(e.To.State)
+	} else {
+		said += "  in " + p.state(e.From)
 	}
-	return said + "  in " + p.state(e.From)
+	if e.Who != "" {
+		said += strictyaml.Printable("  by " + e.Who)
+	}
+	if why := cmp.Or(e.Text, e.Reason); why != "" {
+		said += strictyaml.Printable(fmt.Sprintf("  %q", why))
+	}
+	return said
 }
 
 // sentence is a record in a line.

@@ -180,15 +180,18 @@ const shortID = 12
 
 func newList(console Console) *cobra.Command {
 	c := &command{Console: console}
-	return c.colored(c.asJSON(&cobra.Command{
+	owner := ""
+	cmd := c.colored(c.asJSON(&cobra.Command{
 		Use:     "ls --store STORE|--admin ADDR",
 		Short:   "List the runs of a store",
 		Example: "  fsm-proxy runs ls --store sqlite:runs.db",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.read(cmd.Context(), func(s journal.Reader) error { return c.list(cmd.Context(), s) })
+			return c.read(cmd.Context(), func(s journal.Reader) error { return c.list(cmd.Context(), s, owner) })
 		},
 	}))
+	cmd.Flags().StringVar(&owner, "owner", "", "list those of this `SUBJECT` alone")
+	return cmd
 }
 
 // listed is a run as it is listed.
@@ -204,11 +207,14 @@ type listed struct {
 	Ended    time.Time `json:"ended,omitzero"`
 }
 
-func (c *command) list(ctx context.Context, s journal.Reader) error {
+func (c *command) list(ctx context.Context, s journal.Reader, owner string) error {
 	rows := [][]string{{"ID", "KEY", "SUBJECT", "STATE", "ENTRIES", "USED"}}
 	for r, err := range journal.Rows(ctx, s, journal.Query{}) {
 		if err != nil {
 			return err
+		}
+		if owner != "" && owner != r.Owner.Subject {
+			continue
 		}
 		x := listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), utc(r.Ended)}
 		if c.json {
@@ -229,7 +235,11 @@ func (c *command) list(ctx context.Context, s journal.Reader) error {
 	case c.json:
 		return nil
 	case len(rows) == 1:
-		_, err := fmt.Fprintln(c.Out, "The store has no runs.")
+		none := "The store has no runs."
+		if owner != "" {
+			none = "The store has no runs of " + owner + "."
+		}
+		_, err := fmt.Fprintln(c.Out, none)
 		return err
 	}
 	return c.print(func(p *printer) { p.table(rows) })

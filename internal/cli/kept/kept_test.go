@@ -70,6 +70,14 @@ func TestListAndTail(t *testing.T) {
 	if strings.Count(out, "\n") != 2 || !strings.HasPrefix(out, `{"id":"AAA1","key":"principal","subject":"ann","state":"b","seq":5,"began":"`) || err != nil {
 		t.Errorf("%q, %v", out, err)
 	}
+	for owner, n := range map[string]int{"ann": 2, "bob": 0} {
+		if out, err := do(t, "", "ls", "--json", "--owner", owner, "--store", url); strings.Count(out, "\n") != n || err != nil {
+			t.Errorf("%s: %q, %v", owner, out, err)
+		}
+	}
+	if out, err := do(t, "", "ls", "--owner", "bob", "--store", url); out != "The store has no runs of bob.\n" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
 	out, err = do(t, "", "tail", "aab", "--store", url)
 	if want := "     1  2026-01-02 03:04:05.000  ended     tool t1  success  a → b; add r \"x\"\n"; !strings.HasPrefix(out, want) || strings.Count(out, "\n") != 5 || err != nil {
 		t.Errorf("%q, %v", out, err)

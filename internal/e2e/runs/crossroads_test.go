@@ -120,7 +120,7 @@ func restarted(t *testing.T, h *house, c *client) *client {
 	t.Helper()
 	for _, r := range h.known() {
 		var answer struct{ ID string }
-		h.operator(http.MethodPost, "/v1/runs/"+r.ID+"/restart", &answer)
+		h.operator(http.MethodPost, "/v1/runs/"+r.ID+"/reset", &answer)
 	}
 	return c
 }
@@ -150,7 +150,7 @@ func TestRunsBeginAnewByDefault(t *testing.T) {
 // A run that stays complete allows nothing more, and another begins as its key has it.
 func TestCompleteRuns(t *testing.T) {
 	each(t, keys, func(t *testing.T, k key) {
-		h := open(t, k, crossroads(t, stops), wrapped(t)...)
+		h := open(t, k, crossroads(t, stops), append([]string{"--admin-tokens", tokensOf(t, "olga")}, wrapped(t)...)...)
 		c := h.enter(k, "")
 		c.play(t, walk)
 		if r := c.call("open_door_with_key", rightKey); r.verdict != "success" {

@@ -148,7 +148,7 @@ func atStdio(t *testing.T, era, policy, operators string) (*house, *client) {
 }
 
 // token is what somebody shows who they are with.
-func token(who string) string { return "the token of " + who }
+func token(who string) string { return "the-token-of-" + who }
 
 func tokens(t *testing.T) string { return tokensOf(t, "ann", "bob") }
 
@@ -198,6 +198,7 @@ type known struct {
 	ID, Key, Owner, State string
 	Complete              bool
 	Sessions              int
+	AtRest                bool `json:"at_rest"`
 }
 
 // newURL is a run's that the operator begins.

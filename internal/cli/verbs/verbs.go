@@ -1,0 +1,177 @@
+// Package verbs is the commands by which operators do something to a run of a running proxy, whatever its policy says.
+package verbs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json/v2"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/admin"
+	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+)
+
+// Console is where commands print, and how they are told which proxy they ask.
+type Console struct {
+	Out io.Writer
+	Add func(cmd *cobra.Command, to *client.Client) // adds the flags that say that
+}
+
+// adminTime is how long the proxy may take to answer.
+const adminTime = 30 * time.Second
+
+// flags are those of all verbs.
+type flags struct {
+	client.Client
+	json bool
+}
+
+func (f *flags) add(c *Console, cmd *cobra.Command) {
+	c.Add(cmd, &f.Client)
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the proxy's answer as it is")
+}
+
+// OfRuns are the commands below runs.
+func OfRuns(c Console) []*cobra.Command {
+	return []*cobra.Command{newStart(&c), newReset(&c), newEnd(&c), newAnnotate(&c), newAccept(&c)}
+}
+
+const verbWhere = " --admin ADDR|unix:PATH --admin-bearer-file FILE"
+
+// newStart begins runs.
+func newStart(c *Console) *cobra.Command {
+	f, said := &flags{}, admin.Start{}
+	cmd := &cobra.Command{
+		Use:   "start" + verbWhere,
+		Short: "Begin a run before its first client comes",
+		Long: "Begin a run before its first client comes. With the key handle it prints the handle, with path the\n" +
+			"end of the URL, which stand nowhere else; those of principal and header are told by who comes.",
+		Example:           "  fsm-proxy runs start --key path --reason 'ticket 12' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token",
+		Args:              exactly(0, verbWhere),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			body, err := json.Marshal(&said)
+			if err != nil {
+				return exit.Usagef("what is said is no text: %w", err)
+			}
+			return f.ask(cmd.Context(), c, "/v1/runs", string(body), client.Words[admin.Started])
+		},
+	}
+	f.add(c, cmd)
+	cmd.Flags().StringVar(&said.Key, "key", "path", "the `KIND` of its key: path, handle, principal, header or process, as --run-key has it")
+	cmd.Flags().StringVar(&said.Value, "value", "", "of header: the `TEXT` that the gateway sends")
+	cmd.Flags().StringVar(&said.Issuer, "issuer", "", "who says whose run it is: an `ISSUER`, or tokens")
+	cmd.Flags().StringVar(&said.Subject, "subject", "", "the `SUBJECT` whose run it is")
+	cmd.Flags().StringVar(&said.Reason, "reason", "", "a `TEXT` for the record: why")
+	return cmd
+}
+
+// newReset begins runs anew.
+func newReset(c *Console) *cobra.Command {
+	return newVerb(c, "reset", &cobra.Command{
+		Short: "Have a run begin anew, as the operator whose token is in a file",
+		Long: "Have a run begin anew, at the initial state of the policy in force. A call under way comes to\n" +
+			"its end, and moves nothing. The run keeps its key, its clients and its entries.",
+	}, "The run begins anew.")
+}
+
+// newEnd ends runs.
+func newEnd(c *Console) *cobra.Command {
+	return newVerb(c, "end", &cobra.Command{
+		Short: "End a run for good, as the operator whose token is in a file",
+		Long: "End a run for good: nobody finds it any more, and the sessions on it are closed. A call under\n" +
+			"way comes to its end, and moves nothing. Where its key begins runs, the next request begins another.",
+	}, "The run has ended.")
+}
+
+// newAccept has runs go on that are shut.
+func newAccept(c *Console) *cobra.Command {
+	return newVerb(c, "accept", &cobra.Command{
+		Short: "Have a run that is shut go on as the store has it, as the operator whose token is in a file",
+		Long: "Have a run that is shut, since the store has something else of it than it has confirmed, go on as\n" +
+			"the store has it. What was done since, and is not in the store, may be done again: look first at\n" +
+			"what its server says. What was edited is not accepted.",
+	}, "The run goes on as the store has it.")
+}
+
+// newVerb is a command that has something be done to a run, with a reason.
+func newVerb(c *Console, verb string, cmd *cobra.Command, done string) *cobra.Command {
+	f, reason := &flags{}, ""
+	cmd.Use = verb + " RUN" + verbWhere
+	cmd.Example = "  fsm-proxy runs " + verb + " 5c1f0e9b2a7d4486 --reason 'ticket 12' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token"
+	cmd.Args, cmd.ValidArgsFunction = exactly(1, "RUN"+verbWhere), cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		said := map[string]string{}
+		if reason != "" {
+			said["reason"] = reason
+		}
+		return f.operate(cmd.Context(), c, args[0], verb, said, done)
+	}
+	f.add(c, cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "a `TEXT` for the record: why")
+	return cmd
+}
+
+const annotateUsage = "RUN TEXT" + verbWhere
+
+// newAnnotate says something of runs.
+func newAnnotate(c *Console) *cobra.Command {
+	f := &flags{}
+	cmd := &cobra.Command{
+		Use:               "annotate " + annotateUsage,
+		Short:             "Write a text into the journal of a run, which changes nothing in it",
+		Example:           "  fsm-proxy runs annotate 5c1f0e9b2a7d4486 'stopped for ticket 12' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token",
+		Args:              exactly(2, annotateUsage),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.operate(cmd.Context(), c, args[0], "annotate", map[string]string{"text": args[1]}, "It is noted.")
+		},
+	}
+	f.add(c, cmd)
+	return cmd
+}
+
+// exactly refuses any other number of arguments.
+func exactly(n int, usage string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return exit.Usagef("%s takes %s, got %d arguments; usage: %s", cmd.Name(), strings.TrimSuffix(usage, verbWhere), len(args), strings.TrimSpace(cmd.CommandPath()+" "+usage))
+		}
+		return nil
+	}
+}
+
+// operate has a verb done to a run, and prints what has come of it.
+func (f *flags) operate(ctx context.Context, c *Console, run, verb string, said map[string]string, done string) error {
+	body, err := json.Marshal(said)
+	if err != nil {
+		return exit.Usagef("what is said is no text: %w", err)
+	}
+	return f.ask(ctx, c, "/v1/runs/"+url.PathEscape(run)+"/"+verb, string(body), func(answer []byte) (string, error) {
+		text, err := client.Words[admin.Stands](answer)
+		return done + " " + text, err
+	})
+}
+
+// ask prints what the proxy answers, as it is or in words.
+func (f *flags) ask(ctx context.Context, c *Console, path, body string, words func([]byte) (string, error)) error {
+	ctx, stop := context.WithTimeout(ctx, adminTime)
+	defer stop()
+	answer, err := f.Read(ctx, http.MethodPost, path, body)
+	text := string(answer)
+	if err == nil && !f.json {
+		text, err = words(answer)
+	}
+	if err == nil || f.json {
+		_, wrong := io.WriteString(c.Out, text)
+		err = cmp.Or(err, wrong)
+	}
+	return err
+}

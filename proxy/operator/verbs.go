@@ -1,0 +1,127 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+)
+
+// Verb is what an operator has be done to a run, whatever its policy says.
+type Verb struct {
+	Run  string       // its name
+	Text string       // why; of an annotation, what
+	From observe.Peer // the operator
+}
+
+// said is what the run's journal has of it.
+func (v *Verb) said() run.Remark {
+	who := v.From.Principal
+	return run.Remark{Who: who.Issuer + "|" + who.Subject, Text: v.Text}
+}
+
+// Started is a run that was begun for an operator.
+type Started struct {
+	Standing
+	Secret string // that finds it: a handle, or the end of its URL; "": none does
+}
+
+// Start begins a run before its first client comes. The error is a [*runs.Missing].
+func (d *Desk) Start(b runs.Beginning, from observe.Peer) (s Started, err error) {
+	if from.Principal.Known() {
+		b.By.Who = from.Principal.Issuer + "|" + from.Principal.Subject
+	}
+	if d.Ending.Err() != nil {
+		return s, &Refused{Why: Ending}
+	}
+	r, secret, err := d.Runs.StartBy(b)
+	if err != nil {
+		return s, err
+	}
+	d.tell("start", r.Name, "", r.Where().State(), b.By.Text, from)
+	return Started{standing(r), secret}, nil
+}
+
+// Reset has a run begin anew. The error is a [*Refused].
+func (d *Desk) Reset(v Verb) (at Standing, err error) {
+	return d.do("reset", &v, (*runs.Run).Restart)
+}
+
+// End ends a run for good: nobody finds it any more. The error is a [*Refused].
+func (d *Desk) End(v Verb) (at Standing, err error) { return d.do("end", &v, d.Runs.EndBy) }
+
+// Annotate keeps what is said of a run. The error is a [*Refused].
+func (d *Desk) Annotate(v Verb) (at Standing, err error) {
+	return d.do("annotate", &v, func(r *runs.Run, by run.Remark) (state string, err error) {
+		_, err = r.Annotate(by)
+		return r.Where().State(), err
+	})
+}
+
+// Accept has a run that is shut go on as the store has it. The error is a [*Refused].
+func (d *Desk) Accept(v Verb) (at Standing, err error) {
+	at, err = d.do("accept", &v, d.Runs.Accept)
+	if err != nil {
+		return at, err
+	}
+	return d.Look(v.Run) // which is another one in memory
+}
+
+// auditTime is how long a verb waits for room in the audit.
+const auditTime = time.Second
+
+// do has something be done to a run, tells of it, and returns where the run stands since.
+func (d *Desk) do(verb string, v *Verb, do func(*runs.Run, run.Remark) (state string, err error)) (at Standing, err error) {
+	r, no := d.find(v.Run)
+	if no != nil {
+		return at, no
+	}
+	if d.Ending.Err() != nil {
+		return at, &Refused{Why: Ending, At: standing(r)}
+	}
+	was, err := do(r, v.said())
+	at = standing(r)
+	if err != nil {
+		d.Log.Warn("an operator's verb came to nothing", v.From.About([]any{"verb", verb, "run", r.Name, "error", err})...)
+		return at, refusal(err, at)
+	}
+	d.tell(verb, r.Name, was, at.State, v.Text, v.From)
+	return at, nil
+}
+
+// tell has the log and the audit have what was done to a run, which stood in a state and stands in another since.
+func (d *Desk) tell(verb, name, was, state, why string, from observe.Peer) {
+	d.Log.Info(verb, from.About([]any{"run", name, "was", was, "state", state, "reason", observe.Escaped(why)})...)
+	if d.Telemetry.Auditor == nil {
+		return
+	}
+	ctx, stop := context.WithTimeout(d.Ending, auditTime)
+	defer stop()
+	d.Telemetry.Auditor.Await(ctx)
+	d.Telemetry.Auditor.Operated(observe.Operated{Peer: from, Verb: verb, Run: name, From: was, Note: why})
+}
+
+// refusal is why a verb came to nothing.
+func refusal(err error, at Standing) *Refused {
+	switch {
+	case errors.Is(err, runs.ErrAmbiguous):
+		return &Refused{Why: Ambiguous}
+	case errors.Is(err, runs.ErrEnded):
+		return &Refused{Why: Ended}
+	case errors.Is(err, runs.ErrDamaged):
+		return &Refused{Why: Damaged, Because: []string{err.Error(), "'fsm-proxy verify' says where; restore the store from a backup, or end the proxy and remove the run"}, At: at}
+	case errors.Is(err, runs.ErrUnwritten):
+		return &Refused{Why: Denied, Code: policy.StoreUnavailable, At: at}
+	}
+	if _, ok := errors.AsType[*runs.Missing](err); ok {
+		return &Refused{Why: Denied, Code: policy.StoreUnavailable}
+	}
+	if errors.Is(err, runs.ErrOpen) || errors.Is(err, runs.ErrSession) {
+		return &Refused{Why: Unacceptable, Because: []string{err.Error()}, At: at}
+	}
+	return &Refused{Why: Unwritable, At: at}
+}

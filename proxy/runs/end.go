@@ -1,0 +1,132 @@
+package runs
+
+import (
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// ending is why a run is found no more.
+type ending uint8
+
+const (
+	asked    ending = iota // its client has ended it
+	expired                // its time has run out, of which its owner is told
+	unloaded               // it is in the store alone from now on
+	revoked                // somebody else has ended it, of which its owner is told
+)
+
+// endLocked takes a run out of those that are found, and returns the sessions on it, which are to be closed, and what
+// is to be kept of that. Whoever asks for a run of its key waits until that is written.
+func (g *Registry) endLocked(r *Run, why ending, by run.Remark) (on []Member, w written) {
+	if r.ended.Load() || !g.leaveLocked(r) {
+		return nil, w
+	}
+	r.ended.Store(true)
+	r.unwind()
+	r.endQuestions(func(*approval.Question) bool { return true })
+	if why != unloaded {
+		w = r.finish(by)
+		g.settleLocked(r.at, w)
+	}
+	g.ByTask.Forget(r)
+	if r.Key.Kind != Session && (why == expired || why == revoked) {
+		g.rememberLocked(r.at, r.Owner)
+	}
+	if on = r.on(); len(on) == 0 {
+		delete(g.all, r)
+	}
+	return on, w
+}
+
+// leaveLocked has a run be found no more. It reports false where it was not.
+func (g *Registry) leaveLocked(r *Run) bool {
+	switch {
+	case g.found[r.at] == r:
+		delete(g.found, r.at)
+		if r.Owner.Known() {
+			if g.owned[r.Owner]--; g.owned[r.Owner] == 0 {
+				delete(g.owned, r.Owner)
+			}
+		}
+		return true
+	case g.process.CompareAndSwap(r, nil):
+		return true
+	case g.apart[r.at] == r:
+		delete(g.apart, r.at)
+		return true
+	}
+	_, there := g.all[r]
+	return there && r.Key.Kind == Session
+}
+
+// settleLocked has whoever asks for the run of a key wait until it is known what became of what was handed over: the
+// store tells of the last run of a key, and must not tell of one that has ended just now.
+func (g *Registry) settleLocked(at runID, w written) {
+	if w.ticket == nil {
+		return
+	}
+	l := &loading{done: make(chan struct{})}
+	g.loading[at] = l
+	go func() {
+		<-w.ticket.Done()
+		g.mu.Lock()
+		if g.loading[at] == l {
+			delete(g.loading, at)
+		}
+		g.mu.Unlock()
+		close(l.done)
+	}()
+}
+
+func closeAll(sessions []Member) {
+	for _, s := range sessions {
+		s.Close()
+	}
+}
+
+// ErrEnded is for a run that has ended before.
+var ErrEnded = &Missing{policy.RunExpired, "The run has ended."}
+
+// EndBy ends a run for good, as somebody has said: nobody finds it any more, a call under way comes to its end and steps
+// nothing, and the sessions on it are closed. Where its key begins runs, the next request begins another. The error is an
+// [ErrEnded], or an [ErrUnwritten].
+func (g *Registry) EndBy(r *Run, by run.Remark) (state string, err error) {
+	if r.kept != nil && g.cfg.Store.Down() != nil {
+		return "", ErrUnwritten
+	}
+	if r.isShut() {
+		return "", journal.ErrConflict
+	}
+	state = r.Where().State()
+	g.mu.Lock()
+	if r.ended.Load() || g.closed {
+		g.mu.Unlock()
+		return "", ErrEnded
+	}
+	on, w := g.endLocked(r, revoked, by)
+	g.mu.Unlock()
+	closeAll(on)
+	if !g.awaits(w) {
+		return state, ErrUnwritten
+	}
+	if w.ticket != nil {
+		err = w.ticket.Err()
+	}
+	return state, err
+}
+
+// Annotate keeps what somebody says of the run, which changes nothing in it, and returns the number of its entry. The
+// error is an [ErrUnwritten].
+func (r *Run) Annotate(by run.Remark) (seq uint64, err error) {
+	_, moved, _, err := r.durably(func(core *run.Run, now time.Time) (e run.Effects, _ bool) {
+		e = core.Annotate(by, now)
+		seq = e.Entries[len(e.Entries)-1].Seq
+		return e, true
+	})
+	r.Tell(nil, run.Shifts{moved})
+	return seq, err
+}
