@@ -70,6 +70,9 @@ func TestRefusalsAreCounted(t *testing.T) {
 		t.Error(n)
 	}
 	w.wants("2 refused gone unknown_action 0 ann")
+	if w.MovedSince(1) {
+		t.Error("a refusal has moved the run")
+	}
 	for range 5 {
 		if n := w.refuse(10*time.Millisecond, "gone"); n != 3 {
 			t.Error(n)
