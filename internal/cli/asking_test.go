@@ -66,7 +66,7 @@ func TestCommandsAskRunningProxy(t *testing.T) {
 		t.Fatal(ids)
 	}
 	for _, args := range [][]string{
-		{"runs", "ls"}, {"runs", "ls", "--json"}, {"runs", "show", ids[0]}, {"runs", "show", ids[1], "--json"}, {"runs", "tail", ids[0]}, {"runs", "tail", ids[1][:6], "--json"},
+		{"runs", "ls"}, {"runs", "ls", "--json"}, {"runs", "tail", ids[0]}, {"runs", "tail", ids[1][:6], "--json"},
 		{"runs", "export", ids[0]}, {"runs", "export", ids[1], ids[0]}, {"verify"}, {"verify", ids[0], "--json"}, {"anchor"}, {"runs", "show", "x"}, {"report", ids[1]}, {"runs", "diff", ids[0], ids[1]}, {"runs", "diff", ids[1], ids[0], "--json"}, {"runs", "tail", "a/b"}, {"verify", "y"},
 	} {
 		read := command(t, nil, append(args, "--store", store)...)
@@ -74,6 +74,11 @@ func TestCommandsAskRunningProxy(t *testing.T) {
 		asked.stdout, read.stdout = told.ReplaceAllString(asked.stdout, ""), told.ReplaceAllString(read.stdout, "")
 		if read != asked || read.stdout+read.stderr == "" && args[0] == "runs" {
 			t.Errorf("%v: of the store %+v\nof the proxy %+v", args, read, asked)
+		}
+	}
+	for from, says := range map[string]string{"--store=" + store: "\ncounted    1 of 3 a run: open tool work 0\n", "--admin=" + socket: "turn       free\n"} {
+		if shown := command(t, nil, "runs", "show", ids[0], from).stdout; !strings.Contains(shown, "run        "+ids[0]+"\n") || !strings.Contains(shown, says) {
+			t.Errorf("%s: %s", from, shown)
 		}
 	}
 	all := command(t, nil, "runs", "export", "--store", store).stdout

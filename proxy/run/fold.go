@@ -202,6 +202,7 @@ func (f *fold) asked(shadow bool) *questions {
 	}
 	q := &questions{of: f.answers.visit}
 	q.of.shadow = shadow
+	q.Close() // so that it is another visit than that of answers that are read
 	for _, e := range f.answers.given {
 		q.Enter(&e.Answer.Answer, e.Seq, e.Time)
 	}
