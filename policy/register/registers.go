@@ -51,6 +51,19 @@ func NewSchema(declared []Declaration) *Schema {
 }
 
 // find returns where a register stands, -1 if there is none.
+// Fits reports whether a change is one of the kind of its register, or of a register that is not declared.
+func (s *Schema) Fits(x Change) bool {
+	if s == nil {
+		return true
+	}
+	i := s.find(x.Register)
+	if i < 0 {
+		return true
+	}
+	_, err := (&cell{Declaration: s.declared[i]}).read(x)
+	return err == nil
+}
+
 func (s *Schema) find(name string) int {
 	if i, ok := s.index[name]; ok {
 		return i

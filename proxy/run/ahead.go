@@ -33,6 +33,11 @@ func (a *ahead) write(r *Run, e Entry) Entry {
 	}
 	a.closeDeclined()
 	if e.Type == Stayed || e.Type == Began || e.Type == Moved || e.Type == Stranded || e.Type == Finished || e.Type == Reset && r.reset || e.Shadow && e.Step.Changed {
+		if e.Type == Reset || e.Step.Restarted { // what was to be set before is forgotten by then
+			for _, p := range a.entries {
+				p.Set = nil
+			}
+		}
 		a.made = append(a.made, e)
 		r.apply(&e)
 		return e

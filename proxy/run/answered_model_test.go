@@ -91,6 +91,10 @@ func (k *kept) reading() map[string]string {
 			}
 		case e.Type == "begun" && e.Yes != 0:
 			if all[e.Yes] == nil || all[e.Yes].used {
+				for _, e := range k.written {
+					text, _ := e.AppendJSON(nil)
+					k.Logf("%d %s", e.Seq, text)
+				}
 				k.Fatalf("entry %d: %s goes by entry %d, which is no yes to it", seq, e.Name, e.Yes)
 			}
 			usedBy[seq] = all[e.Yes]

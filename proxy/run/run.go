@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/limit"
+	"github.com/fsm-proxy/fsm-proxy/policy/register"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 )
 
@@ -108,6 +109,9 @@ func (r *Run) record(e Entry) Entry {
 	if e.stays() {
 		e.To = e.From
 	}
+	if r.ahead != nil {
+		e.Set = fitting(e.Set, e.To.Policy)
+	}
 	if e.moves() {
 		r.moved = r.seq
 	}
@@ -121,6 +125,19 @@ func (r *Run) record(e Entry) Entry {
 	e = r.ahead.write(r, e)
 	r.remembers(&e)
 	return e
+}
+
+// fitting are the changes but those of registers that the policy has of another kind: a reload came since they were
+// decided. Nothing would come of them, and nobody could read them again.
+func fitting(changes []register.Change, p *policy.Policy) []register.Change {
+	unfit := func(x register.Change) bool { return !p.Schema().Fits(x) }
+	if slices.ContainsFunc(changes, unfit) {
+		changes = slices.DeleteFunc(slices.Clone(changes), unfit)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return changes
 }
 
 // apply takes an entry into the run.
@@ -154,9 +171,11 @@ func (m *memory) after(e *Entry, s *Shared) *memory {
 		return newMemory(&c, e.Time)
 	case e.Type == Reset, e.Step.Restarted:
 		return m.anew(&c, e.Time)
-	case e.Type == Moved:
-		return m.under(&c, e.Time)
-	case m != nil:
+	}
+	if e.Type == Moved || e.Shadow && e.Step.Changed { // which may take it to the policy in force, too
+		m = m.under(&c, e.Time)
+	}
+	if m != nil {
 		m.registers.Apply(e.Set)
 		if e.Step.Changed {
 			m.entered = e.Time

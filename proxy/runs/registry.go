@@ -457,7 +457,7 @@ func (m *Missing) Error() string { return m.Text }
 func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) bool {
 	g.mu.Lock()
 	r := g.found[g.at(g.Key(of).Kind, id)]
-	if r == nil || r.Owner != owner {
+	if r == nil || r.Owner != owner || r.isShut() { // which somebody has to look at first
 		g.mu.Unlock()
 		return false
 	}

@@ -391,7 +391,7 @@ func (r *Run) expired(now time.Duration, c *Config) bool {
 	if !idle && (c.Age == 0 || now-r.born <= c.Age) {
 		return false
 	}
-	if !r.inUse() && (c.over(r, now) != unloaded || r.rests()) {
+	if !r.inUse() && !r.isShut() && (c.over(r, now) != unloaded || r.rests()) {
 		return true
 	}
 	if idle {
