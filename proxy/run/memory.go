@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -256,6 +257,19 @@ func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
 		e.Outcome = policy.Unknown
 	}
 	return errors.Join(read.err, read.fault)
+}
+
+// fitting are the changes but those of registers that the policy has of another kind: a reload came since they were
+// decided. Nothing would come of them, and nobody could read them again.
+func fitting(changes []register.Change, p *policy.Policy) []register.Change {
+	unfit := func(x register.Change) bool { return !p.Schema().Fits(x) }
+	if slices.ContainsFunc(changes, unfit) {
+		changes = slices.DeleteFunc(slices.Clone(changes), unfit)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return changes
 }
 
 // reading is what a call's result says.

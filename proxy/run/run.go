@@ -10,7 +10,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
 	"github.com/fsm-proxy/fsm-proxy/policy/limit"
-	"github.com/fsm-proxy/fsm-proxy/policy/register"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 )
 
@@ -125,19 +124,6 @@ func (r *Run) record(e Entry) Entry {
 	e = r.ahead.write(r, e)
 	r.remembers(&e)
 	return e
-}
-
-// fitting are the changes but those of registers that the policy has of another kind: a reload came since they were
-// decided. Nothing would come of them, and nobody could read them again.
-func fitting(changes []register.Change, p *policy.Policy) []register.Change {
-	unfit := func(x register.Change) bool { return !p.Schema().Fits(x) }
-	if slices.ContainsFunc(changes, unfit) {
-		changes = slices.DeleteFunc(slices.Clone(changes), unfit)
-	}
-	if len(changes) == 0 {
-		return nil
-	}
-	return changes
 }
 
 // apply takes an entry into the run.

@@ -67,6 +67,11 @@ func TestAcceptedAsTheStoreHasIt(t *testing.T) {
 		if r := c.call("ok", ""); r.verdict != "not_available" {
 			t.Errorf("something is allowed in a run that is shut: %s", r.raw)
 		}
+		if k.kind == "handle" {
+			if r := c.call("fsm_end_run", ""); r.verdict == "success" {
+				t.Errorf("its client has ended it: %s", r.raw)
+			}
+		}
 		if said := h.does(0, "accept", id, "--reason", "looked at the server"); !strings.Contains(said, "Run "+id+": state 'after'") {
 			t.Error(said)
 		}

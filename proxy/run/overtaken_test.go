@@ -1,0 +1,101 @@
+package run_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+const overtaken = `version: 1
+initial: a
+registers: {x: KIND}
+everywhere: {tools: {note: {set: {x: VALUE}}, ok: }}
+states:
+  a: {tools: {go: b}}
+  b: {tools: {back: a}}
+`
+
+// overtakenBy is that policy with another kind of register.
+func overtakenBy(t *testing.T, kind, value string) *policy.Policy {
+	return parse(t, strings.NewReplacer("KIND", kind, "VALUE", value).Replace(overtaken))
+}
+
+// whole is a run that lasts, all of whose entries are durable, and those entries.
+func whole(t *testing.T, r *run.Run, entries []run.Entry) []run.Entry {
+	t.Helper()
+	entries = append(entries, r.Made()...)
+	if p := r.Awaited(); p != nil {
+		r.Durable(p, at)
+	}
+	return entries
+}
+
+// calls enters a call of a run, and has it begin.
+func calls(t *testing.T, r *run.Run, name string) *run.Call {
+	t.Helper()
+	c := &run.Call{Request: run.Request{Kind: policy.Tool, Name: name, Arguments: args(`{"v":"text"}`), Listed: true, Known: true}}
+	if a, _ := r.Enter(c, 1, at); a != run.Admitted {
+		t.Fatalf("%s: %v, %v", name, a, c.Verdict.Code)
+	}
+	if _, ok := r.Begin(c, at); !ok {
+		t.Fatal(name)
+	}
+	return c
+}
+
+// A call sets a register that a reload has given another kind meanwhile: nothing comes of that, and the run can be read.
+func TestChangeOfARegisterOfAnotherKind(t *testing.T) {
+	for name, next := range map[string][2]string{"a counter": {"counter", "{add: 1}"}, "a text": {"text", "args.v"}} {
+		t.Run(name, func(t *testing.T) {
+			r := run.New(run.Config{Policy: overtakenBy(t, "{set: text, max: 3}", "{add: args.v}"), Lasts: true}, at)
+			c := calls(t, &r, "note")
+			entries := whole(t, &r, nil)
+			p := overtakenBy(t, next[0], next[1])
+			r.Reload(p, at)
+			calls(t, &r, "ok") // which has it told where the run stands
+			if _, _, err := r.Settle(c, run.End{Outcome: policy.Success}, at); err != nil {
+				t.Fatal(err)
+			}
+			entries = whole(t, &r, entries)
+			again := run.Replay(run.Config{Policy: p, Lasts: true}, slices.Values(reread(t, entries)), at)
+			if was, is := string(r.Registers().AppendJSON(nil)), string(again.Registers().AppendJSON(nil)); was != is || strings.Contains(is, "text") {
+				t.Errorf("it has %s, and %s when it is read again", was, is)
+			}
+			// Nobody has learned how it ended, and it takes its on_unknown twice over.
+			lost := run.Replay(run.Config{Policy: p, Lasts: true}, slices.Values(reread(t, entries[:len(entries)-1])), at)
+			run.Replay(run.Config{Policy: p, Lasts: true}, slices.Values(reread(t, whole(t, &lost, entries[:len(entries)-1]))), at)
+		})
+	}
+}
+
+// A reload begins the run anew while it is not durable yet that a call has set something: that is of the run before.
+func TestResetOvertakesWhatIsToBeSet(t *testing.T) {
+	p := overtakenBy(t, "{set: text, max: 3}", "{add: args.v}")
+	r := run.New(run.Config{Policy: p, Lasts: true, Shared: &run.Shared{Patience: time.Hour}}, at)
+	going := calls(t, &r, "go")
+	entries := whole(t, &r, nil)
+	end := func(c *run.Call) {
+		if _, _, err := r.Settle(c, run.End{Outcome: policy.Success}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(going)
+	entries = whole(t, &r, entries)
+	r.Pass(going, at)
+	note := calls(t, &r, "note")
+	entries = whole(t, &r, entries)
+	end(note) // which is not durable yet
+	next := parse(t, strings.NewReplacer("KIND", "{set: text, max: 3}", "VALUE", "{add: args.v}", "a: {tools: {go: b}}\n  b: {tools: {back: a}}", "a: \nstranded: restart").Replace(overtaken))
+	r.Reload(next, at)
+	calls(t, &r, "ok") // which has it told that the run begins anew
+	entries = whole(t, &r, entries)
+	again := run.Replay(run.Config{Policy: next, Lasts: true}, slices.Values(reread(t, entries)), at)
+	was, is := string(r.Registers().AppendJSON(nil)), string(again.Registers().AppendJSON(nil))
+	if was != is || strings.Contains(was, "text") || !slices.ContainsFunc(entries, func(e run.Entry) bool { return e.Type == run.Reset }) {
+		t.Errorf("it has %s, and %s when it is read again", was, is)
+	}
+}
