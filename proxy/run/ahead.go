@@ -61,6 +61,11 @@ func (a *ahead) write(r *Run, e Entry) Entry {
 	return e
 }
 
+// anew reports whether an entry that is not applied yet begins the run anew.
+func (a *ahead) anew() bool {
+	return a.resets > 0 || slices.ContainsFunc(a.entries, func(p *Pending) bool { return p.Step.Restarted })
+}
+
 // keeper has the turn where no call has it, and nobody is to get it.
 func (a *ahead) keeper() *Call {
 	if a.nobody == nil {

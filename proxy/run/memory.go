@@ -238,7 +238,7 @@ func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
 	if read == nil {
 		read = c.reading(end)
 	}
-	if has.memory != nil && has.memory == r.memory && (r.ahead == nil || r.ahead.resets == 0) {
+	if has.memory != nil && has.memory == r.memory && (r.ahead == nil || !r.ahead.anew()) {
 		if read.fault == nil {
 			e.Set, read.fault = r.memory.registers.Settle(has.reserved, read.outcome.Index(), read.late)
 		}

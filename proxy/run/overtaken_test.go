@@ -99,3 +99,22 @@ func TestResetOvertakesWhatIsToBeSet(t *testing.T) {
 		t.Errorf("it has %s, and %s when it is read again", was, is)
 	}
 }
+
+// A step that begins the run anew is not durable yet when a call of the run before ends: it sets nothing in the next one.
+func TestCallOfARunThatIsAboutToBeginAnew(t *testing.T) {
+	p := parse(t, strings.NewReplacer("KIND", "{set: text, max: 3}", "VALUE", "{add: args.v}", "back: a", "back: a, end: {on_any: {to: a, terminal: true}}", "initial: a", "initial: b\non_complete: restart").Replace(overtaken))
+	r := run.New(run.Config{Policy: p, Lasts: true}, at)
+	last, note := calls(t, &r, "end"), calls(t, &r, "note")
+	entries := whole(t, &r, nil)
+	for _, c := range []*run.Call{last, note} {
+		if _, _, err := r.Settle(c, run.End{Outcome: policy.Success}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries = whole(t, &r, entries)
+	again := run.Replay(run.Config{Policy: p, Lasts: true}, slices.Values(reread(t, entries)), at)
+	was, is := string(r.Registers().AppendJSON(nil)), string(again.Registers().AppendJSON(nil))
+	if was != is || strings.Contains(was, "text") || !slices.ContainsFunc(entries, func(e run.Entry) bool { return e.Step.Restarted }) {
+		t.Errorf("it has %s, and %s when it is read again", was, is)
+	}
+}
