@@ -67,7 +67,7 @@ func TestCommandsAskRunningProxy(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"runs", "ls"}, {"runs", "ls", "--json"}, {"runs", "tail", ids[0]}, {"runs", "tail", ids[1][:6], "--json"},
-		{"runs", "export", ids[0]}, {"runs", "export", ids[1], ids[0]}, {"verify"}, {"verify", ids[0], "--json"}, {"anchor"}, {"runs", "show", "x"}, {"report", ids[1]}, {"runs", "diff", ids[0], ids[1]}, {"runs", "diff", ids[1], ids[0], "--json"}, {"runs", "tail", "a/b"}, {"verify", "y"},
+		{"runs", "export", ids[0]}, {"runs", "export", ids[1], ids[0]}, {"verify"}, {"verify", ids[0], "--json"}, {"anchor"}, {"runs", "show", "0"}, {"report", ids[1]}, {"runs", "diff", ids[0], ids[1]}, {"runs", "diff", ids[1], ids[0], "--json"}, {"runs", "tail", "a/b"}, {"verify", "1"},
 	} {
 		read := command(t, nil, append(args, "--store", store)...)
 		asked := command(t, nil, append(args, "--admin", socket)...)
