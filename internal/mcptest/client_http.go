@@ -86,7 +86,9 @@ func (w *Web) send(text string) {
 		w.running.Go(func() { w.Post(w.context, text) })
 		return
 	}
-	w.Post(w.context, text)
+	if r := w.Post(w.context, text); r.Err != nil {
+		w.t.Logf("posting %.60s: %v", text, r.Err) // whose answer somebody now waits for in vain
+	}
 }
 
 func (w *Web) open(text string) (leave func()) {

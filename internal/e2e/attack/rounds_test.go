@@ -340,12 +340,15 @@ func TestManyQuestionsAtOnce(t *testing.T) {
 					r.Send(mcptest.Result([]byte(id), `{"action":"decline"}`))
 				}
 			}
-			if answer := r.Tool("once", "").String(); denied(answer) {
-				t.Errorf("the turn is not free: %s", answer)
-			}
-			if n := answers.Load(); n != all {
-				t.Errorf("the server has %d answers", n)
-			}
+			// A call that expired under a slow client is called off after that is said.
+			mcptest.Await(t, "an answer to each question", func() bool { return answers.Load() == all })
+			mcptest.Await(t, "a free turn", func() bool {
+				answer := r.Tool("once", "").String()
+				if denied(answer) && !strings.Contains(answer, `"busy"`) {
+					t.Fatalf("the turn is not free: %s", answer)
+				}
+				return !denied(answer)
+			})
 		})
 	}
 }
