@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -37,13 +38,25 @@ func FreeAddress(t testing.TB) string {
 		}
 		address := loopback(block.next)
 		block.next++
-		if listener, err := net.Listen("tcp", address); err == nil {
-			listener.Close()
+		if isFree(address) {
 			return address
 		}
 	}
 	t.Fatal("finding a free port: all are taken")
 	return ""
+}
+
+// isFree reports whether nothing listens at the address. No process begins meanwhile: until it has become its own
+// program it would go on to listen there, and who connects would be told so, and then be cut off.
+func isFree(address string) bool {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	listener.Close()
+	return true
 }
 
 func holdFreeBlock(t testing.TB) {
