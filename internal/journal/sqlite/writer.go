@@ -22,6 +22,7 @@ type writer struct {
 	runs map[string]*known // that were written lately
 	rows map[int]*sql.Stmt // how so many records are inserted
 
+	begins, ends, undoes    *sql.Stmt // transactions
 	run, last, head, object *sql.Stmt
 }
 
@@ -53,9 +54,7 @@ func openWriter(c *Config) (_ *writer, err error) {
 		return nil, err
 	}
 	if w.conn, err = w.db.Conn(context.Background()); err == nil {
-		if err = w.migrate(); err == nil {
-			err = w.prepare()
-		}
+		err = w.ready()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", c.Path, err), w.close())
@@ -82,9 +81,10 @@ func (w *writer) migrate() error {
 	})
 }
 
-// prepare prepares the statements of each commit. What fails ends its transaction (OR ROLLBACK), which is to be given up
-// anyway: so SQLite keeps no copy of what a statement alters, in case that it alone is undone.
-func (w *writer) prepare() (err error) {
+// ready has the file have its schema, and prepares the statements of each commit. What fails ends its transaction
+// (OR ROLLBACK), which is to be given up anyway: so SQLite keeps no copy of what a statement alters, in case that it
+// alone is undone.
+func (w *writer) ready() (err error) {
 	prepare := func(text string) *sql.Stmt {
 		if err != nil {
 			return nil
@@ -92,6 +92,10 @@ func (w *writer) prepare() (err error) {
 		var s *sql.Stmt
 		s, err = w.conn.PrepareContext(context.Background(), text)
 		return s
+	}
+	w.begins, w.ends, w.undoes = prepare("BEGIN IMMEDIATE"), prepare("COMMIT"), prepare("ROLLBACK")
+	if err == nil {
+		err = w.migrate()
 	}
 	for _, n := range insertSizes {
 		w.rows[n] = prepare("INSERT OR ROLLBACK INTO entries (run, seq, hash, bytes) VALUES (?, ?, ?, ?)" + strings.Repeat(", (?, ?, ?, ?)", n-1))
@@ -104,7 +108,7 @@ func (w *writer) prepare() (err error) {
 }
 
 func (w *writer) close() (err error) {
-	for _, s := range append(slices.Collect(maps.Values(w.rows)), w.run, w.last, w.head, w.object) {
+	for _, s := range append(slices.Collect(maps.Values(w.rows)), w.begins, w.ends, w.undoes, w.run, w.last, w.head, w.object) {
 		if s != nil {
 			err = errors.Join(err, s.Close()) // SQLite keeps the file open for one that is not
 		}
@@ -118,16 +122,16 @@ func (w *writer) close() (err error) {
 // transact does something in a transaction.
 func (w *writer) transact(do func() error) error {
 	ctx := context.Background() // what has begun is not broken off: it would be unknown whether it is there
-	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if _, err := w.begins.ExecContext(ctx); err != nil {
 		return err
 	}
 	err := do()
 	if err == nil {
-		_, err = w.conn.ExecContext(ctx, "COMMIT")
+		_, err = w.ends.ExecContext(ctx)
 	}
 	if err != nil {
 		clear(w.runs)
-		_, _ = w.conn.ExecContext(ctx, "ROLLBACK") // it says that there is nothing to roll back, where SQLite has done it
+		_, _ = w.undoes.ExecContext(ctx) // it says that there is nothing to roll back, where SQLite has done it
 	}
 	return err
 }
