@@ -5,6 +5,7 @@ import (
 	"encoding/json/v2"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +34,8 @@ func newApprovals(c *console) *cobra.Command {
 // newApproval is a command that asks for, or answers, what behind says of /v1/approvals or one of them.
 func newApproval(c *console, n int, usage, short, method, behind string, words func([]byte) (string, error)) *cobra.Command {
 	f, said := &runsFlags{}, answerFlags{}
-	cmd := &cobra.Command{Use: usage, Short: short, Args: exactly(n, usage), ValidArgsFunction: cobra.NoFileCompletions}
+	_, behindName, _ := strings.Cut(usage, " ")
+	cmd := &cobra.Command{Use: usage, Short: short, Args: exactly(n, behindName), ValidArgsFunction: cobra.NoFileCompletions}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, body := "/v1/approvals", ""
 		if n > 0 {
