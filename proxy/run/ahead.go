@@ -191,7 +191,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	if r.ahead == nil || r.Runless || c.Snapshot.Shadow || !turn && !c.Settles() {
 		return nil, true
 	}
-	if r.moving() {
+	if r.moving() || c.held().early {
 		return nil, false
 	}
 	if c.Kind == policy.Signal { // which ends as it begins

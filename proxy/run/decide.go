@@ -76,6 +76,7 @@ type holdings struct {
 	read     *reading              // its result; nil: not yet
 	approved approved              // by somebody, who was asked
 	facts    *guard.Call           // that the decision was made by; nil: what follows needs them no more
+	early    bool                  // the run is to remember something of it, and has nothing yet to remember that in
 }
 
 // yes is the number of the entry that keeps the yes which the call has used; 0: none does.
@@ -155,6 +156,7 @@ func (c *Call) release() {
 	if c.has == nil {
 		return
 	}
+	c.has.early = false
 	if c.has.reserved != nil {
 		c.has.reserved.GiveBack()
 		c.has.reserved = nil
@@ -171,7 +173,7 @@ func (c *Call) release() {
 // Settles reports whether what becomes of the call is to be told to its run.
 func (c *Call) Settles() bool {
 	has := c.held()
-	return c.Verdict.Settles() || has.counted != nil || c.begun != 0 || has.yes() != 0
+	return c.Verdict.Settles() || has.counted != nil || has.early || c.begun != 0 || has.yes() != 0
 }
 
 // Read reads the result of a call that is about to be settled, as far as that can be done
@@ -269,6 +271,12 @@ func (s Snapshot) Decide(q *policy.Request) policy.Verdict {
 		v.Unclear, v.Unmet = g.Unclear, g.Unmet
 	}
 	return v
+}
+
+// remembers reports whether something is to be remembered of a call that is let go here.
+func (s Snapshot) remembers(v *policy.Verdict) bool {
+	of := s.Policy.LimitsOf(s.At.State, v)
+	return !s.Shadow && (v.Alternative.Remembers() || len(of.Own)+len(of.Principal) > 0)
 }
 
 // guarded reports whether what is decided here hangs on more than the state and the name.

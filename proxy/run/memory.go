@@ -102,10 +102,13 @@ func (r *Run) holds(p *policy.Policy, at policy.Configuration) string {
 // and says why it cannot be sent.
 func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
 	a := c.Verdict.Alternative
-	if r.memory == nil { // a policy came into force that asks for it, and the run moves to it when its turn is free
+	if r.memory == nil && r.ahead == nil { // a policy came into force that asks for it, and the run moves to it when its turn is free
 		r.remember(c.Snapshot.Policy, facts.Now)
 	}
-	if r.memory == nil { // it is the policy in force that asks for facts
+	if r.memory == nil { // likewise, and entries tell of none before that; or it is not the run's own that asks for facts
+		if c.Snapshot.remembers(&c.Verdict) {
+			c.holdings().early = true
+		}
 		return policy.CodeNone
 	}
 	has := c.holdings()

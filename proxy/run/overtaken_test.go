@@ -118,3 +118,87 @@ func TestCallOfARunThatIsAboutToBeginAnew(t *testing.T) {
 		t.Errorf("it has %s, and %s when it is read again", was, is)
 	}
 }
+
+// A reload brings what is to be remembered to a run of which nothing was, while a call has its turn: what comes beside that
+// call and would be remembered waits until the run has moved, and is there when the run is read again.
+func TestFirstMemoryWaitsForTheTurn(t *testing.T) {
+	plain := parse(t, strings.NewReplacer("registers: {x: KIND}\n", "", "{set: {x: VALUE}}", "").Replace(overtaken))
+	const counts = "at_most: {day: 9}"
+	for name, next := range map[string]*policy.Policy{
+		"registers": overtakenBy(t, "{set: text, max: 3}", "{add: args.v}"),
+		"limits":    parse(t, strings.NewReplacer("registers: {x: KIND}\n", "", "set: {x: VALUE}", counts).Replace(overtaken)),
+		"both":      parse(t, strings.NewReplacer("KIND", "{set: text, max: 3}", "{x: VALUE}", "{x: {add: args.v}}, "+counts).Replace(overtaken)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run.New(run.Config{Policy: plain, Lasts: true, Shared: &run.Shared{Checkpoint: 1}}, at)
+			going := calls(t, &r, "go")
+			entries := whole(t, &r, nil)
+			r.Reload(next, at)
+			calls(t, &r, "ok") // of which nothing is remembered, and which goes beside
+			note := &run.Call{Request: run.Request{Kind: policy.Tool, Name: "note", Arguments: args(`{"v":"text"}`), Listed: true, Known: true}}
+			a, _ := r.Enter(note, 1, at)
+			if a == run.Admitted {
+				r.Begin(note, at)
+			}
+			entries = whole(t, &r, entries)
+			if _, _, err := r.Settle(going, run.End{Outcome: policy.Success}, at); err != nil {
+				t.Fatal(err)
+			}
+			entries = whole(t, &r, entries)
+			if ready := r.Pass(going, at).Ready; slices.Contains(ready, note) {
+				if a, _ = r.Granted(note, at); a != run.Admitted || r.Holds(note) {
+					t.Fatalf("%v: it needs the turn no more", a)
+				}
+				r.Begin(note, at)
+			}
+			entries = whole(t, &r, entries)
+			if _, _, err := r.Settle(note, run.End{Outcome: policy.Success}, at); err != nil {
+				t.Fatal(err)
+			}
+			entries = reread(t, whole(t, &r, entries))
+			remembers := func(r *run.Run) string { return string(r.Registers().AppendJSON(nil)) + string(r.Counts(at)) }
+			was := remembers(&r)
+			if strings.Contains(was, "text") == (name == "limits") || strings.Contains(was, "day") == (name == "registers") {
+				t.Errorf("it has %s", was)
+			}
+			for i, e := range entries {
+				if i > 0 && e.Type != run.Checkpoint {
+					continue
+				}
+				again := run.Replay(run.Config{Policy: next, Lasts: true}, slices.Values(entries[i:]), at)
+				if is := remembers(&again); was != is {
+					t.Errorf("it has %s, and %s when it is read again from entry %d on", was, is, i+1)
+				}
+			}
+		})
+	}
+}
+
+// A call that has come by the turn is one that waits when it is about to begin: a reload brought the first memory meanwhile,
+// and the run is about to begin anew.
+func TestFirstMemoryIsWaitedForBeforeACallBegins(t *testing.T) {
+	plain := parse(t, "version: 1\ninitial: a\nstates: {a: {tools: {go: b, note: b}}, b: {tools: {go: a}}}\n")
+	r := run.New(run.Config{Policy: plain, Lasts: true}, at)
+	going := calls(t, &r, "go")
+	whole(t, &r, nil)
+	note := &run.Call{Request: run.Request{Kind: policy.Tool, Name: "note", Arguments: args(`{"v":"text"}`), Listed: true, Known: true}}
+	if a, _ := r.Enter(note, 1, at); a != run.Queued || !slices.Contains(r.Leave(going, at).Ready, note) {
+		t.Fatal(a)
+	}
+	r.Reload(overtakenBy(t, "{set: text, max: 3}", "{add: args.v}"), at)
+	r.RestartBy(run.Remark{}, at)
+	if a, _ := r.Granted(note, at); a != run.Admitted {
+		t.Fatal(a)
+	}
+	whole(t, &r, nil)
+	if p, ok := r.Begin(note, at); ok {
+		t.Fatalf("it goes, and nothing is remembered of it: %+v", p)
+	}
+	r.Leave(note, at)
+	if a, _ := r.Enter(note, 1, at); a != run.Admitted {
+		t.Fatal(a)
+	}
+	if p, ok := r.Begin(note, at); !ok || p == nil {
+		t.Error("the run has moved, and it does not begin")
+	}
+}

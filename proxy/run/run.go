@@ -330,7 +330,7 @@ func (r *Run) Enter(c *Call, room int, now time.Time) (a Admission, e Effects) {
 		e.To = r.Snapshot(now)
 	}
 	switch a = r.decide(c, r.Snapshot(now), now); {
-	case a != Admitted || c.Unclear || !c.takesTurn() && (!r.moving() || c.Snapshot.Shadow || !c.Settles()):
+	case a != Admitted || c.Unclear || !c.takesTurn() && (!r.moving() && !c.held().early || c.Snapshot.Shadow || !c.Settles()):
 		return a, e
 	case r.holder == nil:
 		r.holder, c.orphaned = c, false
