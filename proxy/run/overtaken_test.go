@@ -202,3 +202,46 @@ func TestFirstMemoryIsWaitedForBeforeACallBegins(t *testing.T) {
 		t.Error("the run has moved, and it does not begin")
 	}
 }
+
+// What a policy takes of what a run remembers is gone when the run is read again, though nobody used the run while it was in
+// force; and the clock of its state begins with the policy that has the first.
+func TestEntriesTellOfAPolicyBetween(t *testing.T) {
+	plain := parse(t, strings.NewReplacer("registers: {x: KIND}\n", "", "{set: {x: VALUE}}", "").Replace(overtaken))
+	const clock = "a: {after: {2h: b}, tools: {go: b}}"
+	p := parse(t, strings.NewReplacer("KIND", "{set: text, max: 3}", "VALUE", "{add: args.v}", "a: {tools: {go: b}}", clock, "initial: a", "initial: a\nat_most: {day: 9}").Replace(overtaken))
+	gone := parse(t, "version: 1\ninitial: c\nstates: {c: }\n")
+	anew := parse(t, "version: 1\ninitial: c\nstranded: restart\nregisters: {x: {set: text, max: 3}}\nat_most: {day: 5}\nstates: {c: }\n")
+	for name, reloads := range map[string][]*policy.Policy{
+		"without memory":        {p, plain, p},
+		"the first memory":      {plain, p},
+		"of which another goes": {plain, p, plain, p},
+		"stranded":              {p, plain, gone},
+		"begun anew":            {p, plain, anew},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, next := at, reloads[len(reloads)-1]
+			r := run.New(run.Config{Policy: reloads[0], Lasts: true, Shared: &run.Shared{Patience: time.Hour}}, now)
+			note := calls(t, &r, "note")
+			entries := whole(t, &r, nil)
+			if _, _, err := r.Settle(note, run.End{Outcome: policy.Success}, now); err != nil {
+				t.Fatal(err)
+			}
+			entries = whole(t, &r, entries)
+			for _, p := range reloads[1:] {
+				now = now.Add(time.Minute)
+				r.Reload(p, now)
+			}
+			now = now.Add(time.Minute)
+			r.Inspect(now) // it is used
+			entries = whole(t, &r, entries)
+			again := run.Replay(run.Config{Policy: next, Lasts: true}, slices.Values(reread(t, entries)), now)
+			remembers := func(r *run.Run) string {
+				due, _ := r.Due()
+				return string(r.Registers().AppendJSON(nil)) + string(r.Counts(now)) + due.UTC().String()
+			}
+			if was, is := remembers(&r), remembers(&again); was != is {
+				t.Errorf("it has %s, and %s when it is read again", was, is)
+			}
+		})
+	}
+}

@@ -21,7 +21,8 @@ const (
 )
 
 // Reload makes next the policy in force. The run moves at once if no call has the turn,
-// else when that call has ended; the move is an entry when the run is next used.
+// else when that call has ended; the move is an entry when the run is next used, and at once where it begins what a run
+// that lasts remembers, or follows another such move.
 func (r *Run) Reload(next *policy.Policy, now time.Time) (f Fate, e Effects) {
 	e.From = r.Snapshot(now)
 	r.supersede()
@@ -90,12 +91,19 @@ func (r *Run) follow(now time.Time) (f Fate, ready []*Call) {
 		r.refused, r.between = false, nil
 		return WasPinned, nil
 	}
+	m, tells := r.memory, !r.untold() && !r.finished
+	if tells && m != nil && m.policy != r.asRecorded().Policy { // the policy between may have taken something of it
+		r.use(now)
+	}
 	at, ok := r.heir()
 	r.between = nil
 	switch {
 	case ok:
 		r.place(Standing{Policy: r.Policy, At: at})
 		r.remember(r.Policy, now)
+		if tells && m == nil && r.memory != nil { // it begins now, and not when the run is used
+			r.use(now)
+		}
 		r.refused = false
 		return WasMoved, nil
 	case r.Policy.Stranded() == policy.StrandedRestart:
