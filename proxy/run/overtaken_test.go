@@ -245,3 +245,43 @@ func TestEntriesTellOfAPolicyBetween(t *testing.T) {
 		})
 	}
 }
+
+// A task that the run has outlived was sent: what it has taken of limits stays taken, and its entry says how it has ended.
+func TestTaskOfARunThatHasBegunAnew(t *testing.T) {
+	p := parse(t, "version: 1\ninitial: a\nregisters: {n: counter}\nat_most: {day: 9}\nstates: {a: {tools: {go: {on_any: {to: b, set: {n: {add: 1}}}}}}, b: }\n")
+	const taken = `[{"limit":"","span":"day","at_most":9,"taken":1}]`
+	for name, lasts := range map[string]bool{"kept": true, "in memory": false} {
+		t.Run(name, func(t *testing.T) {
+			r := run.New(run.Config{Policy: p, Lasts: lasts}, at)
+			c := calls(t, &r, "go")
+			durable := func(entries []run.Entry) []run.Entry {
+				if !lasts {
+					return nil
+				}
+				return whole(t, &r, entries)
+			}
+			entries := durable(nil)
+			task := c.Remains()
+			if ok, _ := r.HandOver(c, &task); !ok {
+				t.Fatal("it has no turn")
+			}
+			r.Restart(at)
+			entries = durable(entries)
+			e, _, err := r.Settle(&task, run.End{Outcome: policy.Error}, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Pass(&task, at)
+			entries = durable(entries)
+			if lasts && (e.Type != run.Ended || e.Begun == 0) || e.Outcome != policy.Error || e.Step.Changed || e.Set != nil {
+				t.Errorf("its end is %+v", e)
+			}
+			if got := string(r.Counts(at)); got != taken || r.Standing().State() != "a" || string(r.Registers().AppendJSON(nil)) != `{"n":0}` {
+				t.Errorf("%s is taken in %s", got, r.Standing().State())
+			}
+			if again := run.Replay(run.Config{Policy: p, Lasts: true}, slices.Values(reread(t, entries)), at); lasts && string(again.Counts(at)) != taken {
+				t.Errorf("read again it has %s", again.Counts(at))
+			}
+		})
+	}
+}

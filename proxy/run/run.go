@@ -469,8 +469,8 @@ type End struct {
 }
 
 // Settle moves the run along the outcome of a call, which keeps the turn until it passes
-// it on. A call without the turn stays, and may set something: where it does not, the entry
-// has its outcome alone. By its result that may be another one. The error says why there is no step, or why the result
+// it on. A call without the turn stays, and may set something, unless it is of a run before this one: where it does not, the
+// entry has its outcome alone. By its result that may be another one. The error says why there is no step, or why the result
 // decides nothing.
 func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err error) {
 	if c.has != nil {
@@ -478,10 +478,7 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	}
 	shadow := c.Snapshot.Shadow
 	moves := shadow && r.followsShadow(c) || !shadow && r.holder == c
-	if shadow && c.Overlooked || !moves && c.Verdict.Turn {
-		if c.begun != 0 {
-			r.unsent(c, now)
-		}
+	if shadow && (c.Overlooked || !moves && c.Verdict.Turn) {
 		c.release()
 		return e, s, nil
 	}
