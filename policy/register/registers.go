@@ -50,20 +50,20 @@ func NewSchema(declared []Declaration) *Schema {
 	return s
 }
 
-// find returns where a register stands, -1 if there is none.
-// Fits reports whether a change is one of the kind of its register, or of a register that is not declared.
+// Fits reports whether a change is one of the kind of its register.
 func (s *Schema) Fits(x Change) bool {
 	if s == nil {
-		return true
+		return false
 	}
 	i := s.find(x.Register)
 	if i < 0 {
-		return true
+		return false
 	}
 	_, err := (&cell{Declaration: s.declared[i]}).read(x)
 	return err == nil
 }
 
+// find returns where a register stands, -1 if there is none.
 func (s *Schema) find(name string) int {
 	if i, ok := s.index[name]; ok {
 		return i

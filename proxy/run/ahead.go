@@ -25,16 +25,17 @@ type ahead struct {
 	declined declined
 }
 
-// write takes an entry that is to be written. Where a reload, or a call in shadow, has taken the run, it stands already.
+// write takes an entry that is to be written. Where a reload, or a call in shadow, has taken the run, it stands already;
+// but a call in shadow does not overtake what is to be set.
 func (a *ahead) write(r *Run, e Entry) Entry {
 	if e.Type == Declined {
 		a.decline(e)
 		return e
 	}
 	a.closeDeclined()
-	if e.Type == Stayed || e.Type == Began || e.Type == Moved || e.Type == Stranded || e.Type == Finished || e.Type == Reset && r.reset || e.Shadow && e.Step.Changed {
-		if e.Type == Reset || e.Step.Restarted { // what was to be set before is forgotten by then
-			for _, p := range a.entries {
+	if e.Type == Stayed || e.Type == Began || e.Type == Moved || e.Type == Stranded || e.Type == Finished || e.Type == Reset && r.reset || e.Shadow && e.Step.Changed && !a.sets() {
+		for _, p := range a.entries { // what was to be set before is forgotten by then, or what of it the policy does not have
+			if p.Set = fitting(p.Set, e.To.Policy); e.Type == Reset || e.Step.Restarted {
 				p.Set = nil
 			}
 		}
@@ -59,6 +60,11 @@ func (a *ahead) write(r *Run, e Entry) Entry {
 		r.holder = a.keeper()
 	}
 	return e
+}
+
+// sets reports whether an entry that is not applied yet sets something.
+func (a *ahead) sets() bool {
+	return slices.ContainsFunc(a.entries, func(p *Pending) bool { return p.Set != nil })
 }
 
 // anew reports whether an entry that is not applied yet begins the run anew.

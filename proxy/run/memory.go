@@ -262,8 +262,8 @@ func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
 	return errors.Join(read.err, read.fault)
 }
 
-// fitting are the changes but those of registers that the policy has of another kind: a reload came since they were
-// decided. Nothing would come of them, and nobody could read them again.
+// fitting are the changes but those of registers that the policy has of another kind, or has not: a reload came since they
+// were decided. Nothing would come of them, and of those of another kind nobody could read them again.
 func fitting(changes []register.Change, p *policy.Policy) []register.Change {
 	unfit := func(x register.Change) bool { return !p.Schema().Fits(x) }
 	if slices.ContainsFunc(changes, unfit) {

@@ -218,7 +218,7 @@ func TestEntriesTellOfAPolicyBetween(t *testing.T) {
 		"stranded":              {p, plain, gone},
 		"begun anew":            {p, plain, anew},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, settled := range []bool{true, false} { // it is durable what was to be set
 			now, next := at, reloads[len(reloads)-1]
 			r := run.New(run.Config{Policy: reloads[0], Lasts: true, Shared: &run.Shared{Patience: time.Hour}}, now)
 			note := calls(t, &r, "note")
@@ -226,7 +226,9 @@ func TestEntriesTellOfAPolicyBetween(t *testing.T) {
 			if _, _, err := r.Settle(note, run.End{Outcome: policy.Success}, now); err != nil {
 				t.Fatal(err)
 			}
-			entries = whole(t, &r, entries)
+			if settled {
+				entries = whole(t, &r, entries)
+			}
 			for _, p := range reloads[1:] {
 				now = now.Add(time.Minute)
 				r.Reload(p, now)
@@ -240,9 +242,9 @@ func TestEntriesTellOfAPolicyBetween(t *testing.T) {
 				return string(r.Registers().AppendJSON(nil)) + string(r.Counts(now)) + due.UTC().String()
 			}
 			if was, is := remembers(&r), remembers(&again); was != is {
-				t.Errorf("it has %s, and %s when it is read again", was, is)
+				t.Errorf("%s, %v: it has %s, and %s when it is read again", name, settled, was, is)
 			}
-		})
+		}
 	}
 }
 
@@ -281,6 +283,43 @@ func TestTaskOfARunThatHasBegunAnew(t *testing.T) {
 			}
 			if again := run.Replay(run.Config{Policy: p, Lasts: true}, slices.Values(reread(t, entries)), at); lasts && string(again.Counts(at)) != taken {
 				t.Errorf("read again it has %s", again.Counts(at))
+			}
+		})
+	}
+}
+
+// A step in shadow waits for what was to be set before it, and for nothing else.
+func TestStepInShadowBehindWhatIsToBeSet(t *testing.T) {
+	p := parse(t, strings.NewReplacer("KIND", "{set: text, max: 3}", "VALUE", "{add: args.v}", "initial: a", "initial: b\non_complete: restart",
+		"back: a", "back: {on_any: {to: a, set: {x: none}}}, end: {on_any: {to: a, terminal: true}}").Replace(overtaken))
+	for _, tool := range []string{"back", "end"} {
+		t.Run(tool, func(t *testing.T) {
+			r := run.New(run.Config{Policy: p, Lasts: true}, at)
+			note := calls(t, &r, "note")
+			entries := whole(t, &r, nil)
+			settle := func(c *run.Call) {
+				if _, _, err := r.Settle(c, run.End{Outcome: policy.Success}, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			settle(note) // which is not durable yet
+			r.SetShadow(true, at)
+			settle(calls(t, &r, tool))
+			if before := string(r.Registers().AppendJSON(nil)); strings.Contains(before, "text") {
+				t.Errorf("it has %s before that is durable", before)
+			}
+			entries = whole(t, &r, entries)
+			again := run.Replay(run.Config{Policy: p, Lasts: true}, slices.Values(reread(t, entries)), at)
+			was, is := string(r.Registers().AppendJSON(nil)), string(again.Registers().AppendJSON(nil))
+			if was != is || strings.Contains(is, "text") || r.Standing() != again.Standing() {
+				t.Errorf("it has %s, and %s when it is read again", was, is)
+			}
+			if holder, _ := r.Holder(); holder != nil {
+				t.Errorf("%+v has the turn", holder)
+			}
+			next := calls(t, &r, map[string]string{"back": "go", "end": "back"}[tool])
+			if settle(next); r.Awaited() != nil || r.Standing() == again.Standing() {
+				t.Error("nothing is to be set, and a step waits")
 			}
 		})
 	}
