@@ -174,13 +174,7 @@ func (m *memory) after(e *Entry, s *Shared) *memory {
 // moves reports whether the entry tells of a run that stands elsewhere since, or has set something, or began anew, or
 // goes by another policy: what somebody has to see who decides by where it stands.
 func (e *Entry) moves() bool {
-	switch e.Type {
-	case Begun, Unsent, Stayed, Declined, Checkpoint, Answered, Annotated:
-		return false
-	case Ended:
-		return e.Step.Changed || e.Set != nil
-	}
-	return true
+	return !e.stays() || e.Type == Finished || e.Type == Accepted || e.Type == Ended && e.Set != nil
 }
 
 // stays reports whether the run stands where it stood.
