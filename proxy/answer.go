@@ -42,7 +42,7 @@ func (c *call) given(m *wire.Message, meaning bridge.Meaning) []byte {
 		note := c.s.shown.Note(c.where(), c.Kind, c.restarted)
 		names, values = append(names, "fsm-proxy/state"), append(values, note.JSON())
 		if c.s.shown.Hello.Load().Annotate == surface.AnnotateText && c.Kind == policy.Tool {
-			a.Add(note.Item(m, c.s.run.Key.Renews())...)
+			a.Add(note.Item(m, c.s.run.Renews())...)
 		}
 	}
 	names, values = c.client.Complete(a, m, c.server, c.s.shown.Hello.Load().ServerInfo(), names, values)

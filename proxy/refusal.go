@@ -53,7 +53,7 @@ func (c *call) interrupted(code policy.Code, text string) {
 func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
 	c.deny(a.Code)
 	a.Kind, a.Name, a.Outlived, a.Changes = c.Kind, c.Name, c.Outlived, c.changes
-	a.At, a.Renews, a.Because = c.where(), c.s.run.Key.Renews(), c.Verdict.Because()
+	a.At, a.Renews, a.Because = c.where(), c.s.run.Renews(), c.Verdict.Because()
 	if free := c.Free(); !free.IsZero() {
 		a.Free = max(time.Until(free), time.Second)
 	}

@@ -113,5 +113,5 @@ func (c *call) take() wire.Pending {
 	if c.opaquely() {
 		return c.doneWith([]byte(`{"content":[{"type":"text","text":"The signal was taken."}]}`))
 	}
-	return c.doneWith(c.s.shown.Signalled(led, c.restarted, c.s.run.Key.Renews()))
+	return c.doneWith(c.s.shown.Signalled(led, c.restarted, c.s.run.Renews()))
 }

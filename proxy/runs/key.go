@@ -85,6 +85,14 @@ func (k Key) Renews() string {
 	return "A new run begins with a new session."
 }
 
+// Renews is [Key.Renews] of this run: one of the process that is kept is there again when that is started again.
+func (r *Run) Renews() string {
+	if r.Key.Kind == Process && r.kept != nil {
+		return "A new run begins when an operator resets this one, or fsm-proxy is started with another --run NAME."
+	}
+	return r.Key.Renews()
+}
+
 // Begins reports whether a run begins with the first call under the key.
 func (k Key) Begins() bool { return k.Kind == Principal || k.Kind == Header }
 

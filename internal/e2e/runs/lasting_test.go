@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,12 +36,16 @@ func store(t *testing.T) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "runs.db")
 }
 
-// Crossroads is played with the proxy stopped, or killed, between any two calls, and goes as it does without.
+// Crossroads is played with the proxy stopped, or killed, between any two calls, and goes as it does without, and is kept
+// so, entry by entry.
 func TestCrossroadsAcrossRestarts(t *testing.T) {
+	whole := slices.Concat(walk, lastDoor)
 	each(t, keys, func(t *testing.T, k key) {
-		h := open(t, k, crossroads(t, restarts), "--annotate", "meta", "--store", store(t), "--upstream", crossroadsServer(t))
+		url, policy := store(t), crossroads(t, restarts)
+		h := open(t, k, policy, "--annotate", "meta", "--store", url, "--upstream", crossroadsServer(t))
 		c := h.enter(k, "")
-		for i, s := range append(append([]step{}, walk...), lastDoor...) {
+		for i, s := range whole {
+			was, _ := last(t, url)
 			if k.kind == "session" && i > 0 { // nobody knows which lists it has seen: with what is sent it is told
 				s.changed = s.verdict != "invalid_transition"
 			}
@@ -48,12 +53,68 @@ func TestCrossroadsAcrossRestarts(t *testing.T) {
 			by := os.Signal(syscall.SIGTERM)
 			if i%2 == 0 {
 				by = os.Kill
+				mcptest.Await(t, "the entry of a call that stays is kept", func() bool {
+					n, of := last(t, url)
+					return n > was && of == s.tool
+				})
 			}
 			h.again(by)
 			if k.kind != "session" { // which goes on by itself
 				c = h.enter(k, c.run())
 			}
 		}
+		h.ends(syscall.SIGTERM)
+		plain := store(t)
+		h = open(t, k, policy, "--annotate", "meta", "--store", plain, "--upstream", crossroadsServer(t))
+		h.enter(k, "").play(t, whole)
+		h.ends(syscall.SIGTERM)
+		sameEntries(t, url, plain)
+	})
+}
+
+// sameEntries checks that the runs of two stores have the same entries, but for times and for where they were read again.
+func sameEntries(t *testing.T, url, plain string) {
+	t.Helper()
+	texts := func(url string) (all []string) {
+		for _, entries := range entriesOf(t, url) {
+			for _, e := range entries {
+				all = append(all, varies.ReplaceAllString(e.text, ""))
+			}
+		}
+		return all
+	}
+	is, want := texts(url), texts(plain)
+	if len(want) < len(walk) || !slices.Equal(is, want) {
+		t.Errorf("kept were\n%s\nand without restarts\n%s", strings.Join(is, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// varies is what of an entry is another with each run.
+var varies = regexp.MustCompile(`"(run|hash|prev|time|since|until|resumed|microseconds)":("[^"]*"|[^,}]*),?|[^"]*/policy\.yaml`)
+
+// last is how many entries a store of one run has, and of what the last is.
+func last(t *testing.T, url string) (n int, of string) {
+	t.Helper()
+	for _, entries := range entriesOf(t, url) {
+		n, of = len(entries), entries[len(entries)-1].Name
+	}
+	return n, of
+}
+
+// The process's run stays complete over a restart, and says so, and how to go on.
+func TestCompleteRunOfProcessAcrossRestarts(t *testing.T) {
+	each(t, those("process"), func(t *testing.T, k key) {
+		h := open(t, k, crossroads(t, stops), "--annotate", "meta", "--store", store(t), "--upstream", crossroadsServer(t))
+		c := h.enter(k, "")
+		c.play(t, walk)
+		c.play(t, []step{{"open_door_with_key", rightKey, "success", "door_left", true}})
+		h.again(syscall.SIGTERM)
+		if r := h.enter(k, "").call("open_door", ""); r.verdict != "run_complete" || !strings.Contains(r.raw, "another --run NAME") {
+			t.Error(r.verdict, r.raw)
+		}
+		h.args = append(h.args, "--run", "another")
+		h.again(syscall.SIGTERM)
+		h.enter(k, "").play(t, []step{{"choose_left_path", "", "invalid_transition", "entry", false}})
 	})
 }
 
