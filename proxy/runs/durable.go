@@ -286,7 +286,7 @@ func (g *Registry) read(at runID, l *loading) {
 		}
 		g.cfg.Log.Error("a run cannot be read from the store", "key", at.kind.String(), "error", err)
 	case !ended:
-		r = g.resume(kept, at)
+		r, l.why = g.resume(kept, at)
 	}
 	g.mu.Lock()
 	delete(g.loading, at)
@@ -324,8 +324,9 @@ func (g *Registry) enterLocked(r *Run) {
 	g.sweeping()
 }
 
-// resume makes a run of what is kept of it. It returns when all that comes of that is durable.
-func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
+// resume makes a run of what is kept of it. It returns when all that comes of that is durable: who asks for the run waits
+// no longer than the store's timeout.
+func (g *Registry) resume(kept *durable.Loaded, at runID) (*Run, *Missing) {
 	now := time.Now()
 	g.mu.RLock()
 	c := run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: true}
@@ -350,18 +351,33 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) *Run {
 	if len(w.pending) > 0 {
 		_, _ = r.confirm(w) // or it is shut
 	}
-	if g.cfg.Forgets && !fresh(kept.Entries) {
-		where := r.Where()
-		if _, err := r.Restart(run.Remark{}); err != nil {
-			r.mu.Lock()
-			r.shutLocked(err)
-			r.mu.Unlock()
+	if g.cfg.Forgets && !fresh(kept.Entries) && !r.isShut() {
+		if g.cfg.Store.Down() != nil { // nothing was handed over: it is read anew
+			r.unwind()
+			return nil, errStore
 		}
-		g.cfg.Log.Warn("a run begins anew, since its server does (--on-upstream-restart restart)", "run", r.Name, "was", where.State())
+		r.forgotten()
 	}
 	where := r.Where()
 	g.cfg.Log.Info("a run goes on", "run", r.Name, "state", where.State(), "entries", len(kept.Entries), "unknown", unknown)
-	return r
+	return r, nil
+}
+
+// forgotten begins a run anew whose server has forgotten what became of it, and waits until that is durable.
+func (r *Run) forgotten() {
+	var w written
+	var from run.Snapshot
+	r.Do(func(core *run.Run, now time.Time) run.Effects {
+		e := core.RestartBy(run.Remark{}, now)
+		w, from = r.writeLocked(), e.From
+		return e
+	})
+	if len(w.pending) > 0 {
+		if _, err := r.confirm(w); err != nil { // it is shut
+			return
+		}
+	}
+	r.of.cfg.Log.Warn("a run begins anew, since its server does (--on-upstream-restart restart)", "run", r.Name, "was", from.State())
 }
 
 // fresh reports whether nothing has become of a run since it began, or was begun anew.

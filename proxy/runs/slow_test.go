@@ -1,0 +1,179 @@
+package runs_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/memory"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+)
+
+// disk is a journal that outlives processes, and that can be slow, or unable to write.
+type disk struct {
+	journal.Store
+	works chan struct{} // has one while it is not slow
+
+	mu   sync.Mutex // guards what follows
+	full error      // of each commit; nil: it works
+}
+
+func newDisk() *disk {
+	d := &disk{Store: memory.New(0), works: make(chan struct{}, 1)}
+	d.goesOn()
+	return d
+}
+
+func (d *disk) Close() error { return nil }
+
+// stops has no commit come to its end until it goesOn.
+func (d *disk) stops()  { <-d.works }
+func (d *disk) goesOn() { d.works <- struct{}{} }
+
+func (d *disk) fill(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = err
+}
+
+func (d *disk) Commit(ctx context.Context, changes []journal.Change) ([]error, error) {
+	d.stops()
+	defer d.goesOn()
+	d.mu.Lock()
+	err := d.full
+	d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return d.Store.Commit(ctx, changes)
+}
+
+// process is a registry over a journal, with the store between them.
+type process struct {
+	*runs.Registry
+	s    *durable.Store
+	once sync.Once
+	t    *testing.T
+}
+
+// kept is a process that starts.
+func kept(t *testing.T, j journal.Store, c runs.Config) *process {
+	t.Helper()
+	c.Policy = parse(t, two)
+	c.Process, c.Idle, c.Max, c.MaxPerPrincipal, c.MaxStranded = "it", time.Hour, 10, 10, time.Hour
+	c.Telemetry = &observe.Telemetry{}
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+	c.Store = durable.Open(durable.Config{Journal: j, Log: hclog.NewNullLogger(), Compile: func([]byte) (*policy.Policy, error) { return c.Policy, nil }})
+	if err := c.Store.Keep(c.Policy, []byte("it")); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Registry: runs.New(c), s: c.Store, t: t}
+	t.Cleanup(p.ends)
+	return p
+}
+
+// ends ends the process.
+func (p *process) ends() {
+	p.once.Do(func() {
+		p.Close()
+		if err := p.s.Close(context.Background()); err != nil {
+			p.t.Error(err)
+		}
+	})
+}
+
+// keyed are keys of which that of clients without sessions is of a kind.
+func keyed(k runs.Key) (keys [2]runs.Key) {
+	keys[bridge.Stateless.Index()] = k
+	return keys
+}
+
+// steps has a call move a run from a to b.
+func steps(t *testing.T, r *runs.Run) {
+	t.Helper()
+	c := entersAs(r, "go")
+	if c == nil {
+		t.Fatal("it is not let through")
+	}
+	begins(t, r, c)
+	if _, _, err := r.Settle(&c.Call, run.End{Outcome: policy.Success}); err != nil {
+		t.Fatal(err)
+	}
+	r.Tell(nil, run.Shifts{r.Pass(&c.Call)})
+	if at := r.Where().State(); at != "b" {
+		t.Fatalf("it is in %s", at)
+	}
+}
+
+func wantUnavailable(t *testing.T, when string, why *runs.Missing) {
+	t.Helper()
+	if why == nil || why.Code != policy.StoreUnavailable {
+		t.Errorf("%s: %v", when, why)
+	}
+}
+
+// Where the store is slow, or cannot be written, a run that is to begin anew with its server is not to be had; once it can
+// be written it has begun anew.
+func TestASlowStoreWhereRunsBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, c := newDisk(), runs.Config{Keys: keyed(runs.Key{Kind: runs.Handle}), Forgets: true}
+		p := kept(t, d, c)
+		id, err := p.Start(bridge.Stateless, ann)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := find(p.Registry, id, ann)
+		steps(t, r)
+		p.ends()
+
+		p = kept(t, d, c)
+		mustWrite(t, p.s)
+		d.stops()
+		for range 2 {
+			_, why := find(p.Registry, id, ann)
+			wantUnavailable(t, "while the store is slow", why)
+		}
+		d.goesOn()
+		r, why := find(p.Registry, id, ann)
+		if why != nil {
+			t.Fatal(why)
+		}
+		steps(t, r) // from its beginning on
+		p.ends()
+
+		p = kept(t, d, c)
+		mustWrite(t, p.s)
+		d.fill(errors.New("no space left on device"))
+		if _, err := p.s.KeepSession("another", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if p.s.Down() == nil {
+			t.Fatal("it can be written")
+		}
+		_, why = find(p.Registry, id, ann)
+		wantUnavailable(t, "while the store cannot be written", why)
+		d.fill(nil)
+		for p.s.Down() != nil {
+			time.Sleep(time.Second) // as the store is tried
+		}
+		if r, why = find(p.Registry, id, ann); why != nil {
+			t.Fatal(why)
+		}
+		steps(t, r)
+		p.ends()
+	})
+}
