@@ -37,10 +37,15 @@ func (g *Registry) Accept(r *Run, by run.Remark) (state string, err error) {
 		return "", err
 	}
 	g.mu.Lock()
+	if r.ended.Load() { // somebody else has accepted it
+		g.mu.Unlock()
+		return "", ErrOpen
+	}
 	on, _ := g.endLocked(r, unloaded, run.Remark{})
+	l := g.readLocked(r.at) // at once: nobody who asks for it meanwhile begins another
 	g.mu.Unlock()
 	closeAll(on)
-	again, why := g.restore(r.at)
+	again, why := g.wait(l)
 	if why != nil || again == nil {
 		return "", ErrUnwritten
 	}

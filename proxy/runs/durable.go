@@ -255,13 +255,24 @@ func (g *Registry) restore(at runID) (*Run, *Missing) {
 		g.mu.Unlock()
 		return r, nil
 	}
+	l := g.readLocked(at)
+	g.mu.Unlock()
+	return g.wait(l)
+}
+
+// readLocked has the run of a key be read, if it is not already.
+func (g *Registry) readLocked(at runID) *loading {
 	l := g.loading[at]
 	if l == nil {
 		l = &loading{done: make(chan struct{})}
 		g.loading[at] = l
 		go g.read(at, l)
 	}
-	g.mu.Unlock()
+	return l
+}
+
+// wait waits for a run that is being read, no longer than the store's timeout.
+func (g *Registry) wait(l *loading) (*Run, *Missing) {
 	timeout := time.NewTimer(g.cfg.Store.Timeout())
 	defer timeout.Stop()
 	select {
@@ -270,6 +281,12 @@ func (g *Registry) restore(at runID) (*Run, *Missing) {
 	case <-timeout.C:
 		return nil, errStore
 	}
+}
+
+// isStillLocked reports whether what was read of a key is what there is; nil: nothing was. Else it is to be read again: the
+// run has left memory just now, or is about to be written for the last time.
+func (g *Registry) isStillLocked(at runID, read *Run) bool {
+	return g.closed || g.loading[at] == nil && (read == nil || !read.ended.Load())
 }
 
 // read reads a run.

@@ -327,7 +327,19 @@ func (g *Registry) Find(of bridge.Client, from *observe.Peer, handle string, cre
 		}
 		return g.lookup(key, handle, from.Principal, false)
 	}
-	return g.Process(), nil
+	return g.ofProcess()
+}
+
+// ofProcess returns the one run of the process, or begins it where none is kept.
+func (g *Registry) ofProcess() (*Run, *Missing) {
+	if r := g.process.Load(); r != nil {
+		return r, nil
+	}
+	if why := g.lockRead(g.at(Process, g.cfg.Process)); why != nil {
+		return nil, why
+	}
+	defer g.mu.Unlock()
+	return g.processLocked(), nil
 }
 
 // fromHeader reads the key that a gateway has set: once, and only by a gateway that
@@ -355,12 +367,9 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 	if r := g.known(at, owner); r != nil {
 		return r, nil
 	}
-	if g.cfg.Store != nil {
-		if _, why := g.restore(at); why != nil {
-			return nil, why
-		}
+	if why := g.lockRead(at); why != nil {
+		return nil, why
 	}
-	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.found[at]
 	if r != nil && r.free && owner.Known() {
@@ -386,6 +395,24 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 		return nil, ErrExpired
 	}
 	return nil, ErrNotFound
+}
+
+// lockRead takes the lock, with the run of a key in memory if there is one. With a reason it does not.
+func (g *Registry) lockRead(at runID) *Missing {
+	for {
+		var read *Run
+		if g.cfg.Store != nil {
+			var why *Missing
+			if read, why = g.restore(at); why != nil {
+				return why
+			}
+		}
+		g.mu.Lock()
+		if g.isStillLocked(at, read) {
+			return nil
+		}
+		g.mu.Unlock()
+	}
 }
 
 // known returns a run that was found by its owner before, nil where there is none.

@@ -25,8 +25,9 @@ type disk struct {
 	journal.Store
 	works chan struct{} // has one while it is not slow
 
-	mu   sync.Mutex // guards what follows
-	full error      // of each commit; nil: it works
+	mu    sync.Mutex // guards what follows
+	full  error      // of each commit; nil: it works
+	found func()     // is called before a run is looked for; nil: nothing is
 }
 
 func newDisk() *disk {
@@ -57,6 +58,22 @@ func (d *disk) Commit(ctx context.Context, changes []journal.Change) ([]error, e
 		return nil, err
 	}
 	return d.Store.Commit(ctx, changes)
+}
+
+func (d *disk) finds(do func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = do
+}
+
+func (d *disk) Find(ctx context.Context, k journal.Key) (journal.Row, error) {
+	d.mu.Lock()
+	do := d.found
+	d.mu.Unlock()
+	if do != nil {
+		do()
+	}
+	return d.Store.Find(ctx, k)
 }
 
 // process is a registry over a journal, with the store between them.
@@ -176,4 +193,87 @@ func TestASlowStoreWhereRunsBeginAnew(t *testing.T) {
 		steps(t, r)
 		p.ends()
 	})
+}
+
+// live are the runs of a journal that have not ended.
+func live(t *testing.T, j journal.Store) (ids []string) {
+	t.Helper()
+	for r, err := range journal.Rows(t.Context(), j, journal.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Ended.IsZero() {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
+// Who asks for a run while it is accepted gets that one: none begins meanwhile.
+func TestNoRunBeginsWhileOneIsAccepted(t *testing.T) {
+	for _, k := range []runs.Key{{Kind: runs.Process}, {Kind: runs.Principal}} {
+		t.Run(k.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, c := newDisk(), runs.Config{Keys: keyed(k)}
+				asks := func(p *process) (*runs.Run, *runs.Missing) {
+					return p.Find(bridge.Stateless, &observe.Peer{Principal: ann}, "", true)
+				}
+				p := kept(t, d, c)
+				r, why := asks(p)
+				if why != nil {
+					t.Fatal(why)
+				}
+				mustWrite(t, p.s)
+				other := kept(t, d, c)
+				if err := other.Resume(); err != nil {
+					t.Fatal(err)
+				}
+				same, why := asks(other)
+				if why != nil || same.Name != r.Name {
+					t.Fatal("it is not read", why)
+				}
+				if _, err := same.Annotate(run.Remark{Who: "eve", Text: "elsewhere"}); err != nil {
+					t.Fatal(err)
+				}
+				other.ends()
+				if _, err := r.Annotate(run.Remark{Who: "olga", Text: "here"}); err == nil || enters(r) != nil {
+					t.Fatal("it is not shut", err)
+				}
+
+				reads, goes := 0, make(chan struct{})
+				d.finds(func() {
+					if reads++; reads == 2 { // it has left memory
+						<-goes
+					}
+				})
+				accepted, asked := make(chan error, 1), make(chan *runs.Run, 1)
+				go func() {
+					_, err := p.Accept(r, run.Remark{Who: "olga"})
+					accepted <- err
+				}()
+				synctest.Wait()
+				go func() {
+					r, why := asks(p)
+					if why != nil {
+						t.Error(why)
+					}
+					asked <- r
+				}()
+				synctest.Wait()
+				close(goes)
+				if err := <-accepted; err != nil {
+					t.Error(err)
+				}
+				again := <-asked
+				if again == r || again.Name != r.Name {
+					t.Fatalf("it is %s, of before: %t", again.Name, again == r)
+				}
+				steps(t, again)
+				if ids := live(t, d); len(ids) != 1 {
+					t.Errorf("there are %q", ids)
+				}
+				p.ends()
+			})
+		})
+	}
 }

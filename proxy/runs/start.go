@@ -33,14 +33,9 @@ func (g *Registry) StartBy(b Beginning) (r *Run, secret string, err error) {
 		return nil, "", why
 	}
 	at := g.at(key.Kind, id)
-	if g.cfg.Store != nil {
-		if r, why := g.restore(at); why != nil {
-			return nil, "", why
-		} else if r != nil {
-			return nil, "", errThere
-		}
+	if why := g.lockRead(at); why != nil {
+		return nil, "", why
 	}
-	g.mu.Lock()
 	var w written
 	switch {
 	case g.found[at] != nil, key.Kind == Process && g.process.Load() != nil:
