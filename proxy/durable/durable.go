@@ -126,7 +126,7 @@ func (s *Store) Checkpoint() int { return cmp.Or(s.cfg.Keep, often) }
 // The kinds of what is kept beside records.
 const (
 	policyObject = "policy" // by its digest
-	ownerObject  = "owner"  // of a run, by its id: somebody's who came after it had begun
+	ownerObject  = "owner"  // of a run, by its id, that is somebody's who came after it had begun, or is to be
 )
 
 // Keep keeps a policy, before any run that names it. source is what Compile reads.
@@ -176,6 +176,7 @@ type Run struct {
 	id    string // never another: it may be asked for at any time
 	row   journal.Row
 	fresh bool // it is not written yet
+	free  bool // it is the first principal's who comes
 
 	last    *journal.Ticket // of what was handed over last; nil: nothing was
 	dropped bool            // somebody else writes it from now on
@@ -197,31 +198,56 @@ func (r *Run) Owner() wire.Principal {
 // Began is when it began.
 func (r *Run) Began() time.Time { return r.row.Began }
 
-// Own keeps whose the run is that was nobody's.
-func (r *Run) Own(owner wire.Principal) error {
-	text, err := json.Marshal(owner)
-	if err == nil {
-		_, err = r.s.write.Submit(journal.Change{Run: r.row.ID, Objects: []journal.Object{{Kind: ownerObject, Name: r.row.ID, Run: r.row.ID, Bytes: text}}}, journal.Must)
+// owner is what is kept of whose a run is that began as nobody's.
+type owner struct {
+	Issuer  string `json:",omitzero"`
+	Subject string `json:",omitzero"`
+	Free    bool   `json:"free,omitzero"` // it is the first principal's who comes
+}
+
+func (r *Run) object(o owner) (journal.Object, error) {
+	text, err := json.Marshal(&o)
+	return journal.Object{Kind: ownerObject, Name: r.id, Run: r.id, Bytes: text}, err
+}
+
+// SetFree has it kept with the beginning of the run that it is the first principal's who comes.
+func (r *Run) SetFree() { r.free = true }
+
+// IsFree reports whether it is.
+func (r *Run) IsFree() bool { return r.free }
+
+// Own keeps whose the run is that was the first principal's who comes. The ticket tells when it is durable.
+func (r *Run) Own(by wire.Principal) (*journal.Ticket, error) {
+	o, err := r.object(owner{Issuer: by.Issuer, Subject: by.Subject})
+	if err != nil {
+		return nil, err
 	}
+	t, err := r.s.write.Submit(journal.Change{Run: r.id, Objects: []journal.Object{o}}, journal.Must)
 	if err == nil {
-		r.row.Owner = journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}
+		r.row.Owner, r.free = journal.Principal{Issuer: by.Issuer, Subject: by.Subject}, false
+	}
+	return t, err
+}
+
+// owned reads whose a run has become since it began, or is to be.
+func (r *Run) owned(ctx context.Context) (err error) {
+	if r.row.Owner == (journal.Principal{}) {
+		r.row.Owner, r.free, err = ownerOf(ctx, r.s.cfg.Journal, r.id)
 	}
 	return err
 }
 
-// owned reads whose a run has become since it began.
-func (r *Run) owned(ctx context.Context) error {
-	if r.row.Owner != (journal.Principal{}) {
-		return nil
-	}
-	text, err := r.s.cfg.Journal.Object(ctx, ownerObject, r.row.ID)
+// ownerOf reads whose the run of an id has become since it began: nobody's, where that is not kept.
+func ownerOf(ctx context.Context, j journal.Reader, id string) (by journal.Principal, free bool, err error) {
+	text, err := j.Object(ctx, ownerObject, id)
 	if errors.Is(err, journal.ErrNone) {
-		return nil
+		return by, false, nil
 	}
+	var o owner
 	if err == nil {
-		err = json.Unmarshal(text, &r.row.Owner)
+		err = json.Unmarshal(text, &o)
 	}
-	return err
+	return journal.Principal{Issuer: o.Issuer, Subject: o.Subject}, o.Free, err
 }
 
 // useful is how exactly a row tells when its run was used last.
@@ -264,6 +290,13 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 	if r.fresh {
 		begin := row
 		c.Begin, c.Cut = &begin, 0
+		if r.free {
+			o, err := r.object(owner{Free: true})
+			if err != nil {
+				return nil, err
+			}
+			c.Objects = append(c.Objects, o)
+		}
 	}
 	t, err := r.s.submit(c, when, limitsOf(entries), now)
 	if err != nil {
@@ -440,20 +473,69 @@ func (s *Store) Due(ctx context.Context, by time.Time) (keys []journal.Key, err 
 	return keys, nil
 }
 
-// Rows are the rows of the runs that are kept. One whose owner came after it had begun has it.
+// Rows are the rows of the runs that are kept, by their ids. One whose owner came after it had begun has it.
 func (s *Store) Rows(ctx context.Context, q journal.Query) iter.Seq2[journal.Row, error] {
 	return func(yield func(journal.Row, error) bool) {
+		came, err := s.cameTo(ctx, &q)
+		if err != nil {
+			yield(journal.Row{}, err)
+			return
+		}
+		give := func(before string) bool { // "": all
+			for len(came) > 0 && (before == "" || came[0].ID < before) {
+				r := came[0]
+				if came = came[1:]; !yield(r, nil) {
+					return false
+				}
+			}
+			return true
+		}
 		for r, err := range journal.Rows(ctx, s.cfg.Journal, q) {
-			if err == nil && (r.Key.Kind == "path" || r.Key.Kind == "handle") { // which may begin before anybody owns them
-				of := Run{s: s, row: r}
+			if err == nil && q.Owner == nil && (r.Key.Kind == "path" || r.Key.Kind == "handle" || r.Key.Kind == "header") { // which may begin before anybody owns them
+				of := Run{s: s, id: r.ID, row: r}
 				err = of.owned(ctx)
 				r = of.row
 			}
-			if !yield(r, err) {
+			if err == nil && !give(r.ID) || !yield(r, err) {
 				return
 			}
 		}
+		give("")
 	}
+}
+
+// cameTo are the rows of a query's owner who came after the runs had begun, by their ids: no query finds those.
+func (s *Store) cameTo(ctx context.Context, q *journal.Query) (rows []journal.Row, err error) {
+	if q.Owner == nil {
+		return nil, nil
+	}
+	const most = 1000
+	for after, more := q.After, true; more; {
+		page, err := s.objects(ctx, ownerObject, after, most)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			var o owner
+			if err := json.Unmarshal(page[i].Bytes, &o); err != nil || *q.Owner != (journal.Principal{Issuer: o.Issuer, Subject: o.Subject}) {
+				continue
+			}
+			r, err := s.cfg.Journal.Row(ctx, page[i].Name)
+			if errors.Is(err, journal.ErrNone) { // it is kept no longer just now
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			if r.Owner = *q.Owner; q.Has(&r) {
+				rows = append(rows, r)
+			}
+		}
+		if more = len(page) == most; more {
+			after = page[most-1].Name
+		}
+	}
+	return rows, nil
 }
 
 // Like returns the row of a run, or some of those whose ids begin so, at most two.

@@ -2,8 +2,6 @@ package durable
 
 import (
 	"context"
-	"encoding/json/v2"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -48,13 +46,7 @@ func (r *Reader) Owner(ctx context.Context, row *journal.Row) (owner journal.Pri
 	if row.Owner != (journal.Principal{}) {
 		return row.Owner, nil
 	}
-	text, err := r.Journal.Object(ctx, ownerObject, row.ID)
-	if errors.Is(err, journal.ErrNone) {
-		return owner, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &owner)
-	}
+	owner, _, err = ownerOf(ctx, r.Journal, row.ID)
 	return owner, err
 }
 

@@ -206,7 +206,9 @@ func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal)
 		return written{}
 	}
 	r.kept = g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now())
-	r.Name = r.kept.ID()
+	if r.Name = r.kept.ID(); r.free {
+		r.kept.SetFree()
+	}
 	return r.writeLocked()
 }
 
@@ -350,7 +352,7 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) (*Run, *Missing) {
 	g.mu.RUnlock()
 	r := &Run{of: g, kept: kept.Run, keyed: keyed{at: at}, Key: g.keyOf(at.kind), Name: kept.ID(), Owner: kept.Owner(),
 		core: run.Replay(c, slices.Values(kept.Entries), now)}
-	r.free = (at.kind == Path || at.kind == Handle) && !r.Owner.Known()
+	r.free = kept.IsFree()
 	r.born = max(deadline.Now()-now.Sub(kept.Began()), 1)
 	r.used.Store(int64(deadline.Now()))
 	r.shadow.Store(c.Shadow)
@@ -467,15 +469,15 @@ func (r *Run) finish(by run.Remark) (w written) {
 	return w
 }
 
-// own makes a run somebody's that was nobody's, for good.
-func (r *Run) own(owner wire.Principal) error {
+// own makes a run somebody's that was the first principal's who comes, for good. It returns what is to be durable first.
+func (r *Run) own(owner wire.Principal) (w written, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.kept != nil {
-		if err := r.kept.Own(owner); err != nil {
-			return err
+		if w.ticket, err = r.kept.Own(owner); err != nil {
+			return w, err
 		}
 	}
 	r.Owner, r.free = owner, false
-	return nil
+	return w, nil
 }

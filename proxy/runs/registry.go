@@ -370,14 +370,25 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 	if why := g.lockRead(at); why != nil {
 		return nil, why
 	}
-	defer g.mu.Unlock()
+	r, w, why := g.lookupLocked(key, id, owner, create)
+	g.mu.Unlock()
+	if !g.awaits(w) {
+		return nil, errStore
+	}
+	return r, why
+}
+
+// lookupLocked is lookup of what is in memory. It returns what is to be durable before its owner has the run.
+func (g *Registry) lookupLocked(key Key, id string, owner wire.Principal, create bool) (_ *Run, w written, _ *Missing) {
+	at := g.at(key.Kind, id)
 	r := g.found[at]
 	if r != nil && r.free && owner.Known() {
 		if g.owned[owner] >= g.cfg.MaxPerPrincipal {
-			return nil, g.crowdedLocked("principal")
+			return nil, w, g.crowdedLocked("principal")
 		}
-		if err := r.own(owner); err != nil {
-			return nil, errStore
+		var err error
+		if w, err = r.own(owner); err != nil {
+			return nil, w, errStore
 		}
 		g.owned[owner]++
 	}
@@ -387,14 +398,14 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 		if r.id == "" { // it was read before anybody came
 			r.id = id
 		}
-		return r, nil
+		return r, w, nil
 	case r == nil && create && (!gone || whose == owner):
-		r, _, why := g.beginLocked(key, id, owner, run.Remark{})
-		return r, why
+		r, _, why := g.beginLocked(key, id, owner, false, run.Remark{})
+		return r, w, why
 	case r == nil && gone && whose == owner:
-		return nil, ErrExpired
+		return nil, w, ErrExpired
 	}
-	return nil, ErrNotFound
+	return nil, w, ErrNotFound
 }
 
 // lockRead takes the lock, with the run of a key in memory if there is one. With a reason it does not.
@@ -427,8 +438,8 @@ func (g *Registry) known(at runID, owner wire.Principal) *Run {
 	return r
 }
 
-// beginLocked begins a run that is found by a key.
-func (g *Registry) beginLocked(key Key, id string, owner wire.Principal, by run.Remark) (*Run, written, *Missing) {
+// beginLocked begins a run that is found by a key. free: it is the first principal's who comes.
+func (g *Registry) beginLocked(key Key, id string, owner wire.Principal, free bool, by run.Remark) (*Run, written, *Missing) {
 	switch {
 	case g.closed:
 		return nil, written{}, ErrNotFound
@@ -442,7 +453,7 @@ func (g *Registry) beginLocked(key Key, id string, owner wire.Principal, by run.
 		return nil, written{}, g.full()
 	}
 	r := g.newByLocked(g.cfg.Store != nil, by)
-	r.Key, r.id, r.at, r.Name, r.Owner, r.born = key, id, g.at(key.Kind, id), key.Kind.NameOf(id), owner, deadline.Now()
+	r.Key, r.id, r.at, r.Name, r.Owner, r.free, r.born = key, id, g.at(key.Kind, id), key.Kind.NameOf(id), owner, free, deadline.Now()
 	r.used.Store(int64(r.born))
 	g.enterLocked(r)
 	return r, g.beginKept(r, key.Kind, id, owner), nil
@@ -461,11 +472,9 @@ func (g *Registry) crowdedLocked(whose string) *Missing {
 // who comes with it. An error is a [*Missing].
 func (g *Registry) Start(of bridge.Client, owner wire.Principal) (id string, err error) {
 	id = NewID()
+	key := g.Key(of)
 	g.mu.Lock()
-	r, w, why := g.beginLocked(g.Key(of), id, owner, run.Remark{})
-	if why == nil {
-		r.free = r.Key.Kind == Path && !owner.Known()
-	}
+	_, w, why := g.beginLocked(key, id, owner, key.Kind == Path && !owner.Known(), run.Remark{})
 	g.mu.Unlock()
 	switch {
 	case why != nil:

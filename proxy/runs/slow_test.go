@@ -277,3 +277,26 @@ func TestNoRunBeginsWhileOneIsAccepted(t *testing.T) {
 		})
 	}
 }
+
+// Who comes first to a run has it once that is written, and nobody else has it meanwhile.
+func TestWhoComesFirstIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, c := newDisk(), runs.Config{Keys: keyed(runs.Key{Kind: runs.Handle})}
+		p := kept(t, d, c)
+		_, id, err := p.StartBy(runs.Beginning{Key: "handle"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.stops()
+		_, why := find(p.Registry, id, ann)
+		wantUnavailable(t, "while it is not written whose it is", why)
+		if _, why := find(p.Registry, id, bob); why != runs.ErrNotFound {
+			t.Errorf("another: %v", why)
+		}
+		d.goesOn()
+		if _, why := find(p.Registry, id, ann); why != nil {
+			t.Error(why)
+		}
+		p.ends()
+	})
+}

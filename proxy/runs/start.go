@@ -41,9 +41,7 @@ func (g *Registry) StartBy(b Beginning) (r *Run, secret string, err error) {
 	case g.found[at] != nil, key.Kind == Process && g.process.Load() != nil:
 		why = errThere
 	case key.Kind != Process:
-		if r, w, why = g.beginLocked(key, id, b.Owner, b.By); why == nil {
-			r.free = key.Kind != Principal && !b.Owner.Known()
-		}
+		r, w, why = g.beginLocked(key, id, b.Owner, key.Kind != Principal && !b.Owner.Known(), b.By)
 	case g.cfg.Store != nil && g.cfg.Store.Down() != nil:
 		why = errStore
 	default:
