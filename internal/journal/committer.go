@@ -61,6 +61,16 @@ type Ticket struct {
 // Done is closed when the change is durable, or can never be.
 func (t *Ticket) Done() <-chan struct{} { return t.done }
 
+// IsDone reports whether Done is closed.
+func (t *Ticket) IsDone() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Err is nil once the change is durable, [ErrConflict] or [ErrNone] if it cannot be made, and [ErrClosed] if it is
 // not known to be written. It is to be asked once Done is closed.
 func (t *Ticket) Err() error { return t.err }
@@ -238,7 +248,7 @@ func (w *Committer) commit(batch []*Ticket) error {
 	wrote := Wrote{}
 	var open []*Ticket
 	for _, t := range batch {
-		if isDone(t) {
+		if t.IsDone() {
 			continue
 		}
 		open, changes = append(open, t), append(changes, t.change)
@@ -265,15 +275,6 @@ func (w *Committer) commit(batch []*Ticket) error {
 	return err
 }
 
-func isDone(t *Ticket) bool {
-	select {
-	case <-t.done:
-		return true
-	default:
-		return false
-	}
-}
-
 func (t *Ticket) finish(err error) {
 	t.err = err
 	close(t.done)
@@ -284,7 +285,7 @@ func (t *Ticket) finish(err error) {
 func (w *Committer) settle(batch []*Ticket) error {
 	for _, t := range batch {
 		c := &t.change
-		if isDone(t) || c.Begin == nil && len(c.Records) == 0 && !c.Remove {
+		if t.IsDone() || c.Begin == nil && len(c.Records) == 0 && !c.Remove {
 			continue
 		}
 		made, err := made(context.Background(), w.cfg.Store, c)
@@ -344,7 +345,7 @@ func (w *Committer) giveUp(batch []*Ticket) {
 	defer w.mu.Unlock()
 	var left []*Ticket
 	for _, t := range append(batch, w.queue...) {
-		if !isDone(t) {
+		if !t.IsDone() {
 			t.finish(ErrClosed)
 			left = append(left, t)
 		}

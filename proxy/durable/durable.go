@@ -310,17 +310,10 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 }
 
 // Written reports whether all that was handed over is written, or never can be.
-func (r *Run) Written() bool {
-	if r.last == nil {
-		return true
-	}
-	select {
-	case <-r.last.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (r *Run) Written() bool { return r.last == nil || r.last.IsDone() }
+
+// Last is the ticket of what was handed over last, nil for nothing.
+func (r *Run) Last() *journal.Ticket { return r.last }
 
 // before is up to which record none is kept any more, of a run that has a checkpoint; 0: all are.
 func (s *Store) before(checkpoint uint64) uint64 {

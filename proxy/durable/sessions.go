@@ -78,10 +78,8 @@ func (s *sessions) goesLocked(name string, t *journal.Ticket) {
 // tidyLocked takes out those that are forgotten by now.
 func (s *sessions) tidyLocked() {
 	for name, t := range s.gone {
-		select {
-		case <-t.Done():
+		if t.IsDone() {
 			delete(s.gone, name)
-		default:
 		}
 	}
 }
@@ -147,6 +145,9 @@ func (s *Store) Session(id string) ([]byte, error) {
 	name := sessionName(id)
 	s.sessions.mu.Lock()
 	_, ends := s.sessions.ends[name]
+	if t := s.sessions.gone[name]; t != nil && !t.IsDone() { // it has ended, though what is kept of it does not say so yet
+		ends = true
+	}
 	if !ends {
 		s.sessions.setLocked(name, true)
 	}
@@ -261,8 +262,12 @@ func (s *Store) endSession(name string, end func(journal.Key) bool) (done bool, 
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	delete(s.sessions.ends, name)
-	if done {
-		_, err = s.write.Submit(journal.Change{Objects: []journal.Object{{Kind: sessionObject, Name: name}}}, journal.Must)
+	if !done {
+		return false, nil
 	}
-	return done, err
+	t, err := s.write.Submit(journal.Change{Objects: []journal.Object{{Kind: sessionObject, Name: name}}}, journal.Must)
+	if err == nil {
+		s.sessions.goesLocked(name, t)
+	}
+	return true, err
 }

@@ -271,6 +271,9 @@ func TestSessionsThatAreBeingForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-blocked
+	if text, err := s.Session("it"); text != nil || err != nil {
+		t.Errorf("it goes on: %s %v", text, err)
+	}
 	if n, next, err := s.Abandoned(t.Context(), noon, time.Hour, func(journal.Key) bool { return true }); n != 0 || !next.IsZero() || err != nil {
 		t.Error(n, next, err)
 	}
@@ -281,6 +284,36 @@ func TestSessionsThatAreBeingForgotten(t *testing.T) {
 	keep(t, s, "written when all before is", nil)
 	if len(names(t, j, "it")) != 0 {
 		t.Error("it is kept again")
+	}
+}
+
+// A session that has ended since nobody came back does not go on while that is being written.
+func TestSessionsThatHaveJustEnded(t *testing.T) {
+	blocked, free := make(chan struct{}), make(chan struct{})
+	stops := false
+	j := outlives{Store: memory.New(0), commit: func() error {
+		if stops {
+			stops = false
+			close(blocked)
+			<-free
+		}
+		return nil
+	}}
+	keep(t, starts(t, j), "it", []byte(`{}`))
+	e := &ends{t: t, ids: []string{"it"}, s: starts(t, j)}
+	e.at(noon)
+	stops = true
+	if n, _, err := e.s.Abandoned(t.Context(), noon.Add(time.Hour), time.Hour, e.end); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	<-blocked
+	if text, err := e.s.Session("it"); text != nil || err != nil {
+		t.Errorf("it goes on: %s %v", text, err)
+	}
+	close(free)
+	keep(t, e.s, "written when all before is", nil)
+	if len(names(t, j, "it")) != 0 {
+		t.Error("it is kept")
 	}
 }
 

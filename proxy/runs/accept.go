@@ -42,10 +42,10 @@ func (g *Registry) Accept(r *Run, by run.Remark) (state string, err error) {
 		return "", ErrOpen
 	}
 	on, _ := g.endLocked(r, unloaded, run.Remark{})
-	l := g.readLocked(r.at) // at once: nobody who asks for it meanwhile begins another
+	g.readLocked(r.at) // at once: nobody who asks for it meanwhile begins another
 	g.mu.Unlock()
 	closeAll(on)
-	again, why := g.wait(l)
+	again, why := g.restore(r.at)
 	if why != nil || again == nil {
 		return "", ErrUnwritten
 	}

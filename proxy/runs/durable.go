@@ -41,6 +41,13 @@ func (r *Run) writeLocked() (w written) {
 	return w
 }
 
+// handedOver is what was handed over last of a run that is kept.
+func (r *Run) handedOver() written {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return written{ticket: r.kept.Last()}
+}
+
 // shutLocked has nothing be allowed any more in the run.
 func (r *Run) shutLocked(err error) {
 	r.core.Shut()
@@ -214,11 +221,12 @@ func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal)
 
 func keyOf(kind Kind, id string) journal.Key { return durable.KeyOf(kind.String(), id) }
 
-// loading is a run that is being read.
+// loading is a run that is being read, or that is settled before it can be.
 type loading struct {
-	done chan struct{} // closed when it is
-	r    *Run          // nil: there is none of that key that goes on
-	why  *Missing      // nil: it could be read
+	done    chan struct{} // closed when it is
+	settled bool          // nothing was read: it can be now
+	r       *Run          // nil: there is none of that key that goes on
+	why     *Missing      // nil: it could be read
 }
 
 // errStore is for a run that cannot be read, or begun, now.
@@ -245,21 +253,32 @@ func isDamaged(err error) bool {
 
 // restore finds a run that is kept, and has not been read yet. nil: there is none.
 func (g *Registry) restore(at runID) (*Run, *Missing) {
-	g.mu.Lock()
-	r := g.found[at]
-	switch {
-	case g.isOwn(at):
-		r = g.process.Load()
-	case r == nil:
-		r = g.apart[at]
-	}
-	if r != nil || g.closed {
+	timeout := time.NewTimer(g.cfg.Store.Timeout())
+	defer timeout.Stop()
+	for {
+		g.mu.Lock()
+		r := g.found[at]
+		switch {
+		case g.isOwn(at):
+			r = g.process.Load()
+		case r == nil:
+			r = g.apart[at]
+		}
+		if r != nil || g.closed {
+			g.mu.Unlock()
+			return r, nil
+		}
+		l := g.readLocked(at)
 		g.mu.Unlock()
-		return r, nil
+		select {
+		case <-l.done:
+		case <-timeout.C:
+			return nil, errStore
+		}
+		if !l.settled {
+			return l.r, l.why
+		}
 	}
-	l := g.readLocked(at)
-	g.mu.Unlock()
-	return g.wait(l)
 }
 
 // readLocked has the run of a key be read, if it is not already.
@@ -271,18 +290,6 @@ func (g *Registry) readLocked(at runID) *loading {
 		go g.read(at, l)
 	}
 	return l
-}
-
-// wait waits for a run that is being read, no longer than the store's timeout.
-func (g *Registry) wait(l *loading) (*Run, *Missing) {
-	timeout := time.NewTimer(g.cfg.Store.Timeout())
-	defer timeout.Stop()
-	select {
-	case <-l.done:
-		return l.r, l.why
-	case <-timeout.C:
-		return nil, errStore
-	}
 }
 
 // isStillLocked reports whether what was read of a key is what there is; nil: nothing was. Else it is to be read again: the

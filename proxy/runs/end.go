@@ -28,11 +28,16 @@ func (g *Registry) endLocked(r *Run, why ending, by run.Remark) (on []Member, w 
 	r.ended.Store(true)
 	r.unwind()
 	r.endQuestions(func(*approval.Question) bool { return true })
-	if why != unloaded {
+	switch {
+	case why != unloaded:
 		w = r.finish(by)
 		g.settleLocked(r.at, w)
+	case r.kept != nil:
+		g.settleLocked(r.at, r.handedOver())
 	}
-	g.ByTask.Forget(r)
+	if r.Key.Kind != Session { // of which it has none
+		g.ByTask.Forget(r)
+	}
 	if r.Key.Kind != Session && (why == expired || why == revoked) {
 		g.rememberLocked(r.at, r.Owner)
 	}
@@ -63,13 +68,13 @@ func (g *Registry) leaveLocked(r *Run) bool {
 	return there && r.Key.Kind == Session
 }
 
-// settleLocked has whoever asks for the run of a key wait until it is known what became of what was handed over: the
-// store tells of the last run of a key, and must not tell of one that has ended just now.
+// settleLocked has whoever asks for the run of a key wait until it is known what became of what was handed over, before it
+// is read: the store must not tell of one that has ended just now, nor of less than was made of one that goes on.
 func (g *Registry) settleLocked(at runID, w written) {
-	if w.ticket == nil {
+	if w.ticket == nil || w.ticket.IsDone() {
 		return
 	}
-	l := &loading{done: make(chan struct{})}
+	l := &loading{done: make(chan struct{}), settled: true}
 	g.loading[at] = l
 	go func() {
 		<-w.ticket.Done()

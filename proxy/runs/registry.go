@@ -174,14 +174,15 @@ func (g *Registry) Join(r *Run, m Member) bool {
 	return true
 }
 
-// Part ends that: the session has ended. Where the proxy is ending, the session, and a run that is kept of it, go on
-// when it is started anew.
+// Part ends that: the session has ended, and the run that is a session's with it. Where the proxy is ending, or the session
+// could not go on just now, both go on when they are asked for again. Whoever asks waits until what was handed over of the
+// run is written: what they get is all that there is of it, or nothing.
 func (g *Registry) Part(r *Run, m Member, ending bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.part(m)
-	if r.Key.Kind == Session && !ending && !r.ended.Load() {
-		r.finish(run.Remark{})
+	if r.Key.Kind == Session && !ending {
+		g.endLocked(r, asked, run.Remark{})
 	}
 	r.endQuestions(func(q *approval.Question) bool { return q.By == m })
 	if r.Key.Kind == Session || r.ended.Load() && len(r.on()) == 0 {
@@ -189,6 +190,7 @@ func (g *Registry) Part(r *Run, m Member, ending bool) {
 		delete(g.all, r)
 		if g.apart[r.at] == r {
 			delete(g.apart, r.at)
+			g.settleLocked(r.at, r.handedOver())
 		}
 	}
 }

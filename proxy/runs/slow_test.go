@@ -300,3 +300,113 @@ func TestWhoComesFirstIsWritten(t *testing.T) {
 		p.ends()
 	})
 }
+
+// The run of a session that has ended is nobody's, from that moment on: who comes back waits until that is written, and so
+// does the end of the process.
+func TestASessionsEndIsWritten(t *testing.T) {
+	for name, used := range map[string]bool{"used": true, "unused": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, from := newDisk(), &observe.Peer{Session: "s", ID: "a session", Principal: ann}
+				back := *from
+				back.Resumed = true
+				begins := func() (p *process, ends func()) {
+					p = kept(t, d, runs.Config{})
+					r, why := p.OfClient(from)
+					on := &member{client: true}
+					if why != nil || !p.Join(r, on) {
+						t.Fatal("it does not begin", why)
+					}
+					if used {
+						steps(t, r)
+					}
+					mustWrite(t, p.s)
+					d.stops()
+					return p, func() {
+						p.Part(r, on, false)
+						if p.Join(r, &member{client: true}) {
+							t.Error("somebody joins a run that has ended")
+						}
+					}
+				}
+				p, ends := begins()
+				ends()
+				_, why := p.OfClient(&back)
+				wantUnavailable(t, "until it is written", why)
+				d.goesOn()
+				if _, why := p.OfClient(&back); why != runs.ErrNotFound || len(p.All()) != 0 {
+					t.Errorf("then: %v, and %d runs are in memory", why, len(p.All()))
+				}
+				p.ends()
+
+				p, ends = begins()
+				ends()
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					p.ends()
+				}()
+				synctest.Wait()
+				select {
+				case <-over:
+					t.Error("the process has ended, and it is not written")
+				default:
+				}
+				d.goesOn()
+				<-over
+				p = kept(t, d, runs.Config{})
+				if _, why := p.OfClient(&back); why != runs.ErrNotFound || len(live(t, d)) != 0 {
+					t.Errorf("after a restart: %v, and %d runs go on", why, len(live(t, d)))
+				}
+				p.ends()
+			})
+		})
+	}
+}
+
+// A session that could not go on just now has all that was made of its run when it is asked for again.
+func TestASessionThatCouldNotGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, from := newDisk(), &observe.Peer{Session: "s", ID: "a session", Principal: ann}
+		p := kept(t, d, runs.Config{})
+		if r, why := p.OfClient(from); why != nil {
+			t.Fatal(why)
+		} else {
+			steps(t, r)
+		}
+		p.ends()
+
+		p = kept(t, d, runs.Config{})
+		from.Resumed = true
+		r, why := p.OfClient(from)
+		if why != nil {
+			t.Fatal(why)
+		}
+		on := &member{client: true}
+		p.Join(r, on)
+		mustWrite(t, p.s)
+		d.stops()
+		said := make(chan uint64, 1)
+		go func() {
+			seq, _ := r.Annotate(run.Remark{Who: "olga", Text: "here"}) // it is not written in time
+			said <- seq
+		}()
+		synctest.Wait()
+		p.Part(r, on, true)
+		_, why = p.OfClient(from)
+		wantUnavailable(t, "until it is written", why)
+		go func() {
+			time.Sleep(time.Second)
+			d.goesOn()
+		}()
+		again, why := p.OfClient(from)
+		if why != nil {
+			t.Fatal(why)
+		}
+		before := <-said
+		if seq, err := again.Annotate(run.Remark{Who: "olga", Text: "there"}); err != nil || seq != before+1 {
+			t.Errorf("%d behind %d, %v", seq, before, err)
+		}
+		p.ends()
+	})
+}
