@@ -133,7 +133,7 @@ func fixture(n int) *Admin {
 			return RunDetail{Run: Run{ID: id, State: "s"}, Seq: 7, Registers: []byte("{}"), Counts: []byte("{}")}, nil
 		},
 		Signal:  func(context.Context, Signal) (Signalled, error) { return Signalled{}, errors.New("nobody expects it") },
-		Migrate: func() Migrated { return Migrated{Runs: n, Restarted: 1} },
+		Migrate: func() Migrated { return Migrated{Runs: n, Restarted: 1, Unwritten: 2} },
 		Level:   func() string { return level },
 	}
 	a.SetLevel = func(text string) error {
@@ -157,6 +157,7 @@ func TestAdmin(t *testing.T) {
 		{"GET", "/v1/sessions", "", 200, `"count": 2`},
 		{"GET", "/v1/runs", "", 200, `"turn_held": false`},
 		{"POST", "/v1/runs/migrate", "", 200, `"restarted": 1`},
+		{"POST", "/v1/runs/migrate", "", 200, `"unwritten": 2`},
 		{"GET", "/v1/runs/migrate", "", 405, "POST only"},
 		{"POST", "/v1/runs", "", 409, "no run has a URL here"},
 		{"GET", "/v1/runs/1/reset", "", 405, "POST only"},

@@ -206,6 +206,7 @@ type Stands struct {
 type Migrated struct {
 	Runs      int `json:"runs"`
 	Restarted int `json:"restarted"`
+	Unwritten int `json:"unwritten"` // stranded still: it could not be written, or not in time, that they begin anew
 }
 
 // answer answers with a JSON object.

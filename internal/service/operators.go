@@ -244,8 +244,8 @@ func (s *service) admin(o *operators) *admin.Admin {
 		Reset: s.operate((*operator.Desk).Reset), End: s.endRun, Annotate: s.operate((*operator.Desk).Annotate), Accept: s.acceptRun,
 		Migrate: func() admin.Migrated {
 			done := s.relay.Migrate()
-			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted)
-			return admin.Migrated{Runs: done.Runs, Restarted: done.Restarted}
+			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted, "unwritten", done.Unwritten)
+			return admin.Migrated(done)
 		},
 		Level:    func() string { return s.log.GetLevel().String() },
 		SetLevel: s.askedLevel,

@@ -132,7 +132,7 @@ func (g *Registry) sayMode(m Mode) {
 type Migrated struct {
 	Runs      int // that there are
 	Restarted int // that were stranded, and begin anew
-	Unwritten int // of which that cannot be kept now
+	Unwritten int // that are stranded still: it could not be written, or not in time, that they begin anew
 }
 
 // Migrate has the runs that a reload has stranded begin anew at once, in the

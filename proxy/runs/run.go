@@ -331,8 +331,17 @@ func (r *Run) Restart(by run.Remark) (state string, err error) {
 }
 
 func (r *Run) migrate() (moved run.Shift, ok bool, err error) {
+	if !r.stranded() {
+		return moved, false, nil
+	}
 	_, moved, ok, err = r.durably((*run.Run).Migrate)
 	return moved, ok, err
+}
+
+func (r *Run) stranded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.core.Standing().Stranded.IsZero()
 }
 
 // durably has do change the run, and waits until that is durable. It returns where the run stood.

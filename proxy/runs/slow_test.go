@@ -410,3 +410,48 @@ func TestASessionThatCouldNotGoOn(t *testing.T) {
 		p.ends()
 	})
 }
+
+// Who migrates runs is told of how many that cannot be written, or not in time.
+func TestMigrationThatIsUnwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, c := newDisk(), runs.Config{Keys: keyed(runs.Key{Kind: runs.Handle})}
+		p := kept(t, d, c)
+		began(t, p.Registry)
+		r := began(t, p.Registry)
+		steps(t, r)
+		if done := p.Reload(parse(t, "version: 1\ninitial: a\nstates: {a: {tools: {go: a}}}\n")); done.Stranded != 1 {
+			t.Fatalf("%+v", done)
+		}
+		mustWrite(t, p.s)
+		d.stops()
+		if done := p.Migrate(); done != (runs.Migrated{Runs: 2, Unwritten: 1}) {
+			t.Errorf("by a store that is slow: %+v", done)
+		}
+		d.goesOn()
+		mustWrite(t, p.s)
+		synctest.Wait()
+		if at := r.Info(); at.State != "a" || !at.Stranded.IsZero() {
+			t.Errorf("it is in %s, stranded at %s", at.State, at.Stranded)
+		}
+
+		p.Reload(parse(t, "version: 1\ninitial: c\nstates: {c: {tools: {go: c}}}\n"))
+		began(t, p.Registry)
+		mustWrite(t, p.s)
+		d.fill(errors.New("no space left on device"))
+		if _, err := p.s.KeepSession("another", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if done := p.Migrate(); done != (runs.Migrated{Runs: 3, Unwritten: 2}) {
+			t.Errorf("by a store that cannot be written: %+v", done)
+		}
+		d.fill(nil)
+		for p.s.Down() != nil {
+			time.Sleep(time.Second) // as the store is tried
+		}
+		if done := p.Migrate(); done != (runs.Migrated{Runs: 3, Restarted: 2}) {
+			t.Errorf("by one that can be again: %+v", done)
+		}
+		p.ends()
+	})
+}
