@@ -105,7 +105,9 @@ func (g *Registry) like(text string) (*Run, error) {
 	if all := g.Named(rows[0].ID); len(all) == 1 {
 		return all[0], nil
 	}
-	r, why := g.restore(runID{kindOf(rows[0].Key.Kind), string(rows[0].Key.Hash[:])})
+	at := runID{kindOf(rows[0].Key.Kind), string(rows[0].Key.Hash[:])}
+	g.lookAgain(at)
+	r, why := g.restore(at)
 	switch {
 	case why != nil:
 		return nil, why

@@ -48,9 +48,13 @@ func (r *Run) handedOver() written {
 	return written{ticket: r.kept.Last()}
 }
 
-// shutLocked has nothing be allowed any more in the run.
+// shutLocked has nothing be allowed any more in the run, and logs that once.
 func (r *Run) shutLocked(err error) {
+	was := r.core.IsShut()
 	r.core.Shut()
+	if was {
+		return
+	}
 	if errors.Is(err, journal.ErrClosed) || errors.Is(err, journal.ErrNone) && r.ended.Load() { // who reads the run again finds out how far it is written
 		return
 	}
@@ -251,6 +255,44 @@ func isDamaged(err error) bool {
 	return ok
 }
 
+// damage is why a run is not what was written.
+type damage struct {
+	text  string
+	until time.Duration // the run is not read again before, as deadline.Now
+}
+
+// looksAgain is for how long a run that is damaged is not read again for its clients: it costs as much as one that is not,
+// and they ask for it as often as they like.
+const looksAgain = time.Minute
+
+// noteDamageLocked notes what reading a run has come to, and logs damage that is new.
+func (g *Registry) noteDamageLocked(at runID, err error) {
+	before := g.damaged[at].text
+	switch {
+	case err == nil || errors.Is(err, journal.ErrNone):
+		delete(g.damaged, at)
+		return
+	case !isDamaged(err):
+		return
+	case len(g.damaged) >= maxGone:
+		clear(g.damaged)
+	}
+	g.damaged[at] = damage{err.Error(), deadline.Now() + looksAgain}
+	if before != err.Error() {
+		g.cfg.Log.Error("a run cannot be read from the store; it is logged once, until it can be", "key", at.kind.String(), "error", err)
+	}
+}
+
+// lookAgain has a run that was damaged be read again: an operator wants to know now.
+func (g *Registry) lookAgain(at runID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if d, ok := g.damaged[at]; ok {
+		d.until = deadline.Now()
+		g.damaged[at] = d
+	}
+}
+
 // restore finds a run that is kept, and has not been read yet. nil: there is none.
 func (g *Registry) restore(at runID) (*Run, *Missing) {
 	timeout := time.NewTimer(g.cfg.Store.Timeout())
@@ -267,6 +309,10 @@ func (g *Registry) restore(at runID) (*Run, *Missing) {
 		if r != nil || g.closed {
 			g.mu.Unlock()
 			return r, nil
+		}
+		if d, ok := g.damaged[at]; ok && deadline.Now() < d.until {
+			g.mu.Unlock()
+			return nil, ErrDamaged
 		}
 		l := g.readLocked(at)
 		g.mu.Unlock()
@@ -306,16 +352,17 @@ func (g *Registry) read(at runID, l *loading) {
 	var r *Run
 	switch {
 	case errors.Is(err, journal.ErrNone):
+	case isDamaged(err):
+		l.why = ErrDamaged
 	case err != nil:
-		if l.why = errStore; isDamaged(err) {
-			l.why = ErrDamaged
-		}
+		l.why = errStore
 		g.cfg.Log.Error("a run cannot be read from the store", "key", at.kind.String(), "error", err)
 	case !ended:
 		r, l.why = g.resume(kept, at)
 	}
 	g.mu.Lock()
 	delete(g.loading, at)
+	g.noteDamageLocked(at, err)
 	switch {
 	case ended:
 		g.rememberLocked(at, kept.Owner())

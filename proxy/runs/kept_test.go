@@ -1,8 +1,10 @@
 package runs_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,9 +27,11 @@ type disk struct {
 	journal.Store
 	works chan struct{} // has one while it is not slow
 
-	mu    sync.Mutex // guards what follows
-	full  error      // of each commit; nil: it works
-	found func()     // is called before a run is looked for; nil: nothing is
+	mu     sync.Mutex // guards what follows
+	full   error      // of each commit; nil: it works
+	found  func()     // is called before a run is looked for; nil: nothing is
+	edited string     // what stands in records in place of "success"; "": it does
+	reads  int        // of records
 }
 
 func newDisk() *disk {
@@ -74,6 +78,27 @@ func (d *disk) Find(ctx context.Context, k journal.Key) (journal.Row, error) {
 		do()
 	}
 	return d.Store.Find(ctx, k)
+}
+
+// edits has something else stand in records from now on, and returns how often they were read.
+func (d *disk) edits(to string) (reads int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.edited = to
+	return d.reads
+}
+
+func (d *disk) Records(ctx context.Context, id string, after uint64, limit int) ([]journal.Record, error) {
+	all, err := d.Store.Records(ctx, id, after, limit)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reads++
+	for i := range all {
+		if d.edited != "" {
+			all[i].Bytes = bytes.ReplaceAll(all[i].Bytes, []byte("success"), []byte(d.edited))
+		}
+	}
+	return all, err
 }
 
 // process is a registry over a journal, with the store between them.
@@ -452,6 +477,56 @@ func TestMigrationThatIsUnwritten(t *testing.T) {
 		if done := p.Migrate(); done != (runs.Migrated{Runs: 3, Restarted: 2}) {
 			t.Errorf("by one that can be again: %+v", done)
 		}
+		p.ends()
+	})
+}
+
+// A run that is damaged is read again by its clients once a minute at the most, by operators whenever they look, and is
+// logged once until it can be read.
+func TestADamagedRunIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d, c := newDisk(), runs.Config{Keys: keyed(runs.Key{Kind: runs.Handle})}
+		p := kept(t, d, c)
+		r, id, err := p.StartBy(runs.Beginning{Key: "handle", Owner: ann})
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps(t, r)
+		p.ends()
+
+		c.Log = hclog.New(&hclog.LoggerOptions{Output: &log})
+		p = kept(t, d, c)
+		before := d.edits("failure")
+		finds := func(when string, times, wantReads, wantLogged int) {
+			t.Helper()
+			for range times {
+				if _, why := find(p.Registry, id, ann); why != runs.ErrDamaged {
+					t.Fatalf("%s: %v", when, why)
+				}
+			}
+			reads, logged := d.edits("failure")-before, strings.Count(log.String(), "a run cannot be read")
+			if reads != wantReads || logged != wantLogged {
+				t.Errorf("%s: read %d times, want %d, and logged %d times, want %d", when, reads, wantReads, logged, wantLogged)
+			}
+		}
+		finds("at first", 10, 1, 1)
+		time.Sleep(2 * time.Minute)
+		finds("minutes later", 10, 2, 1)
+		if _, err := p.Like(r.Name); err != runs.ErrDamaged {
+			t.Error(err)
+		}
+		finds("when an operator has looked", 10, 3, 1)
+		d.edits("")
+		if again, err := p.Like(r.Name); err != nil || again.Name != r.Name {
+			t.Fatal("it was restored, and is not read", err)
+		}
+		if _, why := find(p.Registry, id, ann); why != nil {
+			t.Error(why)
+		}
+		time.Sleep(3 * time.Hour) // it leaves memory
+		before = d.edits("failure")
+		finds("damaged anew", 10, 1, 2)
 		p.ends()
 	})
 }
