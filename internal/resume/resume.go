@@ -49,7 +49,7 @@ type Session struct {
 	log   hclog.Logger
 	stays func() bool // the session is not to be forgotten when it ends: the proxy does
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards what follows; what is handed over is handed over with it held, so that the last of it is kept
 	kept      Kept
 	forgotten func() error // waits until it is; nil: the session has not ended
 }
@@ -103,16 +103,24 @@ func (s *Session) Again(k Kept) error {
 // Back has it kept that the client is here again, and waits for that.
 func (s *Session) Back() error {
 	s.mu.Lock()
-	text, err := json.Marshal(&s.kept)
+	wait, err := s.keepLocked()
 	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	wait, err := s.store.KeepSession(s.id, text)
-	if err != nil {
+	if err != nil || wait == nil {
 		return err
 	}
 	return wait()
+}
+
+// keepLocked has it kept what is known of the session, and returns how that is waited for; nil: it has ended.
+func (s *Session) keepLocked() (wait func() error, err error) {
+	if s.forgotten != nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(&s.kept)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.KeepSession(s.id, text)
 }
 
 func (s *Session) say(text string) {
@@ -159,11 +167,11 @@ func (s *Session) Unreadable(err error) { wire.Unread(s.Session, err) }
 // Close implements [wire.Session].
 func (s *Session) Close() {
 	if !s.stays() {
+		s.mu.Lock()
 		wait, err := s.store.KeepSession(s.id, nil)
 		if err != nil {
 			wait = func() error { return err }
 		}
-		s.mu.Lock()
 		s.forgotten = wait
 		s.mu.Unlock()
 	}
@@ -183,8 +191,9 @@ func (s *Session) Forgotten() {
 	}
 }
 
-// notes notes what a request that was answered has changed, and returns it as it is to be kept; nil: it is as it was.
-func (s *Session) notes(m *wire.Message) []byte {
+// notes notes what a request that was answered has changed, has it kept, and returns how that is waited for; nil: it is as
+// it was, or the session has ended.
+func (s *Session) notes(m *wire.Message) (wait func() error, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	uri := m.P.URI
@@ -195,21 +204,17 @@ func (s *Session) notes(m *wire.Message) []byte {
 		s.kept.Level = string(m.Raw)
 	case "resources/subscribe":
 		if slices.Contains(s.kept.Subscribed, uri) {
-			return nil
+			return nil, nil
 		}
 		if s.kept.size()+len(uri) > maxKept {
 			s.log.Warn("a subscription is not kept: a session keeps no more; after a restart its client has to subscribe again")
-			return nil
+			return nil, nil
 		}
 		s.kept.Subscribed = append(s.kept.Subscribed, strings.Clone(uri))
 	default:
 		s.kept.Subscribed = slices.DeleteFunc(s.kept.Subscribed, func(other string) bool { return other == uri })
 	}
-	kept, err := json.Marshal(&s.kept)
-	if err != nil {
-		s.log.Error("a session cannot be kept", "error", err)
-	}
-	return kept
+	return s.keepLocked()
 }
 
 // keeping is the stream, and the rest, of a request that is kept before it is answered.
@@ -230,12 +235,11 @@ func (k *keeping) Answer(msg []byte) {
 		k.give(msg)
 		return
 	}
-	text := k.s.notes(k.m)
-	if text == nil {
+	wait, err := k.s.notes(k.m)
+	if wait == nil && err == nil {
 		k.give(msg)
 		return
 	}
-	wait, err := k.s.store.KeepSession(k.s.id, text)
 	go func() {
 		if err == nil {
 			err = wait()
