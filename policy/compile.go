@@ -253,7 +253,7 @@ func (c *compiler) enterCases(b *Binding, v *syntax.Value) {
 		added.Glob = value.kind == TextValue && IsGlob(value.text)
 		for i := range added.Alternatives {
 			a := &added.Alternatives[i]
-			a.Exclusive, a.Timeout = a.Exclusive || v.Exclusive, shorter(a.Timeout, v.Timeout)
+			a.Exclusive, a.Irreversible, a.Timeout = a.Exclusive || v.Exclusive, a.Irreversible || v.Irreversible, shorter(a.Timeout, v.Timeout)
 		}
 		if before := b.Like(added); before != nil {
 			c.r.Errorf(added.Place, "duplicate-key", "%s stands here a second time (first on line %d, as %s); keep one", name, before.Place.Line, before.Name)

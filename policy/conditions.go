@@ -118,7 +118,7 @@ func shorter(a, b int) int {
 func (c *compiler) alternative(b *Binding, name string, i int, v *syntax.Value, around conditions) Alternative {
 	own := c.limits(fmt.Sprintf("%s\x00%s\x00%d", b.key(c.p), name, i), &v.AtMost)
 	a := Alternative{
-		Place: v.Place, Exclusive: v.Exclusive, Timeout: v.Timeout, Guards: append(slices.Clip(around.guards), c.guardsOf(b, &v.Conditions)...),
+		Place: v.Place, Exclusive: v.Exclusive, Irreversible: v.Irreversible, Timeout: v.Timeout, Guards: append(slices.Clip(around.guards), c.guardsOf(b, &v.Conditions)...),
 		Limits:  Limits{append(slices.Clip(around.limits.Own), own.Own...), append(slices.Clip(around.limits.Principal), own.Principal...)},
 		Because: append(slices.Clip(around.because), because(v)...),
 		For:     append(slices.Clip(around.audience), c.audience(v.For)...),

@@ -149,7 +149,7 @@ func sameEdges(a, b *Case, s State) bool {
 // alike reports whether two alternatives decide and lead alike in a state: what they say of
 // conditions, outcomes and registers is the same text.
 func (a *Alternative) alike(b *Alternative, s State) bool {
-	return a.Exclusive == b.Exclusive && a.Timeout == b.Timeout && a.Approve.equal(b.Approve) && a.Limits.none() && b.Limits.none() && // each of which counts for itself
+	return a.Exclusive == b.Exclusive && a.Irreversible == b.Irreversible && a.Timeout == b.Timeout && a.Approve.equal(b.Approve) && a.Limits.none() && b.Limits.none() && // each of which counts for itself
 		slices.EqualFunc(a.Guards, b.Guards, func(x, y Guard) bool { return x.String() == y.String() }) &&
 		slices.Equal(a.Because, b.Because) && slices.EqualFunc(a.For, b.For, func(x, y Audience) bool { return x.String() == y.String() }) &&
 		slices.EqualFunc(a.Outcomes, b.Outcomes, func(x, y NamedOutcome) bool { return x.Name == y.Name && x.String() == y.String() }) &&

@@ -236,6 +236,8 @@ type Alternative struct {
 	Because   []string   // what a client is told where one of them does not let a call go
 	Approve   *Approve   // who has to say yes to each call; nil: nobody
 	Exclusive bool       // takes the turn though it stays
+	// Irreversible tells that no fork of a run goes back behind a call: what it has done stays done.
+	Irreversible bool
 	// Timeout is how many seconds the answer may take, the shorter of that beside by and that of the case, in place of what
 	// holds for all calls; 0: that does.
 	Timeout  int

@@ -239,6 +239,9 @@ func (x *explainer) goes(b *policy.Binding, a *policy.Alternative) (out []Step) 
 	if a.Exclusive {
 		out = append(out, Step{What: "exclusive", Text: "no other call with the turn beside it"})
 	}
+	if a.Irreversible {
+		out = append(out, Step{What: "irreversible", Text: "no fork of the run goes back behind the call"})
+	}
 	if a.Timeout > 0 {
 		out = append(out, Step{What: "timeout", Text: strictyaml.DurationText(a.Timeout) + " for the answer"})
 	}

@@ -381,7 +381,7 @@ func (d differ) sameLead(a, b *policy.Alternative, s, t policy.State, name strin
 	if !inA || !inB {
 		return false
 	}
-	if a.Timeout != b.Timeout {
+	if a.Timeout != b.Timeout || a.Irreversible != b.Irreversible {
 		return false
 	}
 	x, y := a.Leads(of), b.Leads(heirOf)

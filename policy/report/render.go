@@ -256,19 +256,20 @@ func whenever(names []string) string {
 
 // Lead is where an outcome leads. The zero value is no edge at all.
 type Lead struct {
-	To        string `json:"to"`                  // the name of the state
-	Stays     bool   `json:"stays,omitempty"`     // To is the state itself
-	Returns   string `json:"returns,omitempty"`   // in place of To: to where this state, or part, was entered from
-	Terminal  bool   `json:"terminal,omitempty"`  // the run completes there
-	Exclusive bool   `json:"exclusive,omitempty"` // the call takes the run's turn in any case
-	Timeout   string `json:"timeout,omitempty"`   // how long the answer may take, where the policy says that
-	As        string `json:"as,omitempty"`        // in place of To: there is no such outcome, and such a call has one of these
+	To           string `json:"to"`                     // the name of the state
+	Stays        bool   `json:"stays,omitempty"`        // To is the state itself
+	Returns      string `json:"returns,omitempty"`      // in place of To: to where this state, or part, was entered from
+	Terminal     bool   `json:"terminal,omitempty"`     // the run completes there
+	Exclusive    bool   `json:"exclusive,omitempty"`    // the call takes the run's turn in any case
+	Irreversible bool   `json:"irreversible,omitempty"` // no fork of a run goes back behind the call
+	Timeout      string `json:"timeout,omitempty"`      // how long the answer may take, where the policy says that
+	As           string `json:"as,omitempty"`           // in place of To: there is no such outcome, and such a call has one of these
 }
 
 // leadOf says where an outcome of an alternative leads from s.
 func leadOf(p *policy.Policy, a *policy.Alternative, s policy.State, o policy.Outcome) Lead {
 	t := a.Leads(o)
-	lead := Lead{Exclusive: a.Exclusive}
+	lead := Lead{Exclusive: a.Exclusive, Irreversible: a.Irreversible}
 	if a.Timeout > 0 {
 		lead.Timeout = strictyaml.DurationText(a.Timeout)
 	}
@@ -300,6 +301,9 @@ func (l Lead) String() string {
 	}
 	if l.Exclusive {
 		text += " (exclusive)"
+	}
+	if l.Irreversible {
+		text += " (irreversible)"
 	}
 	if l.Timeout != "" {
 		text += " (timeout " + l.Timeout + ")"
@@ -364,15 +368,16 @@ type termJSON struct {
 }
 
 type edgeJSON struct {
-	Case        *string `json:"case,omitempty"`
-	None        bool    `json:"none,omitempty"`        // the case is refused, and has nothing else
-	Alternative int     `json:"alternative,omitempty"` // from 1, where there are several
-	Outcome     string  `json:"outcome,omitempty"`
-	To          string  `json:"to,omitempty"`
-	Returns     string  `json:"returns,omitempty"` // in place of to: the state, or part, from which it returns
-	Stays       bool    `json:"stays,omitempty"`
-	Terminal    bool    `json:"terminal,omitempty"`
-	Exclusive   bool    `json:"exclusive,omitempty"`
+	Case         *string `json:"case,omitempty"`
+	None         bool    `json:"none,omitempty"`        // the case is refused, and has nothing else
+	Alternative  int     `json:"alternative,omitempty"` // from 1, where there are several
+	Outcome      string  `json:"outcome,omitempty"`
+	To           string  `json:"to,omitempty"`
+	Returns      string  `json:"returns,omitempty"` // in place of to: the state, or part, from which it returns
+	Stays        bool    `json:"stays,omitempty"`
+	Terminal     bool    `json:"terminal,omitempty"`
+	Exclusive    bool    `json:"exclusive,omitempty"`
+	Irreversible bool    `json:"irreversible,omitempty"`
 }
 
 // JSON renders a compiled policy as indented JSON: each state with every
@@ -443,7 +448,7 @@ func jsonOf(p *policy.Policy, b *policy.Binding, s policy.State) bindingJSON {
 				l := leadOf(p, a, s, o)
 				out.Edges = append(out.Edges, edgeJSON{
 					Case: selected, Alternative: number, Outcome: a.OutcomeName(o), To: l.To, Returns: l.Returns,
-					Stays: !a.Leads(o).Changes(s), Terminal: l.Terminal, Exclusive: l.Exclusive,
+					Stays: !a.Leads(o).Changes(s), Terminal: l.Terminal, Exclusive: l.Exclusive, Irreversible: l.Irreversible,
 				})
 			}
 		}

@@ -15,7 +15,7 @@ import (
 // way of a call, as a test draws it: each word is one that the file has, "" where it says nothing.
 type drawnWay struct {
 	For, When, Because, AtMost, Approve, Set, SetOn, Red, OnRed, OnSuccess string
-	Exclusive                                                              bool
+	Exclusive, Irreversible                                                bool
 }
 
 func drawWay(t *rapid.T) drawnWay {
@@ -25,7 +25,7 @@ func drawWay(t *rapid.T) drawnWay {
 	w := drawnWay{
 		When: pick("when", "args.n > 1.0", "args.n > 2.0"), Set: pick("set", "{c: {add: 1}}", "{c: none}"),
 		AtMost: pick("at_most", "{run: 2}", "{state: 2}", "3"), Red: pick("red", "result.isError", "result.isError == false"),
-		OnSuccess: pick("on_success", "b"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
+		OnSuccess: pick("on_success", "b"), Exclusive: rapid.Bool().Draw(t, "exclusive"), Irreversible: rapid.Bool().Draw(t, "irreversible"),
 	}
 	w.For = pick("for", "{subject: ada}", "{subject: [ada, bob], claim: {team: [x]}}", "{scope: x}")
 	w.Approve = pick("approve", "{by: operator}", "{by: client}", "{by: operator, timeout: 1m}", "{by: operator, message: Does it fit?}")
@@ -43,7 +43,7 @@ func drawWay(t *rapid.T) drawnWay {
 
 // yaml writes the way as a mapping.
 func (w drawnWay) yaml() string {
-	parts := []string{fmt.Sprintf("exclusive: %v", w.Exclusive)}
+	parts := []string{fmt.Sprintf("exclusive: %v, irreversible: %v", w.Exclusive, w.Irreversible)}
 	add := func(key, value string) {
 		if value != "" {
 			parts = append(parts, key+": "+value)

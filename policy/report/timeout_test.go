@@ -23,6 +23,7 @@ func TestCompareTellsOfTimeouts(t *testing.T) {
 		{"{exclusive: true}", "{exclusive: true, timeout: 1h30m}", "(exclusive) (timeout 1h30m)"},
 		{"{timeout: 1h}", "stay", "(timeout 1h)"},
 		{"{timeout: 60s}", "{timeout: 1m}", ""},
+		{"{timeout: 1h}", "{timeout: 1h, irreversible: true}", "(irreversible) (timeout 1h)"},
 	} {
 		text := report.CompareText(read(x.was), read(x.now))
 		if x.want == "" && strings.Contains(text, "timeout") || !strings.Contains(text, x.want) {

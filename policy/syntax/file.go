@@ -142,6 +142,7 @@ type Conditions struct {
 	AtMost        AtMost
 	Approve       Approve
 	Exclusive     bool
+	Irreversible  bool
 	Timeout       int // in seconds; 0: none is given
 }
 

@@ -108,6 +108,8 @@ func conditionKeys() []field[Value] {
 		key("approve", "Who has to say yes to each call, before it goes: {by: operator, message: TEXT, timeout: 10m}.", approveSchema, readApprove),
 		key("exclusive", "Takes the run's turn though it stays: calls of one run then follow each other.",
 			strictyaml.Bool, readBool(func(v *Value) *bool { return &v.Exclusive })),
+		key("irreversible", "What a call has done cannot be undone: no fork of a run goes back behind one.",
+			strictyaml.Bool, readBool(func(v *Value) *bool { return &v.Irreversible })),
 		key("timeout", "How long the answer to a call may take, from 1s to 24h, in place of what the proxy gives every call. It counts from when the call is sent.", strictyaml.DurationSchema,
 			func(r *reader, e entry, into *Value) { into.Timeout = r.Duration(e, 1, maxTimeout) }),
 	}

@@ -33,7 +33,7 @@ func (a *ahead) write(r *Run, e Entry) Entry {
 		return e
 	}
 	a.closeDeclined()
-	if e.Type == Stayed || e.Type == Began || e.Type == Moved || e.Type == Stranded || e.Type == Finished || e.Type == Reset && r.reset || e.Shadow && e.Step.Changed && !a.sets() {
+	if e.Type == Stayed || e.Type == Began || e.Type == Forked || e.Type == Moved || e.Type == Stranded || e.Type == Finished || e.Type == Reset && r.reset || e.Shadow && e.Step.Changed && !a.sets() {
 		for _, p := range a.entries { // what was to be set before is forgotten by then, or what of it the policy does not have
 			if p.Set = fitting(p.Set, e.To.Policy); e.Type == Reset || e.Step.Restarted {
 				p.Set = nil
@@ -190,11 +190,11 @@ func (r *Run) restartAhead(by Remark, now time.Time, unasked bool) (e Effects) {
 }
 
 // Begin makes the entry of a call that is about to be sent, where who reads the run again has to know of that: the call
-// can move it, set something, is counted, or uses up an answer that is kept. nil: there is none to wait for. It reports false where the run is about to
+// can move it, set something, is counted, uses up an answer that is kept, or is irreversible. nil: there is none to wait for. It reports false where the run is about to
 // stand elsewhere than where the call was decided: that is to leave, and to be entered again.
 func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	turn := r.holder == c
-	if r.ahead == nil || r.Runless || c.Snapshot.Shadow || !turn && !c.Settles() {
+	if r.ahead == nil || r.Runless || c.Snapshot.Shadow || !turn && !c.Begins() {
 		return nil, true
 	}
 	if r.moving() || c.held().early {
@@ -203,7 +203,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	if c.Kind == policy.Signal { // which ends as it begins
 		return nil, true
 	}
-	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned, Details: Details{Said: c.sent()}, Limits: c.limits()}
+	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned, Details: Details{Said: c.sent(), Irreversible: c.irreversible()}, Limits: c.limits()}
 	has := c.held()
 	if has.counted != nil {
 		e.Counted = has.counted.limits

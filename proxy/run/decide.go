@@ -176,6 +176,15 @@ func (c *Call) Settles() bool {
 	return c.Verdict.Settles() || has.counted != nil || has.early || c.begun != 0 || has.yes() != 0
 }
 
+// Begins reports whether the call is told of by an entry before it is sent, in a run that lasts.
+func (c *Call) Begins() bool { return c.Settles() || c.irreversible() }
+
+// irreversible reports whether what the call does stays done: no fork goes back behind it.
+func (c *Call) irreversible() bool {
+	a := c.Verdict.Alternative
+	return a != nil && a.Irreversible
+}
+
 // Read reads the result of a call that is about to be settled, as far as that can be done
 // beside the run: where no register is looked at. A result may be large. Nobody else may have
 // the call.

@@ -3,6 +3,7 @@ package run
 import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -35,6 +36,7 @@ const (
 	Answered        // an operator has said yes or no to a call
 	Annotated       // somebody has said something of the run, which changes nothing
 	Accepted        // somebody has the run go on as its entries before this one say, though more was confirmed
+	Forked          // the run begins where another one was after an entry of its own, and tells what it remembers of that
 )
 
 // Entry is one fact of a run. A run's recorded part is the fold of its entries, and
@@ -59,7 +61,7 @@ type Entry struct {
 	Resumed bool              // the call had no end when the run was read from its entries
 	Details
 	pending *Pending // it is not applied yet
-	told    *fold    // what the entries before it come to: told by Checkpoint
+	told    *fold    // what the entries before it come to: told by Checkpoint, and by Forked, of whose run they are not
 }
 
 // Details are what an entry tells beside what has become of the run, and what is said of calls that wait for it.
@@ -68,6 +70,9 @@ type Details struct {
 	Remark Remark  // who had it be done; zero: nobody has asked for it
 	Answer *Answer // that was given: told by Answered
 	Yes    uint64  // the number of the entry of the answer that the call uses up; 0: it needs none that is kept: told by Begun, and by Unsent where that gives it back
+	Origin *Origin // where the run was forked: told by Forked; nil by others
+
+	Irreversible bool // what the call has done stays done, whatever the policy says since: told by the first entry of a call that was sent
 }
 
 // Remark is what somebody had be done to a run says of that.
@@ -86,6 +91,9 @@ type Standing struct {
 // State is the name of the state.
 func (s Standing) State() string { return s.Policy.StateName(s.At.State) }
 
+// remembers reports whether the entry tells all that a run remembers: it is read from there on.
+func (e *Entry) remembers() bool { return e.Type == Checkpoint || e.Type == Forked }
+
 // Pending is the entry where it is not durable yet, nil for one that is applied.
 func (e *Entry) Pending() *Pending { return e.pending }
 
@@ -98,7 +106,7 @@ type Pending struct {
 }
 
 var types = [...]string{Ended: "ended", Moved: "moved", Stranded: "stranded", Reset: "reset", Expired: "expired", Began: "began", Begun: "begun", Unsent: "unsent", Finished: "finished",
-	Stayed: "stayed", Declined: "refused", Checkpoint: "checkpoint", Answered: "answered", Annotated: "annotated", Accepted: "accepted"}
+	Stayed: "stayed", Declined: "refused", Checkpoint: "checkpoint", Answered: "answered", Annotated: "annotated", Accepted: "accepted", Forked: "forked"}
 
 // String is the type as entries have it.
 func (t Type) String() string {
@@ -128,10 +136,17 @@ type kept struct {
 	Set       []change  `json:"set,omitzero"`
 	Unknown   []change  `json:"set_unknown,omitzero"`
 	Counted   []takenOf `json:"counted,omitzero"`
-	Told      *keptFold `json:"remembers,omitzero"`
+	telling
 	said
 	approving
 	remark
+}
+
+// telling is what a run begins, or goes on, with.
+type telling struct {
+	Parent string    `json:"parent,omitzero"` // the run that it was forked of
+	Fork   uint64    `json:"fork,omitzero"`   // the number of the entry at which
+	Told   *keptFold `json:"remembers,omitzero"`
 }
 
 // called is which call an entry is of.
@@ -140,6 +155,8 @@ type called struct {
 	Name string `json:"name,omitzero"`
 	Case string `json:"case,omitzero"`
 	Of   uint32 `json:"alternative,omitzero"` // the number of the binding's alternative, from 0
+
+	Irreversible bool `json:"irreversible,omitzero"`
 }
 
 // said is a [Said].
@@ -211,6 +228,9 @@ func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
 		}
 	}
 	k.Set, k.Unknown, k.Yes, k.Answer = written(e.Set), written(e.Unknown), e.Yes, e.Answer.written()
+	if k.Irreversible = e.Irreversible; e.Origin != nil {
+		k.Parent, k.Fork = e.Origin.Run, e.Origin.Seq
+	}
 	if s := e.Said; s != nil {
 		k.said = said{s.Code.String(), s.Times, s.Since.UTC(), s.Took.Microseconds(), s.Issuer, s.Subject, s.Digest, s.Arguments, s.Bytes}
 	}
@@ -250,9 +270,12 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 	if t <= 0 {
 		return e, fmt.Errorf("there are no entries of type %q", k.Type)
 	}
-	e = Entry{Type: Type(t), Time: k.Time, Begun: k.Begun, Details: Details{Yes: k.Yes}, Turn: k.Turn, Resumed: k.Resumed, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
+	e = Entry{Type: Type(t), Time: k.Time, Begun: k.Begun, Details: Details{Yes: k.Yes, Irreversible: k.Irreversible}, Turn: k.Turn, Resumed: k.Resumed, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
 	if e.Remark = (Remark{k.Who, k.Reason}); e.Type == Annotated {
 		e.Remark.Text = k.Text
+	}
+	if k.Outcome != "" {
+		e.Said = &Said{named: k.Outcome}
 	}
 	p := policies(k.To.Policy)
 	if p == nil {
@@ -290,8 +313,13 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 		}
 		e.Counted = append(e.Counted, limit.Limit{Key: x.Limit, Span: span, Most: x.AtMost})
 	}
-	if e.Type == Checkpoint {
+	if e.remembers() {
 		e.told, err = k.Told.read(e.To, policies)
+	}
+	if e.Type == Forked {
+		if e.Origin = (&Origin{k.Parent, k.Fork}); k.Parent == "" || k.Fork == 0 {
+			return e, errors.New("of which run it is a fork is not told")
+		}
 	}
 	return e, err
 }

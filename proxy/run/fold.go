@@ -44,8 +44,10 @@ func foldFrom(c *Config, now time.Time) *fold {
 // add takes the next entry into the fold. What it says is what a journal gives back of it.
 func (f *fold) add(e *Entry, s *Shared) {
 	f.seq++
-	if e.Type == Checkpoint {
-		f.since = 0
+	if e.remembers() {
+		if f.since = 0; e.Type == Forked {
+			f.moved = f.seq
+		}
 		return
 	}
 	f.since++

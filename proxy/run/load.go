@@ -15,7 +15,7 @@ func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
 	c.Shared = c.Shared.withDefaults()
 	f := foldFrom(&c, now)
 	for e := range entries {
-		if e.Type == Checkpoint && f.seq == 0 && e.told != nil {
+		if e.remembers() && f.seq == 0 && e.told != nil {
 			f = e.told.clone(c.Shared)
 			f.seq = max(e.Seq, 1) - 1
 		}

@@ -174,13 +174,13 @@ func (m *memory) after(e *Entry, s *Shared) *memory {
 // moves reports whether the entry tells of a run that stands elsewhere since, or has set something, or began anew, or
 // goes by another policy: what somebody has to see who decides by where it stands.
 func (e *Entry) moves() bool {
-	return !e.stays() || e.Type == Finished || e.Type == Accepted || e.Type == Ended && e.Set != nil
+	return !e.stays() || e.Type == Forked || e.Type == Finished || e.Type == Accepted || e.Type == Ended && e.Set != nil
 }
 
 // stays reports whether the run stands where it stood.
 func (e *Entry) stays() bool {
 	switch e.Type {
-	case Begun, Unsent, Finished, Stayed, Declined, Checkpoint, Answered, Annotated, Accepted:
+	case Begun, Unsent, Finished, Stayed, Declined, Checkpoint, Answered, Annotated, Accepted, Forked:
 		return true
 	}
 	return e.Type == Ended && !e.Step.Changed
@@ -324,7 +324,7 @@ func (r *Run) Enter(c *Call, room int, now time.Time) (a Admission, e Effects) {
 		e.To = r.Snapshot(now)
 	}
 	switch a = r.decide(c, r.Snapshot(now), now); {
-	case a != Admitted || c.Unclear || !c.takesTurn() && (!r.moving() && !c.held().early || c.Snapshot.Shadow || !c.Settles()):
+	case a != Admitted || c.Unclear || !c.takesTurn() && (!r.moving() && !c.held().early || c.Snapshot.Shadow || !c.Begins()):
 		return a, e
 	case r.holder == nil:
 		r.holder, c.orphaned = c, false
@@ -479,7 +479,7 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	s.From = r.Snapshot(now)
 	e = Entry{Type: Ended, Time: now, Call: c, Begun: c.begun, Outcome: end.Outcome, Shadow: shadow, By: r.stands.Policy, To: r.stands}
 	if c.begun = 0; r.ahead != nil {
-		e.Said = c.ended(&e, end.Took)
+		e.Said, e.Irreversible = c.ended(&e, end.Took), e.Begun == 0 && c.irreversible()
 	}
 	var fault error
 	if a := c.Verdict.Alternative; c.held().counted != nil || a != nil && a.Settles() {

@@ -20,6 +20,8 @@ type Said struct {
 	Took            time.Duration // from sending it to its answer; 0: nobody knows
 	Issuer, Subject string        // on whose behalf it came; "": nobody is known
 	Noted                         // zero: what was sent is not told
+
+	named string // its outcome, of an entry that was read
 }
 
 // Noted is what is noted of the arguments of a call.
@@ -73,7 +75,7 @@ func (r *Run) Stay(c *Call, end End, now time.Time) Entry {
 	if r.untold() || c.told != 0 {
 		return e
 	}
-	e.Call, e.Said = c.asked(), c.ended(&e, end.Took)
+	e.Call, e.Said, e.Irreversible = c.asked(), c.ended(&e, end.Took), c.irreversible()
 	if c.Overlooked {
 		e.Said.Code = c.Verdict.Code
 	}

@@ -54,9 +54,10 @@ type Target struct {
 
 // Edges are what one symbol says.
 type Edges struct {
-	given     [4]bool // success, error, unknown, any
-	to        [4]Target
-	Exclusive bool
+	given        [4]bool // success, error, unknown, any
+	to           [4]Target
+	Exclusive    bool
+	Irreversible bool
 }
 
 // Value is what a name says.
@@ -89,7 +90,7 @@ func drawTarget(t *rapid.T, states int) Target {
 }
 
 func drawEdges(t *rapid.T, states int) Edges {
-	e := Edges{Exclusive: rapid.IntRange(0, 4).Draw(t, "exclusive") == 0}
+	e := Edges{Exclusive: rapid.IntRange(0, 4).Draw(t, "exclusive") == 0, Irreversible: rapid.IntRange(0, 4).Draw(t, "irreversible") == 0}
 	for i := range e.given {
 		if rapid.IntRange(0, 2).Draw(t, "given") == 0 {
 			e.given[i], e.to[i] = true, drawTarget(t, states)
@@ -171,6 +172,9 @@ func (e Edges) YAML() string {
 	}
 	if e.Exclusive {
 		parts = append(parts, "exclusive: true")
+	}
+	if e.Irreversible {
+		parts = append(parts, "irreversible: true")
 	}
 	if parts == nil {
 		return "stay"
@@ -297,7 +301,7 @@ func (m *Model) meaning(s int, v Value) string {
 		return "none"
 	}
 	of := func(e Edges) string {
-		return fmt.Sprint(m.Leads(s, e, 0), m.Leads(s, e, 1), m.Leads(s, e, 2), e.Exclusive)
+		return fmt.Sprint(m.Leads(s, e, 0), m.Leads(s, e, 1), m.Leads(s, e, 2), e.Exclusive, e.Irreversible)
 	}
 	if !v.Split {
 		return of(v.Edges)
