@@ -36,6 +36,8 @@ type Admin struct {
 	// Reset begins a run anew, End ends it for good, Annotate keeps what is said of it, and Accept has it go on as the
 	// store has it. An error of these is a [*Refusal].
 	Reset, End, Annotate, Accept func(v Verb) (Stands, error)
+	// Fork begins a run that is what another one was after an entry. An error is a [*Refusal].
+	Fork func(f Fork) (Forked, error)
 	// Run shows a run by its id, and Signal sends it a signal, which may wait for as long as ctx lasts. An error
 	// of these is a [*Refusal].
 	Run    func(id string) (RunDetail, error)
@@ -70,6 +72,7 @@ func (a *Admin) Handler() http.Handler {
 	r.get(runPath, a.run)
 	r.handle(http.MethodPost, resetPath, onlyJSON(a.allowed("reset", a.verb(resetPath, reasonForm, a.Reset))))
 	r.handle(http.MethodPost, endPath, onlyJSON(a.allowed("end", a.verb(endPath, reasonForm, a.End))))
+	r.handle(http.MethodPost, forkPath, onlyJSON(a.allowed("fork", a.fork)))
 	r.handle(http.MethodPost, annotatePath, onlyJSON(a.allowed("annotate", a.verb(annotatePath, textForm, a.Annotate))))
 	r.handle(http.MethodPost, acceptPath, onlyJSON(a.allowed("accept", a.verb(acceptPath, reasonForm, a.Accept))))
 	r.handle(http.MethodPost, signalPath, onlyJSON(a.allowed("signal", a.signals())))

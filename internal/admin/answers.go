@@ -194,6 +194,35 @@ type Verb struct {
 	From, Remote string // who has it be done, and from which address
 }
 
+// Fork says which run an operator has forked, and where.
+type Fork struct {
+	Verb   `json:"-"`
+	At     *uint64 `json:"at"` // the number of the entry; nil: the last one
+	Reason string  `json:"reason"`
+}
+
+// Forked is a run that was forked of another.
+type Forked struct {
+	Started
+	Seq    uint64 `json:"seq"`
+	Parent string `json:"parent"`
+	Fork   uint64 `json:"fork"` // the number of the parent's entry
+	// Since are the calls of the parent that were not over after that entry: the run does not know of them. More is how many
+	// there are beside.
+	Since []SentCall `json:"since"`
+	More  int        `json:"more,omitempty"`
+}
+
+// SentCall is a call that was sent.
+type SentCall struct {
+	Seq     uint64 `json:"seq"`             // of the entry that tells how it has ended
+	Begun   uint64 `json:"begun,omitempty"` // of the one by which it began
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Case    string `json:"case,omitempty"`
+	Outcome string `json:"outcome,omitempty"` // "": it is under way
+}
+
 // Stands is where a run stands since.
 type Stands struct {
 	ID       string `json:"id"`

@@ -15,6 +15,7 @@ const (
 	runPath      = "/v1/runs/{id}"
 	resetPath    = "/v1/runs/{id}/reset"
 	endPath      = "/v1/runs/{id}/end"
+	forkPath     = "/v1/runs/{id}/fork"
 	acceptPath   = "/v1/runs/{id}/accept"
 	annotatePath = "/v1/runs/{id}/annotate"
 	signalPath   = "/v1/runs/{id}/signals/{name}"
@@ -64,7 +65,7 @@ func (r routes) find(path string) map[string]http.HandlerFunc {
 	if strings.HasPrefix(path, profilesPath) {
 		return r[profilesPath]
 	}
-	for _, pattern := range []string{runPath, resetPath, endPath, annotatePath, acceptPath, signalPath, approvalPath, allowPath, denyPath, journalRunPath, journalRecordsPath, journalOfRunPath} {
+	for _, pattern := range []string{runPath, resetPath, endPath, forkPath, annotatePath, acceptPath, signalPath, approvalPath, allowPath, denyPath, journalRunPath, journalRecordsPath, journalOfRunPath} {
 		if parameters(pattern, path) != nil {
 			return r[pattern]
 		}

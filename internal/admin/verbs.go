@@ -11,7 +11,7 @@ import (
 )
 
 // Verbs are what can be done to runs, as --admin-verbs names it.
-var Verbs = []string{"start", "reset", "end", "annotate", "accept", "signal", "approve", "migrate"}
+var Verbs = []string{"start", "reset", "end", "fork", "annotate", "accept", "signal", "approve", "migrate"}
 
 // allowed has f serve a verb where there is that.
 func (a *Admin) allowed(verb string, f http.HandlerFunc) http.HandlerFunc {
@@ -76,6 +76,33 @@ func (f form) read(w http.ResponseWriter, r *http.Request) (text, fault string) 
 		return "", "the body is not what is taken here: " + send
 	}
 	return text, printed(f.key, text)
+}
+
+const forkForm = `send {"at": SEQ}, the number of an entry, and reason where there is one, or nothing`
+
+// fork begins a run that is what another one was.
+func (a *Admin) fork(w http.ResponseWriter, r *http.Request) {
+	f := Fork{Verb: Verb{Run: parameters(forkPath, r.URL.Path)[0]}}
+	var ok bool
+	if f.From, f.Remote, ok = a.operator(w, r); !ok {
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSignalBody))
+	if err != nil || r.URL.RawQuery != "" || len(body) > 0 && (jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &f, json.RejectUnknownMembers(true)) != nil) || f.At != nil && *f.At == 0 {
+		refuse(w, http.StatusBadRequest, "the body is not what is taken here: "+forkForm)
+		return
+	}
+	if fault := printed("reason", f.Reason); fault != "" {
+		refuse(w, http.StatusBadRequest, fault)
+		return
+	}
+	f.Text = f.Reason
+	forked, err := a.Fork(f)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, forked)
 }
 
 const startForm = `send {"key": "path"}, or another kind of --run-key, with value, or issuer and subject, and reason where there is one`

@@ -22,11 +22,18 @@ func operated() (a *Admin, done func() string) {
 		}
 	}
 	a.Reset, a.End, a.Annotate, a.Accept = by("reset"), by("end"), by("annotate"), by("accept")
+	a.Fork = func(f Fork) (Forked, error) {
+		at, err := by("fork")(f.Verb)
+		if f.At != nil {
+			all = append(all, fmt.Sprintf("at %d", *f.At))
+		}
+		return Forked{Started: Started{Run: at.ID, State: at.State}, Seq: at.Seq}, err
+	}
 	return a, func() string { out := strings.Join(all, "; "); all = nil; return out }
 }
 
 // bodies are what each verb takes, with what it says.
-var bodies = map[string]string{"reset": `{"reason":"why"}`, "end": `{"reason":"why"}`, "annotate": `{"text":"why"}`, "accept": `{"reason":"why"}`}
+var bodies = map[string]string{"reset": `{"reason":"why"}`, "end": `{"reason":"why"}`, "annotate": `{"text":"why"}`, "accept": `{"reason":"why"}`, "fork": `{"reason":"why"}`}
 
 // What is done to runs is done by somebody who is known, from no web page, and to a run that there is.
 func TestVerbs(t *testing.T) {
@@ -88,6 +95,21 @@ func TestWhatComesWithAVerb(t *testing.T) {
 			if got := done(); ok != (w.Code == http.StatusOK) || ok != (got != "") || !ok && w.Code != http.StatusBadRequest {
 				t.Errorf("%s with %.40s: %d %s, done %q", verb, given, w.Code, w.Body, got)
 			}
+		}
+	}
+}
+
+// A run is forked at the entry of a number, from 1 on, or at its last one.
+func TestForkAt(t *testing.T) {
+	a, done := operated()
+	h := a.Handler()
+	for body, want := range map[string]string{
+		`{"at":7,"reason":"why"}`: `fork 00000001 "why" by ann; at 7`, `{"at":18446744073709551615}`: `fork 00000001 "" by ann; at 18446744073709551615`, `{"at":null}`: `fork 00000001 "" by ann`, ``: `fork 00000001 "" by ann`,
+		`{"at":0}`: "", `{"at":-1}`: "", `{"at":1.5}`: "", `{"at":"7"}`: "", `{"at":18446744073709551616}`: "", `{"at":7,"run":"x"}`: "", `{"Run":"x"}`: "", `{"Text":"x"}`: "", `{"From":"eve"}`: "", `{"at":7,"at":8}`: "",
+	} {
+		w := ask(h, "POST", "/v1/runs/00000001/fork", body, bearer...)
+		if got := done(); got != want || (want == "") != (w.Code == http.StatusBadRequest) {
+			t.Errorf("%s: %d %s, done %q", body, w.Code, w.Body, got)
 		}
 	}
 }

@@ -241,7 +241,7 @@ func (s *service) admin(o *operators) *admin.Admin {
 
 		Start: s.startRun,
 		Verbs: s.cfg.Operators.Admin.verbs(),
-		Reset: s.operate((*operator.Desk).Reset), End: s.endRun, Annotate: s.operate((*operator.Desk).Annotate), Accept: s.acceptRun,
+		Reset: s.operate((*operator.Desk).Reset), End: s.endRun, Fork: s.forkRun, Annotate: s.operate((*operator.Desk).Annotate), Accept: s.acceptRun,
 		Migrate: func() admin.Migrated {
 			done := s.relay.Migrate()
 			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted, "unwritten", done.Unwritten)

@@ -243,24 +243,54 @@ func (s *service) startRun(v admin.Start) (admin.Started, error) {
 		from.Principal = wire.Principal{Issuer: "admin", Subject: v.From}
 	}
 	done, err := s.relay.Operators().Start(b, from)
-	if why, ok := errors.AsType[*runs.Missing](err); ok {
-		return admin.Started{}, &admin.Refusal{Status: http.StatusConflict, Code: why.Code.String(), Text: why.Text}
-	}
 	if err != nil {
-		return admin.Started{}, adminRefusal(err)
+		return admin.Started{}, begunNone(err)
 	}
-	out := admin.Started{ID: done.Secret, Key: done.Key.String(), Run: runName(done.Info), State: done.State}
-	if done.Key == runs.Path {
-		out.Path = s.cfg.Listen.Path + "/runs/" + done.Secret
+	return s.started(done.Info, done.Secret), nil
+}
+
+// started is a run that was begun for an operator, with what finds it.
+func (s *service) started(at runs.Info, secret string) admin.Started {
+	out := admin.Started{ID: secret, Key: at.Key.String(), Run: runName(at), State: at.State}
+	if at.Key == runs.Path {
+		out.Path = s.cfg.Listen.Path + "/runs/" + secret
+	}
+	return out
+}
+
+// begunNone is what an operator is told for whom no run is begun.
+func begunNone(err error) error {
+	if why, ok := errors.AsType[*runs.Missing](err); ok {
+		return &admin.Refusal{Status: http.StatusConflict, Code: why.Code.String(), Text: why.Text}
+	}
+	return adminRefusal(err)
+}
+
+// forkRun begins a run that is what another one was after one of its entries.
+func (s *service) forkRun(v admin.Fork) (admin.Forked, error) {
+	at := uint64(0)
+	if v.At != nil {
+		at = *v.At
+	}
+	done, err := s.relay.Operators().Fork(operatorVerb(&v.Verb), at)
+	if err != nil {
+		return admin.Forked{}, begunNone(err)
+	}
+	out := admin.Forked{Started: s.started(done.Info, done.Secret), Seq: done.Seq, Parent: done.Of.Run, Fork: done.Of.Seq, Since: []admin.SentCall{}, More: done.More}
+	for _, x := range done.Sent {
+		out.Since = append(out.Since, admin.SentCall{Seq: x.Seq, Begun: x.Begun, Kind: x.Symbol.Kind.String(), Name: x.Symbol.Name, Case: x.Symbol.Case, Outcome: x.Outcome})
 	}
 	return out, nil
+}
+
+func operatorVerb(v *admin.Verb) operator.Verb {
+	return operator.Verb{Run: runOf(v.Run), Text: v.Text, From: observe.Peer{Remote: v.Remote, Principal: wire.Principal{Issuer: "admin", Subject: v.From}}}
 }
 
 // operate has a verb of operators done.
 func (s *service) operate(do func(*operator.Desk, operator.Verb) (operator.Standing, error)) func(admin.Verb) (admin.Stands, error) {
 	return func(v admin.Verb) (admin.Stands, error) {
-		at, err := do(s.relay.Operators(), operator.Verb{Run: runOf(v.Run), Text: v.Text,
-			From: observe.Peer{Remote: v.Remote, Principal: wire.Principal{Issuer: "admin", Subject: v.From}}})
+		at, err := do(s.relay.Operators(), operatorVerb(&v))
 		if err != nil {
 			return admin.Stands{}, adminRefusal(err)
 		}
@@ -349,7 +379,7 @@ func statusOf(why operator.Why) int {
 		return http.StatusNotFound
 	case operator.Ending, operator.Cancelled, operator.NotKept, operator.PerhapsKept:
 		return http.StatusServiceUnavailable
-	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended, operator.Answered, operator.Unwritable, operator.Damaged, operator.Unacceptable:
+	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended, operator.Answered, operator.Unwritable, operator.Damaged, operator.Unacceptable, operator.Irreversible:
 	}
 	return http.StatusConflict
 }

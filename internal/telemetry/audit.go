@@ -141,6 +141,9 @@ func (a *Audit) Operated(o observe.Operated) {
 	l.word("verb", o.Verb)
 	l.text("run", o.Run)
 	l.text("from", o.From)
+	if l.text("parent", o.Parent); o.Parent != "" {
+		l.number("fork", int64(o.Fork))
+	}
 	l.note(o.Note)
 	l.client(o.Peer)
 	a.push(l)

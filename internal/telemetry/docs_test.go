@@ -109,7 +109,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 
 // everything records lines with every field that there is.
 func everything(t *testing.T, a *telemetry.Audit) {
-	a.Operated(observe.Operated{Peer: observe.Peer{Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "admin", Subject: "olga"}}, Verb: "reset", Run: "5c1f0e9b2a7d4486", From: "review", Note: "why"})
+	a.Operated(observe.Operated{Peer: observe.Peer{Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "admin", Subject: "olga"}}, Verb: "reset", Run: "5c1f0e9b2a7d4486", From: "review", Parent: "5c1f0e9b2a7d4487", Fork: 7, Note: "why"})
 	d := refusal("x")
 	d.Peer = observe.Peer{Session: "0123abcd", Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "tokens", Subject: "ann"}}
 	d.Case, d.Note, d.Run, d.Seq, d.Rule, d.Policy = "plan", "why", "5C1F0E9B2A7D4486", 3, policy.Rule{File: "p.yaml", Line: 1, Column: 2}, parse(t, plan)

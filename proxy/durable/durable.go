@@ -269,7 +269,7 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 		}
 		at = r.s.chain.Next(r.row.ID, at, text)
 		c.Records = append(c.Records, journal.Record{Seq: at.Seq, Hash: at.Hash, Bytes: text})
-		if e.Pending() != nil || e.Type == run.Began || e.Type == run.Finished {
+		if e.Pending() != nil || e.Type == run.Began || e.Type == run.Forked || e.Type == run.Finished {
 			when = journal.Must
 		}
 		if head = head || e.From != e.To || e.Type == run.Finished; e.Type == run.Finished {
@@ -397,37 +397,49 @@ func (s *Store) load(ctx context.Context, id string) (*Loaded, error) {
 	if from.Base, err = s.origin(ctx, &row); err != nil {
 		return nil, err
 	}
-	var records []journal.Record
-	fault, err := s.chain.Verify(&from, func(yield func(journal.Record, error) bool) {
-		for x, err := range journal.Behind(ctx, s.cfg.Journal, id, from.Base.Seq) {
-			records = append(records, x)
-			if !yield(x, err) {
-				return
-			}
-		}
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case fault != nil:
-		return nil, &Damaged{id, fault}
-	}
 	l := &Loaded{Run: &Run{s: s, id: row.ID, row: row}}
+	if err := s.verified(ctx, &from, func(e *run.Entry) { l.Entries = append(l.Entries, *e) }); err != nil {
+		return nil, err
+	}
 	if err := l.owned(ctx); err != nil {
 		return nil, err
-	}
-	for i := range records {
-		e, err := s.entry(ctx, records[i].Bytes)
-		if err != nil {
-			return nil, &Damaged{id, fmt.Errorf("record %d: %w", records[i].Seq, err)}
-		}
-		e.Seq = records[i].Seq
-		l.Entries = append(l.Entries, e)
 	}
 	if first := from.Base.Seq + 1; len(l.Entries) == 0 || first > 1 && l.Entries[0].Type != run.Checkpoint {
 		return nil, &Damaged{id, fmt.Errorf("record %d is no checkpoint, and those before it are not read", first)}
 	}
 	return l, nil
+}
+
+// verified gives the entries of a run behind its row's base to add, in their order, as long as they are what was written. The
+// error is a [Damaged], or the store's.
+func (s *Store) verified(ctx context.Context, from *journal.Row, add func(*run.Entry)) error {
+	var unread error
+	fault, err := s.chain.Verify(from, func(yield func(journal.Record, error) bool) {
+		for x, err := range journal.Behind(ctx, s.cfg.Journal, from.ID, from.Base.Seq) {
+			if !yield(x, err) {
+				return
+			}
+			if unread != nil {
+				continue
+			}
+			e, err := s.entry(ctx, x.Bytes)
+			if err != nil {
+				unread = fmt.Errorf("record %d: %w", x.Seq, err)
+				continue
+			}
+			e.Seq = x.Seq
+			add(&e)
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case fault != nil:
+		return &Damaged{from.ID, fault}
+	case unread != nil:
+		return &Damaged{from.ID, unread}
+	}
+	return nil
 }
 
 // origin is the point before a run's last checkpoint: what is read of the run is behind it.

@@ -103,6 +103,8 @@ type Operated struct {
 	Peer      Peer   // the operator
 	Verb      string // such as "reset"
 	Run, From string // the run, and the state that it stood in
+	Parent    string // of a fork, the run that it was forked of
+	Fork      uint64 // and the number of the entry at which
 	Note      string // why
 }
 

@@ -31,6 +31,7 @@ const (
 	Unwritable              // the store has something else of the run than was confirmed
 	Damaged                 // what the store has of the run is not what was written
 	Unacceptable            // there is nothing to accept
+	Irreversible            // what a call has done cannot be undone
 )
 
 // reasons are each reason in a word, one of policy.Code's where that has it, and what there is to do.
@@ -51,6 +52,7 @@ var reasons = [...]struct{ word, text string }{
 	Unwritable:   {"run_shut", "the store has something else of this run than it has confirmed, or another process writes it: nothing more is written of it, and nothing is allowed in it, until 'fsm-proxy runs accept' has it go on as the store has it"},
 	Damaged:      {"run_damaged", "what is kept of this run is not what was written, and is not accepted"},
 	Unacceptable: {"not_accepted", "nothing was accepted"},
+	Irreversible: {"irreversible", "a fork does not go back behind what cannot be undone: fork the run at that entry once the call has ended, or later, or start one"},
 	Cancelled:    {"cancelled", "nobody waits for the answer any more: nothing was done"},
 }
 

@@ -46,6 +46,40 @@ func (d *Desk) Start(b runs.Beginning, from observe.Peer) (s Started, err error)
 	return Started{standing(r), secret}, nil
 }
 
+// Forked is a run that was forked of another for an operator.
+type Forked struct {
+	Standing
+	Secret string // that finds it: a handle, or the end of its URL
+	Of     run.Origin
+	Sent   []run.Sent // what the other one has sent that it does not know of
+	More   int        // how many there are beside those
+}
+
+// Fork begins a run that is what another one was after one of its entries, 0 for the last one. The error is a [*Refused], or
+// a [*runs.Missing].
+func (d *Desk) Fork(v Verb, at uint64) (f Forked, err error) {
+	if d.Ending.Err() != nil {
+		return f, &Refused{Why: Ending}
+	}
+	done, err := d.Runs.Fork(runs.Forking{Run: v.Run, At: at, By: v.said()})
+	final, crossed := errors.AsType[*run.Irreversible](err)
+	switch {
+	case crossed:
+		err = &Refused{Why: Irreversible, Because: []string{final.Error()}}
+	case errors.Is(err, runs.ErrDamaged), errors.Is(err, runs.ErrAmbiguous), errors.Is(err, runs.ErrShut):
+		err = refusal(err, Standing{})
+	case err == nil && done == nil:
+		err = &Refused{Why: NoRun}
+	}
+	if err != nil {
+		d.Log.Warn("an operator's verb came to nothing", v.From.About([]any{"verb", "fork", "run", v.Run, "at", at, "error", err})...)
+		return f, err
+	}
+	f = Forked{standing(done.Run), done.Secret, done.Of, done.Sent, done.More}
+	d.told([]any{"run", f.Name, "parent", f.Of.Run, "at", f.Of.Seq, "state", f.State}, observe.Operated{Peer: v.From, Verb: "fork", Run: f.Name, Parent: f.Of.Run, Fork: f.Of.Seq, Note: v.Text})
+	return f, nil
+}
+
 // Reset has a run begin anew. The error is a [*Refused].
 func (d *Desk) Reset(v Verb) (at Standing, err error) {
 	return d.do("reset", &v, (*runs.Run).Restart)
@@ -95,14 +129,19 @@ func (d *Desk) do(verb string, v *Verb, do func(*runs.Run, run.Remark) (state st
 
 // tell has the log and the audit have what was done to a run, which stood in a state and stands in another since.
 func (d *Desk) tell(verb, name, was, state, why string, from observe.Peer) {
-	d.Log.Info(verb, from.About([]any{"run", name, "was", was, "state", state, "reason", observe.Escaped(why)})...)
+	d.told([]any{"run", name, "was", was, "state", state}, observe.Operated{Peer: from, Verb: verb, Run: name, From: was, Note: why})
+}
+
+// told has the log, which is told of some pairs, and the audit have what an operator has done.
+func (d *Desk) told(pairs []any, o observe.Operated) {
+	d.Log.Info(o.Verb, o.Peer.About(append(pairs, "reason", observe.Escaped(o.Note)))...)
 	if d.Telemetry.Auditor == nil {
 		return
 	}
 	ctx, stop := context.WithTimeout(d.Ending, auditTime)
 	defer stop()
 	d.Telemetry.Auditor.Await(ctx)
-	d.Telemetry.Auditor.Operated(observe.Operated{Peer: from, Verb: verb, Run: name, From: was, Note: why})
+	d.Telemetry.Auditor.Operated(o)
 }
 
 // refusal is why a verb came to nothing.

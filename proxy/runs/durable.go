@@ -216,8 +216,12 @@ func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal)
 	if g.cfg.Store == nil {
 		return written{}
 	}
-	r.kept = g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now())
-	if r.Name = r.kept.ID(); r.free {
+	return r.keepLocked(g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now()))
+}
+
+// keepLocked has a run that begins be kept.
+func (r *Run) keepLocked(at *durable.Run) written {
+	if r.kept, r.Name = at, at.ID(); r.free {
 		r.kept.SetFree()
 	}
 	return r.writeLocked()

@@ -111,9 +111,22 @@ func (g *Registry) Beginning() run.Snapshot {
 func (g *Registry) newLocked(lasts bool) *Run { return g.newByLocked(lasts, run.Remark{}) }
 
 func (g *Registry) newByLocked(lasts bool, by run.Remark) *Run {
-	r := &Run{of: g, core: run.New(run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: lasts, By: by}, time.Now())}
-	r.shadow.Store(g.mode == Shadow)
+	c := g.configLocked(by)
+	c.Lasts = lasts
+	r := g.newOfLocked(run.New(c, time.Now()))
 	r.windLocked()
+	return r
+}
+
+// configLocked is what a run begins with that somebody has begin.
+func (g *Registry) configLocked(by run.Remark) run.Config {
+	return run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, By: by}
+}
+
+// newOfLocked returns a run whose clock is not wound yet.
+func (g *Registry) newOfLocked(core run.Run) *Run {
+	r := &Run{of: g, core: core}
+	r.shadow.Store(g.mode == Shadow)
 	g.all[r] = struct{}{}
 	return r
 }
@@ -443,23 +456,36 @@ func (g *Registry) known(at runID, owner wire.Principal) *Run {
 
 // beginLocked begins a run that is found by a key. free: it is the first principal's who comes.
 func (g *Registry) beginLocked(key Key, id string, owner wire.Principal, free bool, by run.Remark) (*Run, written, *Missing) {
-	switch {
-	case g.closed:
-		return nil, written{}, ErrNotFound
-	case len(g.found) >= g.cfg.Max:
-		return nil, written{}, g.crowdedLocked("all")
-	case owner.Known() && g.owned[owner] >= g.cfg.MaxPerPrincipal:
-		return nil, written{}, g.crowdedLocked("principal")
-	case g.cfg.Store != nil && g.cfg.Store.Down() != nil:
-		return nil, written{}, errStore
-	case g.cfg.Store != nil && g.cfg.Store.Full():
-		return nil, written{}, g.full()
+	if why := g.roomLocked(owner); why != nil {
+		return nil, written{}, why
 	}
 	r := g.newByLocked(g.cfg.Store != nil, by)
+	g.foundLocked(r, key, id, owner, free)
+	return r, g.beginKept(r, key.Kind, id, owner), nil
+}
+
+// roomLocked says why no run of somebody can begin that is found by a key; nil: it can.
+func (g *Registry) roomLocked(owner wire.Principal) *Missing {
+	switch {
+	case g.closed:
+		return ErrNotFound
+	case len(g.found) >= g.cfg.Max:
+		return g.crowdedLocked("all")
+	case owner.Known() && g.owned[owner] >= g.cfg.MaxPerPrincipal:
+		return g.crowdedLocked("principal")
+	case g.cfg.Store != nil && g.cfg.Store.Down() != nil:
+		return errStore
+	case g.cfg.Store != nil && g.cfg.Store.Full():
+		return g.full()
+	}
+	return nil
+}
+
+// foundLocked has a run that begins now be found by a key.
+func (g *Registry) foundLocked(r *Run, key Key, id string, owner wire.Principal, free bool) {
 	r.Key, r.id, r.at, r.Name, r.Owner, r.free, r.born = key, id, g.at(key.Kind, id), key.Kind.NameOf(id), owner, free, deadline.Now()
 	r.used.Store(int64(r.born))
 	g.enterLocked(r)
-	return r, g.beginKept(r, key.Kind, id, owner), nil
 }
 
 func (g *Registry) crowdedLocked(whose string) *Missing {

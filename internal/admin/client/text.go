@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json/jsontext"
 	"fmt"
 	"strings"
@@ -83,12 +84,38 @@ func standsText(at admin.Stands) string {
 
 // startedText is a run that was begun, with what finds it, in lines.
 func startedText(s admin.Started) string {
-	text := "Run " + s.Run + " has begun, in state '" + s.State + "'."
+	return strictyaml.Printable("Run "+s.Run+" has begun, in state '"+s.State+"'."+foundBy(s)) + "\n"
+}
+
+// foundBy says what finds a run.
+func foundBy(s admin.Started) (text string) {
 	switch {
 	case s.Path != "":
 		text += " Its URL ends in " + s.Path + ", which stands nowhere else."
 	case s.ID != "":
 		text += " Its handle is " + s.ID + ", which stands nowhere else."
 	}
-	return strictyaml.Printable(text) + "\n"
+	return text
+}
+
+// forkedText is a run that was forked, with what finds it, and what it does not know of, in lines.
+func forkedText(f admin.Forked) string {
+	var b strings.Builder
+	line := func(text string) { b.WriteString(strictyaml.Printable(text) + "\n") }
+	line(fmt.Sprintf("Run %s is a fork of run %s at entry %d, in state '%s'.%s", f.Run, f.Parent, f.Fork, f.State, foundBy(f.Started)))
+	if len(f.Since) == 0 {
+		return b.String()
+	}
+	line("These calls of run " + f.Parent + " were not over by then. They happen all the same, and the fork does not know of them:")
+	for _, x := range f.Since {
+		name := x.Kind + " " + x.Name
+		if x.Case != "" {
+			name += " (" + x.Case + ")"
+		}
+		line(fmt.Sprintf("%6d  %s  %s", x.Seq, name, cmp.Or(x.Outcome, "under way")))
+	}
+	if f.More > 0 {
+		line(fmt.Sprintf("and %d more", f.More))
+	}
+	return b.String()
 }

@@ -17,7 +17,8 @@ func newDiff(console Console) *cobra.Command {
 		Use:   "diff RUN RUN --store STORE|--admin ADDR",
 		Short: "Compare what has happened in two runs",
 		Long: "Compare what has happened in two runs of a store, as diff -u compares files: which calls came\n" +
-			"to which outcomes and states, whenever that was. Where something is different the exit status is 1.\n" +
+			"to which outcomes and states, whenever that was; of a run and a fork of it, since then. Where\n" +
+			"something is different the exit status is 1.\n" +
 			"With --json each entry is a line, also those that both have.",
 		Example: "  fsm-proxy runs diff DMTFEK 7LJ2QZ --store sqlite:runs.db",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -56,6 +57,8 @@ func (e *event) entry() *entry {
 // happening is what has happened in a run, each event by its number among all of them.
 type happening struct {
 	run    string
+	parent string // that it is a fork of, at an entry
+	fork   uint64
 	seqs   []uint64
 	events []int
 }
@@ -72,7 +75,7 @@ func (v *events) read(ctx context.Context, s journal.Reader, prefix string) (h h
 	if err != nil {
 		return h, err
 	}
-	h.run = r.ID
+	h.run, h.parent, h.fork = r.ID, r.Parent, r.Fork
 	for record, err := range journal.All(ctx, s, r.ID) {
 		if err != nil {
 			return h, err
@@ -95,6 +98,22 @@ func (v *events) read(ctx context.Context, s journal.Reader, prefix string) (h h
 	return h, nil
 }
 
+// apart leaves out what a run and a fork of it have in common: what has become of the run up to the entry that it was forked
+// at, which the first entry of the fork stands for.
+func (h *happening) apart(fork *happening) {
+	if fork.parent != h.run {
+		return
+	}
+	n := 0
+	for n < len(h.seqs) && h.seqs[n] <= fork.fork {
+		n++
+	}
+	h.seqs, h.events = h.seqs[n:], h.events[n:]
+	if len(fork.seqs) > 0 && fork.seqs[0] == 1 {
+		fork.seqs, fork.events = fork.seqs[1:], fork.events[1:]
+	}
+}
+
 func (c *command) diff(ctx context.Context, s journal.Reader, one, other string) error {
 	v := &events{known: map[event]int{}}
 	a, err := v.read(ctx, s, one)
@@ -105,6 +124,8 @@ func (c *command) diff(ctx context.Context, s journal.Reader, one, other string)
 	if err != nil {
 		return err
 	}
+	a.apart(&b)
+	b.apart(&a)
 	pairs, differ := align(a.events, b.events), false
 	for _, p := range pairs {
 		differ = differ || !p.both()

@@ -16,10 +16,19 @@ import (
 // remark is who had something be done, and why.
 type remark struct{ Who, Reason, Text string }
 
+// forking is what an entry has to do with forks: which run this one is a fork of, or that none goes back behind a call.
+type forking struct {
+	Parent       string
+	Fork         uint64
+	Irreversible bool
+}
+
 // entry is what of a record is printed.
 type entry struct {
 	Type, Kind, Name, Case, Outcome, Rule, Refusal, From string
 	remark
+
+	forking
 
 	Begun, Times, Yes        uint64
 	Time                     time.Time
@@ -127,6 +136,12 @@ func (p *printer) happened(e *entry) string {
 	said := p.Paint(quiet, fmt.Sprintf("%-8s", strictyaml.Printable(e.Type)))
 	if e.Name != "" {
 		said += "  " + strictyaml.Printable(e.call())
+	}
+	if e.Irreversible {
+		said += "  " + p.Paint(odd, "irreversible")
+	}
+	if e.Parent != "" {
+		said += "  " + strictyaml.Printable(fmt.Sprintf("of run %s, at entry %d", e.Parent, e.Fork))
 	}
 	if outcome := e.outcome(); outcome != "" {
 		said += "  " + p.Paint(e.look(), strictyaml.Printable(outcome))

@@ -205,6 +205,8 @@ type listed struct {
 	Began    time.Time `json:"began"`
 	Used     time.Time `json:"used"`
 	Ended    time.Time `json:"ended,omitzero"`
+	Parent   string    `json:"parent,omitzero"` // that it is a fork of
+	Fork     uint64    `json:"fork,omitzero"`
 }
 
 func (c *command) list(ctx context.Context, s journal.Reader, owner string) error {
@@ -216,7 +218,7 @@ func (c *command) list(ctx context.Context, s journal.Reader, owner string) erro
 		if owner != "" && owner != r.Owner.Subject {
 			continue
 		}
-		x := listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), utc(r.Ended)}
+		x := listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), utc(r.Ended), r.Parent, r.Fork}
 		if c.json {
 			if err := c.line(x); err != nil {
 				return err

@@ -43,6 +43,7 @@ type report struct {
 	refused  int
 	ways     []*way            // under each of its policies, in their order
 	open     map[uint64]string // rows of calls that have begun and not ended
+	final    map[uint64]bool   // which of those are irreversible
 }
 
 // way is how a run has gone under one policy.
@@ -86,7 +87,7 @@ func (c *command) report(ctx context.Context, s journal.Reader, prefix string) (
 	out := bufio.NewWriter(c.Out)
 	defer func() { err = errors.Join(err, out.Flush()) }()
 	facts(out, &r, owner)
-	x := report{open: map[uint64]string{}}
+	x := report{open: map[uint64]string{}, final: map[uint64]bool{}}
 	fmt.Fprint(out, "\n## Steps\n\n| entry | time (UTC) | call | outcome | state | rule |\n|---:|---|---|---|---|---|\n")
 	for record, err := range journal.All(ctx, s, r.ID) {
 		if err != nil {
@@ -133,6 +134,9 @@ func facts(out io.Writer, r *journal.Row, owner journal.Principal) {
 	row("key", code(r.Key.Kind))
 	row("owner", code(owner.Subject))
 	row("issuer", code(owner.Issuer))
+	if r.Parent != "" {
+		row("fork of", fmt.Sprintf("%s, at entry %d", code(r.Parent), r.Fork))
+	}
 	row("began", stamp(r.Began))
 	row("used", stamp(r.Used))
 	if !r.Ended.IsZero() {
@@ -157,6 +161,12 @@ func (x *report) tell(out io.Writer, record *journal.Record) {
 	if e.Type != "ended" {
 		called = strings.TrimSpace(code(e.Type) + " " + called)
 	}
+	if e.Irreversible || x.final[e.Begun] {
+		called += ", irreversible"
+	}
+	if e.Parent != "" {
+		called += fmt.Sprintf(" of %s, at entry %d", code(e.Parent), e.Fork)
+	}
 	if e.Type == refused {
 		if x.refused++; len(x.refusals) < maxRefusals {
 			x.refusals = append(x.refusals, fmt.Sprintf("| %d | %s | %s | %s | %s |\n", record.Seq, stamp(e.Time), code(e.call()), code(e.outcome()), code(e.From)))
@@ -171,8 +181,10 @@ func (x *report) tell(out io.Writer, record *journal.Record) {
 		state += ", complete"
 	}
 	delete(x.open, e.Begun)
+	delete(x.final, e.Begun)
 	if e.Type == "begun" {
-		x.open[record.Seq] = fmt.Sprintf("| %d | %s | %s | has no end yet | %s | %s |\n", record.Seq, stamp(e.Time), code(e.call()), state, code(e.Rule))
+		x.final[record.Seq] = e.Irreversible
+		x.open[record.Seq] = fmt.Sprintf("| %d | %s | %s | has no end yet | %s | %s |\n", record.Seq, stamp(e.Time), strings.TrimPrefix(called, code("begun")+" "), state, code(e.Rule))
 		return
 	}
 	fmt.Fprintf(out, "| %d | %s | %s | %s | %s | %s |\n", record.Seq, stamp(e.Time), called, code(e.outcome()), state, code(e.Rule))
@@ -193,7 +205,7 @@ func (x *report) walk(seq uint64, e *entry) {
 	w.at = e.To.State
 	s := step{e.From, e.To.State, "", e.To.Complete}
 	switch {
-	case e.Type == "began":
+	case e.Type == "began", e.Type == "forked":
 		return
 	case e.Restarted:
 		s.what = "completes, and begins again"

@@ -40,7 +40,7 @@ func (f *flags) add(c *Console, cmd *cobra.Command) {
 
 // OfRuns are the commands below runs.
 func OfRuns(c Console) []*cobra.Command {
-	return []*cobra.Command{newStart(&c), newReset(&c), newEnd(&c), newAnnotate(&c), newAccept(&c)}
+	return []*cobra.Command{newStart(&c), newReset(&c), newEnd(&c), newFork(&c), newAnnotate(&c), newAccept(&c)}
 }
 
 const verbWhere = " --admin ADDR|unix:PATH --admin-bearer-file FILE"
@@ -89,6 +89,38 @@ func newEnd(c *Console) *cobra.Command {
 		Long: "End a run for good: nobody finds it any more, and the sessions on it are closed. A call under\n" +
 			"way comes to its end, and moves nothing. Where its key begins runs, the next request begins another.",
 	}, "The run has ended.")
+}
+
+// newFork forks runs.
+func newFork(c *Console) *cobra.Command {
+	f, said, at := &flags{}, admin.Fork{}, uint64(0)
+	cmd := &cobra.Command{
+		Use:   "fork RUN" + verbWhere,
+		Short: "Begin a run that is what another one was after one of its entries, as the operator whose token is in a file",
+		Long: "Begin a run that is what another one was after one of its entries: in its state, with what it\n" +
+			"remembered. It prints the handle, or the end of the URL, that finds it, which stands nowhere else,\n" +
+			"and which calls of the other run were not over by then: they have happened all the same. The\n" +
+			"other one goes on, unchanged. Behind a call that is irreversible there is no fork.",
+		Example:           "  fsm-proxy runs fork DMTFEK --at 7 --reason 'ticket 12' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token",
+		Args:              exactly(1, "RUN"+verbWhere),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("at") {
+				if said.At = &at; at == 0 {
+					return exit.Usagef("--at 0 is before the first entry: entries are numbered from 1 on, as 'fsm-proxy runs tail' shows them")
+				}
+			}
+			body, err := json.Marshal(&said)
+			if err != nil {
+				return exit.Usagef("what is said is no text: %w", err)
+			}
+			return f.ask(cmd.Context(), c, "/v1/runs/"+url.PathEscape(args[0])+"/fork", string(body), client.Words[admin.Forked])
+		},
+	}
+	f.add(c, cmd)
+	cmd.Flags().Uint64Var(&at, "at", 0, "the `SEQ` of the entry (default the last one)")
+	cmd.Flags().StringVar(&said.Reason, "reason", "", "a `TEXT` for the record: why")
+	return cmd
 }
 
 // newAccept has runs go on that are shut.
