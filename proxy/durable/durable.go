@@ -276,8 +276,8 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 			ended = now
 		}
 		if e.Type == run.Checkpoint { // what goes for it goes at once with it
+			c.Cut = r.s.before(at.Seq, checkpoint)
 			when, head, checkpoint = journal.Must, true, at.Seq
-			c.Cut = r.s.before(at.Seq)
 		}
 	}
 	row := r.row
@@ -315,10 +315,11 @@ func (r *Run) Written() bool { return r.last == nil || r.last.IsDone() }
 // Last is the ticket of what was handed over last, nil for nothing.
 func (r *Run) Last() *journal.Ticket { return r.last }
 
-// before is up to which record none is kept any more, of a run that has a checkpoint; 0: all are.
-func (s *Store) before(checkpoint uint64) uint64 {
+// before is up to which record none is kept any more, of a run that has a checkpoint, and had another one before, 0 for
+// none; 0: all are. What is kept begins with a checkpoint: of each entry behind it, it can be told what the run was then.
+func (s *Store) before(checkpoint, last uint64) uint64 {
 	if keep := uint64(s.cfg.Keep); keep > 0 && checkpoint-1 > keep {
-		return checkpoint - 1 - keep
+		return min(checkpoint-1-keep, max(last, 1)-1)
 	}
 	return 0
 }
