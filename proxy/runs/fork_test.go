@@ -73,8 +73,8 @@ func makes(t *testing.T, r *runs.Run, name string) bool {
 	}
 }
 
-// kept is a registry over a journal, of whose entries so many are kept before a checkpoint, 0 for all.
-func kept(t *testing.T, j journal.Store, keep, most int) *runs.Registry {
+// forking is a registry over a journal, of whose entries so many are kept before a checkpoint, 0 for all.
+func forking(t *testing.T, j journal.Store, keep, most int) *runs.Registry {
 	t.Helper()
 	s := durable.Open(durable.Config{Journal: j, Keep: keep, Log: hclog.NewNullLogger()})
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
@@ -107,7 +107,7 @@ func begun(t *testing.T, g *runs.Registry) *runs.Run {
 // A run is forked while calls go on in it: each fork is the run at one of its entries, whole, and goes on by itself.
 func TestForkWhileItGoesOn(t *testing.T) {
 	j := memory.New(0)
-	g := kept(t, j, 0, 100)
+	g := forking(t, j, 0, 100)
 	r := begun(t, g)
 	var walking sync.WaitGroup
 	for _, name := range []string{"go", "back", "look"} {
@@ -165,7 +165,7 @@ func TestForkWhileItGoesOn(t *testing.T) {
 // What is cut off, damaged, or one too many is refused, and nothing is left of it.
 func TestForksThatAreRefused(t *testing.T) {
 	j := memory.New(0)
-	g := kept(t, j, 4, 3)
+	g := forking(t, j, 4, 3)
 	r := begun(t, g)
 	for range 10 {
 		makes(t, r, "go")
