@@ -21,6 +21,8 @@ const (
 
 	noSession = "exactly one Mcp-Session-Id is needed: begin with initialize, " +
 		"of protocol revision 2024-11-05 to 2025-11-25, and send the id that its answer carries"
+	// lifeLen is how long what tells a session from itself before a restart is: 65 random bits.
+	lifeLen = 13
 	// noPage begins the refusal of a GET that may be a browser's.
 	noPage = "no page is here: this URL goes into the configuration of an MCP client. "
 )
@@ -46,6 +48,7 @@ func (s *Server) owner(from PeerInfo) owner {
 type session struct {
 	srv     *Server
 	id, tag string // 128 random bits in visible ASCII, and what stands for them in logs and event ids
+	life    string // what event ids begin with: the tag, and what tells the session from itself before a restart
 	owner   owner
 	upper   wire.Session // set before anybody else can find the session
 	version string       // likewise: the negotiated revision
@@ -75,6 +78,7 @@ func makeSession(srv *Server, of owner, id string) *session {
 	s := &session{srv: srv, owner: of, id: id, busy: 1, last: srv.clock.now.Load()}
 	sum := sha256.Sum256([]byte(s.id))
 	s.tag = hex.EncodeToString(sum[:4])
+	s.life = s.tag + "-" + rand.Text()[:lifeLen]
 	s.own = stream{srv: srv, mu: &s.mu, ses: s}
 	return s
 }
@@ -379,7 +383,7 @@ func (s *session) listen(w http.ResponseWriter, last []string) (*eventWriter, re
 	}
 	switch {
 	case b == nil || len(last) > 1 && resumed: // no 404: that would say that the session is gone
-		return nil, refusal{status: http.StatusBadRequest, text: "this Last-Event-ID is none of the session's, or its stream is forgotten by now"}
+		return nil, refusal{status: http.StatusBadRequest, text: s.notFound(last[0])}
 	case b == &s.own && len(b.writers) >= maxGets:
 		return nil, refusal{status: http.StatusConflict, text: "the session has too many GET streams open: close some"}
 	}

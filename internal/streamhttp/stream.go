@@ -306,10 +306,10 @@ func (b *stream) keepAlive(since int64) {
 	}
 }
 
-// An event's id is the session's tag, the stream's number and the event's:
-// no id of another session means anything here.
+// An event's id is the session's tag with its life, the stream's number and the event's:
+// no id of another session, or from before a restart, means anything here.
 func (b *stream) appendID(out []byte, seq uint64) []byte {
-	out = append(append(out, b.ses.tag...), '.')
+	out = append(append(out, b.ses.life...), '.')
 	out = append(strconv.AppendUint(out, b.num, 36), '.')
 	return strconv.AppendUint(out, seq, 36)
 }
@@ -325,7 +325,7 @@ func (b *stream) appendEvent(out []byte, r *record) []byte {
 // find returns the stream of an event id, and the event's number; nil where
 // the id is none of the session's, or its stream is forgotten.
 func (s *session) find(id string) (*stream, uint64) {
-	rest, ok := strings.CutPrefix(id, s.tag+".")
+	rest, ok := strings.CutPrefix(id, s.life+".")
 	if !ok {
 		return nil, 0
 	}
@@ -339,6 +339,15 @@ func (s *session) find(id string) (*stream, uint64) {
 		return &s.own, seq
 	}
 	return s.streams[num], seq
+}
+
+// notFound says of an event id that finds no stream why, and what to do.
+func (s *session) notFound(id string) string {
+	why := "this Last-Event-ID is none of the session's, or its stream is forgotten by now"
+	if strings.HasPrefix(id, s.tag) && !strings.HasPrefix(id, s.life+".") {
+		why = "this Last-Event-ID is from before fsm-proxy was restarted: what its stream had not delivered is lost"
+	}
+	return why + ". Open the session's stream anew, by a GET without it. A request that has no answer may have happened: look at what has become of it before you send it again"
 }
 
 // eventWriter writes a stream on one connection.

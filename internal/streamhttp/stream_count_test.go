@@ -191,10 +191,11 @@ func FuzzEventID(f *testing.F) {
 	b := s.openStream()
 	b.append([]byte("x"))
 	f.Add(string(b.appendID(nil, 1)))
+	f.Add(s.life + ".0.0")
 	f.Add(s.tag + ".0.0")
 	f.Fuzz(func(t *testing.T, id string) {
 		found, seq := s.find(id)
-		if found != nil && (!strings.HasPrefix(id, s.tag+".") || seq > s.seq || found != b && found != &s.own) {
+		if found != nil && (!strings.HasPrefix(id, s.life+".") || seq > s.seq || found != b && found != &s.own) {
 			t.Errorf("%q: stream %d, event %d", id, found.num, seq)
 		}
 	})
