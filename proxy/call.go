@@ -57,8 +57,7 @@ type stateless struct {
 	pipe     *bridge.Pipe  // on which it came; nil: on a stream of its own
 }
 
-// Wait runs the rest of the call's way, or as much of it as the client's request
-// waits for.
+// Wait runs the rest of the call's way, or as much of it as the client's request waits for.
 func (c *call) Wait() {
 	if c.next == nil && c.steps() && c.client.Amends(c.server) && bridge.Declares(c.m, "") {
 		c.waitInput()
@@ -118,8 +117,7 @@ func (c *call) landing() func(*wire.Message, error) {
 	}
 }
 
-// restAlone lets the rest of the way of a call go on alone whose client was asked
-// meanwhile.
+// restAlone lets the rest of the way of a call go on alone whose client was asked meanwhile.
 func (c *call) restAlone() bool {
 	go c.rest()
 	return true
@@ -303,8 +301,7 @@ func (c *call) servedInDrain() bool {
 	return false
 }
 
-// tooLate refuses a request that has come during the drain, so that its client
-// can try elsewhere.
+// tooLate refuses a request that has come during the drain, so that its client can try elsewhere.
 func (c *call) tooLate() wire.Pending {
 	c.s.p.drain.Late.Add(1)
 	c.s.log.Info("refused: the proxy is ending", c.about("method", wire.Clip(c.m.Method))...)
@@ -436,8 +433,7 @@ func (c *call) headed() wire.HeadedStream {
 	return out
 }
 
-// headerFault says in what a call's headers and its arguments differ; empty: in
-// nothing.
+// headerFault says in what a call's headers and its arguments differ; empty: in nothing.
 func (c *call) headerFault() string {
 	out := c.headed()
 	if out == nil || c.offer == nil {
@@ -534,8 +530,7 @@ func (c *call) operation() {
 	c.seen.Measure(c.flight.Deadline.Started())
 }
 
-// familiar reports whether the call's name is one of those that the upstream
-// lists or the policy binds exactly.
+// familiar reports whether the call's name is one of those that the upstream lists or the policy binds exactly.
 func (c *call) familiar() bool {
 	if c.Kind != policy.Signal && c.Known && c.Listed || c.Verdict.Allowed && !c.Verdict.ByGlob {
 		return true
@@ -544,8 +539,7 @@ func (c *call) familiar() bool {
 	return p != nil && p.BoundAnywhere(c.Kind, c.Name, false)
 }
 
-// input is the client's end of the call where a stateless client is to be asked in the middle of
-// it: made, if there is none.
+// input is the client's end of the call where a stateless client is to be asked in the middle of it: made, if there is none.
 func (c *call) input() (in *bridge.Input) {
 	c.flight.Update(func(f *flight.State) {
 		if f.Asking == nil {
@@ -560,20 +554,18 @@ func (c *call) party() bridge.Party {
 	return bridge.Party{Request: c.m, From: c.from.Principal, Within: c.s, Out: c.out}
 }
 
-// waitInput waits until the client's request is answered, which may be long before
-// the call is.
+// waitInput waits until the client's request is answered, which may be long before the call is.
 func (c *call) waitInput() {
 	in := c.input()
 	go c.rest()
 	<-in.Released()
 }
 
-// wantsTask reports whether a call asks for a task in place of its result. Clients
-// read no other result of it then, so that a refusal is told as an error.
+// wantsTask reports whether a call asks for a task in place of its result. Clients read no other result of it then, so that a
+// refusal is told as an error.
 func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.client.Stateless() }
 
-// patience is how long an answer may take. That to tasks/result comes when the task
-// has ended.
+// patience is how long an answer may take. That to tasks/result comes when the task has ended.
 func (c *call) patience() time.Duration {
 	if c.m.Method == "tasks/result" {
 		return max(c.s.p.cfg.CallTimeout, c.s.p.cfg.TaskTimeout)

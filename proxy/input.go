@@ -7,11 +7,12 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/flight"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 )
 
-// stream is where messages for the call's client go; asks tells that one is about a
-// request of the upstream.
+// stream is where messages for the call's client go; asks tells that one is about a request of the upstream.
 func (c *call) stream(asks bool) wire.Stream {
 	if asks && c.client.Stateless() {
 		return c.input()
@@ -22,8 +23,7 @@ func (c *call) stream(asks bool) wire.Stream {
 	return c.out
 }
 
-// Pause implements wire.Pauser: what the upstream does to its stream is done to the
-// client's.
+// Pause implements wire.Pauser: what the upstream does to its stream is done to the client's.
 func (c *call) Pause(retry time.Duration) {
 	if out, ok := c.stream(false).(wire.Pauser); ok {
 		out.Pause(retry)
@@ -52,10 +52,26 @@ func (c *call) Tell(text string, pairs ...any) {
 
 // comeBack takes a request by which a client comes back to a call that has asked it.
 func (c *call) comeBack() wire.Pending {
-	if !c.s.p.inputs.Return(c.party(), c) {
-		return c.fail(wire.CodeInvalidParams, "requestState is none that this request can bring: it was used already, has expired, or is another request's. Send the request without it")
+	if c.s.p.inputs.Return(c.party(), c) {
+		return c.later(func() { c.flight.Over(context.Background()) })
 	}
-	return c.later(func() { c.flight.Over(context.Background()) })
+	if c.steps() && c.s.p.inputs.Elsewhere(c.m.P.RequestState) {
+		return c.later(c.askedElsewhere)
+	}
+	return c.fail(wire.CodeInvalidParams, refusal.NotAsked)
+}
+
+// askedElsewhere answers a request by which a client comes back to a call of another process, such as this one before a restart.
+func (c *call) askedElsewhere() {
+	c.Kind, c.Name, _ = refusal.AskedFor(c.m)
+	c.Snapshot = c.where()
+	if conn, err := c.s.openFor(c.m); err == nil {
+		c.s.knows(conn.Hello())
+		_ = c.fetch(conn) // without its list the answer is one for a tool that has no schema
+		c.fetchAll(conn)
+	}
+	c.s.log.Warn("a client came back to a call from before a restart, or of another process: its outcome is unknown", c.aboutTarget(nil, "state", c.Snapshot.State())...)
+	c.interrupted(policy.OutcomeUnknown, refusal.Called(c.Kind, c.Name)+refusal.AskedElsewhere)
 }
 
 // AnswerBy implements bridge.Returning.
@@ -67,8 +83,7 @@ func (c *call) WaitsFor(origin bridge.Asker) (cancelled bool) {
 	return cancelled
 }
 
-// ours reports whether a request brings a state that the proxy has given out, or that looks
-// like it where the upstream gives out none.
+// ours reports whether a request brings a state that the proxy has given out, or that looks like it where the upstream gives out none.
 func (c *call) ours() bool {
 	conn := c.s.link.Live()
 	return c.s.p.inputs.Ours(c.m.P.RequestState, conn == nil || c.client.Amends(conn.Server))

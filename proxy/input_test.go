@@ -9,7 +9,9 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
@@ -257,4 +259,41 @@ func TestInputIsForbiddenWhileTheClientIsAway(t *testing.T) {
 		k.result(`{"content":[]}`)
 		has(t, back.wait(), `"complete"`)
 	})
+}
+
+// elsewhere is a requestState as another process has given it out.
+const elsewhere = "fsm1.ABCDEFGHIJKLM.ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// What a client is told that comes back to a call of which only another process knows, has the form of its request; nothing
+// of that is sent.
+func TestAskedByAnotherProcess(t *testing.T) {
+	const back = `,"inputResponses":{"7":{"action":"accept"}},"requestState":"` + elsewhere + `"}`
+	bubble(t, review, func(r *rig) {
+		c := r.modern()
+		said := c.refused(c.comeBack("write_plan", "7", elsewhere, `{"action":"accept"}`).wait(), policy.OutcomeUnknown)
+		has(t, said.Message, "Tool 'write_plan' does not go on", "restarted", "may have happened", "State is now 'planning'", "Allowed now: ")
+		equal(t, "state", said.State, "planning")
+		has(t, c.ask("resources/read", meta(`{"uri":"file:///plan"`+back)), "-32603", "outcome_unknown", "Resource 'file:///plan'")
+		has(t, c.ask("prompts/get", meta(`{"name":"any"`+back)), "-32603", "outcome_unknown", "Prompt 'any'")
+		for _, other := range []string{elsewhere + "A", "fsm1.ABCDEFGHIJKLM", "fsm1..ABCDEFGHIJKLMNOPQRSTUVWXYZ"} {
+			has(t, c.comeBack("write_plan", "7", other, `{"action":"accept"}`).wait(), "-32602", "may have happened", "without requestState")
+		}
+		r.p.SetMode(runs.Shadow)
+		has(t, c.comeBack("write_plan", "7", elsewhere, `{"action":"accept"}`).wait(), "outcome_unknown", "may have happened")
+		equal(t, "calls that reached the upstream", r.up.count("tools/call write_plan"), 0)
+		r.p.SetMode(runs.Enforce)
+		k, answer := r.elicited(c, "write_plan") // which nothing of that has kept from going
+		keys, state := required(t, answer)
+		last := c.comeBack("write_plan", keys[0], state, `{"action":"accept"}`)
+		k.result(`{"content":[]}`)
+		has(t, last.wait(), `"complete"`)
+		r.idle()
+	})
+	bubble(t, review, func(r *rig) {
+		answer := r.modern().comeBack("write_plan", "7", elsewhere, `{"action":"accept"}`).wait()
+		has(t, answer, "outcome_unknown", "may have happened")
+		if strings.Contains(answer, "planning") {
+			t.Errorf("an opaque refusal tells the state: %s", answer)
+		}
+	}, with(func(c *proxy.Config) { c.Refusals = refusal.Opaque }))
 }

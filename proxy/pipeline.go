@@ -54,8 +54,7 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	return c.routed()
 }
 
-// route takes a request its way, and returns the rest of that, nil if it is
-// answered.
+// route takes a request its way, and returns the rest of that, nil if it is answered.
 type route = func(*call) wire.Pending
 
 // routes are the ways that requests take.
@@ -512,8 +511,7 @@ func (c *call) listFirst(conn *bridge.Upstream) {
 	wait(c.enter(conn))
 }
 
-// fetchAll gets what a refusal or an annotation names. It waits no longer than a
-// refusal may.
+// fetchAll gets what a refusal or an annotation names. It waits no longer than a refusal may.
 func (c *call) fetchAll(conn *bridge.Upstream) {
 	defer c.seen.Waiting()()
 	ctx, stop := context.WithTimeout(c.s.p.drain.Lasting, c.s.p.cfg.CancelGrace)

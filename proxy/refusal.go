@@ -14,8 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
-// refuse answers a call that the automaton does not allow. What the text needs
-// and is not at hand is fetched in Wait.
+// refuse answers a call that the automaton does not allow. What the text needs and is not at hand is fetched in Wait.
 func (c *call) refuse(code policy.Code) wire.Pending {
 	if code == policy.RunNotFound {
 		return c.refuseRunless(&runs.Missing{Code: code, Text: c.s.p.handles.NeedsRun})
@@ -48,8 +47,7 @@ func (c *call) interrupted(code policy.Code, text string) {
 	c.answerRefusal(&refusal.Asked{Code: code, Reason: text, Lost: true})
 }
 
-// answerRefusal adds to what was asked for how it is with its run, and answers with what there
-// is to say of that.
+// answerRefusal adds to what was asked for how it is with its run, and answers with what there is to say of that.
 func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
 	c.deny(a.Code)
 	a.Kind, a.Name, a.Outlived, a.Changes = c.Kind, c.Name, c.Outlived, c.changes
@@ -75,14 +73,13 @@ func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
 func (c *call) refusedRequest(lost bool) refusal.Request {
 	result := c.m.Method == "tools/call" && !c.wantsTask()
 	return refusal.Request{ID: c.id(), Client: c.client, Form: c.s.p.cfg.Refusals, Kind: c.Kind, Result: result, Lost: lost,
-		Schema: result && c.Kind != policy.Signal && c.s.shown.HasOutputSchema(c.Name)}
+		Schema: result && c.Kind != policy.Signal && (c.s.shown.HasOutputSchema(c.Name) || c.offer.Member(c.Name, "outputSchema") != nil)}
 }
 
 // opaquely reports whether refusals say nothing of what the policy allows.
 func (c *call) opaquely() bool { return c.s.p.cfg.Refusals == refusal.Opaque }
 
-// aboutTarget returns about's fields: those before, then the name or method that the call
-// asks for, then those behind.
+// aboutTarget returns about's fields: those before, then the name or method that the call asks for, then those behind.
 func (c *call) aboutTarget(before []any, behind ...any) []any {
 	target := []any{"method", wire.Clip(c.m.Method)}
 	if c.named() {
@@ -129,8 +126,7 @@ func (c *call) unknownMethod() string {
 	return text + " (fsm-proxy carries it only if the policy's passthrough names it)"
 }
 
-// refuseRunless answers a request that has no run. Whose run it is not, and whose run
-// there is none, read the same.
+// refuseRunless answers a request that has no run. Whose run it is not, and whose run there is none, read the same.
 func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
 	c.deny(why.Code)
 	r := &refusal.Refusal{Error: why.Code.String(), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}

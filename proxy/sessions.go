@@ -85,8 +85,7 @@ func (c *call) tellLevel() {
 	}
 }
 
-// openFor opens the session's connection, with the introduction of the client whose
-// request is the first.
+// openFor opens the session's connection, with the introduction of the client whose request is the first.
 func (s *session) openFor(m *wire.Message) (*bridge.Upstream, error) {
 	return s.link.OpenFor(s, s.p.greets.Opening(m, s.p.Runs.Beginning().UpstreamMayLater()))
 }

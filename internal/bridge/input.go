@@ -232,7 +232,7 @@ func (h *Input) dropLocked(code int, why string, only map[string]bool) (then eff
 // room for one more client that is away, the upstream is told so in its place, and the
 // request waits on for the call's answer: nothing of that is lost.
 func (h *Input) giveLocked() effects {
-	state := stateMark + rand.Text()
+	state := stateMark + h.of.life() + "." + rand.Text()
 	if !h.of.add(state, h) {
 		return append(h.dropLocked(wire.CodeInternal, "the client cannot be asked now: too many of its questions are open", nil), func() {
 			h.call.Tell("a client is not asked: too many are to come back already; --max-in-flight bounds them in one run")
@@ -351,8 +351,26 @@ func (h *Input) takeLocked(responses []byte) (then effects) {
 	return then
 }
 
-// stateMark is what a requestState of a bridge's begins with.
+// stateMark is what a requestState of a bridge's begins with; then come what tells its process from others, a dot, and
+// what is secret.
 const stateMark = "fsm1."
+
+// lifeLen is how long what tells processes apart is: 65 random bits.
+const lifeLen = 13
+
+// life tells the states that are given out here from those of another process, and of this one before a restart.
+func (in *Inputs) life() string {
+	in.begun.Do(func() { in.tag = rand.Text()[:lifeLen] })
+	return in.tag
+}
+
+// Elsewhere reports whether a requestState was given out by another process, such as this one before a restart, or is
+// made to look like it.
+func (in *Inputs) Elsewhere(state string) bool {
+	rest, ours := strings.CutPrefix(state, stateMark)
+	life, secret, whole := strings.Cut(rest, ".")
+	return ours && whole && len(life) == lifeLen && len(secret) == len(rand.Text()) && life != in.life()
+}
 
 // Ours reports whether a requestState is one that was given out here, or is made to look
 // like it. A stateless upstream may give out states of its own that do, since it may be a
@@ -362,10 +380,13 @@ func (in *Inputs) Ours(state string, alike bool) bool {
 }
 
 // Inputs are the calls whose clients are to come back, by what they bring along:
-// 130 random bits, which are good once.
+// 130 random bits behind what tells the process from others, which are good once.
 type Inputs struct {
 	Timeout time.Duration // for a client to come back
 	Most    int           // of one client's in one session
+
+	begun sync.Once
+	tag   string // set by begun: see life
 
 	mu   sync.Mutex // guards what follows
 	all  map[string]*awaited

@@ -95,6 +95,15 @@ func Called(k policy.Kind, name string) string {
 // TooManyAsk is what is said in place of the usual reason where too many approvals are wanted already.
 const TooManyAsk = "This was not sent: too many calls wait for an approval. Try again when one of them is decided."
 
+// What is said of a request that brings a requestState to which there is no call.
+const (
+	// AskedElsewhere follows the name of a call that may be under way, or was, and that nobody here knows of.
+	AskedElsewhere = " does not go on: its requestState is from before fsm-proxy was restarted, or of another process. " +
+		"It may have happened: look at what has become of it before you call it again, without requestState."
+	NotAsked = "requestState is none that this request can bring: it was used already, has expired, or is another request's. " +
+		"What that asked for may have happened: look at what has become of it before you send the request again, without requestState"
+)
+
 // AskedFor is what a request asks for, and of what kind that is; ok is false where it asks
 // for nothing that has one, as a list does.
 func AskedFor(m *wire.Message) (k policy.Kind, name string, ok bool) {
