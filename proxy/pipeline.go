@@ -98,7 +98,7 @@ func (c *call) getPrompt() wire.Pending    { return c.gate(policy.Prompt, c.m.P.
 // takes is at hand, else in Wait.
 func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	if !at.Present() || c.m.Raw[at.Start] != '"' {
-		return c.fail(wire.CodeInvalidParams, "params."+nameKey(k)+" must be a string")
+		return c.fail(wire.CodeInvalidParams, "params."+refusal.NameKey(k)+" must be a string")
 	}
 	if c.m.P.Task.Present() && !c.s.tasked(c.client) {
 		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
@@ -557,11 +557,4 @@ func (c *call) withoutUpstream(err error) {
 		return
 	}
 	c.unavailable(err)
-}
-
-func nameKey(k policy.Kind) string {
-	if k == policy.Resource {
-		return "uri"
-	}
-	return "name"
 }

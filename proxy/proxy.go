@@ -11,9 +11,13 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+	"github.com/fsm-proxy/fsm-proxy/proxy/settings"
 	"github.com/fsm-proxy/fsm-proxy/proxy/subscriptions"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
+
+// Config is what a Proxy works with.
+type Config = settings.Config
 
 // Proxy relays between clients and one wrapped server. It is safe for
 // concurrent use.

@@ -1,9 +1,6 @@
 package proxy
 
 import (
-	"context"
-	"time"
-
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -49,9 +46,6 @@ func (c *call) openRun() {
 	wait(c.levelled())
 }
 
-// levelTimeout bounds how long a call waits for the upstream to take its log level.
-const levelTimeout = 5 * time.Second
-
 // levelled has a stateless request go its way once an upstream with sessions logs
 // at the level that the request asks for. A run's session raises its connection's level and
 // never lowers it: what a request has not asked for is kept from it.
@@ -60,29 +54,13 @@ func (c *call) levelled() wire.Pending {
 		return c.routed()
 	}
 	return c.later(func() {
-		c.tellLevel()
+		over := c.seen.Waiting()
+		if err := c.s.link.TellLevel(c.s); err != nil {
+			c.s.log.Warn("setting the upstream's log level: its messages may be missing; the next connection is asked again", "error", err)
+		}
+		over()
 		wait(c.routed())
 	})
-}
-
-// tellLevel sets the session's level upstream, where another session over the same
-// connection has not set it already. That it fails keeps no call from being made.
-func (c *call) tellLevel() {
-	level := c.s.wants.Level()
-	if c.s.link.Covered(c.s, level.P.Level) {
-		return
-	}
-	over := c.seen.Waiting()
-	defer over()
-	conn, err := c.s.link.Get()
-	if err != nil {
-		return
-	}
-	ctx, stop := context.WithTimeout(context.Background(), levelTimeout)
-	defer stop()
-	if _, err := conn.Start(level, nil).Wait(ctx); err != nil {
-		c.s.log.Warn("setting the upstream's log level: its messages may be missing; the next connection is asked again", "error", err)
-	}
 }
 
 // openFor opens the session's connection, with the introduction of the client whose request is the first.

@@ -117,7 +117,12 @@ func (c *call) listTasks() wire.Pending {
 			c.unavailable(err)
 			return
 		}
-		own, failure, err := c.ownTasks(conn)
+		over := c.seen.Waiting()
+		ctx, stop := context.WithTimeout(c.s.p.drain.Lasting, c.s.p.cfg.CallTimeout)
+		defer stop()
+		mine := func(id string) bool { return c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) != nil }
+		own, failure, err := tasks.List(ctx, conn, mine, func() bool { return !c.flight.IsCancelled() })
+		over()
 		switch {
 		case c.flight.IsCancelled():
 			c.answer(nil)
@@ -129,15 +134,6 @@ func (c *call) listTasks() wire.Pending {
 			c.result(own)
 		}
 	})
-}
-
-// ownTasks reads the upstream's tasks, of which the run's own are left.
-func (c *call) ownTasks(conn *bridge.Upstream) (result []byte, failure *wire.Message, err error) {
-	defer c.seen.Waiting()()
-	ctx, stop := context.WithTimeout(c.s.p.drain.Lasting, c.s.p.cfg.CallTimeout)
-	defer stop()
-	mine := func(id string) bool { return c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) != nil }
-	return tasks.List(ctx, conn, mine, func() bool { return !c.flight.IsCancelled() })
 }
 
 // taskTold takes the upstream's notification of where a task stands: one of the

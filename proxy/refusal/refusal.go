@@ -319,3 +319,11 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// NameKey is what the member of a request's params is called that names what it asks for.
+func NameKey(k policy.Kind) string {
+	if k == policy.Resource {
+		return "uri"
+	}
+	return "name"
+}

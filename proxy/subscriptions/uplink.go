@@ -148,6 +148,26 @@ func (u *Uplink) Covered(than Member, level string) bool {
 	})
 }
 
+// levelTimeout bounds how long a call waits for the upstream to take its log level.
+const levelTimeout = 5 * time.Second
+
+// TellLevel sets the level of log messages upstream that a session wants, where another session over the same connection
+// has not set it already. That it fails keeps no call from being made; the error says why the upstream did not take it.
+func (u *Uplink) TellLevel(m Member) error {
+	level := m.Wants().Level()
+	if u.Covered(m, level.P.Level) {
+		return nil
+	}
+	conn, err := u.Get()
+	if err != nil { // of which the call tells
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), levelTimeout)
+	defer stop()
+	_, err = conn.Start(level, nil).Wait(ctx)
+	return err
+}
+
 // Kept reports whether a subscription is not to be ended, as another session has it over the same
 // connection.
 func (u *Uplink) Kept(uri string) bool { return u.Shared() && u.wanted(uri) }
