@@ -439,6 +439,19 @@ func (p *Policy) Next(c Configuration, s Symbol, o Outcome) (Step, error) {
 	return p.step(c, &edges[o.Index()])
 }
 
+// AlternativeOf returns the way by which a symbol goes in c, nil where there is none.
+func (p *Policy) AlternativeOf(c Configuration, s Symbol) *Alternative {
+	b := p.Binding(c, s.Kind, s.Name, true)
+	if b == nil {
+		return nil
+	}
+	selected := b.Case(s.Case)
+	if selected == nil || selected.None || int(s.Alternative) >= len(selected.Alternatives) {
+		return nil
+	}
+	return &selected.Alternatives[s.Alternative]
+}
+
 // Expire says where the clock of c's state leads. It is pure.
 func (p *Policy) Expire(c Configuration) (Step, error) {
 	after := p.After(c.State)

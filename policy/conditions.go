@@ -486,6 +486,19 @@ func enterChanges(b *Binding) {
 	}
 }
 
+// LateByCall reports whether what hangs on the result hangs on something else as well that is known while the call is
+// under way: its arguments, registers, where the run stood, who asked, or when.
+func (a *Alternative) LateByCall() bool {
+	byCall := func(p *guard.Program) bool {
+		r := p.Reads()
+		return len(r.Args)+len(r.Registers) > 0 || r.Run || r.Who || r.Now
+	}
+	return slices.ContainsFunc(a.Outcomes, func(x NamedOutcome) bool { return byCall(x.Program) }) ||
+		slices.ContainsFunc(a.edges, func(e edge) bool {
+			return slices.ContainsFunc(e.set, func(x Assignment) bool { return x.Late && slices.ContainsFunc(x.Values, byCall) })
+		})
+}
+
 // event is the name of an edge on the machines.
 func (c *compiler) event(b *Binding, name string, alternative int, outcome string) string {
 	return fmt.Sprintf("%s %q %q %d %s", b.Kind, b.Pattern, name, alternative, outcome)

@@ -1,6 +1,8 @@
 package run_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,6 +67,8 @@ type kept struct {
 	pending                           []*run.Pending
 	beginning, sent, settling, queued []*run.Call
 	refused                           uint64 // how often calls were, of which no crash has lost that
+
+	tasks map[uint64][]byte // what is kept of calls that tasks have come of, by the entries by which they began
 
 	settings []string
 	source   string                           // %s is what a reload changes
@@ -242,18 +246,38 @@ func (k *kept) crash() {
 	k.beginning, k.sent, k.settling, k.queued = nil, nil, nil, nil
 	clear(k.asked)
 	open := map[uint64]bool{}
+	turn := uint64(0) // that had it, of this run and no earlier one
 	for _, e := range k.written {
 		switch e.Type {
 		case run.Begun:
-			open[e.Seq] = true
+			if open[e.Seq] = true; e.Turn {
+				turn = e.Seq
+			}
 		case run.Ended, run.Unsent:
 			delete(open, e.Begun)
 		}
+		if e.Type == run.Reset || e.Type == run.Finished || e.Step.Restarted {
+			turn = 0
+		}
 	}
 	k.refused = told(k.written)
+	if rapid.Bool().Draw(k.T, "tasks are gone") {
+		clear(k.tasks)
+	}
 	k.r = k.replay(k.whicheverWay(), k.inForce, k.every)
 	made := len(k.written)
 	k.took()
+	holder, isTask := k.r.Holder()
+	if want := k.tasks[turn] != nil && open[turn]; isTask != want || want && holder.Begun() != turn {
+		k.Fatalf("a task has the turn after a crash: %v, want %v, that of %d", isTask, want, turn)
+	}
+	if isTask {
+		delete(open, turn)
+		k.sent = append(k.sent, holder)
+		if left := k.left(holder); !bytes.Equal(left, k.tasks[turn]) {
+			k.Fatalf("%s is kept of it, and before it was %s", left, k.tasks[turn])
+		}
+	}
 	for _, e := range k.written[made:] {
 		if e.Type == run.Ended && (!e.Resumed || !open[e.Begun]) {
 			k.Fatalf("a call is ended that was not open: %+v", e)
@@ -267,9 +291,29 @@ func (k *kept) crash() {
 	k.disk(len(k.written))
 }
 
+// left is what is kept of a call that a task has come of, nil for nothing.
+func (k *kept) left(c *run.Call) []byte {
+	left := k.r.Left(c)
+	if left == nil {
+		return nil
+	}
+	text, err := json.Marshal(left)
+	if err != nil {
+		k.Fatal(err)
+	}
+	return text
+}
+
 // replay makes a run of what a journal gives back.
 func (k *kept) replay(entries []run.Entry, p *policy.Policy, every int) run.Run {
-	return run.Replay(run.Config{Policy: p, Lasts: true, Shared: &run.Shared{Checkpoint: every}}, slices.Values(entries), k.now)
+	left := map[uint64]*run.Left{}
+	for begun, text := range k.tasks {
+		left[begun] = new(run.Left)
+		if err := json.Unmarshal(text, left[begun]); err != nil {
+			k.Fatal(err)
+		}
+	}
+	return run.Replay(run.Config{Policy: p, Lasts: true, Kept: left, Shared: &run.Shared{Checkpoint: every}}, slices.Values(entries), k.now)
 }
 
 // whicheverWay is what the run is read of: its entries from the first on, or from a checkpoint on. They come to the same,
@@ -319,6 +363,9 @@ func (k *kept) observe(r *run.Run) string {
 		moved++
 	}
 	s := r.Snapshot(k.now)
+	if holder, isTask := r.Holder(); isTask {
+		fmt.Fprintf(&out, "%d has the turn", holder.Begun())
+	}
 	return fmt.Sprint(out.String(), k.state(r), moved, s.Refused, s.Holds, s.Gate != nil, r.Standing().Stranded.UTC())
 }
 
@@ -372,7 +419,7 @@ func (k *kept) same() {
 }
 
 func (k *kept) begin() {
-	k.asked = map[*run.Call]*approval.Question{}
+	k.asked, k.tasks = map[*run.Call]*approval.Question{}, map[uint64][]byte{}
 	k.inForce = k.policy("")
 	k.r = run.New(run.Config{Policy: k.inForce, Lasts: true, Shared: &run.Shared{Patience: time.Hour, Checkpoint: k.every}}, k.now)
 	k.took()
@@ -452,6 +499,9 @@ func (k *kept) actions(call func(*rapid.T)) map[string]func(*rapid.T) {
 					return
 				}
 				k.sent = append(without(k.sent, c), &left)
+				if text := k.left(&left); text != nil {
+					k.tasks[left.Begun()] = text
+				}
 				k.goOn(e)
 			}
 		},

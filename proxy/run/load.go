@@ -10,7 +10,7 @@ import (
 // Replay returns the run of which entries are told, from the first one on, or from a [Checkpoint] on, which has its
 // number then, under the policy that is in force now. A call that has begun by them, and not ended, may have happened,
 // or happen yet: it takes its on_unknown. What comes of that, and of the policy, are entries, which a run that lasts has
-// made.
+// made. A call of which something is [Left], since a task has come of it, has the turn again instead.
 func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
 	c.Shared = c.Shared.withDefaults()
 	f := foldFrom(&c, now)
@@ -22,19 +22,22 @@ func Replay(c Config, entries iter.Seq[Entry], now time.Time) Run {
 		f.add(&e, c.Shared)
 	}
 	r := Run{Config: c, stands: f.stands, memory: f.memory, life: 1, finished: f.finished, seq: f.seq, moved: f.moved, moves: f.answers.visit.moves}
-	r.asked = f.asked(c.Shadow)
+	r.asked, r.Kept = f.asked(c.Shadow), nil
+	opened := f.open
 	if c.Lasts {
 		r.ahead = &ahead{}
 		if c.Checkpoint > 0 {
-			r.ahead.fold, r.memory = f, f.clone(c.Shared).memory
+			r.ahead.fold = f
+			own := f.clone(c.Shared)
+			r.memory, opened = own.memory, own.open
 		}
 	}
 	r.notBefore(now)
 	if r.asked != nil {
 		r.questions().NotBefore(now)
 	}
-	r.resume(f, now)
-	if !r.moving() {
+	r.resume(f.calls(), opened, c.Kept, now)
+	if !r.moving() && r.holder == nil {
 		r.catchUp(now)
 	}
 	return r
@@ -56,11 +59,14 @@ func (r *Run) notBefore(now time.Time) {
 	}
 }
 
-// resume ends the calls of which nobody has learned how they ended.
-func (r *Run) resume(f *fold, now time.Time) {
+// resume ends the calls of which nobody has learned how they ended, but for that one whose end is still to come.
+func (r *Run) resume(calls []uint64, open map[uint64]begun, left map[uint64]*Left, now time.Time) {
 	anew := false
-	for _, seq := range f.calls() {
-		b := f.open[seq]
+	for _, seq := range calls {
+		b := open[seq]
+		if l := left[seq]; l != nil && b.Turn && !anew && !r.finished && r.holder == nil && r.handBack(&b, b.taken, l) == nil {
+			continue
+		}
 		e := Entry{Type: Ended, Time: now, Call: b.Call, Begun: seq, Outcome: policy.Unknown, Resumed: true, By: r.stands.Policy, To: r.stands}
 		if !anew { // else it is of a run before this one
 			e.Set = b.Unknown

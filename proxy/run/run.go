@@ -21,6 +21,9 @@ type Config struct {
 	Runless bool           // it is no run: see [Snapshot]
 	Lasts   bool           // its entries are written ahead: see [Run.Durable]
 	By      Remark         // who has it begin; zero: nobody but a client
+	// Kept is what is kept of calls that tasks have come of, by the numbers of the entries by which they began. [Replay]
+	// alone reads it.
+	Kept map[uint64]*Left
 }
 
 // Shared is what all runs have in common. The zero value is for runs that have nothing in common.
