@@ -23,9 +23,13 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, routes: allRoutes(), sessions: make(map[*session]struct{})}
+	var lasting *runs.Tasks
+	if cfg.Outlives {
+		lasting = &runs.Tasks{Timeout: cfg.TaskTimeout, Patience: cfg.CallTimeout, GoOn: p.goOn}
+	}
 	p.Runs = runs.New(runs.Config{Policy: cfg.Policy, Mode: cfg.Mode, MaxStranded: cfg.MaxStranded, MaxRegisters: cfg.MaxRegisters, Keys: cfg.Keys, PathCreate: cfg.PathCreate,
 		Idle: cfg.RunIdle, Age: cfg.RunAge, Max: cfg.MaxRuns, MaxPerPrincipal: cfg.MaxRunsPerPrincipal,
-		Store: cfg.Store, Process: cfg.Process, IdleEnds: cfg.IdleEnds, KeepEnded: cfg.KeepEnded, KeepIdle: cfg.KeepIdle, SessionIdle: cfg.SessionIdle, Forgets: cfg.Forgets, Log: cfg.Log, Telemetry: &p.cfg.Telemetry})
+		Store: cfg.Store, Process: cfg.Process, IdleEnds: cfg.IdleEnds, KeepEnded: cfg.KeepEnded, KeepIdle: cfg.KeepIdle, SessionIdle: cfg.SessionIdle, Forgets: cfg.Forgets, Tasks: lasting, Log: cfg.Log, Telemetry: &p.cfg.Telemetry})
 	p.forRunless = sync.OnceValue(func() *session {
 		s := p.newServer(p.Runs.BeginForRunless(p.handles != nil))
 		p.Runs.Join(s.run, s)

@@ -61,7 +61,7 @@ type route = func(*call) wire.Pending
 type routes struct {
 	of    [2]map[string]route // by [bridge.Client.Index], and method
 	other route               // of what a passthrough names
-	// task takes an answer that stands for a task, and reports whether that has the call's turn now.
+	// task takes an answer that stands for a task, and reports whether that has the call's turn now: then the client has its answer.
 	task func(c *call, m *wire.Message) bool
 	// unfinished gives a client what an answer that may be no result yet means to it, and reports
 	// false for one that is to be given as others are.
@@ -286,7 +286,6 @@ func (c *call) landed(m *wire.Message, err error) {
 	case meaning == bridge.Task && c.runless():
 		m, err = nil, outcome.ErrTaskOfNoRun
 	case meaning == bridge.Task && c.s.p.routes.task(c, m):
-		c.give(m)
 		return
 	}
 	o := outcome.Of(m, meaning, err)

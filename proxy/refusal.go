@@ -60,7 +60,7 @@ func (c *call) answerRefusal(a *refusal.Asked) wire.Pending {
 	}
 	if a.Code == policy.TaskRunning {
 		if _, running := c.s.run.Holder(); running != nil {
-			a.Task, a.TaskOf = running.ID, running.Call.(*call).Name
+			a.Task, a.TaskOf = running.ID, running.Tool
 		}
 	}
 	if !c.opaquely() && !c.Snapshot.Shadow {

@@ -392,7 +392,7 @@ func (s *session) end() {
 		s.timer.Stop()
 	}
 	if s.run.Key.Kind == runs.Session || s.ofRun { // which ends with it
-		s.run.Tasks.End()
+		s.run.Tasks.End(s.goesOn)
 	}
 	s.link.Leave(s)
 	s.p.keeps.Drop(&s.kept)

@@ -2,33 +2,36 @@ package proxy
 
 import (
 	"context"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
 
 // started takes an answer that stands for a task, and reports whether the call's turn is the
-// task's now.
+// task's now: then the client hears of it as soon as it would be found again after a restart.
 func (c *call) started(m *wire.Message) bool {
 	left := c.remains()
-	t := tasks.New(c.server.TaskState(c.m, m), c.conn, c.who().Principal, c.introduction().Meta(c.conn.Server), c.s.p.cfg.CallTimeout)
-	t.Call = left
-	wanted := c.s.run.HandOver(t, &c.Call, &left.Call)
-	if r := c.s.run; r.Key.Kind == runs.Handle && !t.Owner.Shared() && (t.Owner.Known() || runs.Unguessable(t.ID)) {
-		c.s.p.Runs.ByTask.Enter(t, r)
-		if r.Ended() { // by then: what forgot its tasks did not see this one
-			c.s.p.Runs.ByTask.Forget(r)
-		}
-	}
+	t := tasks.New(c.server.TaskState(c.m, m), c.conn, c.who().Principal, c.introduction(), c.s.p.cfg.CallTimeout)
+	t.Call, t.Tool = left, c.Name
+	wanted, kept := c.s.run.HandOver(t, &c.Call, &left.Call)
+	c.s.run.EnterTask(t)
 	c.s.log.Info("task begun", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "holds the turn", wanted && c.Verdict.Turn)...)
 	if wanted && (link.Ended(t.Conn) || !c.s.p.lasts(func() { c.s.p.watch(t) })) {
-		t.End(run.End{Outcome: policy.Unknown}, nil)
+		t.Lost(c.s.p.drain.Lasting)
+	}
+	switch {
+	case !wanted:
+	case kept != nil && kept() != nil:
+		c.unknown(&wire.CallError{Sent: true, Err: refusal.ErrUnwritten})
+	default:
+		c.give(m)
 	}
 	return wanted
 }
@@ -54,6 +57,17 @@ func (p *Proxy) watch(t *tasks.Task) {
 	t.Watch(ctx)
 }
 
+// goOn polls a task on that was begun before the proxy was started anew, over a connection that is no session's.
+func (p *Proxy) goOn(t *tasks.Task, k *tasks.Kept, until time.Time, known func()) {
+	p.lasts(func() {
+		ctx, stop := context.WithDeadline(p.drain.Lasting, until)
+		defer stop()
+		dial, leave := p.uplinks.Apart(p.greets.OpeningAgain(k.Client(), k.Introduction(), p.Runs.Beginning().UpstreamMayLater()))
+		defer leave()
+		t.GoOn(ctx, k.Client(), dial, known)
+	})
+}
+
 // Ended implements tasks.Call: what becomes of the outcome has the order that it has in landed.
 func (c *call) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
 	o, moved, _ := c.settle(end) // what is not durable yet is told when it is
@@ -75,6 +89,15 @@ func (c *call) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
 // else's answers as one that is not there.
 func (c *call) ofTask() wire.Pending {
 	t := c.s.run.Tasks.Of(c.m.P.TaskID, c.who().Principal, c.client, c.s.link.Live())
+	if coming := c.s.run.Tasks.Coming(c.m.P.TaskID, c.who().Principal); t == nil && coming != nil {
+		return c.later(func() {
+			if coming.Known(c.flight.Cancellation(), c.s.p.drain.Taking.Done()) {
+				wait(c.ofTask())
+			} else {
+				c.unsent()
+			}
+		})
+	}
 	if !c.s.tasked(c.client) || t == nil {
 		return c.noTask()
 	}
@@ -88,10 +111,18 @@ func (c *call) noTask() wire.Pending {
 	return c.fail(wire.CodeInvalidParams, "Failed to retrieve task: Task not found")
 }
 
-// askTask asks about the task over the connection that it lives on. An end that is
-// seen so steps the run before the client learns of it.
+// askTask asks about the task over the connection that it lives on, or, where that was lost with the proxy before this
+// one, over the session's. An end that is seen so steps the run before the client learns of it.
 func (c *call) askTask(t *tasks.Task) {
-	if !c.start(t.Conn) {
+	conn := t.Conn
+	if t.Again() {
+		var err error
+		if conn, err = c.connect(); err != nil {
+			c.unavailable(err)
+			return
+		}
+	}
+	if !c.start(conn) {
 		c.unsent()
 		return
 	}
@@ -140,8 +171,9 @@ func (c *call) listTasks() wire.Pending {
 // run's is passed on, and its end steps the run before.
 func (s *session) taskTold(conn *bridge.Upstream, m *wire.Message) {
 	t, state := s.run.Tasks.On(conn, m.P.TaskID), m.Bytes(m.Params)
+	by, ok := t.By().(*call)
 	switch {
-	case t == nil || t.Call.(*call).s != s:
+	case !ok || by.s != s:
 	case !t.Ends(state):
 		s.send(m.Raw, nil)
 	default:

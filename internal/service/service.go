@@ -381,6 +381,7 @@ func (s *service) config() proxy.Config {
 		KeepIdle:            c.Store.KeepIdle,
 		SessionIdle:         c.Limits.Idle,
 		Forgets:             c.OnRestart == "restart" && len(c.Server.Command) > 0,
+		Outlives:            len(c.Server.Command) == 0,
 		MaxInFlight:         c.Limits.InFlight,
 		MaxQueue:            c.Limits.Queue,
 		ApprovalHold:        c.Timeouts.Approval,

@@ -175,8 +175,9 @@ type Run struct {
 	s     *Store
 	id    string // never another: it may be asked for at any time
 	row   journal.Row
-	fresh bool // it is not written yet
-	free  bool // it is the first principal's who comes
+	fresh bool              // it is not written yet
+	free  bool              // it is the first principal's who comes
+	tasks map[uint64][]byte // see [Run.Tasks]
 
 	last    *journal.Ticket // of what was handed over last; nil: nothing was
 	dropped bool            // somebody else writes it from now on
@@ -268,6 +269,7 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal
 			return nil, err
 		}
 		at = r.s.chain.Next(r.row.ID, at, text)
+		r.over(e, &c)
 		c.Records = append(c.Records, journal.Record{Seq: at.Seq, Hash: at.Hash, Bytes: text})
 		if e.Pending() != nil || e.Type == run.Began || e.Type == run.Forked || e.Type == run.Finished {
 			when = journal.Must
@@ -402,7 +404,7 @@ func (s *Store) load(ctx context.Context, id string) (*Loaded, error) {
 	if err := s.verified(ctx, &from, func(e *run.Entry) { l.Entries = append(l.Entries, *e) }); err != nil {
 		return nil, err
 	}
-	if err := l.owned(ctx); err != nil {
+	if err := errors.Join(l.owned(ctx), l.readTasks(ctx)); err != nil {
 		return nil, err
 	}
 	if first := from.Base.Seq + 1; len(l.Entries) == 0 || first > 1 && l.Entries[0].Type != run.Checkpoint {

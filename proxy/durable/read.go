@@ -85,7 +85,7 @@ func (r *Reader) entry(ctx context.Context, text []byte) (run.Entry, error) {
 }
 
 // Shown is what operators may see of a journal: runs, what is of them, and the policies that they go by. What is kept of
-// sessions is their clients' alone.
+// sessions and of tasks is their clients' alone.
 func Shown(j journal.Reader) journal.Reader { return shown{j} }
 
 type shown struct{ journal.Reader }
@@ -102,7 +102,7 @@ func (s shown) Object(ctx context.Context, kind, name string) ([]byte, error) {
 func (s shown) Objects(ctx context.Context, of string) (out []journal.Object, err error) {
 	all, err := s.Reader.Objects(ctx, of)
 	for _, o := range all {
-		if o.Kind == policyObject || o.Run != "" && o.Kind != sessionObject {
+		if o.Kind == policyObject || o.Run != "" && o.Kind != sessionObject && o.Kind != taskObject {
 			out = append(out, o)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
 
 // What a run that lasts has made is handed over to the store before the run is unlocked, so that it is written in the
@@ -216,11 +217,11 @@ func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal)
 	if g.cfg.Store == nil {
 		return written{}
 	}
-	return r.keepLocked(g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now()))
+	return r.keepAtLocked(g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now()))
 }
 
-// keepLocked has a run that begins be kept.
-func (r *Run) keepLocked(at *durable.Run) written {
+// keepAtLocked has a run that begins be kept.
+func (r *Run) keepAtLocked(at *durable.Run) written {
 	if r.kept, r.Name = at, at.ID(); r.free {
 		r.kept.SetFree()
 	}
@@ -354,6 +355,7 @@ func (g *Registry) read(at runID, l *loading) {
 	kept, ended, err := g.cfg.Store.Find(ctx, journal.Key{Kind: at.kind.String(), Hash: journal.Hash([]byte(at.id))})
 	stop()
 	var r *Run
+	var ask func() // about its task; nil: none goes on
 	switch {
 	case errors.Is(err, journal.ErrNone):
 	case isDamaged(err):
@@ -362,7 +364,7 @@ func (g *Registry) read(at runID, l *loading) {
 		l.why = errStore
 		g.cfg.Log.Error("a run cannot be read from the store", "key", at.kind.String(), "error", err)
 	case !ended:
-		r, l.why = g.resume(kept, at)
+		r, ask, l.why = g.resume(kept, at)
 	}
 	g.mu.Lock()
 	delete(g.loading, at)
@@ -387,6 +389,9 @@ func (g *Registry) read(at runID, l *loading) {
 		g.reloading.Lock()
 		l.r.follow(g.Policy(), g.Mode())
 		g.reloading.Unlock()
+		if ask != nil {
+			ask()
+		}
 	}
 	close(l.done)
 }
@@ -401,19 +406,22 @@ func (g *Registry) enterLocked(r *Run) {
 	g.sweeping()
 }
 
-// resume makes a run of what is kept of it. It returns when all that comes of that is durable: who asks for the run waits
-// no longer than the store's timeout.
-func (g *Registry) resume(kept *durable.Loaded, at runID) (*Run, *Missing) {
+// resume makes a run of what is kept of it, and returns what asks about its task, nil where none goes on. It returns when
+// all that comes of that is durable: who asks for the run waits no longer than the store's timeout.
+func (g *Registry) resume(kept *durable.Loaded, at runID) (r *Run, ask func(), why *Missing) {
 	now := time.Now()
 	g.mu.RLock()
 	c := run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: true}
 	g.mu.RUnlock()
-	r := &Run{of: g, kept: kept.Run, keyed: keyed{at: at}, Key: g.keyOf(at.kind), Name: kept.ID(), Owner: kept.Owner(),
+	var lasting map[uint64]*tasks.Kept
+	lasting, c.Kept = g.lasting(kept, now)
+	r = &Run{of: g, kept: kept.Run, keyed: keyed{at: at}, Key: g.keyOf(at.kind), Name: kept.ID(), Owner: kept.Owner(),
 		core: run.Replay(c, slices.Values(kept.Entries), now)}
 	r.free = kept.IsFree()
 	r.born = max(deadline.Now()-now.Sub(kept.Began()), 1)
 	r.used.Store(int64(deadline.Now()))
 	r.shadow.Store(c.Shadow)
+	ask = r.goOn(lasting, now)
 	r.mu.Lock()
 	r.core.Expire(now) // before anybody asks
 	w := r.writeLocked()
@@ -431,13 +439,13 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) (*Run, *Missing) {
 	if g.cfg.Forgets && !fresh(kept.Entries) && !r.isShut() {
 		if g.cfg.Store.Down() != nil { // nothing was handed over: it is read anew
 			r.unwind()
-			return nil, errStore
+			return nil, nil, errStore
 		}
 		r.forgotten()
 	}
 	where := r.Where()
 	g.cfg.Log.Info("a run goes on", "run", r.Name, "state", where.State(), "entries", len(kept.Entries), "unknown", unknown)
-	return r, nil
+	return r, ask, nil
 }
 
 // forgotten begins a run anew whose server has forgotten what became of it, and waits until that is durable.

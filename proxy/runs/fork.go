@@ -75,7 +75,7 @@ func (g *Registry) Fork(f Forking) (*Fork, error) {
 	r := g.newOfLocked(past.Fork(g.configLocked(f.By), now))
 	g.foundLocked(r, key, out.Secret, past.Owner, past.Free)
 	r.mu.Lock()
-	w := r.keepLocked(g.cfg.Store.BeginFork(NewID(), keyOf(key.Kind, out.Secret), past.Owner, past.Of, now))
+	w := r.keepAtLocked(g.cfg.Store.BeginFork(NewID(), keyOf(key.Kind, out.Secret), past.Owner, past.Of, now))
 	r.windLocked()
 	r.mu.Unlock()
 	g.mu.Unlock()

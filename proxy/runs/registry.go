@@ -46,6 +46,7 @@ type Config struct {
 	KeepEnded       time.Duration  // how long a run is kept that has ended; 0: for ever
 	KeepIdle        time.Duration  // how long one is kept that nobody uses; 0: for ever
 	SessionIdle     time.Duration  // how long a session that is kept waits for its client to come back; 0: for ever
+	Tasks           *Tasks         // that outlive the proxy; nil: none does
 	IdleEnds        bool           // a run that nobody uses ends though it is kept; else it leaves memory alone
 	Log             hclog.Logger
 	Telemetry       *observe.Telemetry
@@ -579,6 +580,9 @@ func (g *Registry) Resume() error {
 	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
 	defer stop()
 	if err := g.cfg.Store.Count(ctx); err != nil {
+		return err
+	}
+	if err := g.readTasks(context.Background()); err != nil {
 		return err
 	}
 	g.mu.Lock()

@@ -361,21 +361,6 @@ func (r *Run) durably(do func(core *run.Run, now time.Time) (run.Effects, bool))
 	return from, moved, ok, err
 }
 
-// HandOver gives a task the turn of the call that began it, whose remains it has, and reports
-// whether its outcome is wanted: else it changes nothing.
-func (r *Run) HandOver(t *tasks.Task, began, remains *run.Call) (wanted bool) {
-	remains.Tag = t
-	r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
-		_, running := r.holderLocked()
-		r.Tasks.Enter(t, running, func() bool { wanted, e = core.HandOver(began, remains); return wanted })
-		if !wanted {
-			core.Leave(remains, now) // with what it has reserved
-		}
-		return e
-	})
-	return wanted
-}
-
 // Holder is the call, or the task, that has the turn.
 func (r *Run) Holder() (Call, *tasks.Task) {
 	r.mu.Lock()
@@ -412,7 +397,7 @@ func (r *Run) expired(now time.Duration, c *Config) bool {
 // inUse reports whether anybody is on a run who keeps it.
 func (r *Run) inUse() bool {
 	members := r.on()
-	if _, running := r.Holder(); running != nil && len(members) > 0 {
+	if _, running := r.Holder(); running != nil && (len(members) > 0 || running.Again()) {
 		return true
 	}
 	return slices.ContainsFunc(members, func(m Member) bool { return m.Client() || m.Busy() })

@@ -72,6 +72,7 @@ type Config struct {
 	Store    *durable.Store
 	Process  string // what the run of the process is called there
 	Forgets  bool   // what is wrapped has forgotten a run that is read from there: it begins anew
+	Outlives bool   // what is wrapped goes on when the proxy ends, and with it its tasks
 	IdleEnds bool   // there too a run expires that nobody uses
 
 	KeepEnded time.Duration // how long a run is kept there that has ended; 0: for ever

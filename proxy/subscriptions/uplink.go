@@ -71,6 +71,18 @@ func (us *Uplinks) Of(m Member, silent bool) *Uplink {
 	return u
 }
 
+// Apart returns how a connection is had for what the proxy asks by itself, and how its use ends: one of its own, on which
+// the upstream reaches nobody, or the shared one.
+func (us *Uplinks) Apart(with bridge.Opening) (get func() (*bridge.Upstream, error), leave func()) {
+	if us.shared != nil {
+		return func() (*bridge.Upstream, error) { return us.shared.Open(us.opening()) }, func() {}
+	}
+	u := &Uplink{config: us}
+	u.Init(&us.Config, u)
+	u.GreetBySelf()
+	return func() (*bridge.Upstream, error) { return u.Open(with) }, u.Close
+}
+
 // Close ends the shared connection, for good; its own each session ends.
 func (us *Uplinks) Close() {
 	if us.shared != nil {

@@ -265,6 +265,22 @@ func (c *Config) Opening(m *wire.Message, may policy.UpstreamMay) bridge.Opening
 	return bridge.Stateless.Opening(bridge.Introduction{Capabilities: bridge.Askable(Hides(may)), Info: info})
 }
 
+// OpeningAgain introduces a client, that speaks so, as it was before: it can be asked for what it said, as far as nothing of
+// that is hidden.
+func (c *Config) OpeningAgain(as bridge.Client, was bridge.Introduction, may policy.UpstreamMay) bridge.Opening {
+	info := was.Info
+	if info == nil {
+		info = c.info()
+	}
+	askable := bridge.Askable(Hides(may))
+	return as.Opening(bridge.Introduction{Info: info, Capabilities: wire.Pick(was.Capabilities, func(name string, value []byte) []byte {
+		if wire.Member(askable, name) == nil {
+			return nil
+		}
+		return value
+	})})
+}
+
 // SharedOpening introduces the proxy in either way to an upstream that all share. With a
 // session is preferred: in it sampling and the like need no retries.
 func (c *Config) SharedOpening(may policy.UpstreamMay) bridge.Opening {

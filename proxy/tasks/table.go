@@ -15,8 +15,39 @@ import (
 // Table is the tasks of a run. Its zero value has none. It is safe for concurrent use; its lock is
 // taken under the run's.
 type Table struct {
-	mu  sync.Mutex // guards what follows
-	all map[at]*Task
+	mu     sync.Mutex // guards what follows
+	all    map[at]*Task
+	coming *Task // of before the proxy was started anew; nil: none, or it is known by now
+}
+
+// Await has a task be one of the run's once it is known that the server has it still.
+func (ts *Table) Await(t *Task) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.coming = t
+}
+
+// Came has the awaited task be one of the run's, or nothing be awaited any more.
+func (ts *Table) Came(there bool) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.coming; there && t != nil {
+		if ts.all == nil {
+			ts.all = make(map[at]*Task)
+		}
+		ts.all[at{t.Conn, t.ID}] = t
+	}
+	ts.coming = nil
+}
+
+// Coming is the task of an id that is the principal's and awaited; nil: there is none.
+func (ts *Table) Coming(id string, owner wire.Principal) *Task {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.coming; t != nil && t.ID == id && t.Owner == owner {
+		return t
+	}
+	return nil
 }
 
 // at tells a run's tasks apart: servers number them, and sessions on one run may have a
@@ -34,11 +65,11 @@ const maxTasks = 1000
 // running is the task that has the turn, nil for none: one that took the id of that would hide it,
 // and is none of the run's.
 func (ts *Table) Enter(t, running *Task, handOver func() bool) {
-	if running != nil && running.Conn == t.Conn && running.ID == t.ID {
-		return
-	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
+	if running != nil && running.ID == t.ID && (running.again || ts.all[at{t.Conn, t.ID}] == running) {
+		return
+	}
 	if !handOver() {
 		t.waive()
 	}
@@ -80,13 +111,17 @@ func (ts *Table) Of(id string, owner wire.Principal, by bridge.Client, conn *bri
 	return only
 }
 
-// End ends the tasks of a run that is over.
-func (ts *Table) End() {
+// End ends the tasks of a run that is over; those that are kept not, where the run goes on when the proxy has been started
+// anew.
+func (ts *Table) End(goesOn bool) {
 	ts.mu.Lock()
 	all := ts.all
 	ts.all = nil
 	ts.mu.Unlock()
 	for _, t := range all {
+		if goesOn && t.kept.Load() {
+			continue
+		}
 		t.End(run.End{Outcome: policy.Unknown}, nil)
 	}
 }

@@ -4,6 +4,7 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strconv"
@@ -22,13 +23,19 @@ import (
 type Task struct {
 	ID       string
 	Owner    wire.Principal
-	Conn     *bridge.Upstream // on which it lives
-	Call     Call             // what is left of the call that began it; set before anybody knows the task
-	meta     []byte           // of what the proxy asks about it; nil: none
-	patience time.Duration    // for an answer about it
-	every    time.Duration    // between polls
-	done     chan struct{}    // closed when its outcome has stepped the run
-	over     atomic.Bool      // it has an outcome, or none is wanted
+	Tool     string           // what was called; set before anybody knows the task
+	Conn     *bridge.Upstream // on which it lives; nil: see [Task.GoOn]
+	Call     Call             // what is left of the call that began it; likewise
+	began    time.Time
+	created  string              // when, as the server says; "": it does not
+	by       bridge.Introduction // of the client, in what the proxy asks about it
+	patience time.Duration       // for an answer about it
+	every    time.Duration       // between polls
+	again    bool                // it was begun before the proxy was started anew
+	kept     atomic.Bool         // it is polled on when the proxy has been started anew
+	known    chan struct{}       // closed when the server has said that it is there
+	done     chan struct{}       // closed when its outcome has stepped the run
+	over     atomic.Bool         // it has an outcome, or none is wanted
 }
 
 // Call is what is left of a call that has begun a task.
@@ -38,11 +45,29 @@ type Call interface {
 	Ended(t *Task, end run.End, tell func(run.Shifts))
 }
 
-// New reads a task from its state, as the upstream of a connection tells it. meta is the
-// _meta of what is asked about it, nil for none, and patience how long an answer may take.
-func New(state []byte, conn *bridge.Upstream, owner wire.Principal, meta []byte, patience time.Duration) *Task {
+// By is what is left of the call that began the task; of no task it is nothing.
+func (t *Task) By() (c Call) {
+	if t != nil {
+		c = t.Call
+	}
+	return c
+}
+
+// New reads a task from its state, as the upstream of a connection tells it. by is how its client
+// is introduced in what is asked about it, and patience how long an answer may take.
+func New(state []byte, conn *bridge.Upstream, owner wire.Principal, by bridge.Introduction, patience time.Duration) *Task {
 	id, _ := wire.Text(wire.Member(state, "taskId"))
-	return &Task{ID: id, Owner: owner, Conn: conn, meta: meta, patience: patience, every: pollInterval(state), done: make(chan struct{})}
+	by.Capabilities, by.Info = bytes.Clone(by.Capabilities), bytes.Clone(by.Info) // of a message, which may be large
+	t := &Task{ID: id, Owner: owner, Conn: conn, began: time.Now(), created: created(state), by: by, patience: patience, every: pollInterval(state),
+		known: make(chan struct{}), done: make(chan struct{})}
+	close(t.known)
+	return t
+}
+
+// created is when a task began by its state, "" where that does not say.
+func created(state []byte) string {
+	text, _ := wire.Text(wire.Member(state, "createdAt"))
+	return text
 }
 
 // Bounds of polling: as often as the server says, but for what would be no polling
@@ -111,22 +136,10 @@ func (t *Task) isOver() bool {
 }
 
 // Watch polls the task until it has ended. When ctx or the task's connection ends, it ends with
-// an unknown outcome.
+// an unknown outcome; but one that is kept goes on where ctx was cancelled: the proxy ends.
 func (t *Task) Watch(ctx context.Context) {
 	for missed := 0; missed < maxMissed; {
-		timer := time.NewTimer(t.every)
-		select {
-		case <-timer.C:
-		case <-t.done:
-			timer.Stop()
-			return
-		case <-t.Conn.Done():
-			timer.Stop()
-			t.End(run.End{Outcome: policy.Unknown}, nil)
-			return
-		case <-ctx.Done():
-			timer.Stop()
-			t.End(run.End{Outcome: policy.Unknown}, nil)
+		if !t.pause(ctx, t.Conn.Done()) {
 			return
 		}
 		end, err := t.ask(ctx)
@@ -139,6 +152,30 @@ func (t *Task) Watch(ctx context.Context) {
 		}
 	}
 	t.End(run.End{Outcome: policy.Unknown}, nil)
+}
+
+// pause waits for the next poll, and reports false where there is to be none.
+func (t *Task) pause(ctx context.Context, lost <-chan struct{}) bool {
+	timer := time.NewTimer(t.every)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-t.done:
+		return false
+	case <-lost:
+	case <-ctx.Done():
+	}
+	t.Lost(ctx)
+	return false
+}
+
+// Lost ends a task that nobody asks about any more, with an unknown outcome; but one that is kept goes on where ctx was
+// cancelled: the proxy ends.
+func (t *Task) Lost(ctx context.Context) {
+	if ctx.Err() != context.Canceled || !t.kept.Load() {
+		t.End(run.End{Outcome: policy.Unknown}, nil)
+	}
 }
 
 // Answered takes what the server has answered to a client's request about the task: an end of
@@ -188,16 +225,32 @@ var errNoState = errors.New("the server does not say where the task stands")
 // ask asks the server about the task: how it has ended, without an outcome if it has not. An
 // error is one of asking, and says nothing of the task.
 func (t *Task) ask(ctx context.Context) (end run.End, err error) {
-	m, err := t.send(ctx, "tasks/get")
+	state, err := t.state(ctx)
 	switch {
 	case err != nil:
 		return end, err
-	case m.Kind == wire.Result:
-		return t.outcome(ctx, m.Bytes(m.Result))
-	case m.ErrorCode == wire.CodeInvalidParams: // it has expired, or was never there
+	case state == nil:
 		return run.End{Outcome: policy.Unknown}, nil
 	}
-	return end, errNoState
+	return t.outcome(ctx, state)
+}
+
+// state asks the server where the task stands; nil: it has expired, or was never there.
+func (t *Task) state(ctx context.Context) ([]byte, error) {
+	m, err := t.send(ctx, "tasks/get")
+	switch {
+	case err != nil:
+		return nil, err
+	case m.Kind == wire.Result:
+		state := m.Bytes(m.Result)
+		if now := created(state); t.again && t.created != "" && now != "" && now != t.created { // another one has its id
+			return nil, nil
+		}
+		return state, nil
+	case m.ErrorCode == wire.CodeInvalidParams:
+		return nil, nil
+	}
+	return nil, errNoState
 }
 
 // outcome is how a task has ended by its state, without an outcome if it has not. One with
@@ -254,8 +307,8 @@ func (t *Task) send(ctx context.Context, method string) (*wire.Message, error) {
 	ctx, stop := context.WithTimeout(ctx, t.patience)
 	defer stop()
 	params := wire.AppendString([]byte(`{"taskId":`), t.ID)
-	if t.meta != nil {
-		params = append(append(params, `,"_meta":`...), t.meta...)
+	if meta := t.by.Meta(t.Conn.Server); meta != nil {
+		params = append(append(params, `,"_meta":`...), meta...)
 	}
 	m := wire.Made(wire.RequestMessage(0, method, append(params, '}')))
 	if m == nil {

@@ -17,7 +17,7 @@ func (e *ended) Ended(_ *Task, end run.End, _ func(run.Shifts)) { *e = append(*e
 
 // begun is a task of a call, by an id.
 func begun(id string, by Call) *Task {
-	t := New([]byte(`{"taskId":"`+id+`"}`), &bridge.Upstream{}, wire.Principal{}, nil, time.Second)
+	t := New([]byte(`{"taskId":"`+id+`"}`), &bridge.Upstream{}, wire.Principal{}, bridge.Introduction{}, time.Second)
 	t.Call = by
 	return t
 }
@@ -80,7 +80,7 @@ func TestTable(t *testing.T) {
 	if table.On(first.Conn, "1") != first || table.On(second.Conn, "1") != nil {
 		t.Error("of too many the one that has the turn is kept, and no other")
 	}
-	table.End()
+	table.End(false)
 	if len(by) != 1 || table.On(first.Conn, "1") != nil {
 		t.Errorf("ended %v: what has no turn is waived", by)
 	}

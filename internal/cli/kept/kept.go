@@ -381,6 +381,7 @@ func (c *command) export(ctx context.Context, s journal.Reader, prefixes []strin
 	if len(prefixes) > 0 {
 		s = durable.Shown(s) // sessions are of other runs, too
 	}
+	s = durable.Exported(s)
 	if err := journal.ExportObjects(ctx, s, out); err != nil {
 		return err
 	}

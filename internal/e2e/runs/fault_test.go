@@ -84,24 +84,28 @@ func unwritable(t *testing.T, k key, url string, front []string, fail, mend func
 func TestStoreThatIsLocked(t *testing.T) {
 	each(t, those(byHeader), func(t *testing.T, k key) {
 		url := store(t)
-		db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		execute := func(text string) func(*house) {
-			return func(*house) {
-				if _, err := conn.ExecContext(t.Context(), text); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		unwritable(t, k, url, nil, execute("PRAGMA busy_timeout = 30000; BEGIN IMMEDIATE"), execute("ROLLBACK"))
+		execute := locks(t, url)
+		unwritable(t, k, url, nil, func(*house) { execute("PRAGMA busy_timeout = 30000; BEGIN IMMEDIATE") }, func(*house) { execute("ROLLBACK") })
 	})
+}
+
+// locks returns what executes SQL over one connection to a file of runs.
+func locks(t *testing.T, url string) (execute func(text string)) {
+	t.Helper()
+	db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(text string) {
+		if _, err := conn.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // toAndFro has ok and once in turns.

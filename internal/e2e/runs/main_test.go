@@ -12,5 +12,5 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	mcptest.Main(m, nil)
+	mcptest.Main(m, mcptest.Servers{"legacy workshop": new(workshop).server(false), "modern workshop": new(workshop).server(true)})
 }
