@@ -75,8 +75,12 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT R
 // Open opens a file for this process alone, and makes it where there is none. The error is a [journal.Held] where
 // another process has it.
 func Open(c Config) (*Store, error) {
-	folder := filepath.Dir(c.Path)
-	if kind, err := networkFS(folder); err != nil {
+	path, err := resolve(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	c.Path = path
+	if kind, err := networkFS(filepath.Dir(c.Path)); err != nil {
 		return nil, err
 	} else if kind != "" {
 		return nil, fmt.Errorf("%s is on a network file system (%s), where SQLite may lose what it has written: choose a local disk, or PostgreSQL", c.Path, kind)
