@@ -44,7 +44,7 @@ type command struct {
 }
 
 func (c *command) flags(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&c.url, "store", "", "the `STORE`: sqlite:PATH, or postgres://HOST/DATABASE")
+	cmd.Flags().StringVar(&c.url, "store", "", "the `STORE`: sqlite:PATH, sqlite:FOLDER/, or postgres://HOST/DATABASE")
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
@@ -129,17 +129,44 @@ func (c *command) read(ctx context.Context, do func(s journal.Reader) error) (er
 	case c.url == "":
 		return exit.Usagef("no store is named: give --store, or set FSM_PROXY_STORE; or give --admin, to ask a running proxy")
 	}
-	return c.with(ctx, stores.OpenReader, func(s journal.Store) error { return do(s) })
+	urls, err := c.urls()
+	if err != nil {
+		return err
+	}
+	all := &folder{}
+	defer func() {
+		for _, m := range all.stores {
+			err = errors.Join(err, m.Reader.(journal.Store).Close())
+		}
+	}()
+	for _, url := range urls {
+		s, err := stores.OpenReader(ctx, stores.Config{URL: url})
+		if err != nil {
+			return err
+		}
+		all.stores = append(all.stores, member{url, s})
+	}
+	if len(urls) == 1 {
+		return do(all.stores[0].Reader)
+	}
+	return do(all)
 }
 
-func (c *command) with(ctx context.Context, open func(context.Context, stores.Config) (journal.Store, error), do func(s journal.Store) error) (err error) {
+// urls are those of the stores that --store names: several where it is a folder.
+func (c *command) urls() ([]string, error) {
 	if c.url == "" {
-		return exit.Usagef("no store is named: give --store, or set FSM_PROXY_STORE")
+		return nil, exit.Usagef("no store is named: give --store, or set FSM_PROXY_STORE")
 	}
 	if err := stores.Check(c.url); err != nil {
-		return exit.Usagef("--store: %w", err)
+		return nil, exit.Usagef("--store: %w", err)
 	}
-	s, err := open(ctx, stores.Config{URL: c.url, Run: "run", Holder: fmt.Sprintf("process %d, which imports runs", os.Getpid())})
+	return stores.Files(c.url)
+}
+
+// write has a store be written, which no proxy has meanwhile.
+func (c *command) write(ctx context.Context, config stores.Config, do func(s journal.Store) error) (err error) {
+	config.Holder = fmt.Sprintf("process %d, which %s", os.Getpid(), config.Holder)
+	s, err := stores.Open(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -425,7 +452,12 @@ func newImport(console Console) *cobra.Command {
 				defer file.Close()
 				in = file
 			}
-			return c.with(cmd.Context(), stores.Open, func(s journal.Store) error {
+			if stores.IsFolder(c.url) {
+				return exit.Usagef("runs are taken into one file, and --store names a folder: name a file, like sqlite:FOLDER/NAME.db; NAME is the --run of the proxy that is to go on with them")
+			} else if _, err := c.urls(); err != nil {
+				return err
+			}
+			return c.write(cmd.Context(), stores.Config{URL: c.url, Holder: "imports runs"}, func(s journal.Store) error {
 				runs, err := journal.Import(cmd.Context(), s, in)
 				if err != nil {
 					return fmt.Errorf("after %s: %w", count(len(runs)), err)
@@ -453,11 +485,15 @@ func newCollect(console Console) *cobra.Command {
 			if completed < 0 || idle < 0 || completed == 0 && idle == 0 {
 				return exit.Usagef("gc removes nothing without --keep-completed or --keep-idle: give one")
 			}
-			open := stores.Open
-			if dry {
-				open = stores.OpenReader
+			now := time.Now()
+			var queries []journal.Query
+			if completed > 0 {
+				queries = append(queries, journal.Query{EndedBefore: now.Add(-completed)})
 			}
-			return c.with(cmd.Context(), open, func(s journal.Store) error { return c.collect(cmd.Context(), s, completed, idle, dry) })
+			if idle > 0 {
+				queries = append(queries, journal.Query{UsedBefore: now.Add(-idle)})
+			}
+			return c.collect(cmd.Context(), queries, dry)
 		},
 	})
 	cmd.Flags().VarPF((*days.Value)(&completed), "keep-completed", "", "how long a run is kept that has ended").DefValue = "0"
@@ -466,41 +502,58 @@ func newCollect(console Console) *cobra.Command {
 	return cmd
 }
 
-func (c *command) collect(ctx context.Context, s journal.Store, completed, idle time.Duration, dry bool) error {
-	now, n := time.Now(), 0
-	var queries []journal.Query
-	if completed > 0 {
-		queries = append(queries, journal.Query{EndedBefore: now.Add(-completed)})
+// collect removes the runs that queries ask for. What cannot be removed of one store of a folder keeps it from no other.
+func (c *command) collect(ctx context.Context, queries []journal.Query, dry bool) (err error) {
+	n, said := 0, "Removed: %s.\n"
+	if dry {
+		said = "It would remove %s.\n"
+		err = c.read(ctx, func(s journal.Reader) error {
+			return c.each(ctx, s, queries, &n, func(string) error { return nil })
+		})
+	} else {
+		urls, named := c.urls()
+		err = named
+		for _, url := range urls {
+			err = errors.Join(err, c.write(ctx, stores.Config{URL: url, Holder: "removes runs", Existing: true}, func(s journal.Store) error {
+				return c.each(ctx, s, queries, &n, func(run string) error { return remove(ctx, s, run) })
+			}))
+		}
 	}
-	if idle > 0 {
-		queries = append(queries, journal.Query{UsedBefore: now.Add(-idle)})
+	if err != nil && n == 0 {
+		return err
 	}
+	_, wrote := fmt.Fprintf(c.Out, said, count(n))
+	return errors.Join(err, wrote)
+}
+
+// each does something with the runs that queries ask for, prints and counts them.
+func (c *command) each(ctx context.Context, s journal.Reader, queries []journal.Query, n *int, do func(run string) error) error {
 	for _, q := range queries {
 		for r, err := range journal.Rows(ctx, s, q) {
+			if err == nil {
+				err = do(r.ID)
+			}
 			if err != nil {
 				return err
 			}
-			if !dry {
-				if _, err := s.Take(ctx, r.ID); err != nil {
-					return err
-				}
-				each, err := s.Commit(ctx, []journal.Change{{Run: r.ID, Remove: true}})
-				if err = errors.Join(append(each, err)...); err != nil {
-					return fmt.Errorf("removing run %s: %w", r.ID, err)
-				}
-			}
-			n++
+			*n++
 			if _, err := fmt.Fprintf(c.Out, "%s  in %s, used %s\n", r.ID, r.State, ago(r.Used)); err != nil {
 				return err
 			}
 		}
 	}
-	said := "Removed: %s.\n"
-	if dry {
-		said = "It would remove %s.\n"
+	return nil
+}
+
+func remove(ctx context.Context, s journal.Store, run string) error {
+	if _, err := s.Take(ctx, run); err != nil {
+		return err
 	}
-	_, err := fmt.Fprintf(c.Out, said, count(n))
-	return err
+	each, err := s.Commit(ctx, []journal.Change{{Run: run, Remove: true}})
+	if err = errors.Join(append(each, err)...); err != nil {
+		return fmt.Errorf("removing run %s: %w", run, err)
+	}
+	return nil
 }
 
 func newVerify(console Console) *cobra.Command {

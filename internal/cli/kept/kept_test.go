@@ -20,13 +20,20 @@ import (
 func filled(t *testing.T, key []byte) (url, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "runs.db")
+	fill(t, path, key, "AAA1", "AAB2")
+	return "sqlite:" + path, path
+}
+
+// fill writes runs of five entries to a file.
+func fill(t *testing.T, path string, key []byte, runs ...string) {
+	t.Helper()
 	s, err := sqlite.Open(sqlite.Config{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	chain := journal.NewChain(key)
-	for _, id := range []string{"AAA1", "AAB2"} {
+	for _, id := range runs {
 		change := journal.Change{Run: id}
 		at := journal.Point{}
 		for seq := 1; seq <= 5; seq++ {
@@ -44,7 +51,6 @@ func filled(t *testing.T, key []byte) (url, path string) {
 			t.Fatal(each, err)
 		}
 	}
-	return "sqlite:" + path, path
 }
 
 // do runs a command, and returns what it prints.
@@ -83,13 +89,13 @@ func TestListAndTail(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 	for args, says := range map[string]string{
-		"tail AA --store " + url:           `several runs have ids that begin with "AA": AAA1, AAB2`,
-		"tail x --store " + url:            "'fsm-proxy runs ls' names those that there are",
-		"ls":                               "no store is named",
-		"ls --store memory":                "ask the running proxy",
-		"ls --store ftp://x":               "one of memory, sqlite:PATH",
-		"ls --store sqlite:/nowhere/x.db":  "no such file",
-		"import --store sqlite:/dev/null/": "/dev/null",
+		"tail AA --store " + url:            `several runs have ids that begin with "AA": AAA1, AAB2`,
+		"tail x --store " + url:             "'fsm-proxy runs ls' names those that there are",
+		"ls":                                "no store is named",
+		"ls --store memory":                 "ask the running proxy",
+		"ls --store ftp://x":                "one of memory, sqlite:PATH",
+		"ls --store sqlite:/nowhere/x.db":   "no such file",
+		"import --store sqlite:/dev/null/x": "/dev/null",
 	} {
 		if out, err := do(t, "", strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %q, %v", args, out, err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,11 +20,12 @@ import (
 
 // Config says which store is opened, and for whom.
 type Config struct {
-	URL    string        // see [Check]
-	Run    string        // the run that a folder of SQLite files has a file for
-	Lease  time.Duration // for how long a database is this process's without another word; 0: 5s
-	Holder string        // who has it, for a process that finds it taken
-	Log    func(message string, err error)
+	URL      string        // see [Check]
+	Run      string        // the run that a folder of SQLite files has a file for
+	Lease    time.Duration // for how long a database is this process's without another word; 0: 5s
+	Holder   string        // who has it, for a process that finds it taken
+	Existing bool          // no file of SQLite is made where there is none
+	Log      func(message string, err error)
 }
 
 // Memory is the URL of no store: nothing is kept.
@@ -44,9 +46,39 @@ func IsSQLite(text string) bool {
 	return err == nil && !s.memory && !s.postgres
 }
 
+// IsFolder reports whether the URL is of a folder, with a file for each run name.
+func IsFolder(text string) bool {
+	s, err := parse(text, "run")
+	return err == nil && s.folder != ""
+}
+
+// Files returns the URLs of the stores in the folder that a URL names, in the order of their names; it is an error if there
+// are none. Of any other URL it returns that one.
+func Files(text string) (urls []string, err error) {
+	s, err := parse(text, "run")
+	if err != nil || s.folder == "" {
+		return []string{text}, err
+	}
+	files, err := os.ReadDir(s.folder)
+	if err != nil {
+		return nil, fmt.Errorf("looking for stores: %w: is it the folder that the proxy was started with?", err)
+	}
+	for _, f := range files {
+		path := filepath.Join(s.folder, f.Name())
+		if info, err := os.Stat(path); err == nil && filepath.Ext(path) == extension && info.Mode().IsRegular() && info.Size() > 0 {
+			urls = append(urls, "sqlite:"+path)
+		}
+	}
+	if len(urls) == 0 {
+		return nil, fmt.Errorf("the folder %s has no store: a proxy that runs with --store sqlite:FOLDER/ makes one there, NAME%s for its --run NAME", s.folder, extension)
+	}
+	return urls, nil
+}
+
 // store is what a URL says.
 type store struct {
 	memory, postgres bool
+	folder           string // of files of SQLite, "" where the URL names a file
 	path             string // of a file of SQLite
 	normal           bool
 }
@@ -76,15 +108,24 @@ func parse(text, run string) (s store, err error) {
 		return s, errors.New("it names no file: write sqlite:PATH, or sqlite:FOLDER/")
 	}
 	if strings.HasSuffix(path, "/") || strings.HasSuffix(path, string(filepath.Separator)) {
-		path = filepath.Join(path, fileName(run)+".db")
+		s.folder = path
+		path = filepath.Join(path, fileName(run)+extension)
 	}
 	s.path = path
 	return s, nil
 }
 
-// fileName is a run's name as a file may be called.
+// extension is how the names of files end that a folder has for runs.
+const extension = ".db"
+
+// fileName is a run's name as a file may be called. No two runs have one file: what a file name cannot have is escaped,
+// and so is the % that stands for that.
 func fileName(run string) string {
-	return url.PathEscape(strings.ReplaceAll(strings.TrimLeft(run, "."), "/", "_"))
+	name := url.PathEscape(run)
+	if strings.HasPrefix(name, ".") { // the file would be hidden, or be the folder
+		name = "%2E" + name[1:]
+	}
+	return name
 }
 
 // Open opens a store for this process alone; nil for memory. The error is a [journal.Held] where another process has it.
@@ -101,6 +142,11 @@ func Open(ctx context.Context, c Config) (journal.Store, error) {
 			return nil, fmt.Errorf("opening the store in PostgreSQL: %w", err)
 		}
 		return db, nil
+	}
+	if c.Existing {
+		if _, err := os.Stat(s.path); err != nil {
+			return nil, missing(s.path, err)
+		}
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return nil, fmt.Errorf("making the store's folder: %w", err)
@@ -128,10 +174,17 @@ func OpenReader(ctx context.Context, c Config) (journal.Store, error) {
 		return db, nil
 	}
 	file, err := sqlite.OpenReader(s.path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, missing(s.path, err)
+	} else if err != nil {
 		return nil, fmt.Errorf("opening the store %s: %w", s.path, err)
 	}
 	return file, nil
+}
+
+// missing is the error of a file that is not there.
+func missing(path string, err error) error {
+	return fmt.Errorf("opening the store %s: %w", path, err)
 }
 
 // The least and the most that a key for records is long, in bytes.
