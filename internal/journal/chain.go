@@ -137,6 +137,9 @@ func (c Chain) Verify(r *Row, records iter.Seq2[Record, error], anchors ...Point
 		case x.Seq <= at.Seq:
 			return say(x.Seq, Duplicated, "there is another one of this number"), nil
 		case x.Seq != at.Seq+1:
+			if f := repeats(r, at, &x); f != nil {
+				return f, nil
+			}
 			return say(x.Seq, Gap, fmt.Sprintf("the one before it is %d", at.Seq)), nil
 		}
 		if next := c.Next(r.ID, at, x.Bytes); next.Hash != x.Hash {
@@ -165,8 +168,21 @@ func (c Chain) Verify(r *Row, records iter.Seq2[Record, error], anchors ...Point
 	return nil, nil
 }
 
+// repeats returns the fault of a record that says that it is one of those up to a point, which are where they were: it
+// is a copy. Stores have no two records of one number; so a copy has another one. nil: it says something else.
+func repeats(r *Row, at Point, x *Record) *Fault {
+	var says Numbered
+	if json.Unmarshal(x.Bytes, &says, jsontext.AllowDuplicateNames(true)) != nil || says.Run != r.ID || says.Seq <= r.Base.Seq || says.Seq > at.Seq {
+		return nil
+	}
+	return &Fault{r.ID, x.Seq, Duplicated, fmt.Sprintf("it says that it is record %d, which stands before it", says.Seq)}
+}
+
 // tell says what is wrong with a record whose hash is not that of its bytes behind a point.
 func (c Chain) tell(r *Row, at Point, x *Record) *Fault {
+	if f := repeats(r, at, x); f != nil {
+		return f
+	}
 	f := &Fault{Run: r.ID, Seq: x.Seq, Damage: Edited, Why: "its hash is not that of its bytes and the hash before it"}
 	var says Numbered
 	if json.Unmarshal(x.Bytes, &says, jsontext.AllowDuplicateNames(true)) != nil {

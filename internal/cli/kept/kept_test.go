@@ -152,6 +152,11 @@ func TestVerify(t *testing.T) {
 		{"nothing", "", ""},
 		{"edited", `UPDATE entries SET bytes = CAST(replace(CAST(bytes AS TEXT), '"name":"t3"', '"name":"t9"') AS BLOB) WHERE seq = 3`, "entry 3: edited"},
 		{"deleted", `DELETE FROM entries WHERE seq = 3`, "entry 4: gap"},
+		{"copied behind it", `UPDATE entries SET seq = -seq - 1 WHERE seq > 3; UPDATE entries SET seq = -seq WHERE seq < 0;
+			INSERT INTO entries (run, seq, hash, bytes) SELECT run, 4, hash, bytes FROM entries WHERE seq = 3`, "entry 4: duplicated: it says that it is record 3"},
+		{"copied to the end", `INSERT INTO entries (run, seq, hash, bytes) SELECT run, 6, hash, bytes FROM entries WHERE seq = 2`, "entry 6: duplicated: it says that it is record 2"},
+		{"copied behind the end", `INSERT INTO entries (run, seq, hash, bytes) SELECT run, 9, hash, bytes FROM entries WHERE seq = 2`, "entry 9: duplicated: it says that it is record 2"},
+		{"in another's place", `UPDATE entries SET (hash, bytes) = (SELECT hash, bytes FROM entries AS e WHERE e.run = entries.run AND e.seq = 5) WHERE seq = 3`, "entry 3: reordered"},
 		{"cut", `DELETE FROM entries WHERE seq > 3`, "cut tail"},
 		{"gone", `DELETE FROM runs WHERE id = 'AAA1'`, "gone"},
 	} {
