@@ -47,6 +47,9 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
+// Programs is the folder of its programs, of the same version.
+func (s *Server) Programs() string { return s.bin }
+
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 
 // URL is where a new database of the server is.
