@@ -9,17 +9,27 @@ func networkFS(folder string) (string, error) {
 	if err := unix.Statfs(folder, &at); err != nil {
 		return "", err
 	}
-	switch uint32(at.Type) {
-	case unix.NFS_SUPER_MAGIC:
-		return "NFS", nil
-	case unix.CIFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC:
-		return "CIFS", nil
-	case unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
-		return "AFS", nil
-	case unix.CODA_SUPER_MAGIC:
-		return "Coda", nil
-	case unix.CEPH_SUPER_MAGIC:
-		return "Ceph", nil
-	}
-	return "", nil
+	return networkKinds[uint32(at.Type)], nil
 }
+
+// What statfs(2) says of network file systems. One in FUSE, such as sshfs or GlusterFS, cannot be told from a disk in
+// FUSE, which has the same number.
+var networkKinds = map[uint32]string{
+	unix.NFS_SUPER_MAGIC:  "NFS",
+	unix.CIFS_SUPER_MAGIC: "CIFS",
+	unix.SMB_SUPER_MAGIC:  "CIFS",
+	unix.SMB2_SUPER_MAGIC: "CIFS",
+	unix.AFS_SUPER_MAGIC:  "AFS",
+	unix.AFS_FS_MAGIC:     "AFS",
+	unix.CODA_SUPER_MAGIC: "Coda",
+	unix.CEPH_SUPER_MAGIC: "Ceph",
+	unix.V9FS_MAGIC:       "9p",
+	lustreMagic:           "Lustre",
+	gpfsMagic:             "GPFS",
+}
+
+// Of file systems that Linux itself does not have.
+const (
+	lustreMagic = 0x0bd00bd0
+	gpfsMagic   = 0x47504653
+)

@@ -1,0 +1,28 @@
+package sqlite
+
+import (
+	"maps"
+	"testing"
+)
+
+// The numbers are those that stat(1) of GNU knows the file systems by.
+func TestNetworkFileSystemsAreKnown(t *testing.T) {
+	want := map[uint32]string{
+		0x6969: "NFS", 0xff534d42: "CIFS", 0x517b: "CIFS", 0xfe534d42: "CIFS", 0x5346414f: "AFS", 0x6b414653: "AFS", 0x73757245: "Coda",
+		0x00c36400: "Ceph", 0x01021997: "9p", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS",
+	}
+	if !maps.Equal(networkKinds, want) {
+		t.Errorf("%v\nwant\n%v", networkKinds, want)
+	}
+	for name, disk := range map[string]uint32{"ext4": 0xef53, "XFS": 0x58465342, "Btrfs": 0x9123683e, "ZFS": 0x2fc12fc1, "tmpfs": 0x01021994, "overlayfs": 0x794c7630, "FUSE": 0x65735546} {
+		if kind := networkKinds[disk]; kind != "" {
+			t.Errorf("%s is taken for %s", name, kind)
+		}
+	}
+	if kind, err := networkFS(t.TempDir()); kind != "" || err != nil {
+		t.Errorf("a local folder: %q, %v", kind, err)
+	}
+	if kind, err := networkFS("/nowhere/at/all"); err == nil {
+		t.Errorf("no folder: %q", kind)
+	}
+}
