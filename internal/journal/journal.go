@@ -90,7 +90,9 @@ var (
 // Held is the error of a store that another process has.
 type Held struct{ By string }
 
-func (h *Held) Error() string { return "the store is in use by " + h.By }
+func (h *Held) Error() string {
+	return "the store is in use by " + h.By + ": stop that, or name another one by --store; a folder (sqlite:FOLDER/) has one for each --run"
+}
 
 // Query says which runs are listed.
 type Query struct {

@@ -94,7 +94,7 @@ func TestListAndTail(t *testing.T) {
 		"ls":                                "no store is named",
 		"ls --store memory":                 "ask the running proxy",
 		"ls --store ftp://x":                "one of memory, sqlite:PATH",
-		"ls --store sqlite:/nowhere/x.db":   "no such file",
+		"ls --store sqlite:/nowhere/x.db":   "there is no store /nowhere/x.db: give --store as the proxy has it",
 		"import --store sqlite:/dev/null/x": "/dev/null",
 	} {
 		if out, err := do(t, "", strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), says) {

@@ -163,7 +163,7 @@ func (s *Store) checkVersion(ctx context.Context) error {
 		return fmt.Errorf("the database has no runs of fsm-proxy: %w", err)
 	}
 	if usable > schemaVersion {
-		return fmt.Errorf("%w: it needs one that knows schema %d, this one knows %d", journal.ErrTooNew, usable, schemaVersion)
+		return fmt.Errorf("%w: it needs one that knows schema %d, this one knows %d: start that version, or restore a backup from before the update", journal.ErrTooNew, usable, schemaVersion)
 	}
 	return nil
 }

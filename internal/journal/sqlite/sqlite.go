@@ -75,7 +75,18 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT R
 // Open opens a file for this process alone, and makes it where there is none. The error is a [journal.Held] where
 // another process has it.
 func Open(c Config) (*Store, error) {
+	s, err := open(c)
+	if err != nil {
+		return nil, advise(err)
+	}
+	return s, nil
+}
+
+func open(c Config) (*Store, error) {
 	path, err := resolve(c.Path)
+	if err == nil {
+		err = noFolder(path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +119,8 @@ func (s *Store) open(c *Config) (err error) {
 func OpenReader(path string) (*Store, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
+	} else if err := noFolder(path); err != nil {
+		return nil, err
 	}
 	s := &Store{path: path}
 	var err error
@@ -115,7 +128,7 @@ func OpenReader(path string) (*Store, error) {
 		return nil, err
 	}
 	if err := checkVersion(context.Background(), s.read); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(advise(err), s.Close())
 	}
 	return s, nil
 }
@@ -149,19 +162,27 @@ type querier interface {
 
 // checkVersion refuses a file that this program cannot read.
 func checkVersion(ctx context.Context, q querier) error {
-	var id, readable int
+	var id, tables, readable int
 	if err := q.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
 		return err
 	}
-	if id != fileID {
-		return errors.New("it is a database of something else")
+	if err := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+		return err
+	}
+	switch {
+	case tables == 0:
+		return errors.New("nothing is in the file yet: a proxy that is started with it as its --store makes a store of it")
+	case id != fileID:
+		return errors.New("it is a database of something else: name another file by --store")
 	}
 	var text string
-	if err := q.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'readable_by'").Scan(&text); err != nil {
+	if err := q.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'readable_by'").Scan(&text); errors.Is(err, sql.ErrNoRows) {
+		return errors.New("the file does not say who can read it: it is damaged: restore a backup, without the -wal and -shm files of another one beside it")
+	} else if err != nil {
 		return err
 	}
 	if readable, _ = strconv.Atoi(text); readable > schemaVersion {
-		return fmt.Errorf("%w: it needs one that reads schema %d, this one reads %d", journal.ErrTooNew, readable, schemaVersion)
+		return fmt.Errorf("%w: it needs one that reads schema %d, this one reads %d: start that version, or restore a backup from before the update", journal.ErrTooNew, readable, schemaVersion)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -206,4 +207,59 @@ func BenchmarkStep(b *testing.B) {
 	}
 	defer s.Close()
 	journaltest.Bench(b, s)
+}
+
+// What stands in the way is told with what to do.
+func TestErrorsAdvise(t *testing.T) {
+	folder := t.TempDir()
+	in := func(name string) string { return filepath.Join(folder, name) }
+	s, err := Open(Config{Path: in("runs.db"), Holder: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, began("r1"))
+	s.Close()
+	whole, err := os.ReadFile(in("runs.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(in("cannot.db-wal"), 0o700); err != nil { // as where the folder cannot be written
+		t.Fatal(err)
+	}
+	torn := bytes.Clone(whole)
+	copy(torn[100:], bytes.Repeat([]byte{0xff}, 300)) // the first page's tables
+	for name, text := range map[string][]byte{"empty.db": nil, "cannot.db": whole, "torn.db": torn} {
+		if err := os.WriteFile(in(name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range []struct {
+		name       string
+		open, read string // "": it can be
+	}{
+		{".", "it is a folder: write sqlite:" + folder + "/", "it is a folder: write sqlite:" + folder + "/"},
+		{"empty.db", "", "nothing is in the file yet"},
+		{"cannot.db", "choose a folder that this process can write", "choose a folder that this process can write"},
+		{"torn.db", "restore a backup", "restore a backup"},
+	} {
+		r, err := OpenReader(in(x.name))
+		if err == nil {
+			r.Close()
+		}
+		if (err == nil) != (x.read == "") || err != nil && !strings.Contains(err.Error(), x.read) {
+			t.Errorf("reading %s: %v", x.name, err)
+		}
+		w, err := Open(Config{Path: in(x.name), Holder: "a test"})
+		if err == nil {
+			w.Close()
+		}
+		if (err == nil) != (x.open == "") || err != nil && !strings.Contains(err.Error(), x.open) {
+			t.Errorf("opening %s: %v", x.name, err)
+		}
+	}
+	for _, err := range []error{syscall.EROFS, syscall.EACCES} {
+		if told := advise(&os.PathError{Op: "open", Path: "runs.db", Err: err}); !errors.Is(told, err) || !strings.Contains(told.Error(), "choose a folder that this process can write") {
+			t.Errorf("%v", told)
+		}
+	}
 }

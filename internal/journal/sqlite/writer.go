@@ -57,7 +57,7 @@ func openWriter(c *Config) (_ *writer, err error) {
 		err = w.ready()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", c.Path, err), w.close())
+		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
 }

@@ -144,8 +144,8 @@ func Open(ctx context.Context, c Config) (journal.Store, error) {
 		return db, nil
 	}
 	if c.Existing {
-		if _, err := os.Stat(s.path); err != nil {
-			return nil, missing(s.path, err)
+		if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
+			return nil, missing(s.path)
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
@@ -175,7 +175,7 @@ func OpenReader(ctx context.Context, c Config) (journal.Store, error) {
 	}
 	file, err := sqlite.OpenReader(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missing(s.path, err)
+		return nil, missing(s.path)
 	} else if err != nil {
 		return nil, fmt.Errorf("opening the store %s: %w", s.path, err)
 	}
@@ -183,8 +183,8 @@ func OpenReader(ctx context.Context, c Config) (journal.Store, error) {
 }
 
 // missing is the error of a file that is not there.
-func missing(path string, err error) error {
-	return fmt.Errorf("opening the store %s: %w", path, err)
+func missing(path string) error {
+	return fmt.Errorf("there is no store %s: give --store as the proxy has it; a proxy makes it when it starts", path)
 }
 
 // The least and the most that a key for records is long, in bytes.
