@@ -151,12 +151,19 @@ func line(w io.Writer, x any) error {
 	return err
 }
 
-// ErrThere means that a run to be imported is in the store already, or another one of its key is.
-var ErrThere = errors.New("the run, or another one of its key, is in the store already")
+// ErrThere means that a run to be imported is in the store already and is not the same there, or that another one of its key is.
+var ErrThere = errors.New("it is in the store already with other entries, or another run of its key is: take it into another store")
 
-// Import reads what [Export] and [ExportObjects] have written, and writes it to a store. It returns the runs that are in it whole
-// since: of one that is cut off nothing is written, and the error says where. Hashes are copied and not looked at; [Chain.Verify] does.
-func Import(ctx context.Context, s Store, r io.Reader) (runs []string, err error) {
+// Imported are the runs of an import.
+type Imported struct {
+	Runs  []string // that are in the store whole since
+	There []string // that were in it already, with the same last record: they are as they were
+}
+
+// Import reads what [Export] and [ExportObjects] have written, and writes it to a store. Of a run that is cut off nothing is written,
+// and the error says where; what was broken off goes on when it is imported again. Hashes are copied and not looked at;
+// [Chain.Verify] does.
+func Import(ctx context.Context, s Store, r io.Reader) (done Imported, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
 	var c Change
@@ -166,36 +173,50 @@ func Import(ctx context.Context, s Store, r io.Reader) (runs []string, err error
 		if err == nil {
 			err = x.into(&c)
 		}
-		whole := x.End != "" || x.Object != nil && !x.Object.OfRun
-		if err == nil && whole {
-			err = commitOne(ctx, s, c)
+		there := false
+		if err == nil && (x.End != "" || x.Object != nil && !x.Object.OfRun) {
+			there, err = commitOne(ctx, s, &c)
 			c = Change{}
 		}
-		if err != nil {
-			return runs, fmt.Errorf("line %d: %w", n, err)
-		}
-		if x.End != "" {
-			runs = append(runs, x.End)
+		switch {
+		case err != nil:
+			return done, fmt.Errorf("line %d: %w", n, err)
+		case there:
+			done.There = append(done.There, x.End)
+		case x.End != "":
+			done.Runs = append(done.Runs, x.End)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return runs, err
+		return done, err
 	}
 	if c.Run != "" {
-		return runs, fmt.Errorf("the end of run %s is missing: the export was cut off", c.Run)
+		return done, fmt.Errorf("the end of run %s is missing: the export was cut off", c.Run)
 	}
-	return runs, nil
+	return done, nil
 }
 
 // maxLine bounds a line of an export: a record has 64 MiB at most.
 const maxLine = 128 << 20
 
-func commitOne(ctx context.Context, s Store, c Change) error {
-	each, err := s.Commit(ctx, []Change{c})
-	if err == nil && errors.Is(each[0], ErrConflict) {
-		return fmt.Errorf("run %s: %w", c.Run, ErrThere)
+// commitOne writes a run, unless the same is there, or objects.
+func commitOne(ctx context.Context, s Store, c *Change) (there bool, err error) {
+	each, err := s.Commit(ctx, []Change{*c})
+	if err != nil || !errors.Is(each[0], ErrConflict) {
+		return false, errors.Join(append(each, err)...)
 	}
-	return errors.Join(append(each, err)...)
+	row, err := s.Row(ctx, c.Run)
+	last := c.Begin.Base
+	if n := len(c.Records); n > 0 {
+		last = Point{c.Records[n-1].Seq, c.Records[n-1].Hash}
+	}
+	switch {
+	case err == nil && row.Last == last:
+		return true, nil
+	case err == nil || errors.Is(err, ErrNone):
+		err = ErrThere
+	}
+	return false, fmt.Errorf("run %s: %w", c.Run, err)
 }
 
 // into adds what a line says to a change.

@@ -15,14 +15,14 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte(`{"object":{"kind":"policy","name":"cA==","bytes":""}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		ctx, s := context.Background(), memory.New(0)
-		runs, _ := journal.Import(ctx, s, bytes.NewReader(text)) // what is wrong with it is told
+		done, _ := journal.Import(ctx, s, bytes.NewReader(text)) // what is wrong with it is told
 		again := memory.New(0)
-		for _, id := range runs {
+		for _, id := range done.Runs {
 			var out, same bytes.Buffer
 			if err := journal.Export(ctx, s, id, &out); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := journal.Import(ctx, again, bytes.NewReader(out.Bytes())); err != nil || len(got) != 1 {
+			if got, err := journal.Import(ctx, again, bytes.NewReader(out.Bytes())); err != nil || len(got.Runs) != 1 {
 				t.Fatalf("%s: %v, %v", out.Bytes(), got, err)
 			}
 			if err := journal.Export(ctx, again, id, &same); err != nil || !bytes.Equal(out.Bytes(), same.Bytes()) {

@@ -48,14 +48,14 @@ func export(t *testing.T, s journal.Store) []byte {
 func TestExportAndImport(t *testing.T) {
 	from, to := moved(t), memory.New(0)
 	text := export(t, from)
-	runs, err := journal.Import(context.Background(), to, bytes.NewReader(text))
-	if err != nil || fmt.Sprint(runs) != "[a b c]" {
-		t.Fatal(runs, err)
+	done, err := journal.Import(context.Background(), to, bytes.NewReader(text))
+	if err != nil || fmt.Sprint(done) != "{[a b c] []}" {
+		t.Fatal(done, err)
 	}
 	if again := export(t, to); !bytes.Equal(again, text) {
 		t.Errorf("%s\n%s", text, again)
 	}
-	for _, id := range runs {
+	for _, id := range done.Runs {
 		was, _ := from.Row(context.Background(), id)
 		is, err := to.Row(context.Background(), id)
 		if err != nil || is != was {
@@ -65,8 +65,40 @@ func TestExportAndImport(t *testing.T) {
 			t.Error(fault, err)
 		}
 	}
-	if runs, err := journal.Import(context.Background(), to, bytes.NewReader(text)); len(runs) > 0 || !errors.Is(err, journal.ErrThere) {
-		t.Errorf("again: %v, %v", runs, err)
+	if done, err := journal.Import(context.Background(), to, bytes.NewReader(text)); fmt.Sprint(done) != "{[] [a b c]}" || err != nil {
+		t.Errorf("again: %v, %v", done, err)
+	}
+	if again := export(t, to); !bytes.Equal(again, text) {
+		t.Errorf("again:\n%s\n%s", text, again)
+	}
+}
+
+// An import that was broken off goes on; a run that is another one in the store, or whose key another one has, is refused.
+func TestImportGoesOn(t *testing.T) {
+	text := string(export(t, moved(t)))
+	first, _, _ := strings.Cut(text, `{"run":{"id":"b"`)
+	to := memory.New(0)
+	if done, err := journal.Import(context.Background(), to, strings.NewReader(first+`{"run":{"id":"b"`)); fmt.Sprint(done) != "{[a] []}" || err == nil {
+		t.Errorf("%v, %v", done, err)
+	}
+	if done, err := journal.Import(context.Background(), to, strings.NewReader(text)); fmt.Sprint(done) != "{[b c] [a]}" || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+	if again := string(export(t, to)); again != text {
+		t.Errorf("%s\n%s", text, again)
+	}
+	other, key := &run{id: "a"}, &run{id: "z"}
+	full := key.begin()
+	full.Begin.Key = journal.Key{Kind: "principal", Hash: journal.Hash{1, 2}}
+	for _, change := range []journal.Change{other.begin(), full} {
+		to := memory.New(0)
+		each, err := to.Commit(context.Background(), []journal.Change{change})
+		if err = errors.Join(append(each, err)...); err != nil {
+			t.Fatal(err)
+		}
+		if done, err := journal.Import(context.Background(), to, strings.NewReader(text)); fmt.Sprint(done) != "{[] []}" || !errors.Is(err, journal.ErrThere) {
+			t.Errorf("%s is there: %v, %v", change.Run, done, err)
+		}
 	}
 }
 
@@ -76,7 +108,8 @@ func TestImportOfWhatIsNone(t *testing.T) {
 	for n := range lines {
 		for _, text := range []string{strings.Join(lines[:n], ""), strings.Join(lines[:n], "") + lines[n][:len(lines[n])/2]} {
 			to := memory.New(0)
-			runs, err := journal.Import(context.Background(), to, strings.NewReader(text))
+			done, err := journal.Import(context.Background(), to, strings.NewReader(text))
+			runs := done.Runs
 			rows, _ := to.List(context.Background(), journal.Query{})
 			ends := strings.Count(text, `{"end":`)
 			if len(rows) != len(runs) || len(runs) > ends || err == nil && text != "" && !strings.Contains(lines[n-1], `"end"`) && !strings.Contains(lines[n-1], `"policy","name"`) {

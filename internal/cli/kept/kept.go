@@ -458,11 +458,15 @@ func newImport(console Console) *cobra.Command {
 				return err
 			}
 			return c.write(cmd.Context(), stores.Config{URL: c.url, Holder: "imports runs"}, func(s journal.Store) error {
-				runs, err := journal.Import(cmd.Context(), s, in)
+				done, err := journal.Import(cmd.Context(), s, in)
 				if err != nil {
-					return fmt.Errorf("after %s: %w", count(len(runs)), err)
+					return fmt.Errorf("after %s: %w", count(len(done.Runs)+len(done.There)), err)
 				}
-				_, err = fmt.Fprintf(c.Out, "Taken in: %s.\n", count(len(runs)))
+				said := ""
+				if n := len(done.There); n > 0 {
+					said = "; there already: " + count(n)
+				}
+				_, err = fmt.Fprintf(c.Out, "Taken in: %s%s.\n", count(len(done.Runs)), said)
 				return err
 			})
 		},

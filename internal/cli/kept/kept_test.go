@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -137,8 +138,13 @@ func TestExportAndImportOfStores(t *testing.T) {
 	if strings.Contains(one, "AAB2") || !strings.Contains(one, "AAA1") || err != nil {
 		t.Errorf("%s, %v", one, err)
 	}
-	if out, err := do(t, all, "import", "--store", other); err == nil {
-		t.Errorf("taken in twice: %q", out)
+	if out, err := do(t, all, "import", "--store", other); out != "Taken in: 0 runs; there already: 2 runs.\n" || err != nil {
+		t.Errorf("again: %q, %v", out, err)
+	}
+	changed := strings.ReplaceAll(one, `\"t5\"`, `\"t6\"`)
+	changed = regexp.MustCompile(`("seq":5,"hash":")..`).ReplaceAllString(changed, "${1}00")
+	if out, err := do(t, changed, "import", "--store", other); err == nil || !strings.Contains(err.Error(), "run AAA1: it is in the store already with other entries") {
+		t.Errorf("another of its id: %q, %v", out, err)
 	}
 }
 
