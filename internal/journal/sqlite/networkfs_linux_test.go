@@ -2,7 +2,12 @@ package sqlite
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // The numbers are those that stat(1) of GNU knows the file systems by.
@@ -24,5 +29,18 @@ func TestNetworkFileSystemsAreKnown(t *testing.T) {
 	}
 	if kind, err := networkFS("/nowhere/at/all"); err == nil {
 		t.Errorf("no folder: %q", kind)
+	}
+}
+
+// It is the file's own folder that is looked at, and not that of a link to it. /proc stands for a network file system.
+func TestNetworkFileSystemBehindALink(t *testing.T) {
+	networkKinds[unix.PROC_SUPER_MAGIC] = "a test"
+	defer delete(networkKinds, unix.PROC_SUPER_MAGIC)
+	link := filepath.Join(t.TempDir(), "runs.db")
+	if err := os.Symlink("/proc/self/runs.db", link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Config{Path: link}); err == nil || !strings.Contains(err.Error(), "network file system (a test)") {
+		t.Errorf("%v", err)
 	}
 }
