@@ -146,15 +146,9 @@ func (s *Store) policy(ctx context.Context, digest string) (*policy.Policy, erro
 	if p != nil {
 		return p, nil
 	}
-	source, err := s.cfg.Journal.Object(ctx, policyObject, digest)
+	p, err := readPolicy(ctx, s.cfg.Journal, s.cfg.Compile, digest)
 	if err != nil {
-		return nil, fmt.Errorf("policy %s: %w", digest, err)
-	}
-	if p, err = s.cfg.Compile(source); err != nil {
-		return nil, fmt.Errorf("policy %s cannot be read by this version: %w", digest, err)
-	}
-	if p.Digest() != digest {
-		return nil, fmt.Errorf("policy %s in the store is another one: its digest is %s", digest, p.Digest())
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,8 +365,8 @@ type Damaged struct {
 	Err error
 }
 
+// Error says which run is shut, and why. It wraps nothing: damage is no [journal.ErrNone], whatever is missing.
 func (d *Damaged) Error() string { return fmt.Sprintf("run %s is shut: %v", d.Run, d.Err) }
-func (d *Damaged) Unwrap() error { return d.Err }
 
 // Find reads the run of a key that has not ended, or is an [journal.ErrNone]. ended tells that it is there, and has.
 // From then on this process writes it.
@@ -467,7 +461,7 @@ func (s *Store) entry(ctx context.Context, text []byte) (e run.Entry, err error)
 		missing = err
 		return p
 	})
-	return e, errors.Join(missing, err)
+	return e, cmp.Or(missing, err)
 }
 
 // Due returns the keys of the runs whose state's clock is due by a time, whether or not anybody has them.

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -23,21 +24,33 @@ func (r *Reader) Policy(ctx context.Context, digest string) (*policy.Policy, err
 	if p := r.policies[digest]; p != nil {
 		return p, nil
 	}
-	source, err := r.Journal.Object(ctx, policyObject, digest)
+	p, err := readPolicy(ctx, r.Journal, r.Compile, digest)
+	if err != nil {
+		return nil, err
+	}
+	if r.policies == nil {
+		r.policies = make(map[string]*policy.Policy)
+	}
+	r.policies[digest] = p
+	return p, nil
+}
+
+// readPolicy reads a policy that an entry names. Where it is missing the store is damaged: that is no [journal.ErrNone].
+func readPolicy(ctx context.Context, j journal.Reader, compile func(source []byte) (*policy.Policy, error), digest string) (*policy.Policy, error) {
+	source, err := j.Object(ctx, policyObject, digest)
+	if errors.Is(err, journal.ErrNone) {
+		return nil, fmt.Errorf("policy %s is missing from the store: restore it from a backup", digest)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", digest, err)
 	}
-	p, err := r.Compile(source)
+	p, err := compile(source)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("policy %s cannot be read by this version: %w", digest, err)
 	case p.Digest() != digest:
 		return nil, fmt.Errorf("policy %s in the store is another one: its digest is %s", digest, p.Digest())
 	}
-	if r.policies == nil {
-		r.policies = make(map[string]*policy.Policy)
-	}
-	r.policies[digest] = p
 	return p, nil
 }
 
@@ -78,10 +91,7 @@ func (r *Reader) entry(ctx context.Context, text []byte) (run.Entry, error) {
 		missing = err
 		return p
 	})
-	if missing != nil {
-		return e, missing
-	}
-	return e, err
+	return e, cmp.Or(missing, err)
 }
 
 // Shown is what operators may see of a journal: runs, what is of them, and the policies that they go by. What is kept of
