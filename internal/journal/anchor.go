@@ -81,9 +81,12 @@ func Rows(ctx context.Context, s Reader, q Query) iter.Seq2[Row, error] {
 	}
 }
 
-// VerifyAll verifies the journals of all runs of a store, as [Chain.Verify] does one, and yields each with its fault, nil where there
-// is none. A run that has anchors and is not there is a fault as well. The error is the store's.
-func (c Chain) VerifyAll(ctx context.Context, s Reader, anchors Anchors) iter.Seq2[string, error] {
+// Verify verifies the journal of a run, as [Chain.Verify] does.
+type Verify func(r *Row, records iter.Seq2[Record, error], anchors ...Point) (*Fault, error)
+
+// VerifyAll verifies the journals of all runs of a store, and yields each with its fault, nil where there is none. A run that
+// has anchors and is not there is a fault as well. The error is the store's.
+func VerifyAll(ctx context.Context, s Reader, anchors Anchors, verify Verify) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		left := maps.Clone(anchors)
 		for r, err := range Rows(ctx, s, Query{}) {
@@ -91,7 +94,7 @@ func (c Chain) VerifyAll(ctx context.Context, s Reader, anchors Anchors) iter.Se
 				yield("", err)
 				return
 			}
-			fault, err := c.Verify(&r, All(ctx, s, r.ID), anchors[r.ID]...)
+			fault, err := verify(&r, All(ctx, s, r.ID), anchors[r.ID]...)
 			if fault != nil {
 				err = fault
 			}

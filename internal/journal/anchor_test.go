@@ -45,7 +45,7 @@ func TestAnchors(t *testing.T) {
 	}
 	damages := func(s journal.Store) string {
 		found := map[journal.Damage]int{}
-		for id, err := range chain.VerifyAll(context.Background(), s, anchors) {
+		for id, err := range journal.VerifyAll(context.Background(), s, anchors, chain.Verify) {
 			fault, is := errors.AsType[*journal.Fault](err)
 			if err != nil && (!is || fault.Run != id) {
 				t.Fatal(id, err)

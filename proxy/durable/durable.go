@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -171,6 +172,7 @@ type Run struct {
 	row   journal.Row
 	fresh bool              // it is not written yet
 	free  bool              // it is the first principal's who comes
+	whose string            // as it began: see [whose]
 	tasks map[uint64][]byte // see [Run.Tasks]
 
 	last    *journal.Ticket // of what was handed over last; nil: nothing was
@@ -179,7 +181,8 @@ type Run struct {
 
 // Begin returns the place of a run that begins, of which nothing is written yet.
 func (s *Store) Begin(id string, key journal.Key, owner wire.Principal, now time.Time) *Run {
-	return &Run{s: s, id: id, fresh: true, row: journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}}
+	row := journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}
+	return &Run{s: s, id: id, fresh: true, whose: whose(&row), row: row}
 }
 
 // ID is what the journal calls the run.
@@ -344,6 +347,9 @@ func (r *Run) text(e *run.Entry, seq uint64) ([]byte, error) {
 	if key := r.s.chain.KeyID(); key != "" {
 		to = append(append(append(to, `,"key":"`...), key...), '"')
 	}
+	if e.Type == run.Began || e.Type == run.Forked || e.Type == run.Checkpoint { // from which a run is read
+		to = append(append(append(to, `,"whose":"`...), r.whose...), '"')
+	}
 	at := len(to)
 	to, err := e.AppendJSON(to)
 	if err == nil {
@@ -372,47 +378,76 @@ func (d *Damaged) Error() string { return fmt.Sprintf("run %s is shut: %v", d.Ru
 // From then on this process writes it.
 func (s *Store) Find(ctx context.Context, key journal.Key) (l *Loaded, ended bool, err error) {
 	row, err := s.cfg.Journal.Find(ctx, key)
-	switch {
-	case err != nil:
-		return nil, false, err
-	case !row.Ended.IsZero():
+	for err == nil {
+		l, ended, err = s.found(ctx, row)
+		if _, damaged := errors.AsType[*Damaged](err); !damaged {
+			return l, ended, err
+		}
+		again, none := s.cfg.Journal.Find(ctx, key)
+		if none == nil && again == row {
+			return nil, false, err
+		}
+		row, err = again, none // it was written, or removed, while it was read
+	}
+	return nil, false, err
+}
+
+// found reads the run of a row.
+func (s *Store) found(ctx context.Context, row journal.Row) (l *Loaded, ended bool, err error) {
+	if !row.Ended.IsZero() {
+		if err := s.hasEnded(ctx, &row); err != nil {
+			return nil, false, err
+		}
 		l = &Loaded{Run: &Run{s: s, id: row.ID, row: row}}
 		return l, true, l.owned(ctx)
 	}
-	l, err = s.load(ctx, row.ID)
+	if row, err = s.cfg.Journal.Take(ctx, row.ID); err == nil {
+		l, err = s.load(ctx, &row)
+	}
 	return l, false, err
 }
 
-// load reads a run from its last checkpoint on: what is kept of before it is history, which [journal.Chain.VerifyAll]
-// looks at, and nothing hangs on.
-func (s *Store) load(ctx context.Context, id string) (*Loaded, error) {
-	row, err := s.cfg.Journal.Take(ctx, id)
+// hasEnded looks at whether a run has ended of which its row says so: who believed that of one that goes on would begin
+// another. Most often the record that the row tells of is its end; else the run is read.
+func (s *Store) hasEnded(ctx context.Context, row *journal.Row) error {
+	records, err := s.cfg.Journal.Records(ctx, row.ID, max(row.At.Seq, 2)-2, 2)
+	if err == nil && len(records) == 2 && s.chain.Next(row.ID, journal.Point{Seq: records[0].Seq, Hash: records[0].Hash}, records[1].Bytes) == row.At {
+		if e, err := readSays(records[1].Bytes); err == nil && e.is(run.Finished) {
+			return nil
+		}
+	}
+	if err == nil {
+		_, err = s.load(ctx, row)
+	}
+	return err
+}
+
+// load reads a run from its last checkpoint on: what is kept of before it is history, which [Verifier] looks at, and
+// nothing hangs on.
+func (s *Store) load(ctx context.Context, row *journal.Row) (*Loaded, error) {
+	base, err := s.origin(ctx, row)
 	if err != nil {
 		return nil, err
 	}
-	from := row
-	if from.Base, err = s.origin(ctx, &row); err != nil {
-		return nil, err
-	}
-	l := &Loaded{Run: &Run{s: s, id: row.ID, row: row}}
-	if err := s.verified(ctx, &from, func(e *run.Entry) { l.Entries = append(l.Entries, *e) }); err != nil {
+	l := &Loaded{Run: &Run{s: s, id: row.ID, whose: whose(row), row: *row}}
+	if err := s.verified(ctx, row, base, math.MaxUint64, func(e *run.Entry) { l.Entries = append(l.Entries, *e) }); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(l.owned(ctx), l.readTasks(ctx)); err != nil {
 		return nil, err
 	}
-	if first := from.Base.Seq + 1; len(l.Entries) == 0 || first > 1 && l.Entries[0].Type != run.Checkpoint {
-		return nil, &Damaged{id, fmt.Errorf("record %d is no checkpoint, and those before it are not read", first)}
+	if first := base.Seq + 1; first > 1 && l.Entries[0].Type != run.Checkpoint {
+		return nil, &Damaged{row.ID, fmt.Errorf("record %d is no checkpoint, and those before it are not read", first)}
 	}
 	return l, nil
 }
 
-// verified gives the entries of a run behind its row's base to add, in their order, as long as they are what was written. The
-// error is a [Damaged], or the store's.
-func (s *Store) verified(ctx context.Context, from *journal.Row, add func(*run.Entry)) error {
+// verified gives the entries of a run behind a base to add, in their order, as long as they are what was written, and its row
+// agrees with those up to a number. The error is a [Damaged], or the store's.
+func (s *Store) verified(ctx context.Context, row *journal.Row, base journal.Point, until uint64, add func(*run.Entry)) error {
 	var unread error
-	fault, err := s.chain.Verify(from, func(yield func(journal.Record, error) bool) {
-		for x, err := range journal.Behind(ctx, s.cfg.Journal, from.ID, from.Base.Seq) {
+	fault, err := verify(s.chain, row, base, until, func(yield func(journal.Record, error) bool) {
+		for x, err := range journal.Behind(ctx, s.cfg.Journal, row.ID, base.Seq) {
 			if !yield(x, err) {
 				return
 			}
@@ -432,9 +467,9 @@ func (s *Store) verified(ctx context.Context, from *journal.Row, add func(*run.E
 	case err != nil:
 		return err
 	case fault != nil:
-		return &Damaged{from.ID, fault}
+		return &Damaged{row.ID, fault}
 	case unread != nil:
-		return &Damaged{from.ID, unread}
+		return &Damaged{row.ID, unread}
 	}
 	return nil
 }

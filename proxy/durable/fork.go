@@ -56,7 +56,7 @@ func (s *Store) past(ctx context.Context, row journal.Row, at uint64, shared *ru
 	if err := of.owned(ctx); err != nil {
 		return nil, err
 	}
-	from := row
+	base := row.Base
 	switch {
 	case at > row.Last.Seq:
 		return nil, ErrAhead
@@ -64,13 +64,13 @@ func (s *Store) past(ctx context.Context, row journal.Row, at uint64, shared *ru
 		return nil, run.ErrCut
 	case at >= row.Checkpoint:
 		var err error
-		if from.Base, err = s.origin(ctx, &row); err != nil {
+		if base, err = s.origin(ctx, &row); err != nil {
 			return nil, err
 		}
 	}
 	p := &Past{Of: run.Origin{Run: row.ID, Seq: at}, Owner: of.Owner(), Free: of.IsFree(), Key: row.Key.Kind}
 	p.Past = run.NewPast(p.Of, shared)
-	return p, s.verified(ctx, &from, func(e *run.Entry) { p.Add(e) })
+	return p, s.verified(ctx, &row, base, row.Last.Seq, func(e *run.Entry) { p.Add(e) })
 }
 
 // BeginFork is [Store.Begin] for a run that is forked of another.

@@ -3,6 +3,7 @@ package durable
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 

@@ -619,7 +619,7 @@ func (c *command) verify(ctx context.Context, s journal.Reader, prefixes []strin
 		_, err := fmt.Fprintf(c.Out, "run %s, entry %d: %s: %s\n", f.Run, f.Seq, f.Damage, f.Why)
 		return err
 	}
-	for id, err := range journal.NewChain(key).VerifyAll(ctx, s, anchors) {
+	for id, err := range journal.VerifyAll(ctx, s, anchors, durable.Verifier(key)) {
 		fault, damage := errors.AsType[*journal.Fault](err)
 		switch {
 		case err != nil && !damage:

@@ -38,7 +38,7 @@ func fill(t *testing.T, path string, key []byte, runs ...string) {
 		change := journal.Change{Run: id}
 		at := journal.Point{}
 		for seq := 1; seq <= 5; seq++ {
-			text := fmt.Sprintf(`{"run":%q,"seq":%d,"type":"ended","time":"2026-01-02T03:04:05Z","kind":"tool","name":"t%d","outcome":"success","from":"a","to":{"state":"b"},"set":[{"register":"r","operation":"add","values":["x"]}]}`, id, seq, seq)
+			text := fmt.Sprintf(`{"run":%q,"seq":%d,"type":"ended","time":"2026-01-02T03:04:05Z","kind":"tool","name":"t%d","outcome":"success","from":"a","to":{"state":"b","policy":"p"},"set":[{"register":"r","operation":"add","values":["x"]}]}`, id, seq, seq)
 			if key != nil {
 				text = strings.Replace(text, `,"type"`, `,"key":"`+chain.KeyID()+`","type"`, 1)
 			}
@@ -196,6 +196,39 @@ func TestVerify(t *testing.T) {
 	}
 	if out, err := do(t, "", "verify", "--json", "aaa", "--store", url); err == nil || !strings.HasPrefix(out, `{"run":"AAA1","seq":1,"damage":"key wanted"`) || strings.Contains(out, "AAB2") {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// Each thing that a run's row says and its entries do not is named.
+func TestVerifyRows(t *testing.T) {
+	const row, cut = ` WHERE id = 'AAA1'`, `DELETE FROM entries WHERE run = (SELECT no FROM runs WHERE id = 'AAA1') AND seq <= `
+	for statement, says := range map[string]string{
+		`UPDATE runs SET used = 1` + row:       "",
+		`UPDATE runs SET ended = used` + row:   `entry 5: other row: the row has it that the run has ended, and no record says so`,
+		`UPDATE runs SET state = 'done'` + row: `entry 5: other row: the row has the state "done", and the record "b"`,
+		`UPDATE runs SET complete = 1` + row:   `entry 5: other row: the row has it that the run is complete: true, and the record: false`,
+		`UPDATE runs SET at_seq = 3, at_hash = (SELECT hash FROM entries WHERE run = no AND seq = 3)` + row: `entry 3: other row: the row tells of this record, and record 5 has moved the run since`,
+		`UPDATE runs SET policy = 'q'` + row:                                 `entry 5: other row: the row has the policy q, and the record p`,
+		`UPDATE runs SET checkpoint = 4` + row:                               `entry 5: other row: the row has it that the last checkpoint is 4, and that is 0`,
+		`UPDATE runs SET at_seq = 0, at_hash = x''` + row:                    `entry 0: other row: the row tells of this record, which is not there`,
+		`UPDATE runs SET at_seq = 0, at_hash = x''` + row + `; ` + cut + `5`: `entry 0: cut tail: the run has no records`,
+		`UPDATE runs SET base_seq = 3, base_hash = (SELECT hash FROM entries WHERE run = no AND seq = 3)` + row + `; ` + cut + `3`:                 `entry 4: gap: those before it are missing, and no checkpoint says what they come to`,
+		`UPDATE runs SET checkpoint = 2, base_seq = 3, base_hash = (SELECT hash FROM entries WHERE run = no AND seq = 3)` + row + `; ` + cut + `3`: `entry 4: gap`,
+		`UPDATE runs SET base_seq = at_seq, base_hash = at_hash` + row + `; ` + cut + `5`:                                                          `entry 5: cut tail: the run has no records`,
+	} {
+		url, path := filled(t, nil)
+		db, err := sql.Open("sqlite", path)
+		if err == nil {
+			_, err = db.ExecContext(t.Context(), statement)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Close()
+		out, err := do(t, "", "verify", "--store", url)
+		if (err == nil) != (says == "") || says != "" && (strings.Count(out, "\n") != 1 || !strings.Contains(out, "run AAA1, "+says)) {
+			t.Errorf("%s: %q, %v", statement, out, err)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package runs
 import (
 	"database/sql"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,4 +71,63 @@ func TestPolicyIsMissingFromTheStore(t *testing.T) {
 		}
 		h.isShut(k, url, rowsOf(t, url)[0].ID, "is missing from the store")
 	})
+}
+
+// What the row of a run says is held to its entries, with a key that who alters it does not have: 'verify' names the run,
+// and the proxy shuts it.
+func TestRowIsHeldToItsEntries(t *testing.T) {
+	byOne, byAnn := key{"modern", byHeader}, key{"modern", "principal"}
+	for what, x := range map[string]struct {
+		k               key
+		statement, says string
+	}{
+		"ended":                    {byOne, "UPDATE runs SET ended = used", "other row: the row has it that the run has ended"},
+		"ended, of a process":      {key{"legacy", "process"}, "UPDATE runs SET ended = used", "other row: the row has it that the run has ended"},
+		"the state":                {byOne, "UPDATE runs SET state = 'start'", "other row: the row has the state"},
+		"complete":                 {byOne, "UPDATE runs SET complete = 1", "other row: the row has it that the run is complete"},
+		"the policy":               {byOne, "UPDATE runs SET policy = 'another'", "other row: the row has the policy another"},
+		"the checkpoint":           {byOne, "UPDATE runs SET checkpoint = 1", "other row: the row has it that the last checkpoint is 1"},
+		"an owner":                 {byOne, "UPDATE runs SET subject = 'mallory'", "other row: the row has another key or owner"},
+		"another owner":            {byAnn, "UPDATE runs SET subject = 'mallory'", "other row: the row has another key or owner"},
+		"the beginning is cut off": {byOne, "UPDATE runs SET base_seq = 2, base_hash = (SELECT hash FROM entries WHERE seq = 2); DELETE FROM entries WHERE seq <= 2", "gap: those before it are missing"},
+		"all is cut off":           {byOne, "UPDATE runs SET at_seq = 0, at_hash = x''; DELETE FROM entries", "cut tail: the run has no records"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			url, secret := store(t), filepath.Join(t.TempDir(), "key")
+			if err := os.WriteFile(secret, []byte(strings.Repeat("k", 40)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			h := counted(t, x.k, steps, "--annotate", "meta", "--run", "p", "--store", url, "--record-key", secret)
+			h.taken(h.enter(x.k, ""))
+			h.ends(os.Kill)
+			verify := func() (string, error) {
+				out, err := exec.CommandContext(t.Context(), mcptest.Proxy(t), "verify", "--store", url, "--record-key", secret).CombinedOutput()
+				return string(out), err
+			}
+			if out, err := verify(); err != nil {
+				t.Fatalf("before: %s, %v", out, err)
+			}
+			alter(t, url, x.statement)
+			id := rowsOf(t, url)[0].ID
+			out, err := verify()
+			if status, is := err.(*exec.ExitError); !is || status.ExitCode() != 1 || !strings.Contains(out, "run "+id+", entry") || !strings.Contains(out, x.says) {
+				t.Errorf("%s, %v", out, err)
+			}
+			h.isShut(x.k, url, id, x.says)
+		})
+	}
+}
+
+// What finds a run is held to its entries as well: it is nobody else's then, and 'verify' names it.
+func TestKeyIsHeldToTheEntries(t *testing.T) {
+	t.Parallel()
+	k, url := key{"modern", byHeader}, store(t)
+	h := counted(t, k, steps, "--annotate", "meta", "--store", url)
+	h.taken(h.enter(k, ""))
+	h.ends(os.Kill)
+	alter(t, url, "UPDATE runs SET key_hash = zeroblob(32)")
+	if out, err := exec.CommandContext(t.Context(), mcptest.Proxy(t), "verify", "--store", url).CombinedOutput(); err == nil || !strings.Contains(string(out), "other row: the row has another key or owner") {
+		t.Errorf("%s, %v", out, err)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 )
 
 // unwritable plays what holds while the store cannot be written: nothing is sent that would have to be kept, and what was
@@ -199,7 +200,7 @@ func (h *house) goesOnFrom(k key, url string, end journal.Row) {
 	if err != nil {
 		return // its beginning is lost, too: an anchor says that it is gone
 	}
-	fault, err := journal.NewChain(nil).Verify(&row, journal.All(h.t.Context(), s, row.ID), end.Last)
+	fault, err := durable.Verifier(nil)(&row, journal.All(h.t.Context(), s, row.ID), end.Last)
 	if err != nil || (fault == nil) != whole || whole && r.state != "a" {
 		h.t.Errorf("record %d of %d is the last, in %s, and the anchor says %v, %v", row.Last.Seq, end.Last.Seq, r.state, fault, err)
 	}

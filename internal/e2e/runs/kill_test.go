@@ -19,6 +19,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 )
 
 // turns is a policy whose edges can be taken in turns alone. Where nobody knows whether one was taken, somebody has to
@@ -346,7 +347,7 @@ func verified(t *testing.T, url string) (succeeded int) {
 		t.Fatalf("%d runs are kept: %v", len(rows), err)
 	}
 	for i := range rows {
-		fault, err := journal.NewChain(nil).Verify(&rows[i], journal.All(t.Context(), s, rows[i].ID))
+		fault, err := durable.Verifier(nil)(&rows[i], journal.All(t.Context(), s, rows[i].ID))
 		if fault != nil || err != nil {
 			t.Errorf("%v, %v", fault, err)
 		}
