@@ -523,8 +523,8 @@ func (s *scribe) Decided(d observe.Decision) {
 	}
 }
 
-func (s *scribe) Operated(o observe.Operated) {
-	s.add(fmt.Sprintf("%s of %s in %s by %s, %q", o.Verb, o.Run, o.From, o.Peer.Principal.Subject, o.Note))
+func (s *scribe) Entered(e observe.Entry) {
+	s.add(fmt.Sprintf("%s %s of %s in %s by %s, %q", e.Type, e.Verb, e.Run, e.From, e.Peer.Principal.Subject, e.Note))
 }
 
 func (s *scribe) Room() bool            { return true }

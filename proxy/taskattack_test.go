@@ -218,7 +218,7 @@ type ledger struct {
 func (l *ledger) Room() bool            { return true }
 func (l *ledger) Await(context.Context) {}
 
-func (l *ledger) Operated(observe.Operated) {}
+func (l *ledger) Entered(observe.Entry) {}
 
 func (l *ledger) Decided(d observe.Decision) { l.Begin(d) }
 

@@ -276,7 +276,9 @@ func (w *Committer) commit(batch []*Ticket) error {
 }
 
 func (t *Ticket) finish(err error) {
-	t.err = err
+	if t.err = err; err == nil && t.change.Then != nil {
+		t.change.Then()
+	}
 	close(t.done)
 }
 

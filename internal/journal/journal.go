@@ -76,6 +76,7 @@ type Change struct {
 	Cut     uint64   // records up to this one are kept no longer; 0: all are. It is at most the Checkpoint
 	Remove  bool     // the run is kept no longer, nor its objects
 	Objects []Object
+	Then    func() // is called once, when the change is durable, before anybody hears of that; it must not block. nil: nobody is told so
 }
 
 // Why something cannot be done. Errors of stores are one of these, or mean that the store cannot be used now: what was

@@ -135,17 +135,14 @@ func (a *Audit) Denied(d Denial) {
 	}
 }
 
-// Operated implements observe.Auditor.
-func (a *Audit) Operated(o observe.Operated) {
-	l := newLine("verb")
-	l.word("verb", o.Verb)
-	l.text("run", o.Run)
-	l.text("from", o.From)
-	if l.text("parent", o.Parent); o.Parent != "" {
-		l.number("fork", int64(o.Fork))
+// Entered implements observe.Auditor.
+func (a *Audit) Entered(e observe.Entry) {
+	event := "entry"
+	if e.Verb != "" {
+		event = "verb"
 	}
-	l.note(o.Note)
-	l.client(o.Peer)
+	l := newLine(event)
+	l.entry(&e)
 	a.push(l)
 }
 

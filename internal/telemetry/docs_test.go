@@ -95,7 +95,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 	documented := map[string]bool{}
 	for _, row := range fieldRow.FindAllStringSubmatch(page(t, "Audit"), -1) {
-		events := strings.Split(strings.Replace(row[2], "all", "decision, outcome, denial, verb", 1), ", ")
+		events := strings.Split(strings.Replace(row[2], "all", "decision, outcome, denial, verb, entry", 1), ", ")
 		for _, field := range codeWord.FindAllStringSubmatch(row[1], -1) {
 			for _, event := range events {
 				documented[event+" "+field[1]] = true
@@ -109,7 +109,8 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 
 // everything records lines with every field that there is.
 func everything(t *testing.T, a *telemetry.Audit) {
-	a.Operated(observe.Operated{Peer: observe.Peer{Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "admin", Subject: "olga"}}, Verb: "reset", Run: "5c1f0e9b2a7d4486", From: "review", Parent: "5c1f0e9b2a7d4487", Fork: 7, Note: "why"})
+	a.Entered(observe.Entry{Peer: observe.Peer{Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "admin", Subject: "olga"}}, Verb: "reset", Type: "reset", Run: "5C1F0E9B2A7D4486", Seq: 2, From: "review", To: "plan", Policy: parse(t, plan), Parent: "5C1F0E9B2A7D4487", Fork: 7, Note: "why"})
+	a.Entered(observe.Entry{Type: "ended", Run: "5C1F0E9B2A7D4486", Seq: 5, Begun: 3, Named: true, Name: "x", Outcome: "unknown", From: "review", To: "plan", Rule: policy.Rule{File: "p.yaml", Line: 1, Column: 2}, Policy: parse(t, plan)})
 	d := refusal("x")
 	d.Peer = observe.Peer{Session: "0123abcd", Remote: "192.0.2.1:5", Principal: wire.Principal{Issuer: "tokens", Subject: "ann"}}
 	d.Case, d.Note, d.Run, d.Seq, d.Rule, d.Policy = "plan", "why", "5C1F0E9B2A7D4486", 3, policy.Rule{File: "p.yaml", Line: 1, Column: 2}, parse(t, plan)

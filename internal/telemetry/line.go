@@ -95,6 +95,35 @@ func (l *line) ended(number uint64, of observe.Peer, op *observe.Operation) {
 	l.number("upstream_microseconds", op.Upstream.Microseconds())
 }
 
+// entry writes the members of what has become of a run.
+func (l *line) entry(e *observe.Entry) {
+	l.text("verb", e.Verb)
+	l.text("type", e.Type)
+	l.text("run", e.Run)
+	if e.Seq != 0 {
+		l.number("run_seq", int64(e.Seq))
+	}
+	if l.text("parent", e.Parent); e.Parent != "" {
+		l.number("fork", int64(e.Fork))
+	}
+	if e.Begun != 0 {
+		l.number("begun", int64(e.Begun))
+	}
+	if e.Named {
+		l.word("kind", e.Kind.String())
+		l.text("name", e.Name)
+	}
+	l.text("outcome", e.Outcome)
+	l.text("from", e.From)
+	l.text("to", e.To)
+	l.rule(e.Rule)
+	if e.Policy != nil {
+		l.word("policy", e.Policy.Digest())
+	}
+	l.note(e.Note)
+	l.client(e.Peer)
+}
+
 // about writes what a request asks for.
 func (l *line) about(m *wire.Message, named bool, k policy.Kind, name string) {
 	l.text("method", m.Method)

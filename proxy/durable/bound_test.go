@@ -59,7 +59,7 @@ func (b *bounded) begin(name string, ends bool) {
 	if ends {
 		r.Finish(run.Remark{}, b.now)
 	}
-	t, err := place.Write(r.Made(), time.Time{}, b.now)
+	t, err := place.Write(r.Made(), time.Time{}, b.now, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

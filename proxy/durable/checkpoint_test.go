@@ -79,7 +79,7 @@ func TestRunsAreReadFromTheirLastCheckpoint(t *testing.T) {
 		r := run.New(run.Config{Policy: p, Lasts: true, Shared: shared}, now)
 		write := func() {
 			made := r.Made()
-			ticket, err := place.Write(made, r.DueAhead(), now)
+			ticket, err := place.Write(made, r.DueAhead(), now, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -252,9 +252,9 @@ func ownerOf(ctx context.Context, j journal.Reader, id string) (by journal.Princ
 const useful = time.Minute
 
 // Write hands over what a run has made, which stands there then, and is moved by the clock of its state when that is
-// due. The ticket tells when it is durable.
-func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time) (*journal.Ticket, error) {
-	c := journal.Change{Run: r.row.ID, Records: make([]journal.Record, 0, len(entries))}
+// due. The ticket tells when it is durable, and then is called before, as [journal.Change] has it.
+func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time, then func()) (*journal.Ticket, error) {
+	c := journal.Change{Run: r.row.ID, Then: then, Records: make([]journal.Record, 0, len(entries))}
 	if r.dropped {
 		return nil, journal.ErrConflict
 	}

@@ -43,7 +43,7 @@ func TestNumberedIsTaken(t *testing.T) {
 		s := durable.Open(durable.Config{Journal: b, Log: hclog.NewNullLogger()})
 		now := time.Now()
 		r, place := run.New(run.Config{Policy: p, Lasts: true}, now), s.Begin("R", durable.KeyOf("process", "r"), wire.Principal{}, now)
-		if _, err := place.Write(r.Made(), time.Time{}, now); err != nil {
+		if _, err := place.Write(r.Made(), time.Time{}, now, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -52,7 +52,7 @@ func TestNumberedIsTaken(t *testing.T) {
 		}
 		b.is.Store(true)
 		r.Stay(&run.Call{}, run.End{Outcome: policy.Success}, now)
-		if _, err := place.Write(r.Made(), time.Time{}, now); err != nil {
+		if _, err := place.Write(r.Made(), time.Time{}, now, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -61,7 +61,7 @@ func TestNumberedIsTaken(t *testing.T) {
 			t.Error("nobody knows that it cannot be written")
 		}
 		r.Stay(&run.Call{}, run.End{Outcome: policy.Error}, now)
-		ticket, err := place.Write(r.Made(), time.Time{}, now)
+		ticket, err := place.Write(r.Made(), time.Time{}, now, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,7 +100,7 @@ func (l *lived) write() {
 	if len(made) == 0 {
 		return
 	}
-	ticket, err := l.place.Write(made, l.r.DueAhead(), l.now)
+	ticket, err := l.place.Write(made, l.r.DueAhead(), l.now, nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Telemetry is who is told what a proxy decides and does. Each may be nil, and
-// costs nothing then. All are told outside of any lock, on the way of a message:
+// costs nothing then. All but [Auditor.Entered] are told outside of any lock, on the way of a message:
 // none but [Auditor.Await] may block. Package internal/telemetry has them.
 type Telemetry struct {
 	Meter   Meter   // counts and measures
@@ -94,18 +94,31 @@ type Auditor interface {
 	// Decided records a decision by which a request does not go upstream, before anything comes
 	// of it. It does not block: what was let in is recorded.
 	Decided(d Decision)
-	// Operated records what an operator has had be done to a run. It does not block.
-	Operated(o Operated)
+	// Entered records what has become of a run where no decision, and no end, of a request tells of it. It does not block:
+	// it is called under the run's lock, and on the way of what is kept.
+	Entered(e Entry)
 }
 
-// Operated is what an operator has had be done to a run, whatever its policy says.
-type Operated struct {
-	Peer      Peer   // the operator
-	Verb      string // such as "reset"
-	Run, From string // the run, and the state that it stood in
-	Parent    string // of a fork, the run that it was forked of
-	Fork      uint64 // and the number of the entry at which
-	Note      string // why
+// Entry is what has become of a run, as its entry has it.
+type Entry struct {
+	Verb     string         // what an operator has had be done, such as "reset"; "": nobody has
+	Peer     Peer           // the operator
+	Note     string         // why; of an annotation, what
+	Type     string         // of the entry, such as "expired"
+	Run      string         // what the store calls the run, or else its name
+	Seq      uint64         // the number of the entry; 0: it is not kept
+	From, To string         // the state that the run stood in, and where it stands since; "": there
+	Policy   *policy.Policy // by which it stands there
+	Rule     policy.Rule    // that moved it, or by which the call was decided; zero: there is none
+
+	Parent string // of a fork, the run that it was forked of
+	Fork   uint64 // and the number of the entry at which
+
+	Begun   uint64 // the number of the entry by which the call began that the entry is of; 0: there is none
+	Named   bool   // it is of a call: of Name, of Kind
+	Kind    policy.Kind
+	Name    string
+	Outcome string // of the call; "": it has none
 }
 
 // Decision is what was decided on one request.

@@ -59,7 +59,7 @@ func (d *Desk) Approve(ctx context.Context, a Answer) (runs.Asked, error) {
 	default:
 		no.Why = Answered
 	}
-	d.recordAnswer(&a, asked, observe.Fault{Untaken: no.String()})
+	d.recordAnswer(&a, asked, 0, observe.Fault{Untaken: no.String()})
 	d.logAnswer(&a, asked, no.String())
 	no.At = standing(r)
 	return asked, no
@@ -71,7 +71,7 @@ func (d *Desk) ApproveByClient(r *runs.Run, a Answer) { d.answer(r, policy.ByCli
 // answer has a run take an answer, and tells of one that it has taken.
 func (d *Desk) answer(r *runs.Run, of policy.Approver, a *Answer) (runs.Asked, runs.Taken) {
 	said := run.Reply{Answer: a.Said, By: a.From.Principal.Subject, Note: a.Note}
-	asked, taken := r.Answer(runs.Said{ID: a.ID, Of: of, Seq: a.Seq, Reply: said}, func(asked runs.Asked) { d.recordAnswer(a, asked, a.fault()) })
+	asked, taken := r.Answer(runs.Said{ID: a.ID, Of: of, Seq: a.Seq, Reply: said}, func(asked runs.Asked, seq uint64) { d.recordAnswer(a, asked, seq, a.fault()) })
 	if taken == runs.Counts {
 		d.logAnswer(a, asked, "")
 	}
@@ -98,9 +98,9 @@ func (a *Answer) fault() (f observe.Fault) {
 }
 
 // recordAnswer records who has said what of which call, and why. It does not block.
-func (d *Desk) recordAnswer(a *Answer, asked runs.Asked, fault observe.Fault) {
+func (d *Desk) recordAnswer(a *Answer, asked runs.Asked, seq uint64, fault observe.Fault) {
 	if auditor := d.Telemetry.Auditor; auditor != nil {
-		auditor.Decided(observe.Decision{Peer: a.From, Message: &wire.Message{}, Named: true, Kind: asked.Kind, Name: asked.Name, Run: cmp.Or(asked.Info.Kept, asked.Info.Name),
+		auditor.Decided(observe.Decision{Peer: a.From, Message: &wire.Message{}, Named: true, Kind: asked.Kind, Name: asked.Name, Run: cmp.Or(asked.Info.Kept, asked.Info.Name), Seq: seq,
 			State: asked.Info.State, Policy: asked.Policy, Rule: asked.Rule, Case: asked.Case, Note: a.Note, Approval: a.ID, Said: a.String(), Fault: fault})
 	}
 }

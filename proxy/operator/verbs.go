@@ -21,7 +21,7 @@ type Verb struct {
 // said is what the run's journal has of it.
 func (v *Verb) said() run.Remark {
 	who := v.From.Principal
-	return run.Remark{Who: who.Issuer + "|" + who.Subject, Text: v.Text}
+	return run.Remark{Who: who.Issuer + "|" + who.Subject, Text: v.Text, Remote: v.From.Remote}
 }
 
 // Started is a run that was begun for an operator.
@@ -35,9 +35,11 @@ func (d *Desk) Start(b runs.Beginning, from observe.Peer) (s Started, err error)
 	if from.Principal.Known() {
 		b.By.Who = from.Principal.Issuer + "|" + from.Principal.Subject
 	}
+	b.By.Remote = from.Remote
 	if d.Ending.Err() != nil {
 		return s, &Refused{Why: Ending}
 	}
+	d.awaitRoom()
 	r, secret, err := d.Runs.StartBy(b)
 	if err != nil {
 		return s, err
@@ -61,6 +63,7 @@ func (d *Desk) Fork(v Verb, at uint64) (f Forked, err error) {
 	if d.Ending.Err() != nil {
 		return f, &Refused{Why: Ending}
 	}
+	d.awaitRoom()
 	done, err := d.Runs.Fork(runs.Forking{Run: v.Run, At: at, By: v.said()})
 	final, crossed := errors.AsType[*run.Irreversible](err)
 	switch {
@@ -76,7 +79,7 @@ func (d *Desk) Fork(v Verb, at uint64) (f Forked, err error) {
 		return f, err
 	}
 	f = Forked{standing(done.Run), done.Secret, done.Of, done.Sent, done.More}
-	d.told([]any{"run", f.Name, "parent", f.Of.Run, "at", f.Of.Seq, "state", f.State}, observe.Operated{Peer: v.From, Verb: "fork", Run: f.Name, Parent: f.Of.Run, Fork: f.Of.Seq, Note: v.Text})
+	d.told("fork", v.Text, v.From, "run", f.Name, "parent", f.Of.Run, "at", f.Of.Seq, "state", f.State)
 	return f, nil
 }
 
@@ -117,6 +120,7 @@ func (d *Desk) do(verb string, v *Verb, do func(*runs.Run, run.Remark) (state st
 	if d.Ending.Err() != nil {
 		return at, &Refused{Why: Ending, At: standing(r)}
 	}
+	d.awaitRoom()
 	was, err := do(r, v.said())
 	at = standing(r)
 	if err != nil {
@@ -127,21 +131,23 @@ func (d *Desk) do(verb string, v *Verb, do func(*runs.Run, run.Remark) (state st
 	return at, nil
 }
 
-// tell has the log and the audit have what was done to a run, which stood in a state and stands in another since.
-func (d *Desk) tell(verb, name, was, state, why string, from observe.Peer) {
-	d.told([]any{"run", name, "was", was, "state", state}, observe.Operated{Peer: from, Verb: verb, Run: name, From: was, Note: why})
-}
-
-// told has the log, which is told of some pairs, and the audit have what an operator has done.
-func (d *Desk) told(pairs []any, o observe.Operated) {
-	d.Log.Info(o.Verb, o.Peer.About(append(pairs, "reason", observe.Escaped(o.Note)))...)
+// awaitRoom waits until the audit has room for a verb, which the run tells it of with the entry.
+func (d *Desk) awaitRoom() {
 	if d.Telemetry.Auditor == nil {
 		return
 	}
 	ctx, stop := context.WithTimeout(d.Ending, auditTime)
 	defer stop()
 	d.Telemetry.Auditor.Await(ctx)
-	d.Telemetry.Auditor.Operated(o)
+}
+
+// tell has the log have what was done to a run, which stood in a state and stands in another since.
+func (d *Desk) tell(verb, name, was, state, why string, from observe.Peer) {
+	d.told(verb, why, from, "run", name, "was", was, "state", state)
+}
+
+func (d *Desk) told(verb, why string, from observe.Peer, pairs ...any) {
+	d.Log.Info(verb, from.About(append(pairs, "reason", observe.Escaped(why)))...)
 }
 
 // refusal is why a verb came to nothing.

@@ -203,7 +203,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 	if c.Kind == policy.Signal { // which ends as it begins
 		return nil, true
 	}
-	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned, Details: Details{Said: c.sent(), Irreversible: c.irreversible()}, Limits: c.limits()}
+	e := Entry{Type: Begun, Time: now, Call: c, Turn: turn && !c.orphaned, Details: Details{Said: c.sent(), Irreversible: c.irreversible(), Decided: c.decided}, Limits: c.limits()}
 	has := c.held()
 	if has.counted != nil {
 		e.Counted = has.counted.limits
@@ -222,8 +222,8 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 // before that is handed over.
 func (r *Run) unsent(c *Call, now time.Time) {
 	has := c.held()
-	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun, Details: Details{Yes: has.yes()}, Limits: c.limits()})
-	c.begun = 0
+	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun, Details: Details{Yes: has.yes(), Decided: c.decided}, Limits: c.limits()})
+	c.begun, c.line = 0, 0
 }
 
 // Refuse turns down a call that has been put into the queue.

@@ -64,9 +64,14 @@ type Call struct {
 	life     uint32     // of the run, when it began to wait; 0: it does not wait
 	begun    uint64     // the number of the entry by which it began; 0: there is none, or it has ended
 	told     uint64     // the number of the last entry that tells of it; 0: none does
+	line     uint64     // that of which the next line of the audit tells: see [Call.Line]
+	decided  bool       // the audit has the decision
 	sender   *guard.Who // nil: it is Who's
 	orphaned bool       // the run was begun anew while it had the turn
 }
+
+// tell has an entry tell of the call, and the next line of the audit of that.
+func (c *Call) tell(seq uint64) { c.told, c.line = seq, seq }
 
 // holdings are what a call has of its run, beside the turn: where a policy asks for nothing of that, it has none.
 type holdings struct {
@@ -114,7 +119,7 @@ func (c *Call) Free() (at time.Time) {
 // Remains is what is left of a call when its message is gone, and its outcome is still to
 // come: see [Run.HandOver].
 func (c *Call) Remains() Call {
-	left := Call{Request: c.Request, Snapshot: c.Snapshot, Verdict: c.Verdict, moves: c.moves}
+	left := Call{Request: c.Request, Snapshot: c.Snapshot, Verdict: c.Verdict, moves: c.moves, decided: true}
 	left.Arguments = nil
 	if has := c.held(); c.has != nil {
 		left.has = &holdings{memory: has.memory, reserved: has.reserved, counted: has.counted}

@@ -73,12 +73,15 @@ type Details struct {
 	Origin *Origin // where the run was forked: told by Forked; nil by others
 
 	Irreversible bool // what the call has done stays done, whatever the policy says since: told by the first entry of a call that was sent
+	// Decided tells that the audit had the decision on the call before: told by Begun and Unsent, and not kept.
+	Decided bool
 }
 
 // Remark is what somebody had be done to a run says of that.
 type Remark struct {
-	Who  string // as ISSUER|SUBJECT; "": it is not known
-	Text string // why; of an annotation, what
+	Who    string // as ISSUER|SUBJECT; "": it is not known
+	Text   string // why; of an annotation, what
+	Remote string // the address from which they had it be done, which is not kept
 }
 
 // Standing is where a run stands by its entries.
@@ -271,7 +274,7 @@ func ReadEntry(text []byte, policies func(digest string) *policy.Policy) (e Entr
 		return e, fmt.Errorf("there are no entries of type %q", k.Type)
 	}
 	e = Entry{Type: Type(t), Time: k.Time, Begun: k.Begun, Details: Details{Yes: k.Yes, Irreversible: k.Irreversible}, Turn: k.Turn, Resumed: k.Resumed, Shadow: k.Shadow, Step: policy.Step{Changed: k.Changed, Restarted: k.Restarted}}
-	if e.Remark = (Remark{k.Who, k.Reason}); e.Type == Annotated {
+	if e.Remark = (Remark{Who: k.Who, Text: k.Reason}); e.Type == Annotated {
 		e.Remark.Text = k.Text
 	}
 	if k.Outcome != "" {

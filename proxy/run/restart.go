@@ -35,6 +35,9 @@ func (r *Run) restarted(by Remark, now time.Time, unasked bool) (e Effects) {
 		e.Ready = r.refuseQueue()
 	}
 	e.Entries = r.use(now)
+	for i := range e.Entries {
+		e.Entries[i].Remark = by
+	}
 	e.To = r.Snapshot(now)
 	return e
 }

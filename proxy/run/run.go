@@ -118,7 +118,7 @@ func (r *Run) record(e Entry) Entry {
 		r.moved = r.seq
 	}
 	if e.Call != nil {
-		e.Call.told = r.seq
+		e.Call.tell(r.seq)
 	}
 	if r.ahead == nil {
 		r.apply(&e)

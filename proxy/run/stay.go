@@ -80,7 +80,7 @@ func (r *Run) Stay(c *Call, end End, now time.Time) Entry {
 		e.Said.Code = c.Verdict.Code
 	}
 	e = r.record(e)
-	c.told = e.Seq
+	c.tell(e.Seq)
 	return e
 }
 
@@ -121,18 +121,26 @@ func (r *Run) Decline(c *Call, code policy.Code, now time.Time) {
 	case d.last != r.seq || now.Sub(d.at) > lull:
 		d.row = 0
 	case d.open != nil && (d.row >= maxApart || d.open.alike(&e)):
-		d.at, c.told = now, d.last
+		d.at = now
+		c.tell(d.last)
 		d.open.join(&e)
 		return
 	default:
 		d.row++
 	}
 	r.record(e)
-	c.told = d.last
+	c.tell(d.last)
 }
 
 // Told is the number of the last entry that tells of the call, 0: none does.
 func (c *Call) Told() uint64 { return c.told }
+
+// Line is the number of the entry of which a line of the audit tells that is made now, the first of which is the
+// decision; 0: it tells of none. No other line of the call does.
+func (c *Call) Line() (seq uint64) {
+	seq, c.line, c.decided = c.line, 0, true
+	return seq
+}
 
 // asked is the call as far as what changes nothing tells of it: what it asked for is its client's, and may be long.
 func (c *Call) asked() *Call {

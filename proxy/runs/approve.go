@@ -94,8 +94,8 @@ const (
 )
 
 // Answer answers a question that is open, and that was theirs to answer. It returns the question as it was before. record
-// is called before anything comes of it, under the run's lock.
-func (r *Run) Answer(s Said, record func(Asked)) (asked Asked, t Taken) {
+// is called before anything comes of it, under the run's lock, with the number of the entry that keeps it; 0: none does.
+func (r *Run) Answer(s Said, record func(Asked, uint64)) (asked Asked, t Taken) {
 	asked, t, w := r.answer(s, record)
 	if len(w.pending) > 0 {
 		if _, err := r.within(w); err != nil {
@@ -106,12 +106,13 @@ func (r *Run) Answer(s Said, record func(Asked)) (asked Asked, t Taken) {
 }
 
 // answer is Answer without waiting: w is what has to be durable first.
-func (r *Run) answer(s Said, record func(Asked)) (asked Asked, t Taken, w written) {
+func (r *Run) answer(s Said, record func(Asked, uint64)) (asked Asked, t Taken, w written) {
 	keeps := r.kept != nil && s.Of == policy.ByOperator
 	r.mu.Lock()
 	defer r.unlock()
 	now := time.Now()
-	r.core.Inspect(now)
+	_, e := r.core.Inspect(now)
+	r.tell(e.Entries)
 	q := r.questionLocked(s.ID, s.Of)
 	if q == nil {
 		return asked, NotOpen, w
@@ -129,9 +130,12 @@ func (r *Run) answer(s Said, record func(Asked)) (asked Asked, t Taken, w writte
 	if !ok {
 		return asked, HasMoved, w
 	}
-	if record(asked); p != nil {
-		w = r.writeLocked()
+	if p == nil {
+		record(asked, 0)
+		return asked, Counts, w
 	}
+	record(asked, p.Seq)
+	w = r.writeLocked()
 	return asked, Counts, w
 }
 

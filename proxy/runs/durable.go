@@ -36,7 +36,7 @@ func (r *Run) writeLocked() (w written) {
 		}
 	}
 	var err error
-	if w.ticket, err = r.kept.Write(made, r.core.DueAhead(), time.Now()); err != nil {
+	if w.ticket, err = r.kept.Write(made, r.core.DueAhead(), time.Now(), r.audited(made)); err != nil {
 		r.shutLocked(err)
 	}
 	return w
@@ -215,6 +215,10 @@ func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g.cfg.Store == nil {
+		if by := r.core.By; by != (run.Remark{}) { // of whom the audit tells all the same
+			at := r.core.Standing()
+			r.tell([]run.Entry{{Type: run.Began, From: at, To: at, Details: run.Details{Remark: by}}})
+		}
 		return written{}
 	}
 	return r.keepAtLocked(g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now()))

@@ -71,13 +71,13 @@ type keyed struct {
 	used atomic.Int64  // when it was found last, as deadline.Now
 }
 
-// EntryOf is what the store calls the run, and the number of the last entry that tells of a call, 0 for none. Of a run
-// that is not kept it is nothing.
+// EntryOf is for a line of the audit on a call: what the store calls the run, and the number of the entry of which the line
+// tells, as [run.Call.Line] has it. Of a run that is not kept it is nothing.
 func (r *Run) EntryOf(c *run.Call) (run string, seq uint64) {
 	if r.kept == nil {
 		return "", 0
 	}
-	return r.kept.ID(), c.Told()
+	return r.kept.ID(), c.Line()
 }
 
 // Shadow reports whether calls are decided in shadow.
@@ -195,7 +195,7 @@ func (r *Run) do(clock func() time.Time, f func(core *run.Run, now time.Time) ru
 		close(c.Turn)
 	}
 	if len(e.Entries) > 0 {
-		r.tellExpired(e.Entries)
+		r.tell(e.Entries)
 	}
 	return e.Shift
 }
@@ -229,7 +229,7 @@ func (r *Run) enter(c Call, maxQueue int, clock func() time.Time, do func(*run.C
 	r.windLocked()
 	r.unlock()
 	if len(e.Entries) > 0 {
-		r.tellExpired(e.Entries)
+		r.tell(e.Entries)
 		r.Tell(nil, run.Shifts{e.Shift})
 	}
 	return a
@@ -443,7 +443,8 @@ func (r *Run) Inspect() Inspected {
 	r.mu.Lock()
 	defer r.unlock()
 	now := time.Now()
-	signals, _ := r.core.Inspect(now)
+	signals, e := r.core.Inspect(now)
+	r.tell(e.Entries)
 	return Inspected{r.infoLocked(), r.core.Registers(), r.core.Counts(now), signals}
 }
 
@@ -451,7 +452,8 @@ func (r *Run) Inspect() Inspected {
 func (r *Run) MovedSince(seq uint64) bool {
 	r.mu.Lock()
 	defer r.unlock()
-	r.core.Inspect(time.Now())
+	_, e := r.core.Inspect(time.Now())
+	r.tell(e.Entries)
 	return r.core.MovedSince(seq)
 }
 

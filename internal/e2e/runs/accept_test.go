@@ -31,7 +31,7 @@ func foreign(t *testing.T, url string, edited bool) (id string) {
 	text := string(last.Bytes)
 	to := text[strings.Index(text, `"to":{`):]
 	to = to[:strings.Index(to, "}")+1]
-	text = fmt.Sprintf(`{"run":%q,"seq":%d,"type":"annotated","time":"2026-11-26T10:00:00Z","from":"after",%s,"who":"admin|eve","text":"elsewhere"}`, row.ID, last.Seq+1, to)
+	text = fmt.Sprintf(`{"run":%q,"seq":%d,"type":"annotated","time":"2026-11-26T10:00:00Z","from":%q,%s,"who":"admin|eve","text":"elsewhere"}`, row.ID, last.Seq+1, row.State, to)
 	next := journal.NewChain(nil).Next(row.ID, at, []byte(text))
 	if edited {
 		text = strings.Replace(text, "eve", "bob", 1)

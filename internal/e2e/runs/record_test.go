@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,9 +170,10 @@ func TestRunOfRefusalsIsKept(t *testing.T) {
 
 // audited is a line of the audit.
 type audited struct {
-	Seq, Of, Run_seq                                      uint64
+	Seq, Of, Run_seq, Begun                               uint64
 	Instance, Event, Decision, Reason, Run, Name, Outcome string
-	From, To, Rule, State, Subject                        string
+	From, To, Rule, State, Subject, Verb, Type, Note      string
+	Remote                                                string
 }
 
 func auditOf(t *testing.T, path string) (lines []audited) {
@@ -229,7 +232,7 @@ func TestAuditNamesEntries(t *testing.T) {
 			if last[a.Instance]++; a.Seq != last[a.Instance] || a.Instance == "" {
 				t.Errorf("line %d of %q has the number %d", last[a.Instance], a.Instance, a.Seq)
 			}
-			if a.Name == "" || strings.HasPrefix(a.Name, "fsm_") {
+			if a.Name == "" || a.Event == "entry" || strings.HasPrefix(a.Name, "fsm_") {
 				continue
 			}
 			e, ok := entries[a.Run][a.Run_seq]
@@ -265,6 +268,172 @@ func TestAuditNamesEntries(t *testing.T) {
 		}
 		if times != refused {
 			t.Errorf("%d refusals are told of as %d", refused, times)
+		}
+		h.ends(os.Interrupt)
+		if _, fault := differ(t, url, file); fault != "" {
+			t.Error(fault)
+		}
+	})
+}
+
+// differ says in what the audit differs from the entries of a store: each has one line, which has its number and tells the
+// same, but that of a refusal may stand for several, and nothing tells of a checkpoint. No line names what there is not.
+func differ(t *testing.T, url, file string) (types map[string]int, fault string) {
+	t.Helper()
+	types = map[string]int{}
+	lines := map[string][]audited{}
+	at := func(run string, seq uint64) string { return fmt.Sprint(run, " ", seq) }
+	for _, a := range auditOf(t, file) {
+		if a.Run_seq != 0 {
+			lines[at(a.Run, a.Run_seq)] = append(lines[at(a.Run, a.Run_seq)], a)
+		}
+	}
+	var faults []string
+	for id, all := range entriesOf(t, url) {
+		for _, e := range all {
+			of := lines[at(id, e.Seq)]
+			delete(lines, at(id, e.Seq))
+			want := 1
+			switch e.Type {
+			case "refused":
+				want = int(max(e.Times, 1))
+			case "checkpoint":
+				want = 0
+			case "annotated":
+				if strings.Contains(e.text, "admin|eve") { // who is not of this proxy
+					want = 0
+				}
+			}
+			types[e.Type]++
+			if len(of) != want {
+				faults = append(faults, fmt.Sprintf("%d lines tell of %s: %+v", len(of), e.text, of))
+				continue
+			}
+			for _, a := range of {
+				if !a.tells(&e) {
+					faults = append(faults, fmt.Sprintf("%+v tells of %s", a, e.text))
+				}
+			}
+		}
+	}
+	for _, of := range lines {
+		faults = append(faults, fmt.Sprintf("there is no entry of %+v", of))
+	}
+	return types, strings.Join(faults, "\n")
+}
+
+// tells reports whether a line tells what an entry does.
+func (a *audited) tells(e *recorded) bool {
+	verbs := map[string]string{"start": "began", "reset": "reset", "end": "finished", "annotate": "annotated", "accept": "accepted"}
+	switch {
+	case a.Event == "verb":
+		var n noted
+		_ = json.Unmarshal([]byte(e.text), &n) // what cannot be read says nothing
+		return verbs[a.Verb] == e.Type && a.Type == e.Type && a.From == e.From && n.Who == "admin|"+a.Subject && a.Note == n.Reason+n.Text && a.Remote != ""
+	case a.Event == "entry":
+		return a.Type == e.Type && a.From == e.From && (a.To == e.To.State || a.To == "" && e.From == e.To.State) && a.Name == e.Name && a.Begun == e.Begun && a.Outcome == e.Outcome
+	case e.Type == "refused":
+		return (a.Name == e.Name || e.Name == "") && (a.Reason == e.Refusal || a.Event == "outcome")
+	case a.Event == "outcome":
+		return (e.Type == "ended" || e.Type == "stayed") && a.Name == e.Name && a.Outcome == e.Outcome
+	}
+	return (e.Type == "begun" || e.Type == "answered") && a.Decision == "allow" && a.Name == e.Name && a.State == e.From && a.Rule == e.Rule
+}
+
+// facts has every type of entry happen.
+const facts = `version: 1
+name: facts
+initial: start
+everywhere: {tools: [ok]}
+states:
+  start:
+    tools:
+      once: {on_success: brief, on_unknown: start}
+      hold: {on_success: start, on_unknown: lost}
+      elsewhere: {approve: {by: operator}}
+  brief: {after: {1s: start}}
+  lost:
+    tools: {once: {on_success: start, on_unknown: lost}}
+`
+
+// The audit tells of each entry, whatever its type, once, and of nothing else: also where the proxy is killed, and of what an
+// operator had be done that has come to nothing.
+func TestEachEntryHasOneLine(t *testing.T) {
+	each(t, those("principal", "path", "handle"), func(t *testing.T, k key) {
+		url, file := store(t), filepath.Join(t.TempDir(), "audit.jsonl")
+		upstream, _ := mcptest.HTTP(t, server())
+		front := httptest.NewServer(upstream.Handler())
+		t.Cleanup(front.Close)
+		h := open(t, k, facts, "--annotate", "meta", "--store", url, "--audit", file, "--reload-debounce", "5ms", "--approval-hold", "20ms", "--admin-tokens", tokensOf(t, "olga"), "--upstream", front.URL+"/mcp")
+		h.upstream = upstream
+		c := h.enter(k, "")
+		gets := func(verdict, tool string) {
+			t.Helper()
+			if r := c.call(tool, ""); r.verdict != verdict {
+				t.Fatalf("%s: %s", tool, r.raw)
+			}
+		}
+		equals := func() (types map[string]int) {
+			t.Helper()
+			fault := ""
+			defer func() {
+				if fault != "" {
+					t.Error(fault)
+				}
+			}()
+			mcptest.Await(t, "each entry has its line", func() bool {
+				types, fault = differ(t, url, file)
+				return fault == ""
+			})
+			return types
+		}
+		gets("success", "ok")
+		gets("unknown_action", "nothing")
+		gets("success", "once")
+		only(t, url, "expired", 1)
+		gets("approval_pending", "elsewhere")
+		if said := h.answers(h.approvals(1)[0].ID, "allow", "{}"); said.status != http.StatusOK {
+			t.Fatal(said.text)
+		}
+		gets("success", "elsewhere")
+		id := h.one(k)
+		h.does(0, "annotate", id, "looked at")
+		h.does(0, "reset", id, "--reason", "ticket 12")
+		equals()
+		foreign(t, url, false)
+		h.does(1, "reset", id)
+		h.does(0, "accept", id, "--reason", "looked at the server")
+		c = h.enter(k, c.run())
+		gets("success", "ok")
+		c.begins("hold", "")
+		only(t, url, "begun", 3)
+		equals()
+		h.ends(os.Kill)
+		upstream.Open("hold")
+		policy := h.args[slices.Index(h.args, "--policy")+1]
+		becomes := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		becomes(facts + "  added: {tools: [ok]}\n")
+		h.anew()
+		c = h.enter(k, c.run())
+		gets("success", "ok")
+		front.CloseClientConnections()
+		front.Close()
+		gets("upstream_unavailable", "once")
+		becomes(strings.ReplaceAll(facts, "lost", "gone"))
+		h.process.Log().Await(t, "the policy was reloaded")
+		gets("unknown_action", "nothing") // and the run stays in what is gone
+		h.does(0, "end", id, "--reason", "enough")
+		h.ends(os.Interrupt)
+		types := equals()
+		for _, of := range strings.Fields("began begun ended unsent stayed refused expired moved stranded reset answered annotated accepted finished") {
+			if types[of] == 0 {
+				t.Errorf("there is no entry of type %s: %v", of, types)
+			}
 		}
 	})
 }

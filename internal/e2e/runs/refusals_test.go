@@ -38,7 +38,7 @@ func TestManyRefusals(t *testing.T) {
 	r := run.New(run.Config{Policy: p, Lasts: true}, now)
 	write := func() {
 		if made := r.Made(); len(made) > 0 {
-			ticket, err := place.Write(made, time.Time{}, now)
+			ticket, err := place.Write(made, time.Time{}, now, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
