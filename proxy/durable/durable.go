@@ -258,7 +258,7 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time, then func
 	if r.dropped {
 		return nil, journal.ErrConflict
 	}
-	when, head, at, checkpoint, ended := journal.Soon, r.fresh || now.Sub(r.row.Used) > useful, r.row.Last, r.row.Checkpoint, r.row.Ended
+	when, head, at, checkpoint, ended := journal.Soon, r.fresh || r.row.Ended.IsZero() && now.Sub(r.row.Used) > useful, r.row.Last, r.row.Checkpoint, r.row.Ended
 	for i := range entries {
 		e := &entries[i]
 		text, err := r.text(e, at.Seq+1)

@@ -267,7 +267,7 @@ func (c *call) refused(no *Refused) *Refused {
 		about = append(about, "fault", c.Verdict.Fault())
 	}
 	c.d.Log.Info("refused", c.about(about...)...)
-	if no.Code != policy.CodeNone {
+	if no.Code != policy.CodeNone && no.Code != policy.OutcomeUnknown { // else its entry is on its way
 		c.run.Decline(&c.Call, no.Code)
 	}
 	if a := c.d.Telemetry.Auditor; a != nil {

@@ -33,8 +33,9 @@ func (g *Registry) Accept(r *Run, by run.Remark) (state string, err error) {
 	if g.cfg.Store.Down() != nil || !g.awaits(written{ticket: r.drop()}) {
 		return "", ErrUnwritten
 	}
-	if err := g.readable(r.at); err != nil {
-		return "", err
+	fault := g.readable(r.at)
+	if fault != nil && fault != ErrEnded { // where it has ended in the store the next one can begin
+		return "", fault
 	}
 	g.mu.Lock()
 	if r.ended.Load() { // somebody else has accepted it
@@ -42,6 +43,11 @@ func (g *Registry) Accept(r *Run, by run.Remark) (state string, err error) {
 		return "", ErrOpen
 	}
 	on, _ := g.endLocked(r, unloaded, run.Remark{})
+	if fault != nil {
+		g.mu.Unlock()
+		closeAll(on)
+		return "", fault
+	}
 	g.readLocked(r.at) // at once: nobody who asks for it meanwhile begins another
 	g.mu.Unlock()
 	closeAll(on)

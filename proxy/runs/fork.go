@@ -73,7 +73,7 @@ func (g *Registry) Fork(f Forking) (*Fork, error) {
 		return nil, why
 	}
 	r := g.newOfLocked(past.Fork(g.configLocked(f.By), now))
-	g.foundLocked(r, key, out.Secret, past.Owner, past.Free)
+	g.foundLocked(r, key, out.Secret, past.Owner, past.Free || past.Key == Process.String()) // which is everybody's
 	r.mu.Lock()
 	w := r.keepAtLocked(g.cfg.Store.BeginFork(NewID(), keyOf(key.Kind, out.Secret), past.Owner, past.Of, now))
 	r.windLocked()

@@ -84,6 +84,7 @@ func forking(t *testing.T, j journal.Store, keep, most int) *runs.Registry {
 	}
 	var keys [2]runs.Key
 	keys[bridge.Stateless.Index()].Kind = runs.Handle
+	keys[1-bridge.Stateless.Index()].Kind = runs.Process
 	g := runs.New(runs.Config{Policy: p, Keys: keys, Store: s, Idle: time.Hour, Max: most, MaxPerPrincipal: most, MaxStranded: time.Hour,
 		Log: hclog.NewNullLogger(), Telemetry: &observe.Telemetry{}})
 	t.Cleanup(g.Close)
@@ -202,5 +203,21 @@ func TestForksThatAreRefused(t *testing.T) {
 	}
 	if all := g.All(); len(all) != 3 {
 		t.Errorf("%d runs", len(all))
+	}
+}
+
+// A fork of the process's run, which is everybody's, is the first principal's who comes.
+func TestForkOfTheProcess(t *testing.T) {
+	g := forking(t, memory.New(0), 0, 10)
+	r, why := g.Find(bridge.Client{}, &observe.Peer{Principal: ann}, "", true)
+	if why != nil || !makes(t, r, "go") {
+		t.Fatal(why)
+	}
+	f, err := g.Fork(runs.Forking{Run: r.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, why := find(g, f.Secret, ann); own != f.Run {
+		t.Error(why)
 	}
 }

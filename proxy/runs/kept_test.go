@@ -303,6 +303,48 @@ func TestNoRunBeginsWhileOneIsAccepted(t *testing.T) {
 	}
 }
 
+// A run that another process has ended is shut where it is in memory, and leaves that when an operator would accept it: who
+// asks next begins another.
+func TestAcceptOfARunThatHasEndedElsewhere(t *testing.T) {
+	for _, k := range []runs.Key{{Kind: runs.Process}, {Kind: runs.Principal}} {
+		t.Run(k.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, c := newDisk(), runs.Config{Keys: keyed(k)}
+				asks := func(p *process) *runs.Run {
+					r, why := p.Find(bridge.Stateless, &observe.Peer{Principal: ann}, "", true)
+					if why != nil {
+						t.Fatal(why)
+					}
+					return r
+				}
+				p := kept(t, d, c)
+				r := asks(p)
+				mustWrite(t, p.s)
+				other := kept(t, d, c)
+				if err := other.Resume(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := other.EndBy(asks(other), run.Remark{Who: "eve"}); err != nil {
+					t.Fatal(err)
+				}
+				other.ends()
+				if _, err := r.Annotate(run.Remark{Who: "olga", Text: "here"}); err == nil {
+					t.Fatal("it is not shut")
+				}
+				if _, err := p.Accept(r, run.Remark{Who: "olga"}); !errors.Is(err, runs.ErrEnded) {
+					t.Error(err)
+				}
+				if again := asks(p); again == r || again.Name == r.Name {
+					t.Error("it is there still")
+				} else {
+					steps(t, again)
+				}
+				p.ends()
+			})
+		})
+	}
+}
+
 // Who comes first to a run has it once that is written, and nobody else has it meanwhile.
 func TestWhoComesFirstIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -151,7 +151,7 @@ func (t *Task) Watch(ctx context.Context) {
 			return
 		}
 	}
-	t.End(run.End{Outcome: policy.Unknown}, nil)
+	t.Lost(ctx)
 }
 
 // pause waits for the next poll, and reports false where there is to be none.

@@ -205,7 +205,7 @@ func (c *Config) fill(ctx context.Context, kept *rig) (id string, err error) {
 		})
 	}
 	wait.Wait()
-	return ids[0], errors.Join(errs...)
+	return slices.Max(ids), errors.Join(errs...) // some may have come too late for one
 }
 
 // restart measures how soon a run that is stored among many goes on.

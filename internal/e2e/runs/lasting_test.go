@@ -90,7 +90,7 @@ func sameEntries(t *testing.T, url, plain string) {
 }
 
 // varies is what of an entry is another with each run.
-var varies = regexp.MustCompile(`"(run|hash|prev|time|since|until|resumed|microseconds)":("[^"]*"|[^,}]*),?|[^"]*/policy\.yaml`)
+var varies = regexp.MustCompile(`"(run|whose|hash|prev|time|since|until|resumed|microseconds)":("[^"]*"|[^,}]*),?|[^"]*/policy\.yaml`)
 
 // last is how many entries a store of one run has, and of what the last is.
 func last(t *testing.T, url string) (n int, of string) {
