@@ -49,10 +49,11 @@ func (r *Run) handedOver() written {
 	return written{ticket: r.kept.Last()}
 }
 
-// shutLocked has nothing be allowed any more in the run, and logs that once.
+// shutLocked has nothing be allowed any more in the run, and nothing more be written of it, and logs that once.
 func (r *Run) shutLocked(err error) {
 	was := r.core.IsShut()
 	r.core.Shut()
+	r.kept.Drop() // what it would write next follows what is not there
 	if was {
 		return
 	}

@@ -303,6 +303,42 @@ func TestNoRunBeginsWhileOneIsAccepted(t *testing.T) {
 	}
 }
 
+// Of a run that is shut, since another process has written it, nothing more is written, also where its session ends.
+func TestNothingIsWrittenOfAShutRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, from := newDisk(), &observe.Peer{Session: "s", ID: "a session", Principal: ann}
+		p := kept(t, d, runs.Config{})
+		r, why := p.OfClient(from)
+		if why != nil {
+			t.Fatal(why)
+		}
+		on := &member{client: true}
+		p.Join(r, on)
+		steps(t, r)
+		mustWrite(t, p.s)
+		other, again := kept(t, d, runs.Config{}), *from
+		again.Resumed = true
+		same, why := other.OfClient(&again)
+		if why != nil {
+			t.Fatal(why)
+		}
+		if _, err := same.Annotate(run.Remark{Who: "eve", Text: "elsewhere"}); err != nil {
+			t.Fatal(err)
+		}
+		other.ends()
+		if _, err := r.Annotate(run.Remark{Who: "olga", Text: "here"}); err == nil {
+			t.Fatal("it is not shut")
+		}
+		p.Part(r, on, false)
+		p.ends()
+		for id, err := range journal.VerifyAll(t.Context(), d, nil, durable.Verifier(nil)) {
+			if err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+	})
+}
+
 // A run that another process has ended is shut where it is in memory, and leaves that when an operator would accept it: who
 // asks next begins another.
 func TestAcceptOfARunThatHasEndedElsewhere(t *testing.T) {

@@ -200,6 +200,9 @@ func (g *Registry) Part(r *Run, m Member, ending bool) {
 		g.endLocked(r, asked, run.Remark{})
 	}
 	r.endQuestions(func(q *approval.Question) bool { return q.By == m })
+	if _, task := r.Holder(); ending && task != nil && g.apart[r.at] == r {
+		return // it is asked about, and moves the run: whoever comes back finds that one
+	}
 	if r.Key.Kind == Session || r.ended.Load() && len(r.on()) == 0 {
 		r.unwind()
 		delete(g.all, r)

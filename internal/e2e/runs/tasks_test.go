@@ -459,23 +459,29 @@ func TestTaskThatCannotBeKept(t *testing.T) {
 	})
 }
 
+// away is a server of tasks at an address where it can be gone for a while.
+func away(t *testing.T, w *working) (url string, serve func() *http.Server) {
+	t.Helper()
+	upstream, _ := mcptest.HTTP(t, w.server(w.k.modern()))
+	address := mcptest.FreeAddress(t)
+	return "http://" + address + "/mcp", func() *http.Server {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		web := &http.Server{Handler: upstream.Handler(), ReadHeaderTimeout: time.Minute}
+		go func() { _ = web.Serve(l) }()
+		return web
+	}
+}
+
 // The server may come back after the proxy does.
 func TestTaskOfAServerThatIsNotThereYet(t *testing.T) {
 	each(t, those("principal"), func(t *testing.T, k key) {
 		w := &working{workshop: &workshop{}, k: k, store: store(t)}
-		upstream, _ := mcptest.HTTP(t, w.server(k.modern()))
-		address := mcptest.FreeAddress(t)
-		serve := func() *http.Server {
-			l, err := net.Listen("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			web := &http.Server{Handler: upstream.Handler(), ReadHeaderTimeout: time.Minute}
-			go func() { _ = web.Serve(l) }()
-			return web
-		}
+		url, serve := away(t, w)
 		web := serve()
-		w.house = open(t, k, byTasks, "--annotate", "meta", "--store", w.store, "--upstream", "http://"+address+"/mcp")
+		w.house = open(t, k, byTasks, "--annotate", "meta", "--store", w.store, "--upstream", url)
 		w.c = w.enter(k, "")
 		id := w.begins("apply", `"who":"me"`)
 		w.ends(os.Kill)
@@ -486,6 +492,38 @@ func TestTaskOfAServerThatIsNotThereYet(t *testing.T) {
 		defer web.Close()
 		w.set(id, "completed", sized(9, ""))
 		w.moved("applied")
+	})
+}
+
+// The client of a session comes back, over and over, before the server is there: its run has one task, which goes on.
+func TestTaskOfASessionThatComesBackBeforeItsServer(t *testing.T) {
+	each(t, those("session"), func(t *testing.T, k key) {
+		w := &working{workshop: &workshop{}, k: k, store: store(t)}
+		url, serve := away(t, w)
+		web := serve()
+		w.house = open(t, k, byTasks, "--annotate", "meta", "--store", w.store, "--connect-timeout", "1s", "--upstream", url)
+		w.c = w.enter(k, "")
+		id := w.begins("apply", `"who":"me"`)
+		w.ends(os.Kill)
+		web.Close()
+		w.anew()
+		for range 4 {
+			if r := w.c.web.Post(t.Context(), `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"look","arguments":{}}}`); r.Status != http.StatusServiceUnavailable {
+				t.Fatalf("%d %s", r.Status, r.Body)
+			}
+		}
+		web = serve()
+		defer web.Close()
+		mcptest.Await(t, "the session goes on", func() bool {
+			return w.c.web.Post(t.Context(), `{"jsonrpc":"2.0","id":9,"method":"ping"}`).Status == http.StatusOK
+		})
+		w.says("step", "task_running", "start")
+		w.set(id, "completed", sized(9, ""))
+		w.moved("applied")
+		w.says("check", "success", "applied")
+		if n := strings.Count(w.process.Log().String(), "a run goes on"); n != 1 {
+			t.Errorf("it was read %d times", n)
+		}
 	})
 }
 
