@@ -126,7 +126,8 @@ func (k *kept) forks(past *run.Past, n int) {
 	was := k.state(&k.r)
 	child := past.Fork(run.Config{Policy: p, Shared: &run.Shared{Checkpoint: k.every}, By: run.Remark{Who: "admin|olga", Text: "why"}}, k.now)
 	plain := k.replay(prefix, p, 0)
-	open := plain.Awaited() != nil
+	task, _ := plain.Holder()
+	open := plain.Awaited() != nil || task != nil
 	if got, want := remembered(k, &child), remembered(k, &plain); got != want {
 		k.Fatalf("forked at entry %d it is\n%s\nand by the entries\n%s", n, got, want)
 	}
@@ -144,7 +145,7 @@ func (k *kept) forks(past *run.Past, n int) {
 	if is := k.state(&k.r); is != was || len(k.r.Made()) > 0 {
 		k.Fatalf("the run was\n%s\nand is\n%s", was, is)
 	}
-	if open { // which a run that is read ends
+	if open { // which a run that is read ends, or a task has its turn
 		return
 	}
 	again := of()
