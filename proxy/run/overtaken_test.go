@@ -324,3 +324,34 @@ func TestStepInShadowBehindWhatIsToBeSet(t *testing.T) {
 		})
 	}
 }
+
+// A policy is in force again that was before: a run whose state the one between had not is stranded no more, though it has
+// been read by that very policy.
+func TestStrandedUnderThePolicyOfBefore(t *testing.T) {
+	was := parse(t, "version: 1\ninitial: a\nstates:\n  a: {tools: {go: b}}\n  b: {tools: {back: a}}\n")
+	between := parse(t, "version: 1\ninitial: a\nstates:\n  a: {tools: {go: c, back: a}}\n  c: {tools: {back: a}}\n")
+	r := run.New(run.Config{Policy: was, Lasts: true}, at)
+	c := calls(t, &r, "go")
+	entries := whole(t, &r, nil)
+	if _, _, err := r.Settle(c, run.End{Outcome: policy.Success}, at); err != nil {
+		t.Fatal(err)
+	}
+	entries = whole(t, &r, entries)
+	r.Pass(c, at)
+	r.Reload(between, at)
+	r.Inspect(at)
+	if entries = whole(t, &r, entries); r.Standing().Stranded.IsZero() || entries[len(entries)-1].Type != run.Stranded {
+		t.Fatalf("it is not stranded: %+v", entries)
+	}
+	again := run.Replay(run.Config{Policy: was, Lasts: true}, slices.Values(entries), at)
+	r.Reload(was, at)
+	for how, r := range map[string]*run.Run{"in memory": &r, "read again": &again} {
+		if s := r.Standing(); !s.Stranded.IsZero() || s.State() != "b" {
+			t.Errorf("%s it is stranded since %v in %s", how, s.Stranded, s.State())
+		}
+		calls(t, r, "back")
+		if made := whole(t, r, nil); made[0].Type != run.Moved || !made[0].To.Stranded.IsZero() {
+			t.Errorf("%s it has made %+v", how, made)
+		}
+	}
+}

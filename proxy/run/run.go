@@ -616,6 +616,10 @@ func (r *Run) catchUp(now time.Time) (f Fate, ready []*Call) {
 		return r.follow(now)
 	}
 	r.between = nil
+	if !r.stands.Stranded.IsZero() { // the policy that has its state is in force again
+		r.strand(time.Time{})
+		r.refused = false
+	}
 	return WasMoved, nil
 }
 
