@@ -374,13 +374,19 @@ type Damaged struct {
 // Error says which run is shut, and why. It wraps nothing: damage is no [journal.ErrNone], whatever is missing.
 func (d *Damaged) Error() string { return fmt.Sprintf("run %s is shut: %v", d.Run, d.Err) }
 
+// IsDamaged reports whether an error is a [Damaged].
+func IsDamaged(err error) bool {
+	_, ok := errors.AsType[*Damaged](err)
+	return ok
+}
+
 // Find reads the run of a key that has not ended, or is an [journal.ErrNone]. ended tells that it is there, and has.
 // From then on this process writes it.
 func (s *Store) Find(ctx context.Context, key journal.Key) (l *Loaded, ended bool, err error) {
 	row, err := s.cfg.Journal.Find(ctx, key)
 	for err == nil {
 		l, ended, err = s.found(ctx, row)
-		if _, damaged := errors.AsType[*Damaged](err); !damaged {
+		if !IsDamaged(err) {
 			return l, ended, err
 		}
 		again, none := s.cfg.Journal.Find(ctx, key)
@@ -489,14 +495,8 @@ func (s *Store) origin(ctx context.Context, row *journal.Row) (journal.Point, er
 	return journal.Point{Seq: records[0].Seq, Hash: records[0].Hash}, nil
 }
 
-func (s *Store) entry(ctx context.Context, text []byte) (e run.Entry, err error) {
-	var missing error
-	e, err = run.ReadEntry(text, func(digest string) *policy.Policy {
-		p, err := s.policy(ctx, digest)
-		missing = err
-		return p
-	})
-	return e, cmp.Or(missing, err)
+func (s *Store) entry(ctx context.Context, text []byte) (run.Entry, error) {
+	return readEntry(ctx, text, s.policy)
 }
 
 // Due returns the keys of the runs whose state's clock is due by a time, whether or not anybody has them.
@@ -546,30 +546,23 @@ func (s *Store) cameTo(ctx context.Context, q *journal.Query) (rows []journal.Ro
 	if q.Owner == nil {
 		return nil, nil
 	}
-	const most = 1000
-	for after, more := q.After, true; more; {
-		page, err := s.objects(ctx, ownerObject, after, most)
+	for x, err := range s.objects(ctx, ownerObject, q.After) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range page {
-			var o owner
-			if err := json.Unmarshal(page[i].Bytes, &o); err != nil || *q.Owner != (journal.Principal{Issuer: o.Issuer, Subject: o.Subject}) {
-				continue
-			}
-			r, err := s.cfg.Journal.Row(ctx, page[i].Name)
-			if errors.Is(err, journal.ErrNone) { // it is kept no longer just now
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			if r.Owner = *q.Owner; q.Has(&r) {
-				rows = append(rows, r)
-			}
+		var o owner
+		if err := json.Unmarshal(x.Bytes, &o); err != nil || *q.Owner != (journal.Principal{Issuer: o.Issuer, Subject: o.Subject}) {
+			continue
 		}
-		if more = len(page) == most; more {
-			after = page[most-1].Name
+		r, err := s.cfg.Journal.Row(ctx, x.Name)
+		if errors.Is(err, journal.ErrNone) { // it is kept no longer just now
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.Owner = *q.Owner; q.Has(&r) {
+			rows = append(rows, r)
 		}
 	}
 	return rows, nil

@@ -34,18 +34,13 @@ func (s *Store) Past(ctx context.Context, id string, at uint64, shared *run.Shar
 			return nil, err
 		}
 		p, err := s.past(ctx, row, at, shared)
-		if !isDamaged(err) {
+		if !IsDamaged(err) {
 			return p, err
 		}
 		if again, wrong := s.cfg.Journal.Row(ctx, id); wrong != nil || again.Base == row.Base { // else more was cut off meanwhile
 			return nil, errors.Join(err, wrong)
 		}
 	}
-}
-
-func isDamaged(err error) bool {
-	_, ok := errors.AsType[*Damaged](err)
-	return ok
 }
 
 func (s *Store) past(ctx context.Context, row journal.Row, at uint64, shared *run.Shared) (*Past, error) {

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // crash in between has it counted.
 const limitsObject = "principal_limits"
 
-// limitsPage is how many principals are read, or written, at once.
+// limitsPage is how many principals are written at once.
 const limitsPage = 500
 
 // Limits is the table of what principals take of limits over all their runs.
@@ -25,25 +26,41 @@ func (s *Store) Limits() *limit.Principals { return s.limits }
 // LoadLimits reads what is kept of that, all of it, before anybody takes more: no more principals are kept than a table
 // counts for. Each page may take as long as the store's timeout.
 func (s *Store) LoadLimits(ctx context.Context, now time.Time) error {
-	for after := ""; ; {
-		page, err := s.objects(ctx, limitsObject, after, limitsPage)
+	for o, err := range s.objects(ctx, limitsObject, "") {
 		if err != nil {
 			return err
 		}
-		for _, o := range page {
-			if err := s.limits.Restore(o.Name, o.Bytes, now); err != nil {
-				return fmt.Errorf("what principal %s has taken of limits (object %s of the store) cannot be read: %w", o.Name, limitsObject, err)
-			}
-			after = o.Name
+		if err := s.limits.Restore(o.Name, o.Bytes, now); err != nil {
+			return fmt.Errorf("what principal %s has taken of limits (object %s of the store) cannot be read: %w", o.Name, limitsObject, err)
 		}
-		if len(page) < limitsPage {
-			return nil
+	}
+	return nil
+}
+
+// objects reads all of a kind behind a name, page by page.
+func (s *Store) objects(ctx context.Context, kind, after string) iter.Seq2[journal.Object, error] {
+	const most = 500
+	return func(yield func(journal.Object, error) bool) {
+		for {
+			page, err := s.page(ctx, kind, after, most)
+			if err != nil {
+				yield(journal.Object{}, err)
+				return
+			}
+			for _, o := range page {
+				if after = o.Name; !yield(o, nil) {
+					return
+				}
+			}
+			if len(page) < most {
+				return
+			}
 		}
 	}
 }
 
-// objects reads a page of a kind.
-func (s *Store) objects(ctx context.Context, kind, after string, most int) ([]journal.Object, error) {
+// page reads a page of a kind.
+func (s *Store) page(ctx context.Context, kind, after string, most int) ([]journal.Object, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer stop()
 	return s.cfg.Journal.ObjectsOf(ctx, kind, after, most)

@@ -86,9 +86,14 @@ func (r *Reader) Entries(ctx context.Context, row *journal.Row) iter.Seq2[run.En
 }
 
 func (r *Reader) entry(ctx context.Context, text []byte) (run.Entry, error) {
+	return readEntry(ctx, text, r.Policy)
+}
+
+// readEntry reads an entry whose policies are found by their digests.
+func readEntry(ctx context.Context, text []byte, find func(ctx context.Context, digest string) (*policy.Policy, error)) (run.Entry, error) {
 	var missing error
 	e, err := run.ReadEntry(text, func(digest string) *policy.Policy {
-		p, err := r.Policy(ctx, digest)
+		p, err := find(ctx, digest)
 		missing = err
 		return p
 	})

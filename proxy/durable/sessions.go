@@ -190,7 +190,7 @@ func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration
 	}
 	for after := ""; ; {
 		s.sessions.reads()
-		page, err := s.objects(ctx, sessionObject, after, sessionsPage)
+		page, err := s.page(ctx, sessionObject, after, sessionsPage)
 		if err != nil {
 			return ended, next, err
 		}

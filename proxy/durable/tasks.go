@@ -70,32 +70,23 @@ func (r *Run) readTasks(ctx context.Context) error {
 	return err
 }
 
-// tasksPage is how many tasks are read at once.
-const tasksPage = 500
-
 // WithTasks returns the keys of the runs that have a task.
 func (s *Store) WithTasks(ctx context.Context) (keys []journal.Key, err error) {
-	for after := ""; ; {
-		page, err := s.objects(ctx, taskObject, after, tasksPage)
+	for o, err := range s.objects(ctx, taskObject, "") {
 		if err != nil {
 			return nil, err
 		}
-		for _, o := range page {
-			after = o.Name
-			id, _, _ := strings.Cut(o.Name, "/")
-			row, err := s.cfg.Journal.Row(ctx, id)
-			switch {
-			case errors.Is(err, journal.ErrNone):
-			case err != nil:
-				return nil, err
-			case row.Ended.IsZero():
-				keys = append(keys, row.Key)
-			}
-		}
-		if len(page) < tasksPage {
-			return keys, nil
+		id, _, _ := strings.Cut(o.Name, "/")
+		row, err := s.cfg.Journal.Row(ctx, id)
+		switch {
+		case errors.Is(err, journal.ErrNone):
+		case err != nil:
+			return nil, err
+		case row.Ended.IsZero():
+			keys = append(keys, row.Key)
 		}
 	}
+	return keys, nil
 }
 
 // Exported is a journal as it is exported: what is kept of tasks is the running server's, and of use to nobody but it.

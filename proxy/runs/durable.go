@@ -260,11 +260,6 @@ func (g *Registry) full() *Missing {
 // ErrDamaged is for a run that is not kept as it was written.
 var ErrDamaged = &Missing{policy.StoreUnavailable, "What is kept of this run is not what was written, and nothing is allowed in it. Nothing was done: an operator has to look at it."}
 
-func isDamaged(err error) bool {
-	_, ok := errors.AsType[*durable.Damaged](err)
-	return ok
-}
-
 // damage is why a run is not what was written.
 type damage struct {
 	text  string
@@ -282,7 +277,7 @@ func (g *Registry) noteDamageLocked(at runID, err error) {
 	case err == nil || errors.Is(err, journal.ErrNone):
 		delete(g.damaged, at)
 		return
-	case !isDamaged(err):
+	case !durable.IsDamaged(err):
 		return
 	case len(g.damaged) >= maxGone:
 		clear(g.damaged)
@@ -363,7 +358,7 @@ func (g *Registry) read(at runID, l *loading) {
 	var ask func() // about its task; nil: none goes on
 	switch {
 	case errors.Is(err, journal.ErrNone):
-	case isDamaged(err):
+	case durable.IsDamaged(err):
 		l.why = ErrDamaged
 	case err != nil:
 		l.why = errStore

@@ -139,7 +139,7 @@ func (g *Registry) unforked(err error) error {
 		return ErrAhead
 	case errors.Is(err, run.ErrCut):
 		return ErrCut
-	case isDamaged(err):
+	case durable.IsDamaged(err):
 		return errors.Join(ErrDamaged, err)
 	case errors.Is(err, journal.ErrNone): // it was removed meanwhile
 		return nil

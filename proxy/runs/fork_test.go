@@ -91,25 +91,11 @@ func forking(t *testing.T, j journal.Store, keep, most int) *runs.Registry {
 	return g
 }
 
-// begun is a run of ann's.
-func begun(t *testing.T, g *runs.Registry) *runs.Run {
-	t.Helper()
-	id, err := g.Start(bridge.Stateless, ann)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, why := find(g, id, ann)
-	if why != nil {
-		t.Fatal(why)
-	}
-	return r
-}
-
 // A run is forked while calls go on in it: each fork is the run at one of its entries, whole, and goes on by itself.
 func TestForkWhileItGoesOn(t *testing.T) {
 	j := memory.New(0)
 	g := forking(t, j, 0, 100)
-	r := begun(t, g)
+	r := began(t, g)
 	var walking sync.WaitGroup
 	for _, name := range []string{"go", "back", "look"} {
 		walking.Go(func() {
@@ -166,7 +152,7 @@ func TestForkWhileItGoesOn(t *testing.T) {
 func TestForksThatAreRefused(t *testing.T) {
 	j := memory.New(0)
 	g := forking(t, j, 4, 3)
-	r := begun(t, g)
+	r := began(t, g)
 	for range 10 {
 		makes(t, r, "go")
 		makes(t, r, "back")
