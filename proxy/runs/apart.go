@@ -81,40 +81,53 @@ func (g *Registry) touch(r *Run) bool {
 }
 
 func (g *Registry) like(text string) (*Run, error) {
+	r, row, err := g.find(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case !row.Ended.IsZero():
+		return nil, ErrEnded
+	case r != nil || row.ID == "":
+		return r, nil
+	}
+	at := runID{kindOf(row.Key.Kind), string(row.Key.Hash[:])}
+	g.lookAgain(at)
+	r, why := g.restore(at)
+	switch {
+	case why != nil:
+		return nil, why
+	case r == nil || r.Name != row.ID: // it has ended meanwhile
+		return nil, ErrEnded
+	}
+	return r, nil
+}
+
+// find returns the run of an id, or whose id begins with a text, where it is in memory, and its row where the store was
+// asked; neither: there is none.
+func (g *Registry) find(text string) (r *Run, row journal.Row, err error) {
 	switch all := g.Named(text); {
 	case len(all) > 1:
-		return nil, ErrAmbiguous
+		return nil, row, ErrAmbiguous
 	case len(all) == 1:
-		return all[0], nil
+		return all[0], row, nil
 	case g.cfg.Store == nil || text == "":
-		return nil, nil
+		return nil, row, nil
 	}
 	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
 	defer stop()
 	rows, err := g.cfg.Store.Like(ctx, strings.ToUpper(text))
 	switch {
 	case err != nil:
-		return nil, errStore
+		return nil, row, errStore
 	case len(rows) == 0:
-		return nil, nil
+		return nil, row, nil
 	case len(rows) > 1:
-		return nil, ErrAmbiguous
-	case !rows[0].Ended.IsZero():
-		return nil, ErrEnded
+		return nil, row, ErrAmbiguous
 	}
 	if all := g.Named(rows[0].ID); len(all) == 1 {
-		return all[0], nil
+		r = all[0]
 	}
-	at := runID{kindOf(rows[0].Key.Kind), string(rows[0].Key.Hash[:])}
-	g.lookAgain(at)
-	r, why := g.restore(at)
-	switch {
-	case why != nil:
-		return nil, why
-	case r == nil || r.Name != rows[0].ID: // it has ended meanwhile
-		return nil, ErrEnded
-	}
-	return r, nil
+	return r, rows[0], nil
 }
 
 // Query says which runs are listed.

@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
@@ -87,35 +86,19 @@ func (g *Registry) Fork(f Forking) (*Fork, error) {
 
 // forked is what the store calls the run that is to be forked; "": there is none, or the error says why it cannot be.
 func (g *Registry) forked(name string) (id string, err error) {
-	switch all := g.Named(name); {
+	switch {
 	case g.cfg.Store == nil:
 		return "", errNoJournal
 	case g.cfg.Store.Down() != nil:
 		return "", errStore
 	case g.cfg.Forgets:
 		return "", errForgets
-	case len(all) > 1:
-		return "", ErrAmbiguous
-	case len(all) == 1:
-		return all[0].forkable()
-	case name == "":
-		return "", nil
 	}
-	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
-	defer stop()
-	switch rows, err := g.cfg.Store.Like(ctx, strings.ToUpper(name)); {
-	case err != nil:
-		return "", errStore
-	case len(rows) == 0:
-		return "", nil
-	case len(rows) > 1:
-		return "", ErrAmbiguous
-	default:
-		if all := g.Named(rows[0].ID); len(all) == 1 {
-			return all[0].forkable()
-		}
-		return rows[0].ID, nil
+	r, row, err := g.find(name)
+	if err != nil || r == nil {
+		return row.ID, err
 	}
+	return r.forkable()
 }
 
 // forkable is what the store calls a run of which it has all that was done. Of one that is shut it may lack something.
