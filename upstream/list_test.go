@@ -51,7 +51,7 @@ func newListRig(t *testing.T, capabilities string, cfg Config) *listRig {
 	s := &Server{cfg: cfg, conns: make(map[*Conn]struct{})}
 	rig := &listRig{recv: newRecorder()}
 	rig.Conn = newConn(s, rig.recv)
-	if err := s.admit(rig.Conn); err != nil {
+	if err := s.admit(t.Context(), rig.Conn); err != nil {
 		t.Fatal(err)
 	}
 	close(rig.dialled)

@@ -3,6 +3,7 @@
 package upstream
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestSuspectEndsAChildThatIsSilent(t *testing.T) {
 	mustCall(t, dial(t, s, newRecorder()), "echo")
 }
 
-// While a child is being ended it makes no room yet, but will: who asks may wait.
+// While a child is being ended it makes no room yet, but will: who asks waits, and one who can't may come again.
 func TestRoomOfAChildThatEnds(t *testing.T) {
 	cfg := child("stubborn")
 	cfg.MaxProcesses, cfg.Grace = 1, 200*time.Millisecond
@@ -56,12 +57,18 @@ func TestRoomOfAChildThatEnds(t *testing.T) {
 		t.Error("nobody ends, and to wait is of no use:", e.RetryAfter)
 	}
 	c.Close()
-	_, err = s.Dial(t.Context(), opening(t), newRecorder())
+	hurried, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.Dial(hurried, opening(t), newRecorder())
 	if e := callError(t, err); e.RetryAfter == 0 {
 		t.Error(e)
 	}
-	<-c.gone
 	dial(t, s, newRecorder())
+	select {
+	case <-c.gone:
+	default:
+		t.Error("there are two")
+	}
 }
 
 // A child that answers, or says anything else, lives, in either era.

@@ -40,7 +40,6 @@ type Server struct {
 	mu        sync.Mutex // guards what follows
 	conns     map[*Conn]struct{}
 	processes int
-	ending    int       // of them, those whose connection has ended
 	live      int       // connections whose opening was answered
 	failures  int       // dials in a row that failed
 	failed    time.Time // when the last of them did
@@ -112,13 +111,13 @@ func (s *Server) Dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn
 // dial is Dial of one connection. One that is over comes with errDiedOfDiscovery.
 func (s *Server) dial(ctx context.Context, with Opening, r wire.Receiver) (*Conn, error) {
 	c := newConn(s, r)
-	if err := s.admit(c); err != nil {
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
+	defer cancel()
+	if err := s.admit(bounded, c); err != nil {
 		return nil, err
 	}
 	defer close(c.dialled)
 	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
-	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	err := s.connect(bounded, c, with)
 	_, refused := errors.AsType[*InitializeError](err)
@@ -160,28 +159,47 @@ func (s *Server) connect(ctx context.Context, c *Conn, with Opening) error {
 	return c.Err()
 }
 
-// admit enters a connection, unless it is too early or too many are there.
-func (s *Server) admit(c *Conn) error {
+// admit enters a connection, unless it is too early or too many are there. Where one of these is ending, it waits for that:
+// a session whose server has just ended would else be refused a server for its own.
+func (s *Server) admit(ctx context.Context, c *Conn) error {
+	for {
+		gone, err := s.tryAdmit(c)
+		if gone == nil {
+			return err
+		}
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// tryAdmit is admit without waiting. The channel is not nil where there will be room when it is closed.
+func (s *Server) tryAdmit(c *Conn) (<-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return &wire.CallError{Err: ErrClosed}
+		return nil, &wire.CallError{Err: ErrClosed}
 	}
 	if wait := time.Until(s.blocked); wait > 0 {
-		return &wire.CallError{RetryAfter: wait, Err: fmt.Errorf("%w (tried again in %s)", s.cause, wait.Round(10*time.Millisecond))}
+		return nil, &wire.CallError{RetryAfter: wait, Err: fmt.Errorf("%w (tried again in %s)", s.cause, wait.Round(10*time.Millisecond))}
 	}
 	if s.cfg.Command != nil && s.processes >= s.cfg.MaxProcesses {
 		full := &wire.CallError{Err: fmt.Errorf("there are as many processes of the server as there may be (--max-upstreams %d): end a session, "+
 			"raise the limit, or have all clients share one process by --share-upstream", s.cfg.MaxProcesses)}
-		if s.ending > 0 { // there will be room
-			full.RetryAfter = s.cfg.MinBackoff
+		for other := range s.conns {
+			if other.Err() != nil {
+				full.RetryAfter = s.cfg.MinBackoff
+				return other.gone, full
+			}
 		}
-		return full
+		return nil, full
 	}
 	s.processes++
 	s.wg.Add(1)
 	s.conns[c] = struct{}{}
-	return nil
+	return nil, nil
 }
 
 // settle keeps what became of an opening, and the back-off. Neither a refusal nor that the caller, whose ctx it
@@ -230,9 +248,6 @@ func (s *Server) dialError(c *Conn, err error) error {
 
 // dispose frees what a connection that has ended holds, in the background.
 func (s *Server) dispose(c *Conn) {
-	s.mu.Lock()
-	s.ending++
-	s.mu.Unlock()
 	go func() {
 		defer s.wg.Done()
 		<-c.dialled
@@ -242,7 +257,6 @@ func (s *Server) dispose(c *Conn) {
 		defer s.mu.Unlock()
 		delete(s.conns, c)
 		s.processes--
-		s.ending--
 		if c.opened == answered {
 			s.live--
 		}

@@ -334,7 +334,7 @@ func TestKillDuringAStart(t *testing.T) {
 	s := newServer(t, cfg)
 	c := newConn(s, newRecorder())
 	c.link = newStdioLink(c)
-	if err := s.admit(c); err != nil {
+	if err := s.admit(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	s.Kill()
@@ -492,11 +492,12 @@ func TestMaxProcesses(t *testing.T) {
 	}
 	contains(t, err.Error(), "as many processes", "--max-upstreams 2", "--share-upstream")
 	mustCall(t, c, "echo") // the live ones go on
-	c.Close()
-	eventually(t, func() bool { // as soon as the first has ended
-		_, err := s.Dial(t.Context(), opening(t), newRecorder())
-		return err == nil
-	})
+	for range 5 {
+		c.Close()
+		if c, err = s.Dial(t.Context(), opening(t), newRecorder()); err != nil { // as soon as the first has ended
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestBackoffGrows(t *testing.T) {
