@@ -30,10 +30,17 @@ func headArgs(h *journal.Head) []any {
 }
 
 // columns are those of a row, its last record among them.
-const columns = `SELECT id, key_kind, key_hash, issuer, subject, parent, fork, began, base_seq, base_hash,
+const columns = `WITH tail AS MATERIALIZED (SELECT run, max(seq) AS seq, hash FROM entries WHERE place > ` + placed + ` GROUP BY run)
+	SELECT id, key_kind, key_hash, issuer, subject, parent, fork, began, base_seq, base_hash,
 	at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended,
-	coalesce((SELECT seq FROM entries WHERE run = no ORDER BY seq DESC LIMIT 1), base_seq),
-	coalesce((SELECT hash FROM entries WHERE run = no ORDER BY seq DESC LIMIT 1), base_hash) FROM runs `
+	coalesce(tail.seq, (SELECT seq FROM places WHERE run = no ORDER BY seq DESC LIMIT 1), base_seq),
+	coalesce(tail.hash, (SELECT hash FROM places p JOIN entries USING (place) WHERE p.run = no ORDER BY p.seq DESC LIMIT 1), base_hash)
+	FROM runs LEFT JOIN tail ON run = no `
+
+// behind are the records of a run behind a number: those that are placed, and those of the tail.
+const behind = `SELECT p.seq, hash, bytes FROM places p JOIN entries USING (place) WHERE p.run = ?1 AND p.seq > ?2
+	UNION ALL SELECT seq, hash, bytes FROM entries WHERE place > ` + placed + ` AND run = ?1 AND seq > ?2
+	ORDER BY 1 LIMIT ?3`
 
 func scanRow(scan func(...any) error) (r journal.Row, err error) {
 	var fork, base, at, checkpoint, last, began, due, used, ended int64
@@ -136,7 +143,7 @@ func (s *Store) Records(ctx context.Context, run string, after uint64, limit int
 	} else if err != nil {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, "SELECT seq, hash, bytes FROM entries WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?", no, int64(after), limit)
+	rows, err := db.QueryContext(ctx, behind, no, int64(after), limit)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ type Config struct {
 	Path   string
 	Normal bool   // commits do not wait for the disk: power loss may lose the last ones, a crash of the process none
 	Holder string // who has the file, for a process that finds it taken
+	tail   int64  // see maxTail, which is meant by 0
 }
 
 // Store implements [journal.Store] over a file.
@@ -44,8 +45,8 @@ const fileID = 0x66736d70
 
 // The version of the schema, and the oldest program, by the version it writes, that can still read a file of it.
 const (
-	schemaVersion = 1
-	readableBy    = 1
+	schemaVersion = 2
+	readableBy    = 2
 )
 
 const schema = `
@@ -64,13 +65,25 @@ CREATE INDEX runs_ended ON runs (ended, id) WHERE ended <> 0;
 CREATE TABLE entries (
 	place INTEGER PRIMARY KEY, run INTEGER NOT NULL, seq INTEGER NOT NULL, hash BLOB NOT NULL, bytes BLOB NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX entries_run ON entries (run, seq);
 CREATE TABLE objects (
 	kind TEXT NOT NULL, name TEXT NOT NULL, run TEXT NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX objects_run ON objects (run);
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+` + places
+
+// places say where the entries of a run are, but for the tail: those written last, behind the place placed. An index of
+// entries would have each commit write a page of it for each run that has one in it.
+const places = `
+CREATE TABLE places (run INTEGER NOT NULL, seq INTEGER NOT NULL, place INTEGER NOT NULL, PRIMARY KEY (run, seq)) STRICT, WITHOUT ROWID;
+INSERT INTO meta VALUES ('placed', '0');
 `
+
+// placed is the place behind which the tail begins.
+const placed = "(SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'placed')"
+
+// maxTail is about how long the tail gets: who reads goes through it.
+const maxTail = 1024
 
 // Open opens a file for this process alone, and makes it where there is none. The error is a [journal.Held] where
 // another process has it.
@@ -127,8 +140,10 @@ func OpenReader(path string) (*Store, error) {
 	if s.read, err = openReader(path); err != nil {
 		return nil, err
 	}
-	if err := checkVersion(context.Background(), s.read); err != nil {
+	if version, err := checkVersion(context.Background(), s.read); err != nil {
 		return nil, errors.Join(advise(err), s.Close())
+	} else if version < schemaVersion {
+		return nil, errors.Join(errors.New("an older version has written the store: a proxy of this version that is started with it as its --store brings it to its form"), s.Close())
 	}
 	return s, nil
 }
@@ -160,31 +175,32 @@ type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// checkVersion refuses a file that this program cannot read.
-func checkVersion(ctx context.Context, q querier) error {
+// checkVersion refuses a file that this program cannot read, and returns the version of its schema.
+func checkVersion(ctx context.Context, q querier) (version int, err error) {
 	var id, tables, readable int
 	if err := q.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
-		return err
+		return 0, err
 	}
 	if err := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
-		return err
+		return 0, err
 	}
 	switch {
 	case tables == 0:
-		return errors.New("nothing is in the file yet: a proxy that is started with it as its --store makes a store of it")
+		return 0, errors.New("nothing is in the file yet: a proxy that is started with it as its --store makes a store of it")
 	case id != fileID:
-		return errors.New("it is a database of something else: name another file by --store")
+		return 0, errors.New("it is a database of something else: name another file by --store")
 	}
 	var text string
 	if err := q.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'readable_by'").Scan(&text); errors.Is(err, sql.ErrNoRows) {
-		return errors.New("the file does not say who can read it: it is damaged: restore a backup, without the -wal and -shm files of another one beside it")
+		return 0, errors.New("the file does not say who can read it: it is damaged: restore a backup, without the -wal and -shm files of another one beside it")
 	} else if err != nil {
-		return err
+		return 0, err
 	}
 	if readable, _ = strconv.Atoi(text); readable > schemaVersion {
-		return fmt.Errorf("%w: it needs one that reads schema %d, this one reads %d: start that version, or restore a backup from before the update", journal.ErrTooNew, readable, schemaVersion)
+		return 0, fmt.Errorf("%w: it needs one that reads schema %d, this one reads %d: start that version, or restore a backup from before the update", journal.ErrTooNew, readable, schemaVersion)
 	}
-	return nil
+	err = q.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	return version, err
 }
 
 // Path is the path of the file.

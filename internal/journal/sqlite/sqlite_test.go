@@ -19,10 +19,13 @@ import (
 )
 
 // home is a file.
-type home struct{ path string }
+type home struct {
+	path string
+	tail int64
+}
 
 func (h home) Open(t rapid.TB) journal.Store {
-	s, err := Open(Config{Path: h.path, Normal: true, Holder: "a test"})
+	s, err := Open(Config{Path: h.path, Normal: true, Holder: "a test", tail: h.tail})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +41,95 @@ func (h home) Empty(t rapid.TB) {
 }
 
 func TestStore(t *testing.T) {
-	journaltest.Test(t, home{filepath.Join(t.TempDir(), "odd name?%20#.db")}, true)
+	journaltest.Test(t, home{path: filepath.Join(t.TempDir(), "odd name?%20#.db")}, true)
+}
+
+// Where most entries are placed, and where none is long in the tail.
+func TestStoreOfAShortTail(t *testing.T) {
+	for _, tail := range []int64{1, 3} {
+		t.Run(strconv.FormatInt(tail, 10), func(t *testing.T) {
+			journaltest.Test(t, home{filepath.Join(t.TempDir(), "runs.db"), tail}, true)
+		})
+	}
+}
+
+// A file of the first schema is brought to this one, and goes on; it is not read before that.
+func TestFileOfTheFirstSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	s := home{path: path}.Open(t).(*Store)
+	commit(t, s, began("r1"), began("r2"))
+	s.Close()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`DROP TABLE places; DELETE FROM meta WHERE name = 'placed'; UPDATE meta SET value = '1' WHERE name = 'readable_by';
+		CREATE UNIQUE INDEX entries_run ON entries (run, seq); PRAGMA user_version = 1`); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	if _, err := OpenReader(path); err == nil || !strings.Contains(err.Error(), "brings it to its form") {
+		t.Errorf("it is read: %v", err)
+	}
+	s = home{path: path}.Open(t).(*Store)
+	defer s.Close()
+	row, err := s.Row(t.Context(), "r1")
+	if err != nil || row.Last.Seq != 1 {
+		t.Fatalf("%+v, %v", row, err)
+	}
+	next := journal.NewChain(nil).Next("r1", row.Last, []byte("{}"))
+	commit(t, s, journal.Change{Run: "r1", Records: []journal.Record{{Seq: 2, Hash: next.Hash, Bytes: []byte("{}")}}})
+	for run, want := range map[string]int{"r1": 2, "r2": 1} {
+		if all, err := s.Records(t.Context(), run, 0, 10); err != nil || len(all) != want {
+			t.Errorf("%s has %d records, %v", run, len(all), err)
+		}
+	}
+	r, err := OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+}
+
+// A place that somebody else has taken is taken once: what was to go there goes behind it.
+func TestPlaceThatIsTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	s := home{path: path}.Open(t).(*Store)
+	defer s.Close()
+	commit(t, s, began("r1"))
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("INSERT INTO entries (run, seq, hash, bytes) SELECT run, 7, hash, bytes FROM entries"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(t.Context(), []journal.Change{began("r2")}); err == nil {
+		t.Error("the place was not taken")
+	}
+	commit(t, s, began("r2"))
+}
+
+// What is written goes to no place that something had that is gone: it would be neither placed nor in the tail.
+func TestPlacesAreNotUsedAgain(t *testing.T) {
+	h := home{path: filepath.Join(t.TempDir(), "runs.db")}
+	s := h.Open(t).(*Store)
+	commit(t, s, began("r1"), began("r2"))
+	commit(t, s, journal.Change{Run: "r2", Remove: true})
+	s.Close()
+	s = h.Open(t).(*Store)
+	defer s.Close()
+	commit(t, s, began("r3"))
+	for _, run := range []string{"r1", "r3"} {
+		if all, err := s.Records(t.Context(), run, 0, 10); err != nil || len(all) != 1 {
+			t.Errorf("%s has %d records, %v", run, len(all), err)
+		}
+	}
 }
 
 func TestRoom(t *testing.T) {
-	journaltest.TestRoom(t, home{filepath.Join(t.TempDir(), "runs.db")})
+	journaltest.TestRoom(t, home{path: filepath.Join(t.TempDir(), "runs.db")})
 }
 
 func began(id string) journal.Change {
@@ -126,11 +213,11 @@ func TestFilesThatAreNotReadHere(t *testing.T) {
 		}
 		return open, read
 	}
-	change(path, "PRAGMA user_version = 2; ALTER TABLE runs ADD COLUMN later TEXT NOT NULL DEFAULT ''")
+	change(path, "PRAGMA user_version = 3; ALTER TABLE runs ADD COLUMN later TEXT NOT NULL DEFAULT ''")
 	if open, read := both(path); open != nil || read != nil {
 		t.Errorf("a newer schema that can be read: %v, %v", open, read)
 	}
-	change(path, "UPDATE meta SET value = '2' WHERE name = 'readable_by'")
+	change(path, "UPDATE meta SET value = '3' WHERE name = 'readable_by'")
 	if open, read := both(path); !errors.Is(open, journal.ErrTooNew) || !errors.Is(read, journal.ErrTooNew) {
 		t.Errorf("one that cannot: %v, %v", open, read)
 	}

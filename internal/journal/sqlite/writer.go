@@ -21,9 +21,13 @@ type writer struct {
 	conn *sql.Conn
 	runs map[string]*known // that were written lately
 	rows map[int]*sql.Stmt // how so many records are inserted
+	next int64             // the place of the next record; 0: it is to be looked up
+	tail int64             // how many records are not placed
+	most int64             // how many there may be
 
 	begins, ends, undoes    *sql.Stmt // transactions
 	run, last, head, object *sql.Stmt
+	free, place, placed     *sql.Stmt
 }
 
 // known is what the writer knows of a run.
@@ -48,7 +52,7 @@ func openWriter(c *Config) (_ *writer, err error) {
 	} else if err := f.Close(); err != nil {
 		return nil, err
 	}
-	w := &writer{runs: map[string]*known{}, rows: map[int]*sql.Stmt{}}
+	w := &writer{runs: map[string]*known{}, rows: map[int]*sql.Stmt{}, most: cmp.Or(c.tail, maxTail)}
 	w.db, err = sql.Open("sqlite", source(c.Path, "_pragma=journal_mode(WAL)", "_pragma=synchronous("+sync+")", "_pragma=fullfsync(1)", "_pragma=checkpoint_fullfsync(1)"))
 	if err != nil {
 		return nil, err
@@ -69,13 +73,18 @@ func (w *writer) migrate() error {
 	if err := w.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
 		return err
 	}
+	change := schema
 	if tables > 0 {
-		return checkVersion(ctx, w.conn)
+		version, err := checkVersion(ctx, w.conn)
+		if err != nil || version >= schemaVersion {
+			return err
+		}
+		change = places + "DROP INDEX entries_run;"
 	}
 	return w.transact(func() error {
-		_, err := w.conn.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", fileID, schemaVersion))
+		_, err := w.conn.ExecContext(ctx, change+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", fileID, schemaVersion))
 		if err == nil {
-			_, err = w.conn.ExecContext(ctx, "INSERT INTO meta VALUES ('readable_by', ?)", strconv.Itoa(readableBy))
+			_, err = w.conn.ExecContext(ctx, "INSERT OR REPLACE INTO meta VALUES ('readable_by', ?)", strconv.Itoa(readableBy))
 		}
 		return err
 	})
@@ -98,17 +107,44 @@ func (w *writer) ready() (err error) {
 		err = w.migrate()
 	}
 	for _, n := range insertSizes {
-		w.rows[n] = prepare("INSERT OR ROLLBACK INTO entries (run, seq, hash, bytes) VALUES (?, ?, ?, ?)" + strings.Repeat(", (?, ?, ?, ?)", n-1))
+		w.rows[n] = prepare("INSERT OR ROLLBACK INTO entries (place, run, seq, hash, bytes) VALUES (?, ?, ?, ?, ?)" + strings.Repeat(", (?, ?, ?, ?, ?)", n-1))
 	}
 	w.run = prepare("SELECT no, base_seq FROM runs WHERE id = ?")
-	w.last = prepare("SELECT max(seq) FROM entries WHERE run = ?")
+	w.last = prepare("SELECT max(seq) FROM (SELECT max(seq) AS seq FROM places WHERE run = ?1 UNION ALL SELECT max(seq) FROM entries WHERE place > " + placed + " AND run = ?1)")
+	w.place = prepare("INSERT OR IGNORE INTO places SELECT run, seq, place FROM entries WHERE place > " + placed + " ORDER BY run, seq") // one that somebody copied is none
+	w.placed = prepare("UPDATE OR ROLLBACK meta SET value = ? WHERE name = 'placed'")
 	w.head = prepare("UPDATE OR ROLLBACK runs SET at_seq = ?, at_hash = ?, state = ?, complete = ?, policy = ?, checkpoint = ?, due = ?, used = ?, ended = ? WHERE no = ? AND (ended = 0 OR ?)")
 	w.object = prepare("INSERT INTO objects (kind, name, run, bytes) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET run = excluded.run, bytes = excluded.bytes")
+	w.free = prepare("SELECT max(coalesce(max(place), 0), " + placed + ") + 1 FROM entries")
+	if err == nil {
+		err = w.transact(w.settle)
+	}
+	return err
+}
+
+// lookUp finds the next place, where it is not known.
+func (w *writer) lookUp() error {
+	if w.next != 0 {
+		return nil
+	}
+	return w.free.QueryRow().Scan(&w.next)
+}
+
+// settle places the tail.
+func (w *writer) settle() error {
+	err := w.lookUp()
+	if err == nil {
+		_, err = w.place.Exec()
+	}
+	if err == nil {
+		_, err = w.placed.Exec(strconv.FormatInt(w.next-1, 10))
+		w.tail = 0
+	}
 	return err
 }
 
 func (w *writer) close() (err error) {
-	for _, s := range append(slices.Collect(maps.Values(w.rows)), w.begins, w.ends, w.undoes, w.run, w.last, w.head, w.object) {
+	for _, s := range append(slices.Collect(maps.Values(w.rows)), w.begins, w.ends, w.undoes, w.run, w.last, w.head, w.object, w.free, w.place, w.placed) {
 		if s != nil {
 			err = errors.Join(err, s.Close()) // SQLite keeps the file open for one that is not
 		}
@@ -131,6 +167,7 @@ func (w *writer) transact(do func() error) error {
 	}
 	if err != nil {
 		clear(w.runs)
+		w.next = 0
 		_, _ = w.undoes.ExecContext(ctx) // it says that there is nothing to roll back, where SQLite has done it
 	}
 	return err
@@ -139,7 +176,7 @@ func (w *writer) transact(do func() error) error {
 // batch is what is written in one transaction: records wait until something else needs them to be there.
 type batch struct {
 	*writer
-	args []any // of the records that wait: run, number, hash and bytes of each
+	args []any // of the records that wait: place, run, number, hash and bytes of each
 }
 
 func (w *writer) commit(changes []journal.Change) ([]error, error) {
@@ -148,6 +185,9 @@ func (w *writer) commit(changes []journal.Change) ([]error, error) {
 	}
 	each := make([]error, len(changes))
 	err := w.transact(func() error {
+		if err := w.lookUp(); err != nil {
+			return err
+		}
 		b := &batch{writer: w}
 		for i := range changes {
 			err := b.change(&changes[i])
@@ -156,7 +196,11 @@ func (w *writer) commit(changes []journal.Change) ([]error, error) {
 			}
 			each[i] = err
 		}
-		return b.flush()
+		err := b.flush()
+		if err == nil && b.tail >= b.most {
+			err = b.settle()
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -191,8 +235,10 @@ func (b *batch) change(c *journal.Change) (err error) {
 	}
 	for i := range c.Records {
 		x := &c.Records[i]
-		b.args = append(b.args, r.no, int64(x.Seq), x.Hash[:], x.Bytes)
+		b.args = append(b.args, b.next, r.no, int64(x.Seq), x.Hash[:], x.Bytes)
 		r.last = x.Seq
+		b.next++
+		b.tail++
 	}
 	if c.Cut != 0 {
 		if err := b.cut(r, c.Cut); err != nil {
@@ -249,25 +295,32 @@ func (b *batch) begin(c *journal.Change) (*known, error) {
 }
 
 func (b *batch) cut(r *known, to uint64) error {
-	err := b.flush()
-	if err == nil {
-		_, err = b.conn.ExecContext(context.Background(), `UPDATE runs SET (base_seq, base_hash) = (SELECT seq, hash FROM entries WHERE run = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 1)
-			WHERE no = ?1 AND EXISTS (SELECT 1 FROM entries WHERE run = ?1 AND seq <= ?2)`, r.no, int64(to))
-	}
-	if err == nil {
-		_, err = b.conn.ExecContext(context.Background(), "DELETE FROM entries WHERE run = ? AND seq <= ?", r.no, int64(to))
-	}
-	return err
+	const cut = "FROM places WHERE run = ?1 AND seq <= ?2"
+	return b.gone([]string{
+		"UPDATE runs SET (base_seq, base_hash) = (SELECT p.seq, hash FROM places p JOIN entries USING (place) WHERE p.run = ?1 AND p.seq <= ?2 ORDER BY p.seq DESC LIMIT 1) WHERE no = ?1 AND EXISTS (SELECT 1 " + cut + ")",
+		"DELETE FROM entries WHERE place IN (SELECT place " + cut + ")", "DELETE " + cut,
+	}, r.no, int64(to))
 }
 
 func (b *batch) remove(id string, r *known) error {
+	delete(b.runs, id)
+	return b.gone([]string{
+		"DELETE FROM entries WHERE place IN (SELECT place FROM places WHERE run = ?1)", "DELETE FROM places WHERE run = ?1",
+		"DELETE FROM objects WHERE run = ?2", "DELETE FROM runs WHERE no = ?1",
+	}, r.no, id)
+}
+
+// gone does what takes records away, once all of them are there, and placed.
+func (b *batch) gone(texts []string, args ...any) error {
 	err := b.flush()
-	for _, text := range []string{"DELETE FROM entries WHERE run = ?1", "DELETE FROM objects WHERE run = ?2", "DELETE FROM runs WHERE no = ?1"} {
+	if err == nil {
+		err = b.settle()
+	}
+	for _, text := range texts {
 		if err == nil {
-			_, err = b.conn.ExecContext(context.Background(), text, r.no, id)
+			_, err = b.conn.ExecContext(context.Background(), text, args...)
 		}
 	}
-	delete(b.runs, id)
 	return err
 }
 
@@ -287,7 +340,7 @@ func (b *batch) put(objects []journal.Object) (err error) {
 
 // flush inserts the records that wait.
 func (b *batch) flush() error {
-	const each = 4
+	const each = 5
 	for len(b.args) > 0 {
 		for _, n := range insertSizes {
 			if len(b.args) >= n*each {
