@@ -85,7 +85,7 @@ func Rows(ctx context.Context, s Reader, q Query) iter.Seq2[Row, error] {
 type Verify func(r *Row, records iter.Seq2[Record, error], anchors ...Point) (*Fault, error)
 
 // VerifyAll verifies the journals of all runs of a store, and yields each with its fault, nil where there is none. A run that
-// has anchors and is not there is a fault as well. The error is the store's.
+// has anchors and is not there is a fault as well. The error is the store's. What is written meanwhile is no fault.
 func VerifyAll(ctx context.Context, s Reader, anchors Anchors, verify Verify) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		left := maps.Clone(anchors)
@@ -94,7 +94,10 @@ func VerifyAll(ctx context.Context, s Reader, anchors Anchors, verify Verify) it
 				yield("", err)
 				return
 			}
-			fault, err := verify(&r, All(ctx, s, r.ID), anchors[r.ID]...)
+			fault, err := verifyOne(ctx, s, r, verify, anchors[r.ID])
+			if errors.Is(err, ErrNone) { // it was removed since it was listed
+				continue
+			}
 			if fault != nil {
 				err = fault
 			}
@@ -108,5 +111,24 @@ func VerifyAll(ctx context.Context, s Reader, anchors Anchors, verify Verify) it
 				return
 			}
 		}
+	}
+}
+
+// verifyOne verifies the journal of a run by its row, and anew where records were cut off since the row was read: a fault is
+// one that is there with the base of which the row knows. The error is [ErrNone] for a run that is there no longer.
+func verifyOne(ctx context.Context, s Reader, r Row, verify Verify, anchors []Point) (*Fault, error) {
+	for {
+		fault, err := verify(&r, All(ctx, s, r.ID), anchors...)
+		if fault == nil {
+			return nil, err
+		}
+		again, err := s.Row(ctx, r.ID)
+		switch {
+		case err != nil:
+			return nil, err
+		case again.Base == r.Base:
+			return fault, nil
+		}
+		r = again
 	}
 }

@@ -92,54 +92,130 @@ func hashIn(b []byte) (h Hash, err error) {
 	return h, nil
 }
 
-// ExportObjects writes the objects of no run, as [Import] reads them.
-func ExportObjects(ctx context.Context, s Reader, w io.Writer) error {
-	objects, err := s.Objects(ctx, "")
+// Exporter writes what is kept as lines of JSON, as [Import] reads them. It is not safe for concurrent use.
+type Exporter struct {
+	From Reader
+	To   io.Writer
+	// Needs are the kinds and names of the objects of no run by which a record is read.
+	Needs func(record []byte) []Object
+
+	written map[[2]string]bool // objects of no run, by kind and name
+}
+
+// Objects writes the objects of no run.
+func (x *Exporter) Objects(ctx context.Context) error {
+	objects, err := x.From.Objects(ctx, "")
 	for _, o := range objects {
 		if err == nil {
-			err = line(w, exported{Object: &exportedObject{o.Kind, []byte(o.Name), false, o.Bytes}})
+			err = x.object(&o)
 		}
 	}
 	return err
 }
 
-// Export writes a run, its records and its objects as lines of JSON, as [Import] reads them. What is written to the run
-// meanwhile may be in it or not.
-func Export(ctx context.Context, s Reader, run string, w io.Writer) error {
-	r, err := s.Row(ctx, run)
-	if err != nil {
-		return err
+func (x *Exporter) object(o *Object) error {
+	if o.Run == "" {
+		if x.written == nil {
+			x.written = make(map[[2]string]bool)
+		}
+		x.written[[2]string{o.Kind, o.Name}] = true
 	}
-	x := exportedRun{ID: r.ID, KeyKind: r.Key.Kind, Issuer: r.Owner.Issuer, Subject: r.Owner.Subject, Parent: r.Parent, Fork: r.Fork, Began: r.Began.UTC(),
+	return line(x.To, exported{Object: &exportedObject{o.Kind, []byte(o.Name), o.Run != "", o.Bytes}})
+}
+
+// Run writes a run, its records and its objects, behind the objects that it needs and that are not written yet. What is
+// written to the run meanwhile may be in it or not. The error is an [ErrNone] for a run that is not in the store, or no longer.
+func (x *Exporter) Run(ctx context.Context, run string) error {
+	r, objects, records, err := whole(ctx, x.From, run)
+	for i := range records {
+		if err == nil {
+			err = x.needs(ctx, records[i].Bytes)
+		}
+	}
+	if err == nil {
+		err = line(x.To, exported{Run: exportedRunOf(&r)})
+	}
+	for i := range records {
+		if err == nil {
+			err = x.record(&records[i])
+		}
+	}
+	for i := range objects {
+		if err == nil {
+			err = x.object(&objects[i])
+		}
+	}
+	if err == nil {
+		err = line(x.To, exported{End: run})
+	}
+	return err
+}
+
+// whole reads a run, and its records up to the last one that its row knows, anew where some of them were cut off meanwhile. What is
+// missing behind the base of which the row knows is missing in the store.
+func whole(ctx context.Context, s Reader, run string) (r Row, objects []Object, records []Record, err error) {
+	r, err = s.Row(ctx, run)
+	for err == nil {
+		if objects, err = s.Objects(ctx, run); err != nil {
+			break
+		}
+		if records, err = upTo(ctx, s, &r); err != nil || uint64(len(records)) == r.Last.Seq-r.Base.Seq {
+			break
+		}
+		base := r.Base
+		if r, err = s.Row(ctx, run); r.Base == base {
+			break
+		}
+	}
+	return r, objects, records, err
+}
+
+// upTo reads the records of a run up to the last one that its row knows.
+func upTo(ctx context.Context, s Reader, r *Row) (records []Record, err error) {
+	for x, err := range All(ctx, s, r.ID) {
+		if err != nil {
+			return nil, err
+		}
+		if x.Seq > r.Last.Seq {
+			break
+		}
+		records = append(records, x)
+	}
+	return records, nil
+}
+
+// needs writes the objects that a record needs. One that is missing is missing in the store.
+func (x *Exporter) needs(ctx context.Context, record []byte) error {
+	for _, o := range x.Needs(record) {
+		if x.written[[2]string{o.Kind, o.Name}] {
+			continue
+		}
+		bytes, err := x.From.Object(ctx, o.Kind, o.Name)
+		if err == nil {
+			err = x.object(&Object{Kind: o.Kind, Name: o.Name, Bytes: bytes})
+		}
+		if err != nil && !errors.Is(err, ErrNone) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *Exporter) record(r *Record) error {
+	out := exportedRecord{Seq: r.Seq, Hash: r.Hash[:], Text: string(r.Bytes)}
+	if !utf8.Valid(r.Bytes) {
+		out.Text, out.Bytes = "", r.Bytes
+	}
+	return line(x.To, exported{Record: &out})
+}
+
+func exportedRunOf(r *Row) *exportedRun {
+	x := &exportedRun{ID: r.ID, KeyKind: r.Key.Kind, Issuer: r.Owner.Issuer, Subject: r.Owner.Subject, Parent: r.Parent, Fork: r.Fork, Began: r.Began.UTC(),
 		Base: pointOut(r.Base), At: pointOut(r.At), State: r.State, Complete: r.Complete, Policy: r.Policy, Checkpoint: r.Checkpoint, Due: r.Due.UTC(), Used: r.Used.UTC(), Ended: r.Ended.UTC()}
 	if r.Key.Kind != "" {
 		x.KeyHash = r.Key.Hash[:]
 	}
-	if err := line(w, exported{Run: &x}); err != nil {
-		return err
-	}
-	for record, err := range All(ctx, s, run) {
-		if err == nil && record.Seq <= r.Last.Seq {
-			x := exportedRecord{Seq: record.Seq, Hash: record.Hash[:], Text: string(record.Bytes)}
-			if !utf8.ValidString(x.Text) {
-				x.Text, x.Bytes = "", record.Bytes
-			}
-			err = line(w, exported{Record: &x})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	objects, err := s.Objects(ctx, run)
-	if err != nil {
-		return err
-	}
-	for _, o := range objects {
-		if err := line(w, exported{Object: &exportedObject{o.Kind, []byte(o.Name), true, o.Bytes}}); err != nil {
-			return err
-		}
-	}
-	return line(w, exported{End: run})
+	return x
 }
 
 // line writes a value as one line of JSON.
@@ -160,7 +236,7 @@ type Imported struct {
 	There []string // that were in it already, with the same last record: they are as they were
 }
 
-// Import reads what [Export] and [ExportObjects] have written, and writes it to a store. Of a run that is cut off nothing is written,
+// Import reads what an [Exporter] has written, and writes it to a store. Of a run that is cut off nothing is written,
 // and the error says where; what was broken off goes on when it is imported again. Hashes are copied and not looked at;
 // [Chain.Verify] does.
 func Import(ctx context.Context, s Store, r io.Reader) (done Imported, err error) {

@@ -19,13 +19,13 @@ func FuzzImport(f *testing.F) {
 		again := memory.New(0)
 		for _, id := range done.Runs {
 			var out, same bytes.Buffer
-			if err := journal.Export(ctx, s, id, &out); err != nil {
+			if err := (&journal.Exporter{From: s, To: &out, Needs: needsNothing}).Run(ctx, id); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := journal.Import(ctx, again, bytes.NewReader(out.Bytes())); err != nil || len(got.Runs) != 1 {
 				t.Fatalf("%s: %v, %v", out.Bytes(), got, err)
 			}
-			if err := journal.Export(ctx, again, id, &same); err != nil || !bytes.Equal(out.Bytes(), same.Bytes()) {
+			if err := (&journal.Exporter{From: again, To: &same, Needs: needsNothing}).Run(ctx, id); err != nil || !bytes.Equal(out.Bytes(), same.Bytes()) {
 				t.Fatalf("%s\n%s\n%v", out.Bytes(), same.Bytes(), err)
 			}
 		}

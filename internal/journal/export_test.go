@@ -31,12 +31,15 @@ func moved(t *testing.T) journal.Store {
 	return s
 }
 
+func needsNothing([]byte) []journal.Object { return nil }
+
 func export(t *testing.T, s journal.Store) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	err := journal.ExportObjects(context.Background(), s, &out)
+	x := journal.Exporter{From: s, To: &out, Needs: needsNothing}
+	err := x.Objects(context.Background())
 	for _, id := range []string{"a", "b", "c"} {
-		err = errors.Join(err, journal.Export(context.Background(), s, id, &out))
+		err = errors.Join(err, x.Run(context.Background(), id))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -55,6 +55,16 @@ func readPolicy(ctx context.Context, j journal.Reader, compile func(source []byt
 	return p, nil
 }
 
+// Needs are the policies by which a record is read, by kind and name, as [journal.Exporter] wants them. One that cannot be
+// read needs none.
+func Needs(record []byte) (policies []journal.Object) {
+	digests, _ := run.NamedPolicies(record)
+	for _, digest := range digests {
+		policies = append(policies, journal.Object{Kind: policyObject, Name: digest})
+	}
+	return policies
+}
+
 // Owner is whose a run is by its row, or has become since.
 func (r *Reader) Owner(ctx context.Context, row *journal.Row) (owner journal.Principal, err error) {
 	if row.Owner != (journal.Principal{}) {

@@ -375,3 +375,49 @@ func (x *change) read(p *policy.Policy) (out register.Change, err error) {
 	}
 	return out, nil
 }
+
+// named is what of an entry names policies.
+type named struct {
+	To struct {
+		Policy string `json:"policy"`
+	} `json:"to"`
+	Answer struct {
+		Policy string `json:"policy"`
+		Next   string `json:"next"`
+	} `json:"answer"`
+	Told struct {
+		Open []struct {
+			Entry named `json:"entry"`
+			Yes   struct {
+				Entry named `json:"entry"`
+			} `json:"answer"`
+		} `json:"open"`
+		Said []struct {
+			Entry named `json:"entry"`
+		} `json:"answers"`
+	} `json:"remembers"`
+}
+
+// NamedPolicies are the digests of the policies by which [ReadEntry] reads an entry.
+func NamedPolicies(text []byte) (digests []string, err error) {
+	var n named
+	if err := json.Unmarshal(text, &n); err != nil {
+		return nil, err
+	}
+	return n.add(nil), nil
+}
+
+func (n *named) add(to []string) []string {
+	for _, digest := range []string{n.To.Policy, n.Answer.Policy, n.Answer.Next} {
+		if digest != "" && !slices.Contains(to, digest) {
+			to = append(to, digest)
+		}
+	}
+	for i := range n.Told.Open {
+		to = n.Told.Open[i].Yes.Entry.add(n.Told.Open[i].Entry.add(to))
+	}
+	for i := range n.Told.Said {
+		to = n.Told.Said[i].Entry.add(to)
+	}
+	return to
+}

@@ -408,14 +408,14 @@ func (c *command) export(ctx context.Context, s journal.Reader, prefixes []strin
 	if len(prefixes) > 0 {
 		s = durable.Shown(s) // sessions are of other runs, too
 	}
-	s = durable.Exported(s)
-	if err := journal.ExportObjects(ctx, s, out); err != nil {
+	x := journal.Exporter{From: durable.Exported(s), To: out, Needs: durable.Needs}
+	if err := x.Objects(ctx); err != nil {
 		return err
 	}
 	for _, prefix := range prefixes {
 		r, err := find(ctx, s, prefix)
 		if err == nil {
-			err = journal.Export(ctx, s, r.ID, out)
+			err = x.Run(ctx, r.ID)
 		}
 		if err != nil {
 			return err
@@ -426,9 +426,9 @@ func (c *command) export(ctx context.Context, s journal.Reader, prefixes []strin
 	}
 	for r, err := range journal.Rows(ctx, s, journal.Query{}) {
 		if err == nil {
-			err = journal.Export(ctx, s, r.ID, out)
+			err = x.Run(ctx, r.ID)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, journal.ErrNone) { // it was removed since it was listed
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 )
 
 // endless is a run that goes on and on, and counts.
@@ -113,11 +114,12 @@ func carry(t *testing.T, from, to string) {
 	}
 	defer s.Close()
 	var lines bytes.Buffer
-	if err := journal.ExportObjects(t.Context(), s, &lines); err != nil {
+	x := journal.Exporter{From: s, To: &lines, Needs: durable.Needs}
+	if err := x.Objects(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range rowsOf(t, from) {
-		if err := journal.Export(t.Context(), s, row.ID, &lines); err != nil {
+		if err := x.Run(t.Context(), row.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
