@@ -562,17 +562,22 @@ func remove(ctx context.Context, s journal.Store, run string) error {
 
 func newVerify(console Console) *cobra.Command {
 	c := &command{Console: console}
+	all := false
 	cmd := c.asJSON(&cobra.Command{
-		Use:   "verify [RUN...] --store STORE|--admin ADDR",
+		Use:   "verify [RUN...|--all] --store STORE|--admin ADDR",
 		Short: "Look whether what a store keeps of runs is what was written; without RUN of all",
 		Long: "Look whether what a store keeps of runs is what was written. What is wrong is named, and\n" +
 			"where; then the exit status is 1. Without a key (--record-key) and without anchors\n" +
 			"(fsm-proxy anchor) whoever can write the store can write it anew unseen.",
 		Example: "  fsm-proxy verify --store sqlite:runs.db --record-key /etc/fsm-proxy/key --anchors anchors.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if all && len(args) > 0 {
+				return exit.Usagef("--all is of all runs, and %q names one: give --all, or RUN", args[0])
+			}
 			return c.read(cmd.Context(), func(s journal.Reader) error { return c.verify(cmd.Context(), s, args) })
 		},
 	})
+	cmd.Flags().BoolVar(&all, "all", false, "verify all runs, as without RUN")
 	cmd.Flags().StringVar(&c.key, "record-key", "", "the `FILE` with the key that records were hashed by")
 	cmd.Flags().StringVar(&c.anchors, "anchors", "", "a `FILE` of anchors, as 'fsm-proxy anchor' wrote them")
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/sqlite"
 )
@@ -190,7 +192,14 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	url, _ := filled(t, []byte(strings.Repeat("k", 40)))
+	url, _ := filled(t, nil)
+	if out, err := do(t, "", "verify", "--all", "--store", url); out != "2 runs: what the store keeps is what was written.\n" || err != nil {
+		t.Errorf("--all: %q, %v", out, err)
+	}
+	if out, err := do(t, "", "verify", "aaa", "--all", "--store", url); out != "" || exit.Report(io.Discard, err) != exit.Usage || !strings.Contains(err.Error(), "give --all, or RUN") {
+		t.Errorf("--all and a run: %q, %v", out, err)
+	}
+	url, _ = filled(t, []byte(strings.Repeat("k", 40)))
 	if out, err := do(t, "", "verify", "--store", url); err == nil || !strings.Contains(out, "key wanted") {
 		t.Errorf("without the key: %q, %v", out, err)
 	}
