@@ -115,7 +115,8 @@ func TestOneProcessWrites(t *testing.T) {
 	open(t, url, "process 18", 5*time.Second)
 }
 
-// A process that was paused for longer than its lease writes nothing of a run that another one has taken since.
+// A process that was paused for longer than its lease writes nothing of a run that another one has taken since, and no
+// object.
 func TestPausedProcessWritesNothing(t *testing.T) {
 	url := server.Start(t).URL("runs")
 	paused := open(t, url, "paused", time.Hour) // it renews nothing
@@ -142,6 +143,17 @@ func TestPausedProcessWritesNothing(t *testing.T) {
 	}
 	if err := commit(paused, journal.Change{Run: "a", Remove: true}); !errors.Is(err, journal.ErrConflict) {
 		t.Errorf("it is removed late: %v", err)
+	}
+	if err := commit(next, journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "p", Bytes: []byte("p")}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, bytes := range [][]byte{[]byte("late"), nil} {
+		if err := commit(paused, journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "p", Bytes: bytes}}}); !errors.Is(err, journal.ErrConflict) {
+			t.Errorf("a policy is written late, as %q: %v", bytes, err)
+		}
+	}
+	if text, err := next.Object(t.Context(), "policy", "p"); string(text) != "p" || err != nil {
+		t.Errorf("the policy is %q, %v", text, err)
 	}
 	if row, err := paused.Take(t.Context(), "a"); !errors.Is(err, journal.ErrNone) {
 		t.Errorf("it is taken back: %+v, %v", row, err)

@@ -197,7 +197,8 @@ const (
 		e AS (INSERT INTO fsm_proxy.entries SELECT written.no, x.seq, x.hash, x.bytes FROM written, unnest($6::bigint[], $7::bytea[], $8::bytea[]) x (seq, hash, bytes))
 		SELECT id FROM written`
 
-	putObjects = `WITH given AS (SELECT * FROM unnest($3::text[], $4::bytea[], $5::text[], $6::bytea[]) g (kind, name, run, bytes) WHERE $1 = '' OR EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2)),
+	putObjects = `WITH given AS (SELECT * FROM unnest($3::text[], $4::bytea[], $5::text[], $6::bytea[]) g (kind, name, run, bytes)
+			WHERE CASE WHEN $1 = '' THEN EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $2 FOR KEY SHARE) ELSE EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2) END),
 		gone AS (DELETE FROM fsm_proxy.objects o USING given g WHERE g.bytes IS NULL AND o.kind = g.kind AND o.name = g.name),
 		put AS (INSERT INTO fsm_proxy.objects SELECT kind, name, run, bytes FROM given WHERE bytes IS NOT NULL
 			ON CONFLICT (kind, name) DO UPDATE SET run = excluded.run, bytes = excluded.bytes)
