@@ -19,7 +19,6 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
 	"github.com/fsm-proxy/fsm-proxy/internal/cli/screen"
-	"github.com/fsm-proxy/fsm-proxy/internal/days"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
@@ -64,8 +63,12 @@ func (c *command) reads(cmd *cobra.Command) *cobra.Command {
 }
 
 func (c *command) asJSON(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&c.json, "json", false, "print a line of JSON for each")
+	c.lines(cmd)
 	return c.reads(cmd)
+}
+
+func (c *command) lines(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.json, "json", false, "print a line of JSON for each")
 }
 
 // colored is for what people read at a terminal.
@@ -236,6 +239,10 @@ type listed struct {
 	Fork     uint64    `json:"fork,omitzero"`
 }
 
+func listedOf(r *journal.Row) listed {
+	return listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), utc(r.Ended), r.Parent, r.Fork}
+}
+
 func (c *command) list(ctx context.Context, s journal.Reader, owner string) error {
 	rows := [][]string{{"ID", "KEY", "SUBJECT", "STATE", "ENTRIES", "USED"}}
 	for r, err := range journal.Rows(ctx, s, journal.Query{}) {
@@ -245,7 +252,7 @@ func (c *command) list(ctx context.Context, s journal.Reader, owner string) erro
 		if owner != "" && owner != r.Owner.Subject {
 			continue
 		}
-		x := listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), utc(r.Ended), r.Parent, r.Fork}
+		x := listedOf(&r)
 		if c.json {
 			if err := c.line(x); err != nil {
 				return err
@@ -382,11 +389,14 @@ func (c *command) tail(ctx context.Context, s journal.Reader, prefix string) err
 }
 
 // count is so many runs.
-func count(n int) string {
+func count(n int) string { return number(n, "run", "runs") }
+
+// number is so many of something.
+func number(n int, one, more string) string {
 	if n == 1 {
-		return "1 run"
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d runs", n)
+	return fmt.Sprint(n, " ", more)
 }
 
 func newExport(console Console) *cobra.Command {
@@ -471,93 +481,6 @@ func newImport(console Console) *cobra.Command {
 			})
 		},
 	})
-}
-
-func newCollect(console Console) *cobra.Command {
-	c := &command{Console: console}
-	var completed, idle time.Duration
-	var dry bool
-	cmd := c.flags(&cobra.Command{
-		Use:   "gc --store STORE",
-		Short: "Remove runs of a store that no proxy has, which have ended or are used no more",
-		Long: "Remove whole runs of a store that no proxy has: those that ended, or were used last, longer ago\n" +
-			"than is said. With --dry-run it says which that would be, also while a proxy has the store.\n" +
-			"A running proxy does it by itself (--keep-completed, --keep-idle).",
-		Example: "  fsm-proxy runs gc --dry-run --keep-completed 30d --store sqlite:runs.db",
-		Args:    atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if completed < 0 || idle < 0 || completed == 0 && idle == 0 {
-				return exit.Usagef("gc removes nothing without --keep-completed or --keep-idle: give one")
-			}
-			now := time.Now()
-			var queries []journal.Query
-			if completed > 0 {
-				queries = append(queries, journal.Query{EndedBefore: now.Add(-completed)})
-			}
-			if idle > 0 {
-				queries = append(queries, journal.Query{UsedBefore: now.Add(-idle)})
-			}
-			return c.collect(cmd.Context(), queries, dry)
-		},
-	})
-	cmd.Flags().VarPF((*days.Value)(&completed), "keep-completed", "", "how long a run is kept that has ended").DefValue = "0"
-	cmd.Flags().VarPF((*days.Value)(&idle), "keep-idle", "", "how long a run is kept that nobody uses").DefValue = "0"
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be removed, and remove nothing")
-	return cmd
-}
-
-// collect removes the runs that queries ask for. What cannot be removed of one store of a folder keeps it from no other.
-func (c *command) collect(ctx context.Context, queries []journal.Query, dry bool) (err error) {
-	n, said := 0, "Removed: %s.\n"
-	if dry {
-		said = "It would remove %s.\n"
-		err = c.read(ctx, func(s journal.Reader) error {
-			return c.each(ctx, s, queries, &n, func(string) error { return nil })
-		})
-	} else {
-		urls, named := c.urls()
-		err = named
-		for _, url := range urls {
-			err = errors.Join(err, c.write(ctx, stores.Config{URL: url, Holder: "removes runs", Existing: true}, func(s journal.Store) error {
-				return c.each(ctx, s, queries, &n, func(run string) error { return remove(ctx, s, run) })
-			}))
-		}
-	}
-	if err != nil && n == 0 {
-		return err
-	}
-	_, wrote := fmt.Fprintf(c.Out, said, count(n))
-	return errors.Join(err, wrote)
-}
-
-// each does something with the runs that queries ask for, prints and counts them.
-func (c *command) each(ctx context.Context, s journal.Reader, queries []journal.Query, n *int, do func(run string) error) error {
-	for _, q := range queries {
-		for r, err := range journal.Rows(ctx, s, q) {
-			if err == nil {
-				err = do(r.ID)
-			}
-			if err != nil {
-				return err
-			}
-			*n++
-			if _, err := fmt.Fprintf(c.Out, "%s  in %s, used %s\n", r.ID, r.State, ago(r.Used)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func remove(ctx context.Context, s journal.Store, run string) error {
-	if _, err := s.Take(ctx, run); err != nil {
-		return err
-	}
-	each, err := s.Commit(ctx, []journal.Change{{Run: run, Remove: true}})
-	if err = errors.Join(append(each, err)...); err != nil {
-		return fmt.Errorf("removing run %s: %w", run, err)
-	}
-	return nil
 }
 
 func newVerify(console Console) *cobra.Command {

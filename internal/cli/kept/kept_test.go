@@ -241,43 +241,6 @@ func TestVerifyRows(t *testing.T) {
 	}
 }
 
-func TestCollect(t *testing.T) {
-	url, path := filled(t, nil)
-	db, err := sql.Open("sqlite", path)
-	if err == nil {
-		_, err = db.ExecContext(t.Context(), `UPDATE runs SET ended = used - 7200000000 WHERE id = 'AAA1'`)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.Close()
-	runs := func() int {
-		out, err := do(t, "", "ls", "--json", "--store", url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Count(out, "\n")
-	}
-	if out, err := do(t, "", "gc", "--store", url); err == nil || !strings.Contains(err.Error(), "give one") {
-		t.Errorf("%q, %v", out, err)
-	}
-	out, err := do(t, "", "gc", "--store", url, "--keep-completed", "1h", "--keep-idle", "0d1h", "--dry-run")
-	if err != nil || !strings.HasPrefix(out, "AAA1  in b, used ") || !strings.HasSuffix(out, "It would remove 1 run.\n") || runs() != 2 {
-		t.Errorf("%q, %v, %d", out, err, runs())
-	}
-	out, err = do(t, "", "gc", "--store", url, "--keep-completed", "1h")
-	if err != nil || !strings.HasSuffix(out, "Removed: 1 run.\n") || runs() != 1 {
-		t.Errorf("%q, %v, %d", out, err, runs())
-	}
-	out, err = do(t, "", "gc", "--store", url, "--keep-idle", "1ns")
-	if err != nil || !strings.HasSuffix(out, "Removed: 1 run.\n") || runs() != 0 {
-		t.Errorf("%q, %v, %d", out, err, runs())
-	}
-	if out, err := do(t, "", "ls", "--store", url); out != "The store has no runs.\n" || err != nil {
-		t.Errorf("%q, %v", out, err)
-	}
-}
-
 // What changes nothing is told of in a line, too.
 func TestSentenceOfWhatChangesNothing(t *testing.T) {
 	for text, want := range map[string]string{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/memory"
@@ -17,6 +18,7 @@ import (
 // live is a file that is read while a proxy writes it, which does something each time before records are read.
 type live struct {
 	journal.Reader
+	url    string
 	write  journal.Store
 	before func(run string)
 }
@@ -39,8 +41,15 @@ func watched(t *testing.T) *live {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = errors.Join(r.(journal.Store).Close(), w.Close()) })
-	return &live{Reader: r, write: w, before: func(string) {}}
+	l := &live{Reader: r, url: url, write: w, before: func(string) {}}
+	t.Cleanup(func() { l.close(t) })
+	return l
+}
+
+func (l *live) close(t *testing.T) {
+	if err := errors.Join(l.Reader.(journal.Store).Close(), l.write.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
 func (l *live) commit(t *testing.T, changes ...journal.Change) {
@@ -51,27 +60,30 @@ func (l *live) commit(t *testing.T, changes ...journal.Change) {
 	}
 }
 
-// goOn writes an entry to a run, by which it goes by a policy from then on, and what else a change does with it.
-func (l *live) goOn(t *testing.T, id, kind, policy string, c journal.Change) {
+// goOn writes an entry to a run, by which it goes by a policy from then on. Before a checkpoint all is cut off.
+func (l *live) goOn(t *testing.T, id, kind, policy, more string) {
 	t.Helper()
 	r, err := l.write.Row(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Appendf(nil, `{"run":%q,"seq":%d,"type":%q,"time":"2026-01-02T03:04:05Z","from":"b","to":{"state":"b","policy":%q}}`, id, r.Last.Seq+1, kind, policy)
+	text := fmt.Appendf(nil, `{"run":%q,"seq":%d,"type":%q,"time":"2026-01-02T03:04:05Z","from":"b","to":{"state":"b","policy":%q}%s}`, id, r.Last.Seq+1, kind, policy, more)
 	at := journal.NewChain(nil).Next(id, r.Last, text)
 	head := r.Head
-	if head.At, head.Policy = at, policy; kind == "checkpoint" {
+	c := journal.Change{Run: id, Head: &head, Records: []journal.Record{{Seq: at.Seq, Hash: at.Hash, Bytes: text}}}
+	switch head.At, head.Policy = at, policy; kind {
+	case "checkpoint":
 		head.Checkpoint, c.Cut = at.Seq, r.Last.Seq
+	case "finished":
+		head.Ended = time.Now()
 	}
-	c.Run, c.Head, c.Records = id, &head, []journal.Record{{Seq: at.Seq, Hash: at.Hash, Bytes: text}}
 	l.commit(t, c)
 }
 
 // cut writes a checkpoint to a run, and cuts off what is before it.
 func (l *live) cut(t *testing.T, id string) {
 	t.Helper()
-	l.goOn(t, id, "checkpoint", "p", journal.Change{})
+	l.goOn(t, id, "checkpoint", "p", "")
 }
 
 // once does something before the first records of AAA1 are read.
@@ -137,7 +149,8 @@ func TestExportOfWhatIsWritten(t *testing.T) {
 
 	l = watched(t)
 	l.once(func() {
-		l.goOn(t, "AAB2", "moved", "q", journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "q", Bytes: []byte("Q")}}})
+		l.commit(t, journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "q", Bytes: []byte("Q")}}})
+		l.goOn(t, "AAB2", "moved", "q", "")
 	})
 	text, to := export(l)
 	if policy, err := to.Object(t.Context(), "policy", "q"); string(policy) != "Q" || err != nil {

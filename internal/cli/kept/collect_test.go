@@ -1,0 +1,140 @@
+package kept
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
+)
+
+func TestCollect(t *testing.T) {
+	url, path := filled(t, nil)
+	db, err := sql.Open("sqlite", path)
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `UPDATE runs SET ended = used - 7200000000 WHERE id = 'AAA1'`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	runs := func() int {
+		out, err := do(t, "", "ls", "--json", "--store", url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(out, "\n")
+	}
+	if out, err := do(t, "", "gc", "--store", url); err == nil || !strings.Contains(err.Error(), "give one") {
+		t.Errorf("%q, %v", out, err)
+	}
+	out, err := do(t, "", "gc", "--store", url, "--keep-completed", "1h", "--keep-idle", "0d1h", "--dry-run")
+	if err != nil || !strings.HasPrefix(out, "AAA1  in b, used ") || !strings.HasSuffix(out, "It would remove 1 run.\n") || runs() != 2 {
+		t.Errorf("%q, %v, %d", out, err, runs())
+	}
+	out, err = do(t, "", "gc", "--store", url, "--keep-completed", "1h")
+	if err != nil || !strings.HasSuffix(out, "Removed: 1 run.\n") || runs() != 1 {
+		t.Errorf("%q, %v, %d", out, err, runs())
+	}
+	out, err = do(t, "", "gc", "--store", url, "--keep-idle", "1ns")
+	if err != nil || !strings.HasSuffix(out, "Removed: 1 run.\n") || runs() != 0 {
+		t.Errorf("%q, %v, %d", out, err, runs())
+	}
+	if out, err := do(t, "", "ls", "--store", url); out != "The store has no runs.\n" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// A line of JSON for each run and each policy tells programs what is removed, or would be.
+func TestCollectAsJSON(t *testing.T) {
+	l := watched(t)
+	l.commit(t, journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "p", Bytes: []byte("P")}}})
+	l.goOn(t, "AAA1", "finished", "p", "")
+	collect := func(args ...string) string {
+		t.Helper()
+		out, err := do(t, "", append([]string{"gc", "--json", "--store", l.url}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	first := collect("--keep-completed", "1us", "--dry-run")
+	if !strings.HasPrefix(first, `{"id":"AAA1","key":"principal","subject":"ann","state":"b","seq":6,"began":"`) || strings.Count(first, "\n") != 1 {
+		t.Error(first)
+	}
+	all := collect("--keep-completed", "1us", "--keep-idle", "1ns", "--dry-run")
+	l.close(t)
+	if removed := collect("--keep-completed", "1us"); removed != first {
+		t.Errorf("%s\nand not\n%s", removed, first)
+	}
+	rest := collect("--keep-idle", "1ns")
+	if !strings.HasPrefix(rest, `{"id":"AAB2",`) || !strings.HasSuffix(rest, "}\n"+`{"policy":"p"}`+"\n") || all != first+rest {
+		t.Errorf("%s\nand\n%s\nwould be\n%s", first, rest, all)
+	}
+	if none := collect("--keep-idle", "1ns"); none != "" {
+		t.Error(none)
+	}
+}
+
+// What no run names any more of the policies is removed, and nothing that a checkpoint, a fork or an answer names, or a record that
+// cannot be read may name.
+func TestCollectPolicies(t *testing.T) {
+	l := watched(t)
+	var policies []journal.Object
+	for _, name := range []string{"answered", "begun", "cut", "forked", "moved", "next", "p", "yes"} {
+		policies = append(policies, journal.Object{Kind: "policy", Name: name, Bytes: []byte(name)})
+	}
+	policies = append(policies, journal.Object{Kind: "session", Name: "cut", Bytes: []byte("{}")})
+	l.commit(t, journal.Change{Objects: policies})
+	kept := func() (names string) {
+		t.Helper()
+		r, err := stores.OpenReader(t.Context(), stores.Config{URL: l.url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		objects, err := r.Objects(t.Context(), "")
+		for _, o := range objects {
+			names += o.Kind + " " + o.Name + ", "
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return names
+	}
+	l.goOn(t, "AAA1", "moved", "cut", "")
+	l.goOn(t, "AAA1", "moved", "moved", "")
+	const entry, answer = `{"type":"begun","to":{"state":"b","policy":"begun"}}`, `{"type":"answered","to":{"state":"b","policy":"moved"},"answer":{"policy":"answered","next":"next"}}`
+	l.goOn(t, "AAA1", "checkpoint", "p", `,"remembers":{"open":[{"seq":1,"entry":`+entry+`,"answer":{"seq":2,"entry":`+strings.Replace(answer, `"answered","next"`, `"yes","next"`, 1)+`}}],"answers":[{"seq":3,"entry":`+answer+`}]}`)
+	l.goOn(t, "AAB2", "forked", "forked", `,"parent":"CCC3","fork":1,"remembers":{}`)
+	l.goOn(t, "AAB2", "moved", "p", "")
+	collect := func(says string, args ...string) {
+		t.Helper()
+		if out, err := do(t, "", append([]string{"gc", "--keep-completed", "1us", "--store", l.url}, args...)...); err != nil || out != says {
+			t.Errorf("%q, %v", out, err)
+		}
+	}
+	collect("policy cut  named by no run\nIt would remove 0 runs and 1 policy.\n", "--dry-run")
+	l.close(t)
+	collect("policy cut  named by no run\nRemoved: 0 runs and 1 policy.\n")
+	if names := kept(); names != "policy answered, policy begun, policy forked, policy moved, policy next, policy p, policy yes, session cut, " {
+		t.Error(names)
+	}
+	collect("Removed: 0 runs.\n")
+	db, err := sql.Open("sqlite", strings.TrimPrefix(l.url, "sqlite:"))
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `DELETE FROM entries WHERE run = (SELECT no FROM runs WHERE id = 'AAB2') AND seq = 6; UPDATE entries SET bytes = x'00' WHERE run = (SELECT no FROM runs WHERE id = 'AAB2') AND seq = 3`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	if out, err := do(t, "", "gc", "--keep-completed", "1us", "--store", l.url); err == nil || out != "" || !strings.Contains(err.Error(), "no policy is removed: record 3 of run AAB2 is no entry") {
+		t.Errorf("%q, %v", out, err)
+	}
+	rest, err := do(t, "", "gc", "--keep-idle", "1ns", "--store", l.url)
+	if err != nil || !strings.HasSuffix(rest, "Removed: 2 runs and 7 policies.\n") || kept() != "session cut, " {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
