@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 )
 
 var example = regexp.MustCompile("(?s)```json (\\w+)\n(.*?)```")
@@ -20,7 +22,7 @@ func TestDocumentedAnswers(t *testing.T) {
 	answers := map[string]any{
 		"policy": new(Policy), "sessions": new(list[Session]), "runs": new(list[Run]), "migrated": new(Migrated), "started": new(Started), "stands": new(Stands), "forked": new(Forked),
 		"run": new(RunDetail), "signalled": new(Signalled), "refusal": new(Refusal),
-		"journal_runs": new(JournalPage[JournalRun]), "journal_records": new(JournalPage[JournalRecord]), "journal_objects": new(JournalPage[JournalObject]),
+		"journal_runs": new(JournalPage[journal.Row]), "journal_records": new(JournalPage[JournalRecord]), "journal_objects": new(JournalPage[JournalObject]),
 		"level": new(logLevel), "probe": new(Probe), "error": new(refusal),
 	}
 	for _, found := range example.FindAllStringSubmatch(string(page), -1) {

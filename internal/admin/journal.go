@@ -3,83 +3,32 @@ package admin
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 )
-
-// JournalText is a text as it was written: an object with its bytes in base64 where it is none, as somebody has edited it.
-type JournalText string
-
-// MarshalJSON implements [json.Marshaler].
-func (t JournalText) MarshalJSON() ([]byte, error) {
-	if !utf8.ValidString(string(t)) {
-		return json.Marshal(map[string][]byte{"base64": []byte(t)})
-	}
-	return json.Marshal(string(t))
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (t *JournalText) UnmarshalJSON(text []byte) error {
-	var odd struct{ Base64 []byte }
-	if err := json.Unmarshal(text, &odd); err == nil {
-		*t = JournalText(odd.Base64)
-		return nil
-	}
-	return json.Unmarshal(text, (*string)(t))
-}
-
-// JournalRun is a [journal.Row].
-type JournalRun struct {
-	ID         string       `json:"id"`
-	Kind       JournalText  `json:"key_kind,omitempty"`
-	Hash       journal.Hash `json:"key_hash,omitzero"`
-	Issuer     JournalText  `json:"issuer,omitempty"`
-	Subject    JournalText  `json:"subject,omitempty"`
-	Parent     JournalText  `json:"parent,omitempty"`
-	Fork       uint64       `json:"fork,omitempty"`
-	Began      time.Time    `json:"began,omitzero"`
-	Base       JournalPoint `json:"base,omitzero"`
-	Last       JournalPoint `json:"last,omitzero"`
-	At         JournalPoint `json:"at,omitzero"`
-	State      JournalText  `json:"state"`
-	Complete   bool         `json:"complete,omitempty"`
-	Policy     JournalText  `json:"policy"`
-	Checkpoint uint64       `json:"checkpoint,omitempty"`
-	Due        time.Time    `json:"due,omitzero"`
-	Used       time.Time    `json:"used,omitzero"`
-	Ended      time.Time    `json:"ended,omitzero"`
-}
-
-// JournalPoint is a [journal.Point].
-type JournalPoint struct {
-	Seq  uint64       `json:"seq"`
-	Hash journal.Hash `json:"hash"`
-}
 
 // JournalRecord is a [journal.Record].
 type JournalRecord struct {
 	Seq  uint64       `json:"seq"`
 	Hash journal.Hash `json:"hash"`
-	Text JournalText  `json:"text"` // the bytes that were hashed
+	Text journal.Text `json:"text"` // the bytes that were hashed
 }
 
 // JournalObject is a [journal.Object], its bytes in base64.
 type JournalObject struct {
-	Kind  string      `json:"kind"`
-	Name  JournalText `json:"name"`
-	Run   string      `json:"run,omitempty"`
-	Bytes []byte      `json:"bytes"`
+	Kind  string       `json:"kind"`
+	Name  journal.Text `json:"name"`
+	Run   string       `json:"run,omitempty"`
+	Bytes []byte       `json:"bytes"`
 }
 
 // JournalPage is a page of a journal. More says that there is another one behind it, where it is shorter than it was to be.
-type JournalPage[T JournalRun | JournalRecord | JournalObject] struct {
+type JournalPage[T journal.Row | JournalRecord | JournalObject] struct {
 	Items []T  `json:"items"`
 	More  bool `json:"more,omitempty"`
 }
@@ -89,39 +38,6 @@ const (
 	NoStore = "no_store" // the proxy keeps no runs
 	NotKept = "not_kept" // it is not in the store
 )
-
-// JournalRunOf is a row as it is sent.
-func JournalRunOf(r *journal.Row) JournalRun {
-	return JournalRun{
-		ID: r.ID, Kind: JournalText(r.Key.Kind), Hash: r.Key.Hash, Issuer: JournalText(r.Owner.Issuer), Subject: JournalText(r.Owner.Subject), Parent: JournalText(r.Parent), Fork: r.Fork, Began: sent(r.Began),
-		Base: JournalPoint(r.Base), Last: JournalPoint(r.Last), At: JournalPoint(r.At), State: JournalText(r.State), Complete: r.Complete, Policy: JournalText(r.Policy), Checkpoint: r.Checkpoint,
-		Due: sent(r.Due), Used: sent(r.Used), Ended: sent(r.Ended),
-	}
-}
-
-// Row is the row that was sent.
-func (r *JournalRun) Row() journal.Row {
-	return journal.Row{
-		ID: r.ID, Key: journal.Key{Kind: string(r.Kind), Hash: r.Hash}, Owner: journal.Principal{Issuer: string(r.Issuer), Subject: string(r.Subject)}, Parent: string(r.Parent), Fork: r.Fork, Began: local(r.Began),
-		Base: journal.Point(r.Base), Last: journal.Point(r.Last),
-		Head: journal.Head{At: journal.Point(r.At), State: string(r.State), Complete: r.Complete, Policy: string(r.Policy), Checkpoint: r.Checkpoint, Due: local(r.Due), Used: local(r.Used), Ended: local(r.Ended)},
-	}
-}
-
-func sent(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
-// local is a time as stores return it.
-func local(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.Local()
-}
 
 // JournalQuery is a query as a URL has it.
 func JournalQuery(q *journal.Query) url.Values {
@@ -231,16 +147,11 @@ func (a *Admin) journalRuns(ctx context.Context, _ string, v url.Values) (any, e
 		return nil, badRequest(err)
 	}
 	rows, err := a.Journal.List(ctx, q)
-	out := JournalPage[JournalRun]{Items: []JournalRun{}}
-	for i := range rows {
-		out.Items = append(out.Items, JournalRunOf(&rows[i]))
-	}
-	return out, err
+	return JournalPage[journal.Row]{Items: append([]journal.Row{}, rows...)}, err
 }
 
 func (a *Admin) journalRun(ctx context.Context, path string, _ url.Values) (any, error) {
-	row, err := a.Journal.Row(ctx, parameters(journalRunPath, path)[0])
-	return JournalRunOf(&row), err
+	return a.Journal.Row(ctx, parameters(journalRunPath, path)[0])
 }
 
 func (a *Admin) journalRecords(ctx context.Context, path string, v url.Values) (any, error) {
@@ -265,7 +176,7 @@ func (a *Admin) journalRecords(ctx context.Context, path string, v url.Values) (
 				out.More = true
 				return out, nil
 			}
-			out.Items = append(out.Items, JournalRecord{x.Seq, x.Hash, JournalText(x.Bytes)})
+			out.Items = append(out.Items, JournalRecord{x.Seq, x.Hash, journal.Text(x.Bytes)})
 			size, after = size+len(x.Bytes), x.Seq
 		}
 		if len(records) < chunk {
@@ -296,7 +207,7 @@ func (a *Admin) objects(ctx context.Context, run string, v url.Values) (any, err
 			out.More = true
 			break
 		}
-		out.Items = append(out.Items, JournalObject{o.Kind, JournalText(o.Name), o.Run, o.Bytes})
+		out.Items = append(out.Items, JournalObject{o.Kind, journal.Text(o.Name), o.Run, o.Bytes})
 		size += len(o.Bytes)
 	}
 	return out, err
@@ -304,5 +215,5 @@ func (a *Admin) objects(ctx context.Context, run string, v url.Values) (any, err
 
 func (a *Admin) journalObject(ctx context.Context, _ string, v url.Values) (any, error) {
 	bytes, err := a.Journal.Object(ctx, v.Get("kind"), v.Get("name"))
-	return JournalObject{Kind: v.Get("kind"), Name: JournalText(v.Get("name")), Bytes: bytes}, err
+	return JournalObject{Kind: v.Get("kind"), Name: journal.Text(v.Get("name")), Bytes: bytes}, err
 }

@@ -19,10 +19,9 @@ type Anchors map[string][]Point
 
 // anchored is a line of a file of anchors.
 type anchored struct {
-	Run  string    `json:"run"`
-	Seq  uint64    `json:"seq"`
-	Hash hexes     `json:"hash"`
-	At   time.Time `json:"at"` // when it was read from the store
+	Run   string `json:"run"`
+	Point `json:",embed"`
+	At    time.Time `json:"at"` // when it was read from the store
 }
 
 // WriteAnchors writes a line of JSON for each run of a store: its last record. Files of them may stand one behind the
@@ -30,7 +29,7 @@ type anchored struct {
 func WriteAnchors(ctx context.Context, s Reader, at time.Time, w io.Writer) error {
 	for r, err := range Rows(ctx, s, Query{}) {
 		if err == nil {
-			err = line(w, anchored{r.ID, r.Last.Seq, r.Last.Hash[:], at.UTC()})
+			err = line(w, anchored{r.ID, r.Last, at.UTC()})
 		}
 		if err != nil {
 			return err
@@ -46,15 +45,13 @@ func ReadAnchors(r io.Reader) (Anchors, error) {
 	for n := 1; lines.Scan(); n++ {
 		var x anchored
 		err := json.Unmarshal(lines.Bytes(), &x, json.RejectUnknownMembers(true))
-		p := Point{Seq: x.Seq}
-		if err == nil && (x.Run == "" || len(x.Hash) != len(p.Hash)) {
+		if err == nil && (x.Run == "" || x.Hash.IsZero() != (x.Seq == 0)) {
 			err = errors.New("it has no run, or no hash of 32 bytes")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d is no anchor: %w", n, err)
 		}
-		copy(p.Hash[:], x.Hash)
-		out[x.Run] = append(out[x.Run], p)
+		out[x.Run] = append(out[x.Run], x.Point)
 	}
 	return out, lines.Err()
 }

@@ -24,8 +24,11 @@ func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h.Byt
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (h *Hash) UnmarshalText(text []byte) error {
 	b, err := hex.AppendDecode(nil, text)
-	if err == nil {
-		*h, err = hashIn(b)
+	if err == nil && len(b) != 0 && len(b) != len(h) {
+		err = fmt.Errorf("a hash has %d bytes, not %d", len(h), len(b))
+	}
+	if *h = (Hash{}); err == nil {
+		copy(h[:], b)
 	}
 	return err
 }

@@ -3,51 +3,24 @@ package journal
 import (
 	"bufio"
 	"context"
-	"encoding/hex"
 	"encoding/json/v2"
 	"errors"
 	"fmt"
 	"io"
-	"time"
 	"unicode/utf8"
 )
 
 // exported is one line of an export: a run, or one of what follows it.
 type exported struct {
-	Run    *exportedRun    `json:"run,omitzero"`
+	Run    *Row            `json:"run,omitzero"` // less its Last
 	Record *exportedRecord `json:"record,omitzero"`
 	Object *exportedObject `json:"object,omitzero"`
 	End    string          `json:"end,omitzero"` // the id of the run that is whole; without it an export was cut off
 }
 
-type exportedRun struct {
-	ID         string        `json:"id"`
-	KeyKind    string        `json:"key_kind,omitzero"`
-	KeyHash    hexes         `json:"key_hash,omitzero"`
-	Issuer     string        `json:"issuer,omitzero"`
-	Subject    string        `json:"subject,omitzero"`
-	Parent     string        `json:"parent,omitzero"`
-	Fork       uint64        `json:"fork,omitzero"`
-	Began      time.Time     `json:"began,omitzero"`
-	Base       exportedPoint `json:"base,omitzero"`
-	At         exportedPoint `json:"at,omitzero"`
-	State      string        `json:"state"`
-	Complete   bool          `json:"complete,omitzero"`
-	Policy     string        `json:"policy"`
-	Checkpoint uint64        `json:"checkpoint,omitzero"`
-	Due        time.Time     `json:"due,omitzero"`
-	Used       time.Time     `json:"used,omitzero"`
-	Ended      time.Time     `json:"ended,omitzero"`
-}
-
-type exportedPoint struct {
-	Seq  uint64 `json:"seq,omitzero"`
-	Hash hexes  `json:"hash,omitzero"`
-}
-
 type exportedRecord struct {
 	Seq   uint64 `json:"seq"`
-	Hash  hexes  `json:"hash"`
+	Hash  Hash   `json:"hash"`
 	Text  string `json:"text,omitzero"`  // the bytes that were hashed
 	Bytes []byte `json:"bytes,omitzero"` // those, where they are no text: somebody has edited them
 }
@@ -57,39 +30,6 @@ type exportedObject struct {
 	Name  []byte `json:"name"`
 	OfRun bool   `json:"of_run,omitzero"`
 	Bytes []byte `json:"bytes"`
-}
-
-// hexes are bytes in hexadecimal digits, as hashes are shown everywhere.
-type hexes []byte
-
-// MarshalText implements [encoding.TextMarshaler].
-func (h hexes) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (h *hexes) UnmarshalText(text []byte) (err error) {
-	*h, err = hex.AppendDecode(nil, text)
-	return err
-}
-
-func pointOut(p Point) exportedPoint {
-	if p.Hash.IsZero() {
-		return exportedPoint{Seq: p.Seq}
-	}
-	return exportedPoint{p.Seq, p.Hash[:]}
-}
-
-func (p exportedPoint) in() (out Point, err error) {
-	out.Seq = p.Seq
-	out.Hash, err = hashIn(p.Hash)
-	return out, err
-}
-
-func hashIn(b []byte) (h Hash, err error) {
-	if len(b) != 0 && len(b) != len(h) {
-		return h, fmt.Errorf("a hash has %d bytes, not %d", len(h), len(b))
-	}
-	copy(h[:], b)
-	return h, nil
 }
 
 // Exporter writes what is kept as lines of JSON, as [Import] reads them. It is not safe for concurrent use.
@@ -133,7 +73,8 @@ func (x *Exporter) Run(ctx context.Context, run string) error {
 		}
 	}
 	if err == nil {
-		err = line(x.To, exported{Run: exportedRunOf(&r)})
+		r.Last = Point{}
+		err = line(x.To, exported{Run: &r})
 	}
 	for i := range records {
 		if err == nil {
@@ -202,20 +143,11 @@ func (x *Exporter) needs(ctx context.Context, record []byte) error {
 }
 
 func (x *Exporter) record(r *Record) error {
-	out := exportedRecord{Seq: r.Seq, Hash: r.Hash[:], Text: string(r.Bytes)}
+	out := exportedRecord{Seq: r.Seq, Hash: r.Hash, Text: string(r.Bytes)}
 	if !utf8.Valid(r.Bytes) {
 		out.Text, out.Bytes = "", r.Bytes
 	}
 	return line(x.To, exported{Record: &out})
-}
-
-func exportedRunOf(r *Row) *exportedRun {
-	x := &exportedRun{ID: r.ID, KeyKind: r.Key.Kind, Issuer: r.Owner.Issuer, Subject: r.Owner.Subject, Parent: r.Parent, Fork: r.Fork, Began: r.Began.UTC(),
-		Base: pointOut(r.Base), At: pointOut(r.At), State: r.State, Complete: r.Complete, Policy: r.Policy, Checkpoint: r.Checkpoint, Due: r.Due.UTC(), Used: r.Used.UTC(), Ended: r.Ended.UTC()}
-	if r.Key.Kind != "" {
-		x.KeyHash = r.Key.Hash[:]
-	}
-	return x
 }
 
 // line writes a value as one line of JSON.
@@ -300,11 +232,11 @@ func (x *exported) into(c *Change) (err error) {
 	inRun := c.Run != ""
 	switch {
 	case x.Run != nil && !inRun && x.Record == nil && x.Object == nil && x.End == "":
-		*c, err = x.Run.in()
+		if *c = (Change{Run: x.Run.ID, Begin: x.Run, Head: &x.Run.Head}); c.Run == "" {
+			err = errors.New("a run has no id")
+		}
 	case x.Record != nil && inRun && x.Run == nil && x.Object == nil && x.End == "":
-		var h Hash
-		h, err = hashIn(x.Record.Hash)
-		c.Records = append(c.Records, Record{x.Record.Seq, h, append([]byte(x.Record.Text), x.Record.Bytes...)})
+		c.Records = append(c.Records, Record{x.Record.Seq, x.Record.Hash, append([]byte(x.Record.Text), x.Record.Bytes...)})
 	case x.Object != nil && x.Object.OfRun == inRun && x.Run == nil && x.Record == nil && x.End == "":
 		o := Object{Kind: x.Object.Kind, Name: string(x.Object.Name), Run: c.Run, Bytes: append([]byte{}, x.Object.Bytes...)}
 		c.Objects = append(c.Objects, o)
@@ -313,25 +245,4 @@ func (x *exported) into(c *Change) (err error) {
 		err = errors.New("it does not follow what stands before it")
 	}
 	return err
-}
-
-func (x *exportedRun) in() (c Change, err error) {
-	row := &Row{ID: x.ID, Owner: Principal{x.Issuer, x.Subject}, Parent: x.Parent, Fork: x.Fork, Began: local(x.Began)}
-	key, err := hashIn(x.KeyHash)
-	base, baseErr := x.Base.in()
-	at, atErr := x.At.in()
-	if err = errors.Join(err, baseErr, atErr); err == nil && x.ID == "" {
-		err = errors.New("a run has no id")
-	}
-	row.Key, row.Base = Key{x.KeyKind, key}, base
-	head := &Head{At: at, State: x.State, Complete: x.Complete, Policy: x.Policy, Checkpoint: x.Checkpoint, Due: local(x.Due), Used: local(x.Used), Ended: local(x.Ended)}
-	return Change{Run: x.ID, Begin: row, Head: head}, err
-}
-
-// local is a time as stores return it.
-func local(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.Local()
 }

@@ -21,7 +21,7 @@ func moved(t *testing.T) journal.Store {
 	full.Begin.Key = journal.Key{Kind: "principal", Hash: journal.Hash{1, 2}}
 	full.Begin.Owner, full.Begin.Began = journal.Principal{Issuer: "https://idp", Subject: "ann\x00\u202e"}, time.UnixMicro(17)
 	changes := []journal.Change{full, a.next(`{"n":1}`), a.next(`{"n":2}`), a.next("\"\u2028 <&\x00\""), a.next("\xff"), b.begin(), c.begin()}
-	changes = append(changes, journal.Change{Run: "a", Cut: 1, Head: &journal.Head{At: a.last, State: "x", Complete: true, Policy: "p", Checkpoint: 2, Due: time.UnixMicro(5), Used: time.UnixMicro(6)},
+	changes = append(changes, journal.Change{Run: "a", Cut: 1, Head: &journal.Head{At: a.last, State: "x\xff", Complete: true, Policy: "p", Checkpoint: 2, Due: time.UnixMicro(5), Used: time.UnixMicro(6)},
 		Objects: []journal.Object{{Kind: "session", Name: "s\xff", Run: "a", Bytes: []byte{0, 255}}}})
 	changes = append(changes, b.next("{}"), journal.Change{Run: "c", Head: &journal.Head{Ended: time.UnixMicro(9)}}, journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "p", Bytes: []byte{}}}})
 	each, err := s.Commit(context.Background(), changes)
@@ -132,7 +132,7 @@ func TestImportOfWhatIsNone(t *testing.T) {
 		`{"run":{"id":"","state":"","policy":""}}`: "line 1: a run has no id",
 		`{"more":1}`:                               "line 1: ",
 		"no JSON":                                  "line 1: ",
-		strings.Replace(begin, `"id"`, `"key_kind":"k","key_hash":"ff","id"`, 1): "line 1: a hash has 32 bytes, not 1",
+		strings.Replace(begin, `"id"`, `"key_kind":"k","key_hash":"ff","id"`, 1): `line 1: json: cannot unmarshal JSON string into Go journal.Hash within "/run/key_hash": a hash has 32 bytes, not 1`,
 	} {
 		if _, err := journal.Import(context.Background(), memory.New(0), strings.NewReader(text)); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("%s: %v, want %s", text, err, want)

@@ -22,42 +22,45 @@ type Record struct {
 
 // Point is a place in a run's journal: behind the record of that number, 0 for before the first.
 type Point struct {
-	Seq  uint64
-	Hash Hash // of that record; zero for 0
+	Seq  uint64 `json:"seq"`
+	Hash Hash   `json:"hash"` // of that record; zero for 0
 }
 
 // Key is how requests find a run. What they bring is not kept, only its hash.
 type Key struct {
-	Kind string // such as "principal"; "" for runs that are found by none
-	Hash Hash
+	Kind string `json:"key_kind,omitzero"` // such as "principal"; "" for runs that are found by none
+	Hash Hash   `json:"key_hash,omitzero"`
 }
 
 // Principal is whose a run is; the zero Principal is nobody who is known.
-type Principal struct{ Issuer, Subject string }
+type Principal struct {
+	Issuer  string `json:"issuer,omitzero"`
+	Subject string `json:"subject,omitzero"`
+}
 
 // Row is what is known of a run without its records.
 type Row struct {
-	ID     string // 1 to 64 letters, digits, - and _
-	Key    Key    // at most one run of a key has not ended
-	Owner  Principal
-	Parent string // the run that it was forked of, at its Fork; "" for none
-	Fork   uint64
-	Began  time.Time
-	Base   Point // before the first record that is kept still
-	Last   Point // the last record
-	Head
+	ID     string    `json:"id"`     // 1 to 64 letters, digits, - and _
+	Key    Key       `json:",embed"` // at most one run of a key has not ended
+	Owner  Principal `json:",embed"`
+	Parent string    `json:"parent,omitzero"` // the run that it was forked of, at its Fork; "" for none
+	Fork   uint64    `json:"fork,omitzero"`
+	Began  time.Time `json:"began,omitzero"`
+	Base   Point     `json:"base,omitzero"` // before the first record that is kept still
+	Last   Point     `json:"last,omitzero"` // the last record
+	Head   `json:",embed"`
 }
 
 // Head is where a run stands. It is written with those records that change it: others may follow it.
 type Head struct {
-	At         Point // the last record that it tells of
-	State      string
-	Complete   bool
-	Policy     string    // its digest
-	Checkpoint uint64    // the number of the last record that says all that a run remembers; 0: from the beginning on
-	Due        time.Time // when the clock of the state moves the run; zero: it has none
-	Used       time.Time // when somebody used the run last, as of At
-	Ended      time.Time // zero: it has not
+	At         Point     `json:"at,omitzero"` // the last record that it tells of
+	State      string    `json:"state"`
+	Complete   bool      `json:"complete,omitzero"`
+	Policy     string    `json:"policy"`              // its digest
+	Checkpoint uint64    `json:"checkpoint,omitzero"` // the number of the last record that says all that a run remembers; 0: from the beginning on
+	Due        time.Time `json:"due,omitzero"`        // when the clock of the state moves the run; zero: it has none
+	Used       time.Time `json:"used,omitzero"`       // when somebody used the run last, as of At
+	Ended      time.Time `json:"ended,omitzero"`      // zero: it has not
 }
 
 // Object is something that is kept beside records, by a kind and a name, and can be replaced. One with a run goes with it.

@@ -59,32 +59,27 @@ func Refused(said []byte) (r admin.Refusal) {
 }
 
 // Row implements [journal.Reader].
-func (j *Journal) Row(ctx context.Context, run string) (journal.Row, error) {
-	var r admin.JournalRun
+func (j *Journal) Row(ctx context.Context, run string) (r journal.Row, err error) {
 	if run == "" || strings.Contains(run, "/") {
-		return journal.Row{}, journal.ErrNone
+		return r, journal.ErrNone
 	}
-	if err := j.get(ctx, "runs/"+url.PathEscape(run), nil, &r); err != nil {
-		return journal.Row{}, err
-	}
-	return r.Row(), nil
+	err = j.get(ctx, "runs/"+url.PathEscape(run), nil, &r)
+	return r, err
 }
 
 // List implements [journal.Reader].
 func (j *Journal) List(ctx context.Context, q journal.Query) (rows []journal.Row, err error) {
 	for want := q.Page(); len(rows) < want; {
-		var page admin.JournalPage[admin.JournalRun]
+		var page admin.JournalPage[journal.Row]
 		q.Limit = min(want-len(rows), maxPage)
 		if err := j.get(ctx, "runs", admin.JournalQuery(&q), &page); err != nil {
 			return nil, err
 		}
-		for i := range page.Items {
-			rows = append(rows, page.Items[i].Row())
-			q.After = page.Items[i].ID
-		}
+		rows = append(rows, page.Items...)
 		if len(page.Items) < q.Limit {
 			break
 		}
+		q.After = rows[len(rows)-1].ID
 	}
 	return rows, nil
 }
