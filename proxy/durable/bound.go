@@ -159,10 +159,15 @@ func (s *Store) excess(now *journal.Stock, making bool) (runs int) {
 		most.Runs -= most.Runs / spare
 		most.Size -= most.Size / spare
 	}
-	if most.Runs > 0 {
-		runs = max(now.Runs-most.Runs, 0)
+	return most.Excess(now)
+}
+
+// Excess is how many runs are to go before it is looked again how much there is, 0 for none.
+func (b Bounds) Excess(now *journal.Stock) (runs int) {
+	if b.Runs > 0 {
+		runs = max(now.Runs-b.Runs, 0)
 	}
-	if runs == 0 && most.Size > 0 && now.Used > most.Size {
+	if runs == 0 && b.Size > 0 && now.Used > b.Size {
 		runs = max(now.Runs/spare, 1)
 	}
 	return min(runs, atOnce)

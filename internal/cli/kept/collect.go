@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
+	"github.com/fsm-proxy/fsm-proxy/internal/service"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 )
 
@@ -22,14 +24,18 @@ func newCollect(console Console) *cobra.Command {
 		Use:   "gc --store STORE",
 		Short: "Remove runs of a store that no proxy has, which have ended or are used no more",
 		Long: "Remove whole runs of a store that no proxy has: those that ended, or were used last, longer ago\n" +
-			"than is said; and then the policies that no run names any more. With --dry-run it says which that\n" +
-			"would be, also while a proxy has the store. A running proxy removes runs by itself\n" +
-			"(--keep-completed, --keep-idle), and no policies.",
+			"than is said; then, where the store keeps more than is said, those that ended first; and then\n" +
+			"the policies that no run names any more. With --dry-run it says which that would be, also while\n" +
+			"a proxy has the store. A running proxy removes runs by itself, by flags of the same names, and\n" +
+			"no policies.",
 		Example: "  fsm-proxy runs gc --dry-run --keep-completed 30d --store sqlite:runs.db",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if completed < 0 || idle < 0 || completed == 0 && idle == 0 {
-				return exit.Usagef("gc removes nothing without --keep-completed or --keep-idle: give one")
+			switch most := c.bounds; {
+			case completed < 0 || idle < 0 || most.Runs < 0 || completed == 0 && idle == 0 && most == (durable.Bounds{}):
+				return exit.Usagef("gc removes nothing without --keep-completed, --keep-idle, --max-stored-runs or --max-store-size: give one")
+			case most.Size > 0 && c.url != "" && !stores.IsSQLite(c.url):
+				return exit.Usagef("--max-store-size bounds a file of SQLite: how much PostgreSQL takes hangs on when it vacuums; bound runs by --max-stored-runs")
 			}
 			now := time.Now()
 			if completed > 0 {
@@ -43,6 +49,8 @@ func newCollect(console Console) *cobra.Command {
 	})
 	cmd.Flags().VarPF((*days.Value)(&completed), "keep-completed", "", "how long a run is kept that has ended").DefValue = "0"
 	cmd.Flags().VarPF((*days.Value)(&idle), "keep-idle", "", "how long a run is kept that nobody uses").DefValue = "0"
+	cmd.Flags().IntVar(&c.bounds.Runs, "max-stored-runs", 0, "how many runs are kept in each file or database")
+	cmd.Flags().Var((*service.Size)(&c.bounds.Size), "max-store-size", "what each file of SQLite may take; with --dry-run it is reckoned by what is in the entries")
 	cmd.Flags().BoolVar(&c.dry, "dry-run", false, "say what would be removed, and remove nothing")
 	c.lines(cmd)
 	return cmd
@@ -51,7 +59,8 @@ func newCollect(console Console) *cobra.Command {
 // collector removes runs of stores, and the policies that none names any more, or says which it would.
 type collector struct {
 	*command
-	queries        []journal.Query // for the runs
+	queries        []journal.Query // for runs
+	bounds         durable.Bounds  // of each store
 	dry            bool
 	runs, policies int // so many were removed
 }
@@ -85,35 +94,41 @@ func (c *collector) store(ctx context.Context, url string) error {
 	if c.dry {
 		one := *c.command
 		one.url = url
-		return one.read(ctx, func(s journal.Reader) error { return c.each(ctx, s, func(journal.Change) error { return nil }) })
+		return one.read(ctx, func(s journal.Reader) error { return (&collection{collector: c, s: s.(journal.Store)}).all(ctx) })
 	}
 	return c.write(ctx, stores.Config{URL: url, Holder: "removes runs", Existing: true}, func(s journal.Store) error {
-		return c.each(ctx, s, func(change journal.Change) error { return remove(ctx, s, change) })
+		return (&collection{collector: c, s: s}).all(ctx)
 	})
 }
 
-// each has what is to go removed from a store, and prints it.
-func (c *collector) each(ctx context.Context, s journal.Reader, remove func(journal.Change) error) error {
-	gone := map[string]bool{}
+// collection is what goes of one store.
+type collection struct {
+	*collector
+	s     journal.Store
+	gone  map[string]bool // runs that are not removed, and counted as though they were
+	bytes int64           // that those take
+}
+
+// all removes runs, and then policies.
+func (c *collection) all(ctx context.Context) error {
+	c.gone = map[string]bool{}
 	for _, q := range c.queries {
-		for r, err := range journal.Rows(ctx, s, q) {
+		for r, err := range journal.Rows(ctx, c.s, q) {
 			if err == nil {
-				err = remove(journal.Change{Run: r.ID, Remove: true})
+				err = c.run(ctx, &r)
 			}
 			if err != nil {
 				return err
 			}
-			c.runs++
-			gone[r.ID] = true
-			if err := c.say(listedOf(&r), fmt.Sprintf("%s  in %s, used %s", r.ID, r.State, ago(r.Used))); err != nil {
-				return err
-			}
 		}
 	}
-	policies, err := durable.Unnamed(ctx, s, gone)
+	if err := c.bound(ctx); err != nil {
+		return err
+	}
+	policies, err := durable.Unnamed(ctx, c.s, c.gone)
 	for _, p := range policies {
-		if err := remove(journal.Change{Objects: []journal.Object{{Kind: p.Kind, Name: p.Name}}}); err != nil {
-			return err
+		if err := c.remove(ctx, journal.Change{Objects: []journal.Object{{Kind: p.Kind, Name: p.Name}}}); err != nil {
+			return fmt.Errorf("removing policy %s: %w", p.Name, err)
 		}
 		c.policies++
 		if err := c.say(unnamed{p.Name}, "policy "+p.Name+"  named by no run"); err != nil {
@@ -123,6 +138,82 @@ func (c *collector) each(ctx context.Context, s journal.Reader, remove func(jour
 	return err
 }
 
+// bound removes runs that have ended, those first that ended first, as long as more is kept than may be.
+func (c *collection) bound(ctx context.Context) error {
+	for c.bounds != (durable.Bounds{}) {
+		stock, err := c.s.Stock(ctx)
+		if err != nil {
+			return err
+		}
+		stock.Runs -= len(c.gone)
+		stock.Used -= c.bytes
+		excess := c.bounds.Excess(&stock)
+		if excess == 0 {
+			break
+		}
+		ids, err := c.s.Ended(ctx, len(c.gone)+excess)
+		if err != nil {
+			return err
+		}
+		ids = slices.DeleteFunc(ids, func(id string) bool { return c.gone[id] })
+		if len(ids) == 0 {
+			break
+		}
+		for _, id := range ids[:min(len(ids), excess)] {
+			r, err := c.s.Row(ctx, id)
+			if err == nil {
+				err = c.run(ctx, &r)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run removes a run.
+func (c *collection) run(ctx context.Context, r *journal.Row) error {
+	if c.dry {
+		if err := c.count(ctx, r.ID); err != nil {
+			return err
+		}
+	} else if err := c.remove(ctx, journal.Change{Run: r.ID, Remove: true}); err != nil {
+		return fmt.Errorf("removing run %s: %w", r.ID, err)
+	}
+	c.runs++
+	return c.say(listedOf(r), fmt.Sprintf("%s  in %s, used %s", r.ID, r.State, ago(r.Used)))
+}
+
+// count counts a run that is not removed as though it were.
+func (c *collection) count(ctx context.Context, id string) error {
+	c.gone[id] = true
+	if c.bounds.Size == 0 {
+		return nil
+	}
+	for x, err := range journal.All(ctx, c.s, id) {
+		if err != nil && !errors.Is(err, journal.ErrNone) { // it was removed since it was listed
+			return err
+		}
+		c.bytes += int64(len(x.Bytes))
+	}
+	return nil
+}
+
+// remove makes a change of a store that this process has alone.
+func (c *collection) remove(ctx context.Context, change journal.Change) error {
+	if c.dry {
+		return nil
+	}
+	if change.Run != "" {
+		if _, err := c.s.Take(ctx, change.Run); err != nil {
+			return err
+		}
+	}
+	each, err := c.s.Commit(ctx, []journal.Change{change})
+	return errors.Join(append(each, err)...)
+}
+
 // say prints a line, for programs or for people.
 func (c *collector) say(x any, text string) error {
 	if c.json {
@@ -130,20 +221,4 @@ func (c *collector) say(x any, text string) error {
 	}
 	_, err := fmt.Fprintln(c.Out, text)
 	return err
-}
-
-// remove makes a change of a store that this process has alone.
-func remove(ctx context.Context, s journal.Store, c journal.Change) error {
-	if c.Run != "" {
-		if _, err := s.Take(ctx, c.Run); err != nil {
-			return err
-		}
-	}
-	each, err := s.Commit(ctx, []journal.Change{c})
-	if err = errors.Join(append(each, err)...); err != nil && c.Run != "" {
-		return fmt.Errorf("removing run %s: %w", c.Run, err)
-	} else if err != nil {
-		return fmt.Errorf("removing policy %s: %w", c.Objects[0].Name, err)
-	}
-	return nil
 }

@@ -2,10 +2,15 @@ package kept
 
 import (
 	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/sqlite"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 )
 
@@ -136,5 +141,77 @@ func TestCollectPolicies(t *testing.T) {
 	rest, err := do(t, "", "gc", "--keep-idle", "1ns", "--store", l.url)
 	if err != nil || !strings.HasSuffix(rest, "Removed: 2 runs and 7 policies.\n") || kept() != "session cut, " {
 		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// What a store keeps beyond its bounds goes, those first that ended first, and nothing that has not ended.
+func TestCollectByBounds(t *testing.T) {
+	url, path := filled(t, nil)
+	w, err := sqlite.Open(sqlite.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i := range 40 {
+		id := fmt.Sprintf("C%02d", 39-i)
+		want = append(want, id)
+		change := journal.Change{Run: id, Begin: &journal.Row{ID: id}, Head: &journal.Head{State: "a", Policy: "p", Ended: time.UnixMicro(int64(i + 1))}}
+		text := fmt.Appendf(nil, `{"type":"finished","to":{"state":"a","policy":"p"},"reason":%q}`, strings.Repeat("x", 32<<10))
+		change.Head.At = journal.NewChain(nil).Next(id, journal.Point{}, text)
+		change.Records = []journal.Record{{Seq: 1, Hash: change.Head.At.Hash, Bytes: text}}
+		each, err := w.Commit(t.Context(), []journal.Change{change})
+		if err = errors.Join(append(each, err)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	collect := func(args ...string) (ids []string) {
+		t.Helper()
+		out, err := do(t, "", append([]string{"gc", "--json", "--store", url}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out) {
+			ids = append(ids, strings.TrimPrefix(line, `{"id":"`)[:3])
+		}
+		return ids
+	}
+	same := func(ids, want []string) {
+		t.Helper()
+		if !slices.Equal(ids, want) {
+			t.Errorf("%q, and not %q", ids, want)
+		}
+	}
+	same(collect("--max-stored-runs", "37", "--dry-run"), want[:5])
+	same(collect("--max-stored-runs", "37"), want[:5])
+	same(collect("--max-stored-runs", "37"), nil)
+	would := collect("--max-store-size", "1MiB", "--dry-run")
+	size := collect("--max-store-size", "1MiB")
+	if n := len(size); n < 5 || n > 20 || len(would) < n || len(would) > n+2 {
+		t.Errorf("for their size %d go, and %d would", n, len(would))
+	}
+	same(size, want[5:5+len(size)])
+	r, err := sqlite.OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stock, err := r.Stock(t.Context())
+	if r.Close(); err != nil || stock.Used > 1<<20 || stock.Used < 1<<19 {
+		t.Errorf("%+v, %v", stock, err)
+	}
+	same(collect("--max-stored-runs", "1", "--dry-run"), want[5+len(size):])
+	same(collect("--max-stored-runs", "1"), want[5+len(size):])
+	if out, err := do(t, "", "ls", "--json", "--store", url); strings.Count(out, "\n") != 2 || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	for args, says := range map[string]string{
+		"--store postgres://h/d --max-store-size 1GiB": "bounds a file of SQLite",
+		"--store " + url + " --max-stored-runs -1":     "give one",
+		"--store " + url + " --max-store-size 1XB":     "is no size",
+		"--store " + url: "give one",
+	} {
+		if out, err := do(t, "", append([]string{"gc"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %q, %v", args, out, err)
+		}
 	}
 }
