@@ -81,12 +81,16 @@ func Rows(ctx context.Context, s Reader, q Query) iter.Seq2[Row, error] {
 // Verify verifies the journal of a run, as [Chain.Verify] does.
 type Verify func(r *Row, records iter.Seq2[Record, error], anchors ...Point) (*Fault, error)
 
-// VerifyAll verifies the journals of all runs of a store, and yields each with its fault, nil where there is none. A run that
-// has anchors and is not there is a fault as well. The error is the store's. What is written meanwhile is no fault.
-func VerifyAll(ctx context.Context, s Reader, anchors Anchors, verify Verify) iter.Seq2[string, error] {
+// VerifyAll verifies the journals of all runs of a store, or of some alone, and yields each with its fault, nil where there is
+// none. A run that has anchors and is not there is a fault as well. The error is the store's. What is written meanwhile is no fault.
+func VerifyAll(ctx context.Context, s Reader, anchors Anchors, verify Verify, some ...string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		left := maps.Clone(anchors)
-		for r, err := range Rows(ctx, s, Query{}) {
+		left, rows := maps.Clone(anchors), Rows(ctx, s, Query{})
+		if len(some) > 0 {
+			maps.DeleteFunc(left, func(id string, _ []Point) bool { return !slices.Contains(some, id) })
+			rows = rowsOf(ctx, s, some)
+		}
+		for r, err := range rows {
 			if err != nil {
 				yield("", err)
 				return
@@ -105,6 +109,18 @@ func VerifyAll(ctx context.Context, s Reader, anchors Anchors, verify Verify) it
 		}
 		for _, id := range slices.Sorted(maps.Keys(left)) {
 			if !yield(id, &Fault{id, 0, Gone, "an anchor knows the run, and the store does not"}) {
+				return
+			}
+		}
+	}
+}
+
+// rowsOf are the rows of some runs, less those that are not there.
+func rowsOf(ctx context.Context, s Reader, runs []string) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for _, id := range runs {
+			r, err := s.Row(ctx, id)
+			if !errors.Is(err, ErrNone) && !yield(r, err) {
 				return
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -530,14 +531,15 @@ func (c *command) verify(ctx context.Context, s journal.Reader, prefixes []strin
 			return fmt.Errorf("reading %s: %w", c.anchors, err)
 		}
 	}
-	only := map[string]bool{}
+	var only []string
 	for _, prefix := range prefixes {
 		r, err := find(ctx, s, prefix)
 		if err != nil {
 			return err
 		}
-		only[r.ID] = true
+		only = append(only, r.ID)
 	}
+	slices.Sort(only)
 	runs, damaged := 0, 0
 	tell := func(f *journal.Fault) error {
 		damaged++
@@ -547,13 +549,10 @@ func (c *command) verify(ctx context.Context, s journal.Reader, prefixes []strin
 		_, err := fmt.Fprintf(c.Out, "run %s, entry %d: %s: %s\n", f.Run, f.Seq, f.Damage, f.Why)
 		return err
 	}
-	for id, err := range journal.VerifyAll(ctx, s, anchors, durable.Verifier(key)) {
+	for _, err := range journal.VerifyAll(ctx, s, anchors, durable.Verifier(key), slices.Compact(only)...) {
 		fault, damage := errors.AsType[*journal.Fault](err)
-		switch {
-		case err != nil && !damage:
+		if err != nil && !damage {
 			return err
-		case len(only) > 0 && !only[id]:
-			continue
 		}
 		if runs++; !damage {
 			continue

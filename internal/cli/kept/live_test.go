@@ -120,6 +120,18 @@ func TestVerifyOfWhatIsWritten(t *testing.T) {
 	}
 }
 
+// Of runs that are named nothing else is read.
+func TestVerifyReadsWhatIsNamed(t *testing.T) {
+	l := watched(t)
+	read := ""
+	l.before = func(run string) { read += run + " " }
+	var out bytes.Buffer
+	c := &command{Console: Console{Out: &out}}
+	if err := c.verify(t.Context(), l, []string{"aab", "AAB2"}); err != nil || out.String() != "1 run: what the store keeps is what was written.\n" || read != "AAB2 " {
+		t.Errorf("%q, %v, read %s", out.String(), err, read)
+	}
+}
+
 // A run is exported whole though some of it is cut off meanwhile, not at all when it is removed, and behind the policies that it
 // names, whenever they came.
 func TestExportOfWhatIsWritten(t *testing.T) {
