@@ -79,10 +79,7 @@ func (c *call) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
 	}
 	shifts := run.Join(moved, c.passOn(end.Outcome))
 	c.s.log.Info("task ended", c.about("task", runs.NameOf(t.ID), "tool", wire.Clip(c.Name), "outcome", o)...)
-	if tell == nil {
-		tell = func(moved run.Shifts) { c.s.run.Tell(nil, moved) }
-	}
-	tell(shifts)
+	c.s.run.TellBy(tell, shifts)
 }
 
 // ofTask carries a request about a task of the same run and principal. Somebody
@@ -114,22 +111,25 @@ func (c *call) noTask() wire.Pending {
 // askTask asks about the task over the connection that it lives on, or, where that was lost with the proxy before this
 // one, over the session's. An end that is seen so steps the run before the client learns of it.
 func (c *call) askTask(t *tasks.Task) {
-	conn := t.Conn
+	conn, err := t.Conn, error(nil)
 	if t.Again() {
-		var err error
-		if conn, err = c.connect(); err != nil {
-			c.unavailable(err)
-			return
+		if conn, err = c.connect(); err == nil {
+			err = t.Check(c.s.p.drain.Lasting, c.m.Method, conn, c.notifyChanged)
 		}
 	}
-	if !c.start(conn) {
-		c.unsent()
-		return
+	if err == nil && !c.start(conn) {
+		err = link.ErrEnding
 	}
-	m, err := c.flight.Await()
-	c.seen.Answered(m, err)
+	var m *wire.Message
 	if err == nil {
-		t.Answered(c.s.p.drain.Lasting, c.m.Method, m, c.notifyChanged)
+		m, err = c.flight.Await()
+		if c.seen.Answered(m, err); err == nil {
+			err = t.Answered(c.s.p.drain.Lasting, c.m.Method, m, c.notifyChanged)
+		}
+	}
+	if err == tasks.ErrGone {
+		c.noTask()
+		return
 	}
 	c.reply(m, err, outcome.None)
 }
@@ -151,7 +151,7 @@ func (c *call) listTasks() wire.Pending {
 		over := c.seen.Waiting()
 		ctx, stop := context.WithTimeout(c.s.p.drain.Lasting, c.s.p.cfg.CallTimeout)
 		defer stop()
-		mine := func(id string) bool { return c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) != nil }
+		mine := func(id string) *tasks.Task { return c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) }
 		own, failure, err := tasks.List(ctx, conn, mine, func() bool { return !c.flight.IsCancelled() })
 		over()
 		switch {

@@ -142,6 +142,15 @@ func (r *Run) Tell(but Member, moved run.Shifts) {
 	}
 }
 
+// TellBy has tell, or, where that is nil, all whom the run has, told what the end of a task has changed.
+func (r *Run) TellBy(tell func(run.Shifts), moved run.Shifts) {
+	if tell == nil {
+		r.Tell(nil, moved)
+		return
+	}
+	tell(moved)
+}
+
 // Where returns where the run stands.
 func (r *Run) Where() run.Snapshot {
 	r.mu.Lock()

@@ -95,10 +95,7 @@ func (l *left) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
 	}
 	shifts := run.Join(moved, r.Pass(l.call))
 	r.of.cfg.Log.Info("task ended", "run", r.Name, "task", NameOf(t.ID), "tool", wire.Clip(t.Tool), "outcome", outcome)
-	if tell == nil {
-		tell = func(moved run.Shifts) { r.Tell(nil, moved) }
-	}
-	tell(shifts)
+	r.TellBy(tell, shifts)
 }
 
 // lasting are those of a run's tasks that go on: what is kept of them by the numbers of the entries by which their calls

@@ -88,6 +88,41 @@ func (k *Kept) Task(call Call, tool string, patience time.Duration) *Task {
 // Again reports whether the task was begun before the proxy was started anew.
 func (t *Task) Again() bool { return t.again }
 
+// ErrGone is for a client that asks about a task that its server does not have, or has another one of its id in place of.
+var ErrGone = errors.New("the server does not have the task any more")
+
+// isAnother reports whether a state is that of another task, which has the id of one of before the proxy was started anew:
+// its server may have been started anew as well, and number its tasks from 1.
+func (t *Task) isAnother(state []byte) bool {
+	now := created(state)
+	return t.again && t.created != "" && now != "" && now != t.created
+}
+
+// Check asks the server, over the connection that a client's request about the task is to go by, whether it has the task
+// still, where the answer to the request is not going to say so, or comes too late. [ErrGone]: it does not.
+func (t *Task) Check(ctx context.Context, method string, conn *bridge.Upstream, tell func(run.Shifts)) error {
+	if method == "tasks/get" || t.created == "" {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, t.patience)
+	defer stop()
+	state, err := t.state(ctx, conn)
+	if err == nil && state == nil {
+		err = t.gone(ctx, tell)
+	}
+	return err
+}
+
+// gone has the proxy find out by itself whether the task is there that a client's request has not found.
+func (t *Task) gone(ctx context.Context, tell func(run.Shifts)) error {
+	if !t.isOver() {
+		if end, _ := t.ask(ctx); end.Outcome != 0 {
+			t.End(end, tell)
+		}
+	}
+	return ErrGone
+}
+
 // errRevision is a server that speaks otherwise than the one on which a task was begun.
 var errRevision = errors.New("the server speaks another revision of the protocol than the task was begun in")
 
@@ -103,7 +138,7 @@ func (t *Task) GoOn(ctx context.Context, as bridge.Client, dial func() (*bridge.
 		var state []byte
 		if err == nil {
 			t.Conn = conn
-			state, err = t.state(ctx)
+			state, err = t.state(ctx, t.Conn)
 		}
 		switch {
 		case err != nil:

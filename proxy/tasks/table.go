@@ -129,10 +129,10 @@ func (ts *Table) End(goesOn bool) {
 // maxPages is how many pages of a server's tasks are read.
 const maxPages = 1000
 
-// List answers tasks/list with those of a server's tasks that are mine: of all its
+// List answers tasks/list with those of a server's tasks that are mine, which by their id are what mine says: of all its
 // pages, in one. A cursor may tell of others' tasks, too. It reads on while wanted. Without own
 // the server has answered with failure.
-func List(ctx context.Context, conn *bridge.Upstream, mine func(id string) bool, wanted func() bool) (own []byte, failure *wire.Message, err error) {
+func List(ctx context.Context, conn *bridge.Upstream, mine func(id string) *Task, wanted func() bool) (own []byte, failure *wire.Message, err error) {
 	own = []byte(`{"tasks":[`)
 	var params, cursor []byte
 	for range maxPages {
@@ -151,9 +151,10 @@ func List(ctx context.Context, conn *bridge.Upstream, mine func(id string) bool,
 }
 
 // appendMine appends those of a page to those that were found already.
-func appendMine(own, page []byte, mine func(id string) bool) []byte {
+func appendMine(own, page []byte, mine func(id string) *Task) []byte {
 	_ = wire.Elements(page, func(item []byte) error {
-		if id, _ := wire.Text(wire.Member(item, "taskId")); !mine(id) {
+		id, _ := wire.Text(wire.Member(item, "taskId"))
+		if t := mine(id); t == nil || t.isAnother(item) {
 			return nil
 		}
 		if own[len(own)-1] != '[' {

@@ -180,11 +180,14 @@ func (t *Task) Lost(ctx context.Context) {
 
 // Answered takes what the server has answered to a client's request about the task: an end of
 // which that tells is taken before the client learns of it. What is wrong may be the request, which
-// is the client's: after an error the server is asked anew.
-func (t *Task) Answered(ctx context.Context, method string, m *wire.Message, tell func(run.Shifts)) {
-	asks := method == "tasks/get" || method == "tasks/result"
-	if t.isOver() || m.Kind == wire.Failure && !asks {
-		return
+// is the client's: after an error the server is asked anew. [ErrGone]: the answer is about another task, and no client's.
+func (t *Task) Answered(ctx context.Context, method string, m *wire.Message, tell func(run.Shifts)) error {
+	asks, told := method == "tasks/get" || method == "tasks/result", method != "tasks/result" && m.Kind == wire.Result
+	switch {
+	case told && t.isAnother(m.Bytes(m.Result)):
+		return t.gone(ctx, tell)
+	case t.isOver() || m.Kind == wire.Failure && !asks:
+		return nil
 	}
 	ctx, stop := context.WithTimeout(ctx, t.patience)
 	defer stop()
@@ -200,6 +203,7 @@ func (t *Task) Answered(ctx context.Context, method string, m *wire.Message, tel
 	if end.Outcome != 0 {
 		t.End(end, tell)
 	}
+	return nil
 }
 
 // Ends reports whether a state that the server has told unasked is an end that nobody has seen.
@@ -225,7 +229,7 @@ var errNoState = errors.New("the server does not say where the task stands")
 // ask asks the server about the task: how it has ended, without an outcome if it has not. An
 // error is one of asking, and says nothing of the task.
 func (t *Task) ask(ctx context.Context) (end run.End, err error) {
-	state, err := t.state(ctx)
+	state, err := t.state(ctx, t.Conn)
 	switch {
 	case err != nil:
 		return end, err
@@ -235,15 +239,15 @@ func (t *Task) ask(ctx context.Context) (end run.End, err error) {
 	return t.outcome(ctx, state)
 }
 
-// state asks the server where the task stands; nil: it has expired, or was never there.
-func (t *Task) state(ctx context.Context) ([]byte, error) {
-	m, err := t.send(ctx, "tasks/get")
+// state asks the server over a connection where the task stands; nil: it has expired, or was never there.
+func (t *Task) state(ctx context.Context, conn *bridge.Upstream) ([]byte, error) {
+	m, err := t.send(ctx, conn, "tasks/get")
 	switch {
 	case err != nil:
 		return nil, err
 	case m.Kind == wire.Result:
 		state := m.Bytes(m.Result)
-		if now := created(state); t.again && t.created != "" && now != "" && now != t.created { // another one has its id
+		if t.isAnother(state) {
 			return nil, nil
 		}
 		return state, nil
@@ -265,7 +269,7 @@ func (t *Task) outcome(ctx context.Context, state []byte) (end run.End, err erro
 		if result, ok := t.Conn.Server.TaskResult(state); ok {
 			return endOf(result), nil
 		}
-		m, err := t.send(ctx, "tasks/result")
+		m, err := t.send(ctx, t.Conn, "tasks/result")
 		switch {
 		case err != nil:
 			return end, err
@@ -302,17 +306,17 @@ func endOf(result []byte) run.End {
 // errNoMessage is why a task is not asked about: what would be asked is no message.
 var errNoMessage = errors.New("its id cannot be said")
 
-// send asks the server something about the task.
-func (t *Task) send(ctx context.Context, method string) (*wire.Message, error) {
+// send asks the server something about the task over a connection.
+func (t *Task) send(ctx context.Context, conn *bridge.Upstream, method string) (*wire.Message, error) {
 	ctx, stop := context.WithTimeout(ctx, t.patience)
 	defer stop()
 	params := wire.AppendString([]byte(`{"taskId":`), t.ID)
-	if meta := t.by.Meta(t.Conn.Server); meta != nil {
+	if meta := t.by.Meta(conn.Server); meta != nil {
 		params = append(append(params, `,"_meta":`...), meta...)
 	}
 	m := wire.Made(wire.RequestMessage(0, method, append(params, '}')))
 	if m == nil {
 		return nil, errNoMessage
 	}
-	return t.Conn.Start(m, nil).Wait(ctx)
+	return conn.Start(m, nil).Wait(ctx)
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -49,6 +50,7 @@ states:
 type workshop struct {
 	mu    sync.Mutex // guards what follows
 	tasks map[string]*work
+	poll  int // in milliseconds, how often it wants to be asked; 0: 1000
 }
 
 type work struct{ status, created, result string }
@@ -67,7 +69,8 @@ func (w *workshop) server(modern bool) mcptest.Server {
 					e.Fail(-32603, "nothing is ready")
 				}
 			},
-			"tasks/list": func(e *mcptest.Exchange) { e.Result(`{"tasks":[]}`) },
+			"tasks/update": w.about,
+			"tasks/list":   w.list,
 		},
 	}.Server()
 	s.Modern = modern
@@ -77,21 +80,32 @@ func (w *workshop) server(modern bool) mcptest.Server {
 func (w *workshop) begin(e *mcptest.Exchange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id, x := rand.Text(), &work{"working", time.Now().Format(time.RFC3339Nano), ""}
-	w.tasks[id] = x
+	id := rand.Text()
+	w.tasks[id] = &work{"working", time.Now().Format(time.RFC3339Nano), ""}
 	if e.Modern {
-		e.Result(`{"resultType":"task",` + x.state(id, true) + `}`)
+		e.Result(`{"resultType":"task",` + w.stateLocked(id, true) + `}`)
 	} else {
-		e.Result(`{"task":{` + x.state(id, false) + `}}`)
+		e.Result(`{"task":{` + w.stateLocked(id, false) + `}}`)
 	}
 }
 
-func (x *work) state(id string, modern bool) string {
-	state := fmt.Sprintf(`"taskId":%q,"status":%q,"createdAt":%q,"ttl":600000,"pollInterval":1000,"pollIntervalMs":1000`, id, x.status, x.created)
+func (w *workshop) stateLocked(id string, modern bool) string {
+	x, poll := w.tasks[id], cmp.Or(w.poll, 1000)
+	state := fmt.Sprintf(`"taskId":%q,"status":%q,"createdAt":%q,"ttl":600000,"pollInterval":%d,"pollIntervalMs":%d`, id, x.status, x.created, poll, poll)
 	if modern && x.result != "" {
 		state += `,"result":` + x.result
 	}
 	return state
+}
+
+func (w *workshop) list(e *mcptest.Exchange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []string
+	for id := range w.tasks {
+		all = append(all, "{"+w.stateLocked(id, false)+"}")
+	}
+	e.Result(`{"tasks":[` + strings.Join(all, ",") + `]}`)
 }
 
 func asksAbout(e *mcptest.Exchange) string {
@@ -113,8 +127,10 @@ func (w *workshop) about(e *mcptest.Exchange) {
 	if e.Method == "tasks/cancel" {
 		w.set(asksAbout(e), "cancelled", "")
 	}
-	if x := w.of(e); x.status != "" {
-		e.Result(`{` + x.state(asksAbout(e), e.Modern) + `}`)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if id := asksAbout(e); w.tasks[id] != nil {
+		e.Result(`{` + w.stateLocked(id, e.Modern) + `}`)
 	} else {
 		e.Fail(-32602, "no such task")
 	}
@@ -354,6 +370,57 @@ func TestAnotherTaskOfTheSameID(t *testing.T) {
 		}
 		if got := w.asks("tasks/get", id); !strings.Contains(got, "-32602") {
 			t.Error(got)
+		}
+	})
+}
+
+// Such a server may be started anew when the proxy has already asked it: what its client asks is not answered by another
+// task either, nor done to it.
+func TestAnotherTaskOfTheSameIDThatItsClientAsksAbout(t *testing.T) {
+	each(t, those("session", "principal", "handle"), func(t *testing.T, k key) {
+		methods := []string{"tasks/get", "tasks/cancel", "tasks/result", "tasks/list"}
+		if k.modern() {
+			methods = []string{"tasks/get", "tasks/cancel", "tasks/update"}
+		}
+		for n, method := range methods {
+			t.Run(method, func(t *testing.T) {
+				w := works(t, k, false)
+				w.poll = 60_000 // the proxy asks but once
+				id := w.begins("apply", `"who":"me"`)
+				w.back(signal(n))
+				if got := w.asks("tasks/get", id); !strings.Contains(got, `"working"`) {
+					t.Fatal(got)
+				}
+				if got := w.c.Call("tasks/list", "{}").String(); !k.modern() && !strings.Contains(got, id) {
+					t.Fatal(got)
+				}
+				status := "completed"
+				if method == "tasks/cancel" {
+					status = "working"
+				}
+				w.mu.Lock()
+				w.tasks[id].created = "2026-01-01T00:00:00Z"
+				w.mu.Unlock()
+				w.set(id, status, sized(9, ""))
+				switch got := w.asks(method, id); {
+				case method == "tasks/list":
+					if strings.Contains(got, id) {
+						t.Error(got)
+					}
+					return
+				case !strings.Contains(got, "-32602"):
+					t.Error(got)
+				}
+				if method != "tasks/get" && w.upstream.Count(method) != 0 {
+					t.Errorf("%s has reached another task", method)
+				}
+				w.moved("lost")
+				for _, method := range methods[:2] { // nor when it is over
+					if got := w.asks(method, id); !strings.Contains(got, "-32602") {
+						t.Error(got)
+					}
+				}
+			})
 		}
 	})
 }
