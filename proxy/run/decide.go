@@ -68,6 +68,7 @@ type Call struct {
 	decided  bool       // the audit has the decision
 	sender   *guard.Who // nil: it is Who's
 	orphaned bool       // the run was begun anew while it had the turn
+	again    bool       // it had begun before the run was read
 }
 
 // tell has an entry tell of the call, and the next line of the audit of that.

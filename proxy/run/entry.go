@@ -212,6 +212,14 @@ type takenOf struct {
 	AtMost int    `json:"at_most"`
 }
 
+// OutcomeName is the name of the outcome that the entry tells of.
+func (e *Entry) OutcomeName() string {
+	if a := e.Call.Verdict.Alternative; e.Outcome > policy.Unknown && a != nil {
+		return a.OutcomeName(e.Outcome)
+	}
+	return e.Outcome.String()
+}
+
 // AppendJSON appends the entry as a journal keeps it: an object, from which [ReadEntry] makes it again.
 func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
 	k := kept{Type: e.Type.String(), Time: e.Time.UTC(), Begun: e.Begun, Turn: e.Turn, Resumed: e.Resumed, Shadow: e.Shadow, From: e.From.State(), Changed: e.Step.Changed, Restarted: e.Step.Restarted,
@@ -222,12 +230,8 @@ func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
 		if k.Rule = c.Verdict.Rule.String(); c.Verdict.Rule == (policy.Rule{}) {
 			k.Rule = ""
 		}
-		switch a := c.Verdict.Alternative; {
-		case e.Outcome == 0:
-		case e.Outcome <= policy.Unknown || a == nil:
-			k.Outcome = e.Outcome.String()
-		default:
-			k.Outcome = a.OutcomeName(e.Outcome)
+		if e.Outcome != 0 {
+			k.Outcome = e.OutcomeName()
 		}
 	}
 	k.Set, k.Unknown, k.Yes, k.Answer = written(e.Set), written(e.Unknown), e.Yes, e.Answer.written()

@@ -36,6 +36,9 @@ func (r *Run) Left(c *Call) *Left {
 // Begun is the number of the entry by which the call began, 0 where there is none, or it has ended.
 func (c *Call) Begun() uint64 { return c.begun }
 
+// Again reports whether the call had begun before the run was read from its entries: no decision of now let it go.
+func (c *Call) Again() bool { return c.again }
+
 // handBack leaves the turn to what is kept of the call that had it. The error says why that cannot be: then nobody knows
 // how the call ends.
 func (r *Run) handBack(b *begun, taken *limit.Taken, l *Left) error {
@@ -44,7 +47,7 @@ func (r *Run) handBack(b *begun, taken *limit.Taken, l *Left) error {
 	if a == nil || a.LateByCall() {
 		return fmt.Errorf("the policy has no such way for %s %q", s.Kind, s.Name)
 	}
-	c := &Call{Request: Request{Kind: s.Kind, Name: s.Name}, Snapshot: Snapshot{Policy: r.stands.Policy, At: r.stands.At}, begun: b.Seq, told: b.Seq}
+	c := &Call{Request: Request{Kind: s.Kind, Name: s.Name}, Snapshot: Snapshot{Policy: r.stands.Policy, At: r.stands.At}, begun: b.Seq, told: b.Seq, again: true}
 	c.Verdict = policy.Verdict{Allowed: true, Bound: true, Turn: true, Symbol: s, Alternative: a}
 	if l.Rule != "" {
 		rule, err := readRule(l.Rule, l.Pattern)

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
-	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
@@ -49,7 +48,7 @@ func isApart(e *run.Entry) bool {
 	case run.Begun:
 		return e.Decided
 	case run.Ended:
-		return e.Resumed
+		return e.Resumed || e.Call.Again()
 	case run.Stayed, run.Declined, run.Answered, run.Checkpoint:
 	}
 	return false
@@ -77,7 +76,7 @@ func (r *Run) audit(e *run.Entry) observe.Entry {
 		out.Named, out.Kind, out.Name, out.Rule = true, c.Kind, c.Name, c.Verdict.Rule
 	}
 	if e.Type == run.Ended {
-		out.Outcome = policy.Unknown.String()
+		out.Outcome = e.OutcomeName()
 	}
 	if by := e.Remark; by != (run.Remark{}) {
 		out.Verb, out.Note, out.Peer.Remote = verbs[e.Type], by.Text, by.Remote

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -317,6 +318,40 @@ func TestTaskEndsThatNobodyAsksAbout(t *testing.T) {
 				w.set(id, x.status, x.result)
 				w.anew()
 				w.moved(x.state)
+			})
+		}
+	})
+}
+
+// The audit tells of each entry once, also of a task's end that the process does not have the decision on.
+func TestTaskThatGoesOnHasOneLine(t *testing.T) {
+	each(t, those("principal", "handle"), func(t *testing.T, k key) {
+		for n, x := range []struct{ status, result, outcome, to string }{
+			{"completed", sized(9, ""), "success", "applied"},
+			{"completed", sized(2, ""), "small", "little"},
+			{"failed", "", "error", "broken"},
+			{"", "", "unknown", "lost"}, // after a first answer
+		} {
+			t.Run(x.outcome, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "audit.jsonl")
+				w := works(t, k, false, "--audit", file)
+				id := w.begins("apply", `"who":"me"`)
+				w.back(signal(n))
+				w.says("step", "task_running", "start")
+				w.set(id, x.status, x.result)
+				w.moved(x.to)
+				mcptest.Await(t, "the audit tells of the end", func() bool {
+					_, fault := differ(t, w.store, file)
+					return fault == ""
+				})
+				lines := auditOf(t, file)
+				if a := lines[len(lines)-1]; a.Event != "entry" || a.Type != "ended" || a.Outcome != x.outcome || a.From != "start" || a.To != x.to || a.Begun == 0 || a.Rule == "" {
+					t.Errorf("%+v", a)
+				}
+				w.ends(os.Interrupt)
+				if _, fault := differ(t, w.store, file); fault != "" {
+					t.Error(fault)
+				}
 			})
 		}
 	})
