@@ -38,6 +38,7 @@ func (g *Registry) endSession(key journal.Key) bool {
 		return false
 	}
 	if r != nil {
+		r.Tasks.End(false)
 		g.Part(r, nil, false)
 		return true
 	}

@@ -45,12 +45,12 @@ func (g *Registry) Accept(r *Run, by run.Remark) (state string, err error) {
 	on, _ := g.endLocked(r, unloaded, run.Remark{})
 	if fault != nil {
 		g.mu.Unlock()
-		closeAll(on)
+		r.close(on)
 		return "", fault
 	}
 	g.readLocked(r.at) // at once: nobody who asks for it meanwhile begins another
 	g.mu.Unlock()
-	closeAll(on)
+	r.close(on)
 	again, why := g.restore(r.at)
 	if why != nil || again == nil {
 		return "", ErrUnwritten

@@ -498,7 +498,7 @@ func (r *Run) rests() bool {
 	defer r.mu.Unlock()
 	holder, _ := r.core.Holder()
 	_, due := r.core.Due()
-	return holder == nil && !due && !r.core.IsShut() && r.core.Waiting() == 0 && r.core.Awaited() == nil && r.core.DeclinedUntil().IsZero() && r.kept.Written() && len(r.core.Questions(time.Now())) == 0
+	return holder == nil && !due && !r.core.IsShut() && r.core.Waiting() == 0 && r.core.Awaited() == nil && r.core.DeclinedUntil().IsZero() && r.kept.Written() && len(r.core.Questions(time.Now())) == 0 && !r.Tasks.Running()
 }
 
 // follow has a run do what has come into force since it was made.

@@ -93,6 +93,12 @@ func closeAll(sessions []Member) {
 	}
 }
 
+// close closes the sessions that were on a run that is found no more, and ends its tasks, also those that no session has begun.
+func (r *Run) close(on []Member) {
+	closeAll(on)
+	r.Tasks.End(false)
+}
+
 // ErrEnded is for a run that has ended before.
 var ErrEnded = &Missing{policy.RunExpired, "The run has ended."}
 
@@ -114,7 +120,7 @@ func (g *Registry) EndBy(r *Run, by run.Remark) (state string, err error) {
 	}
 	on, w := g.endLocked(r, revoked, by)
 	g.mu.Unlock()
-	closeAll(on)
+	r.close(on)
 	if !g.awaits(w) {
 		return state, ErrUnwritten
 	}

@@ -200,8 +200,8 @@ func (g *Registry) Part(r *Run, m Member, ending bool) {
 		g.endLocked(r, asked, run.Remark{})
 	}
 	r.endQuestions(func(q *approval.Question) bool { return q.By == m })
-	if _, task := r.Holder(); ending && task != nil && g.apart[r.at] == r {
-		return // it is asked about, and moves the run: whoever comes back finds that one
+	if ending && g.apart[r.at] == r && r.Tasks.Running() {
+		return // it is asked about, and its end is written: whoever comes back finds this run
 	}
 	if r.Key.Kind == Session || r.ended.Load() && len(r.on()) == 0 {
 		r.unwind()
@@ -532,7 +532,7 @@ func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) bool {
 	}
 	on, w := g.endLocked(r, asked, run.Remark{})
 	g.mu.Unlock()
-	closeAll(on)
+	r.close(on)
 	return g.awaits(w)
 }
 

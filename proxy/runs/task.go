@@ -78,9 +78,8 @@ type left struct {
 // Ended implements [tasks.Call]: what becomes of the outcome has the order that it has for all calls.
 func (l *left) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
 	r := l.r
-	r.Tasks.Came(false)
 	e, moved, err := r.Settle(l.call, end) // what is not durable yet is told when it is
-	if err != nil {
+	if err != nil && !r.isShut() {
 		r.of.cfg.Log.Error("what became of a task of before the start", "run", r.Name, "task", NameOf(t.ID), "error", err)
 	}
 	outcome := end.Outcome.String()
@@ -94,6 +93,7 @@ func (l *left) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
 			"complete", e.Step.Terminal, "rule", l.call.Verdict.Rule.String())
 	}
 	shifts := run.Join(moved, r.Pass(l.call))
+	r.Tasks.Came(false) // until then the run stays in memory
 	r.of.cfg.Log.Info("task ended", "run", r.Name, "task", NameOf(t.ID), "tool", wire.Clip(t.Tool), "outcome", outcome)
 	r.TellBy(tell, shifts)
 }

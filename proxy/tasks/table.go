@@ -111,17 +111,35 @@ func (ts *Table) Of(id string, owner wire.Principal, by bridge.Client, conn *bri
 	return only
 }
 
-// End ends the tasks of a run that is over; those that are kept not, where the run goes on when the proxy has been started
-// anew.
+// Running reports whether the outcome of a task is still to come.
+func (ts *Table) Running() bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, t := range ts.all {
+		if !t.isOver() {
+			return true
+		}
+	}
+	return ts.coming != nil
+}
+
+// End ends the tasks of a run that is over, the awaited one as well; those that are kept not, where the run goes on when it
+// is asked for again, or the proxy has been started anew.
 func (ts *Table) End(goesOn bool) {
 	ts.mu.Lock()
-	all := ts.all
-	ts.all = nil
-	ts.mu.Unlock()
-	for _, t := range all {
-		if goesOn && t.kept.Load() {
-			continue
+	var over []*Task
+	maps.DeleteFunc(ts.all, func(_ at, t *Task) bool {
+		ends := !goesOn || !t.kept.Load()
+		if ends {
+			over = append(over, t)
 		}
+		return ends
+	})
+	if !goesOn && ts.coming != nil {
+		over = append(over, ts.coming)
+	}
+	ts.mu.Unlock()
+	for _, t := range over {
 		t.End(run.End{Outcome: policy.Unknown}, nil)
 	}
 }

@@ -106,3 +106,26 @@ func TestIndex(t *testing.T) {
 		t.Error("the run's tasks are not forgotten")
 	}
 }
+
+// A table whose run goes on keeps the tasks that go on, and the one that is awaited; one whose run is over ends all.
+func TestTableGoesOn(t *testing.T) {
+	var by ended
+	var table Table
+	kept, other, awaited := begun("1", &by), begun("2", &by), begun("3", &by)
+	kept.kept.Store(true)
+	for _, task := range []*Task{kept, other} {
+		table.Enter(task, nil, func() bool { return true })
+	}
+	table.Await(awaited)
+	table.End(true)
+	if len(by) != 1 || !other.isOver() || table.On(kept.Conn, "1") != kept || table.Coming("3", awaited.Owner) != awaited || !table.Running() {
+		t.Errorf("%d have ended, %v", len(by), table.all)
+	}
+	table.End(false)
+	if len(by) != 3 || !kept.isOver() || !awaited.isOver() {
+		t.Errorf("%d have ended", len(by))
+	}
+	if table.Came(false); table.Running() {
+		t.Error("one runs on")
+	}
+}

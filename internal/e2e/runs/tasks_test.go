@@ -51,7 +51,8 @@ states:
 type workshop struct {
 	mu    sync.Mutex // guards what follows
 	tasks map[string]*work
-	poll  int // in milliseconds, how often it wants to be asked; 0: 1000
+	poll  int  // in milliseconds, how often it wants to be asked; 0: 1000
+	mum   bool // it does not say where tasks stand
 }
 
 type work struct{ status, created, result string }
@@ -130,11 +131,21 @@ func (w *workshop) about(e *mcptest.Exchange) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if id := asksAbout(e); w.tasks[id] != nil {
+	switch id := asksAbout(e); {
+	case w.mum:
+		e.Fail(-32603, "not now")
+	case w.tasks[id] != nil:
 		e.Result(`{` + w.stateLocked(id, e.Modern) + `}`)
-	} else {
+	default:
 		e.Fail(-32602, "no such task")
 	}
+}
+
+// mums has it not say where tasks stand, or say it again.
+func (w *workshop) mums(mum bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mum = mum
 }
 
 // set says where a task stands; the status "" has it be forgotten.
