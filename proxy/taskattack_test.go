@@ -174,10 +174,13 @@ func TestTaskIsAskedAboutBeforeItIsForgotten(t *testing.T) {
 	}, withTasks)
 }
 
-// A task of a call that stays can take no id from one that moves the run, nor end it.
+// A task of a call that stays can take no id from one that moves the run, nor end it. Its client is told that nobody
+// follows it.
 func TestTaskThatTakesAnothersID(t *testing.T) {
 	underTask(t, func(r *rig, c *client) {
-		c.startTask("status", "t1")
+		call := c.request("tools/call", `{"name":"status","task":{"ttl":60000}}`)
+		c.up.next().result(`{"task":` + taskState("t1", "working") + `}`)
+		has(t, call.wait(), policy.OutcomeUnknown.String(), "it may have happened")
 		asked, k := c.of("tasks/result", "t1")
 		k.result(ok)
 		asked.wait()

@@ -8,7 +8,6 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
-	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
@@ -26,10 +25,10 @@ func (c *call) started(m *wire.Message) bool {
 	if wanted && (link.Ended(t.Conn) || !c.s.p.lasts(func() { c.s.p.watch(t) })) {
 		t.Lost(c.s.p.drain.Lasting)
 	}
-	switch {
+	switch err := kept(); {
 	case !wanted:
-	case kept != nil && kept() != nil:
-		c.unknown(&wire.CallError{Sent: true, Err: refusal.ErrUnwritten})
+	case err != nil:
+		c.unknown(&wire.CallError{Sent: true, Err: err})
 	default:
 		c.give(m)
 	}

@@ -7,13 +7,13 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
 // Reasons for which the proxy itself gives up an answer.
 var (
 	ErrGivenUp   = errors.New("no answer in time")
 	ErrBrokenOff = errors.New("the proxy had to end before an answer came")
-	ErrUnwritten = errors.New("what became of it cannot be kept now")
 )
 
 // ErrAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
@@ -42,7 +42,7 @@ func Unanswered(err error, patience Patience) (why, says string) {
 		return "no answer came in " + brevity(patience.For), " (" + patience.Says + ")"
 	case lost.Err == ErrBrokenOff:
 		return "no answer came before the proxy had to end", ""
-	case lost.Err == ErrUnwritten:
+	case lost.Err == run.ErrUnwritten:
 		return "what became of it could not be written to the store in time", " (--store-timeout)"
 	}
 	return "no readable answer came (" + err.Error() + ")", ""

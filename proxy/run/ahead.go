@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ type ahead struct {
 
 	declined declined
 }
+
+// ErrUnwritten is for what a run that lasts has made, and that cannot be written, or not in time.
+var ErrUnwritten = errors.New("it cannot be written now (--store)")
 
 // write takes an entry that is to be written. Where a reload, or a call in shadow, has taken the run, it stands already;
 // but a call in shadow does not overtake what is to be set.

@@ -145,7 +145,7 @@ func (g *Registry) awaits(w written) bool {
 }
 
 // ErrUnwritten is why nothing came of what could not be written, or not in time.
-var ErrUnwritten = errors.New("it cannot be written now (--store)")
+var ErrUnwritten = run.ErrUnwritten
 
 // Begin has it kept that a call of a run that lasts is about to be sent, where that has to be. wait waits for it; nil:
 // there is nothing to wait for. again tells that the call is to leave, and to be entered once more. The error is

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
@@ -22,31 +23,33 @@ type Tasks struct {
 }
 
 // HandOver gives a task the turn of the call that began it, whose remains it has, and reports
-// whether its outcome is wanted: else it changes nothing. wait is what the client has to wait for before it hears of the
-// task, so that the task goes on after a restart; nil: nothing. Its error is [ErrUnwritten].
-func (r *Run) HandOver(t *tasks.Task, began, remains *run.Call) (wanted bool, wait func() error) {
+// whether its outcome is wanted: else it changes nothing. kept waits until the client may hear of the
+// task, since it goes on after a restart. Its error is an [ErrUnwritten], or a [tasks.ErrTwice]: then nobody follows the
+// task, and the call has ended, with an unknown outcome.
+func (r *Run) HandOver(t *tasks.Task, began, remains *run.Call) (wanted bool, kept func() error) {
 	remains.Tag = t
-	var kept written
+	var w written
+	var twice error
 	r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
 		_, running := r.holderLocked()
-		r.Tasks.Enter(t, running, func() bool {
+		twice = r.Tasks.Enter(t, running, func() bool {
 			wanted, e = core.HandOver(began, remains)
-			kept = r.keepLocked(t, remains)
+			w = r.keepLocked(t, remains)
 			return wanted
 		})
-		if !wanted {
+		if !wanted && twice == nil {
 			core.Leave(remains, now) // with what it has reserved
 		}
 		return e
 	})
-	if kept.ticket == nil {
-		return wanted, nil
+	if twice != nil {
+		t.End(run.End{Outcome: policy.Unknown}, nil) // it was sent
 	}
-	return wanted, func() error {
-		if !r.of.awaits(kept) || kept.ticket.Err() != nil {
+	return wanted || twice != nil, func() error {
+		if w.ticket != nil && (!r.of.awaits(w) || w.ticket.Err() != nil) {
 			return ErrUnwritten
 		}
-		return nil
+		return twice
 	}
 }
 

@@ -3,6 +3,7 @@ package tasks
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"sync"
 
@@ -61,14 +62,18 @@ type at struct {
 // are forgotten, and no new one is let in while none is.
 const maxTasks = 1000
 
+// ErrTwice is for a task that has the id of the one that has the turn: who asks about it would be told of that.
+var ErrTwice = errors.New("it goes on as a task, under the id of another one of the run that has not ended")
+
 // Enter makes a task one of the run's, and waives its outcome unless handOver gives it the turn.
 // running is the task that has the turn, nil for none: one that took the id of that would hide it,
-// and is none of the run's.
-func (ts *Table) Enter(t, running *Task, handOver func() bool) {
+// and is none of the run's. handOver is called for that as well, and the error is [ErrTwice].
+func (ts *Table) Enter(t, running *Task, handOver func() bool) error {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if running != nil && running.ID == t.ID && (running.again || ts.all[at{t.Conn, t.ID}] == running) {
-		return
+		handOver()
+		return ErrTwice
 	}
 	if !handOver() {
 		t.waive()
@@ -80,6 +85,7 @@ func (ts *Table) Enter(t, running *Task, handOver func() bool) {
 		maps.DeleteFunc(ts.all, func(_ at, old *Task) bool { return old != running })
 	}
 	ts.all[at{t.Conn, t.ID}] = t
+	return nil
 }
 
 // On is the task of an id on a connection, nil for none.

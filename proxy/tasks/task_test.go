@@ -57,25 +57,24 @@ func TestTable(t *testing.T) {
 	var table Table
 	holds := func() bool { return true }
 	first, second := begun("1", &by), begun("1", &by)
-	table.Enter(first, nil, holds)
+	_ = table.Enter(first, nil, holds)
 	find := func(conn *bridge.Upstream) *Task {
 		return table.Of("1", wire.Principal{}, bridge.Client{}, conn)
 	}
 	if find(nil) != first {
 		t.Error("the only one of an id is not found")
 	}
-	table.Enter(second, first, func() bool { return false })
+	_ = table.Enter(second, first, func() bool { return false })
 	if find(nil) != nil || find(first.Conn) != first || find(second.Conn) != second {
 		t.Error("two of an id are told apart by their connections alone")
 	}
 	hides := begun("1", &by)
 	hides.Conn = first.Conn
-	table.Enter(hides, first, func() bool { t.Error("it takes the turn from the one that it hides"); return true })
-	if table.On(first.Conn, "1") != first {
+	if err := table.Enter(hides, first, holds); err != ErrTwice || table.On(first.Conn, "1") != first {
 		t.Error("the task that has the turn is hidden")
 	}
 	for range maxTasks {
-		table.Enter(begun("2", &by), first, func() bool { return false })
+		_ = table.Enter(begun("2", &by), first, func() bool { return false })
 	}
 	if table.On(first.Conn, "1") != first || table.On(second.Conn, "1") != nil {
 		t.Error("of too many the one that has the turn is kept, and no other")
@@ -114,7 +113,7 @@ func TestTableGoesOn(t *testing.T) {
 	kept, other, awaited := begun("1", &by), begun("2", &by), begun("3", &by)
 	kept.kept.Store(true)
 	for _, task := range []*Task{kept, other} {
-		table.Enter(task, nil, func() bool { return true })
+		_ = table.Enter(task, nil, func() bool { return true })
 	}
 	table.Await(awaited)
 	table.End(true)

@@ -27,7 +27,7 @@ const byTasks = `version: 1
 name: tasks
 initial: start
 registers: {plan: text, size: number}
-everywhere: {tools: [look]}
+everywhere: {tools: [look, twin]}
 at_most: 6
 states:
   start:
@@ -51,8 +51,9 @@ states:
 type workshop struct {
 	mu    sync.Mutex // guards what follows
 	tasks map[string]*work
-	poll  int  // in milliseconds, how often it wants to be asked; 0: 1000
-	mum   bool // it does not say where tasks stand
+	poll  int    // in milliseconds, how often it wants to be asked; 0: 1000
+	mum   bool   // it does not say where tasks stand
+	last  string // the id of the last task, which that of twin has as well
 }
 
 type work struct{ status, created, result string }
@@ -61,7 +62,7 @@ func (w *workshop) server(modern bool) mcptest.Server {
 	w.tasks = make(map[string]*work)
 	s := mcptest.Script{
 		Capabilities: `{"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`,
-		Tools:        map[string]func(*mcptest.Exchange){"apply": w.begin, "other": w.begin, "slow": func(e *mcptest.Exchange) { e.Async(func() { e.Gate("slow"); w.begin(e) }) }, "look": nil, "step": nil, "check": nil, "back": nil},
+		Tools:        map[string]func(*mcptest.Exchange){"apply": w.begin, "other": w.begin, "twin": w.begin, "slow": func(e *mcptest.Exchange) { e.Async(func() { e.Gate("slow"); w.begin(e) }) }, "look": nil, "step": nil, "check": nil, "back": nil},
 		Methods: map[string]func(*mcptest.Exchange){
 			"tasks/get": w.about, "tasks/cancel": w.about,
 			"tasks/result": func(e *mcptest.Exchange) {
@@ -82,8 +83,12 @@ func (w *workshop) server(modern bool) mcptest.Server {
 func (w *workshop) begin(e *mcptest.Exchange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id := rand.Text()
-	w.tasks[id] = &work{"working", time.Now().Format(time.RFC3339Nano), ""}
+	id := w.last
+	if e.Name != "twin" {
+		id = rand.Text()
+		w.tasks[id] = &work{"working", time.Now().Format(time.RFC3339Nano), ""}
+		w.last = id
+	}
 	if e.Modern {
 		e.Result(`{"resultType":"task",` + w.stateLocked(id, true) + `}`)
 	} else {

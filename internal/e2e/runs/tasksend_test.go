@@ -3,6 +3,7 @@ package runs
 import (
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,38 @@ func TestResetOfARunWhoseTaskGoesOn(t *testing.T) {
 		log := w.process.Log().String()
 		if strings.Contains(log, "is shut") || strings.Count(log, "a run goes on") != 1 {
 			t.Error(log)
+		}
+	})
+}
+
+// A server that gives two tasks one id has the call of the second told as one of which nobody knows how it ended: it was
+// sent. The first goes on.
+func TestTwoTasksOfOneID(t *testing.T) {
+	each(t, those("session", "principal", "handle"), func(t *testing.T, k key) {
+		for name, again := range map[string]bool{"before a restart": false, "behind one": true} {
+			t.Run(name, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "audit.jsonl")
+				w := works(t, k, false, "--audit", file)
+				id := w.begins("apply", `"who":"me"`)
+				if again {
+					w.back(os.Kill)
+				}
+				arguments := "{}"
+				if w.c.handle != "" {
+					arguments = `{"fsm_run":"` + w.c.handle + `"}`
+				}
+				if got := w.c.Call("tools/call", `{"name":"twin","arguments":`+arguments+`,"task":{}}`).String(); !strings.Contains(got, "outcome_unknown") || strings.Contains(got, "taskId") {
+					t.Error(got)
+				}
+				w.says("step", "task_running", "start")
+				w.set(id, "completed", sized(9, ""))
+				w.wantTold("began", "begun", "begun", "ended unknown", "refused", "ended success")
+				w.says("check", "success", "applied")
+				w.ends(os.Interrupt)
+				if _, fault := differ(t, w.store, file); fault != "" {
+					t.Error(fault)
+				}
+			})
 		}
 	})
 }
