@@ -391,8 +391,11 @@ func (s *session) end() {
 	if s.inFlight() == 0 {
 		s.timer.Stop()
 	}
-	if s.run.Key.Kind == runs.Session || s.ofRun { // which ends with it
+	switch {
+	case s.run.Key.Kind == runs.Session || s.ofRun: // which ends with it
 		s.run.Tasks.End(s.goesOn)
+	case s.peer.Session == "": // it is the only client's, with whom the proxy ends: what is kept goes on when it is started anew
+		s.p.drain.StopLasting()
 	}
 	s.link.Leave(s)
 	s.p.keeps.Drop(&s.kept)

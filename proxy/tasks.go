@@ -38,8 +38,7 @@ func (c *call) started(m *wire.Message) bool {
 // remains is what is left of an answered call whose outcome is still to come: all
 // that steps the run, and nothing of its message, which may be large.
 func (c *call) remains() *call {
-	left := &call{s: c.s, client: c.client, Call: c.Remains()}
-	left.gated = c.gated
+	left := &call{s: c.s, client: c.client, gated: c.gated, Call: c.Remains()}
 	if c.stateless != nil {
 		left.stateless = &stateless{from: c.from}
 	}
@@ -81,8 +80,7 @@ func (c *call) Ended(t *tasks.Task, end run.End, tell func(run.Shifts)) {
 	c.s.run.TellBy(tell, shifts)
 }
 
-// ofTask carries a request about a task of the same run and principal. Somebody
-// else's answers as one that is not there.
+// ofTask carries a request about a task of the same run and principal. Somebody else's answers as one that is not there.
 func (c *call) ofTask() wire.Pending {
 	t := c.s.run.Tasks.Of(c.m.P.TaskID, c.who().Principal, c.client, c.s.link.Live())
 	if coming := c.s.run.Tasks.Coming(c.m.P.TaskID, c.who().Principal); t == nil && coming != nil {

@@ -121,6 +121,51 @@ func TestResetOfARunWhoseTaskGoesOn(t *testing.T) {
 	})
 }
 
+// A client over stdio ends the proxy by closing standard input: its task goes on when the proxy is started anew, as behind a
+// signal.
+func TestTaskGoesOnWhereItsClientCloses(t *testing.T) {
+	each(t, []key{{"legacy", ""}, {"modern", ""}}, func(t *testing.T, k key) {
+		w := &working{house: &house{t: t}, workshop: &workshop{}, k: k, store: store(t)}
+		_, url := mcptest.HTTP(t, w.server(k.modern()))
+		policy := mcptest.WritePolicy(t, byTasks)
+		begins := func() {
+			t.Helper()
+			w.c = &client{key: k}
+			w.c.Session, w.process = mcptest.Dial(t, mcptest.Proxy(t), "run", "--policy", policy, "--annotate", "meta", "--store", w.store, "--run", "mine", "--upstream", url)
+			if k.modern() {
+				w.c.Modern(mcptest.Modern{})
+			} else {
+				w.c.Initialize()
+			}
+		}
+		closes := func() {
+			t.Helper()
+			w.c.Close()
+			if code := w.process.ExitCode(); code != 0 {
+				t.Fatal(code)
+			}
+			if kept := tasksOf(t, w.store); len(kept) != 1 {
+				t.Fatalf("%s is kept of the task", kept)
+			}
+		}
+		begins()
+		id := w.begins("apply", `"who":"me"`)
+		for range 2 {
+			closes()
+			begins()
+			w.says("step", "task_running", "start")
+			if got := w.asks("tasks/get", id); !strings.Contains(got, `"working"`) {
+				t.Fatal(got)
+			}
+		}
+		closes()
+		w.set(id, "completed", sized(9, ""))
+		begins()
+		w.moved("applied")
+		w.says("check", "success", "applied")
+	})
+}
+
 // A server that gives two tasks one id has the call of the second told as one of which nobody knows how it ended: it was
 // sent. The first goes on.
 func TestTwoTasksOfOneID(t *testing.T) {
