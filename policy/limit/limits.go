@@ -221,6 +221,16 @@ func (c *Counts) GiveBack(t *Taken) {
 	c.tidy()
 }
 
+// Counted returns the limits against which a call counts still that has taken this: under the keys that they have now.
+func (c *Counts) Counted(t *Taken) (limits []Limit) {
+	for _, x := range t.counters {
+		if slices.Contains(c.counters, x) {
+			limits = append(limits, x.Limit)
+		}
+	}
+	return limits
+}
+
 // tidy forgets the counters that count nothing.
 func (c *Counts) tidy() {
 	c.counters = slices.DeleteFunc(c.counters, func(x *counter) bool { return x.count == 0 && len(x.times) == 0 })

@@ -59,6 +59,9 @@ func (f *fold) add(e *Entry, s *Shared) {
 	}
 	told := *e
 	told.Time = e.Time.Round(0) // without its reading of the monotonic clock
+	if e.Type == Ended {        // in the visit that it may end
+		f.count(&told)
+	}
 	f.memory = f.memory.after(&told, s)
 	f.visit(&told)
 	switch e.Type {
@@ -81,7 +84,6 @@ func (f *fold) add(e *Entry, s *Shared) {
 		delete(f.open, e.Begun)
 	case Ended:
 		delete(f.open, e.Begun)
-		f.count(&told)
 	}
 	f.finished = f.finished || e.Type == Finished
 	if e.Type == Reset || e.Type == Finished || e.Step.Restarted { // what is under way is of a run before this one

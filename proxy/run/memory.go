@@ -241,16 +241,16 @@ func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
 	if read == nil {
 		read = c.reading(end)
 	}
-	if has.memory != nil && has.memory == r.memory && (r.ahead == nil || !r.ahead.anew()) {
-		if read.fault == nil {
-			e.Set, read.fault = r.memory.registers.Settle(has.reserved, read.outcome.Index(), read.late)
-		}
-		if has.counted != nil && e.Begun == 0 {
-			e.Counted = has.counted.limits
-		}
+	same := has.memory != nil && has.memory == r.memory && (r.ahead == nil || !r.ahead.anew())
+	if same && read.fault == nil {
+		e.Set, read.fault = r.memory.registers.Settle(has.reserved, read.outcome.Index(), read.late)
 	}
-	if e.Begun == 0 && r.ahead != nil {
-		e.Limits = c.limits()
+	switch untold := e.Begun == 0 || e.Shadow; {
+	case has.counted == nil || !untold:
+	case r.ahead != nil:
+		e.Counted, e.Limits = r.counted(has.counted), c.limits()
+	case same:
+		e.Counted = has.counted.limits
 	}
 	if c.has != nil {
 		c.has.counted = nil // for good
@@ -260,6 +260,21 @@ func (r *Run) ended(c *Call, end End, e *Entry) (err error) {
 		e.Outcome = policy.Unknown
 	}
 	return errors.Join(read.err, read.fault)
+}
+
+// counted are the limits against which a call that is told of by its end alone counts then: of a run that was begun anew since,
+// or of a visit that is over, nothing does.
+func (r *Run) counted(c *counted) []limit.Limit {
+	switch {
+	case c.taken == nil || r.memory == nil || c.of != r.memory.counts:
+		return nil
+	case r.asRecorded().Policy != r.stands.Policy: // which has other limits, and no entry tells of it yet
+		c.of.GiveBack(c.taken)
+		return nil
+	}
+	return slices.DeleteFunc(c.of.Counted(c.taken), func(l limit.Limit) bool {
+		return l.Span == limit.Visit && r.moving() || (l.Span == limit.Visit || l.Span == limit.Run) && r.ahead.anew()
+	})
 }
 
 // fitting are the changes but those of registers that the policy has of another kind, or has not: a reload came since they
