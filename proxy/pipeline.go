@@ -232,10 +232,7 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 	if e == run.ApprovalWanted {
 		return c.later(func() { c.s.p.routes.approval(c) })
 	}
-	if c.s.run.Lasts() {
-		return c.first(conn)
-	}
-	return c.send(conn)
+	return c.first(conn)
 }
 
 // send sends the request upstream, and leaves the answer to landed.
@@ -289,6 +286,9 @@ func (c *call) landed(m *wire.Message, err error) {
 		return
 	}
 	o := outcome.Of(m, meaning, err)
+	if meaning == bridge.Task && c.Begun() != 0 { // which nobody follows in shadow
+		o = policy.Unknown
+	}
 	_, moved, unwritten := c.settle(run.End{Outcome: o, Result: outcome.Result(m, err)})
 	if unwritten != nil {
 		m, err, o = nil, unwritten, policy.Unknown
@@ -382,10 +382,7 @@ func (c *call) sendDecided(conn *bridge.Upstream) wire.Pending {
 	if code := c.wouldRefuse(); code != policy.CodeNone && !c.Overlooked {
 		c.overlook(code)
 	}
-	if !c.start(conn) {
-		return c.unsent()
-	}
-	return c.awaiting(c.landed)
+	return c.first(conn)
 }
 
 // wouldRefuse is the code with which a decided call would be refused.
@@ -417,10 +414,11 @@ const (
 	notCarried     = "the policy does not carry it: passthrough, upstream_may and templates say what it does"
 )
 
-// What follows is for calls of runs that last.
-
-// first has it kept that the call begins, and then sends it.
+// first has it kept that the call begins, where its run lasts, and then sends it.
 func (c *call) first(conn *bridge.Upstream) wire.Pending {
+	if !c.s.run.Lasts() {
+		return c.send(conn)
+	}
 	durable, again, err := c.s.run.Begin(&c.Call)
 	switch {
 	case err != nil:

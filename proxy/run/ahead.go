@@ -194,12 +194,18 @@ func (r *Run) restartAhead(by Remark, now time.Time, unasked bool) (e Effects) {
 }
 
 // Begin makes the entry of a call that is about to be sent, where who reads the run again has to know of that: the call
-// can move it, set something, is counted, uses up an answer that is kept, or is irreversible. nil: there is none to wait for. It reports false where the run is about to
+// can move it, set something, is counted, uses up an answer that is kept, or is irreversible; in shadow the last alone, and
+// the entry tells of nothing else. nil: there is none to wait for. It reports false where the run is about to
 // stand elsewhere than where the call was decided: that is to leave, and to be entered again.
 func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
-	turn := r.holder == c
-	if r.ahead == nil || r.Runless || c.Snapshot.Shadow || !turn && !c.Begins() {
+	turn, shadow := r.holder == c, c.Snapshot.Shadow
+	if r.ahead == nil || r.Runless || (shadow || !turn) && !c.Begins() {
 		return nil, true
+	}
+	if shadow {
+		e := r.record(Entry{Type: Begun, Time: now, Call: c, Shadow: true, Details: Details{Said: c.overlooked(c.sent()), Irreversible: true, Decided: c.decided}})
+		c.begun = e.Seq
+		return e.pending, true
 	}
 	if r.moving() || c.held().early {
 		return nil, false
@@ -227,7 +233,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 func (r *Run) unsent(c *Call, now time.Time) {
 	has := c.held()
 	r.record(Entry{Type: Unsent, Time: now, Call: c, Begun: c.begun, Details: Details{Yes: has.yes(), Decided: c.decided}, Limits: c.limits()})
-	c.begun, c.line = 0, 0
+	c.begun, c.told, c.line = 0, 0, 0
 }
 
 // Refuse turns down a call that has been put into the queue.

@@ -34,6 +34,7 @@ states:
       plan: {on_success: {to: planned, set: {plan: result.structuredContent.id}}, on_unknown: {to: lost, set: {calls: {add: 1}}}}
       count: {set: {calls: {add: 1}}}
       pick: {by: what, cases: {a: [{when: size(registers.reads) > 2, on_any: planned}, {on_any: lost}], b: stay}}
+      push: {irreversible: true, at_most: {hour: 3}}
   planned:
     at_most: 9
     tools:
@@ -139,6 +140,20 @@ func (k *kept) enter(c *run.Call) {
 }
 
 func (k *kept) decided(c *run.Call, a run.Admission) {
+	if c.Snapshot.Shadow { // which sends whatever was decided
+		c.Overlooked = !c.Verdict.Allowed
+		p, ok := k.r.Begin(c, k.now)
+		if alternative := c.Verdict.Alternative; !ok || alternative != nil && alternative.Irreversible && p == nil {
+			k.Fatalf("%s is not told of before it is sent", c.Name)
+		}
+		if p != nil {
+			k.beginning = append(k.beginning, c)
+		} else {
+			k.sent = append(k.sent, c)
+		}
+		k.took()
+		return
+	}
 	switch a {
 	case run.Admitted:
 		switch p, ok := k.r.Begin(c, k.now); {
@@ -313,7 +328,7 @@ func (k *kept) replay(entries []run.Entry, p *policy.Policy, every int) run.Run 
 			k.Fatal(err)
 		}
 	}
-	return run.Replay(run.Config{Policy: p, Lasts: true, Kept: left, Shared: &run.Shared{Checkpoint: every}}, slices.Values(entries), k.now)
+	return run.Replay(run.Config{Policy: p, Lasts: true, Shadow: k.r.Shadow, Kept: left, Shared: &run.Shared{Checkpoint: every}}, slices.Values(entries), k.now)
 }
 
 // whicheverWay is what the run is read of: its entries from the first on, or from a checkpoint on. They come to the same,
@@ -442,6 +457,31 @@ func TestWrittenAhead(t *testing.T) {
 			k.enter(c)
 		}
 		rt.Repeat(k.actions(call))
+		k.same()
+	})
+}
+
+// TestWrittenAheadInShadow is TestWrittenAhead where the mode changes, too. Time stands still: what a call in shadow has taken
+// of a window is in that from its decision on, and once the run is read again from its end on.
+func TestWrittenAheadInShadow(t *testing.T) {
+	parsed := map[string]*policy.Policy{}
+	rapid.Check(t, func(rt *rapid.T) {
+		k := &kept{T: rt, now: time.Unix(1000, 0), parsed: parsed, every: rapid.SampledFrom([]int{0, 1, 3, 11}).Draw(rt, "every"),
+			source: lasting, settings: []string{"", "on_reload: pin\n", "on_complete: restart\n", "stranded: restart\nrenamed: {}\n", plain}}
+		k.begin()
+		k.r.SetShadow(true, k.now)
+		names := []string{"read", "edit", "plan", "plan", "count", "pick", "push", "apply", "end", "back", "again"}
+		call := func(rt *rapid.T) {
+			name := rapid.SampledFrom(names).Draw(rt, "tool")
+			arguments := fmt.Sprintf(`{"path":%q}`, rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "path"))
+			k.enter(&run.Call{Request: run.Request{Kind: policy.Tool, Name: name, Arguments: splitArgs(arguments), Listed: true, Known: true}})
+		}
+		actions := k.actions(call)
+		for _, action := range []string{"wait", "moment", "clock"} {
+			delete(actions, action)
+		}
+		actions["mode"] = func(rt *rapid.T) { k.goOn(k.r.SetShadow(rapid.Bool().Draw(rt, "shadow"), k.now)) }
+		rt.Repeat(actions)
 		k.same()
 	})
 }

@@ -183,11 +183,15 @@ func (c *Call) Settles() bool {
 }
 
 // Begins reports whether the call is told of by an entry before it is sent, in a run that lasts.
-func (c *Call) Begins() bool { return c.Settles() || c.irreversible() }
+func (c *Call) Begins() bool { return c.irreversible() || !c.Snapshot.Shadow && c.Settles() }
 
-// irreversible reports whether what the call does stays done: no fork goes back behind it.
+// irreversible reports whether what the call does stays done: no fork goes back behind it. Of a call that is sent in shadow
+// though its binding refuses it, that says so all the same.
 func (c *Call) irreversible() bool {
 	a := c.Verdict.Alternative
+	if a == nil && c.Overlooked && c.Verdict.Bound {
+		a = c.Snapshot.Policy.AlternativeOf(c.Snapshot.At, c.Verdict.Symbol)
+	}
 	return a != nil && a.Irreversible
 }
 

@@ -67,7 +67,7 @@ func (r *Run) resume(calls []uint64, open map[uint64]begun, left map[uint64]*Lef
 		if l := left[seq]; l != nil && b.Turn && !anew && !r.finished && r.holder == nil && r.handBack(&b, b.taken, l) == nil {
 			continue
 		}
-		e := Entry{Type: Ended, Time: now, Call: b.Call, Begun: seq, Outcome: policy.Unknown, Resumed: true, By: r.stands.Policy, To: r.stands}
+		e := Entry{Type: Ended, Time: now, Call: b.Call, Begun: seq, Outcome: policy.Unknown, Resumed: true, Shadow: b.Shadow, By: r.stands.Policy, To: r.stands}
 		if !anew { // else it is of a run before this one
 			e.Set = b.Unknown
 		}

@@ -475,8 +475,11 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	}
 	shadow := c.Snapshot.Shadow
 	moves := shadow && r.followsShadow(c) || !shadow && r.holder == c
-	if shadow && (c.Overlooked || !moves && c.Verdict.Turn) {
+	idle := shadow && (c.Overlooked || !moves && c.Verdict.Turn) // nothing comes of it
+	if idle {
 		c.release()
+	}
+	if idle && c.begun == 0 {
 		return e, s, nil
 	}
 	s.From = r.Snapshot(now)
@@ -485,7 +488,7 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 		e.Said, e.Irreversible = c.ended(&e, end.Took), e.Begun == 0 && c.irreversible()
 	}
 	var fault error
-	if a := c.Verdict.Alternative; c.held().counted != nil || a != nil && a.Settles() {
+	if a := c.Verdict.Alternative; !idle && (c.held().counted != nil || a != nil && a.Settles()) {
 		fault = r.ended(c, end, &e)
 	}
 	switch {

@@ -76,12 +76,18 @@ func (r *Run) Stay(c *Call, end End, now time.Time) Entry {
 		return e
 	}
 	e.Call, e.Said, e.Irreversible = c.asked(), c.ended(&e, end.Took), c.irreversible()
-	if c.Overlooked {
-		e.Said.Code = c.Verdict.Code
-	}
+	c.overlooked(e.Said)
 	e = r.record(e)
 	c.tell(e.Seq)
 	return e
+}
+
+// overlooked adds why the call would have been refused, but for the shadow.
+func (c *Call) overlooked(s *Said) *Said {
+	if c.Overlooked {
+		s.Code = c.Verdict.Code
+	}
+	return s
 }
 
 // untold reports whether no entry tells of what changes nothing.

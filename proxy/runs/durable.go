@@ -151,7 +151,7 @@ var ErrUnwritten = run.ErrUnwritten
 // there is nothing to wait for. again tells that the call is to leave, and to be entered once more. The error is
 // [ErrUnwritten].
 func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
-	if c.Note(r.of.cfg.Store.Recording()); c.Snapshot.Shadow || !c.Verdict.Turn && !c.Begins() {
+	if c.Note(r.of.cfg.Store.Recording()); (c.Snapshot.Shadow || !c.Verdict.Turn) && !c.Begins() {
 		return nil, false, nil
 	}
 	if r.of.cfg.Store.Down() != nil {

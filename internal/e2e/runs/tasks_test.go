@@ -38,7 +38,7 @@ states:
         on_small: little
         on_error: broken
         on_unknown: lost
-      other: {outcomes: {mine: result.structuredContent.n == args.n}, on_mine: applied, on_success: little, on_unknown: lost}
+      other: {irreversible: true, outcomes: {mine: result.structuredContent.n == args.n}, on_mine: applied, on_success: little, on_unknown: lost}
       slow: {on_success: applied, on_unknown: lost}
       step: little
   applied: {tools: {check: {when: registers.plan == "me" && registers.size == 9.0}}}

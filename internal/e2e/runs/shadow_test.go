@@ -1,0 +1,52 @@
+package runs
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// In shadow a call that cannot be undone is kept before it is sent, too: so that it is there though the proxy is killed behind
+// it, and has an end. One that the policy would have refused is sent all the same, and is kept likewise.
+func TestIrreversibleCallsAreKeptInShadow(t *testing.T) {
+	t.Parallel()
+	const final = ", irreversible: true"
+	k, url := key{"legacy", byHeader}, store(t)
+	h := counted(t, k, fmt.Sprintf(forkable, final, final), "--mode", "shadow", "--store", url)
+	c := h.enter(k, "")
+	for _, tool := range []string{"once", "elsewhere"} {
+		if r := c.call(tool, ""); strings.Contains(r.raw, `"error"`) {
+			t.Errorf("%s: %s", tool, r.raw)
+		}
+	}
+	const before = "began@start ended:once:success@start begun:elsewhere@after ended:elsewhere:success@after"
+	if got := summary(only(t, url, "ended", 2)); got != before {
+		t.Errorf("%s\nand not\n%s", got, before)
+	}
+	c.Request("tools/call", mcptest.ToolParams("hold", `{"who":"me"}`))
+	h.upstream.Await(t, 1, "tools/call", "hold")
+	if got := summary(only(t, url, "begun", 2)); got != before+" begun:hold@after" {
+		t.Errorf("it was sent, and the entries are %s", got)
+	}
+	h.again(os.Kill)
+	h.enter(k, "").call("ok", "")
+	if got := summary(only(t, url, "stayed", 1)); got != before+" begun:hold@after ended:hold:unknown@after stayed:ok:success@after" {
+		t.Errorf("after it was killed the entries are %s", got)
+	}
+	verified(t, url)
+}
+
+// Nobody follows a task in shadow: a call that cannot be undone and became one was sent, and nobody knows how it ends.
+func TestTasksThatAreIrreversibleInShadow(t *testing.T) {
+	t.Parallel()
+	w := works(t, key{"legacy", byHeader}, false, "--mode", "shadow")
+	w.begins("other", `"n":1`)
+	const want = "began@start begun:other@start ended:other:unknown@start"
+	if got := summary(only(t, w.store, "ended", 1)); got != want {
+		t.Errorf("%s\nand not\n%s", got, want)
+	}
+	verified(t, w.store)
+}
