@@ -228,6 +228,8 @@ func (c *call) step() (Done, *Refused) {
 	op := observe.Operation{Message: &wire.Message{}, Named: true, Kind: c.Kind, Name: c.Name, Outcome: o, Waited: c.waited}
 	ended, moved, err := c.run.Settle(&c.Call, run.End{Outcome: policy.Success})
 	if errors.Is(err, runs.ErrUnwritten) {
+		op.Outcome, op.Fault = policy.Unknown.String(), observe.Fault{Code: policy.OutcomeUnknown}
+		c.record(number, &op)
 		c.leave()
 		return Done{}, &Refused{Why: Denied, Code: policy.OutcomeUnknown}
 	}
@@ -247,14 +249,19 @@ func (c *call) step() (Done, *Refused) {
 		}
 	}
 	done := Done{standing(c.run), ended.Step.Restarted}
-	if d.Journal != nil {
-		op.Total = time.Since(c.begun)
-		op.Run, op.Seq = c.run.EntryOf(&c.Call)
-		d.Journal.End(number, c.sent.From, &op)
-	}
+	c.record(number, &op)
 	c.run.Use()
 	c.run.Tell(nil, run.Join(moved, c.run.Pass(&c.Call)))
 	return done, nil
+}
+
+// record records what became of a signal of which the decision has a number.
+func (c *call) record(number uint64, op *observe.Operation) {
+	if c.d.Journal != nil {
+		op.Total = time.Since(c.begun)
+		op.Run, op.Seq = c.run.EntryOf(&c.Call)
+		c.d.Journal.End(number, c.sent.From, op)
+	}
 }
 
 // refused records that the signal is not taken, and completes why.
@@ -270,7 +277,7 @@ func (c *call) refused(no *Refused) *Refused {
 	if no.Code != policy.CodeNone && no.Code != policy.OutcomeUnknown { // else its entry is on its way
 		c.run.Decline(&c.Call, no.Code)
 	}
-	if a := c.d.Telemetry.Auditor; a != nil {
+	if a := c.d.Telemetry.Auditor; a != nil && no.Code != policy.OutcomeUnknown { // of which the decision is recorded
 		a.Decided(c.decision(observe.Fault{Untaken: no.String()}))
 	}
 	return no
