@@ -78,9 +78,10 @@ func (g *Registry) Fork(f Forking) (*Fork, error) {
 	r.windLocked()
 	r.mu.Unlock()
 	g.mu.Unlock()
-	if out.Run = r; !g.awaits(w) {
-		return nil, errUnconfirmed
+	if why := g.begun(r, w); why != nil {
+		return nil, why
 	}
+	out.Run = r
 	return out, nil
 }
 

@@ -392,7 +392,7 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 	}
 	r, w, why := g.lookupLocked(key, id, owner, create)
 	g.mu.Unlock()
-	if !g.awaits(w) {
+	if !g.awaits(w) || r != nil && r.unmade(w) {
 		return nil, errStore
 	}
 	return r, why
@@ -507,12 +507,12 @@ func (g *Registry) Start(of bridge.Client, owner wire.Principal) (id string, err
 	id = NewID()
 	key := g.Key(of)
 	g.mu.Lock()
-	_, w, why := g.beginLocked(key, id, owner, key.Kind == Path && !owner.Known(), run.Remark{})
+	r, w, why := g.beginLocked(key, id, owner, key.Kind == Path && !owner.Known(), run.Remark{})
 	g.mu.Unlock()
 	switch {
 	case why != nil:
 		return "", why
-	case !g.awaits(w):
+	case g.begun(r, w) != nil:
 		return "", errStore
 	}
 	return id, nil

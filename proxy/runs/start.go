@@ -48,15 +48,43 @@ func (g *Registry) StartBy(b Beginning) (r *Run, secret string, err error) {
 		r, w = g.beginProcessLocked(b.By)
 	}
 	g.mu.Unlock()
+	if why == nil {
+		why = g.begun(r, w)
+	}
 	switch {
 	case why != nil:
 		return nil, "", why
-	case !g.awaits(w):
-		return nil, "", errUnconfirmed
 	case key.Kind == Path || key.Kind == Handle:
 		return r, id, nil
 	}
 	return r, "", nil
+}
+
+// begun waits until a run that begins is kept, and says why that is not so; nil: it is. One that can never be written has
+// not begun: nobody finds it.
+func (g *Registry) begun(r *Run, w written) *Missing {
+	switch {
+	case !g.awaits(w):
+		return errUnconfirmed
+	case !r.unmade(w):
+		return nil
+	}
+	g.mu.Lock()
+	on, _ := g.endLocked(r, unloaded, run.Remark{})
+	g.mu.Unlock()
+	closeAll(on)
+	return errStore
+}
+
+// unmade reports whether what was handed over can never be written; then the run is shut.
+func (r *Run) unmade(w written) bool {
+	if w.ticket == nil || w.ticket.Err() == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shutLocked(w.ticket.Err())
+	return true
 }
 
 // keyFor is the key, and what it says, of a run that is to begin.
