@@ -112,7 +112,12 @@ func (r *Run) later(w written) {
 
 // within is confirm for somebody who waits no longer than the store's timeout: what comes after that tells itself.
 func (r *Run) within(w written) (moved run.Shift, err error) {
-	if !r.of.awaits(w) {
+	return r.counts(w, r.of.awaits(w))
+}
+
+// counts is within for somebody who has waited, and knows whether it was known in time what became of it.
+func (r *Run) counts(w written, inTime bool) (moved run.Shift, err error) {
+	if !inTime {
 		go func() {
 			if moved, err := r.confirm(w); err == nil {
 				what := "what became of a call is written at last: its client was told that nobody knows"
@@ -136,11 +141,19 @@ func (g *Registry) awaits(w written) bool {
 	}
 	timeout := time.NewTimer(g.cfg.Store.Timeout())
 	defer timeout.Stop()
+	return waits(w, timeout.C)
+}
+
+// waits waits for what was handed over until over has come, and reports whether it is known then what became of it.
+func waits[T any](w written, over <-chan T) bool {
+	if w.ticket == nil {
+		return true
+	}
 	select {
 	case <-w.ticket.Done():
 		return true
-	case <-timeout.C:
-		return false
+	case <-over:
+		return w.ticket.IsDone()
 	}
 }
 

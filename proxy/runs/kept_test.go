@@ -514,7 +514,7 @@ func TestASessionThatCouldNotGoOn(t *testing.T) {
 	})
 }
 
-// Who migrates runs is told of how many that cannot be written, or not in time.
+// Who migrates runs is told of how many that cannot be written, or not in time, which is one for all of them.
 func TestMigrationThatIsUnwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, c := newDisk(), runs.Config{Keys: keyed(runs.Key{Kind: runs.Handle})}
@@ -522,13 +522,18 @@ func TestMigrationThatIsUnwritten(t *testing.T) {
 		began(t, p.Registry)
 		r := began(t, p.Registry)
 		steps(t, r)
-		if done := p.Reload(parse(t, "version: 1\ninitial: a\nstates: {a: {tools: {go: a}}}\n")); done.Stranded != 1 {
+		steps(t, began(t, p.Registry))
+		if done := p.Reload(parse(t, "version: 1\ninitial: a\nstates: {a: {tools: {go: a}}}\n")); done.Stranded != 2 {
 			t.Fatalf("%+v", done)
 		}
 		mustWrite(t, p.s)
 		d.stops()
-		if done := p.Migrate(); done != (runs.Migrated{Runs: 2, Unwritten: 1}) {
+		since := time.Now()
+		if done := p.Migrate(); done != (runs.Migrated{Runs: 3, Unwritten: 2}) {
 			t.Errorf("by a store that is slow: %+v", done)
+		}
+		if took := time.Since(since); took != p.s.Timeout() {
+			t.Errorf("it took %v", took)
 		}
 		d.goesOn()
 		mustWrite(t, p.s)
@@ -545,14 +550,14 @@ func TestMigrationThatIsUnwritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if done := p.Migrate(); done != (runs.Migrated{Runs: 3, Unwritten: 2}) {
+		if done := p.Migrate(); done != (runs.Migrated{Runs: 4, Unwritten: 3}) {
 			t.Errorf("by a store that cannot be written: %+v", done)
 		}
 		d.fill(nil)
 		for p.s.Down() != nil {
 			time.Sleep(time.Second) // as the store is tried
 		}
-		if done := p.Migrate(); done != (runs.Migrated{Runs: 3, Restarted: 2}) {
+		if done := p.Migrate(); done != (runs.Migrated{Runs: 4, Restarted: 3}) {
 			t.Errorf("by one that can be again: %+v", done)
 		}
 		p.ends()

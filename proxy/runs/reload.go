@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -137,20 +138,39 @@ type Migrated struct {
 
 // Migrate has the runs that a reload has stranded begin anew at once, in the
 // policy in force. A call under way that holds such a run's turn comes to its
-// end, and steps nothing. Sessions are told of the lists that changed.
+// end, and steps nothing. Sessions are told of the lists that changed. It waits for all together no longer than the store's
+// timeout.
 func (g *Registry) Migrate() (done Migrated) {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
+	tell := func(r *Run, moved run.Shift, err error) {
+		if err != nil {
+			done.Unwritten++
+			return
+		}
+		done.Restarted++
+		r.Tell(nil, run.Shifts{moved})
+	}
+	waiting := make(map[*Run]written)
 	for _, r := range g.All() {
 		if !r.ForRunless {
 			done.Runs++
 		}
-		if moved, ok, err := r.migrate(); err != nil {
-			done.Unwritten++
-		} else if ok {
-			done.Restarted++
-			r.Tell(nil, run.Shifts{moved})
+		switch moved, ok, w, err := r.migrate(); {
+		case len(w.pending) > 0:
+			waiting[r] = w
+		case ok:
+			tell(r, moved, err)
 		}
+	}
+	if len(waiting) == 0 {
+		return done
+	}
+	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
+	defer stop()
+	for r, w := range waiting {
+		moved, err := r.counts(w, waits(w, ctx.Done()))
+		tell(r, moved, err)
 	}
 	return done
 }

@@ -325,7 +325,7 @@ func (r *Run) Leave(c *run.Call) run.Shift {
 // Lasts reports whether what becomes of the run is kept.
 func (r *Run) Lasts() bool { return r.kept != nil }
 
-// Renew begins a run anew that is complete, migrate one that is stranded. The error is an [ErrUnwritten].
+// Renew begins a run anew that is complete. The error is an [ErrUnwritten].
 func (r *Run) Renew() (moved run.Shift, ok bool, err error) {
 	_, moved, ok, err = r.durably((*run.Run).Renew)
 	return moved, ok, err
@@ -339,12 +339,13 @@ func (r *Run) Restart(by run.Remark) (state string, err error) {
 	return from.State(), err
 }
 
-func (r *Run) migrate() (moved run.Shift, ok bool, err error) {
+// migrate is Renew for a run that is stranded, without waiting: w is what has to be durable first.
+func (r *Run) migrate() (moved run.Shift, ok bool, w written, err error) {
 	if !r.stranded() {
-		return moved, false, nil
+		return moved, false, w, nil
 	}
-	_, moved, ok, err = r.durably((*run.Run).Migrate)
-	return moved, ok, err
+	_, moved, ok, w, err = r.handsOver((*run.Run).Migrate)
+	return moved, ok, w, err
 }
 
 func (r *Run) stranded() bool {
@@ -355,19 +356,24 @@ func (r *Run) stranded() bool {
 
 // durably has do change the run, and waits until that is durable. It returns where the run stood.
 func (r *Run) durably(do func(core *run.Run, now time.Time) (run.Effects, bool)) (from run.Snapshot, moved run.Shift, ok bool, err error) {
-	if r.kept != nil && r.of.cfg.Store.Down() != nil {
-		return r.Where(), moved, true, ErrUnwritten
+	from, moved, ok, w, err := r.handsOver(do)
+	if len(w.pending) > 0 {
+		moved, err = r.within(w)
 	}
-	var w written
+	return from, moved, ok, err
+}
+
+// handsOver is durably without waiting.
+func (r *Run) handsOver(do func(core *run.Run, now time.Time) (run.Effects, bool)) (from run.Snapshot, moved run.Shift, ok bool, w written, err error) {
+	if r.kept != nil && r.of.cfg.Store.Down() != nil {
+		return r.Where(), moved, true, w, ErrUnwritten
+	}
 	moved = r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
 		e, ok = do(core, now)
 		w, from = r.writeLocked(), e.From
 		return e
 	})
-	if len(w.pending) > 0 {
-		moved, err = r.within(w)
-	}
-	return from, moved, ok, err
+	return from, moved, ok, w, nil
 }
 
 // Holder is the call, or the task, that has the turn.
