@@ -49,7 +49,7 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	}
 	if c.crowdsOut() {
 		s.run.Expect(c)
-		return c.later(func() { c.whenRoom(c.routed) })
+		return c.later(func() { c.whenRoom(c.inTime) })
 	}
 	return c.routed()
 }
@@ -468,11 +468,15 @@ func (c *call) whenRoom(onward func() wire.Pending) {
 	over := c.seen.Waiting()
 	c.s.p.awaitRoom()
 	over()
-	if c.s.p.drain.Begun.Load() {
-		c.tooLate()
-		return
-	}
 	wait(onward())
+}
+
+// inTime is routed for a call that has waited before.
+func (c *call) inTime() wire.Pending {
+	if c.s.p.drain.Begun.Load() {
+		return c.tooLate()
+	}
+	return c.routed()
 }
 
 // What follows is for calls that something is not at hand for.

@@ -4,6 +4,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // Serve takes one message of a stateless client, which stands alone; from is
@@ -34,25 +35,22 @@ func (p *Proxy) serve(c *call) wire.Pending {
 		c.turnedAway()
 		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
 	}
-	if why == nil && c.ours() { // an answer to what the upstream asks, which passes while a drain lasts
-		return c.comeBack()
-	}
-	if p.drain.Begun.Load() && !c.servedInDrain() {
-		return c.tooLate()
-	}
-	if why != nil {
-		return c.refuseRunless(why)
-	}
 	if c.crowdsOut() {
 		c.s.run.Expect(c)
-		return c.later(func() { c.whenRoom(c.onward) })
+		return c.later(func() { c.whenRoom(func() wire.Pending { return c.onward(why) }) })
 	}
-	return c.onward()
+	return c.onward(why)
 }
 
-// onward sends a stateless call its way that can be recorded.
-func (c *call) onward() wire.Pending {
+// onward sends a stateless call its way that can be recorded; why it has no run, nil: it has.
+func (c *call) onward(why *runs.Missing) wire.Pending {
 	switch {
+	case why == nil && c.ours(): // an answer to what the upstream asks, which passes while a drain lasts
+		return c.comeBack()
+	case c.s.p.drain.Begun.Load() && !c.servedInDrain():
+		return c.tooLate()
+	case why != nil:
+		return c.refuseRunless(why)
 	case c.own:
 		return c.routed()
 	case c.m.Method == "server/discover" && c.s.p.refusesDiscover():
