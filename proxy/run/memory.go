@@ -86,9 +86,20 @@ func (m *memory) view() *register.View {
 	return m.registers.View()
 }
 
+// view is what the run remembers as a policy sees it: as it will be under one to which the run moves when its turn is free.
+func (r *Run) view(p *policy.Policy) *memory {
+	m := r.memory
+	if m == nil || p == r.stands.Policy {
+		return m
+	}
+	next := *m
+	next.registers = m.registers.Clone(r.MaxRegisters).Adopt(p.Schema(), r.MaxRegisters)
+	return &next
+}
+
 // holds says which guards hold that lists follow.
 func (r *Run) holds(p *policy.Policy, at policy.Configuration) string {
-	m := r.memory
+	m := r.view(p)
 	if !p.Follows(at.State) {
 		return ""
 	}
@@ -121,6 +132,9 @@ func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
 			edges, fault = append(edges, changes), errors.Join(fault, err)
 		}
 	}
+	if c.Snapshot.Policy != r.memory.policy && slices.ContainsFunc(edges, r.unfit) { // the run has such registers once it has moved
+		edges, has.early = nil, !c.Snapshot.Shadow
+	}
 	if fault == nil {
 		has.reserved, fault = r.memory.registers.Reserve(edges)
 	}
@@ -142,6 +156,11 @@ func (r *Run) reserve(c *Call, facts *guard.Call) policy.Code {
 		c.Verdict.Unmet.Because = []string{"what the policy is to remember of it cannot be told from its arguments."}
 	}
 	return policy.GuardFailed
+}
+
+// unfit reports whether some changes are of registers that the run has not as it stands.
+func (r *Run) unfit(changes []register.Change) bool {
+	return len(fitting(changes, r.memory.policy)) < len(changes)
 }
 
 // count counts a call against its limits. The error is a *limit.Full.

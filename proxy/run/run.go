@@ -404,7 +404,7 @@ func (r *Run) facts(c *Call, s Snapshot, now time.Time) *guard.Call {
 	if c.Who != nil {
 		call.Who = *c.Who
 	}
-	return r.memory.facts(call, s.State())
+	return r.view(s.Policy).facts(call, s.State())
 }
 
 // decide decides a call in a snapshot.
