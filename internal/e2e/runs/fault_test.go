@@ -23,14 +23,6 @@ func unwritable(t *testing.T, k key, url string, front []string, fail, mend func
 	upstream, server := mcptest.HTTP(t, server())
 	h := openBehind(t, front, k, steps, "--annotate", "meta", "--store", url, "--store-timeout", "500ms", "--health", health, "--upstream", server)
 	h.upstream = upstream
-	ready := func() (int, string) {
-		answer, err := http.Get("http://" + health + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		return answer.StatusCode, body(t, answer)
-	}
 	c := h.enter(k, "")
 	if r := c.call("ok", ""); r.verdict != "success" {
 		t.Fatal(r.raw)
@@ -58,7 +50,7 @@ func unwritable(t *testing.T, k key, url string, front []string, fail, mend func
 	if r := other.call("once", ""); r.verdict == "success" {
 		t.Errorf("it was sent: %s", r.raw)
 	}
-	if status, text := ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "[-] store") {
+	if status, text := readiness(t, health); status != http.StatusServiceUnavailable || !strings.Contains(text, "[-] store") {
 		t.Errorf("%d %s", status, text)
 	}
 	mend(h)
@@ -67,7 +59,7 @@ func unwritable(t *testing.T, k key, url string, front []string, fail, mend func
 	if r := c.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
 		t.Errorf("what was unknown is lost: %s", r.raw)
 	}
-	if status, text := ready(); status != http.StatusOK {
+	if status, text := readiness(t, health); status != http.StatusOK {
 		t.Errorf("%d %s", status, text)
 	}
 	if front == nil {
@@ -79,6 +71,17 @@ func unwritable(t *testing.T, k key, url string, front []string, fail, mend func
 	if n := h.upstream.Count("tools/call", "once"); n != 0 {
 		t.Errorf("once has reached the upstream %d times", n)
 	}
+}
+
+// readiness is what /readyz answers.
+func readiness(t *testing.T, health string) (status int, text string) {
+	t.Helper()
+	answer, err := http.Get("http://" + health + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode, body(t, answer)
 }
 
 // Somebody else locks the file.
@@ -93,6 +96,17 @@ func TestStoreThatIsLocked(t *testing.T) {
 // locks returns what executes SQL over one connection to a file of runs.
 func locks(t *testing.T, url string) (execute func(text string)) {
 	t.Helper()
+	conn := connects(t, url)
+	return func(text string) {
+		if _, err := conn.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// connects returns a connection to a file of runs.
+func connects(t *testing.T, url string) *sql.Conn {
+	t.Helper()
 	db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
 	if err != nil {
 		t.Fatal(err)
@@ -102,11 +116,7 @@ func locks(t *testing.T, url string) (execute func(text string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(text string) {
-		if _, err := conn.ExecContext(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return conn
 }
 
 // toAndFro has ok and once in turns.

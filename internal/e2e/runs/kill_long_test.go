@@ -30,35 +30,18 @@ func TestDatabaseThatIsAway(t *testing.T) {
 	}
 }
 
-// The database takes a second for each commit: calls wait for it, and nothing is lost.
-func TestDatabaseThatIsSlow(t *testing.T) {
-	t.Parallel()
-	url := postgres.Start(t).URL("runs")
-	k := key{"modern", byHeader}
-	h := counted(t, k, steps, "--annotate", "meta", "--store", url)
-	c := h.enter(k, "")
-	execute(t, url, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
-		CREATE TRIGGER slow BEFORE INSERT ON fsm_proxy.entries FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
-	if r := c.call("once", ""); r.verdict != "success" || r.state != "after" {
-		t.Error(r.raw)
-	}
-	if r := h.enter(k, "").call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
-		t.Error(r.raw)
-	}
-	if n := h.upstream.Count("tools/call", "once"); n != 1 {
-		t.Errorf("once has reached the upstream %d times", n)
-	}
-}
-
-func execute(t *testing.T, url, text string) {
+// execute executes texts over one connection, a transaction each.
+func execute(t *testing.T, url string, texts ...string) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
-	if err == nil {
-		defer c.Close(context.Background())
-		_, err = c.Exec(t.Context(), text)
-	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	for _, text := range texts {
+		if _, err = c.Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -54,6 +54,7 @@ func (s *Store) renew(ctx context.Context) {
 			s.say("another process has the database now: this one writes nothing more", nil)
 			return
 		case err != nil:
+			s.connectAnew(err)
 			s.say("the lease of the database was not renewed, and is tried again", err)
 		}
 	}

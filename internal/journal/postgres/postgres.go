@@ -88,7 +88,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	if err != nil {
 		s.pool.Close()
-		return nil, err
+		return nil, advise(err)
 	}
 	renewing, stop := context.WithCancel(context.Background())
 	s.stop, s.stopped = stop, make(chan struct{})
@@ -178,7 +178,9 @@ func (s *Store) Commit(ctx context.Context, changes []journal.Change) ([]error, 
 	if s.closed || s.lease == 0 {
 		return nil, journal.ErrClosed
 	}
-	return s.commit(ctx, changes)
+	each, err := s.commit(ctx, changes)
+	s.connectAnew(err)
+	return each, err
 }
 
 // Close implements [journal.Store]: another process can have the database at once.
