@@ -47,6 +47,14 @@ var metrics = []metric{
 	{"fsm_proxy_definition_changes_total", []string{"kind"}},
 	{"fsm_proxy_draining", nil},
 	{"fsm_proxy_mode", []string{"mode"}},
+	{"fsm_proxy_store_commit_seconds", nil},
+	{"fsm_proxy_store_records_total", nil},
+	{"fsm_proxy_store_bytes_total", nil},
+	{"fsm_proxy_store_errors_total", nil},
+	{"fsm_proxy_store_left_out_total", nil},
+	{"fsm_proxy_store_waiting", nil},
+	{"fsm_proxy_store_size_bytes", nil},
+	{"fsm_proxy_store_up", nil},
 	{"fsm_proxy_audit_lines_total", nil},
 	{"fsm_proxy_authentication_failures_total", nil},
 	{"fsm_proxy_build_info", []string{"version", "goversion"}},
@@ -76,7 +84,7 @@ func TestMetricNamesAreLinted(t *testing.T) {
 		switch {
 		case strings.HasSuffix(m.name, "_total"):
 			kind = "counter"
-		case strings.HasSuffix(m.name, "_duration_seconds"), m.name == "fsm_proxy_overhead_seconds":
+		case strings.HasSuffix(m.name, "_duration_seconds"), m.name == "fsm_proxy_overhead_seconds", m.name == "fsm_proxy_store_commit_seconds":
 			kind, sample = "histogram", m.name+"_count"
 		}
 		fmt.Fprintf(&page, "# HELP %s Something.\n# TYPE %[1]s %s\n%s 1\n", m.name, kind, sample)

@@ -130,6 +130,7 @@ var alertCases = map[string]alertCase{
 		fsm_proxy_mode{` + podA + `, mode="enforce"} 1+0x60
 		fsm_proxy_mode{` + podA + `, mode="shadow"} 0+0x60
 		fsm_proxy_draining{` + podA + `} 0+0x60
+		fsm_proxy_store_up{` + podA + `} 1+0x60
 		fsm_proxy_runs_stranded{` + podA + `} 0+0x60
 		fsm_proxy_refusals_total{` + podA + `, reason="invalid_transition"} 0+1x60
 		fsm_proxy_refusals_total{` + podA + `, reason="upstream_unavailable"} 3+0x60
@@ -161,6 +162,8 @@ var alertCases = map[string]alertCase{
 		map[string]string{"FSMProxyManyRefusals": `service="playwright"`}},
 	"server gone": {`fsm_proxy_refusals_total{` + podA + `, reason="upstream_unavailable"} 0+2x30`, 10 * time.Minute,
 		map[string]string{"FSMProxyUpstreamUnavailable": `pod="a"`}},
+	"store down":                {`fsm_proxy_store_up{` + podA + `} 1 1 0+0x9`, 6 * time.Minute, map[string]string{"FSMProxyStoreDown": `pod="a"`}},
+	"store down for a moment":   {`fsm_proxy_store_up{` + podA + `} 1 0 1+0x9`, 6 * time.Minute, nil},
 	"unknown outcomes":          {unknown + ` 1 1 1 2+0x30`, 12 * time.Minute, map[string]string{"FSMProxyOutcomesUnknown": `pod="a"`}},
 	"the first unknown outcome": {unknown + ` _ _ _ 1+0x30`, 4 * time.Minute, map[string]string{"FSMProxyOutcomesUnknown": `pod="a"`}},
 	"unknown outcomes long ago": {unknown + ` 3+0x60`, 40 * time.Minute, nil},
