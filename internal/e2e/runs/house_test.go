@@ -83,6 +83,9 @@ func openBehind(t *testing.T, front []string, k key, policy string, more ...stri
 	t.Helper()
 	h := &house{t: t, admin: mcptest.FreeAddress(t)}
 	args := []string{"--policy", mcptest.WritePolicy(t, policy), "--admin", h.admin, "--run-key", k.era + "=" + k.kind}
+	if i := slices.Index(more, "--store"); i >= 0 && strings.HasPrefix(more[i+1], "postgres:") {
+		args = append(args, "--lease", "200ms") // for which the next one waits where a proxy was killed
+	}
 	switch k.kind {
 	case "principal":
 		args = append(args, "--tokens", tokens(t))

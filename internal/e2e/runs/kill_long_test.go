@@ -4,6 +4,9 @@ package runs
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -12,11 +15,45 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
 )
 
+func init() {
+	databases["PostgreSQL"] = func(t *testing.T) func(*testing.T) string {
+		server, n := postgres.Start(t), new(atomic.Int64)
+		return func(*testing.T) string { return server.URL(fmt.Sprint("runs", n.Add(1))) }
+	}
+	kept["postgres"] = tables
+}
+
+// tables are the rows of each table of a database, as text.
+func tables(t *testing.T, url string) map[string]string {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	rows, err := c.Query(t.Context(), "SELECT tablename::text, set_config('bytea_output', 'escape', false) FROM pg_tables WHERE schemaname = 'fsm_proxy'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, name, escaped := map[string]string{}, "", ""
+	if _, err := pgx.ForEachRow(rows, []any{&name, &escaped}, func() error { texts[name] = ""; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for name := range texts {
+		var text strings.Builder
+		if _, err := c.PgConn().CopyTo(t.Context(), &text, "COPY fsm_proxy."+name+" TO STDOUT"); err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = text.String()
+	}
+	return texts
+}
+
 // The same for longer, on each store.
 func TestKilledUnderManyRuns(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) { killed(t, 32, 200, store(t)) })
 	t.Run("stdio", func(t *testing.T) { killedOverStdio(t, 8, 25) })
-	t.Run("PostgreSQL", func(t *testing.T) { killed(t, 32, 200, postgres.Start(t).URL("killed"), "--lease", "200ms") })
+	t.Run("PostgreSQL", func(t *testing.T) { killed(t, 32, 200, postgres.Start(t).URL("killed")) })
 }
 
 // The database ends, and is there again.

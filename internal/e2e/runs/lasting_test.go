@@ -2,10 +2,12 @@ package runs
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -34,6 +36,21 @@ func crossroadsServer(t *testing.T) string {
 func store(t *testing.T) string {
 	t.Helper()
 	return "sqlite:" + filepath.Join(t.TempDir(), "runs.db")
+}
+
+// databases are what runs are kept in, by their names. Each begins one, and returns what makes an empty store in it. The
+// long tests add to them.
+var databases = map[string]func(t *testing.T) (store func(t *testing.T) string){
+	"SQLite": func(*testing.T) func(*testing.T) string { return store },
+}
+
+// stored runs a test with each database at the same time.
+func stored(t *testing.T, run func(t *testing.T, store func(t *testing.T) string)) {
+	t.Helper()
+	t.Parallel()
+	for name, begin := range databases {
+		t.Run(name, func(t *testing.T) { run(t, begin(t)) })
+	}
 }
 
 // Crossroads is played with the proxy stopped, or killed, between any two calls, and goes as it does without, and is kept
@@ -270,7 +287,7 @@ states:
       once: {when: size(registers.seen) == 2, on_success: waiting}
       hold: {on_success: waiting, on_unknown: {to: lost, set: {n: {add: 1}}}}
   waiting:
-    after: {1s: {to: late, set: {n: {add: 5}}}}
+    after: {3s: {to: late, set: {n: {add: 5}}}}
   late: {tools: {elsewhere: {when: registers.n == 5, on_success: start}}}
   lost: {tools: {elsewhere: {when: registers.n == 1, on_success: start}}}
 `
@@ -315,7 +332,7 @@ func TestMemoryAcrossRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.process.ExitCode()
-		<-time.After(1200 * time.Millisecond) // by when the clock is due, and nobody has the run
+		<-time.After(3200 * time.Millisecond) // by when the clock is due, and nobody has the run
 		h.process = mcptest.ListenAt(t, strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), "/mcp"), h.args...)
 		if k.kind == byHeader {
 			h.process.Log().Await(t, "transition: run=") // whoever asks
@@ -366,44 +383,78 @@ func without(args []string, flag string) []string {
 	return slices.Delete(slices.Clone(args), i, i+2)
 }
 
-// What finds a run, and what calls bring, stands neither in the store nor in the log.
-func TestSecretsAreNotKept(t *testing.T) {
-	each(t, keys, func(t *testing.T, k key) {
-		url := store(t)
-		h := counted(t, k, steps, "--store", url)
-		c := h.enter(k, "")
-		if r := c.call("once", `"password":"a secret argument"`); r.verdict != "success" {
-			t.Fatal(r.raw)
-		}
-		secrets := []string{"a secret argument", token("ann"), c.handle, c.web.ID()}
-		switch k.kind {
-		case byHeader:
-			secrets = append(secrets, "the run")
-		case "path":
-			secrets = append(secrets, filepath.Base(c.web.URL))
-		}
+// kept is what stands in a store, by where that is: of each scheme of URLs.
+var kept = map[string]func(t *testing.T, url string) map[string]string{
+	"sqlite": func(t *testing.T, url string) map[string]string {
+		t.Helper()
 		files, err := filepath.Glob(strings.TrimPrefix(url, "sqlite:") + "*")
 		if err != nil || len(files) < 2 {
 			t.Fatal(files, err)
 		}
-		written := map[string]string{"the log": h.process.Log().String()}
+		texts := map[string]string{}
 		for _, name := range files {
 			text, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			written[filepath.Base(name)] = string(text)
+			texts[filepath.Base(name)] = string(text)
 		}
-		if !strings.Contains(written["runs.db-wal"], "once") {
-			t.Fatal("this test looks at nothing")
+		return texts
+	},
+}
+
+// textsOf is all that stands in a store, and what the commands show of its runs, by where that is. Something of what stands
+// there has the word: else the test looks at nothing.
+func textsOf(t *testing.T, url, word string) map[string]string {
+	t.Helper()
+	scheme, _, _ := strings.Cut(url, ":")
+	texts := kept[scheme](t, url)
+	if !slices.ContainsFunc(slices.Collect(maps.Values(texts)), func(text string) bool { return strings.Contains(text, word) }) {
+		t.Fatalf("nothing that is kept has %q", word)
+	}
+	rows := rowsOf(t, url)
+	if len(rows) == 0 {
+		t.Fatal("no run is kept")
+	}
+	for _, row := range rows {
+		for _, args := range [][]string{{"report", row.ID}, {"runs", "show", row.ID}, {"runs", "tail", row.ID}, {"runs", "export", row.ID}} {
+			out, err := exec.CommandContext(t.Context(), mcptest.Proxy(t), append(args, "--store", url)...).CombinedOutput()
+			if err != nil || len(out) == 0 {
+				t.Fatalf("%v: %v\n%s", args, err, out)
+			}
+			texts[strings.Join(args, " ")] = string(out)
 		}
-		for where, text := range written {
-			for _, secret := range secrets {
-				if secret != "" && strings.Contains(text, secret) {
-					t.Errorf("%q stands in %s", secret, where)
+	}
+	return texts
+}
+
+// What finds a run, and what calls bring, stands neither in the store, nor in what is shown of it, nor in the log.
+func TestSecretsAreNotKept(t *testing.T) {
+	stored(t, func(t *testing.T, store func(t *testing.T) string) {
+		each(t, keys, func(t *testing.T, k key) {
+			url := store(t)
+			h := counted(t, k, steps, "--store", url)
+			c := h.enter(k, "")
+			if r := c.call("once", `"password":"a secret argument"`); r.verdict != "success" {
+				t.Fatal(r.raw)
+			}
+			secrets := []string{"a secret argument", token("ann"), c.handle, c.web.ID()}
+			switch k.kind {
+			case byHeader:
+				secrets = append(secrets, "the run")
+			case "path":
+				secrets = append(secrets, filepath.Base(c.web.URL))
+			}
+			written := textsOf(t, url, "once")
+			written["the log"] = h.process.Log().String()
+			for where, text := range written {
+				for _, secret := range secrets {
+					if secret != "" && strings.Contains(text, secret) {
+						t.Errorf("%q stands in %s", secret, where)
+					}
 				}
 			}
-		}
+		})
 	})
 }
 
