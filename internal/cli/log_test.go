@@ -99,7 +99,7 @@ func TestLogOfAnHour(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			server := mcptest.Stdio(t, "hanging").Command()
-			url, p := mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, stepping), "--log-format", format, "--call-timeout", "50ms", "--"}, server...)...)
+			url, p := mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, stepping), "--log-format", format, "--call-timeout", "2s", "--"}, server...)...)
 			s, _ := mcptest.DialWeb(t, url)
 			s.Initialize()
 			s.Tool("work", "")
@@ -110,7 +110,7 @@ func TestLogOfAnHour(t *testing.T) {
 			log := p.Log().String()
 			if format == "text" {
 				contains(t, log, `[WARN]  fsm-proxy: a call was sent and may have happened: its outcome is unknown: session=`)
-				contains(t, log, ` tool=leave reason="no answer came in 50ms (--call-timeout)" state=shut `)
+				contains(t, log, ` tool=leave reason="no answer came in 2s (--call-timeout)" state=shut `)
 				contains(t, log, `code=invalid_transition tool=work state=open why="another state binds it, this one does not"`)
 				contains(t, log, " drain=25s\n")
 				if strings.Contains(log, `=""`) || strings.Contains(log, "code=outcome_unknown") {
@@ -132,7 +132,7 @@ func TestLogOfAnHour(t *testing.T) {
 				found[l.Message] = l
 			}
 			for message, want := range map[string]map[string]string{
-				"a call was sent and may have happened: its outcome is unknown": {"@level": "warn", "reason": "no answer came in 50ms (--call-timeout)"},
+				"a call was sent and may have happened: its outcome is unknown": {"@level": "warn", "reason": "no answer came in 2s (--call-timeout)"},
 				"ending: calls under way may finish, new ones are refused":      {"@level": "info", "drain": "25s"},
 				"refused": {"@level": "info", "code": "invalid_transition"},
 			} {

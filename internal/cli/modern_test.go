@@ -118,7 +118,7 @@ func TestProtocolThatTheServerDoesNotSpeak(t *testing.T) {
 			contains(t, modern.Call("server/discover", "").String(), quoted)
 			legacy, _ := mcptest.DialWeb(t, url)
 			contains(t, legacy.Call("initialize", initializeParams).String(), quoted)
-			contains(t, process.Log().String(), quoted)
+			process.Log().Await(t, quoted)
 		})
 	}
 }

@@ -17,7 +17,7 @@ func TestWhoAsksWhereNobodyIsKnown(t *testing.T) {
 	s, p := mcptest.Dial(t, mcptest.RunStdio(t, path, u.Command()...)...)
 	s.Initialize()
 	p.Log().Await(t, "on stdio nobody has a subject, scopes or claims")
-	containsAll(t, p.Log().String(), "policy.yaml:6, ", "policy.yaml:8\"", "--tokens")
+	saysAll(t, p, "policy.yaml:6, ", "policy.yaml:8\"", "--tokens")
 	if err := os.WriteFile(path, []byte("# reloaded\n"+asks), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestWhoAsksWhereNobodyIsKnown(t *testing.T) {
 
 	_, p = mcptest.Listen(t, append([]string{"--policy", path, "--"}, u.Command()...)...)
 	p.Log().Await(t, "without authentication nobody has a subject")
-	containsAll(t, p.Log().String(), "policy.yaml:9")
+	saysAll(t, p, "policy.yaml:9")
 
 	url, p := mcptest.Listen(t, append([]string{"--policy", mcptest.WritePolicy(t, plainPolicy), "--"}, u.Command()...)...)
 	s, _ = mcptest.DialWeb(t, url)

@@ -52,6 +52,14 @@ func containsAll(t *testing.T, text string, wants ...string) {
 	}
 }
 
+// saysAll waits until a process has said all that is wanted.
+func saysAll(t *testing.T, p *mcptest.Process, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		p.Log().Await(t, want)
+	}
+}
+
 // A run goes into a part; then the part's file alone is changed, is gone, comes back with its state renamed, and the run
 // goes on in it and leaves it.
 func TestReloadOfAPart(t *testing.T) {
@@ -81,7 +89,7 @@ func TestReloadOfAPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Log().Await(t, "the last good one stays in force")
-	containsAll(t, p.Log().String(), "walk.yaml:4:13: error:", part)
+	saysAll(t, p, "walk.yaml:4:13: error:", part)
 	show("go_back pick_up_key")
 
 	replace(t, part, "renamed: {lit: bright}\n"+strings.ReplaceAll(hallPart, "lit", "bright"))

@@ -30,7 +30,7 @@ func TestStdoutIsOnlyProtocol(t *testing.T) {
 			t.Errorf("standard output has %q", m.Raw)
 		}
 	}
-	contains(t, p.Log().String(), "refused")
+	p.Log().Await(t, "refused")
 }
 
 // The end of standard input, SIGINT and SIGTERM end the proxy with 0, and the
@@ -115,7 +115,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("FSM_PROXY_NO_HINT was not read: %s", hello)
 	}
 	s.Close()
-	contains(t, p.Log().String(), "[INFO]")
+	p.Log().Await(t, "[INFO]")
 }
 
 // A variable that has no meaning beside what the command line says is no error.
@@ -196,7 +196,7 @@ func TestTokenFileThatIsEmptied(t *testing.T) {
 	}
 	replace(t, token, "\n")
 	asked("wrong", "a token file cannot be read: the last token stays in force")
-	contains(t, p.Log().String(), "flag=--bearer-file file="+token)
+	p.Log().Await(t, "flag=--bearer-file file="+token)
 	if code := post(t, url, "first-secret"); code != http.StatusOK {
 		t.Errorf("the last token, while the file is empty: HTTP %d", code)
 	}

@@ -31,15 +31,15 @@ func TestSilentServerIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := mcptest.Stdio(t, c.server)
-			args := []string{"--call-timeout", "2s", "--upstream-ping", "300ms", "--on-upstream-restart", c.onRestart, "--annotate", "text", "--max-upstreams", "1", "--"}
+			args := []string{"--call-timeout", "5s", "--upstream-ping", "3s", "--on-upstream-restart", c.onRestart, "--annotate", "text", "--max-upstreams", "1", "--"}
 			url, health, _, p := operated(t, mcptest.WritePolicy(t, hangingPolicy), append(args, u.Command()...)...)
 			s, _ := mcptest.DialWeb(t, url)
 			s.Initialize()
-			if answer := s.Tool("hang", ""); !strings.Contains(answer.String(), "no answer came in 2s") {
+			if answer := s.Tool("hang", ""); !strings.Contains(answer.String(), "no answer came in 5s") {
 				t.Errorf("answered %s", answer)
 			}
 			answer := s.Tool("later", "").String()
-			contains(t, answer, "said nothing for 300ms (--upstream-ping)")
+			contains(t, answer, "said nothing for 3s (--upstream-ping)")
 			if c.server == "hanging" { // else a list is asked for first
 				contains(t, answer, "it may have happened")
 			}
@@ -48,11 +48,14 @@ func TestSilentServerIsEnded(t *testing.T) {
 				t.Errorf("after %d starts: %s", u.Started(), answer)
 			}
 			contains(t, answer, c.state)
-			_, metrics := fetch(t, "GET", health+"/metrics", "localhost", "")
-			contains(t, metrics, "\nfsm_proxy_upstream_silent_total 1\n")
-			contains(t, metrics, "\nfsm_proxy_upstream_restarts_total 1\n")
-			contains(t, p.Log().String(), "s (--call-timeout)")
-			contains(t, p.Log().String(), "the upstream process is ended: the next call starts it again")
+			for _, count := range []string{"\nfsm_proxy_upstream_silent_total 1\n", "\nfsm_proxy_upstream_restarts_total 1\n"} {
+				mcptest.Await(t, count, func() bool {
+					_, metrics := fetch(t, "GET", health+"/metrics", "localhost", "")
+					return strings.Contains(metrics, count)
+				})
+			}
+			p.Log().Await(t, "s (--call-timeout)")
+			p.Log().Await(t, "the upstream process is ended: the next call starts it again")
 			u.AwaitLive(t, 1)
 		})
 	}
@@ -67,7 +70,7 @@ func TestServerThatLivesIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := mcptest.Stdio(t, "hanging")
-			args = append([]string{"--call-timeout", "300ms"}, append(args, "--")...)
+			args = append([]string{"--call-timeout", "2s"}, append(args, "--")...)
 			url, _, _, p := operated(t, mcptest.WritePolicy(t, hangingPolicy), append(args, u.Command()...)...)
 			s, _ := mcptest.DialWeb(t, url)
 			s.Initialize()

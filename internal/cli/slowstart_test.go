@@ -91,7 +91,7 @@ func TestInterruptOfAWait(t *testing.T) {
 			if code := p.ExitCode(); code != 1 {
 				t.Errorf("exit code %d", code)
 			}
-			contains(t, p.Log().String(), "fsm-proxy: interrupted while waiting for ")
+			p.Log().Await(t, "fsm-proxy: interrupted while waiting for ")
 			u.AwaitLive(t, 0)
 		})
 	}
@@ -104,7 +104,7 @@ func TestRunOfASlowServer(t *testing.T) {
 	s, p := mcptest.Dial(t, mcptest.RunStdio(t, mcptest.WritePolicy(t, plainPolicy), u.Command()...)...)
 	s.Request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
 	p.Log().Await(t, "waiting for the server to start (--connect-timeout): server=")
-	contains(t, p.Log().String(), "for=2s of=2m")
+	p.Log().Await(t, "for=2s of=2m")
 	u.Open("started")
 }
 

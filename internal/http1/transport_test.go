@@ -197,7 +197,7 @@ func TestTransportClosesIdleConnections(t *testing.T) {
 	post(t, s, l, "x")
 	select {
 	case <-s.Closed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("not closed")
 	}
 }

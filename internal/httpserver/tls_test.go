@@ -107,7 +107,7 @@ func TestTLSRetires(t *testing.T) {
 		_, _ = io.Copy(io.Discard, answer.Body)
 		answer.Body.Close()
 	}
-	patience := time.After(10 * time.Second)
+	patience := time.After(30 * time.Second)
 	for again := time.NewTicker(5 * time.Millisecond); server.Connections() > 0; {
 		select {
 		case <-again.C:
@@ -141,7 +141,7 @@ func TestTLSHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
 		t.Error("a connection without a handshake is not closed")
 	}

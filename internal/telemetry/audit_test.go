@@ -539,7 +539,7 @@ func text(t *testing.T, path string) string {
 // awaitWritten waits until so many lines were written.
 func awaitWritten(t *testing.T, a *telemetry.Audit, n uint64) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for a.Written() < n {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d lines were written, not %d", a.Written(), n)

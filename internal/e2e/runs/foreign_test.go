@@ -130,7 +130,7 @@ func (h *house) gone(k key) {
 // An expired run is gone: its owner is told so, everybody else that there is none.
 func TestExpired(t *testing.T) {
 	each(t, []key{{"modern", "handle"}, {"modern", "path"}, {"legacy", "path"}}, func(t *testing.T, k key) {
-		flags := []string{"--run-idle", "1s"}
+		flags := []string{"--run-idle", "3s"}
 		if k.kind == "path" {
 			flags = append(flags, "--path-create")
 		}

@@ -207,13 +207,7 @@ func TestMetricsOfTheBinary(t *testing.T) {
 	r.Call("tools/list", "")
 	r.Tool("move", "")
 	r.Tool("fail", "")
-	answer, err := http.Get("http://" + health + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, _ := io.ReadAll(answer.Body)
-	text := string(body)
+	text := ""
 	for _, line := range []string{
 		`mcp_server_operation_duration_seconds_count{error_type="",gen_ai_tool_name="move",mcp_method_name="tools/call",mcp_protocol_version="2025-11-25",network_transport="pipe"} 1`,
 		`mcp_client_operation_duration_seconds_count{error_type="",gen_ai_tool_name="move",mcp_method_name="tools/call",mcp_protocol_version="2025-11-25",network_transport="pipe"} 1`,
@@ -225,14 +219,29 @@ func TestMetricsOfTheBinary(t *testing.T) {
 		`fsm_proxy_upstream_noise_lines_total 0`, `fsm_proxy_upstream_silent_total 0`, `fsm_proxy_upstream_restarts_total 0`, `fsm_proxy_authentication_failures_total 0`,
 		`go_info{`, `process_cpu_seconds_total`, `fsm_proxy_build_info{`, `fsm_proxy_policy_info{digest="`, `fsm_proxy_audit_lines_total `,
 	} {
-		if !strings.Contains(text, "\n"+line) {
-			t.Errorf("there is no %s in\n%s", line, text)
-			break
-		}
+		mcptest.Await(t, line, func() bool { // what a call took is counted once its answer is on the way
+			text = metrics(t, health)
+			return strings.Contains(text, "\n"+line)
+		})
 	}
 	if problems, err := promlint.New(strings.NewReader(text)).Lint(); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
+}
+
+// metrics is what /metrics tells.
+func metrics(t *testing.T, health string) string {
+	t.Helper()
+	answer, err := http.Get("http://" + health + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 // The lines of an audit, of both fronts.
@@ -315,14 +324,9 @@ func TestAuditOfRefusedRequests(t *testing.T) {
 	post("Origin", "http://evil.example")
 	post("Mcp-Session-Id", "made-up")
 	post()
-	answer, err := http.Get("http://" + health + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if body, _ := io.ReadAll(answer.Body); !strings.Contains(string(body), "\nfsm_proxy_authentication_failures_total 4\n") {
-		t.Errorf("%s", body)
-	}
+	mcptest.Await(t, "four denials are counted", func() bool {
+		return strings.Contains(metrics(t, health), "\nfsm_proxy_authentication_failures_total 4\n")
+	})
 	_ = p.Process.Signal(os.Interrupt)
 	p.ExitCode()
 	got := lines(t, path)

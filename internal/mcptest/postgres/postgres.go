@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
 // Server is a PostgreSQL in a folder of its own, which listens on a loopback port. It ends with the test.
@@ -36,12 +38,9 @@ func Start(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	s.must("initdb", "--pgdata", s.data(), "--username", "fsm", "--auth", "trust", "--encoding", "UTF8", "--no-sync")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	if _, s.port, err = net.SplitHostPort(mcptest.FreeAddress(t)); err != nil {
 		t.Fatal(err)
 	}
-	_, s.port, _ = net.SplitHostPort(l.Addr().String())
-	l.Close()
 	s.Up()
 	t.Cleanup(func() { _ = s.run("pg_ctl", "--pgdata", s.data(), "--mode", "immediate", "--wait", "stop") }) // it may be down
 	return s
