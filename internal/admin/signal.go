@@ -4,7 +4,6 @@ import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -91,19 +90,12 @@ const signalForm = `send {"note": "why", "seq": 12}, either of them or neither`
 // read takes what comes with a signal or an answer, and says what is wrong with it. A seq that cannot be read is never taken for
 // none: who gives one wants nothing done where the run has moved.
 func (s *Signal) read(w http.ResponseWriter, r *http.Request) (fault string) {
-	if r.URL.RawQuery != "" {
-		return "nothing is given in the query here: " + signalForm + ", as the body"
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSignalBody))
-	if err != nil {
-		return "the body cannot be read: " + signalForm
-	}
 	var given struct {
 		Note jsontext.Value `json:"note"`
 		Seq  jsontext.Value `json:"seq"`
 	}
-	if len(body) > 0 && (jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &given, json.RejectUnknownMembers(true)) != nil) {
-		return "the body is not what is taken here: " + signalForm
+	if fault := readBody(w, r, &given, signalForm); fault != "" {
+		return fault
 	}
 	if given.Note != nil && (given.Note.Kind() != '"' || json.Unmarshal(given.Note, &s.Note) != nil) {
 		return "note is no text: " + signalForm

@@ -34,75 +34,75 @@ var (
 	textForm   = form{key: "text", must: true}
 )
 
-// verb has do done to the run that a path names, as an operator with a token says.
-func (a *Admin) verb(pattern string, of form, do func(Verb) (Stands, error)) http.HandlerFunc {
+// verb has done to the run that a path names what an operator with a token says: read takes what comes with it, returns what
+// does it, and says what is wrong.
+func (a *Admin) verb(pattern string, read func(w http.ResponseWriter, r *http.Request, v Verb) (do func() (any, error), fault string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := Verb{Run: parameters(pattern, r.URL.Path)[0]}
 		var ok bool
 		if v.From, v.Remote, ok = a.operator(w, r); !ok {
 			return
 		}
-		var fault string
-		if v.Text, fault = of.read(w, r); fault != "" {
+		do, fault := read(w, r, v)
+		if fault != "" {
 			refuse(w, http.StatusBadRequest, fault)
 			return
 		}
-		at, err := do(v)
+		done, err := do()
 		if err != nil {
 			fail(w, err)
 			return
 		}
-		answer(w, at)
+		answer(w, done)
 	}
 }
 
-// read takes what comes with a verb, and says what is wrong with it.
-func (f form) read(w http.ResponseWriter, r *http.Request) (text, fault string) {
-	send := `send {"` + f.key + `": "…"}`
+// with reads a verb with which that comes alone.
+func (f form) with(do func(Verb) (Stands, error)) func(http.ResponseWriter, *http.Request, Verb) (func() (any, error), string) {
+	return func(w http.ResponseWriter, r *http.Request, v Verb) (_ func() (any, error), fault string) {
+		given, send := map[string]string{}, `send {"`+f.key+`": "…"}`
+		if fault := readBody(w, r, &given, send); fault != "" {
+			return nil, fault
+		}
+		var there bool
+		if v.Text, there = given[f.key]; len(given) > 1 || len(given) == 1 && !there || f.must && v.Text == "" {
+			return nil, notTaken + send
+		}
+		return func() (any, error) { return do(v) }, printed(f.key, v.Text)
+	}
+}
+
+const notTaken = "the body is not what is taken here: "
+
+// readBody takes a body, an object of those members alone that into has, or nothing, and says what is wrong with it. send says
+// what is taken.
+func readBody(w http.ResponseWriter, r *http.Request, into any, send string) (fault string) {
 	if r.URL.RawQuery != "" {
-		return "", "nothing is given in the query here: " + send + ", as the body"
+		return "nothing is given in the query here: " + send + ", as the body"
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSignalBody))
 	if err != nil {
-		return "", "the body cannot be read: " + send
+		return "the body cannot be read: " + send
 	}
-	given := map[string]string{}
-	if len(body) > 0 && (jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &given) != nil) {
-		return "", "the body is not what is taken here: " + send
+	if len(body) > 0 && (jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, into, json.RejectUnknownMembers(true)) != nil) {
+		return notTaken + send
 	}
-	text, there := given[f.key]
-	switch {
-	case len(given) > 1, len(given) == 1 && !there, f.must && text == "":
-		return "", "the body is not what is taken here: " + send
-	}
-	return text, printed(f.key, text)
+	return ""
 }
 
 const forkForm = `send {"at": SEQ}, the number of an entry, and reason where there is one, or nothing`
 
-// fork begins a run that is what another one was.
-func (a *Admin) fork(w http.ResponseWriter, r *http.Request) {
-	f := Fork{Verb: Verb{Run: parameters(forkPath, r.URL.Path)[0]}}
-	var ok bool
-	if f.From, f.Remote, ok = a.operator(w, r); !ok {
-		return
+// fork reads which run begins that is what another one was.
+func (a *Admin) fork(w http.ResponseWriter, r *http.Request, v Verb) (do func() (any, error), fault string) {
+	f := Fork{Verb: v}
+	if fault := readBody(w, r, &f, forkForm); fault != "" {
+		return nil, fault
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSignalBody))
-	if err != nil || r.URL.RawQuery != "" || len(body) > 0 && (jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &f, json.RejectUnknownMembers(true)) != nil) || f.At != nil && *f.At == 0 {
-		refuse(w, http.StatusBadRequest, "the body is not what is taken here: "+forkForm)
-		return
-	}
-	if fault := printed("reason", f.Reason); fault != "" {
-		refuse(w, http.StatusBadRequest, fault)
-		return
+	if f.At != nil && *f.At == 0 {
+		return nil, notTaken + forkForm
 	}
 	f.Text = f.Reason
-	forked, err := a.Fork(f)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	answer(w, forked)
+	return func() (any, error) { return a.Fork(f) }, printed("reason", f.Reason)
 }
 
 const startForm = `send {"key": "path"}, or another kind of --run-key, with value, or issuer and subject, and reason where there is one`
@@ -116,9 +116,8 @@ func (a *Admin) start(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSignalBody))
-	if err != nil || r.URL.RawQuery != "" || len(body) > 0 && (jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &s, json.RejectUnknownMembers(true)) != nil) {
-		refuse(w, http.StatusBadRequest, "the body is not what is taken here: "+startForm)
+	if fault := readBody(w, r, &s, startForm); fault != "" {
+		refuse(w, http.StatusBadRequest, fault)
 		return
 	}
 	for name, text := range map[string]string{"key": s.Key, "value": s.Value, "issuer": s.Issuer, "subject": s.Subject, "reason": s.Reason} {
