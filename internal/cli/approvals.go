@@ -5,12 +5,12 @@ import (
 	"encoding/json/v2"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 )
 
@@ -24,21 +24,20 @@ func newApprovals(c *console) *cobra.Command {
 	}
 	const at, as = " --admin ADDR|unix:PATH", " --admin-bearer-file FILE"
 	cmd.AddCommand(
-		newApproval(c, 0, "ls"+at, "List the calls that wait for an approval", http.MethodGet, "?limit=1000", client.Words[client.Approvals]),
-		newApproval(c, 1, "show ID"+at, "Show a call that waits for an approval, with its arguments, whole", http.MethodGet, "", client.Words[admin.Approval]),
-		newApproval(c, 1, "allow ID"+at+as, "Allow a call to go, once, as the operator whose token is in a file", http.MethodPost, "/allow", client.Words[admin.Approved]),
-		newApproval(c, 1, "deny ID"+at+as, "Refuse a call, as the operator whose token is in a file", http.MethodPost, "/deny", client.Words[admin.Approved]))
+		newApproval(c, "ls"+at, "List the calls that wait for an approval", http.MethodGet, "?limit=1000", client.Words[client.Approvals]),
+		newApproval(c, "show ID"+at, "Show a call that waits for an approval, with its arguments, whole", http.MethodGet, "", client.Words[admin.Approval]),
+		newApproval(c, "allow ID"+at+as, "Allow a call to go, once, as the operator whose token is in a file", http.MethodPost, "/allow", client.Words[admin.Approved]),
+		newApproval(c, "deny ID"+at+as, "Refuse a call, as the operator whose token is in a file", http.MethodPost, "/deny", client.Words[admin.Approved]))
 	return cmd
 }
 
 // newApproval is a command that asks for, or answers, what behind says of /v1/approvals or one of them.
-func newApproval(c *console, n int, usage, short, method, behind string, words func([]byte) (string, error)) *cobra.Command {
+func newApproval(c *console, usage, short, method, behind string, words func([]byte) (string, error)) *cobra.Command {
 	f, said := &runsFlags{}, answerFlags{}
-	_, behindName, _ := strings.Cut(usage, " ")
-	cmd := &cobra.Command{Use: usage, Short: short, Args: exactly(n, behindName), ValidArgsFunction: cobra.NoFileCompletions}
+	cmd := &cobra.Command{Use: usage, Short: short, Args: arguments.AsUsed, ValidArgsFunction: cobra.NoFileCompletions}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, body := "/v1/approvals", ""
-		if n > 0 {
+		if len(args) > 0 {
 			path += "/" + url.PathEscape(args[0])
 		}
 		if method == http.MethodPost {

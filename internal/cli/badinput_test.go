@@ -92,7 +92,7 @@ func TestBadInput(t *testing.T) {
 		{"check against and nothing new", []string{"check", "--against", good}, 2, []string{"--against OLD NEW"}},
 		{"check against and two new", []string{"check", "--against", good, good, good}, 2, []string{"--against OLD NEW"}},
 		{"check against nothing", []string{"check", "--against", "", good}, 2, []string{"--against OLD NEW"}},
-		{"render nothing", []string{"render"}, 2, []string{"1 argument", "FILE"}},
+		{"render nothing", []string{"render"}, 2, []string{"one argument", "FILE"}},
 		{"render format", []string{"render", good, "--format", "png"}, 2, []string{"png", "mermaid"}},
 		{"init nothing", []string{"init"}, 2, []string{"-- COMMAND"}},
 		{"init to nowhere", []string{"init", "-o", filepath.Join(folder, "no", "p.yaml"), "--", mcptest.Proxy(t), "crossroads"}, 1, []string{filepath.Join(folder, "no", "p.yaml"), "-o"}},

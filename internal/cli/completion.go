@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/auth"
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/explain"
@@ -30,7 +31,7 @@ func newCompletion(c *console) *cobra.Command {
 			"  fish        fsm-proxy completion fish > ~/.config/fish/completions/fsm-proxy.fish\n" +
 			"  powershell  fsm-proxy completion powershell | Out-String | Invoke-Expression\n\n" +
 			"The line for bash goes into ~/.bashrc. The deb, rpm and apk packages have all but the last in place.",
-		Args:              exactly(1, strings.Join(shells, "|")),
+		Args:              arguments.AsUsed,
 		ValidArgsFunction: firstOf(shells...),
 		PersistentPreRun:  func(*cobra.Command, []string) {}, // a shell's start does not fail for its environment
 		RunE: func(cmd *cobra.Command, args []string) error {

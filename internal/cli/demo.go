@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
 	"github.com/fsm-proxy/fsm-proxy/internal/crossroads"
 	"github.com/fsm-proxy/fsm-proxy/internal/demo"
@@ -25,7 +26,7 @@ func newDemo(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo [--once]",
 		Short: "Serve and play the Crossroads walk on this machine",
-		Args:  exactly(0, "[--once]"),
+		Args:  arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Check(cmd.Flags(), true); err != nil {
 				return err
@@ -106,7 +107,7 @@ func newCrossroads(c *console) *cobra.Command {
 		Use:    "crossroads",
 		Short:  "Serve the demo's upstream over standard input and output",
 		Hidden: true,
-		Args:   exactly(0, ""),
+		Args:   arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := crossroads.Config{KeyID: key, Version: c.version}
 			err := crossroads.Serve(cmd.Context(), cfg, c.in, c.out)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 )
@@ -24,7 +25,7 @@ func newMan() *cobra.Command {
 		Long: "Write the manual pages of all commands into a folder, as fsm-proxy.1, fsm-proxy-run.1 and so on.\n" +
 			"They are dated by SOURCE_DATE_EPOCH; without it they have no date.",
 		Example: "  fsm-proxy man /usr/local/share/man/man1",
-		Args:    exactly(1, "FOLDER"),
+		Args:    arguments.AsUsed,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 )
@@ -98,7 +99,7 @@ func newDrain(*console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain [--pid N]",
 		Short: "Tell the fsm-proxy of this container to end, as SIGTERM does; for a preStop hook",
-		Args:  exactly(0, "[--pid N]"),
+		Args:  arguments.AsUsed,
 		RunE: func(*cobra.Command, []string) error {
 			if pid < 1 {
 				return exit.Usagef("--pid %d is no process; give a number from 1 on", pid)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/config"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/play"
@@ -27,7 +28,7 @@ func newRender(c *console) *cobra.Command {
 		Example: "  fsm-proxy render files.yaml\n" +
 			"  fsm-proxy render files.yaml --state review\n" +
 			"  fsm-proxy render files.yaml --format mermaid",
-		Args:              exactly(1, "FILE|FOLDER [--format "+renderFormats+"]"),
+		Args:              arguments.AsUsed,
 		ValidArgsFunction: policiesThenCommand(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return render(c, args[0], format, only)

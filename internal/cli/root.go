@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/cli/kept"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 )
@@ -93,16 +94,6 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return exit.Usagef("unknown command %q; %s", args[0], hint)
 }
 
-// exactly is cobra's ExactArgs with an error that says what to do.
-func exactly(n int, usage string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return exit.Usagef("%s takes %s, got %d; usage: %s", cmd.Name(), count(n, "argument"), len(args), strings.TrimSpace(cmd.CommandPath()+" "+usage))
-		}
-		return nil
-	}
-}
-
 // newHelp is cobra's help command, except that an unknown command is an error.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
@@ -133,7 +124,7 @@ func newVersion(c *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  exactly(0, ""),
+		Args:  arguments.AsUsed,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := io.WriteString(c.out, c.versionLine())
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/cli/kept"
 	"github.com/fsm-proxy/fsm-proxy/internal/cli/verbs"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
@@ -54,20 +55,18 @@ func (f *runsFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the proxy's answer as it is")
 }
 
-const signalUsage = "RUN NAME --admin ADDR|unix:PATH --admin-bearer-file FILE"
-
 // newRunsSignal has no limit of its own on how long it waits: the proxy's --turn-timeout is one.
 func newRunsSignal(c *console) *cobra.Command {
 	f := &runsFlags{}
 	said := answerFlags{}
 	cmd := &cobra.Command{
-		Use:   "signal " + signalUsage,
+		Use:   "signal RUN NAME --admin ADDR|unix:PATH --admin-bearer-file FILE",
 		Short: "Send a run a signal, as the operator whose token is in a file",
 		Long: "Send a run a signal, as the operator whose token is in a file. It waits until the\n" +
 			"call before it has ended. With --seq nothing is done where the run has moved since\n" +
 			"it was looked at: 'fsm-proxy runs show' says the seq.",
 		Example:           "  fsm-proxy runs signal 5c1f0e9b2a7d4486 approved --seq 7 --note 'plan 12 is fine' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token",
-		Args:              exactly(2, signalUsage),
+		Args:              arguments.AsUsed,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body, err := said.body(cmd)

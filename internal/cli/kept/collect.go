@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/days"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
@@ -29,7 +30,7 @@ func newCollect(console Console) *cobra.Command {
 			"a proxy has the store. A running proxy removes runs by itself, by flags of the same names, and\n" +
 			"no policies.",
 		Example: "  fsm-proxy runs gc --dry-run --keep-completed 30d --store sqlite:runs.db",
-		Args:    atMost(0),
+		Args:    arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch most := c.bounds; {
 			case completed < 0 || idle < 0 || most.Runs < 0 || completed == 0 && idle == 0 && most == (durable.Bounds{}):

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/cli/screen"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
@@ -21,12 +22,7 @@ func newDiff(console Console) *cobra.Command {
 			"something is different the exit status is 1.\n" +
 			"With --json each entry is a line, also those that both have.",
 		Example: "  fsm-proxy runs diff DMTFEK 7LJ2QZ --store sqlite:runs.db",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return exit.Usagef("diff takes two arguments, RUN and RUN, got %d; usage: %s", len(args), cmd.UseLine())
-			}
-			return nil
-		},
+		Args:    arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.read(cmd.Context(), func(s journal.Reader) error { return c.diff(cmd.Context(), s, args[0], args[1]) })
 		},

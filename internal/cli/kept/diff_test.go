@@ -119,7 +119,7 @@ func TestDiff(t *testing.T) {
 	if out, err := do(t, "", "diff", "aaa", "aac", "--json", "--store", url); strings.Count(out, `"in":"both"`) != 14 || err != nil {
 		t.Errorf("%s, %v", out, err)
 	}
-	for args, says := range map[string]string{"diff aaa": "two arguments", "diff aaa x": "no run whose id", "diff x aaa": "no run whose id"} {
+	for args, says := range map[string]string{"diff aaa": "2 arguments", "diff aaa x": "no run whose id", "diff x aaa": "no run whose id"} {
 		if out, err := do(t, "", append(strings.Fields(args), "--store", url)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %q, %v", args, out, err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/cli/screen"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
@@ -92,23 +93,6 @@ func (c *command) print(do func(p *printer)) error {
 	p := &printer{s, bufio.NewWriter(s.Out)}
 	do(p)
 	return p.out.Flush()
-}
-
-// one and atMost say how many arguments a command takes.
-func one(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return exit.Usagef("%s takes one argument, RUN, got %d; usage: %s", cmd.Name(), len(args), cmd.UseLine())
-	}
-	return nil
-}
-
-func atMost(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > n {
-			return exit.Usagef("%s takes at most %d arguments, got %d; usage: %s", cmd.Name(), n, len(args), cmd.UseLine())
-		}
-		return nil
-	}
 }
 
 // OfRuns are the commands below runs.
@@ -216,7 +200,7 @@ func newList(console Console) *cobra.Command {
 		Use:     "ls --store STORE|--admin ADDR",
 		Short:   "List the runs of a store",
 		Example: "  fsm-proxy runs ls --store sqlite:runs.db",
-		Args:    atMost(0),
+		Args:    arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.read(cmd.Context(), func(s journal.Reader) error { return c.list(cmd.Context(), s, owner) })
 		},
@@ -337,7 +321,7 @@ func newTail(console Console) *cobra.Command {
 		Short:   "Print the entries of a run of a store",
 		Long:    "Print the entries of a run of a store, whose id begins with RUN. With --follow it waits\nfor those to come, until it is interrupted.",
 		Example: "  fsm-proxy runs tail 5C1F0E --follow --store sqlite:runs.db",
-		Args:    one,
+		Args:    arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.read(cmd.Context(), func(s journal.Reader) error { return c.tail(cmd.Context(), s, args[0]) })
 		},
@@ -452,7 +436,7 @@ func newImport(console Console) *cobra.Command {
 		Use:     "import [FILE] --store STORE",
 		Short:   "Take runs into a store that no proxy has, as 'runs export' wrote them",
 		Example: "  fsm-proxy runs export --store sqlite:runs.db | fsm-proxy runs import --store postgres://db.internal/runs",
-		Args:    atMost(1),
+		Args:    arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := c.In
 			if len(args) > 0 {
@@ -579,7 +563,7 @@ func newAnchor(console Console) *cobra.Command {
 			"Kept where nobody writes who writes the store, they tell 'fsm-proxy verify --anchors' of\n" +
 			"entries that were cut off, and of a store that was written anew.",
 		Example: "  fsm-proxy anchor --store sqlite:runs.db >> /mnt/elsewhere/anchors.jsonl",
-		Args:    atMost(0),
+		Args:    arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.read(cmd.Context(), func(s journal.Reader) error {
 				out := bufio.NewWriter(c.Out)

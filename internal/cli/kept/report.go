@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
@@ -30,7 +31,7 @@ func newReport(console Console) *cobra.Command {
 			"what is known of it, its steps, what was refused, and a Mermaid diagram of its policy on which\n" +
 			"its way is marked.",
 		Example: "  fsm-proxy report DMTFEK --store sqlite:runs.db > run.md",
-		Args:    one,
+		Args:    arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.read(cmd.Context(), func(s journal.Reader) error { return c.report(cmd.Context(), s, args[0]) })
 		},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
@@ -34,7 +35,7 @@ func newShow(console Console) *cobra.Command {
 			"it takes. Of one that a store keeps, whose id begins with RUN, it is what its entries come to.",
 		Example: "  fsm-proxy runs show 5c1f0e9b2a7d4486 --admin unix:/run/fsm-proxy/admin.sock\n" +
 			"  fsm-proxy runs show DMTFEK --store sqlite:runs.db",
-		Args: one,
+		Args: arguments.AsUsed,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if there, err := c.showLive(cmd.Context(), args[0]); there {
 				return err

@@ -8,13 +8,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/admin/client"
+	"github.com/fsm-proxy/fsm-proxy/internal/cli/arguments"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 )
 
@@ -54,7 +54,7 @@ func newStart(c *Console) *cobra.Command {
 		Long: "Begin a run before its first client comes. With the key handle it prints the handle, with path the\n" +
 			"end of the URL, which stand nowhere else; those of principal and header are told by who comes.",
 		Example:           "  fsm-proxy runs start --key path --reason 'ticket 12' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token",
-		Args:              exactly(0, verbWhere),
+		Args:              arguments.AsUsed,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body, err := json.Marshal(&said)
@@ -102,7 +102,7 @@ func newFork(c *Console) *cobra.Command {
 			"and which calls of the other run were not over by then: they have happened all the same. The\n" +
 			"other one goes on, unchanged. Behind a call that is irreversible there is no fork.",
 		Example:           "  fsm-proxy runs fork DMTFEK --at 7 --reason 'ticket 12' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token",
-		Args:              exactly(1, "RUN"+verbWhere),
+		Args:              arguments.AsUsed,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at") {
@@ -138,7 +138,7 @@ func newVerb(c *Console, verb string, cmd *cobra.Command, done string) *cobra.Co
 	f, reason := &flags{}, ""
 	cmd.Use = verb + " RUN" + verbWhere
 	cmd.Example = "  fsm-proxy runs " + verb + " 5c1f0e9b2a7d4486 --reason 'ticket 12' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token"
-	cmd.Args, cmd.ValidArgsFunction = exactly(1, "RUN"+verbWhere), cobra.NoFileCompletions
+	cmd.Args, cmd.ValidArgsFunction = arguments.AsUsed, cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		said := map[string]string{}
 		if reason != "" {
@@ -151,16 +151,14 @@ func newVerb(c *Console, verb string, cmd *cobra.Command, done string) *cobra.Co
 	return cmd
 }
 
-const annotateUsage = "RUN TEXT" + verbWhere
-
 // newAnnotate says something of runs.
 func newAnnotate(c *Console) *cobra.Command {
 	f := &flags{}
 	cmd := &cobra.Command{
-		Use:               "annotate " + annotateUsage,
+		Use:               "annotate RUN TEXT" + verbWhere,
 		Short:             "Write a text into the journal of a run, which changes nothing in it",
 		Example:           "  fsm-proxy runs annotate 5c1f0e9b2a7d4486 'stopped for ticket 12' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token",
-		Args:              exactly(2, annotateUsage),
+		Args:              arguments.AsUsed,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.operate(cmd.Context(), c, args[0], "annotate", map[string]string{"text": args[1]}, "It is noted.")
@@ -168,16 +166,6 @@ func newAnnotate(c *Console) *cobra.Command {
 	}
 	f.add(c, cmd)
 	return cmd
-}
-
-// exactly refuses any other number of arguments.
-func exactly(n int, usage string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return exit.Usagef("%s takes %s, got %d arguments; usage: %s", cmd.Name(), strings.TrimSuffix(usage, verbWhere), len(args), strings.TrimSpace(cmd.CommandPath()+" "+usage))
-		}
-		return nil
-	}
 }
 
 // operate has a verb done to a run, and prints what has come of it.
