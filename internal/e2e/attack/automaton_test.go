@@ -229,6 +229,7 @@ func TestRestartByReloadHoweverTheCallEnds(t *testing.T) {
 			first := r.Request("tools/call", mcptest.ToolParams("hold", ""))
 			r.upstream.Await(t, 1, "tools/call", "hold")
 			second := r.Request("tools/call", mcptest.ToolParams("hold", ""))
+			r.Tool("ok", `{"alive":true}`) // behind which the second is queued
 			for _, policy := range c.reloads {
 				if err := os.WriteFile(r.policy, []byte(policy), 0o600); err != nil {
 					t.Fatal(err)

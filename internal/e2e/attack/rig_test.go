@@ -236,10 +236,18 @@ func (r *rig) lives() {
 }
 
 // reached fails the test unless exactly these gated messages have reached the upstream, in any order, besides
-// those of lives. Each is "METHOD NAME".
+// those of lives. Each is "METHOD NAME". One that is on its way, as a notification may be behind an answer, is waited for.
 func (r *rig) reached(want ...string) {
 	r.t.Helper()
+	patience := time.After(mcptest.Patience)
 	got := r.traffic()
+	for late := false; len(got) < len(want) && !late; got = r.traffic() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-patience:
+			late = true
+		}
+	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
