@@ -79,7 +79,7 @@ func TestBashCompletion(t *testing.T) {
 		"version ":                      {},
 		"cross":                         {},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), mcptest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*mcptest.Patience) // each line has a process of its own
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"--norc", "-c", bashCompletes, "bash"}, slices.Collect(maps.Keys(wanted))...)...)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))

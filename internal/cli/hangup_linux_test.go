@@ -75,9 +75,11 @@ func TestHangUpOfTheTerminal(t *testing.T) {
 // Tests that are started with signals ignored, as nohup and a shell's "&" do, don't pass that on to what they start.
 func TestHangUpReachesWhatTestsUnderNohupStart(t *testing.T) {
 	t.Parallel()
+	binary := mcptest.Proxy(t) // to build it takes its time, and the other test process builds none
 	ctx, cancel := context.WithTimeout(t.Context(), 2*mcptest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", `trap "" HUP INT; exec "$0" -test.run '^TestHangUpOfTheTerminal$' -test.v`, os.Args[0])
+	cmd.Env = append(os.Environ(), "MCPTEST_PROXY="+binary)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestHangUpOfTheTerminal") {
 		t.Errorf("with SIGHUP ignored: %v\n%s", err, out)

@@ -81,10 +81,11 @@ func command(t *testing.T, env []string, args ...string) result {
 // commandIn is command, in this folder.
 func commandIn(t *testing.T, folder string, env []string, args ...string) result {
 	t.Helper()
+	binary := mcptest.Proxy(t) // to build it takes its time
 	ctx, cancel := context.WithTimeout(t.Context(), mcptest.Patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, mcptest.Proxy(t), args...)
+	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, &stdout, &stderr
 	cmd.Env = append(os.Environ(), env...)
 	err := cmd.Run()

@@ -182,7 +182,7 @@ func TestSessionWithoutItsKey(t *testing.T) {
 				}
 				thief.web.SetID(c.web.ID())
 				drop(thief)
-				ctx, stop := context.WithTimeout(t.Context(), mcptest.Patience/10)
+				ctx, stop := context.WithTimeout(t.Context(), mcptest.Patience)
 				request, err := http.NewRequestWithContext(ctx, method, thief.web.URL, strings.NewReader(mcptest.Request(7, "tools/call", mcptest.ToolParams("once", ""))))
 				if err != nil {
 					t.Fatal(err)
