@@ -85,11 +85,12 @@ func TestInitSaysWhyAServerListsNothing(t *testing.T) {
 func TestInitDraftForbidsWhatIsDestructive(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "memory.yaml")
-	server := append([]string{"--"}, mcptest.Memory(t)...)
+	memory := mcptest.Memory(t)
+	server := append([]string{"--"}, memory...)
 	r := command(t, nil, append([]string{"init", "-o", path}, server...)...)
 	contains(t, r.stderr, "  forbidden   3 destructive tools: delete_entities, delete_observations, delete_relations\n")
 	begin := func() *mcptest.Session {
-		s, _ := mcptest.Dial(t, mcptest.RunStdio(t, path, mcptest.Memory(t)...)...)
+		s, _ := mcptest.Dial(t, mcptest.RunStdio(t, path, memory...)...)
 		s.Initialize()
 		return s
 	}

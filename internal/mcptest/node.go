@@ -92,9 +92,18 @@ func Filesystem(t testing.TB, folder string) []string {
 	return nodeServer(t, "server-filesystem", folder)
 }
 
-// Memory returns the command of server-memory on stdio. It keeps its graph in the MEMORY_FILE_PATH of its
-// environment.
-func Memory(t testing.TB) []string { return nodeServer(t, "server-memory") }
+// Memory is the command of a server of a knowledge graph, in a file of the test's own: by default it is one beside the server,
+// which all that run it share. MEMORY_FILE_PATH names another one.
+func Memory(t testing.TB) []string {
+	t.Helper()
+	folder := t.TempDir()
+	variables := filepath.Join(folder, "variables")
+	if err := os.WriteFile(variables, []byte("MEMORY_FILE_PATH="+filepath.ToSlash(filepath.Join(folder, "graph.jsonl"))+"\n"), 0o600); err != nil {
+		t.Fatalf("writing the variables of a server: %v", err)
+	}
+	server := nodeServer(t, "server-memory")
+	return append([]string{server[0], "--env-file=" + variables}, server[1:]...)
+}
 
 // SequentialThinking returns the command of server-sequential-thinking on stdio.
 func SequentialThinking(t testing.TB) []string { return nodeServer(t, "server-sequential-thinking") }
