@@ -76,6 +76,8 @@ func inspect(t *testing.T, u target, arguments []string) (string, int) {
 	}
 	command := exec.CommandContext(t.Context(), mcptest.Node22(t), append([]string{
 		mcptest.NodePackage(t, "@modelcontextprotocol/inspector"), "--cli", "--config", file, "--server", "it"}, arguments...)...)
+	home := t.TempDir() // else those that run side by side share what it keeps there, and its locks
+	command.Env = append(os.Environ(), "HOME="+home, "USERPROFILE="+home)
 	var complaints strings.Builder
 	command.Stderr = &complaints
 	out, err := command.Output()
