@@ -127,6 +127,7 @@ func (b *box) mount(t *testing.T, m core.VolumeMount, files map[string]string) {
 		if err := os.Chmod(folder, 0o777); err != nil { // as an emptyDir is
 			t.Fatal(err)
 		}
+		b.env = append(b.env, variable("store")+"=sqlite:"+filepath.Join(m.MountPath, "runs.db")) // so that its metrics are there
 		return
 	}
 	if err := os.Symlink(filepath.Base(data), filepath.Join(folder, "..data")); err != nil {
