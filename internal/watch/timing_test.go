@@ -193,6 +193,31 @@ func TestEventsOfOthers(t *testing.T) {
 	})
 }
 
+// A database beside the file, which is written all the time, wakes nobody for each of its writes, and hides nothing.
+func TestFloodOfOthers(t *testing.T) {
+	inBubble(t, spoken, func(c *clockwork) {
+		const each = 100 * time.Microsecond
+		taken, saved := 0, false
+		for at := time.Now(); time.Since(at) < 2*time.Second; time.Sleep(each) {
+			if !saved && time.Since(at) > time.Second {
+				c.save(page(1))
+				saved = true
+			}
+			select {
+			case c.events <- fsnotify.Event{Name: c.path + ".db-wal", Op: fsnotify.Write}:
+				taken++
+			case <-time.After(each):
+			}
+		}
+		if taken < 2000/int(rest/time.Millisecond) || taken > 1000 {
+			t.Errorf("%d of the others' events were taken in 2 s", taken)
+		}
+		if f := c.one(); string(f.Content) != page(1) || f.after > time.Second+defaultDebounce+2*rest {
+			t.Errorf("after %v came %.20q, error %v", f.after, f.Content, f.Err)
+		}
+	})
+}
+
 func TestPollBeneath(t *testing.T) {
 	inBubble(t, spoken, func(c *clockwork) {
 		c.pass(time.Second)

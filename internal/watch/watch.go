@@ -58,6 +58,14 @@ const (
 	defaultMaxSize     = 1<<20 + 1
 )
 
+// A database beside the policy makes thousands of events a second, each of which would wake this process. So where one
+// comes that concerns nobody, none is taken for a rest, in which the system makes one of those that are alike. Between
+// two rests there is time for what has come meanwhile.
+const (
+	rest    = 50 * time.Millisecond
+	between = time.Millisecond
+)
+
 // validate checks c and fills in what was left out.
 func (c *Config) validate() error {
 	if c.Path == "" {
@@ -114,6 +122,9 @@ type watcher struct {
 	polling   bool     // a folder is not watched, so that there may be changes without an event
 	warned    bool     // that was logged
 
+	rested time.Time        // when the last rest ended
+	rests  <-chan time.Time // its end; nil: events are taken
+
 	last  [32]byte // of what was delivered last
 	asked bool     // the next finding is delivered even if it is not new
 
@@ -130,10 +141,16 @@ func (w *watcher) run(ctx context.Context) {
 	w.open()
 	w.check(ctx)
 	for ctx.Err() == nil {
+		events := w.source.events
+		if w.rests != nil {
+			events = nil
+		}
 		select {
 		case <-ctx.Done():
-		case event, ok := <-w.source.events:
+		case event, ok := <-events:
 			w.take(event, ok)
+		case w.rested = <-w.rests:
+			w.rests = nil
 		case err, ok := <-w.source.errors:
 			if ok {
 				w.cfg.Log.Debug("events about the "+w.cfg.What+" were lost", "error", err)
@@ -164,6 +181,8 @@ func (w *watcher) take(event fsnotify.Event, ok bool) {
 	}
 	if !ok || w.trail.concerns(event.Name) {
 		w.extend(ok)
+	} else if w.rests == nil && time.Since(w.rested) >= between {
+		w.rests = time.After(min(rest, w.cfg.Debounce/4))
 	}
 }
 
