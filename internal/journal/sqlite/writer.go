@@ -25,15 +25,17 @@ type writer struct {
 	tail int64             // how many records are not placed
 	most int64             // how many there may be
 
-	begins, ends, undoes    *sql.Stmt // transactions
-	run, last, head, object *sql.Stmt
-	free, place, placed     *sql.Stmt
+	begins, ends, undoes  *sql.Stmt // transactions
+	run, last, head, step *sql.Stmt
+	free, place, placed   *sql.Stmt
+	object                *sql.Stmt
 }
 
 // known is what the writer knows of a run.
 type known struct {
 	no   int64
 	last uint64 // its last record
+	due  int64  // as its row has it
 }
 
 // maxKnown bounds what the writer knows: beyond it, it looks again.
@@ -109,11 +111,13 @@ func (w *writer) ready() (err error) {
 	for _, n := range insertSizes {
 		w.rows[n] = prepare("INSERT OR ROLLBACK INTO entries (place, run, seq, hash, bytes) VALUES (?, ?, ?, ?, ?)" + strings.Repeat(", (?, ?, ?, ?, ?)", n-1))
 	}
-	w.run = prepare("SELECT no, base_seq FROM runs WHERE id = ?")
+	w.run = prepare("SELECT no, base_seq, due FROM runs WHERE id = ?")
 	w.last = prepare("SELECT max(seq) FROM (SELECT max(seq) AS seq FROM places WHERE run = ?1 UNION ALL SELECT max(seq) FROM entries WHERE place > " + placed + " AND run = ?1)")
 	w.place = prepare("INSERT OR IGNORE INTO places SELECT run, seq, place FROM entries WHERE place > " + placed + " ORDER BY run, seq") // one that somebody copied is none
 	w.placed = prepare("UPDATE OR ROLLBACK meta SET value = ? WHERE name = 'placed'")
-	w.head = prepare("UPDATE OR ROLLBACK runs SET at_seq = ?, at_hash = ?, state = ?, complete = ?, policy = ?, checkpoint = ?, due = ?, used = ?, ended = ? WHERE no = ? AND (ended = 0 OR ?)")
+	const set = "UPDATE OR ROLLBACK runs SET at_seq = ?1, at_hash = ?2, state = ?3, complete = ?4, policy = ?5, checkpoint = ?6, used = ?8"
+	w.head = prepare(set + ", due = ?7, ended = ?9 WHERE no = ?10 AND (ended = 0 OR ?9 <> 0)")
+	w.step = prepare(set + " WHERE no = ?10 AND ended = 0")
 	w.object = prepare("INSERT INTO objects (kind, name, run, bytes) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET run = excluded.run, bytes = excluded.bytes")
 	w.free = prepare("SELECT max(coalesce(max(place), 0), " + placed + ") + 1 FROM entries")
 	if err == nil {
@@ -144,7 +148,7 @@ func (w *writer) settle() error {
 }
 
 func (w *writer) close() (err error) {
-	for _, s := range append(slices.Collect(maps.Values(w.rows)), w.begins, w.ends, w.undoes, w.run, w.last, w.head, w.object, w.free, w.place, w.placed) {
+	for _, s := range append(slices.Collect(maps.Values(w.rows)), w.begins, w.ends, w.undoes, w.run, w.last, w.head, w.step, w.object, w.free, w.place, w.placed) {
 		if s != nil {
 			err = errors.Join(err, s.Close()) // SQLite keeps the file open for one that is not
 		}
@@ -225,12 +229,8 @@ func (b *batch) change(c *journal.Change) (err error) {
 		return journal.ErrConflict
 	}
 	if c.Head != nil && c.Begin == nil {
-		done, err := b.head.Exec(append(headArgs(c.Head), r.no, !c.Head.Ended.IsZero())...)
-		if err != nil {
+		if err := b.move(r, c.Head); err != nil {
 			return err
-		}
-		if n, err := done.RowsAffected(); err != nil || n == 0 {
-			return cmp.Or(err, journal.ErrConflict)
 		}
 	}
 	for i := range c.Records {
@@ -253,6 +253,24 @@ func (b *batch) change(c *journal.Change) (err error) {
 	return b.put(c.Objects)
 }
 
+// move has a run's row say where the run is. A statement that sets due or ended writes a page of each index that has
+// them, even as they were.
+func (b *batch) move(r *known, h *journal.Head) error {
+	s, due := b.head, micros(h.Due)
+	if due == r.due && h.Ended.IsZero() {
+		s = b.step
+	}
+	done, err := s.Exec(append(headArgs(h), r.no)...)
+	if err != nil {
+		return err
+	}
+	if n, err := done.RowsAffected(); err != nil || n == 0 {
+		return cmp.Or(err, journal.ErrConflict)
+	}
+	r.due = due
+	return nil
+}
+
 // known looks a run up.
 func (b *batch) known(id string) (*known, error) {
 	if r := b.runs[id]; r != nil {
@@ -261,7 +279,7 @@ func (b *batch) known(id string) (*known, error) {
 	var base int64
 	var last sql.NullInt64
 	r := &known{}
-	if err := b.run.QueryRow(id).Scan(&r.no, &base); errors.Is(err, sql.ErrNoRows) {
+	if err := b.run.QueryRow(id).Scan(&r.no, &base, &r.due); errors.Is(err, sql.ErrNoRows) {
 		return nil, journal.ErrNone
 	} else if err != nil {
 		return nil, err
@@ -289,7 +307,7 @@ func (b *batch) begin(c *journal.Change) (*known, error) {
 		return nil, journal.ErrConflict
 	}
 	no, err := done.LastInsertId()
-	r := &known{no: no, last: x.Base.Seq}
+	r := &known{no: no, last: x.Base.Seq, due: micros(c.Head.Due)}
 	b.runs[c.Run] = r
 	return r, err
 }
