@@ -118,6 +118,12 @@ func (b *bench) measureAll(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// allProcessors gives this process all of them, for a proxy that is in it, until done is called.
+func allProcessors() (done func()) {
+	before := runtime.GOMAXPROCS(runtime.NumCPU())
+	return func() { runtime.GOMAXPROCS(before) }
+}
+
 func (b *bench) measureReload(ctx context.Context) {
 	c := &b.report.config
 	if !slices.Contains(c.paths, reloadSection) || !c.takes(fsmProxy) {

@@ -67,8 +67,7 @@ type reloadStep struct {
 // upstream that answers at once, brings the run of each into its second state,
 // and reloads. bytes is what a session holds with its run, lists and all.
 func measureReload(ctx context.Context, count int) (figures []reloadFigure, bytes float64) {
-	before := runtime.GOMAXPROCS(runtime.NumCPU())
-	defer runtime.GOMAXPROCS(before)
+	defer allProcessors()()
 	h, err := newHall(count)
 	if err != nil {
 		return []reloadFigure{{what: "opening sessions", runs: count, err: err}}, math.NaN()

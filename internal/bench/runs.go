@@ -41,8 +41,7 @@ const sweptEvery = 32 * time.Second
 // upstream that answers at once, steps each of them, and calls for a while: in one
 // of them, then in all.
 func measureRuns(ctx context.Context, count int, each time.Duration) runsFigure {
-	before := runtime.GOMAXPROCS(runtime.NumCPU())
-	defer runtime.GOMAXPROCS(before)
+	defer allProcessors()()
 	f := runsFigure{runs: count, idle: math.NaN(), used: math.NaN()}
 	c, err := newCrowd(count)
 	if err != nil {

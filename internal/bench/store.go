@@ -43,7 +43,9 @@ func (b *bench) measureStores(ctx context.Context) {
 		f := &figures[i]
 		fmt.Fprintf(b.progress, "store, %s, %d runs …\n", f.name, c.runs)
 		f.runs = c.runs
+		done := allProcessors()
 		f.Figure, f.err = kept.Measure(ctx, kept.Config{URL: urls[i], Rounds: c.plan.rounds, Window: c.plan.window.measure, Runs: c.runs, Dial: newInstant})
+		done()
 	}
 	b.storesOverHTTP(ctx, figures, urls)
 	b.report.stores = figures
