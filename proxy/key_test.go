@@ -177,7 +177,7 @@ func TestRunsAreBounded(t *testing.T) {
 		if _, err := r.p.Runs.Start(bridge.Stateless, wire.Principal{}); err == nil {
 			t.Error("there are four runs")
 		}
-		if r.p.Runs.End(bridge.Stateless, id, ann) || !r.p.Runs.End(bridge.Stateless, id, bob) {
+		if r.p.Runs.End(bridge.Stateless, id, ann) == nil || r.p.Runs.End(bridge.Stateless, id, bob) != nil {
 			t.Error("a run is ended by its owner alone")
 		}
 		if _, err := r.p.Runs.Start(bridge.Stateless, wire.Principal{}); err != nil {

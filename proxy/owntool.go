@@ -149,8 +149,8 @@ func (c *call) endRun() wire.Pending {
 		return c.refuseRunless(why)
 	}
 	name := p.Runs.NameOf(runs.Handle, c.handle)
-	if !p.Runs.End(bridge.Stateless, c.handle, from.Principal) {
-		return c.refuseRunless(runs.ErrNotFound)
+	if why := p.Runs.End(bridge.Stateless, c.handle, from.Principal); why != nil {
+		return c.refuseRunless(why)
 	}
 	c.s.log.Info("run ended", c.about("run", name)...)
 	return c.doneWith(handle.Ended())

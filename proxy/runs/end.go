@@ -3,7 +3,9 @@ package runs
 import (
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -106,10 +108,38 @@ var ErrEnded = &Missing{policy.RunExpired, "The run has ended."}
 // nothing, and the sessions on it are closed. Where its key begins runs, the next request begins another. The error is an
 // [ErrEnded], or an [ErrUnwritten].
 func (g *Registry) EndBy(r *Run, by run.Remark) (state string, err error) {
+	return g.end(r, revoked, by)
+}
+
+var errEndUnconfirmed = &Missing{policy.StoreUnavailable, "The run has ended, but whether that is kept is not known: the store is too slow, or cannot be written. After a restart it may be there again; then end it once more."}
+
+// End ends a run that is found by an id, as the client has asked whose it is.
+func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) *Missing {
+	g.mu.Lock()
+	r := g.found[g.at(g.Key(of).Kind, id)]
+	g.mu.Unlock()
+	if r == nil || r.Owner != owner {
+		return ErrNotFound
+	}
+	_, err := g.end(r, asked, run.Remark{})
+	switch {
+	case err == nil:
+		return nil
+	case !r.ended.Load():
+		return errStore
+	case err == ErrEnded:
+		return ErrNotFound
+	default:
+		return errEndUnconfirmed
+	}
+}
+
+// end ends a run. Nothing has happened where an error comes and it has not ended.
+func (g *Registry) end(r *Run, why ending, by run.Remark) (state string, err error) {
 	if r.kept != nil && g.cfg.Store.Down() != nil {
 		return "", ErrUnwritten
 	}
-	if r.isShut() {
+	if r.isShut() { // which somebody has to look at first
 		return "", journal.ErrConflict
 	}
 	state = r.Where().State()
@@ -118,7 +148,7 @@ func (g *Registry) EndBy(r *Run, by run.Remark) (state string, err error) {
 		g.mu.Unlock()
 		return "", ErrEnded
 	}
-	on, w := g.endLocked(r, revoked, by)
+	on, w := g.endLocked(r, why, by)
 	g.mu.Unlock()
 	r.close(on)
 	if !g.awaits(w) {

@@ -521,21 +521,6 @@ func (g *Registry) Start(of bridge.Client, owner wire.Principal) (id string, err
 // Error is the text.
 func (m *Missing) Error() string { return m.Text }
 
-// End ends a run that is found by an id, and reports whether it was
-// there, and has ended for good.
-func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) bool {
-	g.mu.Lock()
-	r := g.found[g.at(g.Key(of).Kind, id)]
-	if r == nil || r.Owner != owner || r.isShut() { // which somebody has to look at first
-		g.mu.Unlock()
-		return false
-	}
-	on, w := g.endLocked(r, asked, run.Remark{})
-	g.mu.Unlock()
-	r.close(on)
-	return g.awaits(w)
-}
-
 func (g *Registry) rememberLocked(at runID, owner wire.Principal) {
 	if len(g.order) >= maxGone {
 		delete(g.gone, g.order[0])

@@ -74,10 +74,10 @@ func TestNobodyJoinsARunThatHasEnded(t *testing.T) {
 		if g.Serve(r, serves) != runs.Member(on) || r.Server() != runs.Member(on) {
 			t.Fatal("its requests have no session")
 		}
-		if g.End(bridge.Stateless, id, bob) {
+		if g.End(bridge.Stateless, id, bob) == nil {
 			t.Error("another's run is ended")
 		}
-		if !g.End(bridge.Stateless, id, ann) || on.closed.Load() != 1 {
+		if g.End(bridge.Stateless, id, ann) != nil || on.closed.Load() != 1 {
 			t.Errorf("it was not ended, or its session closed %d times", on.closed.Load())
 		}
 		if _, why := find(g, id, ann); why != runs.ErrNotFound {

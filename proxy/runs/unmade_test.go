@@ -2,8 +2,12 @@ package runs_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
@@ -62,4 +66,49 @@ func TestRunsThatCannotBeWrittenHaveNotBegun(t *testing.T) {
 	if _, _, err := g.StartBy(runs.Beginning{Key: "process"}); err != nil {
 		t.Error(err)
 	}
+}
+
+// A client that ends its run is told where that is not kept: over a store that cannot be written the run goes on, and over
+// one that takes too long, or has something else in its place, it cannot be known whether it will be there again.
+func TestEndThatIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		f := &foreign{Store: d}
+		p := kept(t, f, runs.Config{Keys: keyed(runs.Key{Kind: runs.Handle})})
+		end := func(what string, prepare func(), text string) (id string) {
+			id, err := p.Start(bridge.Stateless, ann)
+			if err != nil {
+				t.Fatal(err)
+			}
+			prepare()
+			why := p.End(bridge.Stateless, id, ann)
+			wantUnavailable(t, what, why)
+			if why != nil && !strings.Contains(why.Text, text) {
+				t.Errorf("%s: %s", what, why.Text)
+			}
+			return id
+		}
+		id := end("a store that cannot be written", func() {
+			d.fill(errors.New("no space left on device"))
+			if _, err := p.s.KeepSession("another", []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}, "Nothing was done")
+		d.fill(nil)
+		for p.s.Down() != nil {
+			time.Sleep(time.Second) // as the store is tried
+		}
+		if _, why := find(p.Registry, id, ann); why != nil {
+			t.Error(why)
+		}
+		if why := p.End(bridge.Stateless, id, ann); why != nil {
+			t.Error(why)
+		}
+		end("a store that is slow", d.stops, "has ended")
+		d.goesOn()
+		mustWrite(t, p.s)
+		end("a store of somebody else", func() { f.taken.Store(true) }, "has ended")
+		f.taken.Store(false)
+	})
 }
