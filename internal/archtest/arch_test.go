@@ -165,7 +165,7 @@ var rules = []rule{
 		pkg: "internal/journal/postgres",
 		allow: []string{
 			module + "/internal/journal",
-			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool", // the protocol, the pool
+			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool", // the protocol, its errors, the pool
 		},
 		why: "a store keeps what it is given",
 	},

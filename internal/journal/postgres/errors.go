@@ -3,6 +3,8 @@ package postgres
 import (
 	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // The SQLSTATEs of a database that can be read and not written (https://www.postgresql.org/docs/current/errcodes-appendix.html).
@@ -30,16 +32,10 @@ func (s *Store) connectAnew(err error) {
 	}
 }
 
-// answered is an error that is the database's answer.
-type answered interface {
-	error
-	SQLState() string
-}
-
 // sqlState is that of what the database has answered, empty where it has not.
 func sqlState(err error) string {
-	if e, ok := errors.AsType[answered](err); ok {
-		return e.SQLState()
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
 	}
 	return ""
 }
