@@ -99,7 +99,7 @@ func VerifyAll(ctx context.Context, s Reader, anchors Anchors, verify Verify, so
 			if errors.Is(err, ErrNone) { // it was removed since it was listed
 				continue
 			}
-			if fault != nil {
+			if err == nil && fault != nil {
 				err = fault
 			}
 			if !yield(r.ID, err) {
@@ -127,21 +127,12 @@ func rowsOf(ctx context.Context, s Reader, runs []string) iter.Seq2[Row, error] 
 	}
 }
 
-// verifyOne verifies the journal of a run by its row, and anew where records were cut off since the row was read: a fault is
-// one that is there with the base of which the row knows. The error is [ErrNone] for a run that is there no longer.
-func verifyOne(ctx context.Context, s Reader, r Row, verify Verify, anchors []Point) (*Fault, error) {
-	for {
-		fault, err := verify(&r, All(ctx, s, r.ID), anchors...)
-		if fault == nil {
-			return nil, err
-		}
-		again, err := s.Row(ctx, r.ID)
-		switch {
-		case err != nil:
-			return nil, err
-		case again.Base == r.Base:
-			return fault, nil
-		}
-		r = again
-	}
+// verifyOne verifies the journal of a run by its row. What was cut off since the row was read is no fault. The error is an [ErrNone]
+// for a run that is there no longer.
+func verifyOne(ctx context.Context, s Reader, r Row, verify Verify, anchors []Point) (fault *Fault, err error) {
+	err = Whole(ctx, s, r, func(r *Row, records iter.Seq2[Record, error]) (err error) {
+		fault, err = verify(r, records, anchors...)
+		return err
+	})
+	return fault, err
 }

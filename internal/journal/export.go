@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"unicode/utf8"
 )
 
@@ -92,37 +93,25 @@ func (x *Exporter) Run(ctx context.Context, run string) error {
 	return err
 }
 
-// whole reads a run, and its records up to the last one that its row knows, anew where some of them were cut off meanwhile. What is
-// missing behind the base of which the row knows is missing in the store.
+// whole reads a run, its objects, and its records up to the last one that its row knows.
 func whole(ctx context.Context, s Reader, run string) (r Row, objects []Object, records []Record, err error) {
-	r, err = s.Row(ctx, run)
-	for err == nil {
+	if r, err = s.Row(ctx, run); err != nil {
+		return r, nil, nil, err
+	}
+	err = Whole(ctx, s, r, func(row *Row, all iter.Seq2[Record, error]) (err error) {
+		r, records = *row, nil
 		if objects, err = s.Objects(ctx, run); err != nil {
-			break
+			return err
 		}
-		if records, err = upTo(ctx, s, &r); err != nil || uint64(len(records)) == r.Last.Seq-r.Base.Seq {
-			break
+		for x, err := range all {
+			if err != nil || x.Seq > r.Last.Seq {
+				return err
+			}
+			records = append(records, x)
 		}
-		base := r.Base
-		if r, err = s.Row(ctx, run); r.Base == base {
-			break
-		}
-	}
+		return nil
+	})
 	return r, objects, records, err
-}
-
-// upTo reads the records of a run up to the last one that its row knows.
-func upTo(ctx context.Context, s Reader, r *Row) (records []Record, err error) {
-	for x, err := range All(ctx, s, r.ID) {
-		if err != nil {
-			return nil, err
-		}
-		if x.Seq > r.Last.Seq {
-			break
-		}
-		records = append(records, x)
-	}
-	return records, nil
 }
 
 // needs writes the objects that a record needs. One that is missing is missing in the store.

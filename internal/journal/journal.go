@@ -201,6 +201,36 @@ func Behind(ctx context.Context, s Reader, run string, after uint64) iter.Seq2[R
 	}
 }
 
+// Whole has a run be read by its row: read is given that, and all records, those too that were written since. Where some behind the
+// base of which the row knows were cut off meanwhile it is called again, with the row as it is then: what it has made before is
+// void. What is missing then is missing in the store. The error is read's, or an [ErrNone] for a run that was removed meanwhile.
+func Whole(ctx context.Context, s Reader, r Row, read func(r *Row, records iter.Seq2[Record, error]) error) error {
+	for {
+		at, hole := r.Base.Seq, false
+		err := read(&r, func(yield func(Record, error) bool) {
+			for x, err := range All(ctx, s, r.ID) {
+				hole = hole || x.Seq != at+1
+				if at = x.Seq; !yield(x, err) {
+					return
+				}
+			}
+		})
+		if err == nil && !hole && at >= r.Last.Seq {
+			return nil
+		}
+		now, missing := s.Row(ctx, r.ID)
+		switch {
+		case errors.Is(missing, ErrNone):
+			return fmt.Errorf("run %s was removed while it was read: %w; 'fsm-proxy runs ls' names those that there are", r.ID, ErrNone)
+		case missing != nil:
+			return missing
+		case now.Base == r.Base:
+			return err
+		}
+		r = now
+	}
+}
+
 // CheckAll checks changes, as [Change.Check] does.
 func CheckAll(changes []Change) error {
 	for i := range changes {

@@ -74,10 +74,10 @@ func (r *Reader) Owner(ctx context.Context, row *journal.Row) (owner journal.Pri
 	return owner, err
 }
 
-// Entries are the entries of a run, up to its row's last, in their order. What cannot be read is an error, and the last.
-func (r *Reader) Entries(ctx context.Context, row *journal.Row) iter.Seq2[run.Entry, error] {
+// Entries are what the records of a run say, up to its row's last. What cannot be read is an error, and the last.
+func (r *Reader) Entries(ctx context.Context, row *journal.Row, records iter.Seq2[journal.Record, error]) iter.Seq2[run.Entry, error] {
 	return func(yield func(run.Entry, error) bool) {
-		for x, err := range journal.All(ctx, r.Journal, row.ID) {
+		for x, err := range records {
 			var e run.Entry
 			if err == nil && x.Seq > row.Last.Seq { // written since
 				return

@@ -3,6 +3,7 @@ package kept
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -71,27 +72,27 @@ func (v *events) read(ctx context.Context, s journal.Reader, prefix string) (h h
 	if err != nil {
 		return h, err
 	}
-	h.run, h.parent, h.fork = r.ID, r.Parent, r.Fork
-	for record, err := range journal.All(ctx, s, r.ID) {
-		if err != nil {
-			return h, err
+	err = journal.Whole(ctx, s, r, func(r *journal.Row, records iter.Seq2[journal.Record, error]) error {
+		h = happening{run: r.ID, parent: r.Parent, fork: r.Fork}
+		for record, err := range records {
+			if err != nil || record.Seq > r.Last.Seq { // written since
+				return err
+			}
+			e, err := read(&record)
+			if err != nil {
+				return fmt.Errorf("run %s, entry %d: %w", r.ID, record.Seq, err)
+			}
+			what := event{e.Type, e.Kind, e.Name, e.Case, e.Outcome, e.Refusal, e.Resumed, e.From, e.To.State, e.To.Complete}
+			n, known := v.known[what]
+			if !known {
+				n = len(v.all)
+				v.all, v.known[what] = append(v.all, what), n
+			}
+			h.seqs, h.events = append(h.seqs, record.Seq), append(h.events, n)
 		}
-		if record.Seq > r.Last.Seq { // written since
-			break
-		}
-		e, err := read(&record)
-		if err != nil {
-			return h, fmt.Errorf("run %s, entry %d: %w", r.ID, record.Seq, err)
-		}
-		what := event{e.Type, e.Kind, e.Name, e.Case, e.Outcome, e.Refusal, e.Resumed, e.From, e.To.State, e.To.Complete}
-		n, known := v.known[what]
-		if !known {
-			n = len(v.all)
-			v.all, v.known[what] = append(v.all, what), n
-		}
-		h.seqs, h.events = append(h.seqs, record.Seq), append(h.events, n)
-	}
-	return h, nil
+		return nil
+	})
+	return h, err
 }
 
 // apart leaves out what a run and a fork of it have in common: what has become of the run up to the entry that it was forked

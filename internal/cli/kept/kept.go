@@ -344,6 +344,8 @@ func (c *command) tail(ctx context.Context, s journal.Reader, prefix string) err
 		switch {
 		case c.follow && ctx.Err() != nil: // interrupted
 			return nil
+		case errors.Is(err, journal.ErrNone):
+			return fmt.Errorf("run %s was removed while it was read: %w; 'fsm-proxy runs ls' names those that there are", r.ID, err)
 		case err != nil:
 			return err
 		}

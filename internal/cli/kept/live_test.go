@@ -5,10 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/memory"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/sqlite"
@@ -32,8 +37,14 @@ func (l *live) Records(ctx context.Context, run string, after uint64, limit int)
 // watched opens the file with the runs AAA1 and AAB2.
 func watched(t *testing.T) *live {
 	t.Helper()
-	url, path := filled(t, nil)
-	w, err := sqlite.Open(sqlite.Config{Path: path})
+	url, _ := filled(t, nil)
+	return opened(t, url)
+}
+
+// opened opens a file.
+func opened(t *testing.T, url string) *live {
+	t.Helper()
+	w, err := sqlite.Open(sqlite.Config{Path: strings.TrimPrefix(url, "sqlite:")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +78,7 @@ func (l *live) goOn(t *testing.T, id, kind, policy, more string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Appendf(nil, `{"run":%q,"seq":%d,"type":%q,"time":"2026-01-02T03:04:05Z","from":"b","to":{"state":"b","policy":%q}%s}`, id, r.Last.Seq+1, kind, policy, more)
+	text := fmt.Appendf(nil, `{"run":%q,"seq":%d,"type":%q,"time":"2026-01-02T03:04:05Z","from":%q,"to":{"state":%q,"policy":%q}%s}`, id, r.Last.Seq+1, kind, r.State, r.State, policy, more)
 	at := journal.NewChain(nil).Next(id, r.Last, text)
 	head := r.Head
 	c := journal.Change{Run: id, Head: &head, Records: []journal.Record{{Seq: at.Seq, Hash: at.Hash, Bytes: text}}}
@@ -87,9 +98,15 @@ func (l *live) cut(t *testing.T, id string) {
 }
 
 // once does something before the first records of AAA1 are read.
-func (l *live) once(do func()) {
+func (l *live) once(do func()) { l.page(1, do) }
+
+// page does something before the nth page of the records of AAA1 is read.
+func (l *live) page(n int, do func()) {
 	l.before = func(run string) {
-		if run == "AAA1" {
+		if run != "AAA1" {
+			return
+		}
+		if n--; n == 0 {
 			l.before = func(string) {}
 			do()
 		}
@@ -170,5 +187,108 @@ func TestExportOfWhatIsWritten(t *testing.T) {
 	}
 	if policy, run := strings.Index(text, `{"object":{"kind":"policy"`), strings.Index(text, `{"run":{"id":"AAB2"`); policy < 0 || run < policy {
 		t.Error(text)
+	}
+}
+
+// telling are the commands that tell of AAA1.
+var telling = map[string]func(ctx context.Context, c *command, s journal.Reader) error{
+	"show":   func(ctx context.Context, c *command, s journal.Reader) error { return c.show(ctx, s, "AAA1") },
+	"report": func(ctx context.Context, c *command, s journal.Reader) error { return c.report(ctx, s, "AAA1") },
+	"diff": func(ctx context.Context, c *command, s journal.Reader) error {
+		if err := c.diff(ctx, s, "AAA1", "AAB2"); !errors.Is(err, exit.ErrReported) {
+			return fmt.Errorf("it reports no difference: %w", err)
+		}
+		return nil
+	},
+}
+
+// printing is a command with its flags as they are when none is given.
+func printing(out io.Writer) *command {
+	c := &command{Console: Console{Out: out}}
+	c.colored(&cobra.Command{})
+	return c
+}
+
+// long opens a file with a run of two pages, AAA1, which has a checkpoint on the second of them, and a short one, AAB2.
+func long(t *testing.T) *live {
+	t.Helper()
+	entries := append([]string{began}, slices.Repeat([]string{fails}, 1099)...)
+	entries[1019], entries[1099] = reads, plans
+	entries[1049] = `"type":"checkpoint","from":"open","to":{"state":"open","policy":"DIGEST"}` + remembering(`null`)
+	return opened(t, store(t, map[string][]string{"AAA1": entries, "AAB2": {began, fails}}))
+}
+
+// remembering is what a checkpoint says, with what is in the register plan.
+func remembering(plan string) string {
+	return `,"remembers":{"memory":{"began":"2026-01-02T03:04:00Z","entered":"2026-01-02T03:04:00Z","registers":{"plan":` + plan + `,"reads":["a.txt"]},"counts":{"time":"2026-01-02T03:05:00Z"}}}`
+}
+
+// What is told of a run is what there is after some of it was cut off, where that happens while it is read, and no picture with a hole.
+func TestTellingOfWhatIsCutOff(t *testing.T) {
+	cutTo := func(l *live, seq uint64) { // up to a checkpoint that is there
+		r, err := l.write.Row(t.Context(), "AAA1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Checkpoint = seq
+		l.commit(t, journal.Change{Run: "AAA1", Head: &r.Head, Cut: seq - 1})
+	}
+	cutAll := func(l *live) {
+		r, err := l.write.Row(t.Context(), "AAA1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.goOn(t, "AAA1", "checkpoint", r.Policy, remembering(`"p8"`))
+	}
+	for what, x := range map[string]struct {
+		page int
+		do   func(l *live)
+		base uint64
+	}{
+		"before the first page":               {1, func(l *live) { cutTo(l, 1050) }, 1049},
+		"behind the first page":               {2, func(l *live) { cutTo(l, 1050) }, 1049},
+		"all that the row knows of":           {2, cutAll, 1100},
+		"all, when it is read the first time": {1, cutAll, 1100},
+		"twice":                               {2, func(l *live) { cutTo(l, 1050); l.once(func() { cutAll(l) }) }, 1100},
+	} {
+		for name, tell := range telling {
+			l := long(t)
+			l.page(x.page, func() { x.do(l) })
+			var out, after bytes.Buffer
+			if err := tell(t.Context(), printing(&out), l); err != nil {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+			if r, err := l.write.Row(t.Context(), "AAA1"); err != nil || r.Base.Seq != x.base {
+				t.Fatalf("%s, %s: %+v, %v", name, what, r, err)
+			}
+			if err := tell(t.Context(), printing(&after), l); err != nil || out.String() != after.String() {
+				t.Errorf("%s, %s: it told\n%.2000s\nand tells afterwards\n%.2000s\n%v", name, what, out.String(), after.String(), err)
+			}
+			if says := fmt.Sprintf("entries from %d on are kept\n", x.base+1); name == "show" && (!strings.Contains(out.String(), says) || !strings.Contains(out.String(), `"reads":["a.txt"]`)) {
+				t.Errorf("%s, %s: %s", name, what, out.String())
+			}
+		}
+	}
+}
+
+// Of a run that is removed while it is read nothing is told but that; tail has told of its entries before.
+func TestTellingOfWhatIsRemoved(t *testing.T) {
+	const says = "run AAA1 was removed while it was read: it is not in the store; 'fsm-proxy runs ls'"
+	for page := 1; page <= 2; page++ {
+		for name, tell := range telling {
+			l := long(t)
+			l.page(page, func() { l.commit(t, journal.Change{Run: "AAA1", Remove: true}) })
+			var out bytes.Buffer
+			err := tell(t.Context(), printing(&out), l)
+			if err == nil || !strings.Contains(err.Error(), says) || out.Len() > 0 {
+				t.Errorf("%s, before page %d: %q, %v", name, page, out.String(), err)
+			}
+		}
+	}
+	l := long(t)
+	l.page(2, func() { l.commit(t, journal.Change{Run: "AAA1", Remove: true}) })
+	var out bytes.Buffer
+	if err := printing(&out).tail(t.Context(), l, "AAA1"); err == nil || !strings.Contains(err.Error(), says) || strings.Count(out.String(), "\n") != 1000 {
+		t.Errorf("tail: %q, %v", out.String(), err)
 	}
 }

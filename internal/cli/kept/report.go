@@ -1,11 +1,12 @@
 package kept
 
 import (
-	"bufio"
+	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -75,7 +76,7 @@ const (
 	maxCell     = 200  // characters
 )
 
-func (c *command) report(ctx context.Context, s journal.Reader, prefix string) (err error) {
+func (c *command) report(ctx context.Context, s journal.Reader, prefix string) error {
 	r, err := find(ctx, s, prefix)
 	if err != nil {
 		return err
@@ -85,19 +86,23 @@ func (c *command) report(ctx context.Context, s journal.Reader, prefix string) (
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(c.Out)
-	defer func() { err = errors.Join(err, out.Flush()) }()
-	facts(out, &r, owner)
-	x := report{open: map[uint64]string{}, final: map[uint64]bool{}}
-	fmt.Fprint(out, "\n## Steps\n\n| entry | time (UTC) | call | outcome | state | rule |\n|---:|---|---|---|---|---|\n")
-	for record, err := range journal.All(ctx, s, r.ID) {
-		if err != nil {
-			return err
+	var x report
+	out := &bytes.Buffer{} // nothing is told before all is read: it may be read again
+	err = journal.Whole(ctx, s, r, func(r *journal.Row, records iter.Seq2[journal.Record, error]) error {
+		out.Reset()
+		facts(out, r, owner)
+		x = report{open: map[uint64]string{}, final: map[uint64]bool{}}
+		fmt.Fprint(out, "\n## Steps\n\n| entry | time (UTC) | call | outcome | state | rule |\n|---:|---|---|---|---|---|\n")
+		for record, err := range records {
+			if err != nil || record.Seq > r.Last.Seq { // written since
+				return err
+			}
+			x.tell(out, &record)
 		}
-		if record.Seq > r.Last.Seq { // written since
-			break
-		}
-		x.tell(out, &record)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for _, seq := range slices.Sorted(maps.Keys(x.open)) {
 		fmt.Fprint(out, x.open[seq])
@@ -116,7 +121,8 @@ func (c *command) report(ctx context.Context, s journal.Reader, prefix string) (
 	for _, w := range x.ways[before:] {
 		w.draw(ctx, out, from)
 	}
-	return ctx.Err()
+	_, err = out.WriteTo(c.Out)
+	return cmp.Or(ctx.Err(), err)
 }
 
 // facts writes what is known of a run without its entries.

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json/jsontext"
 	"encoding/json/v2"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strings"
@@ -140,15 +142,21 @@ func (c *command) show(ctx context.Context, s journal.Reader, prefix string) err
 	if err != nil {
 		return err
 	}
-	x := shown{
-		ID: r.ID, Key: r.Key.Kind, Issuer: owner.Issuer, Subject: owner.Subject, Parent: r.Parent, Fork: r.Fork, Began: utc(r.Began), Used: utc(r.Used), Ended: utc(r.Ended),
-		State: r.State, Complete: r.Complete, Policy: r.Policy, Due: utc(r.Due), Base: r.Base.Seq, Last: point{r.Last.Seq, r.Last.Hash.String()},
-	}
-	x.remembered, err = remember(ctx, from, &r)
-	if ctx.Err() != nil {
+	var x shown
+	err = journal.Whole(ctx, s, r, func(r *journal.Row, records iter.Seq2[journal.Record, error]) (err error) {
+		x = shown{
+			ID: r.ID, Key: r.Key.Kind, Issuer: owner.Issuer, Subject: owner.Subject, Parent: r.Parent, Fork: r.Fork, Began: utc(r.Began), Used: utc(r.Used), Ended: utc(r.Ended),
+			State: r.State, Complete: r.Complete, Policy: r.Policy, Due: utc(r.Due), Base: r.Base.Seq, Last: point{r.Last.Seq, r.Last.Hash.String()},
+		}
+		x.remembered, err = remember(ctx, from, r, records)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if err != nil {
+	case errors.Is(err, journal.ErrNone):
+		return err
+	case err != nil:
 		x.Unreadable = unreadable(err)
 	}
 	if c.json {
@@ -158,7 +166,7 @@ func (c *command) show(ctx context.Context, s journal.Reader, prefix string) err
 }
 
 // remember makes of a run's entries what it is, and does nothing that would come of that.
-func remember(ctx context.Context, from *durable.Reader, r *journal.Row) (out remembered, err error) {
+func remember(ctx context.Context, from *durable.Reader, r *journal.Row, records iter.Seq2[journal.Record, error]) (out remembered, err error) {
 	p, err := from.Policy(ctx, r.Policy)
 	if err != nil {
 		return out, err
@@ -166,7 +174,7 @@ func remember(ctx context.Context, from *durable.Reader, r *journal.Row) (out re
 	since := map[uint64]time.Time{} // of calls that have begun
 	now := time.Now()
 	stands := run.Replay(run.Config{Policy: p, Lasts: true}, func(yield func(run.Entry) bool) {
-		for e, wrong := range from.Entries(ctx, r) {
+		for e, wrong := range from.Entries(ctx, r, records) {
 			if err = wrong; err != nil || !yield(e) {
 				return
 			}
