@@ -134,7 +134,8 @@ func TestImportOfWhatIsNone(t *testing.T) {
 		"no JSON":                                  "line 1: ",
 		strings.Replace(begin, `"id"`, `"key_kind":"k","key_hash":"ff","id"`, 1): `line 1: json: cannot unmarshal JSON string into Go journal.Hash within "/run/key_hash": a hash has 32 bytes, not 1`,
 	} {
-		if _, err := journal.Import(context.Background(), memory.New(0), strings.NewReader(text)); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+		_, err := journal.Import(context.Background(), memory.New(0), strings.NewReader(text))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(strings.ReplaceAll(err.Error(), "unable to", "cannot"), want)) { // encoding/json/v2 says one thing in two ways
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
