@@ -162,6 +162,9 @@ func (c *collection) bound(ctx context.Context) error {
 		}
 		for _, id := range ids[:min(len(ids), excess)] {
 			r, err := c.s.Row(ctx, id)
+			if errors.Is(err, journal.ErrNone) { // it was removed since it was listed
+				continue
+			}
 			if err == nil {
 				err = c.run(ctx, &r)
 			}

@@ -1,17 +1,21 @@
 package kept
 
 import (
+	"bytes"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/sqlite"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 )
 
 func TestCollect(t *testing.T) {
@@ -79,6 +83,31 @@ func TestCollectAsJSON(t *testing.T) {
 	}
 	if none := collect("--keep-idle", "1ns"); none != "" {
 		t.Error(none)
+	}
+}
+
+// leaving is a store of which a proxy removes a run before its row is read.
+type leaving struct {
+	journal.Store
+	before func()
+}
+
+// Row implements [journal.Reader].
+func (l *leaving) Row(ctx context.Context, run string) (journal.Row, error) {
+	l.before()
+	return l.Store.Row(ctx, run)
+}
+
+// What a proxy removes meanwhile would be removed by nobody else.
+func TestCollectOfWhatIsRemoved(t *testing.T) {
+	l := watched(t)
+	l.goOn(t, "AAA1", "finished", "p", "")
+	l.goOn(t, "AAB2", "finished", "p", "")
+	var out bytes.Buffer
+	c := &collector{command: printing(&out), dry: true, bounds: durable.Bounds{Runs: 1}}
+	s := &leaving{l.Reader.(journal.Store), sync.OnceFunc(func() { l.commit(t, journal.Change{Run: "AAA1", Remove: true}) })}
+	if err := (&collection{collector: c, s: s}).all(t.Context()); err != nil || out.Len() > 0 || c.runs != 0 {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }
 
