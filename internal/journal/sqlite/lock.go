@@ -41,6 +41,43 @@ func resolve(path string) (string, error) {
 	return "", fmt.Errorf("%s: too many symbolic links, one behind the other", path)
 }
 
+// oneName refuses a file with hard links: SQLite would keep another WAL beside each of its names, and there would be
+// another lock.
+func oneName(path string) error {
+	if info, err := os.Stat(path); err == nil && hasLinks(info) {
+		return fmt.Errorf("%s has another name, by a hard link: what is written by the one would not be read by the other: copy the file (cp, while nothing uses it), and remove that name", path)
+	}
+	return nil
+}
+
+// file is one that is open, by which what its path leads to is told from another.
+type file struct {
+	path string
+	is   fs.FileInfo
+}
+
+// opened are the files of a store, which have just been opened.
+func opened(path string) (all []file, err error) {
+	for _, suffix := range []string{"", "-wal", ".lock"} {
+		is, err := os.Stat(path + suffix)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{path + suffix, is})
+	}
+	return all, nil
+}
+
+// there tells whether files are where they were opened. Who opens the store next finds nothing of what is written to one that is not.
+func there(all []file) error {
+	for _, f := range all {
+		if is, err := os.Stat(f.path); err != nil || !os.SameFile(is, f.is) {
+			return fmt.Errorf("%s is not the file any more that was opened: it was removed, moved, or another one put in its place: put it back, or start fsm-proxy anew, with a backup restored if it is lost", f.path)
+		}
+	}
+	return nil
+}
+
 // take takes the lock beside a file, and writes into it who has it. Who reads the file needs no lock.
 func take(path, holder string) (*flock.Flock, error) {
 	lock := flock.New(path, flock.SetPermissions(0o600))

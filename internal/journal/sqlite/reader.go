@@ -59,14 +59,15 @@ func scanRow(scan func(...any) error) (r journal.Row, err error) {
 	return r, err
 }
 
-// reading returns the database to read from.
+// reading returns the database to read from. Who writes it reads nothing of a file that was taken away: what was written
+// there is not confirmed by that.
 func (s *Store) reading() (*sql.DB, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.read == nil {
 		return nil, journal.ErrClosed
 	}
-	return s.read, nil
+	return s.read, there(s.here)
 }
 
 // Find implements [journal.Store].

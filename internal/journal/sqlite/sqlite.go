@@ -33,6 +33,7 @@ type Store struct {
 	path string
 	lock *flock.Flock // nil: it is only read
 	read *sql.DB
+	here []file // that are written
 
 	mu    sync.Mutex // guards what follows
 	write *writer    // nil: it is only read, or closed
@@ -98,7 +99,7 @@ func Open(c Config) (*Store, error) {
 func open(c Config) (*Store, error) {
 	path, err := resolve(c.Path)
 	if err == nil {
-		err = noFolder(path)
+		err = errors.Join(noFolder(path), oneName(path))
 	}
 	if err != nil {
 		return nil, err
@@ -122,6 +123,9 @@ func open(c Config) (*Store, error) {
 
 func (s *Store) open(c *Config) (err error) {
 	if s.write, err = openWriter(c); err != nil {
+		return err
+	}
+	if s.here, err = opened(c.Path); err != nil {
 		return err
 	}
 	s.read, err = openReader(c.Path)
@@ -216,7 +220,17 @@ func (s *Store) Commit(_ context.Context, changes []journal.Change) ([]error, er
 	if s.write == nil {
 		return nil, journal.ErrClosed
 	}
-	return s.write.commit(changes)
+	if err := there(s.here); err != nil {
+		return nil, err
+	}
+	each, err := s.write.commit(changes)
+	if err == nil {
+		err = there(s.here) // it may have been taken away meanwhile
+	}
+	if err != nil {
+		return nil, err
+	}
+	return each, nil
 }
 
 // Close implements [journal.Store].
