@@ -97,6 +97,7 @@ const (
 	OtherKey   Damage = "another key" // hashed by another key than the one given
 	KeyWanted  Damage = "key wanted"  // hashed by a key, and none is given
 	Gone       Damage = "gone"        // the run is not in the store
+	NoPolicy   Damage = "no policy"   // one by which a record is read is missing, or another one
 )
 
 // Fault is a damage and where it is.

@@ -65,6 +65,50 @@ func Needs(record []byte) (policies []journal.Object) {
 	return policies
 }
 
+// Verifier verifies as the function [Verifier] does, and that the policies by which records are read are kept as they were.
+func (r *Reader) Verifier(ctx context.Context, key []byte) journal.Verify {
+	verify := Verifier(key)
+	return func(row *journal.Row, records iter.Seq2[journal.Record, error], anchors ...journal.Point) (*journal.Fault, error) {
+		var named []string
+		first := map[string]uint64{} // the record that names it
+		fault, err := verify(row, func(yield func(journal.Record, error) bool) {
+			for x, err := range records {
+				digests, _ := run.NamedPolicies(x.Bytes)
+				for _, digest := range digests {
+					if _, known := first[digest]; !known {
+						named, first[digest] = append(named, digest), x.Seq
+					}
+				}
+				if !yield(x, err) {
+					return
+				}
+			}
+		}, anchors...)
+		for _, digest := range named {
+			if fault != nil || err != nil {
+				break
+			}
+			fault, err = r.missing(ctx, digest)
+			if fault != nil {
+				fault.Run, fault.Seq = row.ID, first[digest]
+			}
+		}
+		return fault, err
+	}
+}
+
+// missing is that a policy is not kept as it was. The error is the store's.
+func (r *Reader) missing(ctx context.Context, digest string) (*journal.Fault, error) {
+	_, why := r.Policy(ctx, digest)
+	if why == nil {
+		return nil, nil
+	}
+	if _, err := r.Journal.Object(ctx, policyObject, digest); err != nil && !errors.Is(err, journal.ErrNone) {
+		return nil, err
+	}
+	return &journal.Fault{Damage: journal.NoPolicy, Why: why.Error()}, nil
+}
+
 // Owner is whose a run is by its row, or has become since.
 func (r *Reader) Owner(ctx context.Context, row *journal.Row) (owner journal.Principal, err error) {
 	if row.Owner != (journal.Principal{}) {

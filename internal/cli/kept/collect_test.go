@@ -47,7 +47,7 @@ func TestCollect(t *testing.T) {
 		t.Errorf("%q, %v, %d", out, err, runs())
 	}
 	out, err = do(t, "", "gc", "--store", url, "--keep-idle", "1ns")
-	if err != nil || !strings.HasSuffix(out, "Removed: 1 run.\n") || runs() != 0 {
+	if err != nil || !strings.HasSuffix(out, "Removed: 1 run and 1 policy.\n") || runs() != 0 {
 		t.Errorf("%q, %v, %d", out, err, runs())
 	}
 	if out, err := do(t, "", "ls", "--store", url); out != "The store has no runs.\n" || err != nil {
@@ -58,8 +58,8 @@ func TestCollect(t *testing.T) {
 // A line of JSON for each run and each policy tells programs what is removed, or would be.
 func TestCollectAsJSON(t *testing.T) {
 	l := watched(t)
-	l.commit(t, journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "p", Bytes: []byte("P")}}})
-	l.goOn(t, "AAA1", "finished", "p", "")
+	p, _ := goesBy(t)
+	l.goOn(t, "AAA1", "finished", p, "")
 	collect := func(args ...string) string {
 		t.Helper()
 		out, err := do(t, "", append([]string{"gc", "--json", "--store", l.url}, args...)...)
@@ -78,7 +78,7 @@ func TestCollectAsJSON(t *testing.T) {
 		t.Errorf("%s\nand not\n%s", removed, first)
 	}
 	rest := collect("--keep-idle", "1ns")
-	if !strings.HasPrefix(rest, `{"id":"AAB2",`) || !strings.HasSuffix(rest, "}\n"+`{"policy":"p"}`+"\n") || all != first+rest {
+	if !strings.HasPrefix(rest, `{"id":"AAB2",`) || !strings.HasSuffix(rest, "}\n"+`{"policy":"`+p+`"}`+"\n") || all != first+rest {
 		t.Errorf("%s\nand\n%s\nwould be\n%s", first, rest, all)
 	}
 	if none := collect("--keep-idle", "1ns"); none != "" {
@@ -115,8 +115,9 @@ func TestCollectOfWhatIsRemoved(t *testing.T) {
 // cannot be read may name.
 func TestCollectPolicies(t *testing.T) {
 	l := watched(t)
+	p, _ := goesBy(t)
 	var policies []journal.Object
-	for _, name := range []string{"answered", "begun", "cut", "forked", "moved", "next", "p", "yes"} {
+	for _, name := range []string{"answered", "begun", "cut", "forked", "moved", "next", "yes"} {
 		policies = append(policies, journal.Object{Kind: "policy", Name: name, Bytes: []byte(name)})
 	}
 	policies = append(policies, journal.Object{Kind: "session", Name: "cut", Bytes: []byte("{}")})
@@ -140,9 +141,9 @@ func TestCollectPolicies(t *testing.T) {
 	l.goOn(t, "AAA1", "moved", "cut", "")
 	l.goOn(t, "AAA1", "moved", "moved", "")
 	const entry, answer = `{"type":"begun","to":{"state":"b","policy":"begun"}}`, `{"type":"answered","to":{"state":"b","policy":"moved"},"answer":{"policy":"answered","next":"next"}}`
-	l.goOn(t, "AAA1", "checkpoint", "p", `,"remembers":{"open":[{"seq":1,"entry":`+entry+`,"answer":{"seq":2,"entry":`+strings.Replace(answer, `"answered","next"`, `"yes","next"`, 1)+`}}],"answers":[{"seq":3,"entry":`+answer+`}]}`)
+	l.goOn(t, "AAA1", "checkpoint", p, `,"remembers":{"open":[{"seq":1,"entry":`+entry+`,"answer":{"seq":2,"entry":`+strings.Replace(answer, `"answered","next"`, `"yes","next"`, 1)+`}}],"answers":[{"seq":3,"entry":`+answer+`}]}`)
 	l.goOn(t, "AAB2", "forked", "forked", `,"parent":"CCC3","fork":1,"remembers":{}`)
-	l.goOn(t, "AAB2", "moved", "p", "")
+	l.goOn(t, "AAB2", "moved", p, "")
 	collect := func(says string, args ...string) {
 		t.Helper()
 		if out, err := do(t, "", append([]string{"gc", "--keep-completed", "1us", "--store", l.url}, args...)...); err != nil || out != says {
@@ -152,7 +153,7 @@ func TestCollectPolicies(t *testing.T) {
 	collect("policy cut  named by no run\nIt would remove 0 runs and 1 policy.\n", "--dry-run")
 	l.close(t)
 	collect("policy cut  named by no run\nRemoved: 0 runs and 1 policy.\n")
-	if names := kept(); names != "policy answered, policy begun, policy forked, policy moved, policy next, policy p, policy yes, session cut, " {
+	if names := kept(); names != "policy "+p+", policy answered, policy begun, policy forked, policy moved, policy next, policy yes, session cut, " {
 		t.Error(names)
 	}
 	collect("Removed: 0 runs.\n")

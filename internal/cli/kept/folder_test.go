@@ -65,7 +65,7 @@ func TestFolderIsRead(t *testing.T) {
 		"export aaa ccc":               `{"end":"CCC3"}`,
 		"export":                       `{"end":"CCC3"}`,
 		"report ccc":                   "CCC3",
-		"gc --dry-run --keep-idle 1ns": "It would remove 3 runs.\n",
+		"gc --dry-run --keep-idle 1ns": "It would remove 3 runs and 2 policies.\n",
 	} {
 		if out, err := do(t, "", append(strings.Fields(args), "--store", url)...); err != nil || !strings.Contains(out, says) {
 			t.Errorf("%s: %q, %v", args, out, err)
@@ -87,11 +87,11 @@ func TestFolderIsCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := do(t, "", "gc", "--keep-idle", "1ns", "--store", url)
-	if err == nil || !strings.Contains(err.Error(), "a%2Fb.db: the store is in use by process 7 on h") || !strings.HasSuffix(out, "Removed: 1 run.\n") {
+	if err == nil || !strings.Contains(err.Error(), "a%2Fb.db: the store is in use by process 7 on h") || !strings.HasSuffix(out, "Removed: 1 run and 1 policy.\n") {
 		t.Errorf("%q, %v", out, err)
 	}
 	held.Close()
-	if out, err := do(t, "", "gc", "--keep-idle", "1ns", "--store", url); err != nil || !strings.HasSuffix(out, "Removed: 2 runs.\n") {
+	if out, err := do(t, "", "gc", "--keep-idle", "1ns", "--store", url); err != nil || !strings.HasSuffix(out, "Removed: 2 runs and 1 policy.\n") {
 		t.Errorf("%q, %v", out, err)
 	}
 	if out, err := do(t, "", "ls", "--store", url); err != nil || out != "The store has no runs.\n" {

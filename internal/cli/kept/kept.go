@@ -25,6 +25,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
+	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/strictyaml"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 )
@@ -532,10 +533,11 @@ func (c *command) verify(ctx context.Context, s journal.Reader, prefixes []strin
 		if c.json {
 			return c.line(faulty{f.Run, f.Seq, f.Damage, f.Why})
 		}
-		_, err := fmt.Fprintf(c.Out, "run %s, entry %d: %s: %s\n", f.Run, f.Seq, f.Damage, f.Why)
+		_, err := fmt.Fprintf(c.Out, "run %s, entry %d: %s: %s\n", strictyaml.Printable(f.Run), f.Seq, f.Damage, strictyaml.Printable(f.Why))
 		return err
 	}
-	for _, err := range journal.VerifyAll(ctx, s, anchors, durable.Verifier(key), slices.Compact(only)...) {
+	from := &durable.Reader{Journal: s, Compile: policyfile.Unpack}
+	for _, err := range journal.VerifyAll(ctx, s, anchors, from.Verifier(ctx, key), slices.Compact(only)...) {
 		fault, damage := errors.AsType[*journal.Fault](err)
 		if err != nil && !damage {
 			return err

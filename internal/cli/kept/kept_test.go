@@ -17,6 +17,8 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/sqlite"
+	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
+	"github.com/fsm-proxy/fsm-proxy/internal/watch"
 )
 
 // filled is a store with two runs of five entries, AAA1 and AAB2.
@@ -27,6 +29,20 @@ func filled(t *testing.T, key []byte) (url, path string) {
 	return "sqlite:" + path, path
 }
 
+// goesBy is the policy of these runs: its digest, and as it is kept.
+func goesBy(t *testing.T) (digest string, kept []byte) {
+	t.Helper()
+	kept, err := policyfile.Pack(watch.File{Path: "p.yaml", Content: []byte("version: 1\nname: p\ninitial: a\nstates:\n  a: {tools: {go: b}}\n  b: {terminal: true}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := policyfile.Unpack(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Digest(), kept
+}
+
 // fill writes runs of five entries to a file.
 func fill(t *testing.T, path string, key []byte, runs ...string) {
 	t.Helper()
@@ -35,19 +51,23 @@ func fill(t *testing.T, path string, key []byte, runs ...string) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	p, text := goesBy(t)
+	if _, err := s.Commit(t.Context(), []journal.Change{{Objects: []journal.Object{{Kind: "policy", Name: p, Bytes: text}}}}); err != nil {
+		t.Fatal(err)
+	}
 	chain := journal.NewChain(key)
 	for _, id := range runs {
 		change := journal.Change{Run: id}
 		at := journal.Point{}
 		for seq := 1; seq <= 5; seq++ {
-			text := fmt.Sprintf(`{"run":%q,"seq":%d,"type":"ended","time":"2026-01-02T03:04:05Z","kind":"tool","name":"t%d","outcome":"success","from":"a","to":{"state":"b","policy":"p"},"set":[{"register":"r","operation":"add","values":["x"]}]}`, id, seq, seq)
+			text := fmt.Sprintf(`{"run":%q,"seq":%d,"type":"ended","time":"2026-01-02T03:04:05Z","kind":"tool","name":"t%d","outcome":"success","from":"a","to":{"state":"b","policy":%q},"set":[{"register":"r","operation":"add","values":["x"]}]}`, id, seq, seq, p)
 			if key != nil {
 				text = strings.Replace(text, `,"type"`, `,"key":"`+chain.KeyID()+`","type"`, 1)
 			}
 			at = chain.Next(id, at, []byte(text))
 			change.Records = append(change.Records, journal.Record{Seq: at.Seq, Hash: at.Hash, Bytes: []byte(text)})
 		}
-		change.Head = &journal.Head{At: at, State: "b", Policy: "p", Used: time.Now()}
+		change.Head = &journal.Head{At: at, State: "b", Policy: p, Used: time.Now()}
 		change.Begin = &journal.Row{ID: id, Key: journal.Key{Kind: "principal", Hash: at.Hash}, Owner: journal.Principal{Subject: "ann"}, Began: time.Now()}
 		each, err := s.Commit(t.Context(), []journal.Change{change})
 		if err != nil || each[0] != nil {
@@ -166,6 +186,9 @@ func TestVerify(t *testing.T) {
 		{"copied behind the end", `INSERT INTO entries (run, seq, hash, bytes) SELECT run, 9, hash, bytes FROM entries WHERE seq = 2`, "entry 9: duplicated: it says that it is record 2"},
 		{"in another's place", `UPDATE entries SET (hash, bytes) = (SELECT hash, bytes FROM entries AS e WHERE e.run = entries.run AND e.seq = 5) WHERE seq = 3`, "entry 3: reordered"},
 		{"cut", `DELETE FROM entries WHERE seq > 3`, "cut tail"},
+		{"without its policy", `DELETE FROM objects`, "entry 1: no policy: policy "},
+		{"by another policy", `UPDATE objects SET bytes = CAST(replace(CAST(bytes AS TEXT), 'go: b', 'no: b') AS BLOB)`, "in the store is another one"},
+		{"with another name", `UPDATE runs SET id = char(27) || '[31m' WHERE id = 'AAA1'`, `run \u001b[31m, entry 1: reordered`},
 		{"gone", `DELETE FROM runs WHERE id = 'AAA1'`, "gone"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -210,6 +233,7 @@ func TestVerify(t *testing.T) {
 
 // Each thing that a run's row says and its entries do not is named.
 func TestVerifyRows(t *testing.T) {
+	digest, _ := goesBy(t)
 	const row, cut = ` WHERE id = 'AAA1'`, `DELETE FROM entries WHERE run = (SELECT no FROM runs WHERE id = 'AAA1') AND seq <= `
 	for statement, says := range map[string]string{
 		`UPDATE runs SET used = 1` + row:       "",
@@ -217,7 +241,7 @@ func TestVerifyRows(t *testing.T) {
 		`UPDATE runs SET state = 'done'` + row: `entry 5: other row: the row has the state "done", and the record "b"`,
 		`UPDATE runs SET complete = 1` + row:   `entry 5: other row: the row has it that the run is complete: true, and the record: false`,
 		`UPDATE runs SET at_seq = 3, at_hash = (SELECT hash FROM entries WHERE run = no AND seq = 3)` + row: `entry 3: other row: the row tells of this record, and record 5 has moved the run since`,
-		`UPDATE runs SET policy = 'q'` + row:                                 `entry 5: other row: the row has the policy q, and the record p`,
+		`UPDATE runs SET policy = 'q'` + row:                                 `entry 5: other row: the row has the policy q, and the record ` + digest,
 		`UPDATE runs SET checkpoint = 4` + row:                               `entry 5: other row: the row has it that the last checkpoint is 4, and that is 0`,
 		`UPDATE runs SET at_seq = 0, at_hash = x''` + row:                    `entry 0: other row: the row tells of this record, which is not there`,
 		`UPDATE runs SET at_seq = 0, at_hash = x''` + row + `; ` + cut + `5`: `entry 0: cut tail: the run has no records`,

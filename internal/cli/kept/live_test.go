@@ -94,7 +94,8 @@ func (l *live) goOn(t *testing.T, id, kind, policy, more string) {
 // cut writes a checkpoint to a run, and cuts off what is before it.
 func (l *live) cut(t *testing.T, id string) {
 	t.Helper()
-	l.goOn(t, id, "checkpoint", "p", "")
+	p, _ := goesBy(t)
+	l.goOn(t, id, "checkpoint", p, "")
 }
 
 // once does something before the first records of AAA1 are read.
