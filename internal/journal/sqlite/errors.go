@@ -14,6 +14,7 @@ import (
 const (
 	codeReadOnly = 8
 	codeCorrupt  = 11
+	codeNoFile   = 26 // of SQLite
 	codeCannot   = 14 // open a file: of those beside the one that is named, too
 )
 
@@ -34,6 +35,8 @@ func advise(err error) error {
 	switch {
 	case code == codeCorrupt:
 		return fmt.Errorf("%w: what stands in the file is damaged: stop what uses it, and restore a backup, without the -wal and -shm files of another one beside it", err)
+	case code == codeNoFile:
+		return fmt.Errorf("%w: something else is in it: name another file by --store", err)
 	case code == codeCannot, code == codeReadOnly, errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: SQLite keeps files beside this one, also while it is read only: choose a folder that this process can write, or copy the file there, with its -wal", err)
 	}

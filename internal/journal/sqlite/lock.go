@@ -44,7 +44,7 @@ func resolve(path string) (string, error) {
 // oneName refuses a file with hard links: SQLite would keep another WAL beside each of its names, and there would be
 // another lock.
 func oneName(path string) error {
-	if info, err := os.Stat(path); err == nil && hasLinks(info) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && hasLinks(info) {
 		return fmt.Errorf("%s has another name, by a hard link: what is written by the one would not be read by the other: copy the file (cp, while nothing uses it), and remove that name", path)
 	}
 	return nil
