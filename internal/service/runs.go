@@ -112,6 +112,9 @@ func withEra(key string) string {
 // one era only, and refuses two of which the one lets a client begin anew where the
 // other does not.
 func (f *Runs) acrossEras(keys [2]runs.Key, named [2]bool, protocol bridge.Protocol) ([2]runs.Key, error) {
+	if a, b := keys[wire.Legacy], keys[wire.Modern]; named == [2]bool{true, true} && a.Kind == runs.Header && b.Kind == runs.Header && a != b {
+		return keys, exit.Usagef("--run-key legacy=%s,modern=%s: what the one header says would lead to the run of whom the other says it of; write '--run-key legacy=%s', which holds for both eras", a, b, a)
+	}
 	for _, era := range []wire.Era{wire.Legacy, wire.Modern} {
 		other := wire.Modern - era
 		if kind := keys[era].Kind; named[era] && !named[other] && kind != runs.Session && kind != runs.Handle {

@@ -39,6 +39,8 @@ func TestKeysAcrossEras(t *testing.T) {
 		{given: "legacy=session,modern=principal"},
 		{given: "legacy=process,modern=handle"},
 		{given: "legacy=header:X-Run,modern=handle"},
+		{given: "legacy=header:X-Run,modern=header:X-Walk"},
+		{given: "legacy=header:X-Run,modern=header:X-Run", legacy: "header:X-Run", modern: "header:X-Run"},
 		{given: "legacy=principal,modern=path", legacy: "principal", modern: "path"},
 		{given: "legacy=principal,modern=path", pathCreate: true},
 		{given: "legacy=principal,modern=handle", protocol: bridge.ProtocolModern, legacy: "principal", modern: "handle"},

@@ -3,6 +3,7 @@ package runs_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -100,6 +101,21 @@ func TestWhoFindsARunOverRestarts(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A run is begun for a principal of whom all is said, or for nobody yet: by half of it nobody would find the run.
+func TestOwnerOfWhomHalfIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, k := range []runs.Key{{Kind: runs.Principal}, {Kind: runs.Path}} {
+			p := kept(t, newDisk(), runs.Config{Keys: keyed(k)})
+			for _, owner := range []wire.Principal{{Subject: "ann"}, {Issuer: "tokens"}} {
+				if r, _, err := p.StartBy(runs.Beginning{Key: k.Kind.String(), Owner: owner}); err == nil || !strings.Contains(err.Error(), "give issuer and subject") {
+					t.Errorf("%v: a run of %+v has begun: %v, %v", k, owner, r != nil, err)
+				}
+			}
+			p.Close()
+		}
+	})
 }
 
 // Who came to a run after it had begun is told of it before and after a restart, among their other runs.

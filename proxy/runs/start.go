@@ -18,7 +18,7 @@ type Beginning struct {
 var (
 	errNoKey       = &Missing{policy.NotAvailable, "No --run-key of this proxy is of that kind: none of its clients would find the run."}
 	errOfSession   = &Missing{policy.NotAvailable, "A session's run begins with its session, and with nothing else: have a client begin one."}
-	errNoPrincipal = &Missing{policy.NotAvailable, "Whose run it is has to be said: give issuer and subject, as the proxy knows them."}
+	errNoPrincipal = &Missing{policy.NotAvailable, "Whose run it is has to be said: give issuer and subject, as the proxy knows them; of --tokens the issuer is 'tokens'."}
 	errNoHeader    = &Missing{policy.NotAvailable, "What the header says has to be said: give a value of 1 to 256 bytes."}
 	errNoValue     = &Missing{policy.NotAvailable, "A key of this kind has no value: leave it out."}
 	errThere       = &Missing{policy.NotAvailable, "There is such a run, and it has not ended: reset has it begin anew."}
@@ -100,7 +100,7 @@ func (g *Registry) keyFor(b *Beginning) (key Key, id string, why *Missing) {
 		return key, "", errNoHeader
 	case kind != Header && b.Value != "":
 		return key, "", errNoValue
-	case kind == Principal && !b.Owner.Known():
+	case kind == Principal && !b.Owner.Known(), (b.Owner.Issuer == "") != (b.Owner.Subject == ""): // nobody is one without the other
 		return key, "", errNoPrincipal
 	}
 	switch kind {
