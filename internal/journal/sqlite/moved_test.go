@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 )
@@ -31,6 +32,7 @@ func TestFileThatIsTakenAway(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			s.looked = time.Time{}
 			if _, err := s.Commit(t.Context(), []journal.Change{began("r2")}); err == nil || !strings.Contains(err.Error(), path+suffix+" is not the file any more that was opened") {
 				t.Errorf("%q, replaced: %v: %v", suffix, replaced, err)
 			}
@@ -40,7 +42,10 @@ func TestFileThatIsTakenAway(t *testing.T) {
 			if err := os.Rename(away, path+suffix); err != nil {
 				t.Fatal(err)
 			}
-			commit(t, s, began("r2"))
+			if _, err := s.Row(t.Context(), "r2"); err != nil { // it is found again, by which the committer knows
+				t.Errorf("%q, replaced: %v: %v", suffix, replaced, err)
+			}
+			commit(t, s, began("r3"))
 		}
 	}
 }
