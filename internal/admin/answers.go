@@ -63,6 +63,7 @@ type Run struct {
 	Policy   string     `json:"policy_digest"`
 	Stranded *time.Time `json:"stranded_since,omitempty"`
 	Refused  bool       `json:"refused,omitempty"`
+	Shut     bool       `json:"shut,omitempty"` // the store has something else of it than it has confirmed
 	TurnHeld bool       `json:"turn_held"`
 	Queued   int        `json:"queued"`
 	AtRest   bool       `json:"at_rest,omitempty"` // nobody uses it: it is in the store alone

@@ -418,7 +418,7 @@ func runName(info runs.Info) string {
 func adminRun(info runs.Info) admin.Run {
 	run := admin.Run{
 		ID: runName(info), Key: info.Key.String(), Owner: info.Owner.Subject, Sessions: info.Sessions, State: info.State, Complete: info.Complete,
-		Policy: info.Policy, Refused: info.Refused, TurnHeld: info.TurnHeld, Queued: info.Queued, AtRest: info.AtRest,
+		Policy: info.Policy, Refused: info.Refused, Shut: info.Shut, TurnHeld: info.TurnHeld, Queued: info.Queued, AtRest: info.AtRest,
 	}
 	if since := info.Stranded; !since.IsZero() {
 		run.Stranded = &since

@@ -175,6 +175,8 @@ func (c *call) decided(e run.Admission) *Refused {
 		return &Refused{Why: Shadow}
 	case !c.d.Runs.Has(c.run):
 		return &Refused{Why: Ended}
+	case c.Snapshot.Shut:
+		return &Refused{Why: Denied, Code: policy.StoreUnavailable}
 	case c.Snapshot.Refused:
 		return &Refused{Why: Stranded}
 	case c.Outlived:

@@ -265,6 +265,8 @@ type Snapshot struct {
 	Gate *policy.Policy
 	// Refused: the run's state is gone, and nothing is allowed any more.
 	Refused bool
+	// Shut: the store has something else of the run than it has confirmed. It is refused, too.
+	Shut bool
 	// Runless: what is asked for belongs to no run, and so may be what is allowed in
 	// every state, and moves none.
 	Runless bool
@@ -278,7 +280,11 @@ func (s Snapshot) none() bool { return s.Policy == nil || s.Refused }
 // Decide says whether a name may be asked for, and why.
 func (s Snapshot) Decide(q *policy.Request) policy.Verdict {
 	if s.none() {
-		return policy.Verdict{Code: policy.NotAvailable, Symbol: policy.Symbol{Kind: q.Kind, Name: q.Name}}
+		code := policy.NotAvailable
+		if s.Shut {
+			code = policy.StoreUnavailable
+		}
+		return policy.Verdict{Code: code, Symbol: policy.Symbol{Kind: q.Kind, Name: q.Name}}
 	}
 	if s.Runless {
 		return s.Policy.Everywhere(q)

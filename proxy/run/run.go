@@ -651,7 +651,7 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 	}
 	if r.stands.Policy != r.Policy && r.holder != nil && r.Policy.OnReload() != policy.ReloadPin {
 		if at, ok := r.heir(); ok {
-			s := Snapshot{Policy: r.Policy, At: at, Refused: r.shut || r.finished, Shadow: r.Shadow}
+			s := Snapshot{Policy: r.Policy, At: at, Refused: r.shut || r.finished, Shut: r.shut, Shadow: r.Shadow}
 			if r.memory != nil {
 				s.Holds = r.holds(s.Policy, at)
 			}
@@ -673,7 +673,7 @@ func (r *Run) AsksTime() bool {
 // own policy and by the one in force.
 func (r *Run) own(now time.Time) Snapshot {
 	expired := !r.stands.Stranded.IsZero() && now.Sub(r.stands.Stranded) > r.Patience
-	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired || r.shut || r.finished}
+	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired || r.shut || r.finished, Shut: r.shut}
 	if r.memory != nil {
 		s.Holds = r.holds(s.Policy, s.At)
 	}

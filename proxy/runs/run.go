@@ -425,6 +425,7 @@ type Info struct {
 	Policy   string    // the digest of the policy that steps it
 	Stranded time.Time // since when its state is gone; zero: it is not
 	Refused  bool      // nothing is allowed until it moves
+	Shut     bool      // nothing is allowed until an operator accepts what the store has of it
 	TurnHeld bool      // by a call under way
 	Queued   int       // calls that wait for the turn
 	Seq      uint64    // the number of its last entry
@@ -477,7 +478,7 @@ func (r *Run) infoLocked() Info {
 	holder, _ := r.core.Holder()
 	i := Info{Name: r.Name, Key: r.Key.Kind, Owner: r.Owner, Sessions: len(r.members),
 		State: at.State(), Complete: at.At.Complete, Policy: at.Policy.Digest(), Stranded: at.Stranded,
-		Refused: r.core.Snapshot(r.nowLocked()).Refused, TurnHeld: holder != nil, Queued: r.core.Waiting(), Seq: r.core.Seq(),
+		Refused: r.core.Snapshot(r.nowLocked()).Refused, Shut: r.core.IsShut(), TurnHeld: holder != nil, Queued: r.core.Waiting(), Seq: r.core.Seq(),
 	}
 	if r.kept != nil {
 		i.Kept = r.kept.ID()

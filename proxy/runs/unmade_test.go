@@ -12,6 +12,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/memory"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
@@ -111,4 +112,34 @@ func TestEndThatIsNotKept(t *testing.T) {
 		end("a store of somebody else", func() { f.taken.Store(true) }, "has ended")
 		f.taken.Store(false)
 	})
+}
+
+// A run that is shut says that of each call, and to operators: no reload took its state.
+func TestShutRunSaysWhy(t *testing.T) {
+	f := &foreign{Store: memory.New(0)}
+	g := forking(t, f, 0, 100)
+	r := began(t, g)
+	f.taken.Store(true)
+	first := &call{run.Call{Request: run.Request{Kind: policy.Tool, Name: "go", Listed: true, Known: true}}}
+	if a := r.Enter(first, 0); a != run.Admitted {
+		t.Fatal(a)
+	}
+	wait, _, err := r.Begin(&first.Call)
+	if err == nil && wait != nil {
+		err = wait()
+	}
+	if err == nil {
+		t.Error("a call begins of which nothing is kept")
+	}
+	f.taken.Store(false)
+	for range 2 {
+		c := &call{run.Call{Request: first.Request}}
+		if a := r.Enter(c, 0); a != run.Refused || c.Verdict.Code != policy.StoreUnavailable {
+			t.Error(a, c.Verdict.Code)
+		}
+		r.Leave(&c.Call)
+	}
+	if all := g.Infos(); len(all) != 1 || !all[0].Shut {
+		t.Errorf("%+v", all)
+	}
 }

@@ -22,7 +22,10 @@ func runText(r admin.RunDetail) string {
 	if r.Complete {
 		state += ", complete"
 	}
-	if r.Refused {
+	switch {
+	case r.Shut:
+		state += ", shut, since the store has something else of it than it has confirmed: nothing is allowed; look with 'fsm-proxy verify', then 'fsm-proxy runs accept'"
+	case r.Refused:
 		state += ", which a reload took: nothing is allowed"
 	}
 	turn := "free"
