@@ -152,6 +152,9 @@ func (a *Asked) reason() string {
 	case policy.ApprovalDenied:
 		return what + " was not sent: " + a.because("it was not approved.")
 	case policy.StoreUnavailable:
+		if a.At.Shut {
+			return what + " was not sent: what is kept of this run is not what was written, and nothing is allowed in it. An operator has to look at it."
+		}
 		return what + " was not sent: what becomes of it cannot be kept now. Nothing was done; try again later."
 	case policy.Busy:
 		return what + " was not sent: another call that moves the state is under way. Try again when it has ended."

@@ -32,7 +32,7 @@ func asked(t *testing.T, a Asked) *Asked {
 	if p == nil {
 		t.Fatal(findings)
 	}
-	a.At, a.Renews = run.Snapshot{Policy: p, At: p.Initial()}, "A new run begins tomorrow."
+	a.At, a.Renews = run.Snapshot{Policy: p, At: p.Initial(), Shut: a.At.Shut}, "A new run begins tomorrow."
 	return &a
 }
 
@@ -52,6 +52,8 @@ func TestTexts(t *testing.T) {
 		{Asked{Code: policy.InvalidTransition}, "Tool 'apply' is not allowed in " + here + "." + now, "invalid_transition", "not_available"},
 		{Asked{Code: policy.UnknownAction}, "Tool 'apply' is unknown here, in " + here + " and everywhere else." + now, "unknown_action", "not_available"},
 		{Asked{Code: policy.UnknownCase, Name: "set"}, "Tool 'set' is not allowed in " + here + " unless 'mode' is one of these texts: plan, stay." + now, "unknown_case", "not_available"},
+		{Asked{Code: policy.StoreUnavailable}, "Tool 'apply' was not sent: what becomes of it cannot be kept now. Nothing was done; try again later." + now, "store_unavailable", "store_unavailable"},
+		{Asked{Code: policy.StoreUnavailable, At: run.Snapshot{Shut: true}}, "Tool 'apply' was not sent: what is kept of this run is not what was written, and nothing is allowed in it. An operator has to look at it." + now, "store_unavailable", "store_unavailable"},
 		{Asked{Code: policy.Busy}, "Tool 'apply' was not sent: another call that moves the state is under way. Try again when it has ended." + now, "busy", "busy"},
 		{Asked{Code: policy.RunComplete}, "Tool 'apply' is not allowed: the run is complete (state 'planning'). A new run begins tomorrow.", "run_complete", "not_available"},
 		{Asked{Code: policy.ValidationFailed, Reason: "n is missing."}, "n is missing." + now, "validation_failed", "validation_failed"},

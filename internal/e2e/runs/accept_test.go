@@ -64,7 +64,7 @@ func TestAcceptedAsTheStoreHasIt(t *testing.T) {
 		if said := h.does(1, "end", id); !strings.Contains(said, "run_shut") {
 			t.Error(said)
 		}
-		if r := c.call("ok", ""); r.verdict != "not_available" {
+		if r := c.call("ok", ""); r.verdict != "store_unavailable" {
 			t.Errorf("something is allowed in a run that is shut: %s", r.raw)
 		}
 		if k.kind == "handle" {
@@ -102,7 +102,7 @@ func TestEditedIsNotAccepted(t *testing.T) {
 		if said := h.does(1, "accept", id); !strings.Contains(said, "run_damaged") || !strings.Contains(said, "edited") || !strings.Contains(said, "backup") || !strings.Contains(said, "run "+id) {
 			t.Error(said)
 		}
-		if r := c.call("ok", ""); r.verdict != "not_available" {
+		if r := c.call("ok", ""); r.verdict != "store_unavailable" {
 			t.Errorf("something is allowed in it: %s", r.raw)
 		}
 	}
