@@ -186,16 +186,15 @@ const (
 			FROM unnest($16::text[], $17::bigint[], $18::bytea[], $19::bytea[]) x (run, seq, hash, bytes) JOIN written ON written.id = x.run)
 		SELECT id FROM written`
 
-	// moveOne and stayOne do for one run what write does for several, in less time: they find one row by a
+	// moveOne and stayOne do for one record what write does for several, in less time: they find one row by a
 	// unique index, whatever is known of the tables, and need no plans.
-	moveOne = `WITH written AS (UPDATE fsm_proxy.runs SET last_seq = $4, last_hash = coalesce($5, last_hash), at_seq = $9, at_hash = $10, state = $11, complete = $12, policy = $13, checkpoint = $14,
-			due = $15, used = $16, ended = $17` + ofOne
+	moveOne = `WITH written AS (UPDATE fsm_proxy.runs SET last_seq = $4, last_hash = $5, at_seq = $7, at_hash = $8, state = $9, complete = $10, policy = $11, checkpoint = $12,
+			due = $13, used = $14, ended = $15` + ofOne
 
-	stayOne = `WITH written AS (UPDATE fsm_proxy.runs SET last_seq = $4, last_hash = coalesce($5, last_hash)` + ofOne
+	stayOne = `WITH written AS (UPDATE fsm_proxy.runs SET last_seq = $4, last_hash = $5` + ofOne
 
-	ofOne = ` WHERE id = $2 AND owner = $1 AND last_seq = $3 RETURNING no, id),
-		e AS (INSERT INTO fsm_proxy.entries SELECT written.no, x.seq, x.hash, x.bytes FROM written, unnest($6::bigint[], $7::bytea[], $8::bytea[]) x (seq, hash, bytes))
-		SELECT id FROM written`
+	ofOne = ` WHERE id = $2 AND owner = $1 AND last_seq = $3 RETURNING no)
+		INSERT INTO fsm_proxy.entries SELECT no, $4, $5, $6 FROM written RETURNING $2::text`
 
 	putObjects = `WITH given AS (SELECT * FROM unnest($3::text[], $4::bytea[], $5::text[], $6::bytea[]) g (kind, name, run, bytes)
 			WHERE CASE WHEN $1 = '' THEN EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $2 FOR KEY SHARE) ELSE EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2) END),
@@ -269,7 +268,7 @@ func (b *batch) flush() {
 	}
 	plain := b.plain
 	b.plain, b.plainOf = nil, map[string]*group{}
-	if len(plain) == 1 {
+	if len(plain) == 1 && len(plain[0].records) == 1 {
 		b.one(plain[0])
 		return
 	}
@@ -304,14 +303,10 @@ func (b *batch) flush() {
 	b.of, b.joins = append(b.of, of), true
 }
 
-// one makes a statement of what is to be written of one run.
+// one makes a statement of the one record of a run.
 func (b *batch) one(g *group) {
-	last, lastHash := int64(g.expected), []byte(nil)
-	if n := len(g.records); n > 0 {
-		last, lastHash = int64(g.records[n-1].Seq), g.records[n-1].Hash[:]
-	}
-	seqs, hashes, bytes := columns(g.records)
-	args := []any{b.lease, g.id, int64(g.expected), last, lastHash, seqs, hashes, bytes}
+	x := &g.records[0]
+	args := []any{b.lease, g.id, int64(g.expected), int64(x.Seq), x.Hash[:], notNil(x.Bytes)}
 	text := stayOne
 	if h := g.head; h != nil {
 		text = moveOne
