@@ -55,7 +55,7 @@ func (b *bench) measureStores(ctx context.Context) {
 	b.report.stores = figures
 }
 
-// storesOverHTTP measures a build's steps in memory and in each store side by side.
+// storesOverHTTP measures a build's steps in memory and in each store side by side, with the callers of storeCallers[at].
 func (b *bench) storesOverHTTP(ctx context.Context, figures []storeFigure, urls []string, at int) {
 	if len(b.builds) == 0 {
 		return

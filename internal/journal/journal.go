@@ -201,6 +201,11 @@ func Behind(ctx context.Context, s Reader, run string, after uint64) iter.Seq2[R
 	}
 }
 
+// Removed is for a run that was removed while it was read: an [ErrNone].
+func Removed(id string) error {
+	return fmt.Errorf("run %s was removed while it was read: %w; 'fsm-proxy runs ls' names those that there are", id, ErrNone)
+}
+
 // Whole has a run be read by its row: read is given that, and all records, those too that were written since. Where some behind the
 // base of which the row knows were cut off meanwhile it is called again, with the row as it is then: what it has made before is
 // void. What is missing then is missing in the store. The error is read's, or an [ErrNone] for a run that was removed meanwhile.
@@ -221,7 +226,7 @@ func Whole(ctx context.Context, s Reader, r Row, read func(r *Row, records iter.
 		now, missing := s.Row(ctx, r.ID)
 		switch {
 		case errors.Is(missing, ErrNone):
-			return fmt.Errorf("run %s was removed while it was read: %w; 'fsm-proxy runs ls' names those that there are", r.ID, ErrNone)
+			return Removed(r.ID)
 		case missing != nil:
 			return missing
 		case now.Base == r.Base:

@@ -113,7 +113,8 @@ func (g *Registry) EndBy(r *Run, by run.Remark) (state string, err error) {
 
 var errEndUnconfirmed = &Missing{policy.StoreUnavailable, "The run has ended, but whether that is kept is not known: the store is too slow, or cannot be written. After a restart it may be there again; then end it once more."}
 
-// End ends a run that is found by an id, as the client has asked whose it is.
+// End ends a run that is found by an id, as the client has asked whose it is. It returns why the run has not ended, or not for
+// certain; nil: it has.
 func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) *Missing {
 	g.mu.Lock()
 	r := g.found[g.at(g.Key(of).Kind, id)]

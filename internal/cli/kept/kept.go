@@ -346,7 +346,7 @@ func (c *command) tail(ctx context.Context, s journal.Reader, prefix string) err
 		case c.follow && ctx.Err() != nil: // interrupted
 			return nil
 		case errors.Is(err, journal.ErrNone):
-			return fmt.Errorf("run %s was removed while it was read: %w; 'fsm-proxy runs ls' names those that there are", r.ID, err)
+			return journal.Removed(r.ID)
 		case err != nil:
 			return err
 		}

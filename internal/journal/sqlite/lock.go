@@ -50,7 +50,7 @@ func oneName(path string) error {
 	return nil
 }
 
-// file is one that is open, by which what its path leads to is told from another.
+// file is a file that is open, and the path by which it was opened.
 type file struct {
 	path string
 	is   fs.FileInfo

@@ -17,10 +17,7 @@ func TestFileThatIsTakenAway(t *testing.T) {
 	for _, suffix := range []string{"", "-wal", ".lock"} {
 		for _, replaced := range []bool{false, true} {
 			path := filepath.Join(t.TempDir(), "runs.db")
-			s, err := Open(Config{Path: path, Holder: "a test"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := home{path: path}.Open(t).(*Store)
 			defer s.Close()
 			commit(t, s, began("r1"))
 			away := filepath.Join(t.TempDir(), "away")
@@ -54,10 +51,7 @@ func TestFileThatIsTakenAway(t *testing.T) {
 func TestHardLinkIsRefused(t *testing.T) {
 	folder := t.TempDir()
 	path, link := filepath.Join(folder, "runs.db"), filepath.Join(folder, "link.db")
-	s, err := Open(Config{Path: path, Holder: "a test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := home{path: path}.Open(t).(*Store)
 	commit(t, s, began("r1"))
 	if err := os.Link(path, link); err != nil {
 		t.Fatal(err)
@@ -73,8 +67,5 @@ func TestHardLinkIsRefused(t *testing.T) {
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = Open(Config{Path: path, Holder: "a test"}); err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
+	home{path: path}.Open(t).Close()
 }

@@ -228,14 +228,12 @@ func (s *Store) Commit(_ context.Context, changes []journal.Change) ([]error, er
 	}
 	each, err := s.write.commit(changes)
 	if now := time.Now(); err == nil && now.Sub(s.looked) >= lookEvery {
-		if err = there(s.here); err == nil {
-			s.looked = now
+		if err := there(s.here); err != nil {
+			return nil, err
 		}
+		s.looked = now
 	}
-	if err != nil {
-		return nil, err
-	}
-	return each, nil
+	return each, err
 }
 
 // Close implements [journal.Store].

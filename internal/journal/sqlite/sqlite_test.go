@@ -263,10 +263,7 @@ func TestSynchronous(t *testing.T) {
 // A disk that is full refuses what comes, whole, and takes it again when there is room.
 func TestFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
-	s, err := Open(Config{Path: path, Holder: "a test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := home{path: path}.Open(t).(*Store)
 	defer s.Close()
 	commit(t, s, began("r1"))
 	limit := func(pages int) {
