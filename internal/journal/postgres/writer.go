@@ -319,6 +319,17 @@ func (b *batch) one(g *group) {
 // send sends the batch, which is one transaction, and reads what became of each statement.
 func (b *batch) send(ctx context.Context) (err error) {
 	b.flush()
+	defer func() {
+		if err != nil {
+			clear(b.runs)
+		}
+		b.Batch, b.of, b.begun, b.joins = pgx.Batch{}, nil, map[string]bool{}, false
+	}()
+	if len(b.QueuedQueries) == 1 && !b.joins { // it is sooner by itself
+		q := b.QueuedQueries[0]
+		rows, err := b.pool.Query(ctx, q.SQL, q.Arguments...)
+		return b.made(b.of[0], rows, err)
+	}
 	if len(b.QueuedQueries) == 0 {
 		return nil
 	}
@@ -329,12 +340,7 @@ func (b *batch) send(ctx context.Context) (err error) {
 		send.QueuedQueries = append(send.QueuedQueries, b.QueuedQueries...)
 	}
 	results := b.pool.SendBatch(ctx, send)
-	defer func() {
-		if err = errors.Join(err, results.Close()); err != nil {
-			clear(b.runs)
-		}
-		b.Batch, b.of, b.begun, b.joins = pgx.Batch{}, nil, map[string]bool{}, false
-	}()
+	defer func() { err = errors.Join(err, results.Close()) }()
 	if b.joins {
 		if _, err := results.Exec(); err != nil {
 			return err
@@ -342,20 +348,28 @@ func (b *batch) send(ctx context.Context) (err error) {
 	}
 	for _, of := range b.of {
 		rows, err := results.Query()
-		if err != nil {
+		if err := b.made(of, rows, err); err != nil {
 			return err
 		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return err
-		}
-		for id, changes := range of {
-			if !slices.Contains(ids, id) {
-				for _, i := range changes {
-					b.each[i] = journal.ErrConflict
-				}
-				delete(b.runs, id)
+	}
+	return nil
+}
+
+// made reads which runs' changes a statement has made.
+func (b *batch) made(of map[string][]int, rows pgx.Rows, err error) error {
+	if err != nil {
+		return err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for id, changes := range of {
+		if !slices.Contains(ids, id) {
+			for _, i := range changes {
+				b.each[i] = journal.ErrConflict
 			}
+			delete(b.runs, id)
 		}
 	}
 	return nil
