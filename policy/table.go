@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/policy/guard"
@@ -144,7 +145,7 @@ func (r Rule) String() string {
 	if r.Line == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d:%d", r.File, r.Line, r.Column)
+	return r.File + ":" + strconv.Itoa(r.Line) + ":" + strconv.Itoa(r.Column)
 }
 
 // Place returns where the rule stands in its file.

@@ -1,12 +1,14 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -220,44 +222,151 @@ func (e *Entry) OutcomeName() string {
 	return e.Outcome.String()
 }
 
-// AppendJSON appends the entry as a journal keeps it: an object, from which [ReadEntry] makes it again.
+// AppendJSON appends the entry as a journal keeps it: an object, from which [ReadEntry] makes it again by way of kept, whose
+// members these are. They are appended one by one, since most entries have few of them, and each step waits for two entries.
 func (e *Entry) AppendJSON(to []byte) ([]byte, error) {
-	k := kept{Type: e.Type.String(), Time: e.Time.UTC(), Begun: e.Begun, Turn: e.Turn, Resumed: e.Resumed, Shadow: e.Shadow, From: e.From.State(), Changed: e.Step.Changed, Restarted: e.Step.Restarted,
-		To: place{State: e.To.State(), Policy: e.To.Policy.Digest(), Complete: e.To.At.Complete, Returns: e.To.Policy.Origins(e.To.At), Stranded: e.To.Stranded.UTC()}}
+	o := object{to: append(to, '{')}
+	o.text("type", e.Type.String())
+	o.time("time", e.Time)
 	if c := e.Call; c != nil {
 		s := c.Verdict.Symbol
-		k.Kind, k.Name, k.Case, k.Of = s.Kind.String(), s.Name, s.Case, s.Alternative
-		if k.Rule = c.Verdict.Rule.String(); c.Verdict.Rule == (policy.Rule{}) {
-			k.Rule = ""
+		o.text("kind", s.Kind.String())
+		o.text("name", s.Name)
+		o.text("case", s.Case)
+		o.number("alternative", uint64(s.Alternative))
+	}
+	o.truth("irreversible", e.Irreversible)
+	o.number("begun", e.Begun)
+	o.truth("turn", e.Turn)
+	o.truth("resumed", e.Resumed)
+	if c := e.Call; c != nil && e.Outcome != 0 {
+		o.text("outcome", e.OutcomeName())
+	}
+	o.truth("shadow", e.Shadow)
+	if c := e.Call; c != nil {
+		o.text("rule", c.Verdict.Rule.String())
+	}
+	o.text("from", e.From.State())
+	o.open("to")
+	o.text("state", e.To.State())
+	o.text("policy", e.To.Policy.Digest())
+	o.truth("complete", e.To.At.Complete)
+	if origins := e.To.Policy.Origins(e.To.At); len(origins) > 0 {
+		o.value("returns", origins)
+	}
+	o.time("stranded", e.To.Stranded)
+	o.close()
+	o.truth("changed", e.Step.Changed)
+	o.truth("restarted", e.Step.Restarted)
+	o.changes("set", e.Set)
+	o.changes("set_unknown", e.Unknown)
+	if len(e.Counted) > 0 {
+		counted := make([]takenOf, len(e.Counted))
+		for i, x := range e.Counted {
+			counted[i] = takenOf{x.Key, x.Span.String(), x.Most}
 		}
-		if e.Outcome != 0 {
-			k.Outcome = e.OutcomeName()
-		}
+		o.value("counted", counted)
 	}
-	k.Set, k.Unknown, k.Yes, k.Answer = written(e.Set), written(e.Unknown), e.Yes, e.Answer.written()
-	if k.Irreversible = e.Irreversible; e.Origin != nil {
-		k.Parent, k.Fork = e.Origin.Run, e.Origin.Seq
-	}
-	if s := e.Said; s != nil {
-		k.said = said{s.Code.String(), s.Times, s.Since.UTC(), s.Took.Microseconds(), s.Issuer, s.Subject, s.Digest, s.Arguments, s.Bytes}
-	}
-	if k.Who = e.Remark.Who; e.Type == Annotated {
-		k.Text = e.Remark.Text
-	} else {
-		k.Reason = e.Remark.Text
-	}
-	for _, x := range e.Counted {
-		k.Counted = append(k.Counted, takenOf{x.Key, x.Span.String(), x.Most})
+	if e.Origin != nil {
+		o.text("parent", e.Origin.Run)
+		o.number("fork", e.Origin.Seq)
 	}
 	if e.told != nil {
-		var err error
-		if k.Told, err = e.told.written(); err != nil {
+		told, err := e.told.written()
+		if err != nil {
 			return to, err
 		}
+		o.value("remembers", told)
 	}
-	text, err := json.Marshal(&k, json.Deterministic(true))
-	return append(to, text...), err
+	if s := e.Said; s != nil {
+		o.text("refusal", s.Code.String())
+		o.number("times", s.Times)
+		o.time("since", s.Since)
+		o.number("microseconds", uint64(max(0, s.Took.Microseconds())))
+		o.text("issuer", s.Issuer)
+		o.text("subject", s.Subject)
+		o.text("digest", s.Digest)
+		if s.Arguments != nil {
+			o.value("args", jsontext.Value(s.Arguments))
+		}
+		o.number("args_bytes", uint64(s.Bytes))
+	}
+	o.number("yes", e.Yes)
+	if e.Answer != nil {
+		o.value("answer", e.Answer.written())
+	}
+	o.text("who", e.Remark.Who)
+	if e.Type == Annotated {
+		o.text("text", e.Remark.Text)
+	} else {
+		o.text("reason", e.Remark.Text)
+	}
+	o.close()
+	return o.to, o.err
 }
+
+// object is one that is written member by member. Those without a value are left out.
+type object struct {
+	to  []byte
+	err error // the first one
+}
+
+func (o *object) member(name string) {
+	if o.to[len(o.to)-1] != '{' {
+		o.to = append(o.to, ',')
+	}
+	o.to = append(append(append(o.to, '"'), name...), `":`...)
+}
+
+func (o *object) text(name, value string) {
+	if value != "" {
+		o.member(name)
+		var err error
+		o.to, err = jsontext.AppendQuote(o.to, value)
+		o.err = cmp.Or(o.err, err)
+	}
+}
+
+func (o *object) number(name string, value uint64) {
+	if value != 0 {
+		o.member(name)
+		o.to = strconv.AppendUint(o.to, value, 10)
+	}
+}
+
+func (o *object) truth(name string, value bool) {
+	if value {
+		o.member(name)
+		o.to = append(o.to, "true"...)
+	}
+}
+
+func (o *object) time(name string, value time.Time) {
+	if !value.IsZero() {
+		o.member(name)
+		o.to = append(value.UTC().AppendFormat(append(o.to, '"'), time.RFC3339Nano), '"')
+	}
+}
+
+// value writes what most entries have not.
+func (o *object) value(name string, value any) {
+	o.member(name)
+	text, err := json.Marshal(value, json.Deterministic(true))
+	o.to, o.err = append(o.to, text...), cmp.Or(o.err, err)
+}
+
+func (o *object) changes(name string, value []register.Change) {
+	if len(value) > 0 {
+		o.value(name, written(value))
+	}
+}
+
+func (o *object) open(name string) {
+	o.member(name)
+	o.to = append(o.to, '{')
+}
+
+func (o *object) close() { o.to = append(o.to, '}') }
 
 func written(changes []register.Change) (out []change) {
 	for _, x := range changes {
