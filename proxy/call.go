@@ -565,6 +565,9 @@ func (c *call) waitInput() {
 // refusal is told as an error.
 func (c *call) wantsTask() bool { return c.m.P.Task.Present() && !c.client.Stateless() }
 
+// wantsUnknownTask reports whether a call asks for a task where none are offered.
+func (c *call) wantsUnknownTask() bool { return c.m.P.Task.Present() && !c.s.tasked(c.client) }
+
 // patience is how long an answer may take. That to tasks/result comes when the task has ended.
 func (c *call) patience() time.Duration {
 	if c.m.Method == "tasks/result" {

@@ -23,10 +23,8 @@ func (restarts) List(at run.Snapshot, static bool, _ wire.Principal) *catalogue.
 }
 
 func (restarts) Call(c *call) (wire.Pending, bool) {
-	if c.m.Method != "tools/call" || c.m.P.Name != handle.StartName || c.s.shown.Hello.Load() == nil || !c.s.run.Where().MayRestart() {
-		return nil, false
-	}
-	if c.m.P.Task.Present() && !c.s.tasked(c.client) { // which is said where calls are gated
+	if c.m.Method != "tools/call" || c.m.P.Name != handle.StartName || c.s.shown.Hello.Load() == nil || !c.s.run.Where().MayRestart() ||
+		c.wantsUnknownTask() { // which is said where calls are gated
 		return nil, false
 	}
 	c.asksOwn()

@@ -100,7 +100,7 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	if !at.Present() || c.m.Raw[at.Start] != '"' {
 		return c.fail(wire.CodeInvalidParams, "params."+refusal.NameKey(k)+" must be a string")
 	}
-	if c.m.P.Task.Present() && !c.s.tasked(c.client) {
+	if c.wantsUnknownTask() && !c.s.run.Shadow() {
 		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
 	}
 	c.Kind, c.Name, c.gated, c.Listed = k, name, true, true
@@ -379,7 +379,7 @@ func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
 
 // sendDecided sends a decided call upstream, whatever was decided.
 func (c *call) sendDecided(conn *bridge.Upstream) wire.Pending {
-	if code := c.wouldRefuse(); code != policy.CodeNone && !c.Overlooked {
+	if code := c.wouldRefuse(); code != policy.CodeNone && c.Overlooked == policy.CodeNone {
 		c.overlook(code)
 	}
 	return c.first(conn)
@@ -400,7 +400,7 @@ func (c *call) wouldRefuse() policy.Code {
 
 // overlook notes that a request would have been refused, and lets it step nothing.
 func (c *call) overlook(code policy.Code) {
-	c.Overlooked = true
+	c.Overlooked = code
 	about := []any{"why", notCarried}
 	if c.Name != "" {
 		about = []any{"state", c.Snapshot.State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}

@@ -127,7 +127,7 @@ func (c *call) relayOver(conn *bridge.Upstream) (rest wire.Pending, ok bool) {
 // place was reached, in which it may be refused.
 func (c *call) anew() wire.Pending {
 	c.unsubscribed()
-	c.Overlooked = false
+	c.Overlooked = policy.CodeNone
 	return c.routed()
 }
 

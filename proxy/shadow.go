@@ -59,18 +59,17 @@ func (c *call) refusesMethod() bool {
 	return !now.Passthrough(c.m.Method)
 }
 
-// gateShadowed gates a call that the automaton can decide, and relays one that it
-// would refuse unread.
+// gateShadowed gates a call that the automaton can decide, though another thing of it is refused, and relays one that names
+// nothing.
 func (c *call) gateShadowed(route route, name wire.Span) wire.Pending {
 	switch {
 	case !name.Present() || c.m.Raw[name.Start] != '"':
 		c.overlook(policy.UnknownAction)
-	case c.m.P.Task.Present() && !c.s.tasked(c.client):
+		return c.relay()
+	case c.wantsUnknownTask():
 		c.overlook(policy.NotAvailable)
-	default:
-		return route(c)
 	}
-	return c.relay()
+	return route(c)
 }
 
 // listShadowed relays a list request, page by page as the client asks. What the

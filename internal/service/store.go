@@ -86,7 +86,13 @@ func (s *service) openStore(ctx context.Context) error {
 	name, _ := os.Hostname()
 	journal, err := stores.Open(ctx, stores.Config{
 		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Holder: fmt.Sprintf("process %d on %s", os.Getpid(), name),
-		Log: func(message string, err error) { s.log.Warn("store: "+message, "error", err) },
+		Log: func(message string, err error) {
+			var why []any
+			if err != nil {
+				why = []any{"error", err}
+			}
+			s.log.Warn("store: "+message, why...)
+		},
 	})
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func (k *kept) enter(c *run.Call) {
 
 func (k *kept) decided(c *run.Call, a run.Admission) {
 	if c.Snapshot.Shadow { // which sends whatever was decided
-		c.Overlooked = !c.Verdict.Allowed
+		c.Overlooked = c.Verdict.Code
 		p, ok := k.r.Begin(c, k.now)
 		if alternative := c.Verdict.Alternative; !ok || alternative != nil && alternative.Irreversible && p == nil {
 			k.Fatalf("%s is not told of before it is sent", c.Name)

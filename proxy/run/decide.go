@@ -54,7 +54,7 @@ type Call struct {
 	Verdict    policy.Verdict
 	Unclear    bool          // the argument that decides reads differently to others: it takes no turn
 	Outlived   bool          // refused: the run began anew by itself while it waited
-	Overlooked bool          // refused but for the shadow: it moves no run
+	Overlooked policy.Code   // with which it is refused but for the shadow: it moves no run; CodeNone: it is not
 	Noted      *Noted        // of its arguments, for entries; nil: nothing
 	Tag        any           // the caller's, not read here
 	Turn       chan struct{} // the caller's: closed when the call is Ready
@@ -189,7 +189,7 @@ func (c *Call) Begins() bool { return c.irreversible() || !c.Snapshot.Shadow && 
 // though its binding refuses it, that says so all the same.
 func (c *Call) irreversible() bool {
 	a := c.Verdict.Alternative
-	if a == nil && c.Overlooked && c.Verdict.Bound {
+	if a == nil && c.Overlooked != policy.CodeNone && c.Verdict.Bound {
 		a = c.Snapshot.Policy.AlternativeOf(c.Snapshot.At, c.Verdict.Symbol)
 	}
 	return a != nil && a.Irreversible

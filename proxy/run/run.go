@@ -475,7 +475,7 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 	}
 	shadow := c.Snapshot.Shadow
 	moves := shadow && r.followsShadow(c) || !shadow && r.holder == c
-	idle := shadow && (c.Overlooked || !moves && c.Verdict.Turn) // nothing comes of it
+	idle := shadow && (c.Overlooked != policy.CodeNone || !moves && c.Verdict.Turn) // nothing comes of it
 	if idle {
 		c.release()
 	}
@@ -522,7 +522,7 @@ func (r *Run) Settle(c *Call, end End, now time.Time) (e Entry, s Shift, err err
 // before the mode changed. A reload is no move: the policy that decided the call steps it,
 // and the one that the run has moved to meanwhile adopts the step.
 func (r *Run) followsShadow(c *Call) bool {
-	return c.Verdict.Turn && !c.Overlooked && r.holder == nil && r.moves == c.moves
+	return c.Verdict.Turn && c.Overlooked == policy.CodeNone && r.holder == nil && r.moves == c.moves
 }
 
 // arrive says where an entry's step leads to, and reports whether it leads anywhere. A run

@@ -329,7 +329,7 @@ func TestShadow(t *testing.T) {
 	w.ends(third, policy.Success)
 	w.in("approval")
 	overlooked := w.call("ask")
-	overlooked.Overlooked = true
+	overlooked.Overlooked = policy.NotAvailable
 	w.ends(overlooked, policy.Success)
 	w.in("approval")
 }

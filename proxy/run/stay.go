@@ -84,9 +84,7 @@ func (r *Run) Stay(c *Call, end End, now time.Time) Entry {
 
 // overlooked adds why the call would have been refused, but for the shadow.
 func (c *Call) overlooked(s *Said) *Said {
-	if c.Overlooked {
-		s.Code = c.Verdict.Code
-	}
+	s.Code = c.Overlooked
 	return s
 }
 

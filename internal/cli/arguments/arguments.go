@@ -3,6 +3,7 @@ package arguments
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,7 @@ import (
 )
 
 // AsUsed refuses other arguments than those that the usage of a command names: what stands in its Use behind its name, up to
-// the first flag. What is in brackets may be left out.
+// the first flag. What is in brackets may be left out, and none may be empty, as a shell's variable is that was not set.
 func AsUsed(cmd *cobra.Command, args []string) error {
 	var names []string
 	least := 0
@@ -24,7 +25,11 @@ func AsUsed(cmd *cobra.Command, args []string) error {
 			least++
 		}
 	}
+	usage := strings.TrimSuffix(cmd.CommandPath(), cmd.Name()) + cmd.Use
 	if len(args) >= least && len(args) <= len(names) {
+		if i := slices.Index(args, ""); i >= 0 {
+			return exit.Usagef("%s is empty; usage: %s", names[i], usage)
+		}
 		return nil
 	}
 	takes := "no argument"
@@ -37,5 +42,5 @@ func AsUsed(cmd *cobra.Command, args []string) error {
 	if least < len(names) {
 		takes = "at most " + takes
 	}
-	return exit.Usagef("%s takes %s, got %d; usage: %s", cmd.Name(), takes, len(args), strings.TrimSuffix(cmd.CommandPath(), cmd.Name())+cmd.Use)
+	return exit.Usagef("%s takes %s, got %d; usage: %s", cmd.Name(), takes, len(args), usage)
 }

@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -27,11 +28,14 @@ func TestAsUsed(t *testing.T) {
 		parent, cmd := &cobra.Command{Use: "p"}, &cobra.Command{Use: x.use}
 		parent.AddCommand(cmd)
 		said := ""
-		if err := AsUsed(cmd, make([]string, x.n)); err != nil {
+		if err := AsUsed(cmd, slices.Repeat([]string{"x"}, x.n)); err != nil {
 			said = err.Error()
 		}
 		if said != x.says {
 			t.Errorf("%s with %d: %q", x.use, x.n, said)
 		}
+	}
+	if err := AsUsed(&cobra.Command{Use: "diff RUN OTHER --json"}, []string{"x", ""}); err == nil || err.Error() != "OTHER is empty; usage: diff RUN OTHER --json" {
+		t.Errorf("an argument that is empty: %v", err)
 	}
 }

@@ -39,6 +39,24 @@ func TestIrreversibleCallsAreKeptInShadow(t *testing.T) {
 	verified(t, url)
 }
 
+// What a call would have been refused for stands in its entries, whether the policy's binding says it or not. So does a call that
+// asks for a task where there are none: it is sent all the same, and is kept likewise.
+func TestWhyCallsWouldBeRefusedIsKeptInShadow(t *testing.T) {
+	t.Parallel()
+	const final = ", irreversible: true"
+	k, url := key{"legacy", byHeader}, store(t)
+	h := counted(t, k, fmt.Sprintf(forkable, final, final), "--mode", "shadow", "--store", url)
+	c := h.enter(k, "")
+	c.Call("tools/call", `{"name":"once","arguments":{},"task":{}}`)
+	c.call("once", "")
+	c.Call("tools/call", `{"name":"elsewhere","arguments":{},"task":{}}`)
+	const want = "began@start stayed:once:not_available:success@start ended:once:success@start begun:elsewhere:not_available@after ended:elsewhere:success@after"
+	if got := summary(only(t, url, "ended", 2)); got != want {
+		t.Errorf("%s\nand not\n%s", got, want)
+	}
+	verified(t, url)
+}
+
 // Nobody follows a task in shadow: a call that cannot be undone and became one was sent, and nobody knows how it ends.
 func TestTasksThatAreIrreversibleInShadow(t *testing.T) {
 	t.Parallel()

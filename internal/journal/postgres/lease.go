@@ -51,7 +51,7 @@ func (s *Store) renew(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil && done.RowsAffected() == 0:
-			s.say("another process has the database now: this one writes nothing more", nil)
+			s.say("another process has the database now, and this one writes nothing more: end one of the two, and then start this one again if it is to go on", nil)
 			return
 		case err != nil:
 			s.connectAnew(err)
