@@ -148,7 +148,9 @@ func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Dura
 		return err
 	}
 	s.onClose(s.relay.Close)
-	if err = s.relay.Runs.Resume(); err != nil {
+	if err = s.relay.Runs.Resume(); errors.Is(err, runs.ErrDamaged) {
+		return errors.New("the run that is to go on is shut, since what is kept of it is not what was written; the log names it above: 'fsm-proxy verify RUN --store STORE' says what is wrong, and another --run, or --store, begins another one")
+	} else if err != nil {
 		return fmt.Errorf("reading what is to go on from the store: %w", err)
 	}
 	s.reloads.begin(s.policy)

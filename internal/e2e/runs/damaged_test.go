@@ -35,7 +35,7 @@ func (h *house) isShut(k key, url, id, why string) {
 	sent := h.upstream.Count("tools/call")
 	if k.kind == "process" {
 		p := mcptest.Start(h.t, nil, append([]string{mcptest.Proxy(h.t), "run", "--listen", mcptest.FreeAddress(h.t)}, h.args...)...)
-		if code, log := p.ExitCode(), p.Log().String(); code == 0 || !strings.Contains(log, id) || !strings.Contains(log, why) {
+		if code, log := p.ExitCode(), p.Log().String(); code == 0 || !strings.Contains(log, id) || !strings.Contains(log, why) || !strings.Contains(log, "fsm-proxy verify RUN") {
 			h.t.Errorf("exit status %d: %s", code, log)
 		}
 	} else {
