@@ -100,9 +100,6 @@ func (c *call) gate(k policy.Kind, name string, at wire.Span) wire.Pending {
 	if !at.Present() || c.m.Raw[at.Start] != '"' {
 		return c.fail(wire.CodeInvalidParams, "params."+refusal.NameKey(k)+" must be a string")
 	}
-	if c.wantsUnknownTask() && !c.s.run.Shadow() {
-		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
-	}
 	c.Kind, c.Name, c.gated, c.Listed = k, name, true, true
 	c.Arguments = (*arguments)(c.m)
 	conn := c.s.link.Live()
@@ -152,12 +149,13 @@ func (c *call) look(l *wire.List) {
 
 // enter asks the run, and goes as far as it can without waiting.
 func (c *call) enter(conn *bridge.Upstream) wire.Pending {
-	switch e := c.s.run.Enter(c, c.s.p.cfg.MaxQueue); e {
-	case run.Queued:
-		return c.later(func() { c.awaitTurn(c.proceed) })
-	default:
+	if c.wantsUnknownTask() && !c.s.run.Shadow() {
+		return c.fail(wire.CodeMethodNotFound, "tasks are not offered here: call without params.task")
+	}
+	if e := c.s.run.Enter(c, c.s.p.cfg.MaxQueue); e != run.Queued {
 		return c.decided(e, conn)
 	}
+	return c.later(func() { c.awaitTurn(c.proceed) })
 }
 
 // awaitTurn waits in the queue, and goes on when the turn has come, to be decided anew.
@@ -221,6 +219,7 @@ func (c *call) decided(e run.Admission, conn *bridge.Upstream) wire.Pending {
 	case e == run.ListWanted:
 		return c.later(func() { c.listFirst(conn) })
 	}
+	c.Overlooked = policy.CodeNone
 	if refusal := c.invalid(); refusal != "" {
 		c.leave()
 		return c.refuseText(policy.ValidationFailed, refusal)
@@ -379,15 +378,19 @@ func (c *call) reply(m *wire.Message, err error, o policy.Outcome) {
 
 // sendDecided sends a decided call upstream, whatever was decided.
 func (c *call) sendDecided(conn *bridge.Upstream) wire.Pending {
-	if code := c.wouldRefuse(); code != policy.CodeNone && c.Overlooked == policy.CodeNone {
+	code := c.wouldRefuse()
+	if code != policy.CodeNone && code != c.Overlooked {
 		c.overlook(code)
 	}
+	c.Overlooked = code
 	return c.first(conn)
 }
 
 // wouldRefuse is the code with which a decided call would be refused.
 func (c *call) wouldRefuse() policy.Code {
 	switch {
+	case c.wantsUnknownTask():
+		return policy.NotAvailable
 	case c.Unclear:
 		return policy.UnknownCase
 	case !c.Verdict.Allowed:

@@ -59,17 +59,14 @@ func (c *call) refusesMethod() bool {
 	return !now.Passthrough(c.m.Method)
 }
 
-// gateShadowed gates a call that the automaton can decide, though another thing of it is refused, and relays one that names
-// nothing.
+// gateShadowed gates a call that the automaton can decide, and relays one that it
+// would refuse unread.
 func (c *call) gateShadowed(route route, name wire.Span) wire.Pending {
-	switch {
-	case !name.Present() || c.m.Raw[name.Start] != '"':
-		c.overlook(policy.UnknownAction)
-		return c.relay()
-	case c.wantsUnknownTask():
-		c.overlook(policy.NotAvailable)
+	if name.Present() && c.m.Raw[name.Start] == '"' {
+		return route(c)
 	}
-	return route(c)
+	c.overlook(policy.UnknownAction)
+	return c.relay()
 }
 
 // listShadowed relays a list request, page by page as the client asks. What the

@@ -284,6 +284,24 @@ func TestShadowCountsWhatValidationWouldRefuse(t *testing.T) {
 	})
 }
 
+// A call that asks for a task where none are offered, and waits for a list when shadow ends, is refused.
+func TestModeSwitchWhileATaskIsAskedFor(t *testing.T) {
+	shadows(t, review, func(r *rig, o *tally) {
+		c := r.connect(plainHello)
+		r.up.conn(0).drop(wire.Tools)
+		r.up.conn(0).slow = time.Second
+		reply := c.request("tools/call", `{"name":"list_a","task":{}}`)
+		if !reply.pending() {
+			t.Fatal("it does not wait")
+		}
+		c.p.SetMode(runs.Enforce)
+		if answer := reply.wait(); !strings.Contains(answer, "tasks are not offered here") {
+			t.Error(answer)
+		}
+		equal(t, "counted", o.take(), []string(nil))
+	})
+}
+
 func TestModeSwitchTellsWhatIsShownNow(t *testing.T) {
 	shadows(t, review, func(r *rig, _ *tally) {
 		c := r.connect(plainHello)
