@@ -15,14 +15,15 @@ import (
 // that was when it began (READ COMMITTED, https://www.postgresql.org/docs/current/transaction-iso.html).
 //
 // A process acts by its lease for less time than the database keeps it, as of before it asked for that. To append, and to take
-// over, is to update the run's row under owner and fence. Who takes over ends the owner's lease first, which works only past its
-// end; and a lease that was ended is not renewed.
+// over, is to update the run's row under the owner and fence that were seen before. Who takes over ends the owner's lease first,
+// which works only past its end; and a lease that was ended is not renewed. How a run begins, or is removed, is not modelled.
 
 // mistakes are ways to get it wrong. The zero value makes none.
 type mistakes struct {
 	leaseBeside     bool // to append looks the lease up, and does not update the run's row under owner and fence
 	anyLease        bool // an owner acts under any lease that it has, and not by the one by which it loaded the run
 	noLook          bool // between begun and sending nobody looks at the lease
+	takesBlind      bool // to take over does not compare owner and fence
 	leaseStays      bool // who takes over leaves the lease row, which is renewed afterwards
 	openTransaction bool // to append takes two round trips
 	lostIsFailed    bool // a commit without confirmation is taken for one that has failed
@@ -99,13 +100,12 @@ type world struct {
 	lock                *statement
 	flying              []*statement
 	all                 []*process
-	sent                map[int]bool
 	answered            int
 	wrong               error // the first promise that was broken
 }
 
 func newWorld(m mistakes) *world {
-	return &world{mistakes: m, ends: map[int]int{}, all: []*process{{}, {}, {}}, sent: map[int]bool{}}
+	return &world{mistakes: m, ends: map[int]int{}, all: []*process{{}, {}, {}}}
 }
 
 func (w *world) breaks(format string, args ...any) {
@@ -277,18 +277,15 @@ func (w *world) sends(p *process) {
 		last = w.facts[n-1]
 	}
 	switch {
-	case w.sent[p.call]:
-		w.breaks("a call is sent twice")
 	case last.what != "begun" || last.call != p.call:
 		w.breaks("a call is sent that has not begun, or has an end")
 	case w.run.owner != p.under || w.run.fence != p.fence:
 		w.breaks("a call is sent for a run that is another's")
 	}
-	w.sent[p.call] = true
 }
 
-// begins has a statement look up what it does beside the row that it updates: whether the owner's lease was ended, or its
-// own process' is there.
+// begins has a statement look up what it does beside the row that it updates: to take over whether the owner's lease was ended,
+// and, by mistake, to append whether its own process' is there.
 func (s *statement) begins(w *world) {
 	s.begun = true
 	if ends, there := w.ends[s.owner]; s.what == "take" {
@@ -335,8 +332,8 @@ func (w *world) commits(s *statement) {
 			delete(w.ends, s.no)
 		}
 	case "take":
-		if a.ok = s.beside && w.run.owner == s.owner && w.run.fence == s.fence; a.ok {
-			w.run.owner, w.run.fence = s.no, s.fence+1
+		if a.ok = s.beside && (w.run.owner == s.owner && w.run.fence == s.fence || w.takesBlind); a.ok {
+			w.run.owner, w.run.fence = s.no, w.run.fence+1
 		}
 	case "append":
 		a.ok = w.run.last == s.expected && w.run.owner == s.owner && w.run.fence == s.fence
@@ -423,9 +420,6 @@ func (w *world) counts(p *process, f fact) {
 		p.begun = true
 	case "ended":
 		w.answered++
-		if !slices.Contains(w.facts, f) {
-			w.breaks("what was told is lost")
-		}
 		p.call = 0
 	case "unsent":
 		p.call = 0
@@ -495,7 +489,7 @@ func scheduled(seed uint64, moves int) []int {
 }
 
 // TestOwnership: whatever crashes, pauses or is lost, nobody decides for a run that is another's or by an old state, no call is
-// sent twice, or after somebody has told its end, nothing that was told is lost, and the run is to be had again.
+// sent for one, or that has not begun or has an end, and the run is to be had again.
 func TestOwnership(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for range 10 {
@@ -509,12 +503,12 @@ func TestOwnership(t *testing.T) {
 // TestOwnershipMistakes: the model finds each mistake.
 func TestOwnershipMistakes(t *testing.T) {
 	for name, m := range map[string]mistakes{
-		"a lease looked up beside": {leaseBeside: true}, "any lease": {anyLease: true}, "no look": {noLook: true}, "the lease stays": {leaseStays: true},
+		"a lease looked up beside": {leaseBeside: true}, "any lease": {anyLease: true}, "no look": {noLook: true}, "a take that compares nothing": {takesBlind: true}, "the lease stays": {leaseStays: true},
 		"an open transaction": {openTransaction: true}, "lost is failed": {lostIsFailed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(20_000) {
+			for seed := range uint64(100_000) {
 				if err := lives(m, scheduled(seed, 600)); err != nil {
 					t.Logf("seed %d: %v", seed, err)
 					return
