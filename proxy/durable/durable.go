@@ -588,13 +588,12 @@ func (s *Store) Forget(ctx context.Context, endedBefore, usedBefore time.Time, h
 			if err != nil {
 				return n, err
 			}
-			if r.Ended.IsZero() {
-				if held(r.Key) {
-					continue
-				}
-				if r, err = s.cfg.Journal.Take(ctx, r.ID); err != nil || r.Used.After(usedBefore) { // somebody has, meanwhile
-					continue
-				}
+			live := r.Ended.IsZero()
+			if live && held(r.Key) {
+				continue
+			}
+			if r, err = s.cfg.Journal.Take(ctx, r.ID); err != nil || live && r.Used.After(usedBefore) { // somebody has, meanwhile
+				continue
 			}
 			if _, err := s.write.Submit(journal.Change{Run: r.ID, Remove: true}, journal.Later); err != nil {
 				return n, err

@@ -488,22 +488,30 @@ func TestSessionGoesOnWhenItsServerDoes(t *testing.T) {
 	h.once(c)
 }
 
-// What has ended is kept for as long as is said, and what goes on is kept on.
+// What has ended is kept for as long as is said, and what goes on is kept on, whichever process has written it.
 func TestEndedRunsAreForgotten(t *testing.T) {
-	each(t, those("handle"), func(t *testing.T, k key) {
-		url := store(t)
-		h := counted(t, k, steps, "--annotate", "meta", "--store", url, "--keep-completed", "1ms", "--run-idle", "16s")
-		stays, ends := h.taken(h.enter(k, "")), h.taken(h.enter(k, ""))
-		if n := len(rowsOf(t, url)); n != 2 {
-			t.Fatalf("%d runs are kept", n)
-		}
-		if r := ends.call("fsm_end_run", ""); r.verdict != "success" {
-			t.Fatal(r.raw)
-		}
-		h.process.Log().Await(t, "runs are kept no longer")
-		mcptest.Await(t, "one run alone is kept", func() bool { return len(rowsOf(t, url)) == 1 })
-		if r := stays.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
-			t.Error(r.raw)
-		}
+	stored(t, func(t *testing.T, store func(t *testing.T) string) {
+		each(t, those("handle"), func(t *testing.T, k key) {
+			url := store(t)
+			h := counted(t, k, steps, "--annotate", "meta", "--store", url)
+			stays, before, ends := h.taken(h.enter(k, "")), h.taken(h.enter(k, "")), h.taken(h.enter(k, ""))
+			if n := len(rowsOf(t, url)); n != 3 {
+				t.Fatalf("%d runs are kept", n)
+			}
+			if r := before.call("fsm_end_run", ""); r.verdict != "success" {
+				t.Fatal(r.raw)
+			}
+			h.args = append(h.args, "--keep-completed", "1ms", "--run-idle", "16s")
+			h.again(os.Interrupt)
+			stays, ends = h.enter(k, stays.handle), h.enter(k, ends.handle)
+			if r := ends.call("fsm_end_run", ""); r.verdict != "success" {
+				t.Fatal(r.raw)
+			}
+			h.process.Log().Await(t, "runs are kept no longer")
+			mcptest.Await(t, "one run alone is kept", func() bool { return len(rowsOf(t, url)) == 1 })
+			if r := stays.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
+				t.Error(r.raw)
+			}
+		})
 	})
 }
