@@ -166,6 +166,7 @@ var rules = []rule{
 		allow: []string{
 			module + "/internal/journal",
 			"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool", // the protocol, its errors, the pool
+			"golang.org/x/sys/...", // for how long a connection may be unanswered
 		},
 		why: "a store keeps what it is given",
 	},

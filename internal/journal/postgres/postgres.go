@@ -120,6 +120,7 @@ func connect(ctx context.Context, c Config) (*Store, error) {
 	if _, there := cfg.ConnConfig.RuntimeParams["application_name"]; !there {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "fsm-proxy"
 	}
+	cfg.ConnConfig.DialFunc = dialer.DialContext
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, err
