@@ -203,7 +203,7 @@ func (r *Run) Begin(c *Call, now time.Time) (p *Pending, ok bool) {
 		return nil, true
 	}
 	if shadow {
-		e := r.record(Entry{Type: Begun, Time: now, Call: c, Shadow: true, Details: Details{Said: c.overlooked(c.sent()), Irreversible: true, Decided: c.decided}})
+		e := r.record(Entry{Type: Begun, Time: now, Call: c, Shadow: true, Details: Details{Said: c.sent(), Irreversible: true, Decided: c.decided}})
 		c.begun = e.Seq
 		return e.pending, true
 	}

@@ -45,9 +45,10 @@ func (c *Call) SentBy(issuer, subject string) {
 	c.sender = &guard.Who{Issuer: issuer, Subject: subject}
 }
 
-// sent is said with what was sent.
+// sent is said with what was sent, and why it would not have been but for the shadow.
 func (c *Call) sent() *Said {
 	s := c.said()
+	s.Code = c.Overlooked
 	if c.Noted != nil {
 		s.Noted = *c.Noted
 	}
@@ -76,16 +77,9 @@ func (r *Run) Stay(c *Call, end End, now time.Time) Entry {
 		return e
 	}
 	e.Call, e.Said, e.Irreversible = c.asked(), c.ended(&e, end.Took), c.irreversible()
-	c.overlooked(e.Said)
 	e = r.record(e)
 	c.tell(e.Seq)
 	return e
-}
-
-// overlooked adds why the call would have been refused, but for the shadow.
-func (c *Call) overlooked(s *Said) *Said {
-	s.Code = c.Overlooked
-	return s
 }
 
 // untold reports whether no entry tells of what changes nothing.

@@ -9,13 +9,19 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
 
+// inShadow opens a proxy in shadow, by whose policy what leads on from the second state cannot be undone.
+func inShadow(t *testing.T) (k key, url string, h *house) {
+	t.Helper()
+	const final = ", irreversible: true"
+	k, url = key{"legacy", byHeader}, store(t)
+	return k, url, counted(t, k, fmt.Sprintf(forkable, final, final), "--mode", "shadow", "--store", url)
+}
+
 // In shadow a call that cannot be undone is kept before it is sent, too: so that it is there though the proxy is killed behind
 // it, and has an end. One that the policy would have refused is sent all the same, and is kept likewise.
 func TestIrreversibleCallsAreKeptInShadow(t *testing.T) {
 	t.Parallel()
-	const final = ", irreversible: true"
-	k, url := key{"legacy", byHeader}, store(t)
-	h := counted(t, k, fmt.Sprintf(forkable, final, final), "--mode", "shadow", "--store", url)
+	k, url, h := inShadow(t)
 	c := h.enter(k, "")
 	for _, tool := range []string{"once", "elsewhere"} {
 		if r := c.call(tool, ""); strings.Contains(r.raw, `"error"`) {
@@ -43,9 +49,7 @@ func TestIrreversibleCallsAreKeptInShadow(t *testing.T) {
 // asks for a task where there are none: it is sent all the same, and is kept likewise.
 func TestWhyCallsWouldBeRefusedIsKeptInShadow(t *testing.T) {
 	t.Parallel()
-	const final = ", irreversible: true"
-	k, url := key{"legacy", byHeader}, store(t)
-	h := counted(t, k, fmt.Sprintf(forkable, final, final), "--mode", "shadow", "--store", url)
+	k, url, h := inShadow(t)
 	c := h.enter(k, "")
 	c.Call("tools/call", `{"name":"once","arguments":{},"task":{}}`)
 	c.call("once", "")

@@ -71,7 +71,7 @@ type reply struct {
 }
 
 // row is the run's.
-type row struct{ owner, fence, last int }
+type row struct{ owner, fence int }
 
 // process is one that wants to have the run.
 type process struct {
@@ -223,7 +223,7 @@ func (w *world) takes(p *process) {
 	switch take := (statement{what: "take", no: p.no, owner: seen.row.owner, fence: seen.row.fence}); {
 	case w.now >= p.until:
 	case seen.row.owner == p.no:
-		w.loads(p, seen, p.no)
+		w.loads(p, seen)
 	case !seen.there || seen.past && w.leaseStays:
 		p.runs = w.asks(take, p)
 	case seen.past:
@@ -231,8 +231,8 @@ func (w *world) takes(p *process) {
 	}
 }
 
-func (w *world) loads(p *process, r *reply, under int) {
-	p.has, p.under, p.fence, p.facts = true, under, r.row.fence, slices.Clone(r.facts)
+func (w *world) loads(p *process, r *reply) {
+	p.has, p.under, p.fence, p.facts = true, p.no, r.row.fence, slices.Clone(r.facts)
 	p.call, p.begun, p.sent, p.came, p.unsure = 0, false, false, false, nil
 }
 
@@ -336,13 +336,12 @@ func (w *world) commits(s *statement) {
 			w.run.owner, w.run.fence = s.no, w.run.fence+1
 		}
 	case "append":
-		a.ok = w.run.last == s.expected && w.run.owner == s.owner && w.run.fence == s.fence
+		a.ok = len(w.facts) == s.expected && w.run.owner == s.owner && w.run.fence == s.fence
 		if w.leaseBeside {
-			a.ok = w.run.last == s.expected && s.beside
+			a.ok = len(w.facts) == s.expected && s.beside
 		}
 		if a.ok {
 			w.facts = append(w.facts, s.fact)
-			w.run.last++
 		}
 	}
 	ends, there := w.ends[w.run.owner]
@@ -380,7 +379,7 @@ func (w *world) deliver(s *statement, lost bool) {
 	case s.what == "look":
 		p.seen = a
 	case s.what == "take" && a.ok && s.no == p.no:
-		w.loads(p, a, s.no)
+		w.loads(p, a)
 	}
 }
 
