@@ -76,6 +76,12 @@ func (a *ahead) anew() bool {
 	return a.resets > 0 || slices.ContainsFunc(a.entries, func(p *Pending) bool { return p.Step.Restarted })
 }
 
+// leaves reports whether what is not applied yet takes the run to another policy, if only for a while.
+func (a *ahead) leaves(r *Run) bool {
+	return r.asRecorded().Policy != r.stands.Policy ||
+		slices.ContainsFunc(a.entries, func(p *Pending) bool { return !p.stays() && p.To.Policy != r.stands.Policy })
+}
+
 // keeper has the turn where no call has it, and nobody is to get it.
 func (a *ahead) keeper() *Call {
 	if a.nobody == nil {

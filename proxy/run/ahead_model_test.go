@@ -69,7 +69,8 @@ type kept struct {
 	beginning, sent, settling, queued []*run.Call
 	refused                           uint64 // how often calls were, of which no crash has lost that
 
-	tasks map[uint64][]byte // what is kept of calls that tasks have come of, by the entries by which they began
+	tasks  map[uint64][]byte  // what is kept of calls that tasks have come of, by the entries by which they began
+	isTask map[*run.Call]bool // those of sent that tasks have come of: none comes of a task
 
 	settings []string
 	source   string                           // %s is what a reload changes
@@ -288,7 +289,7 @@ func (k *kept) crash() {
 	}
 	if isTask {
 		delete(open, turn)
-		k.sent = append(k.sent, holder)
+		k.sent, k.isTask[holder] = append(k.sent, holder), true
 		if left := k.left(holder); !bytes.Equal(left, k.tasks[turn]) {
 			k.Fatalf("%s is kept of it, and before it was %s", left, k.tasks[turn])
 		}
@@ -434,7 +435,7 @@ func (k *kept) same() {
 }
 
 func (k *kept) begin() {
-	k.asked, k.tasks = map[*run.Call]*approval.Question{}, map[uint64][]byte{}
+	k.asked, k.tasks, k.isTask = map[*run.Call]*approval.Question{}, map[uint64][]byte{}, map[*run.Call]bool{}
 	k.inForce = k.policy("")
 	k.r = run.New(run.Config{Policy: k.inForce, Lasts: true, Shared: &run.Shared{Patience: time.Hour, Checkpoint: k.every}}, k.now)
 	k.took()
@@ -531,14 +532,14 @@ func (k *kept) actions(call func(*rapid.T)) map[string]func(*rapid.T) {
 			}
 		},
 		"task": func(*rapid.T) {
-			if c := k.any(k.sent); c != nil {
+			if c := k.any(slices.DeleteFunc(slices.Clone(k.sent), func(c *run.Call) bool { return k.isTask[c] })); c != nil {
 				left := c.Remains()
 				ok, e := k.r.HandOver(c, &left)
 				if !ok {
 					k.leave(&left)
 					return
 				}
-				k.sent = append(without(k.sent, c), &left)
+				k.sent, k.isTask[&left] = append(without(k.sent, c), &left), true
 				if text := k.left(&left); text != nil {
 					k.tasks[left.Begun()] = text
 				}

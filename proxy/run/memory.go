@@ -287,7 +287,7 @@ func (r *Run) counted(c *counted) []limit.Limit {
 	switch {
 	case c.taken == nil || r.memory == nil || c.of != r.memory.counts:
 		return nil
-	case r.asRecorded().Policy != r.stands.Policy: // which has other limits, and no entry tells of it yet
+	case r.ahead.leaves(r): // another policy has other limits, and no entry that is applied tells of it yet
 		c.of.GiveBack(c.taken)
 		return nil
 	}

@@ -234,3 +234,25 @@ states:
 		})
 	}
 }
+
+// A run in shadow is begun anew by a policy that has not the limit of a call, and once more by the one that has: what the call
+// has taken of it went with the first, as it does where the run is read.
+func TestLimitInShadowThatIsGoneForAWhile(t *testing.T) {
+	had := parse(t, strings.Replace(forGood, "at_most: 5", "at_most: {hour: 5}", 1))
+	without := parse(t, "version: 1\ninitial: a\nstates: {a: {tools: {push: }}}\n")
+	r := run.New(run.Config{Policy: had, Lasts: true, Shadow: true, Shared: &run.Shared{Patience: time.Hour}}, at)
+	c := calls(t, &r, "count")
+	r.RestartUnasked(at)
+	r.Reload(without, at)
+	r.RestartUnasked(at)
+	r.Reload(had, at)
+	r.RestartUnasked(at)
+	if _, _, err := r.Settle(c, run.End{Outcome: policy.Unknown}, at); err != nil {
+		t.Fatal(err)
+	}
+	entries := whole(t, &r, nil)
+	again := run.Replay(run.Config{Policy: had, Lasts: true, Shadow: true}, slices.Values(reread(t, entries)), at)
+	if was, is := string(r.Counts(at)), string(again.Counts(at)); was != is || was != "[]" {
+		t.Errorf("it has taken %s, and %s when it is read again", was, is)
+	}
+}
