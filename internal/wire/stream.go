@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -165,6 +166,13 @@ func (e *CallError) Error() string {
 
 // Unwrap returns Err.
 func (e *CallError) Unwrap() error { return e.Err }
+
+// Absent reports whether an error is that of an upstream that was not there: nothing was sent, and it is known when another
+// attempt makes sense.
+func Absent(err error) bool {
+	lost, ok := errors.AsType[*CallError](err)
+	return ok && !lost.Sent && lost.RetryAfter > 0
+}
 
 // Call is one request under way upstream.
 type Call interface {

@@ -174,10 +174,10 @@ func (l *Link) Get() (*bridge.Upstream, error) {
 // again waits until another attempt makes sense, and reports false where none
 // does before ctx ends.
 func again(ctx context.Context, err error) bool {
-	lost, ok := errors.AsType[*wire.CallError](err)
-	if !ok || lost.Sent || lost.RetryAfter <= 0 {
+	if !wire.Absent(err) {
 		return false
 	}
+	lost, _ := errors.AsType[*wire.CallError](err)
 	if end, _ := ctx.Deadline(); time.Until(end) < lost.RetryAfter {
 		return false
 	}

@@ -128,9 +128,10 @@ var errRevision = errors.New("the server speaks another revision of the protocol
 
 // GoOn asks the server about a task of before the proxy was started anew, over a connection that dial makes; when the
 // server has said that it is there, known is called, and then the task is watched as ever. The first question waits for
-// nothing. as is how one speaks who can follow it.
+// nothing. as is how one speaks who can follow it. A server that is not there is waited for until ctx ends: no call goes
+// meanwhile that the task holds up.
 func (t *Task) GoOn(ctx context.Context, as bridge.Client, dial func() (*bridge.Upstream, error), known func()) {
-	for range maxMissed {
+	for missed := 0; missed < maxMissed; {
 		conn, err := dial()
 		if err == nil && !as.Follows(conn.Server) {
 			err = errRevision
@@ -142,6 +143,9 @@ func (t *Task) GoOn(ctx context.Context, as bridge.Client, dial func() (*bridge.
 		}
 		switch {
 		case err != nil:
+			if !wire.Absent(err) {
+				missed++
+			}
 			if !t.pause(ctx, nil) {
 				return
 			}

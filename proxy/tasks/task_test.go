@@ -1,7 +1,10 @@
 package tasks
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -126,5 +129,30 @@ func TestTableGoesOn(t *testing.T) {
 	}
 	if table.Came(false); table.Running() {
 		t.Error("one runs on")
+	}
+}
+
+// A server that is not there is waited for as long as its task may take; one that cannot be asked is not.
+func TestServerThatIsAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		after time.Duration // the task is given up
+	}{
+		"not there":          {&wire.CallError{RetryAfter: time.Second, Err: errors.New("connection refused")}, time.Hour},
+		"no server of tasks": {errors.New("it does not speak the protocol"), maxMissed * minPoll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+				defer stop()
+				var by ended
+				since := time.Now()
+				task := (&Kept{ID: "1", Began: since}).Task(&by, "apply", time.Second)
+				task.GoOn(ctx, bridge.Client{}, func() (*bridge.Upstream, error) { return nil, c.err }, func() { t.Error("it is known") })
+				if took := time.Since(since); took != c.after || len(by) != 1 || by[0] != policy.Unknown {
+					t.Errorf("after %v: %v", took, by)
+				}
+			})
+		})
 	}
 }
