@@ -13,6 +13,7 @@ import (
 
 // known is what this process knows of a run that it writes.
 type known struct {
+	no    int64  // by which the database knows it; 0: its beginning is under way
 	last  uint64 // its last record
 	ended bool
 	other bool // another process's
@@ -26,15 +27,17 @@ type batch struct {
 	*Store
 	pgx.Batch
 	each    []error
-	of      []map[string][]int // the changes of each statement, by the run that it returns if they are made
-	begun   map[string]bool    // runs that begin
-	plain   []*group           // that are not a statement yet
+	of      [][]*group      // what each statement writes
+	begun   map[string]bool // runs that begin
+	plain   []*group        // that are not a statement yet
 	plainOf map[string]*group
 	joins   bool // plans is for one of the statements
 }
 
-// group is what a batch writes of a run, one change after the other.
+// group is what a batch writes of a run, one change after the other. It is made if its statement returns its number; 0: or
+// anything.
 type group struct {
+	no       int64
 	id       string
 	expected uint64 // the last record before
 	records  []journal.Record
@@ -74,15 +77,15 @@ func (s *Store) lookUp(ctx context.Context, changes []journal.Change) error {
 	if ids == nil {
 		return nil
 	}
-	rows, err := s.pool.Query(ctx, "SELECT id, last_seq, ended IS NOT NULL, owner <> $2 FROM fsm_proxy.runs WHERE id = ANY($1)", ids, s.lease)
+	rows, err := s.pool.Query(ctx, "SELECT id, no, last_seq, ended IS NOT NULL, owner <> $2 FROM fsm_proxy.runs WHERE id = ANY($1)", ids, s.lease)
 	if err != nil {
 		return err
 	}
 	var id string
 	var r known
 	var last int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &last, &r.ended, &r.other}, func() error {
-		s.runs[id] = &known{uint64(last), r.ended, r.other}
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.no, &last, &r.ended, &r.other}, func() error {
+		s.runs[id] = &known{r.no, uint64(last), r.ended, r.other}
 		return nil
 	})
 	return err
@@ -132,7 +135,7 @@ func (b *batch) add(i int, c *journal.Change) {
 func (b *batch) append(i int, c *journal.Change, r *known) {
 	g := b.plainOf[c.Run]
 	if g == nil {
-		g = &group{id: c.Run, expected: r.last}
+		g = &group{no: r.no, id: c.Run, expected: r.last}
 		b.plainOf[c.Run], b.plain = g, append(b.plain, g)
 	}
 	g.changes = append(g.changes, i)
@@ -145,10 +148,10 @@ func (b *batch) append(i int, c *journal.Change, r *known) {
 	}
 }
 
-// statement queues a statement that returns the id of the run that it was about, or nothing.
+// statement queues a statement that returns a row if it makes a change, and else nothing.
 func (b *batch) statement(i int, id, text string, args ...any) {
 	b.Queue(text, args...)
-	b.of, b.joins = append(b.of, map[string][]int{id: {i}}), b.joins || text != begin
+	b.of, b.joins = append(b.of, []*group{{id: id, changes: []int{i}}}), b.joins || text != begin
 }
 
 const (
@@ -160,31 +163,31 @@ const (
 	removal = `WITH gone AS (DELETE FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 RETURNING no, id),
 		e AS (DELETE FROM fsm_proxy.entries USING gone WHERE run = gone.no),
 		o AS (DELETE FROM fsm_proxy.objects USING gone WHERE run = gone.id)
-		SELECT id FROM gone`
+		SELECT no FROM gone`
 
 	cut = `WITH base AS (SELECT e.run, e.seq, e.hash FROM fsm_proxy.entries e JOIN fsm_proxy.runs r ON r.no = e.run WHERE r.id = $1 AND r.last_seq = $4 AND e.seq <= $3 ORDER BY e.seq DESC LIMIT 1),
 		based AS (UPDATE fsm_proxy.runs SET base_seq = base.seq, base_hash = base.hash FROM base WHERE no = base.run AND owner = $2 RETURNING no),
 		d AS (DELETE FROM fsm_proxy.entries USING based WHERE run = based.no AND seq <= $3)
-		SELECT id FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND last_seq = $4`
+		SELECT no FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND last_seq = $4`
 
 	begin = `WITH new AS (INSERT INTO fsm_proxy.runs (owner, id, key_kind, key_hash, issuer, subject, parent, fork, began, last_seq, last_hash,
 			at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended, base_seq, base_hash)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22) ON CONFLICT DO NOTHING RETURNING no, id),
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22) ON CONFLICT DO NOTHING RETURNING no),
 		e AS (INSERT INTO fsm_proxy.entries SELECT new.no, r.seq, r.hash, r.bytes FROM new, unnest($23::bigint[], $24::bytea[], $25::bytea[]) r (seq, hash, bytes))
-		SELECT id FROM new`
+		SELECT no FROM new`
 
-	write = `WITH w AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bytea[], $6::boolean[], $7::bigint[], $8::bytea[], $9::bytea[], $10::boolean[], $11::text[],
+	write = `WITH w AS (SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::boolean[], $7::bigint[], $8::bytea[], $9::bytea[], $10::boolean[], $11::text[],
 				$12::bigint[], $13::timestamptz[], $14::timestamptz[], $15::timestamptz[])
-			w (id, expected, last_seq, last_hash, moves, at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended)),
+			w (no, expected, last_seq, last_hash, moves, at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended)),
 		moved AS (UPDATE fsm_proxy.runs r SET (at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended, last_seq, last_hash) =
 				(w.at_seq, w.at_hash, w.state, w.complete, w.policy, w.checkpoint, w.due, w.used, w.ended, w.last_seq, coalesce(w.last_hash, r.last_hash))
-			FROM w WHERE w.moves AND r.id = w.id AND r.owner = $1 AND r.last_seq = w.expected RETURNING r.no, r.id),
+			FROM w WHERE w.moves AND r.no = w.no AND r.owner = $1 AND r.last_seq = w.expected RETURNING r.no),
 		stayed AS (UPDATE fsm_proxy.runs r SET last_seq = w.last_seq, last_hash = coalesce(w.last_hash, r.last_hash)
-			FROM w WHERE NOT w.moves AND r.id = w.id AND r.owner = $1 AND r.last_seq = w.expected RETURNING r.no, r.id),
+			FROM w WHERE NOT w.moves AND r.no = w.no AND r.owner = $1 AND r.last_seq = w.expected RETURNING r.no),
 		written AS (SELECT * FROM moved UNION ALL SELECT * FROM stayed),
-		e AS (INSERT INTO fsm_proxy.entries SELECT written.no, x.seq, x.hash, x.bytes
-			FROM unnest($16::text[], $17::bigint[], $18::bytea[], $19::bytea[]) x (run, seq, hash, bytes) JOIN written ON written.id = x.run)
-		SELECT id FROM written`
+		e AS (INSERT INTO fsm_proxy.entries SELECT x.no, x.seq, x.hash, x.bytes
+			FROM unnest($16::bigint[], $17::bigint[], $18::bytea[], $19::bytea[]) x (no, seq, hash, bytes) JOIN written ON written.no = x.no)
+		SELECT no FROM written`
 
 	// moveOne and stayOne do for one record what write does for several, in less time: they find one row by a
 	// unique index, whatever is known of the tables, and need no plans.
@@ -193,15 +196,15 @@ const (
 
 	stayOne = `WITH written AS (UPDATE fsm_proxy.runs SET last_seq = $4, last_hash = $5` + ofOne
 
-	ofOne = ` WHERE id = $2 AND owner = $1 AND last_seq = $3 RETURNING no)
-		INSERT INTO fsm_proxy.entries SELECT no, $4, $5, $6 FROM written RETURNING $2::text`
+	ofOne = ` WHERE no = $2 AND owner = $1 AND last_seq = $3 RETURNING no)
+		INSERT INTO fsm_proxy.entries SELECT no, $4, $5, $6 FROM written RETURNING run`
 
 	putObjects = `WITH given AS (SELECT * FROM unnest($3::text[], $4::bytea[], $5::text[], $6::bytea[]) g (kind, name, run, bytes)
 			WHERE CASE WHEN $1 = '' THEN EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $2 FOR KEY SHARE) ELSE EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2) END),
 		gone AS (DELETE FROM fsm_proxy.objects o USING given g WHERE g.bytes IS NULL AND o.kind = g.kind AND o.name = g.name),
 		put AS (INSERT INTO fsm_proxy.objects SELECT kind, name, run, bytes FROM given WHERE bytes IS NOT NULL
 			ON CONFLICT (kind, name) DO UPDATE SET run = excluded.run, bytes = excluded.bytes)
-		SELECT '' WHERE EXISTS (SELECT 1 FROM given)`
+		SELECT 0::bigint WHERE EXISTS (SELECT 1 FROM given)`
 )
 
 // begin adds a run's beginning.
@@ -272,16 +275,13 @@ func (b *batch) flush() {
 		b.one(plain[0])
 		return
 	}
-	var ids, runs []string
-	var expected, last, at, checkpoint, seqs []int64
+	var nos, expected, last, at, checkpoint, runs, seqs []int64
 	var lastHash, atHash, states, hashes, bytes [][]byte
 	var moves, complete []bool
 	var policies []string
 	var due, used, ended []*time.Time
-	of := map[string][]int{}
 	for _, g := range plain {
-		of[g.id] = g.changes
-		ids, expected = append(ids, g.id), append(expected, int64(g.expected))
+		nos, expected = append(nos, g.no), append(expected, int64(g.expected))
 		if n := len(g.records); n > 0 {
 			last, lastHash = append(last, int64(g.records[n-1].Seq)), append(lastHash, g.records[n-1].Hash[:])
 		} else {
@@ -296,24 +296,24 @@ func (b *batch) flush() {
 		s, hs, bs := columns(g.records)
 		seqs, hashes, bytes = append(seqs, s...), append(hashes, hs...), append(bytes, bs...)
 		for range s {
-			runs = append(runs, g.id)
+			runs = append(runs, g.no)
 		}
 	}
-	b.Queue(write, b.lease, ids, expected, last, lastHash, moves, at, atHash, states, complete, policies, checkpoint, due, used, ended, runs, seqs, hashes, bytes)
-	b.of, b.joins = append(b.of, of), true
+	b.Queue(write, b.lease, nos, expected, last, lastHash, moves, at, atHash, states, complete, policies, checkpoint, due, used, ended, runs, seqs, hashes, bytes)
+	b.of, b.joins = append(b.of, plain), true
 }
 
 // one makes a statement of the one record of a run.
 func (b *batch) one(g *group) {
 	x := &g.records[0]
-	args := []any{b.lease, g.id, int64(g.expected), int64(x.Seq), x.Hash[:], notNil(x.Bytes)}
+	args := []any{b.lease, g.no, int64(g.expected), int64(x.Seq), x.Hash[:], notNil(x.Bytes)}
 	text := stayOne
 	if h := g.head; h != nil {
 		text = moveOne
 		args = append(args, int64(h.At.Seq), h.At.Hash.Bytes(), []byte(h.State), h.Complete, h.Policy, int64(h.Checkpoint), stamp(h.Due), stamp(h.Used), stamp(h.Ended))
 	}
 	b.Queue(text, args...)
-	b.of = append(b.of, map[string][]int{g.id: g.changes})
+	b.of = append(b.of, []*group{g})
 }
 
 // send sends the batch, which is one transaction, and reads what became of each statement.
@@ -355,21 +355,24 @@ func (b *batch) send(ctx context.Context) (err error) {
 	return nil
 }
 
-// made reads which runs' changes a statement has made.
-func (b *batch) made(of map[string][]int, rows pgx.Rows, err error) error {
+// made reads what of its groups a statement has made.
+func (b *batch) made(of []*group, rows pgx.Rows, err error) error {
 	if err != nil {
 		return err
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	made, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return err
 	}
-	for id, changes := range of {
-		if !slices.Contains(ids, id) {
-			for _, i := range changes {
+	for _, g := range of {
+		switch {
+		case len(made) == 0 || g.no != 0 && !slices.Contains(made, g.no):
+			for _, i := range g.changes {
 				b.each[i] = journal.ErrConflict
 			}
-			delete(b.runs, id)
+			delete(b.runs, g.id)
+		case g.no == 0 && b.runs[g.id] != nil:
+			b.runs[g.id].no = made[0] // it has begun
 		}
 	}
 	return nil
