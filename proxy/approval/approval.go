@@ -95,16 +95,19 @@ type Table struct {
 	visits uint64      // how often all were closed
 }
 
-// Find returns what is known of a call, nil for nothing. An answer that has waited for too long is forgotten, but for
-// that which the call itself has used before.
-func (t *Table) Find(k Key, used *Question, now time.Time) *Question {
+// Find returns what is known of a call, nil for nothing: an answer, where there is one, whatever others are asked or were not
+// told in time. An answer that has waited for too long is forgotten, but for that which the call itself has used before.
+func (t *Table) Find(k Key, used *Question, now time.Time) (found *Question) {
 	t.expire(used, now)
 	for _, q := range t.all {
-		if q.Key == k {
+		if q.Key == k && (q.state == Allowed || q.state == Denied) {
 			return q
 		}
+		if q.Key == k && found == nil {
+			found = q
+		}
 	}
-	return nil
+	return found
 }
 
 // Open returns the questions that are open, oldest first.

@@ -209,3 +209,32 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Errorf("%d were denied, of which the first is forgotten, or the room has no end", denied)
 	}
 }
+
+// A call that is sent once more has its yes still, whatever another one like it has asked meanwhile, and though nobody has
+// answered that.
+func TestYesBeforeAnothersQuestion(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, later := range map[string]time.Duration{"open": 0, "unanswered": time.Hour} {
+		var table Table
+		var principals Principals
+		ask := func() *Question {
+			q := &Question{Patience: time.Minute, Expires: now.Add(time.Minute)}
+			if !table.Ask(q, &principals, now) {
+				t.Fatal("no room")
+			}
+			return q
+		}
+		own := ask()
+		table.Answer(own, Allowed, now)
+		table.Use(own)
+		others := ask()
+		table.GiveBack(own)
+		if table.Find(Key{}, own, now.Add(later)) != own {
+			t.Errorf("%s: its yes is not found", name)
+		}
+		table.Use(own)
+		if table.Find(Key{}, nil, now.Add(later)) != others {
+			t.Errorf("%s: what the other has asked is not found", name)
+		}
+	}
+}
