@@ -167,11 +167,14 @@ func (e *CallError) Error() string {
 // Unwrap returns Err.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// Absent reports whether an error is that of an upstream that was not there: nothing was sent, and it is known when another
-// attempt makes sense.
-func Absent(err error) bool {
+// Absent reports whether an error is that of an upstream that was not there: nothing was sent, and another attempt makes sense
+// after retry.
+func Absent(err error) (retry time.Duration, ok bool) {
 	lost, ok := errors.AsType[*CallError](err)
-	return ok && !lost.Sent && lost.RetryAfter > 0
+	if !ok || lost.Sent || lost.RetryAfter <= 0 {
+		return 0, false
+	}
+	return lost.RetryAfter, true
 }
 
 // Call is one request under way upstream.

@@ -63,6 +63,9 @@ type Question struct {
 // State is what has become of the question.
 func (q *Question) State() State { return q.state }
 
+// answered reports whether somebody has said yes or no.
+func (q *Question) answered() bool { return q.state == Allowed || q.state == Denied }
+
 // Entry is the number of the entry by which its answer is kept, 0 where it is not: see [Table.Enter].
 func (q *Question) Entry() uint64 { return q.entry }
 
@@ -100,10 +103,11 @@ type Table struct {
 func (t *Table) Find(k Key, used *Question, now time.Time) (found *Question) {
 	t.expire(used, now)
 	for _, q := range t.all {
-		if q.Key == k && (q.state == Allowed || q.state == Denied) {
+		switch {
+		case q.Key != k:
+		case q.answered():
 			return q
-		}
-		if q.Key == k && found == nil {
+		case found == nil:
 			found = q
 		}
 	}
@@ -194,7 +198,7 @@ func (t *Table) NotBefore(now time.Time) {
 func (t *Table) remembers(by policy.Approver) bool {
 	n := 0
 	for _, q := range t.all {
-		if q.Of == by && (q.state == Allowed || q.state == Denied) {
+		if q.Of == by && q.answered() {
 			n++
 		}
 	}
@@ -230,7 +234,7 @@ func (t *Table) Close() {
 // call holds whoever asked.
 func (t *Table) CloseOf(these func(*Question) bool) {
 	t.closeOf(func(q *Question) bool {
-		return these(q) && !(q.Of == policy.ByOperator && (q.state == Allowed || q.state == Denied))
+		return these(q) && !(q.Of == policy.ByOperator && q.answered())
 	})
 	for i, q := range t.all {
 		if these(q) {

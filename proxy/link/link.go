@@ -174,14 +174,11 @@ func (l *Link) Get() (*bridge.Upstream, error) {
 // again waits until another attempt makes sense, and reports false where none
 // does before ctx ends.
 func again(ctx context.Context, err error) bool {
-	if !wire.Absent(err) {
+	retry, absent := wire.Absent(err)
+	if end, _ := ctx.Deadline(); !absent || time.Until(end) < retry {
 		return false
 	}
-	lost, _ := errors.AsType[*wire.CallError](err)
-	if end, _ := ctx.Deadline(); time.Until(end) < lost.RetryAfter {
-		return false
-	}
-	wait := time.NewTimer(lost.RetryAfter)
+	wait := time.NewTimer(retry)
 	defer wait.Stop()
 	select {
 	case <-wait.C:

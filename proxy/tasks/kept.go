@@ -143,7 +143,7 @@ func (t *Task) GoOn(ctx context.Context, as bridge.Client, dial func() (*bridge.
 		}
 		switch {
 		case err != nil:
-			if !wire.Absent(err) {
+			if _, absent := wire.Absent(err); !absent {
 				missed++
 			}
 			if !t.pause(ctx, nil) {

@@ -34,10 +34,9 @@ type batch struct {
 	joins   bool // plans is for one of the statements
 }
 
-// group is what a batch writes of a run, one change after the other. It is made if its statement returns its number; 0: or
-// anything.
+// group is what a batch writes of a run, one change after the other.
 type group struct {
-	no       int64
+	no       int64 // of the run, which the statement returns if the group is made; 0: the statement returns anything then
 	id       string
 	expected uint64 // the last record before
 	records  []journal.Record
