@@ -48,6 +48,7 @@ type Row struct {
 	Began  time.Time `json:"began,omitzero"`
 	Base   Point     `json:"base,omitzero"` // before the first record that is kept still
 	Last   Point     `json:"last,omitzero"` // the last record
+	Tenure Tenure    `json:"-"`             // by whom it is written
 	Head   `json:",embed"`
 }
 
@@ -73,6 +74,7 @@ type Object struct {
 // Change is what is written at once: wholly, or not at all.
 type Change struct {
 	Run     string   // "": it is about objects alone
+	Tenure  Tenure   // by which the run is written, as its row had it when it was taken; its Begin has the lease alone
 	Begin   *Row     // the run is new, and its records follow Base; its Last and Head are not read
 	Records []Record // that follow the run's last; the first of them has the number after that
 	Head    *Head    // nil: it stands as it stood; one that has ended does not begin again

@@ -1,0 +1,61 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+)
+
+// Tenure is how a process has a run: by which of its leases, and the how manyth it is to have the run. Nothing is written of a
+// run but under the tenure that its row has. The zero Tenure is that of stores which one process has.
+type Tenure struct {
+	Lease int64 // 0: nobody has the run
+	Fence int64 // raised by one whenever somebody takes the run
+}
+
+// Peer is a process that writes a [Shared] store, as its lease tells.
+type Peer struct {
+	Lease   int64    // its number, which is never used again
+	Holder  string   // for people, such as "process 7 on gateway-0"
+	Address string   // where it takes requests that others pass on, "host:port"; "": it takes none
+	Key     [32]byte // SHA-256 of its TLS certificate there
+}
+
+// Elsewhere is the error of a run that another process has, whose lease goes on.
+type Elsewhere struct {
+	Run string // its id
+	By  Peer   // the zero Peer: nobody has it, and this process is not to take it
+}
+
+func (e *Elsewhere) Error() string {
+	if e.By == (Peer{}) {
+		return fmt.Sprintf("run %s is for another process to take: this one is ending", e.Run)
+	}
+	return fmt.Sprintf("%s has run %s", e.By.Holder, e.Run)
+}
+
+// Elsewhere marks the error for who passes requests on without knowing of stores.
+func (*Elsewhere) Elsewhere() {}
+
+// Shared is a store that several processes write, each run by one of them at a time: who has taken it, as long as their
+// lease goes on. [Store.Take] of a run that another process has, whose lease goes on and which has not ended, is an [*Elsewhere];
+// it ends a lease that is past its end, so that its process never writes by it again.
+//
+// A process may act by its lease, and so list, decide and send, only as long as [Shared.Trusts] says so: for less time
+// than the database keeps the lease, as of before it asked for that. No lease can exclude that a process is paused between
+// its last look and what it sends.
+type Shared interface {
+	Store
+	// Lease is the number of this process's lease; another one, once that was lost and another one was taken. It does
+	// not block.
+	Lease() int64
+	// Trusts reports whether this process may act by a lease now. It does not block, and is cheap.
+	Trusts(lease int64) bool
+	// Release gives a run away that this process has under a tenure, once all is written that it is to write of it:
+	// any process may take it. It is nil too where the tenure is over already.
+	Release(ctx context.Context, run string, t Tenure) error
+	// Peers are the processes whose leases go on, this one among them.
+	Peers(ctx context.Context) ([]Peer, error)
+	// End has this process take no run any more: [Store.Take] of one that nobody has is an [*Elsewhere] without a Peer.
+	// What it has it keeps until it is released.
+	End()
+}
