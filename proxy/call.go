@@ -7,6 +7,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -307,11 +308,22 @@ func (c *call) tooLate() wire.Pending {
 	c.s.log.Info("refused: the proxy is ending", c.about("method", wire.Clip(c.m.Method))...)
 	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, refusal.TooLate, nil)
-	out, ok := c.out.(wire.DecliningStream)
-	if !ok {
-		return c.answer(raw)
-	}
-	return c.answerBy(func() { out.Decline(raw) })
+	return c.elsewhere(&journal.Elsewhere{}, func() {
+		if out, ok := c.out.(wire.DecliningStream); ok {
+			out.Decline(raw)
+			return
+		}
+		c.out.Answer(raw)
+	})
+}
+
+// elsewhere has a call of which nothing was done be served where its run is, or goes to, and else answers it.
+func (c *call) elsewhere(why error, answer func()) wire.Pending {
+	return c.answerBy(func() {
+		if out, ok := c.out.(wire.MovingStream); !ok || !out.Move(why) {
+			answer()
+		}
+	})
 }
 
 // unsent answers a call that start has not sent.

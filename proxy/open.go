@@ -97,6 +97,9 @@ func (p *Proxy) OpenFor(peer observe.Peer, own wire.Stream) (wire.Session, error
 
 // noSession is why a client has no session, with what it can do.
 func (p *Proxy) noSession(why *runs.Missing, peer *observe.Peer) error {
+	if why.At != nil {
+		return why
+	}
 	told := &runs.Missing{Code: why.Code, Text: why.Text + p.Runs.WayOn(why, bridge.Client{})}
 	p.cfg.Log.Info("refused", peer.About([]any{"code", why.Code.String(), "method", "initialize", "reason", told.Text})...)
 	return told

@@ -38,6 +38,9 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	c.Who = s.shown.Asked(wire.AsksOn(out))
 	c.observe()
 	if refusal := s.admit(c); refusal != "" {
+		if s.moves(out) {
+			return nil
+		}
 		c.turnedAway()
 		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
@@ -34,6 +35,9 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 }
 
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
+	if out, ok := c.out.(wire.MovingStream); ok && c.s.run.Lost() && out.Move(&journal.Elsewhere{}) {
+		return c.answer(nil)
+	}
 	behind := []any{"state", c.where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
 	if c.Verdict.Fault() != nil {
 		behind = append(behind, "fault", c.s.p.cfg.Fault(c.Verdict.Fault()))
@@ -128,6 +132,9 @@ func (c *call) unknownMethod() string {
 
 // refuseRunless answers a request that has no run. Whose run it is not, and whose run there is none, read the same.
 func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
+	if out, ok := c.out.(wire.MovingStream); ok && why.At != nil && out.Move(why.At) {
+		return c.answer(nil)
+	}
 	c.deny(why.Code)
 	r := &refusal.Refusal{Error: why.Code.String(), Message: why.Text + c.s.p.Runs.WayOn(why, bridge.Stateless)}
 	c.s.log.Info("refused", c.about("code", r.Error, "method", wire.Clip(c.m.Method), "reason", r.Message)...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/asks"
@@ -363,7 +364,7 @@ func (s *session) Close() {
 		s.mu.Unlock()
 		return
 	}
-	s.closed, s.goesOn = true, s.p.drain.Begun.Load() || s.peer.Resumed && s.shown.Hello.Load() == nil
+	s.closed, s.goesOn = true, s.p.drain.Begun.Load() || s.Moved() || s.peer.Resumed && s.shown.Hello.Load() == nil
 	s.p.ending.Add(1) // before anybody can find it closed, and wait
 	s.mu.Unlock()
 	go s.end()
@@ -424,6 +425,15 @@ func (s *session) measured() {
 
 // Over reports whether the session's run has ended under it: its client has to begin another.
 func (s *session) Over() bool { return s.run.Ended() }
+
+// Moved reports whether the session goes on in another process, with its run.
+func (s *session) Moved() bool { return s.run.Lost() }
+
+// moves has a request that was not entered be served where the session goes on, and reports whether that can be.
+func (s *session) moves(out wire.Stream) bool {
+	to, ok := out.(wire.MovingStream)
+	return ok && s.Moved() && to.Move(&journal.Elsewhere{})
+}
 
 // Unreadable implements wire.WitnessSession.
 func (s *session) Unreadable(err error) {

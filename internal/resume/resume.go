@@ -21,6 +21,8 @@ type Store interface {
 	// KeepSession keeps what is known of a session in place of what was, and returns how that is waited for; nil
 	// forgets it.
 	KeepSession(id string, text []byte) (wait func() error, err error)
+	// Left says that a session is not here any more, which is kept.
+	Left(id string)
 }
 
 // Kept is what is kept of a session.
@@ -161,12 +163,21 @@ func (s *Session) Over() bool {
 	return ok && under.Over()
 }
 
+// Moved reports whether the session goes on in another process: then it is not forgotten when it ends here.
+func (s *Session) Moved() bool {
+	under, ok := s.Session.(interface{ Moved() bool })
+	return ok && under.Moved()
+}
+
 // Unreadable implements [wire.WitnessSession].
 func (s *Session) Unreadable(err error) { wire.Unread(s.Session, err) }
 
 // Close implements [wire.Session].
 func (s *Session) Close() {
-	if !s.stays() {
+	switch {
+	case s.Moved():
+		s.store.Left(s.id)
+	case !s.stays():
 		s.mu.Lock()
 		wait, err := s.store.KeepSession(s.id, nil)
 		if err != nil {

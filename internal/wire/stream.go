@@ -44,6 +44,14 @@ type DecliningStream interface {
 	Decline(msg []byte)
 }
 
+// MovingStream is a Stream of a request that another process can serve in place of this one.
+type MovingStream interface {
+	Stream
+	// Move has the request be served elsewhere, and reports whether that can be: nothing was sent or answered here,
+	// nothing was done, and nothing more comes on the stream. why says where.
+	Move(why error) bool
+}
+
 // FailingStream is a Stream on which an answer's code can decide more than its
 // bytes (HTTP of the modern era: the status).
 type FailingStream interface {

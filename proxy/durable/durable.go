@@ -45,6 +45,7 @@ type Store struct {
 	chain  journal.Chain
 	write  *journal.Committer
 	limits *limit.Principals
+	shared journal.Shared // nil: this process has the journal alone
 	size   atomic.Int64
 	left   atomic.Uint64 // how many facts were left out
 
@@ -61,6 +62,7 @@ func Open(c Config) *Store {
 		c.Timeout = 10 * time.Second
 	}
 	s := &Store{cfg: c, chain: journal.NewChain(c.Key), limits: limit.NewPrincipals(0), sessions: newSessions(), stock: stock{crowded: make(chan struct{}, 1)}, policies: make(map[string]*policy.Policy)}
+	s.shared, _ = c.Journal.(journal.Shared)
 	s.write = journal.NewCommitter(journal.CommitterConfig{Store: c.Journal, Wrote: c.Wrote, Health: func(err error) {
 		if err != nil {
 			c.Log.Error("the store cannot be written: what would move a run is refused until it can", "error", err)
@@ -80,6 +82,9 @@ func (s *Store) Close(ctx context.Context) error {
 // Down is why nothing can be written now, nil where it can.
 func (s *Store) Down() error {
 	_, err := s.write.Waiting()
+	if err == nil && s.shared != nil && !s.shared.Trusts(s.shared.Lease()) {
+		err = errLapsed
+	}
 	return err
 }
 
@@ -168,7 +173,8 @@ func KeyOf(kind, id string) journal.Key {
 // Run is a run's place in the journal. It is not safe for concurrent use: its entries are in order.
 type Run struct {
 	s     *Store
-	id    string // never another: it may be asked for at any time
+	id    string         // never another: it may be asked for at any time
+	under journal.Tenure // likewise
 	row   journal.Row
 	fresh bool              // it is not written yet
 	free  bool              // it is the first principal's who comes
@@ -182,7 +188,8 @@ type Run struct {
 // Begin returns the place of a run that begins, of which nothing is written yet.
 func (s *Store) Begin(id string, key journal.Key, owner wire.Principal, now time.Time) *Run {
 	row := journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}
-	return &Run{s: s, id: id, fresh: true, whose: whose(&row), row: row}
+	row.Tenure = s.begins()
+	return &Run{s: s, id: id, under: row.Tenure, fresh: true, whose: whose(&row), row: row}
 }
 
 // ID is what the journal calls the run.
@@ -220,7 +227,7 @@ func (r *Run) Own(by wire.Principal) (*journal.Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := r.s.write.Submit(journal.Change{Run: r.id, Objects: []journal.Object{o}}, journal.Must)
+	t, err := r.s.write.Submit(journal.Change{Run: r.id, Tenure: r.under, Objects: []journal.Object{o}}, journal.Must)
 	if err == nil {
 		r.row.Owner, r.free = journal.Principal{Issuer: by.Issuer, Subject: by.Subject}, false
 	}
@@ -254,7 +261,7 @@ const useful = time.Minute
 // Write hands over what a run has made, which stands there then, and is moved by the clock of its state when that is
 // due. The ticket tells when it is durable, and then is called before, as [journal.Change] has it.
 func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time, then func()) (*journal.Ticket, error) {
-	c := journal.Change{Run: r.row.ID, Then: then, Records: make([]journal.Record, 0, len(entries))}
+	c := journal.Change{Run: r.row.ID, Tenure: r.under, Then: then, Records: make([]journal.Record, 0, len(entries))}
 	if r.dropped {
 		return nil, journal.ErrConflict
 	}
@@ -332,7 +339,7 @@ func (r *Run) Drop() *journal.Ticket {
 
 // Remove has nothing kept of the run any more. The ticket tells when it is gone; nil: the store is closed.
 func (r *Run) Remove() *journal.Ticket {
-	t, err := r.s.write.Submit(journal.Change{Run: r.id, Remove: true}, journal.Must)
+	t, err := r.s.write.Submit(journal.Change{Run: r.id, Tenure: r.under, Remove: true}, journal.Must)
 	if err != nil {
 		return nil
 	}
@@ -380,8 +387,8 @@ func IsDamaged(err error) bool {
 	return ok
 }
 
-// Find reads the run of a key that has not ended, or is an [journal.ErrNone]. ended tells that it is there, and has.
-// From then on this process writes it.
+// Find reads the run of a key that has not ended, or is an [journal.ErrNone], or a [journal.Elsewhere]. ended tells that it
+// is there, and has. From then on this process writes it.
 func (s *Store) Find(ctx context.Context, key journal.Key) (l *Loaded, ended bool, err error) {
 	row, err := s.cfg.Journal.Find(ctx, key)
 	for err == nil {
@@ -404,7 +411,7 @@ func (s *Store) found(ctx context.Context, row journal.Row) (l *Loaded, ended bo
 		if err := s.hasEnded(ctx, &row); err != nil {
 			return nil, false, err
 		}
-		l = &Loaded{Run: &Run{s: s, id: row.ID, row: row}}
+		l = &Loaded{Run: &Run{s: s, id: row.ID, under: row.Tenure, row: row}}
 		return l, true, l.owned(ctx)
 	}
 	if row, err = s.cfg.Journal.Take(ctx, row.ID); err == nil {
@@ -435,7 +442,7 @@ func (s *Store) load(ctx context.Context, row *journal.Row) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Loaded{Run: &Run{s: s, id: row.ID, whose: whose(row), row: *row}}
+	l := &Loaded{Run: &Run{s: s, id: row.ID, under: row.Tenure, whose: whose(row), row: *row}}
 	if err := s.verified(ctx, row, base, math.MaxUint64, func(e *run.Entry) { l.Entries = append(l.Entries, *e) }); err != nil {
 		return nil, err
 	}
@@ -595,7 +602,7 @@ func (s *Store) Forget(ctx context.Context, endedBefore, usedBefore time.Time, h
 			if r, err = s.cfg.Journal.Take(ctx, r.ID); err != nil || live && r.Used.After(usedBefore) { // somebody has, meanwhile
 				continue
 			}
-			if _, err := s.write.Submit(journal.Change{Run: r.ID, Remove: true}, journal.Later); err != nil {
+			if _, err := s.write.Submit(journal.Change{Run: r.ID, Tenure: r.Tenure, Remove: true}, journal.Later); err != nil {
 				return n, err
 			}
 			n++

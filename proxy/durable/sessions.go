@@ -21,6 +21,7 @@ type session struct {
 	// Away is when a process has begun to wait for its client to come back: it had been another one's. Zero: none has
 	// yet, or it is back.
 	Away time.Time      `json:"away,omitzero"`
+	By   int64          `json:"by,omitzero"` // the lease of the process that has kept it last
 	Kept jsontext.Value `json:"session"`
 }
 
@@ -111,7 +112,7 @@ func (s *sessions) awayLocked(name string) bool {
 func (s *Store) KeepSession(id string, text []byte) (wait func() error, err error) {
 	o := journal.Object{Kind: sessionObject, Name: sessionName(id)}
 	if text != nil {
-		o = (&session{Kept: text}).object(o.Name)
+		o = (&session{Kept: text, By: s.begins().Lease}).object(o.Name)
 	}
 	s.sessions.mu.Lock()
 	s.sessions.setLocked(o.Name, text != nil)
@@ -179,10 +180,14 @@ func (s *Store) Left(id string) {
 const sessionsPage = 32
 
 // Abandoned goes through the sessions that are kept and not here, and ends those whose clients were waited for as long as
-// idle: end ends a session's run, and reports whether that could be done. next is when it is to be called again; zero:
+// idle: end ends a session's run, and reports whether that could be done. Those of other processes are theirs to end. next is when it is to be called again; zero:
 // nobody is waited for. Waiting begins when a process sees first that one is not here.
 func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration, end func(journal.Key) bool) (ended int, next time.Time, err error) {
 	defer s.sessions.hasRead()
+	others, err := s.others(ctx)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
 	soon := func(at time.Time) {
 		if next.IsZero() || at.Before(next) {
 			next = at
@@ -199,8 +204,10 @@ func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration
 			kept := readSession(page[i].Bytes)
 			after = page[i].Name
 			switch due := kept.Away.Add(idle); {
+			case others[kept.By]: // for it to see to
+				soon(now.Add(idle))
 			case kept.Away.IsZero(), kept.Away.After(now): // a clock was set back since
-				kept.Away = now.UTC()
+				kept.Away, kept.By = now.UTC(), s.begins().Lease
 				fresh = append(fresh, kept.object(after))
 			case due.After(now):
 				soon(due)

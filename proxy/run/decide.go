@@ -265,7 +265,8 @@ type Snapshot struct {
 	Gate *policy.Policy
 	// Refused: the run's state is gone, and nothing is allowed any more.
 	Refused bool
-	// Shut: the store has something else of the run than it has confirmed. It is refused, too.
+	// Shut: the store has something else of the run than it has confirmed, or this process may not act for it now. It is
+	// refused, too.
 	Shut bool
 	// Runless: what is asked for belongs to no run, and so may be what is allowed in
 	// every state, and moves none.

@@ -21,6 +21,8 @@ type Config struct {
 	Runless bool           // it is no run: see [Snapshot]
 	Lasts   bool           // its entries are written ahead: see [Run.Durable]
 	By      Remark         // who has it begin; zero: nobody but a client
+	// Acts reports whether whoever has the run may act for it now: else nothing is allowed. nil: always.
+	Acts func() bool
 	// Kept is what is kept of calls that tasks have come of, by the numbers of the entries by which they began. [Replay]
 	// alone reads it.
 	Kept map[uint64]*Left
@@ -651,7 +653,7 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 	}
 	if r.stands.Policy != r.Policy && r.holder != nil && r.Policy.OnReload() != policy.ReloadPin {
 		if at, ok := r.heir(); ok {
-			s := Snapshot{Policy: r.Policy, At: at, Refused: r.shut || r.finished, Shut: r.shut, Shadow: r.Shadow}
+			s := Snapshot{Policy: r.Policy, At: at, Refused: r.isShut() || r.finished, Shut: r.isShut(), Shadow: r.Shadow}
 			if r.memory != nil {
 				s.Holds = r.holds(s.Policy, at)
 			}
@@ -673,7 +675,8 @@ func (r *Run) AsksTime() bool {
 // own policy and by the one in force.
 func (r *Run) own(now time.Time) Snapshot {
 	expired := !r.stands.Stranded.IsZero() && now.Sub(r.stands.Stranded) > r.Patience
-	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired || r.shut || r.finished, Shut: r.shut}
+	shut := r.isShut()
+	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired || shut || r.finished, Shut: shut}
 	if r.memory != nil {
 		s.Holds = r.holds(s.Policy, s.At)
 	}

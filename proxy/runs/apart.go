@@ -56,7 +56,7 @@ func (g *Registry) restApartLocked(now time.Duration) {
 }
 
 // ErrAmbiguous is for an id that several runs have, or that their ids begin with.
-var ErrAmbiguous = &Missing{policy.RunNotFound, "Several runs have this id, or ids that begin so."}
+var ErrAmbiguous = &Missing{Code: policy.RunNotFound, Text: "Several runs have this id, or ids that begin so."}
 
 // Like returns the run of an id, or whose id begins with a text, nil for none: one that is kept is read where nobody has
 // it. The error is an [ErrAmbiguous], an [ErrEnded], or why it cannot be read.

@@ -60,6 +60,14 @@ func (r *Run) shutLocked(err error) {
 	if errors.Is(err, journal.ErrClosed) || errors.Is(err, journal.ErrNone) && r.ended.Load() { // who reads the run again finds out how far it is written
 		return
 	}
+	if errors.Is(err, journal.ErrConflict) && r.of.cfg.Store.Shared() {
+		go r.of.conflicts(r)
+		return
+	}
+	r.logShut(err)
+}
+
+func (r *Run) logShut(err error) {
 	r.of.cfg.Log.Error("a run is shut: what became of it cannot be written", "run", r.Name, "error", err)
 }
 
@@ -164,7 +172,11 @@ var ErrUnwritten = run.ErrUnwritten
 // there is nothing to wait for. again tells that the call is to leave, and to be entered once more. The error is
 // [ErrUnwritten].
 func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
-	if c.Note(r.of.cfg.Store.Recording()); (c.Snapshot.Shadow || !c.Verdict.Turn) && !c.Begins() {
+	c.Note(r.of.cfg.Store.Recording())
+	if !r.acts() {
+		return nil, false, ErrUnwritten
+	}
+	if (c.Snapshot.Shadow || !c.Verdict.Turn) && !c.Begins() {
 		return nil, false, nil
 	}
 	if r.of.cfg.Store.Down() != nil {
@@ -183,6 +195,9 @@ func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 	}
 	return func() error {
 		_, err := r.within(w)
+		if err == nil && !r.acts() { // it has waited meanwhile
+			err = ErrUnwritten
+		}
 		return err
 	}, false, nil
 }
@@ -240,7 +255,8 @@ func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal)
 
 // keepAtLocked has a run that begins be kept.
 func (r *Run) keepAtLocked(at *durable.Run) written {
-	if r.kept, r.Name = at, at.ID(); r.free {
+	r.kept, r.Name, r.core.Acts = at, at.ID(), r.acts
+	if r.free {
 		r.kept.SetFree()
 	}
 	return r.writeLocked()
@@ -257,10 +273,10 @@ type loading struct {
 }
 
 // errStore is for a run that cannot be read, or begun, now.
-var errStore = &Missing{policy.StoreUnavailable, "What is kept of this run cannot be read or written now. Nothing was done; try again later."}
+var errStore = &Missing{Code: policy.StoreUnavailable, Text: "What is kept of this run cannot be read or written now. Nothing was done; try again later."}
 
 // errFull is for a run that cannot begin, since there is no room for it.
-var errFull = &Missing{policy.StoreUnavailable, "The store of this proxy is full: no run can begin there now. Nothing was done; try again later."}
+var errFull = &Missing{Code: policy.StoreUnavailable, Text: "The store of this proxy is full: no run can begin there now. Nothing was done; try again later."}
 
 func (g *Registry) full() *Missing {
 	if m := g.cfg.Telemetry.Meter; m != nil {
@@ -271,7 +287,7 @@ func (g *Registry) full() *Missing {
 }
 
 // ErrDamaged is for a run that is not kept as it was written.
-var ErrDamaged = &Missing{policy.StoreUnavailable, "What is kept of this run is not what was written, and nothing is allowed in it. Nothing was done: an operator has to look at it."}
+var ErrDamaged = &Missing{Code: policy.StoreUnavailable, Text: "What is kept of this run is not what was written, and nothing is allowed in it. Nothing was done: an operator has to look at it."}
 
 // damage is why a run is not what was written.
 type damage struct {
@@ -373,6 +389,8 @@ func (g *Registry) read(at runID, l *loading) {
 	case errors.Is(err, journal.ErrNone):
 	case durable.IsDamaged(err):
 		l.why = ErrDamaged
+	case isElsewhere(err):
+		l.why = elsewhere(err)
 	case err != nil:
 		l.why = errStore
 		g.cfg.Log.Error("a run cannot be read from the store", "key", at.kind.String(), "error", err)
@@ -430,7 +448,7 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) (r *Run, ask func(), w
 	lasting, c.Kept = g.lasting(kept, now)
 	r = &Run{of: g, kept: kept.Run, keyed: keyed{at: at}, Key: g.keyOf(at.kind), Name: kept.ID(), Owner: kept.Owner(),
 		core: run.Replay(c, slices.Values(kept.Entries), now)}
-	r.free = kept.IsFree()
+	r.free, r.core.Acts = kept.IsFree(), r.acts
 	r.born = max(deadline.Now()-now.Sub(kept.Began()), 1)
 	r.used.Store(int64(deadline.Now()))
 	r.shadow.Store(c.Shadow)

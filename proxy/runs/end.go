@@ -102,7 +102,7 @@ func (r *Run) close(on []Member) {
 }
 
 // ErrEnded is for a run that has ended before.
-var ErrEnded = &Missing{policy.RunExpired, "The run has ended."}
+var ErrEnded = &Missing{Code: policy.RunExpired, Text: "The run has ended."}
 
 // EndBy ends a run for good, as somebody has said: nobody finds it any more, a call under way comes to its end and steps
 // nothing, and the sessions on it are closed. Where its key begins runs, the next request begins another. The error is an
@@ -111,7 +111,7 @@ func (g *Registry) EndBy(r *Run, by run.Remark) (state string, err error) {
 	return g.end(r, revoked, by)
 }
 
-var errEndUnconfirmed = &Missing{policy.StoreUnavailable, "The run has ended, but whether that is kept is not known: the store is too slow, or cannot be written. After a restart it may be there again; then end it once more."}
+var errEndUnconfirmed = &Missing{Code: policy.StoreUnavailable, Text: "The run has ended, but whether that is kept is not known: the store is too slow, or cannot be written. After a restart it may be there again; then end it once more."}
 
 // End ends a run that is found by an id, as the client has asked whose it is. It returns why the run has not ended, or not for
 // certain; nil: it has.

@@ -29,13 +29,13 @@ type Fork struct {
 
 // Why there is no fork of a run.
 var (
-	errNoJournal = &Missing{policy.NotAvailable, "What has become of runs is not kept, so none can be forked: start fsm-proxy with --store."}
-	errNoSecret  = &Missing{policy.NotAvailable, "A fork is found by a handle or a URL of its own, and here no run is: start fsm-proxy with --listen, and with handle or path among its --run-key."}
-	errForgets   = &Missing{policy.NotAvailable, "The server of each run is a process of its own, and a fork would begin anew with its own (--on-upstream-restart restart): start fsm-proxy without that where the server forgets nothing."}
+	errNoJournal = &Missing{Code: policy.NotAvailable, Text: "What has become of runs is not kept, so none can be forked: start fsm-proxy with --store."}
+	errNoSecret  = &Missing{Code: policy.NotAvailable, Text: "A fork is found by a handle or a URL of its own, and here no run is: start fsm-proxy with --listen, and with handle or path among its --run-key."}
+	errForgets   = &Missing{Code: policy.NotAvailable, Text: "The server of each run is a process of its own, and a fork would begin anew with its own (--on-upstream-restart restart): start fsm-proxy without that where the server forgets nothing."}
 
 	// ErrAhead and ErrCut are for entries that a run cannot be forked at.
-	ErrAhead = &Missing{policy.NotAvailable, "The run has no such entry yet: 'fsm-proxy runs tail' shows those that there are."}
-	ErrCut   = &Missing{policy.NotAvailable, "What the run was after this entry is kept no more (--keep-entries): fork it at a later one, from a checkpoint on that 'fsm-proxy runs tail' still shows."}
+	ErrAhead = &Missing{Code: policy.NotAvailable, Text: "The run has no such entry yet: 'fsm-proxy runs tail' shows those that there are."}
+	ErrCut   = &Missing{Code: policy.NotAvailable, Text: "What the run was after this entry is kept no more (--keep-entries): fork it at a later one, from a checkpoint on that 'fsm-proxy runs tail' still shows."}
 )
 
 // ErrShut is for a run that is shut, until it is accepted.

@@ -19,6 +19,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
@@ -265,18 +266,19 @@ const maxGone = 10_000
 type Missing struct {
 	Code policy.Code
 	Text string
+	At   *journal.Elsewhere // another process has the run; nil: that is not why
 }
 
 var (
 	// ErrNotFound is for a run that is not there, or is somebody else's.
-	ErrNotFound = &Missing{policy.RunNotFound, "There is no such run."}
+	ErrNotFound = &Missing{Code: policy.RunNotFound, Text: "There is no such run."}
 	// ErrExpired is for one whose time has run out, which its owner alone learns.
-	ErrExpired = &Missing{policy.RunExpired, "This run has ended: it was not used for too long, has reached its maximum age, or an operator has ended it."}
+	ErrExpired = &Missing{Code: policy.RunExpired, Text: "This run has ended: it was not used for too long, has reached its maximum age, or an operator has ended it."}
 	// errGuessable is for an id that no run has, since none begins with it.
-	errGuessable = &Missing{policy.RunNotFound, "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
+	errGuessable = &Missing{Code: policy.RunNotFound, Text: "There is no such run, and none begins with an id that can be guessed: take 22 to 128 random letters, digits, '-' or '_'."}
 	// errNoURL is for the URL of a run, asked by a client whose runs have none.
-	errNoURL   = &Missing{policy.RunNotFound, "There is no such run: in this era of the protocol runs have no URL of their own here. Leave /runs/ID out of it."}
-	errTooMany = &Missing{policy.Busy, "There are too many runs: wait until some have ended, or have the limit raised (--max-runs; before a command --max-upstreams, or --share-upstream)."}
+	errNoURL   = &Missing{Code: policy.RunNotFound, Text: "There is no such run: in this era of the protocol runs have no URL of their own here. Leave /runs/ID out of it."}
+	errTooMany = &Missing{Code: policy.Busy, Text: "There are too many runs: wait until some have ended, or have the limit raised (--max-runs; before a command --max-upstreams, or --share-upstream)."}
 )
 
 // NewID returns an id that cannot be guessed: 130 random bits in 26 letters and
@@ -322,7 +324,7 @@ func (g *Registry) Find(of bridge.Client, from *observe.Peer, handle string, cre
 	switch key.Kind {
 	case Principal:
 		if !from.Principal.Known() {
-			return nil, &Missing{policy.RunNotFound, "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
+			return nil, &Missing{Code: policy.RunNotFound, Text: "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
 		}
 		return g.lookup(key, ofPrincipal(from.Principal), from.Principal, create)
 	case Header:
@@ -333,7 +335,7 @@ func (g *Registry) Find(of bridge.Client, from *observe.Peer, handle string, cre
 		return g.lookup(key, id, from.Principal, create)
 	case Path:
 		if from.Run == "" {
-			return nil, &Missing{policy.RunNotFound, "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
+			return nil, &Missing{Code: policy.RunNotFound, Text: "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
 		}
 		begins := g.cfg.PathCreate && Unguessable(from.Run)
 		r, why := g.lookup(key, from.Run, from.Principal, begins)
@@ -355,11 +357,27 @@ func (g *Registry) ofProcess() (*Run, *Missing) {
 	if r := g.process.Load(); r != nil {
 		return r, nil
 	}
-	if why := g.lockRead(g.at(Process, g.cfg.Process)); why != nil {
-		return nil, why
+	for range begunElsewhere {
+		if why := g.lockRead(g.at(Process, g.cfg.Process)); why != nil {
+			return nil, why
+		}
+		r, w := g.process.Load(), written{}
+		if r == nil {
+			r, w = g.beginProcessLocked(run.Remark{})
+		}
+		g.mu.Unlock()
+		if g.cfg.Store == nil || !g.cfg.Store.Shared() {
+			return r, nil
+		}
+		switch {
+		case !g.awaits(w):
+			return nil, errStore
+		case !r.unmade(w):
+			return r, nil
+		}
+		g.forsake(r)
 	}
-	defer g.mu.Unlock()
-	return g.processLocked(), nil
+	return nil, errStore
 }
 
 // fromHeader reads the key that a gateway has set: once, and only by a gateway that
@@ -371,11 +389,11 @@ func (g *Registry) fromHeader(name string, from *observe.Peer) (string, *Missing
 	}
 	switch {
 	case len(given) == 0 || len(given) == 1 && given[0] == "":
-		return "", &Missing{policy.RunNotFound, "The header " + name + " says which run this is, and it is missing: the gateway in front has to set it."}
+		return "", &Missing{Code: policy.RunNotFound, Text: "The header " + name + " says which run this is, and it is missing: the gateway in front has to set it."}
 	case !from.Trusted:
-		return "", &Missing{policy.RunNotFound, "The header " + name + " is taken from a trusted gateway only, which --trusted-proxies names."}
+		return "", &Missing{Code: policy.RunNotFound, Text: "The header " + name + " is taken from a trusted gateway only, which --trusted-proxies names."}
 	case len(given) > 1 || len(given[0]) > 256:
-		return "", &Missing{policy.RunNotFound, "The header " + name + " must be there once, with at most 256 bytes."}
+		return "", &Missing{Code: policy.RunNotFound, Text: "The header " + name + " must be there once, with at most 256 bytes."}
 	}
 	return given[0], nil
 }
@@ -387,15 +405,24 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 	if r := g.known(at, owner); r != nil {
 		return r, nil
 	}
-	if why := g.lockRead(at); why != nil {
-		return nil, why
+	for range begunElsewhere {
+		if why := g.lockRead(at); why != nil {
+			return nil, why
+		}
+		r, w, why := g.lookupLocked(key, id, owner, create)
+		g.mu.Unlock()
+		switch {
+		case !g.awaits(w):
+			return nil, errStore
+		case r == nil || !r.unmade(w):
+			return r, why
+		}
+		g.forsake(r)
+		if !g.lostRace(w) {
+			break
+		}
 	}
-	r, w, why := g.lookupLocked(key, id, owner, create)
-	g.mu.Unlock()
-	if !g.awaits(w) || r != nil && r.unmade(w) {
-		return nil, errStore
-	}
-	return r, why
+	return nil, errStore
 }
 
 // lookupLocked is lookup of what is in memory. It returns what is to be durable before its owner has the run.
@@ -520,6 +547,14 @@ func (g *Registry) Start(of bridge.Client, owner wire.Principal) (id string, err
 
 // Error is the text.
 func (m *Missing) Error() string { return m.Text }
+
+// Unwrap is where the run is, nil where it is missing everywhere.
+func (m *Missing) Unwrap() error {
+	if m.At == nil {
+		return nil
+	}
+	return m.At
+}
 
 func (g *Registry) rememberLocked(at runID, owner wire.Principal) {
 	if len(g.order) >= maxGone {

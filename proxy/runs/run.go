@@ -52,10 +52,11 @@ type Run struct {
 	ForRunless bool        // it is where requests without a run go
 	free       bool        // it is the first principal's who comes; guarded by the Registry's lock
 	ended      atomic.Bool // it is found no more; written under the Registry's lock
+	lost       atomic.Bool // it goes on in another process, or is for one to go on with
 	shadow     atomic.Bool // calls are decided in shadow; written under mu
 	unwound    bool        // no clock moves it any more; guarded by mu
 
-	_       [47]byte   // what every call writes, from what every call only reads: a cache line apart
+	_       [46]byte   // what every call writes, from what every call only reads: a cache line apart
 	mu      sync.Mutex // guards what follows
 	core    run.Run
 	members []Member

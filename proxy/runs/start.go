@@ -16,13 +16,13 @@ type Beginning struct {
 
 // Why no run is begun for somebody.
 var (
-	errNoKey       = &Missing{policy.NotAvailable, "No --run-key of this proxy is of that kind: none of its clients would find the run."}
-	errOfSession   = &Missing{policy.NotAvailable, "A session's run begins with its session, and with nothing else: have a client begin one."}
-	errNoPrincipal = &Missing{policy.NotAvailable, "Whose run it is has to be said: give issuer and subject, as the proxy knows them; of --tokens the issuer is 'tokens'."}
-	errNoHeader    = &Missing{policy.NotAvailable, "What the header says has to be said: give a value of 1 to 256 bytes."}
-	errNoValue     = &Missing{policy.NotAvailable, "A key of this kind has no value: leave it out."}
-	errThere       = &Missing{policy.NotAvailable, "There is such a run, and it has not ended: reset has it begin anew."}
-	errUnconfirmed = &Missing{policy.StoreUnavailable, "Whether the run is kept is not known: the store is too slow, or cannot be written."}
+	errNoKey       = &Missing{Code: policy.NotAvailable, Text: "No --run-key of this proxy is of that kind: none of its clients would find the run."}
+	errOfSession   = &Missing{Code: policy.NotAvailable, Text: "A session's run begins with its session, and with nothing else: have a client begin one."}
+	errNoPrincipal = &Missing{Code: policy.NotAvailable, Text: "Whose run it is has to be said: give issuer and subject, as the proxy knows them; of --tokens the issuer is 'tokens'."}
+	errNoHeader    = &Missing{Code: policy.NotAvailable, Text: "What the header says has to be said: give a value of 1 to 256 bytes."}
+	errNoValue     = &Missing{Code: policy.NotAvailable, Text: "A key of this kind has no value: leave it out."}
+	errThere       = &Missing{Code: policy.NotAvailable, Text: "There is such a run, and it has not ended: reset has it begin anew."}
+	errUnconfirmed = &Missing{Code: policy.StoreUnavailable, Text: "Whether the run is kept is not known: the store is too slow, or cannot be written."}
 )
 
 // StartBy begins a run before its first client comes, and returns it with what finds it where that is a secret. An

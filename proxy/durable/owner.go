@@ -1,0 +1,69 @@
+package durable
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+)
+
+// errLapsed is why nothing is written by a process that could not renew its lease in time.
+var errLapsed = errors.New("the lease of the database is not certain: it could not be renewed in time")
+
+// begins is under which tenure a run begins now.
+func (s *Store) begins() (t journal.Tenure) {
+	if s.shared != nil {
+		t = journal.Tenure{Lease: s.shared.Lease(), Fence: 1}
+	}
+	return t
+}
+
+// Shared reports whether other processes may write the journal as well.
+func (s *Store) Shared() bool { return s.shared != nil }
+
+// Acts reports whether this process may act for the run now, and so list, decide and send: by the lease under which it
+// has the run, and no other. It is safe for concurrent use.
+func (r *Run) Acts() bool { return r.s.shared == nil || r.s.shared.Trusts(r.under.Lease) }
+
+// Under is the lease by which this process has the run. It is safe for concurrent use.
+func (r *Run) Under() int64 { return r.under.Lease }
+
+// Left reports whether this process has the run no more, by what the store says.
+func (r *Run) Left(ctx context.Context) (bool, error) {
+	if r.s.shared == nil {
+		return false, nil
+	}
+	row, err := r.s.cfg.Journal.Row(ctx, r.id)
+	if errors.Is(err, journal.ErrNone) {
+		return r.fresh, nil
+	}
+	return row.Tenure != r.under, err
+}
+
+// Release gives the run away, of which nothing more is written.
+func (r *Run) Release(ctx context.Context) error {
+	if r.s.shared == nil {
+		return nil
+	}
+	return r.s.shared.Release(ctx, r.id, r.under)
+}
+
+// End has no run be taken any more by this process.
+func (s *Store) End() {
+	if s.shared != nil {
+		s.shared.End()
+	}
+}
+
+// others are the leases of the other processes that write the journal.
+func (s *Store) others(ctx context.Context) (map[int64]bool, error) {
+	if s.shared == nil {
+		return nil, nil
+	}
+	peers, err := s.shared.Peers(ctx)
+	leases := make(map[int64]bool, len(peers))
+	for _, p := range peers {
+		leases[p.Lease] = p.Lease != s.shared.Lease()
+	}
+	return leases, err
+}

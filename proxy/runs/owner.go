@@ -1,0 +1,153 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+)
+
+// Where several processes write the store, each run is one process's, for as long as that has its lease. Here are the runs
+// that come from others, and go to them.
+
+func isElsewhere(err error) bool {
+	_, ok := errors.AsType[*journal.Elsewhere](err)
+	return ok
+}
+
+// elsewhere is for a run that another process has: whoever can passes the request on.
+func elsewhere(err error) *Missing {
+	at, _ := errors.AsType[*journal.Elsewhere](err)
+	return &Missing{Code: policy.StoreUnavailable, Text: "Another process has this run, and cannot be reached from here. Nothing was done; try again.", At: at}
+}
+
+// begunElsewhere is how often a run is looked for again that another process has begun first.
+const begunElsewhere = 3
+
+// lostRace reports whether a run could not begin since another process has begun it first.
+func (g *Registry) lostRace(w written) bool {
+	return g.cfg.Store != nil && g.cfg.Store.Shared() && errors.Is(w.ticket.Err(), journal.ErrConflict)
+}
+
+// forsake has a run leave memory that this process has no more, or never had: the sessions on it go on where somebody has
+// the run.
+func (g *Registry) forsake(r *Run) {
+	r.lost.Store(true)
+	g.mu.Lock()
+	on, _ := g.endLocked(r, unloaded, run.Remark{})
+	g.mu.Unlock()
+	r.close(on)
+}
+
+// Lost reports whether this process has the run no more: it goes on elsewhere.
+func (r *Run) Lost() bool { return r.lost.Load() }
+
+// acts reports whether this process may act for the run now.
+func (r *Run) acts() bool { return !r.lost.Load() && r.kept.Acts() }
+
+// LeaseLost has all runs leave memory that this process has had by a lease.
+func (g *Registry) LeaseLost(lease int64) {
+	n := 0
+	for _, r := range g.All() {
+		if r.kept != nil && r.kept.Under() == lease {
+			g.forsake(r)
+			n++
+		}
+	}
+	g.cfg.Log.Warn("the lease of the database was lost: its runs are for other processes to go on with (--lease)", "runs", n)
+}
+
+// conflicts finds out why something of a run could not be written that others may write too: it has gone elsewhere, or it is
+// not what was written, and stays shut.
+func (g *Registry) conflicts(r *Run) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
+		left, err := r.kept.Left(ctx)
+		stop()
+		switch {
+		case err == nil && left:
+			if !r.Lost() {
+				g.cfg.Log.Warn("another process has a run now", "run", r.Name)
+				g.forsake(r)
+			}
+			return
+		case err == nil:
+			r.logShut(journal.ErrConflict)
+			return
+		case !g.Has(r):
+			return
+		}
+		timer := time.NewTimer(wait)
+		<-timer.C
+	}
+}
+
+// GiveAway gives runs away in which nothing is under way, for other processes to go on with, until the context ends or all
+// are given away: this process is ending, and takes none any more.
+func (g *Registry) GiveAway(ctx context.Context) {
+	if g.cfg.Store == nil || !g.cfg.Store.Shared() {
+		return
+	}
+	g.cfg.Store.End()
+	ticker := time.NewTicker(giveAwayEvery)
+	defer ticker.Stop()
+	for {
+		left := 0
+		for _, r := range g.All() {
+			if r.kept == nil || r.Lost() {
+				continue
+			}
+			if !g.giveAway(ctx, r) {
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// giveAwayEvery is how often it is looked whether something is still under way in a run that is to be given away.
+const giveAwayEvery = 20 * time.Millisecond
+
+// giveAway gives a run away, and reports whether it could: nothing is under way in it.
+func (g *Registry) giveAway(ctx context.Context, r *Run) bool {
+	g.mu.Lock()
+	if !r.idles() {
+		g.mu.Unlock()
+		return false
+	}
+	r.lost.Store(true)
+	on, _ := g.endLocked(r, unloaded, run.Remark{})
+	g.mu.Unlock()
+	last := r.handedOver()
+	r.close(on)
+	if !g.awaits(last) {
+		return true // it is free when the lease is
+	}
+	if err := r.kept.Release(ctx); err != nil && ctx.Err() == nil {
+		g.cfg.Log.Warn("a run was not given away: others go on with it when the lease of this process is over", "run", r.Name, "error", err)
+	}
+	return true
+}
+
+// idles reports whether no call is under way in a run.
+func (r *Run) idles() bool {
+	for _, m := range r.on() {
+		if m.Busy() {
+			return false
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	holder, task := r.core.Holder()
+	return (holder == nil || task) && r.core.Waiting() == 0
+}
