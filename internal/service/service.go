@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,8 +49,10 @@ type service struct {
 	tell     *observers
 	store    *durable.Store // where runs are kept; nil: nowhere
 	journal  journal.Reader // what is kept there, as operators see it; likewise
+	replica  replica        // among others of the store
 	server   *upstream.Server
 	relay    *proxy.Proxy
+	relayed  atomic.Pointer[proxy.Proxy] // is relay, for who may come before it
 	keys     [2]runs.Key
 	gateways []netip.Prefix
 	reloads  reloads
@@ -148,6 +151,7 @@ func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Dura
 		return err
 	}
 	s.onClose(s.relay.Close)
+	s.relayed.Store(s.relay)
 	if err = s.relay.Runs.Resume(); errors.Is(err, runs.ErrDamaged) {
 		return errors.New("the run that is to go on is shut, since what is kept of it is not what was written; the log names it above: 'fsm-proxy verify RUN --store STORE' says what is wrong, and another --run, or --store, begins another one")
 	} else if err != nil {
@@ -235,6 +239,7 @@ func (s *service) overHTTP(ctx context.Context) error {
 	}
 	s.bound.Store(true) // clients can connect, and wait in the listener's queue
 	front := streamhttp.NewServer(s.front(loopback, gate))
+	s.replica.front.Store(front)
 	s.log.Info("serving", "url", c.Listen.url(l), "policy", s.policy.File(), "upstream", s.server.String())
 	s.logCommand()
 	s.warnSharedRun()
@@ -314,6 +319,9 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 		if cfg.PrincipalShare == 0 && !c.Listen.tellsApart() {
 			cfg.PrincipalShare = math.MaxInt // all are one principal: there is nobody to keep room for
 		}
+	}
+	if s.replica.peers != nil {
+		cfg.PassOn = s.passOn
 	}
 	if c.Protocol != bridge.ProtocolModern {
 		cfg.Open = func(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
@@ -402,7 +410,12 @@ func (s *service) drain() {
 	s.log.Info("ending: calls under way may finish, new ones are refused", "drain", s.cfg.Timeouts.Drain)
 	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer stop()
+	var given sync.WaitGroup
+	if s.replica.peers != nil { // who comes from now on is passed on
+		given.Go(func() { s.relay.Runs.GiveAway(ctx) })
+	}
 	d := s.relay.Drain(ctx)
+	given.Wait()
 	s.log.Info("drained", "finished", d.Finished, "broken_off", d.BrokenOff, "refused", d.Refused, "after", time.Since(begun).Round(time.Millisecond))
 }
 

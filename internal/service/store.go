@@ -27,11 +27,14 @@ import (
 
 // Store says where runs are kept.
 type Store struct {
-	URL       string        // as [stores.Check] has it; "": nowhere
-	Timeout   time.Duration // for how long a call waits until something is written
-	Lease     time.Duration // for how long a database is this process's without another word
-	RecordKey string        // a file with the key by which records are hashed; "": without one
-	Run       string        // what the run of the process is called there; "": as the policy file
+	URL     string        // as [stores.Check] has it; "": nowhere
+	Timeout time.Duration // for how long a call waits until something is written
+	Lease   time.Duration // for how long a database is this process's without another word
+	// PeerListen is where other processes of the database pass requests on to this one; "": it has the database alone.
+	// Advertise is where they find that, "" for where it listens.
+	PeerListen, Advertise string
+	RecordKey             string // a file with the key by which records are hashed; "": without one
+	Run                   string // what the run of the process is called there; "": as the policy file
 
 	KeepCompleted, KeepIdle time.Duration // for how long a run is kept that has ended, or that nobody uses; 0: for ever
 	KeepEntries             int           // how many entries of a run before its last checkpoint; 0: all
@@ -49,6 +52,9 @@ func (f *Store) check() error {
 	}
 	if f.MaxSize > 0 && f.lasts() && !stores.IsSQLite(f.URL) {
 		return exit.Usagef("--max-store-size bounds a file of SQLite: how much PostgreSQL takes hangs on when it vacuums; bound runs by --max-stored-runs, and watch fsm_proxy_store_size_bytes")
+	}
+	if err := f.checkPeers(); err != nil {
+		return err
 	}
 	if f.Lease > 0 && (f.Lease < minLease || f.Lease > maxLease) {
 		return exit.Usagef("--lease %v: it is from %v to %v", f.Lease, minLease, maxLease)
@@ -83,9 +89,12 @@ func (s *service) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name, _ := os.Hostname()
+	peer, err := s.openReplica()
+	if err != nil {
+		return err
+	}
 	journal, err := stores.Open(ctx, stores.Config{
-		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Holder: fmt.Sprintf("process %d on %s", os.Getpid(), name),
+		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Peer: peer, Lost: s.leaseLost,
 		Log: func(message string, err error) {
 			var why []any
 			if err != nil {
@@ -103,6 +112,7 @@ func (s *service) openStore(ctx context.Context) error {
 			LeftOut: func() uint64 { return s.store.LeftOut() },
 		})
 	}
+	s.joins(journal)
 	s.journal = durable.Shown(journal)
 	s.store = durable.Open(durable.Config{
 		Journal: journal, Key: key, Timeout: c.Timeout, Keep: c.KeepEntries, Bounds: durable.Bounds{Runs: c.MaxRuns, Size: int64(c.MaxSize)},

@@ -1,0 +1,210 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
+	"github.com/fsm-proxy/fsm-proxy/internal/peers"
+	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/wire"
+	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
+)
+
+// checkPeers says what is wrong with how others pass requests on to this process.
+func (f *Store) checkPeers() error {
+	if f.PeerListen == "" {
+		return nil
+	}
+	if !f.shares() {
+		return exit.Usagef("--peer-listen is for processes that share a database: give --store postgres://HOST/DATABASE")
+	}
+	addr, err := net.ResolveTCPAddr("tcp", f.PeerListen)
+	if err != nil {
+		return exit.Usagef("--peer-listen %q is no address (%w); write it like :9092", f.PeerListen, err)
+	}
+	if f.Advertise == "" && addr.IP.IsUnspecified() || addr.IP == nil && f.Advertise == "" {
+		return exit.Usagef("--peer-listen %s is no address at which others find this process: give --advertise HOST:PORT, in a pod with the pod's address", f.PeerListen)
+	}
+	if _, _, err := net.SplitHostPort(f.Advertise); f.Advertise != "" && err != nil {
+		return exit.Usagef("--advertise %q is no address (%w); write it like gateway-0:9092", f.Advertise, err)
+	}
+	return nil
+}
+
+// replica is this process among those that share its store.
+type replica struct {
+	key   *peers.Key
+	l     net.Listener // where others pass requests on; nil: nobody does
+	all   func(ctx context.Context) ([]journal.Peer, error)
+	peers *peers.Peers
+	front atomic.Pointer[streamhttp.Server] // nil: it is not there yet
+	lease time.Duration
+}
+
+// openReplica opens where others pass requests on to this process, and returns how they know it.
+func (s *service) openReplica() (own journal.Peer, err error) {
+	c := &s.cfg.Store
+	name, _ := os.Hostname()
+	own.Holder = fmt.Sprintf("process %d on %s", os.Getpid(), name)
+	if c.PeerListen == "" {
+		return own, nil
+	}
+	if s.cfg.Listen.Address == "" {
+		return own, exit.Usagef("--peer-listen needs --listen: over standard input and output nobody else has the client")
+	}
+	if s.replica.key, err = peers.NewKey(); err != nil {
+		return own, err
+	}
+	if s.replica.l, err = listenAt("peer-listen", c.PeerListen); err != nil {
+		return own, err
+	}
+	s.onClose(func() { s.replica.l.Close() })
+	own.Key, own.Address = s.replica.key.Hash(), c.Advertise
+	if own.Address == "" {
+		own.Address = s.replica.l.Addr().String()
+	}
+	return own, nil
+}
+
+// joins has this process pass requests on to the others of its store.
+func (s *service) joins(all journal.Store) {
+	r := &s.replica
+	store, shared := all.(journal.Shared)
+	if r.l == nil || !shared {
+		return
+	}
+	r.all, r.lease = store.Peers, s.cfg.Store.lease()
+	r.peers = peers.New(peers.Config{
+		Key: r.key, Peers: store.Peers, Lease: store.Lease, Trusts: store.Trusts, Every: r.lease / 4, Connections: s.cfg.connections(), Log: s.log,
+		Handler: func(w http.ResponseWriter, req *http.Request, from peers.Passenger) {
+			front := r.front.Load()
+			if front == nil {
+				peers.NotHere(w)
+				return
+			}
+			front.ServePassed(w, req, from.Who, from.Remote)
+		},
+	})
+	go func() {
+		if err := r.peers.Serve(r.l); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("other processes can pass nothing on to this one any more", "error", err)
+		}
+	}()
+	s.onClose(func() {
+		ctx, stop := context.WithTimeout(context.Background(), time.Second)
+		defer stop()
+		r.peers.Close(ctx)
+	})
+	s.log.Info("sharing the store: other processes pass requests on to this one", "address", r.l.Addr().String())
+}
+
+// leaseLost has the runs leave memory that this process has had by a lease.
+func (s *service) leaseLost(lease int64) {
+	if relay := s.relayed.Load(); relay != nil {
+		relay.Runs.LeaseLost(lease)
+	}
+}
+
+// How often it is looked again where a request is to be served, and for how long beyond a lease.
+const (
+	looksAgainAfter = 20 * time.Millisecond
+	looksBeyond     = 5 * time.Second
+)
+
+// passOn has a request served by the process that has its run. Where that is gone, or has not come yet, it is looked again
+// where the run is, until the lease of that process must be over.
+func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Passed) (again bool) {
+	at, ok := errors.AsType[*journal.Elsewhere](p.Why)
+	if !ok {
+		return false
+	}
+	to := at.By
+	if at.Run != "" && to == (journal.Peer{}) { // nobody has it: whoever is asked takes it
+		to = s.replica.another(r.Context())
+	}
+	outcome := peers.NotSent
+	if to != (journal.Peer{}) {
+		outcome = s.replica.peers.Pass(w, r, to, p.Body, peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr})
+		s.tell.passedOn(outcome)
+	}
+	switch {
+	case outcome == peers.Answered, outcome == peers.Cancelled:
+		return false
+	case outcome == peers.Lost && !repeatable(r, p.Message):
+		s.lost(w, p.Message)
+		return false
+	case time.Since(p.Since) > s.cfg.Store.lease()+looksBeyond+s.cfg.Timeouts.Drain:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "the process that has this run cannot be reached; try again", http.StatusServiceUnavailable)
+		return false
+	}
+	timer := time.NewTimer(looksAgainAfter)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// another is some other process; the zero Peer: there is none, or it cannot be found out.
+func (r *replica) another(ctx context.Context) journal.Peer {
+	ctx, stop := context.WithTimeout(ctx, r.lease)
+	defer stop()
+	all, _ := r.all(ctx)
+	hash := r.key.Hash()
+	all = slices.DeleteFunc(all, func(p journal.Peer) bool { return p.Key == hash || p.Address == "" })
+	if len(all) == 0 {
+		return journal.Peer{}
+	}
+	return all[rand.IntN(len(all))]
+}
+
+// repeatable reports whether a request may be served once more though it may have been served before: it does nothing.
+func repeatable(r *http.Request, m *wire.Message) bool {
+	if m == nil {
+		return r.Method == http.MethodGet
+	}
+	switch m.Method {
+	case "initialize", "ping", "server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "tasks/get", "tasks/list", "subscriptions/listen", "logging/setLevel":
+		return true
+	}
+	return m.Kind == wire.Notification
+}
+
+// lost answers a request that another process had, and of which nobody knows what became.
+func (s *service) lost(w http.ResponseWriter, m *wire.Message) {
+	if m == nil || m.Kind != wire.Request {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "the process that had this session has gone; try again", http.StatusServiceUnavailable)
+		return
+	}
+	r := refusal.Refusal{Error: policy.OutcomeUnknown.String(), Message: "The process that had this run has gone while the request was under way; it may have happened."}
+	q := refusal.Request{ID: m.Bytes(m.ID), Client: bridge.ClientOf(m.Era()), Form: s.cfg.Refusals, Result: m.Method == "tools/call", Schema: true, Lost: true}
+	if k, name, ok := refusal.AskedFor(m); ok {
+		q.Kind, r.Kind, r.Requested = k, k.String(), wire.Clip(name)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(r.Answer(q))
+}
+
+// shares reports whether the store is one that several processes can write.
+func (f *Store) shares() bool { return f.lasts() && !stores.IsSQLite(f.URL) }
+
+// lease is for how long a database is this process's without another word.
+func (f *Store) lease() time.Duration { return cmp.Or(f.Lease, 5*time.Second) }
