@@ -111,9 +111,10 @@ func (s *Session) Back() error {
 	return wait()
 }
 
-// keepLocked has it kept what is known of the session, and returns how that is waited for; nil: it has ended.
+// keepLocked has it kept what is known of the session, and returns how that is waited for; nil: it has ended, or goes on
+// elsewhere.
 func (s *Session) keepLocked() (wait func() error, err error) {
-	if s.forgotten != nil {
+	if s.forgotten != nil || s.Moved() {
 		return nil, nil
 	}
 	text, err := json.Marshal(&s.kept)
@@ -161,12 +162,19 @@ func (s *Session) Over() bool {
 	return ok && under.Over()
 }
 
+// Moved reports whether the session's run goes on in another process, and the session with it: what is kept of it is
+// that one's. It does not block.
+func (s *Session) Moved() bool {
+	under, ok := s.Session.(interface{ Moved() bool })
+	return ok && under.Moved()
+}
+
 // Unreadable implements [wire.WitnessSession].
 func (s *Session) Unreadable(err error) { wire.Unread(s.Session, err) }
 
 // Close implements [wire.Session].
 func (s *Session) Close() {
-	if !s.stays() {
+	if !s.stays() && !s.Moved() {
 		s.mu.Lock()
 		wait, err := s.store.KeepSession(s.id, nil)
 		if err != nil {
@@ -223,7 +231,7 @@ type keeping struct {
 	s     *Session
 	m     *wire.Message
 	rest  wire.Pending
-	given chan struct{} // closed when the answer is
+	given chan struct{} // closed when the answer is, or the request is served elsewhere
 }
 
 // Asks implements [wire.AskedStream].
@@ -264,6 +272,15 @@ func (k *keeping) Decline(msg []byte) {
 		k.Stream.Answer(msg)
 	}
 	close(k.given)
+}
+
+// Move implements [wire.MovingStream].
+func (k *keeping) Move(why error) bool {
+	moved := wire.MoveOn(k.Stream, why)
+	if moved {
+		close(k.given)
+	}
+	return moved
 }
 
 // Wait implements [wire.Pending].

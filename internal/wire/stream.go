@@ -69,6 +69,28 @@ type AskedStream interface {
 	Asks() *asker.Who
 }
 
+// ElsewhereError is the error of what somebody else has in place of this process, which is to be asked there.
+type ElsewhereError interface {
+	error
+	Elsewhere() // does nothing
+}
+
+// MovingStream is the stream of a request that somebody else can serve in place of this process.
+type MovingStream interface {
+	Stream
+	// Move has the request served elsewhere: nothing was sent or answered here, nothing was done, and nothing
+	// more comes on the stream. why says where. It reports false if that cannot be: then the request is to be
+	// answered.
+	Move(why error) bool
+}
+
+// MoveOn has the request that has this stream served elsewhere, as [MovingStream] does, and reports false if that
+// cannot be.
+func MoveOn(s Stream, why error) bool {
+	moving, ok := s.(MovingStream)
+	return ok && moving.Move(why)
+}
+
 // Pauser is a [Stream] whose response can end before its answer, so that the client
 // comes back for the rest (SSE polling, 2025-11-25, SEP-1699), or the tag of a
 // request (see [Receiver]) that passes this on to its stream.
