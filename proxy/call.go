@@ -320,7 +320,7 @@ func (c *call) tooLate() wire.Pending {
 // elsewhere has a call of which nothing was done be served where its run is, or goes to, and else answers it.
 func (c *call) elsewhere(why error, answer func()) wire.Pending {
 	return c.answerBy(func() {
-		if out, ok := c.out.(wire.MovingStream); !ok || !out.Move(why) {
+		if !wire.MoveOn(c.out, why) {
 			answer()
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
-	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
@@ -35,7 +34,7 @@ func (c *call) refuseText(code policy.Code, reason string) wire.Pending {
 }
 
 func (c *call) refused(code policy.Code, reason string) wire.Pending {
-	if out, ok := c.out.(wire.MovingStream); ok && c.s.run.Lost() && out.Move(&journal.Elsewhere{}) {
+	if c.s.moves(c.out) {
 		return c.answer(nil)
 	}
 	behind := []any{"state", c.where().State(), "rule", c.Verdict.Rule.String(), "why", code.Text()}
@@ -132,7 +131,7 @@ func (c *call) unknownMethod() string {
 
 // refuseRunless answers a request that has no run. Whose run it is not, and whose run there is none, read the same.
 func (c *call) refuseRunless(why *runs.Missing) wire.Pending {
-	if out, ok := c.out.(wire.MovingStream); ok && why.At != nil && out.Move(why.At) {
+	if why.At != nil && wire.MoveOn(c.out, why.At) {
 		return c.answer(nil)
 	}
 	c.deny(why.Code)

@@ -431,8 +431,7 @@ func (s *session) Moved() bool { return s.run.Lost() }
 
 // moves has a request that was not entered be served where the session goes on, and reports whether that can be.
 func (s *session) moves(out wire.Stream) bool {
-	to, ok := out.(wire.MovingStream)
-	return ok && s.Moved() && to.Move(&journal.Elsewhere{})
+	return s.Moved() && wire.MoveOn(out, &journal.Elsewhere{})
 }
 
 // Unreadable implements wire.WitnessSession.

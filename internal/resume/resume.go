@@ -113,9 +113,10 @@ func (s *Session) Back() error {
 	return wait()
 }
 
-// keepLocked has it kept what is known of the session, and returns how that is waited for; nil: it has ended.
+// keepLocked has it kept what is known of the session, and returns how that is waited for; nil: it has ended, or goes on
+// elsewhere.
 func (s *Session) keepLocked() (wait func() error, err error) {
-	if s.forgotten != nil {
+	if s.forgotten != nil || s.Moved() {
 		return nil, nil
 	}
 	text, err := json.Marshal(&s.kept)
@@ -163,7 +164,8 @@ func (s *Session) Over() bool {
 	return ok && under.Over()
 }
 
-// Moved reports whether the session goes on in another process: then it is not forgotten when it ends here.
+// Moved reports whether the session's run goes on in another process, and the session with it: what is kept of it is
+// that one's. It does not block.
 func (s *Session) Moved() bool {
 	under, ok := s.Session.(interface{ Moved() bool })
 	return ok && under.Moved()
@@ -234,7 +236,7 @@ type keeping struct {
 	s     *Session
 	m     *wire.Message
 	rest  wire.Pending
-	given chan struct{} // closed when the answer is
+	given chan struct{} // closed when the answer is, or the request is served elsewhere
 }
 
 // Asks implements [wire.AskedStream].
@@ -275,6 +277,15 @@ func (k *keeping) Decline(msg []byte) {
 		k.Stream.Answer(msg)
 	}
 	close(k.given)
+}
+
+// Move implements [wire.MovingStream].
+func (k *keeping) Move(why error) bool {
+	moved := wire.MoveOn(k.Stream, why)
+	if moved {
+		close(k.given)
+	}
+	return moved
 }
 
 // Wait implements [wire.Pending].

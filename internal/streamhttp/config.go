@@ -30,7 +30,8 @@ type PeerInfo struct {
 	// Principal is who is asking, as [ServerConfig.Authenticate] has found out, by name.
 	Principal wire.Principal
 
-	who *asker.Who // with all that is known of it; nil: nobody is known
+	who    *asker.Who // with all that is known of it; nil: nobody is known
+	passed bool       // another process has passed the request on
 }
 
 // ServerConfig configures a [Server]. But for Open and Modern, of which one is
@@ -52,6 +53,12 @@ type ServerConfig struct {
 	// [wire.Cancellable], is cancelled when the client closes its response. Nil:
 	// the era is not served, so that clients of both fall back to sessions.
 	Modern func(m *wire.Message, out wire.Stream, from PeerInfo) wire.Pending
+	// PassOn serves a request, whole, in another process, and answers it: one of which Open or Resume returns a
+	// [wire.ElsewhereError], or whose stream is moved ([wire.MovingStream]). again says that nothing was written,
+	// and that the request is to be tried here once more; who passes on bounds how often. The context of r ends
+	// when the client goes, and that of a stream without an end (GET, subscriptions/listen) with the server. Nil:
+	// such an error is any error, and no stream is moved.
+	PassOn func(w http.ResponseWriter, r *http.Request, p Passed) (again bool)
 	// Path is the path served, all others are not found; "": "/mcp".
 	Path string
 	// Runs says that PATH/runs/ID is served as well, for each ID: see PeerInfo.Run.

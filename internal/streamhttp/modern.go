@@ -11,8 +11,8 @@ import (
 
 // The modern era (2026-07-28): there are no sessions, and every POST is one by itself.
 
-// serveModern serves a message of the modern era.
-func (p *post) serveModern(m *wire.Message, from PeerInfo) {
+// serveModern serves a message of the modern era, or reports that it is to be tried once more.
+func (p *post) serveModern(m *wire.Message) (again bool) {
 	s := p.srv
 	if fault := s.modernFault(p.r.Header, m); fault != nil { // nobody else sees it: whatever its code, it is a bad request
 		reason, status := ReasonMessage, statusOf(fault.Code)
@@ -27,30 +27,30 @@ func (p *post) serveModern(m *wire.Message, from PeerInfo) {
 		}
 		s.cfg.tell(reason, status, p.r)
 		writeJSON(p.w, status, wire.ErrorAnswer(m.Bytes(m.ID), fault.Code, fault.Text, fault.Data))
-		return
+		return false
 	}
 	if m.Kind == wire.Notification {
 		// Requests are cancelled by closing their response, so nobody's is by a notification that names its id.
 		if m.Method != "notifications/cancelled" {
-			s.cfg.Modern(m, nowhere{}, from)
+			s.cfg.Modern(m, nowhere{}, p.from)
 		}
 		p.w.WriteHeader(http.StatusAccepted)
-		return
+		return false
 	}
 	if p.listens = m.Method == "subscriptions/listen"; p.listens && !p.takes.sse {
 		s.refuse(p.w, p.r, ReasonMedia, http.StatusNotAcceptable, "subscriptions/listen is answered by text/event-stream: accept it")
-		return
+		return false
 	}
-	p.party = partyOf(from)
+	p.party = partyOf(p.from)
 	if !s.posts.enter(p) {
 		s.cfg.tell(ReasonCrowded, http.StatusServiceUnavailable, p.r)
 		p.w.Header()["Retry-After"] = []string{retryAfter}
 		writeJSON(p.w, http.StatusServiceUnavailable,
 			wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, "too many requests are under way: wait for some to be answered", nil))
-		return
+		return false
 	}
 	defer s.posts.leave(p)
-	if pending := s.cfg.Modern(m, p, from); pending != nil {
+	if pending := s.cfg.Modern(m, p, p.from); pending != nil {
 		p.cancelBy(pending)
 		if p.listens {
 			p.listen(pending)
@@ -58,7 +58,7 @@ func (p *post) serveModern(m *wire.Message, from PeerInfo) {
 			pending.Wait()
 		}
 	}
-	p.end(true, m.Bytes(m.ID))
+	return p.end(true, m)
 }
 
 // cancelBy keeps the way to cancel the request.

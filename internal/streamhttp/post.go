@@ -22,8 +22,8 @@ type post struct {
 	ses     *session // nil: the modern era, or about to begin
 	w       http.ResponseWriter
 	r       *http.Request
-	claim   *httpserver.BodyClaim
-	who     *asker.Who // on whose behalf it comes; nil: nobody is known
+	body    body
+	from    PeerInfo
 	takes   accepts
 	since   int64 // when it began, in ticks
 	whole   bool  // it must not become an event stream before its answer
@@ -41,6 +41,16 @@ type post struct {
 	cancels  cancels
 }
 
+// body is the body of a POST.
+type body struct {
+	claim *httpserver.BodyClaim // nil: it counts nothing
+	raw   []byte                // nil: it was not read yet
+	since time.Time             // when the request was to be passed on first; zero: it never was
+}
+
+// sessionID is a session's id, as whose a body counts.
+type sessionID string
+
 // link is a POST's place in a postList.
 type link struct {
 	newer, older *post
@@ -52,6 +62,7 @@ type answer struct {
 	given            bool // nothing changes any more
 	status           int
 	head, body, tail []byte // nil: none is due
+	moved            error  // why it is served elsewhere in place of being answered; nil: it is not
 }
 
 // pause is of a POST whose response may have to end before its answer.
@@ -97,58 +108,93 @@ func (l *postList) remove(p *post) {
 	p.link = link{}
 }
 
+// post serves a POST, for as often as it is to be tried here.
 func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
-	p := &post{srv: s, w: w, r: r, who: from.who, takes: accept(r.Header), since: s.clock.now.Load()}
-	p.mu = &p.own
-	fault := headFault(r.Header, p.takes)
-	if len(r.Header[headerSession]) > 0 && !s.modern(r.Header) {
-		if p.ses = s.session(w, r, from); p.ses == nil {
-			return
-		}
-		p.mu = &p.ses.mu
-		if text := versionFault(r.Header, p.ses.version); fault == nil && text != "" {
-			fault = &refusal{reason: ReasonHeader, status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: text, header: true}
-		}
+	p := &post{srv: s, w: w, r: r, from: from, takes: accept(r.Header), since: s.clock.now.Load()}
+	for p.try() {
+		p = &post{srv: s, w: w, r: r, from: from, takes: p.takes, since: p.since, body: p.body}
 	}
+}
+
+// try serves the request, and reports whether it is to be tried once more: then its body is kept.
+func (p *post) try() (again bool) {
+	s := p.srv
+	p.mu = &p.own
 	defer func() {
-		if !p.pause.left { // written here alone
+		switch {
+		case again:
+			p.leave()
+		case !p.pause.left: // written here alone
 			p.release()
 		}
 	}()
-	if fault != nil {
-		s.refuseMessage(w, r, p.takes, p.ses, fault, nil)
-	} else if raw, ok := p.body(from); ok {
-		p.serve(raw, from)
+	fault := headFault(p.r.Header, p.takes)
+	if len(p.r.Header[headerSession]) > 0 && !s.modern(p.r.Header) {
+		if p.ses, p.answer.moved = s.session(p.w, p.r, p.from); !p.inSession() {
+			return false
+		}
 	}
+	if p.ses != nil {
+		p.mu = &p.ses.mu
+		if text := versionFault(p.r.Header, p.ses.version); fault == nil && text != "" {
+			fault = &refusal{reason: ReasonHeader, status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: text, header: true}
+		}
+	}
+	switch {
+	case fault != nil:
+		s.refuseMessage(p.w, p.r, p.takes, p.inSession(), fault, p.body.scan())
+	case p.read():
+		return p.serve()
+	}
+	return false
+}
+
+// inSession reports, before the request is handed on, whether it has a session, here or elsewhere.
+func (p *post) inSession() bool { return p.ses != nil || p.answer.moved != nil }
+
+// scan has read what was read of the body; nil: nothing was.
+func (b *body) scan() *wire.IDScan {
+	if b.raw == nil {
+		return nil
+	}
+	scan := new(wire.IDScan)
+	_, _ = scan.Write(b.raw)
+	return scan
 }
 
 // release ends the request: it is under way no more, and its body takes no memory.
 func (p *post) release() {
-	if p.claim != nil {
-		p.claim.Release()
+	if p.body.claim != nil {
+		p.body.claim.Release()
 	}
+	p.leave()
+}
+
+// leave ends the request in its session.
+func (p *post) leave() {
 	if p.ses != nil {
 		p.ses.leave()
 	}
 }
 
-// serve hands on what the body holds and gives its answer.
-func (p *post) serve(raw []byte, from PeerInfo) {
-	s, modern := p.srv, p.ses == nil && p.srv.modern(p.r.Header)
-	if wire.IsBatch(raw) && (p.ses != nil || modern) {
-		p.serveBatch(raw)
-		return
+// serve hands on what the body holds and gives its answer, or reports that the request is to be tried once more.
+func (p *post) serve() (again bool) {
+	s, raw, modern := p.srv, p.body.raw, !p.inSession() && p.srv.modern(p.r.Header)
+	if wire.IsBatch(raw) && (p.inSession() || modern) {
+		return p.serveBatch(raw)
 	}
 	var m *wire.Message
 	if !wire.IsBatch(raw) {
 		var err error
 		if m, err = s.cfg.Limits.Read(raw, wire.FromClient); err != nil {
 			p.reject(err)
-			return
+			return false
 		}
 		modern = modern || s.cfg.Modern != nil && m.Era() == wire.Modern
 	}
 	switch {
+	case p.answer.moved != nil:
+		return p.passOn(p.answer.moved, m)
 	case p.ses != nil && m.Method == "initialize":
 		p.reject(&wire.Error{Code: wire.CodeInvalidRequest, ID: m.Bytes(m.ID), Sure: true,
 			Message: "this session is initialized: leave Mcp-Session-Id out to begin another"})
@@ -160,32 +206,36 @@ func (p *post) serve(raw []byte, from PeerInfo) {
 		if m.Kind != wire.Request || !p.canPause() {
 			p.wait(pending)
 		} else if p.waitApart(pending) {
-			return
+			return false
 		}
-		p.end(m.Kind == wire.Request, m.Bytes(m.ID))
+		return p.end(m.Kind == wire.Request, m)
 	case modern:
-		p.serveModern(m, from)
+		return p.serveModern(m)
 	case m != nil && m.Method == "initialize" && m.Kind == wire.Request:
-		p.initialize(m, from)
+		return p.initialize(m)
 	default:
 		s.refuse(p.w, p.r, ReasonNoSession, http.StatusBadRequest, noSession)
 	}
+	return false
 }
 
 // reject answers a POST whose message, or batch, cannot be read. In a session it is no HTTP
 // error where its client takes the JSON-RPC error for the answer: see [Server.refuseMessage].
 func (p *post) reject(err error) {
-	if p.ses == nil {
-		p.srv.cfg.tell(ReasonMessage, http.StatusBadRequest, p.r)
-		writeJSON(p.w, http.StatusBadRequest, faultAnswer(err))
-		return
-	}
-	wire.Unread(p.ses.upper, err)
 	status := http.StatusBadRequest
-	if e, ok := errors.AsType[*wire.Error](err); ok && e.Sure {
+	if e, ok := errors.AsType[*wire.Error](err); ok && e.Sure && p.inSession() {
 		status = http.StatusOK
 	}
-	p.takes.write(p.w, status, faultAnswer(err))
+	if p.ses != nil {
+		wire.Unread(p.ses.upper, err)
+	} else {
+		p.srv.cfg.tell(ReasonMessage, status, p.r)
+	}
+	if p.inSession() {
+		p.takes.write(p.w, status, faultAnswer(err))
+	} else {
+		writeJSON(p.w, status, faultAnswer(err))
+	}
 }
 
 // faultAnswer is the JSON-RPC answer to a message that cannot be read.
@@ -306,7 +356,7 @@ func (p *post) give(status int, head, body, tail []byte) {
 	if head != nil && (p.stream != nil || !p.takesJSON()) {
 		head, body, tail = nil, bytes.Join([][]byte{head, body, tail}, nil), nil
 	}
-	p.answer = answer{true, status, head, body, tail}
+	p.answer = answer{given: true, status: status, head: head, body: body, tail: tail}
 	switch {
 	case p.stream == nil:
 	case body == nil:
@@ -347,12 +397,15 @@ func (p *post) Header(name string) string { return p.r.Header.Get(name) }
 func (p *post) Headers(name string) []string { return p.r.Header[name] }
 
 // Asks implements wire.AskedStream.
-func (p *post) Asks() *asker.Who { return p.who }
+func (p *post) Asks() *asker.Who { return p.from.who }
 
-// end completes the response once nothing is left to wait for.
-func (p *post) end(asked bool, id []byte) {
+// end completes the response to m, nil for a batch, once nothing is left to wait for, or reports that the request is to be
+// tried once more.
+func (p *post) end(asked bool, m *wire.Message) (again bool) {
 	a, writer := p.settle()
 	switch {
+	case a.moved != nil:
+		return p.passOn(a.moved, m)
 	case writer != nil && p.listens: // written by now, unless all of it came before
 		writer.run(p.r.Context())
 	case writer != nil:
@@ -374,8 +427,9 @@ func (p *post) end(asked bool, id []byte) {
 		p.w.Header()["Content-Type"] = valueEvents
 		p.w.WriteHeader(http.StatusOK)
 	default: // likewise: whoever is still there has no other answer
-		writeJSON(p.w, http.StatusOK, wire.ErrorAnswer(id, wire.CodeInternal, "the request was cancelled", nil))
+		writeJSON(p.w, http.StatusOK, wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, "the request was cancelled", nil))
 	}
+	return false
 }
 
 // settle closes the POST as a stream, and returns what is to be written or
@@ -415,20 +469,26 @@ func writeJSON(w http.ResponseWriter, status int, parts ...[]byte) {
 // serveBatch hands on the members of a JSON-RPC batch one after the other,
 // each with its answer before the next. The answers are one array, or events
 // where the POST has become an event stream.
-func (p *post) serveBatch(raw []byte) {
+func (p *post) serveBatch(raw []byte) (again bool) {
 	switch {
+	case p.answer.moved != nil: // its session is elsewhere
+		if _, err := p.srv.cfg.Limits.Split(raw); err != nil {
+			p.reject(err)
+			return false
+		}
+		return p.passOn(p.answer.moved, nil)
 	case p.ses == nil:
 		p.reject(&wire.Error{Code: wire.CodeInvalidRequest, Message: "revision " + wire.ModernRevision + " has no batches: send the messages one by one"})
-		return
+		return false
 	case p.ses.version != revisionBatches:
 		p.reject(&wire.Error{Code: wire.CodeInvalidRequest,
 			Message: "JSON-RPC batches belong to protocol revision " + revisionBatches + " alone: send the messages one by one"})
-		return
+		return false
 	}
 	members, err := p.srv.cfg.Limits.Split(raw)
 	if err != nil {
 		p.reject(err)
-		return
+		return false
 	}
 	for _, raw := range members {
 		to := &member{post: p}
@@ -449,7 +509,7 @@ func (p *post) serveBatch(raw []byte) {
 		p.answer.status, p.answer.body, p.gathered = http.StatusOK, append(all, ']'), nil
 	}
 	p.mu.Unlock()
-	p.end(false, nil)
+	return p.end(false, nil)
 }
 
 // member is a POST as the stream of one member of its batch.
@@ -466,6 +526,9 @@ func (m *member) Fail(_ int, msg []byte) { m.Answer(msg) }
 
 // Decline is Answer.
 func (m *member) Decline(msg []byte) { m.Answer(msg) }
+
+// Move implements wire.MovingStream: what went before it may have happened here.
+func (m *member) Move(error) bool { return false }
 
 // Answer implements wire.Stream.
 func (m *member) Answer(msg []byte) {

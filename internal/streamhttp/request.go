@@ -57,10 +57,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	s.serve(w, r, PeerInfo{RemoteAddr: r.RemoteAddr, who: who})
+}
+
+// serve serves a request of somebody who is let in; from is from where and by whom it comes.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	// Who is not let in does not count: Close does not wait for who reads no refusal.
 	if !s.requests.enter() {
-		w.Header()["Retry-After"] = []string{retryAfter}
-		s.refuse(w, r, ReasonEnding, http.StatusServiceUnavailable, "shutting down")
+		s.refuseEnding(w, r)
 		return
 	}
 	defer s.requests.leave()
@@ -69,7 +73,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, ReasonPath, http.StatusNotFound, "nothing here: MCP is served at "+s.cfg.Path)
 		return
 	}
-	from := PeerInfo{RemoteAddr: r.RemoteAddr, Header: r.Header, Principal: wire.PrincipalOf(who), Run: run, who: who}
+	from.Header, from.Principal, from.Run = r.Header, wire.PrincipalOf(from.who), run
 	switch modern := r.Method != http.MethodPost && s.modern(r.Header); {
 	case r.Method == http.MethodPost:
 		s.post(w, r, from)
@@ -269,6 +273,12 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, why Reason, stat
 	refuse(w, status, text)
 }
 
+// refuseEnding refuses a request since the server ends.
+func (s *Server) refuseEnding(w http.ResponseWriter, r *http.Request) {
+	w.Header()["Retry-After"] = []string{retryAfter}
+	s.refuse(w, r, ReasonEnding, http.StatusServiceUnavailable, "shutting down")
+}
+
 // refuse answers a request that is no message to anybody. It is plain text:
 // clients take a JSON-RPC body for the answer of a session that exists, and
 // newer ones fall back to initialize where there is none.
@@ -280,24 +290,28 @@ func refuse(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text+"\n")
 }
 
-// body reads the body of the request; false: it could not be read, and the request is
+// read reads the body of the request, unless that was done; false: it could not be read, and the request is
 // answered.
-func (p *post) body(from PeerInfo) (raw []byte, ok bool) {
+func (p *post) read() bool {
 	s := p.srv
+	if p.body.raw != nil {
+		return true
+	}
 	if p.r.ContentLength > int64(s.cfg.MaxMessage) {
-		s.refuseMessage(p.w, p.r, p.takes, p.ses, s.tooLarge(), nil)
-		return nil, false
+		s.refuseMessage(p.w, p.r, p.takes, p.inSession(), s.tooLarge(), nil)
+		return false
 	}
 	httpserver.AllowBodyTime(p.w, p.r)
-	p.claimBody(from)
-	raw, err := p.claim.Read(p.r, s.cfg.MaxMessage)
+	p.claimBody()
+	raw, err := p.body.claim.Read(p.r, s.cfg.MaxMessage)
 	if err == nil {
 		httpserver.Keep(p.w) // of who has neither session nor principal
-		return raw, true
+		p.body.raw = raw
+		return true
 	}
 	var scan wire.IDScan
 	_, _ = scan.Write(raw)
-	p.claim.Release()
+	p.body.claim.Release()
 	raw = nil // the rest of the body takes no memory
 	var fault *refusal
 	switch {
@@ -308,8 +322,8 @@ func (p *post) body(from PeerInfo) (raw []byte, ok bool) {
 	default:
 		fault = &refusal{reason: ReasonMessage, status: http.StatusBadRequest, code: wire.CodeParse, text: "the body ended too early", truncated: true}
 	}
-	s.refuseMessage(p.w, p.r, p.takes, p.ses, fault, &scan)
-	return nil, false
+	s.refuseMessage(p.w, p.r, p.takes, p.inSession(), fault, &scan)
+	return false
 }
 
 const noRoom = "the bodies of other requests take the memory that there is for them: send the request again, or have --max-body-memory raised"
@@ -320,22 +334,23 @@ func (s *Server) tooLarge() *refusal {
 }
 
 // claimBody begins to count the body, for all whose it is.
-func (p *post) claimBody(from PeerInfo) {
+func (p *post) claimBody() {
 	cfg := &p.srv.cfg
 	// Where nobody can have a session or a principal, there is nobody to keep room for.
-	known := p.ses != nil || from.Principal.Known() || cfg.Open == nil && cfg.Authenticate == nil
-	if p.claim = cfg.Bodies.Claim(p.r, known, p.srv.stop); p.claim == nil {
+	known := p.inSession() || p.from.Principal.Known() || cfg.Open == nil && cfg.Authenticate == nil
+	claim := cfg.Bodies.Claim(p.r, known, p.srv.ending.Done())
+	if p.body.claim = claim; claim == nil {
 		return
 	}
-	if p.ses != nil {
-		p.claim.Holders = append(p.claim.Holders, p.ses)
+	if p.inSession() {
+		claim.Holders = append(claim.Holders, sessionID(p.r.Header[headerSession][0]))
 	}
-	by := partyOf(from)
+	by := partyOf(p.from)
 	if by.who.Known() && cfg.PrincipalShare < cfg.Sessions {
-		p.claim.Holders = append(p.claim.Holders, by.who)
+		claim.Holders = append(claim.Holders, by.who)
 	}
 	if by.network.IsValid() && cfg.Share < cfg.Sessions {
-		p.claim.Holders = append(p.claim.Holders, by.network)
+		claim.Holders = append(claim.Holders, by.network)
 	}
 }
 
@@ -352,7 +367,7 @@ type refusal struct {
 // maxPast is how much of a body is read past for the id of the message that it holds.
 const maxPast = 64 << 20
 
-// refuseMessage refuses a POST of a session, nil for none. scan has read what was read of
+// refuseMessage refuses a POST, of a session that there is or of none. scan has read what was read of
 // its body; nil: nothing was.
 //
 // Who has a session waits for an answer by its id, and the Python SDK 1.x gives up the
@@ -361,14 +376,14 @@ const maxPast = 64 << 20
 // the status 200, unless it is not known who waits for what. In the modern era the status
 // stays, and the id is told as well: the Go SDK gives its connection up without. Who has no
 // session gets plain text, from which SDKs begin anew.
-func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes accepts, ses *session, fault *refusal, scan *wire.IDScan) {
+func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes accepts, inSession bool, fault *refusal, scan *wire.IDScan) {
 	switch fault.status {
 	case http.StatusUnsupportedMediaType:
 		w.Header()["Accept-Encoding"] = valueIdentity
 	case http.StatusServiceUnavailable:
 		w.Header()["Retry-After"] = []string{retryAfter}
 	}
-	if ses == nil && !s.modern(r.Header) {
+	if !inSession && !s.modern(r.Header) {
 		if !fault.header { // the body was not read to its end
 			w.Header()["Connection"] = []string{"close"}
 		}
@@ -388,7 +403,7 @@ func (s *Server) refuseMessage(w http.ResponseWriter, r *http.Request, takes acc
 		w.Header()["Connection"] = []string{"close"}
 	}
 	status := fault.status
-	if ses != nil && sure && !fault.header {
+	if inSession && sure && !fault.header {
 		status = http.StatusOK
 		w.Header().Del("Retry-After")
 	}

@@ -29,8 +29,9 @@ type Server struct {
 	requests inFlight
 	stores   stores
 
-	stop    chan struct{} // ends the sweeper
-	stopped chan struct{}
+	ending  context.Context    // ends with the server: then the sweeper does, and what is passed on without an end
+	stop    context.CancelFunc // ends it
+	stopped chan struct{}      // the sweeper has ended
 }
 
 // clock is the time in whole ticks, kept by the sweeper: most of what the
@@ -49,9 +50,9 @@ func NewServer(cfg ServerConfig) *Server {
 	s := &Server{
 		cfg:     cfg,
 		guard:   httpserver.NewGuard(cfg.Loopback, cfg.AllowedHosts, cfg.AllowedOrigins),
-		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	s.ending, s.stop = context.WithCancel(context.Background())
 	s.requests.init()
 	s.stores.init(cfg.StoreTotal)
 	s.table.init(&s.cfg)
@@ -66,6 +67,9 @@ func (s *Server) Sessions() int { return s.table.len() }
 // serverClosed is why sessions end that are still there.
 const serverClosed = "the server is closed"
 
+// movedOn is why sessions end here that go on in another process.
+const movedOn = "its run goes on elsewhere"
+
 // end ends a session, once.
 func (s *Server) end(ses *session, why string) {
 	if !ses.end() {
@@ -73,7 +77,7 @@ func (s *Server) end(ses *session, why string) {
 	}
 	s.table.remove(ses)
 	level := hclog.Info
-	if why == serverClosed { // of all at once
+	if why == serverClosed || why == movedOn { // of many at once, and of those that go on
 		level = hclog.Debug
 	}
 	s.cfg.Log.Log(level, "session ended", "session", ses.tag, "why", why)
@@ -89,7 +93,7 @@ func (s *Server) sweep() {
 	var posts []*post
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ending.Done():
 			return
 		case <-s.stores.full:
 			s.trimStores()
@@ -99,7 +103,11 @@ func (s *Server) sweep() {
 		now := s.clock.now.Add(1)
 		all = s.table.all(all[:0])
 		for _, ses := range all {
-			if why := ses.sweep(now); why != "" {
+			why := ses.sweep(now)
+			if ses.moved() {
+				why = movedOn
+			}
+			if why != "" {
 				s.end(ses, why)
 			}
 		}
@@ -138,7 +146,7 @@ func (s *Server) Close(ctx context.Context) error {
 	if !s.requests.close() {
 		return nil
 	}
-	close(s.stop)
+	s.stop()
 	<-s.stopped
 	all := s.table.all(nil)
 	for _, ses := range all {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 	"sync/atomic"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
@@ -83,22 +84,25 @@ func makeSession(srv *Server, of owner, id string) *session {
 	return s
 }
 
-// initialize serves the one request that begins a session.
-func (p *post) initialize(m *wire.Message, from PeerInfo) {
-	s := p.srv
+// initialize serves the one request that begins a session, or reports that it is to be tried once more.
+func (p *post) initialize(m *wire.Message) (again bool) {
+	s, from := p.srv, p.from
 	of := s.owner(from)
 	if !s.table.reserve(of.party) {
 		p.w.Header().Set("Retry-After", "60")
 		s.refuse(p.w, p.r, ReasonCrowded, http.StatusServiceUnavailable, "too many sessions: end some with DELETE, wait until idle ones end, or have the limit raised (--max-sessions; before a command --max-upstreams, or --share-upstream)")
-		return
+		return false
 	}
 	ses := newSession(s, of)
 	from.Session, from.ID = ses.tag, ses.id
 	upper, err := s.cfg.Open(ownStream{ses}, from)
 	if err != nil {
 		s.table.release(of.party)
+		if s.movable(p.from, err) {
+			return p.passOn(err, m)
+		}
 		s.refuse(p.w, p.r, ReasonNoRun, http.StatusBadRequest, err.Error())
-		return
+		return false
 	}
 	ses.upper = upper
 	p.ses, p.mu, p.whole = ses, &ses.mu, true
@@ -113,16 +117,17 @@ func (p *post) initialize(m *wire.Message, from PeerInfo) {
 		p.w.Header()[headerSession] = []string{ses.id}
 		s.cfg.Log.Debug("session begun", "session", ses.tag, "revision", ses.version)
 	}
-	p.end(true, m.Bytes(m.ID))
+	p.end(true, m)
 	if s.requests.closed() {
 		s.end(ses, serverClosed)
 	}
+	return false
 }
 
 // session finds the session of a request and marks it busy; the caller must
-// call its leave. Where there is none the request is answered; somebody else's is
-// none, nor is another URL's.
-func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
+// call its leave. Where there is none the request is answered, unless it is elsewhere, as the error says; somebody
+// else's is none, nor is another URL's.
+func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) (*session, error) {
 	ids := r.Header[headerSession]
 	if len(ids) != 1 {
 		text := noSession
@@ -130,28 +135,48 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 			text = noPage + "For a client, " + noSession
 		}
 		s.refuse(w, r, ReasonNoSession, http.StatusBadRequest, text)
-		return nil
+		return nil, nil
 	}
-	ses := s.table.find(ids[0])
-	if ses != nil {
-		if upper, ok := ses.upper.(interface{ Over() bool }); ok && upper.Over() {
-			s.end(ses, "its run was ended")
+	ses, err := s.find(ids[0], from)
+	for ses != nil && s.owns(from, &ses.owner) {
+		if ses.enter() {
+			httpserver.Admit(w)
+			return ses, nil
 		}
-	}
-	if ses == nil && s.cfg.Resume != nil {
-		var err error
-		if ses, err = s.resume(ids[0], from); err != nil {
-			w.Header().Set("Retry-After", "1")
-			s.refuse(w, r, ReasonSession, http.StatusServiceUnavailable, "the session cannot go on just now; try again: "+err.Error())
-			return nil
+		if !ses.moved() { // it has ended
+			break
 		}
+		ses, err = s.find(ids[0], from)
 	}
-	if ses == nil || !s.owns(from, &ses.owner) || !ses.enter() {
+	switch {
+	case err == nil:
 		s.refuse(w, r, ReasonSession, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
-		return nil
+	case s.movable(from, err):
+		httpserver.Admit(w)
+		return nil, err
+	default:
+		w.Header().Set("Retry-After", "1")
+		s.refuse(w, r, ReasonSession, http.StatusServiceUnavailable, "the session cannot go on just now; try again: "+err.Error())
 	}
-	httpserver.Admit(w)
-	return ses
+	return nil, nil
+}
+
+// find finds a session, whosever it is, and goes on with one that there is not any more; nil without an error: there is none.
+func (s *Server) find(id string, from PeerInfo) (*session, error) {
+	ses := s.table.find(id)
+	switch {
+	case ses == nil:
+	case ses.moved():
+		s.end(ses, movedOn)
+		s.table.remove(ses) // who else ends it may not have come as far
+		ses = nil
+	case ses.runOver():
+		s.end(ses, "its run was ended")
+	}
+	if ses != nil || s.cfg.Resume == nil {
+		return ses, nil
+	}
+	return s.resume(id, from)
 }
 
 // resume goes on with a session that there was before the server was started anew; nil: there is none. Of several
@@ -210,8 +235,16 @@ func (s *Server) owns(from PeerInfo, of *owner) bool {
 }
 
 // sessionOf is session for a request without a message, whose revision must be the session's.
+// Nil: the request is answered, here or elsewhere.
 func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request, from PeerInfo) *session {
-	ses := s.session(w, r, from)
+	ses, why := s.session(w, r, from)
+	var since time.Time
+	if why != nil {
+		since = time.Now()
+	}
+	for why != nil && s.passOn(w, r, Passed{Why: why, From: from, Who: from.who, Since: since}) {
+		ses, why = s.session(w, r, from)
+	}
 	if ses == nil {
 		return nil
 	}
@@ -234,6 +267,18 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 		kept.Forgotten()
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// runOver reports whether the run of the session was ended.
+func (s *session) runOver() bool {
+	upper, ok := s.upper.(interface{ Over() bool })
+	return ok && upper.Over()
+}
+
+// moved reports whether the session goes on elsewhere, with its run.
+func (s *session) moved() bool {
+	upper, ok := s.upper.(interface{ Moved() bool })
+	return ok && upper.Moved()
 }
 
 // enter marks the beginning of a request; false: the session has ended.

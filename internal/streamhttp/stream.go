@@ -345,7 +345,7 @@ func (s *session) find(id string) (*stream, uint64) {
 func (s *session) notFound(id string) string {
 	why := "this Last-Event-ID is none of the session's, or its stream is forgotten by now"
 	if strings.HasPrefix(id, s.tag) && !strings.HasPrefix(id, s.life+".") {
-		why = "this Last-Event-ID is from before fsm-proxy was restarted: what its stream had not delivered is lost"
+		why = "this Last-Event-ID is from before fsm-proxy was restarted, or another process took the session over: what its stream had not delivered is lost"
 	}
 	return why + ". Open the session's stream anew, by a GET without it. A request that has no answer may have happened: look at what has become of it before you send it again"
 }

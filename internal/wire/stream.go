@@ -44,14 +44,6 @@ type DecliningStream interface {
 	Decline(msg []byte)
 }
 
-// MovingStream is a Stream of a request that another process can serve in place of this one.
-type MovingStream interface {
-	Stream
-	// Move has the request be served elsewhere, and reports whether that can be: nothing was sent or answered here,
-	// nothing was done, and nothing more comes on the stream. why says where.
-	Move(why error) bool
-}
-
 // FailingStream is a Stream on which an answer's code can decide more than its
 // bytes (HTTP of the modern era: the status).
 type FailingStream interface {
@@ -75,6 +67,28 @@ type AskedStream interface {
 	Stream
 	// Asks returns on whose behalf this request comes; nil: nobody is known.
 	Asks() *asker.Who
+}
+
+// ElsewhereError is the error of what somebody else has in place of this process, which is to be asked there.
+type ElsewhereError interface {
+	error
+	Elsewhere() // does nothing
+}
+
+// MovingStream is the stream of a request that somebody else can serve in place of this process.
+type MovingStream interface {
+	Stream
+	// Move has the request served elsewhere: nothing was sent or answered here, nothing was done, and nothing
+	// more comes on the stream. why says where. It reports false if that cannot be: then the request is to be
+	// answered.
+	Move(why error) bool
+}
+
+// MoveOn has the request that has this stream served elsewhere, as [MovingStream] does, and reports false if that
+// cannot be.
+func MoveOn(s Stream, why error) bool {
+	moving, ok := s.(MovingStream)
+	return ok && moving.Move(why)
 }
 
 // Pauser is a [Stream] whose response can end before its answer, so that the client
