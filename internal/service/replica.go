@@ -19,6 +19,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 	"github.com/fsm-proxy/fsm-proxy/internal/peers"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
+	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
@@ -93,7 +94,7 @@ func (s *service) joins(all journal.Store) {
 		Handler: func(w http.ResponseWriter, req *http.Request, from peers.Passenger) {
 			front := r.front.Load()
 			if front == nil {
-				peers.NotHere(w)
+				peers.NotHere(w, req)
 				return
 			}
 			front.ServePassed(w, req, from.Who, from.Remote)
@@ -208,3 +209,25 @@ func (f *Store) shares() bool { return f.lasts() && !stores.IsSQLite(f.URL) }
 
 // lease is for how long a database is this process's without another word.
 func (f *Store) lease() time.Duration { return cmp.Or(f.Lease, 5*time.Second) }
+
+// replicas is what the metrics tell of the processes that share the store; nil: none can.
+func (s *service) replicas(store journal.Store) *telemetry.Replicas {
+	shared, ok := store.(interface {
+		journal.Shared
+		Fenced() uint64
+	})
+	if !ok {
+		return nil
+	}
+	return &telemetry.Replicas{
+		Count: func() int {
+			ctx, stop := context.WithTimeout(context.Background(), 500*time.Millisecond)
+			defer stop()
+			all, _ := shared.Peers(ctx)
+			return len(all)
+		},
+		Trusted:   func() bool { return shared.Trusts(shared.Lease()) },
+		Takeovers: func() uint64 { return s.store.Takeovers() },
+		Fenced:    shared.Fenced,
+	}
+}

@@ -109,7 +109,7 @@ func (s *service) openStore(ctx context.Context) error {
 	if m := s.tell.metrics; m != nil {
 		m.Store(telemetry.StoreSources{
 			Waiting: func() int { return s.store.Waiting() }, Size: func() int64 { return s.store.Size() }, Writable: func() bool { return s.store.Down() == nil },
-			LeftOut: func() uint64 { return s.store.LeftOut() },
+			LeftOut: func() uint64 { return s.store.LeftOut() }, Replicas: s.replicas(journal),
 		})
 	}
 	s.joins(journal)

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/peers"
 	"github.com/fsm-proxy/fsm-proxy/internal/redact"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/telemetry"
@@ -82,6 +83,13 @@ func (o *observers) wrote() func(journal.Wrote) {
 		return nil
 	}
 	return func(w journal.Wrote) { o.metrics.StoreWrote(w.Took, w.Records, w.Bytes, w.Err) }
+}
+
+// passedOn counts a request that was passed on.
+func (o *observers) passedOn(outcome peers.Outcome) {
+	if o.metrics != nil {
+		o.metrics.PassedOn(strings.ReplaceAll(outcome.String(), " ", "_"))
+	}
 }
 
 // watch has the metrics look at the service.

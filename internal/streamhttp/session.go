@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 	"sync/atomic"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"

@@ -14,6 +14,7 @@ type store struct {
 	commits        prometheus.Histogram
 	records, bytes prometheus.Counter
 	errors         prometheus.Counter
+	passedOn       *prometheus.CounterVec
 }
 
 // StoreSources are asked when the metrics are read. They must not block.
@@ -22,6 +23,35 @@ type StoreSources struct {
 	Size     func() int64 // bytes that the store takes, as far as that is known
 	Writable func() bool
 	LeftOut  func() uint64 // facts that change nothing, for which there was no room
+	Replicas *Replicas     // nil: this process has the store alone
+}
+
+// Replicas are asked, likewise, where several processes may write the store.
+type Replicas struct {
+	Count     func() int // processes whose leases go on
+	Trusted   func() bool
+	Takeovers func() uint64
+	Fenced    func() uint64
+}
+
+func (m *Metrics) replicas(of *Replicas) {
+	gauge, counter := m.gauge, m.counter
+	gauge("fsm_proxy_replicas", "Processes that share the store, whose leases go on.", func() float64 { return float64(of.Count()) })
+	gauge("fsm_proxy_lease_trusted", "Whether this process may act by its lease of the store: 1, or 0.", func() float64 { return float64(one(of.Trusted())) })
+	counter("fsm_proxy_takeovers_total", "Runs that this process has taken over from another one that had not given them away.", of.Takeovers)
+	counter("fsm_proxy_fenced_appends_total", "Appends that were refused, since another process has the run.", of.Fenced)
+	m.store.passedOn = m.counters("fsm_proxy_passed_on_total", "Requests that this process has passed on to another one, by what became of them.", "outcome")
+}
+
+// PassedOn counts a request that was passed on to another process.
+func (m *Metrics) PassedOn(outcome string) { m.store.passedOn.WithLabelValues(outcome).Inc() }
+
+func (m *Metrics) gauge(name, help string, of func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, of))
+}
+
+func (m *Metrics) counter(name, help string, of func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(of()) }))
 }
 
 // Store measures a store from now on.
@@ -31,18 +61,14 @@ func (m *Metrics) Store(of StoreSources) {
 	s.records = m.counters("fsm_proxy_store_records_total", "Entries of runs that were written to the store.").WithLabelValues()
 	s.bytes = m.counters("fsm_proxy_store_bytes_total", "Bytes of entries that were written to the store.").WithLabelValues()
 	s.errors = m.counters("fsm_proxy_store_errors_total", "Commits to the store that failed, and are tried again.").WithLabelValues()
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fsm_proxy_store_left_out_total", Help: "Refusals, and calls that changed nothing, that the store had no room for."}, func() float64 { return float64(of.LeftOut()) }))
-	gauge := func(name, help string, of func() float64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, of))
-	}
+	m.counter("fsm_proxy_store_left_out_total", "Refusals, and calls that changed nothing, that the store had no room for.", of.LeftOut)
+	gauge := m.gauge
 	gauge("fsm_proxy_store_waiting", "Changes that wait to be written to the store.", func() float64 { return float64(of.Waiting()) })
 	gauge("fsm_proxy_store_size_bytes", "Bytes that the store takes.", func() float64 { return float64(of.Size()) })
-	gauge("fsm_proxy_store_up", "Whether the store can be written: 1, or 0.", func() float64 {
-		if of.Writable() {
-			return 1
-		}
-		return 0
-	})
+	gauge("fsm_proxy_store_up", "Whether the store can be written: 1, or 0.", func() float64 { return float64(one(of.Writable())) })
+	if of.Replicas != nil {
+		m.replicas(of.Replicas)
+	}
 }
 
 // StoreWrote tells of a commit.

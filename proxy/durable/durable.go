@@ -49,6 +49,8 @@ type Store struct {
 	size   atomic.Int64
 	left   atomic.Uint64 // how many facts were left out
 
+	takeovers atomic.Uint64
+
 	sessions sessions
 	stock    stock
 
@@ -414,7 +416,11 @@ func (s *Store) found(ctx context.Context, row journal.Row) (l *Loaded, ended bo
 		l = &Loaded{Run: &Run{s: s, id: row.ID, under: row.Tenure, row: row}}
 		return l, true, l.owned(ctx)
 	}
+	before := row.Tenure.Lease
 	if row, err = s.cfg.Journal.Take(ctx, row.ID); err == nil {
+		if before != 0 && before != row.Tenure.Lease {
+			s.takeovers.Add(1)
+		}
 		l, err = s.load(ctx, &row)
 	}
 	return l, false, err

@@ -67,3 +67,6 @@ func (s *Store) others(ctx context.Context) (map[int64]bool, error) {
 	}
 	return leases, err
 }
+
+// Takeovers is how many runs were taken over from processes that had not given them away.
+func (s *Store) Takeovers() uint64 { return s.takeovers.Load() }
