@@ -217,6 +217,15 @@ var rules = []rule{
 		why:   "a listener's connections and deadlines are HTTP's: it knows nothing of MCP",
 	},
 	{
+		pkg: "internal/peers",
+		allow: []string{
+			module + "/internal/asker", module + "/internal/httpserver", module + "/internal/journal",
+			"github.com/hashicorp/go-hclog",
+			"golang.org/x/sys/unix", // for how long a connection may be unanswered
+		},
+		why: "what is passed on is HTTP, whole: who passes it on knows no message, no run and no database",
+	},
+	{
 		pkg: "internal/http1",
 		why: "a client of HTTP/1.1 knows nothing of who asks through it: the standard library is all it needs",
 	},
