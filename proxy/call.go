@@ -302,26 +302,15 @@ func (c *call) servedInDrain() bool {
 	return false
 }
 
-// tooLate refuses a request that has come during the drain, so that its client can try elsewhere.
+// tooLate refuses a request that has come during the drain, so that it is served, or its client can try, elsewhere.
 func (c *call) tooLate() wire.Pending {
 	c.s.p.drain.Late.Add(1)
 	c.s.log.Info("refused: the proxy is ending", c.about("method", wire.Clip(c.m.Method))...)
 	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, refusal.TooLate, nil)
-	return c.elsewhere(&journal.Elsewhere{}, func() {
-		if out, ok := c.out.(wire.DecliningStream); ok {
-			out.Decline(raw)
-			return
-		}
-		c.out.Answer(raw)
-	})
-}
-
-// elsewhere has a call of which nothing was done be served where its run is, or goes to, and else answers it.
-func (c *call) elsewhere(why error, answer func()) wire.Pending {
 	return c.answerBy(func() {
-		if !wire.MoveOn(c.out, why) {
-			answer()
+		if !wire.MoveOn(c.out, &journal.Elsewhere{}) {
+			wire.Decline(c.out, raw)
 		}
 	})
 }

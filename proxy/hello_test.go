@@ -10,6 +10,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/settings"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -89,7 +90,7 @@ func TestInitializeThatFails(t *testing.T) {
 		if answer := c.ask("initialize", plainHello); !strings.Contains(answer, "no such command") || !strings.Contains(answer, "-32603") {
 			t.Errorf("got %s", answer)
 		}
-		r.up.refuse = &proxy.HelloError{Answer: read(t, `{"jsonrpc":"2.0","id":77,"error":{"code":-32602,"message":"old","data":{"supported":["x"]}}}`, wire.FromUpstream)}
+		r.up.refuse = &settings.HelloError{Answer: read(t, `{"jsonrpc":"2.0","id":77,"error":{"code":-32602,"message":"old","data":{"supported":["x"]}}}`, wire.FromUpstream)}
 		equal(t, "the upstream's own error", c.ask("initialize", plainHello), `{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"old","data":{"supported":["x"]}}}`)
 		r.up.refuse = nil
 		r.up.hello = strings.Replace(fullHello, "2025-11-25", "2031-01-01", 1)

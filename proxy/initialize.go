@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/catalogue"
 	"github.com/fsm-proxy/fsm-proxy/proxy/link"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
+	"github.com/fsm-proxy/fsm-proxy/proxy/settings"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -49,17 +50,6 @@ func (c *call) open() {
 	c.welcome(greeting, conn.Server.InitializeResult(conn.Hello(), c.m))
 }
 
-// HelloError is an upstream's refusal of initialize, as [Config.Dial] tells it.
-type HelloError struct {
-	// Answer is what the upstream said: a Failure.
-	Answer *wire.Message
-}
-
-// Error has the upstream's own error object.
-func (e *HelloError) Error() string {
-	return "the upstream refused initialize: " + string(e.Answer.Bytes(e.Answer.Error))
-}
-
 // refusedHello answers an initialize that the upstream did not accept, with its
 // own error if it sent one.
 func (c *call) refusedHello(err error) {
@@ -68,7 +58,7 @@ func (c *call) refusedHello(err error) {
 		c.tooLate()
 		return
 	}
-	if said, ok := errors.AsType[*HelloError](err); ok {
+	if said, ok := errors.AsType[*settings.HelloError](err); ok {
 		if said.Answer.ErrorCode == wire.CodeURLElicitation && !c.s.run.Where().UpstreamMay().Permits("elicitation") {
 			c.failed(wire.CodeInternal, "the server asks the user to visit a URL first, which the policy does not let it")
 			return

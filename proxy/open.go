@@ -23,13 +23,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, routes: allRoutes(), sessions: make(map[*session]struct{})}
-	var lasting *runs.Tasks
-	if cfg.Outlives {
-		lasting = &runs.Tasks{Timeout: cfg.TaskTimeout, Patience: cfg.CallTimeout, GoOn: p.goOn}
-	}
-	p.Runs = runs.New(runs.Config{Policy: cfg.Policy, Mode: cfg.Mode, MaxStranded: cfg.MaxStranded, MaxRegisters: cfg.MaxRegisters, Keys: cfg.Keys, PathCreate: cfg.PathCreate,
-		Idle: cfg.RunIdle, Age: cfg.RunAge, Max: cfg.MaxRuns, MaxPerPrincipal: cfg.MaxRunsPerPrincipal,
-		Store: cfg.Store, Process: cfg.Process, IdleEnds: cfg.IdleEnds, KeepEnded: cfg.KeepEnded, KeepIdle: cfg.KeepIdle, SessionIdle: cfg.SessionIdle, Forgets: cfg.Forgets, Tasks: lasting, Log: cfg.Log, Telemetry: &p.cfg.Telemetry})
+	p.Runs = runs.New(p.cfg.Runs(p.goOn))
 	p.forRunless = sync.OnceValue(func() *session {
 		s := p.newServer(p.Runs.BeginForRunless(p.handles != nil))
 		p.Runs.Join(s.run, s)
@@ -105,9 +99,6 @@ func (p *Proxy) noSession(why *runs.Missing, peer *observe.Peer) error {
 	return told
 }
 
-// Drained is what [Proxy.Drain] says.
-type Drained = drain.Drained
-
 // Refuse begins a drain: nothing new is taken any more.
 func (p *Proxy) Refuse() { p.drain.Begin() }
 
@@ -121,7 +112,7 @@ func (p *Proxy) Draining() bool { return p.drain.Begun.Load() }
 // may answer until ctx ends; then it is cancelled there, and its client told
 // that the outcome is unknown. Cancellations, and answers to what the upstream
 // asks, pass all the while. Sessions stay open: [Proxy.Close] ends them.
-func (p *Proxy) Drain(ctx context.Context) Drained { return p.drain.Run(ctx, p.underWay) }
+func (p *Proxy) Drain(ctx context.Context) drain.Drained { return p.drain.Run(ctx, p.underWay) }
 
 // underWay returns the requests under way in all sessions.
 func (p *Proxy) underWay() (all []*flight.Flight) {

@@ -86,13 +86,3 @@ func (p *Proxy) remove(s *session) {
 	p.mu.Unlock()
 	p.Runs.Part(s.run, s, s.goesOn)
 }
-
-// clients is how many sessions of clients there are.
-func (p *Proxy) clients() (n int) {
-	for _, s := range p.open() {
-		if !s.ofRun {
-			n++
-		}
-	}
-	return n
-}

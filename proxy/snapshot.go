@@ -52,7 +52,7 @@ type Census struct {
 
 // Census counts the sessions, and their runs.
 func (p *Proxy) Census() Census {
-	c := Census{Sessions: p.clients()}
+	c := Census{Sessions: len(p.Sessions())}
 	c.Runs, c.Stranded = p.Runs.Census()
 	return c
 }

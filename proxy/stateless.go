@@ -47,9 +47,7 @@ func (c *call) onward(why *runs.Missing) wire.Pending {
 	switch {
 	case why == nil && c.ours(): // an answer to what the upstream asks, which passes while a drain lasts
 		return c.comeBack()
-	case why != nil && why.At != nil:
-		return c.refuseRunless(why)
-	case c.s.p.drain.Begun.Load() && !c.servedInDrain():
+	case c.s.p.drain.Begun.Load() && !c.servedInDrain() && (why == nil || why.At == nil):
 		return c.tooLate()
 	case why != nil:
 		return c.refuseRunless(why)

@@ -271,11 +271,7 @@ func (k *keeping) give(msg []byte) {
 
 // Decline implements [wire.DecliningStream].
 func (k *keeping) Decline(msg []byte) {
-	if out, ok := k.Stream.(wire.DecliningStream); ok {
-		out.Decline(msg)
-	} else {
-		k.Stream.Answer(msg)
-	}
+	wire.Decline(k.Stream, msg)
 	close(k.given)
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
+	"github.com/fsm-proxy/fsm-proxy/proxy/settings"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 	"github.com/fsm-proxy/fsm-proxy/upstream"
 )
@@ -351,7 +352,7 @@ func (s *service) config() proxy.Config {
 			conn, err := s.server.Dial(ctx, upstream.Opening(with), r)
 			stop()
 			if said, ok := errors.AsType[*upstream.InitializeError](err); ok {
-				return nil, &proxy.HelloError{Answer: said.Answer}
+				return nil, &settings.HelloError{Answer: said.Answer}
 			}
 			if err != nil {
 				return nil, err

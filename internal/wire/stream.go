@@ -44,6 +44,15 @@ type DecliningStream interface {
 	Decline(msg []byte)
 }
 
+// Decline says on a stream that its request is not taken here now, as far as it can.
+func Decline(s Stream, msg []byte) {
+	if out, ok := s.(DecliningStream); ok {
+		out.Decline(msg)
+		return
+	}
+	s.Answer(msg)
+}
+
 // FailingStream is a Stream on which an answer's code can decide more than its
 // bytes (HTTP of the modern era: the status).
 type FailingStream interface {

@@ -20,6 +20,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
+	"github.com/fsm-proxy/fsm-proxy/proxy/tasks"
 )
 
 // Config is what a Proxy works with. Policy, Dial and Notifier are required.
@@ -143,5 +144,30 @@ func (c *Config) Complete() error {
 func orDefault[T int | time.Duration](v *T, def T) {
 	if *v <= 0 {
 		*v = def
+	}
+}
+
+// HelloError is an upstream's refusal of initialize, as [Config.Dial] tells it.
+type HelloError struct {
+	// Answer is what the upstream said: a Failure.
+	Answer *wire.Message
+}
+
+// Error has the upstream's own error object.
+func (e *HelloError) Error() string {
+	return "the upstream refused initialize: " + string(e.Answer.Bytes(e.Answer.Error))
+}
+
+// Runs is what of it the runs work with. goOn asks about a task that outlives the proxy: see [runs.Tasks].
+func (c *Config) Runs(goOn func(t *tasks.Task, k *tasks.Kept, until time.Time, known func())) runs.Config {
+	var lasting *runs.Tasks
+	if c.Outlives {
+		lasting = &runs.Tasks{Timeout: c.TaskTimeout, Patience: c.CallTimeout, GoOn: goOn}
+	}
+	return runs.Config{
+		Policy: c.Policy, Mode: c.Mode, MaxStranded: c.MaxStranded, MaxRegisters: c.MaxRegisters, Keys: c.Keys, PathCreate: c.PathCreate,
+		Idle: c.RunIdle, Age: c.RunAge, Max: c.MaxRuns, MaxPerPrincipal: c.MaxRunsPerPrincipal,
+		Store: c.Store, Process: c.Process, IdleEnds: c.IdleEnds, KeepEnded: c.KeepEnded, KeepIdle: c.KeepIdle, SessionIdle: c.SessionIdle,
+		Forgets: c.Forgets, Tasks: lasting, Log: c.Log, Telemetry: &c.Telemetry,
 	}
 }
