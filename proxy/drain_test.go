@@ -12,13 +12,14 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/drain"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // drained is a drain under way.
 type drained struct {
 	done   chan struct{}
-	result proxy.Drained
+	result drain.Drained
 	took   time.Duration
 }
 
@@ -38,7 +39,7 @@ func (r *rig) drain(limit time.Duration) *drained {
 	return d
 }
 
-func (d *drained) want(t *testing.T, result proxy.Drained, took time.Duration) {
+func (d *drained) want(t *testing.T, result drain.Drained, took time.Duration) {
 	t.Helper()
 	<-d.done
 	if d.result != result || d.took != took {
@@ -78,7 +79,7 @@ func TestDrainWaitsForWhatIsUnderWay(t *testing.T) {
 		time.Sleep(time.Second)
 		up.result(ok)
 		has(t, call.wait(), `"ok"`)
-		d.want(t, proxy.Drained{Finished: 1, Refused: 7}, time.Second)
+		d.want(t, drain.Drained{Finished: 1, Refused: 7}, time.Second)
 		equal(t, "told", call.messages(), []string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
 			`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`})
 	})
@@ -92,7 +93,7 @@ func TestDrainBreaksOffWhatHasNoAnswer(t *testing.T) {
 		tool := c.call("apply")
 		up := c.up.next()
 		d := r.drain(25 * time.Second)
-		d.want(t, proxy.Drained{BrokenOff: 1}, 25*time.Second)
+		d.want(t, drain.Drained{BrokenOff: 1}, 25*time.Second)
 		has(t, tool.wait(), `"outcome_unknown"`, "before the proxy had to end; it may have happened", `"state":"review"`, `"isError":true`)
 		if told := up.cancelled(); len(told) != 1 || !strings.Contains(told[0], "ending") {
 			t.Errorf("the upstream was told %q", told)
@@ -115,7 +116,7 @@ func TestDrainBreaksOffWhatIsBeingSent(t *testing.T) {
 		go func() { tool = c.call("write_plan") }()
 		synctest.Wait()
 		d := r.drain(time.Second)
-		d.want(t, proxy.Drained{BrokenOff: 1}, 1500*time.Millisecond)
+		d.want(t, drain.Drained{BrokenOff: 1}, 1500*time.Millisecond)
 		synctest.Wait()
 		has(t, tool.wait(), `"outcome_unknown"`)
 		if told := r.up.next().cancelled(); len(told) != 1 || !strings.Contains(told[0], "ending") {
@@ -133,7 +134,7 @@ func TestDrainBreaksOffReads(t *testing.T) {
 		c.up.conn(0).slow = time.Hour
 		listing := c.request("tools/list", "")
 		d := r.drain(time.Second)
-		d.want(t, proxy.Drained{BrokenOff: 3}, time.Second)
+		d.want(t, drain.Drained{BrokenOff: 3}, time.Second)
 		answer := read.wait()
 		has(t, answer, "-32603")
 		c.refused(answer, policy.OutcomeUnknown)
@@ -157,7 +158,7 @@ func TestListUnderWayAsADrainEnds(t *testing.T) {
 		synctest.Wait()
 		up.result(ok)
 		has(t, call.wait(), `"ok"`)
-		d.want(t, proxy.Drained{Finished: 1}, 0)
+		d.want(t, drain.Drained{Finished: 1}, 0)
 		has(t, listing.wait(), `"tools":[`)
 	})
 }
@@ -191,7 +192,7 @@ func TestDrainOfCancelledCalls(t *testing.T) {
 		up := c.up.next()
 		c.cancel(call)
 		d := r.drain(time.Second)
-		d.want(t, proxy.Drained{BrokenOff: 1}, time.Second)
+		d.want(t, drain.Drained{BrokenOff: 1}, time.Second)
 		equal(t, "answer", call.wait(), "")
 		equal(t, "cancellations", len(up.cancelled()), 1)
 	})
@@ -211,7 +212,7 @@ func TestDrainOfAQueue(t *testing.T) {
 		}
 		up.result(ok)
 		has(t, first.wait(), `"ok"`)
-		d.want(t, proxy.Drained{Finished: 4}, 0)
+		d.want(t, drain.Drained{Finished: 4}, 0)
 		equal(t, "sent", c.up.count("tools/call write_plan"), 1)
 	})
 }
@@ -225,7 +226,7 @@ func TestDrainWhileConnecting(t *testing.T) {
 		initializing := r.open().request("initialize", plainHello)
 		synctest.Wait()
 		d := r.drain(time.Minute)
-		d.want(t, proxy.Drained{Finished: 2, Refused: 1}, 0)
+		d.want(t, drain.Drained{Finished: 2, Refused: 1}, 0)
 		c.refused(call.wait(), policy.UpstreamUnavailable)
 		has(t, initializing.wait(), "-32603", "is ending")
 		equal(t, "dialled", c.up.dialled(), 1)
@@ -249,7 +250,7 @@ func TestDrainRefusesWhatWaitsForInitialize(t *testing.T) {
 		synctest.Wait()
 		early := []*reply{c.request("tools/list", ""), c.call("read_file")}
 		synctest.Wait()
-		r.drain(time.Minute).want(t, proxy.Drained{Finished: 3, Refused: 3}, 0)
+		r.drain(time.Minute).want(t, drain.Drained{Finished: 3, Refused: 3}, 0)
 		for _, one := range append(early, initializing) {
 			has(t, one.wait(), "-32603", "is ending", "was not sent")
 		}
@@ -274,7 +275,7 @@ func TestListsAreAnsweredToTheEnd(t *testing.T) {
 			lists()
 			up.result(ok)
 			has(t, call.wait(), `"ok"`)
-			d.want(t, proxy.Drained{Finished: 1}, 0)
+			d.want(t, drain.Drained{Finished: 1}, 0)
 			lists()
 			has(t, c.call("read_file").wait(), "is ending")
 		}, func(c *proxy.Config, u *server) {

@@ -16,6 +16,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/drain"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/operator"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
@@ -357,7 +358,7 @@ func TestDrainWhileASignalWaits(t *testing.T) {
 		r.sends("released", -1).refused(t, operator.Ending, "ending")
 		k.result(ok)
 		holder.wait()
-		d.want(t, proxy.Drained{Finished: 1}, 0)
+		d.want(t, drain.Drained{Finished: 1}, 0)
 		r.sends("released", -1).refused(t, operator.Ending, "ending") // though the turn is free
 		equal(t, "the run", r.only().State, "waiting")
 	})

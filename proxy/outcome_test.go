@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/drain"
 )
 
 // fork tells every outcome apart by the state that it leads to.
@@ -264,7 +265,7 @@ func TestGivenUpBeforeItWasSent(t *testing.T) {
 		equal(t, "answer", cancelled.wait(), "")
 		c.in("start")
 		brokenOff := c.call("act")
-		r.drain(time.Second).want(t, proxy.Drained{BrokenOff: 1}, time.Second)
+		r.drain(time.Second).want(t, drain.Drained{BrokenOff: 1}, time.Second)
 		has(t, c.refused(brokenOff.wait(), policy.UpstreamUnavailable).Message, "had to end", "Nothing was done")
 	})
 }

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 )
 
 // Tenure is how a process has a run: by which of its leases, and the how manyth it is to have the run. Nothing is written of a
@@ -24,7 +25,15 @@ type Peer struct {
 type Elsewhere struct {
 	Run string // its id
 	By  Peer   // the zero Peer: nobody has it, and this process is not to take it
+
+	outdated atomic.Bool
 }
+
+// Outdate says that the run is not there any more, or cannot be reached there.
+func (e *Elsewhere) Outdate() { e.outdated.Store(true) }
+
+// Outdated reports whether somebody has said so.
+func (e *Elsewhere) Outdated() bool { return e.outdated.Load() }
 
 func (e *Elsewhere) Error() string {
 	if e.By == (Peer{}) {

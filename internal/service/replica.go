@@ -15,6 +15,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 	"github.com/fsm-proxy/fsm-proxy/internal/peers"
@@ -120,10 +121,10 @@ func (s *service) leaseLost(lease int64) {
 	}
 }
 
-// How often it is looked again where a request is to be served, and for how long beyond a lease.
+// How soon it is looked again where a request is to be served, and for how long beyond a lease.
 const (
-	looksAgainAfter = 20 * time.Millisecond
-	looksBeyond     = 5 * time.Second
+	looksFirst, looksLast = 10 * time.Millisecond, 250 * time.Millisecond
+	looksBeyond           = 5 * time.Second
 )
 
 // passOn has a request served by the process that has its run. Where that is gone, or has not come yet, it is looked again
@@ -137,6 +138,7 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	if at.Run != "" && to == (journal.Peer{}) { // nobody has it: whoever is asked takes it
 		to = s.replica.another(r.Context())
 	}
+	httpserver.Keep(w) // as who is served here is
 	outcome := peers.NotSent
 	if to != (journal.Peer{}) {
 		outcome = s.replica.peers.Pass(w, r, to, p.Body, peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr})
@@ -148,12 +150,13 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	case outcome == peers.Lost && !repeatable(r, p.Message):
 		s.lost(w, p.Message)
 		return false
-	case time.Since(p.Since) > s.cfg.Store.lease()+looksBeyond+s.cfg.Timeouts.Drain:
+	case at.Run != "" && to == (journal.Peer{}), time.Since(p.Since) > s.cfg.Store.lease()+looksBeyond+s.cfg.Timeouts.Drain:
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "the process that has this run cannot be reached; try again", http.StatusServiceUnavailable)
 		return false
 	}
-	timer := time.NewTimer(looksAgainAfter)
+	at.Outdate()
+	timer := time.NewTimer(min(max(time.Since(p.Since)/4, looksFirst), looksLast))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

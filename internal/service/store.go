@@ -156,6 +156,12 @@ func (s *service) openSession(own wire.Stream, from streamhttp.PeerInfo) (wire.S
 // resumeSession goes on with a session that was kept; nil: there is none, or it is not of who asks. The error is why it
 // cannot go on just now.
 func (s *service) resumeSession(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
+	if s.store.Shared() {
+		peer := s.peer(from)
+		if why := s.relay.Runs.Away(&peer); why != nil {
+			return nil, why
+		}
+	}
 	text, err := s.store.Session(from.ID)
 	if text == nil || err != nil {
 		return nil, s.notResumed(from, err)

@@ -348,6 +348,10 @@ func (g *Registry) restore(at runID) (*Run, *Missing) {
 			g.mu.Unlock()
 			return nil, ErrDamaged
 		}
+		if why := g.awayLocked(at); why != nil {
+			g.mu.Unlock()
+			return nil, why
+		}
 		l := g.readLocked(at)
 		g.mu.Unlock()
 		select {
@@ -400,6 +404,7 @@ func (g *Registry) read(at runID, l *loading) {
 	g.mu.Lock()
 	delete(g.loading, at)
 	g.noteDamageLocked(at, err)
+	g.noteAwayLocked(at, l.why)
 	switch {
 	case ended:
 		g.rememberLocked(at, kept.Owner())

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
 
@@ -22,6 +25,66 @@ func isElsewhere(err error) bool {
 func elsewhere(err error) *Missing {
 	at, _ := errors.AsType[*journal.Elsewhere](err)
 	return &Missing{Code: policy.StoreUnavailable, Text: "Another process has this run, and cannot be reached from here. Nothing was done; try again.", At: at}
+}
+
+// away is a run that another process had when it was looked for last.
+type away struct {
+	why   *Missing
+	until time.Duration // it is looked for again from then on, as deadline.Now
+}
+
+// staysAway is for how long a run that another process has is not looked for again, unless that one says that it has it no
+// more, or cannot be reached.
+const staysAway = 10 * time.Second
+
+// awayLocked is why the run of a key is not here, as far as that is known; nil: it is to be looked for.
+func (g *Registry) awayLocked(at runID) *Missing {
+	a, ok := g.away[at]
+	switch {
+	case !ok:
+		return nil
+	case a.why.At.Outdated() || deadline.Now() > a.until:
+		delete(g.away, at)
+		return nil
+	}
+	return a.why
+}
+
+// noteAwayLocked notes what looking for a run has come to.
+func (g *Registry) noteAwayLocked(at runID, why *Missing) {
+	if why == nil || why.At == nil || why.At.By == (journal.Peer{}) {
+		return
+	}
+	if len(g.away) >= maxGone {
+		clear(g.away)
+	}
+	g.away[at] = away{why, deadline.Now() + staysAway}
+}
+
+// Away is why a session's run is not here, as far as that is known; nil: it is to be looked for.
+func (g *Registry) Away(from *observe.Peer) *Missing {
+	var at runID
+	switch key := g.Key(bridge.Client{}); key.Kind {
+	case Default, Session:
+		at = g.at(Session, from.ID)
+	case Process:
+		at = g.at(Process, g.cfg.Process)
+	case Principal:
+		at = g.at(Principal, ofPrincipal(from.Principal))
+	case Header:
+		id, why := g.fromHeader(key.Header, from)
+		if why != nil {
+			return nil
+		}
+		at = g.at(Header, id)
+	case Path:
+		at = g.at(Path, from.Run)
+	case Handle:
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.awayLocked(at)
 }
 
 // begunElsewhere is how often a run is looked for again that another process has begun first.

@@ -74,6 +74,7 @@ type Registry struct {
 	owned   map[wire.Principal]int
 	loading map[runID]*loading // that are being read from the store
 	damaged map[runID]damage   // that were read last, and are not what was written
+	away    map[runID]away     // that other processes have
 	closed  bool
 	stop    chan struct{}
 	stopped chan struct{} // nil: the sweeper does not run
@@ -83,7 +84,7 @@ type Registry struct {
 func New(c Config) *Registry {
 	g := &Registry{cfg: c, shared: run.Shared{Patience: c.MaxStranded, MaxRegisters: cmp.Or(c.MaxRegisters, 256<<10), Principals: c.limits(), Asking: &approval.Principals{}},
 		mode: c.Mode, all: make(map[*Run]struct{}), found: make(map[runID]*Run), apart: make(map[runID]*Run),
-		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int), loading: make(map[runID]*loading), damaged: make(map[runID]damage)}
+		gone: make(map[runID]wire.Principal), owned: make(map[wire.Principal]int), loading: make(map[runID]*loading), damaged: make(map[runID]damage), away: make(map[runID]away)}
 	if c.Store != nil {
 		g.shared.Checkpoint = c.Store.Checkpoint()
 		secret := c.Store.Recording().Redact
