@@ -411,12 +411,16 @@ func (s *service) drain() {
 	s.log.Info("ending: calls under way may finish, new ones are refused", "drain", s.cfg.Timeouts.Drain)
 	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer stop()
-	var given sync.WaitGroup
-	if s.replica.peers != nil { // who comes from now on is passed on
-		given.Go(func() { s.relay.Runs.GiveAway(ctx) })
+	if s.replica.peers != nil {
+		giving, end := context.WithCancel(context.Background())
+		var given sync.WaitGroup
+		given.Go(func() { s.relay.Runs.GiveAway(giving) })
+		s.onClose(func() {
+			end()
+			given.Wait()
+		})
 	}
 	d := s.relay.Drain(ctx)
-	given.Wait()
 	s.log.Info("drained", "finished", d.Finished, "broken_off", d.BrokenOff, "refused", d.Refused, "after", time.Since(begun).Round(time.Millisecond))
 }
 

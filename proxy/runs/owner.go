@@ -148,32 +148,21 @@ func (g *Registry) conflicts(r *Run) {
 	}
 }
 
-// GiveAway gives runs away in which nothing is under way, for other processes to go on with, until the context ends or all
-// are given away: this process is ending, and takes none any more.
+// GiveAway gives runs away as soon as nothing is under way in them, for other processes to go on with, until the context
+// ends: this process is ending. It takes none that nobody has.
 func (g *Registry) GiveAway(ctx context.Context) {
-	if g.cfg.Store == nil || !g.cfg.Store.Shared() {
-		return
-	}
 	g.cfg.Store.End()
 	ticker := time.NewTicker(giveAwayEvery)
 	defer ticker.Stop()
-	for {
-		left := 0
+	for ctx.Err() == nil {
 		for _, r := range g.All() {
-			if r.kept == nil || r.Lost() {
-				continue
+			if r.kept != nil && !r.Lost() {
+				g.giveAway(ctx, r)
 			}
-			if !g.giveAway(ctx, r) {
-				left++
-			}
-		}
-		if left == 0 {
-			return
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return
 		}
 	}
 }
@@ -181,12 +170,12 @@ func (g *Registry) GiveAway(ctx context.Context) {
 // giveAwayEvery is how often it is looked whether something is still under way in a run that is to be given away.
 const giveAwayEvery = 20 * time.Millisecond
 
-// giveAway gives a run away, and reports whether it could: nothing is under way in it.
-func (g *Registry) giveAway(ctx context.Context, r *Run) bool {
+// giveAway gives a run away, if nothing is under way in it.
+func (g *Registry) giveAway(ctx context.Context, r *Run) {
 	g.mu.Lock()
 	if !r.idles() {
 		g.mu.Unlock()
-		return false
+		return
 	}
 	r.lost.Store(true)
 	on, _ := g.endLocked(r, unloaded, run.Remark{})
@@ -194,12 +183,11 @@ func (g *Registry) giveAway(ctx context.Context, r *Run) bool {
 	last := r.handedOver()
 	r.close(on)
 	if !g.awaits(last) {
-		return true // it is free when the lease is
+		return // it is free when the lease is
 	}
 	if err := r.kept.Release(ctx); err != nil && ctx.Err() == nil {
 		g.cfg.Log.Warn("a run was not given away: others go on with it when the lease of this process is over", "run", r.Name, "error", err)
 	}
-	return true
 }
 
 // idles reports whether no call is under way in a run.
