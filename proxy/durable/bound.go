@@ -181,12 +181,13 @@ func (s *Store) removeEnded(ctx context.Context, n int) (removed int, err error)
 	}
 	var gone []*journal.Ticket
 	for _, id := range ids {
-		if _, err := s.cfg.Journal.Take(ctx, id); errors.Is(err, journal.ErrNone) {
+		r, err := s.cfg.Journal.Take(ctx, id)
+		if errors.Is(err, journal.ErrNone) {
 			continue
 		} else if err != nil {
 			return 0, err
 		}
-		t, err := s.write.Submit(journal.Change{Run: id, Remove: true}, journal.Now)
+		t, err := s.write.Submit(journal.Change{Run: id, Tenure: r.Tenure, Remove: true}, journal.Now)
 		if err != nil {
 			return 0, err
 		}

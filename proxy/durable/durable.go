@@ -181,8 +181,16 @@ type Run struct {
 
 // Begin returns the place of a run that begins, of which nothing is written yet.
 func (s *Store) Begin(id string, key journal.Key, owner wire.Principal, now time.Time) *Run {
-	row := journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}
+	row := journal.Row{ID: id, Key: key, Tenure: s.tenure(), Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}
 	return &Run{s: s, id: id, fresh: true, whose: whose(&row), row: row}
+}
+
+// tenure is by which a run begins.
+func (s *Store) tenure() journal.Tenure {
+	if shared, ok := s.cfg.Journal.(journal.Shared); ok {
+		return journal.Tenure{Lease: shared.Lease(), Fence: 1}
+	}
+	return journal.Tenure{}
 }
 
 // ID is what the journal calls the run.
@@ -220,7 +228,7 @@ func (r *Run) Own(by wire.Principal) (*journal.Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := r.s.write.Submit(journal.Change{Run: r.id, Objects: []journal.Object{o}}, journal.Must)
+	t, err := r.s.write.Submit(journal.Change{Run: r.id, Tenure: r.row.Tenure, Objects: []journal.Object{o}}, journal.Must)
 	if err == nil {
 		r.row.Owner, r.free = journal.Principal{Issuer: by.Issuer, Subject: by.Subject}, false
 	}
@@ -254,7 +262,7 @@ const useful = time.Minute
 // Write hands over what a run has made, which stands there then, and is moved by the clock of its state when that is
 // due. The ticket tells when it is durable, and then is called before, as [journal.Change] has it.
 func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time, then func()) (*journal.Ticket, error) {
-	c := journal.Change{Run: r.row.ID, Then: then, Records: make([]journal.Record, 0, len(entries))}
+	c := journal.Change{Run: r.row.ID, Tenure: r.row.Tenure, Then: then, Records: make([]journal.Record, 0, len(entries))}
 	if r.dropped {
 		return nil, journal.ErrConflict
 	}
@@ -332,7 +340,7 @@ func (r *Run) Drop() *journal.Ticket {
 
 // Remove has nothing kept of the run any more. The ticket tells when it is gone; nil: the store is closed.
 func (r *Run) Remove() *journal.Ticket {
-	t, err := r.s.write.Submit(journal.Change{Run: r.id, Remove: true}, journal.Must)
+	t, err := r.s.write.Submit(journal.Change{Run: r.id, Tenure: r.row.Tenure, Remove: true}, journal.Must)
 	if err != nil {
 		return nil
 	}
@@ -390,7 +398,7 @@ func (s *Store) Find(ctx context.Context, key journal.Key) (l *Loaded, ended boo
 			return l, ended, err
 		}
 		again, none := s.cfg.Journal.Find(ctx, key)
-		if none == nil && again == row {
+		if row.Tenure = again.Tenure; none == nil && again == row { // but that it was taken
 			return nil, false, err
 		}
 		row, err = again, none // it was written, or removed, while it was read
@@ -595,7 +603,7 @@ func (s *Store) Forget(ctx context.Context, endedBefore, usedBefore time.Time, h
 			if r, err = s.cfg.Journal.Take(ctx, r.ID); err != nil || live && r.Used.After(usedBefore) { // somebody has, meanwhile
 				continue
 			}
-			if _, err := s.write.Submit(journal.Change{Run: r.ID, Remove: true}, journal.Later); err != nil {
+			if _, err := s.write.Submit(journal.Change{Run: r.ID, Tenure: r.Tenure, Remove: true}, journal.Later); err != nil {
 				return n, err
 			}
 			n++

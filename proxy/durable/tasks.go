@@ -27,7 +27,7 @@ func (r *Run) KeepTask(begun uint64, text []byte) (*journal.Ticket, error) {
 	if len(text) > maxTask {
 		return nil, nil
 	}
-	t, err := r.s.write.Submit(journal.Change{Run: r.id, Objects: []journal.Object{r.task(begun, text)}}, journal.Must)
+	t, err := r.s.write.Submit(journal.Change{Run: r.id, Tenure: r.row.Tenure, Objects: []journal.Object{r.task(begun, text)}}, journal.Must)
 	if err != nil {
 		return nil, err
 	}
