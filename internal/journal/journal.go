@@ -94,9 +94,15 @@ var (
 )
 
 // Held is the error of a store that another process has.
-type Held struct{ By string }
+type Held struct {
+	By     string
+	Shared bool // with others that share it: this one would have it alone
+}
 
 func (h *Held) Error() string {
+	if h.Shared {
+		return "the store is shared by " + h.By + " and those that have --peer-listen as it has: give --peer-listen to share it too, or stop them all"
+	}
 	return "the store is in use by " + h.By + ": stop that, or name another one by --store; a folder (sqlite:FOLDER/) has one for each --run"
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -94,7 +93,7 @@ func (s *service) openStore(ctx context.Context) error {
 		return err
 	}
 	journal, err := stores.Open(ctx, stores.Config{
-		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Peer: peer, Lost: s.leaseLost,
+		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Holder: peer.Holder, Peer: peer, Lost: s.leaseLost,
 		Log: func(message string, err error) {
 			var why []any
 			if err != nil {

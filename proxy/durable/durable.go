@@ -399,7 +399,7 @@ func (s *Store) Find(ctx context.Context, key journal.Key) (l *Loaded, ended boo
 			return l, ended, err
 		}
 		again, none := s.cfg.Journal.Find(ctx, key)
-		if none == nil && again == row {
+		if row.Tenure = again.Tenure; none == nil && again == row { // but that it was taken
 			return nil, false, err
 		}
 		row, err = again, none // it was written, or removed, while it was read

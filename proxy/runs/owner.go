@@ -111,16 +111,21 @@ func (r *Run) Lost() bool { return r.lost.Load() }
 // acts reports whether this process may act for the run now.
 func (r *Run) acts() bool { return !r.lost.Load() && r.kept.Acts() }
 
-// LeaseLost has all runs leave memory that this process has had by a lease.
+// LeaseLost has all runs leave memory that this process has had by a lease. When it returns nothing more is decided in them.
 func (g *Registry) LeaseLost(lease int64) {
-	n := 0
+	var lost []*Run
 	for _, r := range g.All() {
 		if r.kept != nil && r.kept.Under() == lease {
-			g.forsake(r)
-			n++
+			r.lost.Store(true)
+			lost = append(lost, r)
 		}
 	}
-	g.cfg.Log.Warn("the lease of the database was lost: its runs are for other processes to go on with (--lease)", "runs", n)
+	g.cfg.Log.Warn("the lease of the database was lost: its runs are for any process to go on with (--lease)", "runs", len(lost))
+	go func() {
+		for _, r := range lost {
+			g.forsake(r)
+		}
+	}()
 }
 
 // conflicts finds out why something of a run could not be written that others may write too: it has gone elsewhere, or it is

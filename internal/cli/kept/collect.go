@@ -210,9 +210,11 @@ func (c *collection) remove(ctx context.Context, change journal.Change) error {
 		return nil
 	}
 	if change.Run != "" {
-		if _, err := c.s.Take(ctx, change.Run); err != nil {
+		r, err := c.s.Take(ctx, change.Run)
+		if err != nil {
 			return err
 		}
+		change.Tenure = r.Tenure
 	}
 	each, err := c.s.Commit(ctx, []journal.Change{change})
 	return errors.Join(append(each, err)...)

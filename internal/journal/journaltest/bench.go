@@ -13,6 +13,7 @@ import (
 // Bench measures steps of runs at a store: a step is two commits of 400 bytes each, of a call that begins and of its end,
 // which waits for the first. One run has its steps one after the other.
 func Bench(b *testing.B, s journal.Store) {
+	s = own(s)
 	text := []byte(`{"type":"ended","text":"` + strings.Repeat("x", 374) + `"}`)
 	for _, runs := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("runs=%d", runs), func(b *testing.B) {

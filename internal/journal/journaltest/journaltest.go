@@ -117,7 +117,7 @@ func read(t rapid.TB, s journal.Store, id string, after uint64, limit int) strin
 
 // A run from its beginning to its end, and when it is kept no longer.
 func testRun(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	must(t, s, journal.Change{}) // which waits for those before it alone
 	must(t, s, began("r1", key("principal", "ann"), "a", "b"), journal.Change{})
@@ -175,7 +175,7 @@ func testRun(t *testing.T, home Home) {
 
 // A run that was kept elsewhere before begins behind what is kept no longer.
 func testBase(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	_, base := records("r1", journal.Point{}, "a", "b")
 	rest, last := records("r1", base, "c", "d")
@@ -200,7 +200,7 @@ func testBase(t *testing.T, home Home) {
 
 // What does not follow is not written, and takes nothing else with it.
 func testConflicts(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	must(t, s, began("r1", journal.Key{}, "a"), began("r2", journal.Key{}))
 	_, one := records("r1", journal.Point{}, "a")
@@ -229,7 +229,7 @@ func testConflicts(t *testing.T, home Home) {
 
 // A key leads to one run that has not ended; those before it are found by their ids.
 func testOneRunOfAKey(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	k := key("header", "x")
 	must(t, s, began("z", k), began("other", key("path", "x")), began("none1", journal.Key{}), began("none2", journal.Key{}))
@@ -258,7 +258,7 @@ func testOneRunOfAKey(t *testing.T, home Home) {
 
 // What comes from clients and files is kept as it came.
 func testTexts(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	odd := "a'b\"c\\d%_\n\x00e\xff\U0001f600\u202e"
 	c := began("r1", journal.Key{}, odd, "", "{}")
@@ -285,7 +285,7 @@ func testTexts(t *testing.T, home Home) {
 }
 
 func testObjects(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	must(t, s, began("r1", journal.Key{}), began("r2", journal.Key{}),
 		journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "p", Bytes: []byte("0")}}},
@@ -312,7 +312,7 @@ func testObjects(t *testing.T, home Home) {
 }
 
 func testObjectsOf(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	c := began("r1", journal.Key{})
 	want := ""
@@ -349,7 +349,7 @@ func testObjectsOf(t *testing.T, home Home) {
 }
 
 func testPages(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	for i := range 25 {
 		c := began(fmt.Sprintf("%c%02d", 'a'+i%2, i), journal.Key{}, "x")
@@ -408,7 +408,7 @@ func testPages(t *testing.T, home Home) {
 // TestRoom tests that what is removed is room for what is written next, at once.
 func TestRoom(t *testing.T, home Home) {
 	home.Empty(t)
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	long := strings.Repeat("x", 50_000)
 	used := func(ids ...string) int64 {
@@ -433,7 +433,7 @@ func TestRoom(t *testing.T, home Home) {
 
 // Many write at once: each run has what was written to it, in its order.
 func testAtOnce(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	const runs, each = 16, 40
 	var wait sync.WaitGroup
@@ -469,7 +469,7 @@ func testAtOnce(t *testing.T, home Home) {
 }
 
 func testClosed(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -491,7 +491,7 @@ func testClosed(t *testing.T, home Home) {
 
 // A change that means nothing is nobody's fault but the caller's, and nothing beside it is made.
 func testMistakes(t *testing.T, home Home) {
-	s := home.Open(t)
+	s := open(t, home)
 	defer s.Close()
 	gap, _ := records("r", journal.Point{Seq: 4}, "x")
 	first, _ := records("r", journal.Point{}, "x")
@@ -518,7 +518,7 @@ func testMistakes(t *testing.T, home Home) {
 func testRandom(t *testing.T, home Home, lasts bool) {
 	rapid.Check(t, func(t *rapid.T) {
 		home.Empty(t)
-		s, plain := home.Open(t), memory.New(0)
+		s, plain := open(t, home), memory.New(0)
 		defer func() { s.Close() }()
 		ids, keys := []string{"a", "b", "c"}, []journal.Key{{}, key("k", "1"), key("k", "2"), key("l", "1")}
 		for range rapid.IntRange(1, 12).Draw(t, "commits") {
@@ -538,7 +538,7 @@ func testRandom(t *testing.T, home Home, lasts bool) {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
-				s = home.Open(t)
+				s = open(t, home)
 				for _, id := range ids {
 					if _, err := s.Take(ctx(), id); err != nil && !errors.Is(err, journal.ErrNone) {
 						t.Fatal(err)

@@ -7,10 +7,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The SQLSTATEs of a database that can be read and not written (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+// SQLSTATEs (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 const (
 	readOnlyTransaction   = "25006" // of a standby, and where default_transaction_read_only is on
 	insufficientPrivilege = "42501"
+	objectInUse           = "55006"
 )
 
 // advise adds to why a database cannot be opened what to do about it.

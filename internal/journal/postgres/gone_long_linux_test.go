@@ -48,7 +48,7 @@ func TestDatabaseWhoseMachineIsGone(t *testing.T) {
 		}
 		return ticket
 	}
-	write(r.begin())
+	write(r.begin(s))
 	<-write(r.next("before")).Done()
 	loopback("down")
 	ticket := write(r.next("meanwhile"))

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,19 +11,43 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 )
 
-// take takes the database's one lease, as soon as it is free or has ended, and waits for that as long as a lease is.
-func (s *Store) take(ctx context.Context) error {
+// term is a lease that this process has, and up to when it may act by it.
+type term struct {
+	no    int64
+	until time.Duration // by elapsed; 0: it was lost
+	past  []int64       // the leases that it had before
+}
+
+// has reports whether a lease is or was this process's.
+func (t *term) has(lease int64) bool { return t.no == lease || slices.Contains(t.past, lease) }
+
+// trust is for how long a process acts by its lease: for less time than the database keeps it, by another clock, and as of
+// before the database was asked for it.
+func (c *Config) trust() time.Duration { return c.Lease / 4 * 3 }
+
+// alone reports whether the process has the database alone.
+func (c *Config) alone() bool { return c.Peer.Address == "" }
+
+// Lease implements [journal.Shared]. It is 0 for a reader.
+func (s *Store) Lease() int64 {
+	if t := s.term.Load(); t != nil {
+		return t.no
+	}
+	return 0
+}
+
+// Trusts implements [journal.Shared].
+func (s *Store) Trusts(lease int64) bool {
+	t := s.term.Load()
+	return t != nil && t.no == lease && elapsed() < t.until
+}
+
+// patiently tries what another process may be in the way of, for as long as that needs to let go, or its lease to end.
+func (s *Store) patiently(ctx context.Context, try func(context.Context) error) error {
 	for until := time.Now().Add(s.cfg.Lease + s.cfg.Lease/4); ; {
-		err := s.pool.QueryRow(ctx, `INSERT INTO fsm_proxy.leases AS l (holder, ends) VALUES ($1, now() + $2)
-			ON CONFLICT (only_one) DO UPDATE SET no = excluded.no, holder = excluded.holder, ends = excluded.ends WHERE l.ends <= now()
-			RETURNING no`, s.cfg.Holder, s.cfg.Lease).Scan(&s.lease)
-		if !errors.Is(err, pgx.ErrNoRows) {
+		err := try(ctx)
+		if _, held := errors.AsType[*journal.Held](err); !held || time.Now().After(until) {
 			return err
-		}
-		if time.Now().After(until) {
-			held := &journal.Held{By: "another process"}
-			_ = s.pool.QueryRow(ctx, "SELECT holder FROM fsm_proxy.leases").Scan(&held.By) // it may have let go just now
-			return held
 		}
 		timer := time.NewTimer(s.cfg.Lease / 10)
 		select {
@@ -34,29 +59,123 @@ func (s *Store) take(ctx context.Context) error {
 	}
 }
 
-// renew renews the lease at each quarter of it, also after its end: as long as the row has its number nobody has taken
-// the database meanwhile.
-func (s *Store) renew(ctx context.Context) {
+const (
+	// inTurn has one lease be taken after the other: the transaction, which is one batch, has the row.
+	inTurn = "SELECT 1 FROM fsm_proxy.meta WHERE name = 'schema' FOR UPDATE"
+
+	endAll = "DELETE FROM fsm_proxy.leases WHERE ends <= now()"
+
+	takeLease = `INSERT INTO fsm_proxy.leases (holder, ends, alone, address, key) SELECT $1, now() + $2, $3, $4, $5
+		WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE alone OR $3) RETURNING no`
+
+	inTheWay = "SELECT holder, NOT alone FROM fsm_proxy.leases WHERE alone OR $1 ORDER BY no LIMIT 1"
+
+	// renewLease never has a lease end sooner: of renewals that had to wait in the database the older one may be the last.
+	renewLease = "UPDATE fsm_proxy.leases SET ends = greatest(ends, now() + $2) WHERE no = $1"
+)
+
+// take takes a lease, and ends those that are past their end. The error is a [journal.Held] where one goes on that is alone, or
+// this one is to be and another goes on.
+func (s *Store) take(ctx context.Context) error {
+	asked, alone := elapsed(), s.cfg.alone()
+	var key []byte
+	if key = s.cfg.Peer.Key[:]; alone {
+		key = []byte{}
+	}
+	b := &pgx.Batch{}
+	b.Queue(inTurn)
+	b.Queue(endAll)
+	b.Queue(takeLease, s.cfg.Holder, s.cfg.Lease, alone, s.cfg.Peer.Address, key)
+	b.Queue(inTheWay, alone)
+	results := s.pool.SendBatch(ctx, b)
+	_, err := results.Exec()
+	if err == nil {
+		_, err = results.Exec()
+	}
+	var no int64
+	if err == nil {
+		err = results.QueryRow().Scan(&no)
+	}
+	held := &journal.Held{}
+	if errors.Is(err, pgx.ErrNoRows) {
+		if err = results.QueryRow().Scan(&held.By, &held.Shared); err == nil {
+			err = held
+		}
+	}
+	if closed := results.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	var past []int64
+	if t := s.term.Load(); t != nil {
+		past = append(slices.Clone(t.past), t.no)
+	}
+	s.term.Store(&term{no: no, until: asked + s.cfg.trust(), past: past})
+	return nil
+}
+
+// renew renews the lease, also past its end: as long as it has a row nobody has ended it. It reports whether it has.
+func (s *Store) renew(ctx context.Context) (bool, error) {
+	asked, t := elapsed(), *s.term.Load()
+	done, err := s.pool.Exec(ctx, renewLease, t.no, s.cfg.Lease)
+	if err != nil {
+		return true, err
+	}
+	if t.until = asked + s.cfg.trust(); done.RowsAffected() == 0 {
+		t.until = 0
+	}
+	s.term.Store(&t)
+	return t.until != 0, nil
+}
+
+// keep renews the lease at each quarter of it. Where it was ended a process that shares the database takes another one.
+func (s *Store) keep(ctx context.Context) {
 	defer close(s.stopped)
-	ticker := time.NewTicker(s.cfg.Lease / 4)
+	quarter := s.cfg.Lease / 4
+	ticker := time.NewTicker(quarter)
 	defer ticker.Stop()
-	for {
+	for has := true; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		done, err := s.pool.Exec(ctx, "UPDATE fsm_proxy.leases SET ends = now() + $2 WHERE no = $1", s.lease, s.cfg.Lease)
+		var err error
+		within, stop := context.WithTimeout(ctx, quarter) // one that hangs is not in the way of the next
+		if has {
+			if has, err = s.renew(within); !has {
+				s.lost()
+			}
+		}
+		if !has && !s.cfg.alone() {
+			err = s.take(within)
+			has = err == nil
+		}
+		stop()
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || !has && s.cfg.alone():
 			return
-		case err == nil && done.RowsAffected() == 0:
-			s.say("another process has the database now, and this one writes nothing more: end one of the two, and then start this one again if it is to go on", nil)
-			return
-		case err != nil:
+		case err != nil && has:
 			s.connectAnew(err)
 			s.say("the lease of the database was not renewed, and is tried again", err)
+		case err != nil:
+			s.connectAnew(err)
+			s.say("another lease of the database could not be taken, and is tried again", err)
 		}
+	}
+}
+
+// lost tells that the lease was ended by another process.
+func (s *Store) lost() {
+	if s.cfg.alone() {
+		s.say("another process has the database now, and this one writes nothing more: end one of the two, and then start this one again if it is to go on", nil)
+		return
+	}
+	s.say("another process has ended the lease of this one, which was not renewed in time: its runs may be taken, and it takes another lease", nil)
+	if s.cfg.Lost != nil {
+		s.cfg.Lost(s.Lease())
 	}
 }
 
@@ -66,10 +185,13 @@ func (s *Store) say(message string, err error) {
 	}
 }
 
-// letGo ends the lease.
+// letGo ends the lease: its runs can be taken at once.
 func (s *Store) letGo() error {
+	t := *s.term.Load()
+	t.until = 0
+	s.term.Store(&t)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Lease)
 	defer cancel()
-	_, err := s.pool.Exec(ctx, "UPDATE fsm_proxy.leases SET ends = now() WHERE no = $1", s.lease)
+	_, err := s.pool.Exec(ctx, "DELETE FROM fsm_proxy.leases WHERE no = $1", t.no)
 	return err
 }

@@ -4,11 +4,10 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
@@ -16,18 +15,23 @@ import (
 
 // Config is how a database is opened.
 type Config struct {
-	URL    string        // as libpq has it
-	Lease  time.Duration // for how long the database is this process's without another word; 0: 5s
-	Holder string        // who has it, for a process that finds it taken
+	URL    string            // as libpq has it
+	Lease  time.Duration     // for how long this process's lease goes on without another word; 0: 5s
+	Holder string            // whose it is, for people
+	Peer   journal.Peer      // its Address and Key are for others that share the database; without an Address the process has it alone
+	Lost   func(lease int64) // is told once another process has ended a lease of one that shares, before there is the next; it must not wait. nil: nobody is
 	Log    func(message string, err error)
 }
 
-// Store implements [journal.Store] over a database, in its schema fsm_proxy. One process has it: a row says which, and
-// each run's row by which it is written, so that a process that has lost it writes nothing more.
+// Store implements [journal.Shared] over a database, in its schema fsm_proxy. One process has it, or several that share it: each
+// has a row, its lease, and each run's row says by which of them it is written, so that a process that has lost it writes
+// nothing more. No transaction spans two round trips, and a session keeps nothing: poolers work.
 type Store struct {
-	cfg   Config
-	pool  *pgxpool.Pool
-	lease int64 // the number of this process's, never used again
+	cfg    Config
+	pool   *pgxpool.Pool
+	term   atomic.Pointer[term] // nil: it is opened to read
+	ending atomic.Bool
+	fenced atomic.Uint64
 
 	mu     sync.Mutex // guards what follows, and is held through a commit
 	runs   map[string]*known
@@ -37,62 +41,26 @@ type Store struct {
 	stopped chan struct{}
 }
 
-var _ journal.Store = (*Store)(nil)
+var _ journal.Shared = (*Store)(nil)
 
-// The version of the schema, and the oldest program, by the version it writes, that can still use a database of it.
-const (
-	schemaVersion = 1
-	usableBy      = 1
-)
-
-// What comes from outside is bytea: text here has no NUL.
-const schema = `
-CREATE SCHEMA IF NOT EXISTS fsm_proxy;
-CREATE TABLE fsm_proxy.meta (name text PRIMARY KEY, value bigint NOT NULL);
-CREATE SEQUENCE fsm_proxy.lease_numbers;
-CREATE TABLE fsm_proxy.leases (
-	no bigint PRIMARY KEY DEFAULT nextval('fsm_proxy.lease_numbers'), holder text NOT NULL, ends timestamptz NOT NULL,
-	only_one boolean NOT NULL DEFAULT true UNIQUE
-);
-CREATE TABLE fsm_proxy.runs (
-	no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE,
-	key_kind text NOT NULL, key_hash bytea NOT NULL, issuer bytea NOT NULL, subject bytea NOT NULL,
-	parent text NOT NULL, fork bigint NOT NULL, began timestamptz,
-	owner bigint NOT NULL, fence bigint NOT NULL DEFAULT 0,
-	base_seq bigint NOT NULL, base_hash bytea NOT NULL, last_seq bigint NOT NULL, last_hash bytea NOT NULL,
-	at_seq bigint NOT NULL, at_hash bytea NOT NULL, state bytea NOT NULL, complete boolean NOT NULL, policy text NOT NULL,
-	checkpoint bigint NOT NULL, due timestamptz, used timestamptz, ended timestamptz
-) WITH (fillfactor = 70);
-CREATE INDEX runs_key ON fsm_proxy.runs (key_hash, key_kind) WHERE key_kind <> '';
-CREATE UNIQUE INDEX runs_live ON fsm_proxy.runs (key_hash, key_kind) WHERE key_kind <> '' AND ended IS NULL;
-CREATE INDEX runs_due ON fsm_proxy.runs (due) WHERE due IS NOT NULL AND ended IS NULL;
-CREATE INDEX runs_ended ON fsm_proxy.runs (ended, id) WHERE ended IS NOT NULL;
-CREATE TABLE fsm_proxy.entries (
-	run bigint NOT NULL, seq bigint NOT NULL, hash bytea NOT NULL, bytes bytea NOT NULL, PRIMARY KEY (run, seq)
-);
-CREATE TABLE fsm_proxy.objects (
-	kind text NOT NULL, name bytea NOT NULL, run text NOT NULL, bytes bytea NOT NULL, PRIMARY KEY (kind, name)
-);
-CREATE INDEX objects_run ON fsm_proxy.objects (run);
-`
-
-// Open opens a database for this process alone, and makes the schema where there is none. It waits for the end of the
-// lease of a process that has not let go of it, once; the error is a [journal.Held] where that still has it then.
+// Open opens a database for this process alone, or for it and others that share it, and makes the schema where there is none. It
+// waits for the end of the lease of a process that is in the way and has not let go of it, once; the error is a [journal.Held]
+// where that still has it then.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := connect(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if err = s.migrate(ctx); err == nil {
-		err = s.take(ctx)
+		err = s.patiently(ctx, s.take)
 	}
 	if err != nil {
 		s.pool.Close()
 		return nil, advise(err)
 	}
-	renewing, stop := context.WithCancel(context.Background())
+	keeping, stop := context.WithCancel(context.Background())
 	s.stop, s.stopped = stop, make(chan struct{})
-	go s.renew(renewing)
+	go s.keep(keeping)
 	return s, nil
 }
 
@@ -138,37 +106,6 @@ func connect(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// migrate makes the schema of a database that has none, and brings an old one to it.
-func (s *Store) migrate(ctx context.Context) error {
-	there, err := s.hasSchema(ctx)
-	if err == nil && !there {
-		_, err = s.pool.Exec(ctx, schema+fmt.Sprintf("INSERT INTO fsm_proxy.meta VALUES ('schema', %d), ('usable_by', %d);", schemaVersion, usableBy), pgx.QueryExecModeSimpleProtocol)
-		if there, again := s.hasSchema(ctx); err != nil && again == nil && there {
-			err = nil // another process has made it just now
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("making the schema fsm_proxy: %w", err)
-	}
-	return s.checkVersion(ctx)
-}
-
-func (s *Store) hasSchema(ctx context.Context) (there bool, err error) {
-	err = s.pool.QueryRow(ctx, "SELECT to_regclass('fsm_proxy.meta') IS NOT NULL").Scan(&there)
-	return there, err
-}
-
-func (s *Store) checkVersion(ctx context.Context) error {
-	var usable int
-	if err := s.pool.QueryRow(ctx, "SELECT value FROM fsm_proxy.meta WHERE name = 'usable_by'").Scan(&usable); err != nil {
-		return fmt.Errorf("the database has no runs of fsm-proxy: %w", err)
-	}
-	if usable > schemaVersion {
-		return fmt.Errorf("%w: it needs one that knows schema %d, this one knows %d: start that version, or restore a backup from before the update", journal.ErrTooNew, usable, schemaVersion)
-	}
-	return nil
-}
-
 // Commit implements [journal.Store].
 func (s *Store) Commit(ctx context.Context, changes []journal.Change) ([]error, error) {
 	if err := journal.CheckAll(changes); err != nil {
@@ -176,7 +113,7 @@ func (s *Store) Commit(ctx context.Context, changes []journal.Change) ([]error, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.lease == 0 {
+	if s.closed || s.term.Load() == nil {
 		return nil, journal.ErrClosed
 	}
 	each, err := s.commit(ctx, changes)
@@ -184,7 +121,7 @@ func (s *Store) Commit(ctx context.Context, changes []journal.Change) ([]error, 
 	return each, err
 }
 
-// Close implements [journal.Store]: another process can have the database at once.
+// Close implements [journal.Store]: others can have the database, or the runs, at once.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	closed := s.closed
@@ -194,7 +131,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	var err error
-	if s.lease != 0 {
+	if s.stop != nil {
 		s.stop()
 		<-s.stopped
 		err = s.letGo()

@@ -70,15 +70,29 @@ func execute(t *testing.T, url, text string) {
 type run struct {
 	id   string
 	last journal.Point
+	by   journal.Tenure
 }
 
-func (r *run) begin() journal.Change {
-	return journal.Change{Run: r.id, Begin: &journal.Row{ID: r.id}, Head: &journal.Head{State: "a"}}
+// begin begins a run of a store's lease.
+func (r *run) begin(s *postgres.Store) journal.Change {
+	r.by = journal.Tenure{Lease: s.Lease(), Fence: 1}
+	return journal.Change{Run: r.id, Tenure: journal.Tenure{Lease: s.Lease()}, Begin: &journal.Row{ID: r.id}, Head: &journal.Head{State: "a"}}
+}
+
+// take has a store take the run.
+func (r *run) take(t *testing.T, s *postgres.Store) journal.Row {
+	t.Helper()
+	row, err := s.Take(t.Context(), r.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.by, r.last = row.Tenure, row.Last
+	return row
 }
 
 func (r *run) next(bytes string) journal.Change {
 	r.last = journal.NewChain(nil).Next(r.id, r.last, []byte(bytes))
-	return journal.Change{Run: r.id, Records: []journal.Record{{Seq: r.last.Seq, Hash: r.last.Hash, Bytes: []byte(bytes)}}}
+	return journal.Change{Run: r.id, Tenure: r.by, Records: []journal.Record{{Seq: r.last.Seq, Hash: r.last.Hash, Bytes: []byte(bytes)}}}
 }
 
 func commit(s journal.Store, changes ...journal.Change) error {
@@ -95,7 +109,7 @@ func TestOneProcessWrites(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	r := &run{id: "r"}
-	if err := commit(first, r.begin()); err != nil {
+	if err := commit(first, r.begin(first)); err != nil {
 		t.Fatal(err)
 	}
 	reader, err := postgres.OpenReader(t.Context(), url)
@@ -121,27 +135,26 @@ func TestPausedProcessWritesNothing(t *testing.T) {
 	url := server.Start(t).URL("runs")
 	paused := open(t, url, "paused", time.Hour) // it renews nothing
 	a, b := &run{id: "a"}, &run{id: "b"}
-	if err := commit(paused, a.begin(), a.next("1"), b.begin()); err != nil {
+	if err := commit(paused, a.begin(paused), a.next("1"), b.begin(paused)); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, url, "UPDATE fsm_proxy.leases SET ends = now()")
 	next := open(t, url, "next", time.Hour)
-	if err := commit(next, a.next("never")); !errors.Is(err, journal.ErrConflict) {
+	stranger := *a
+	if err := commit(next, stranger.next("never")); !errors.Is(err, journal.ErrConflict) {
 		t.Errorf("a run that was not taken is written: %v", err)
 	}
-	a.last = journal.Point{}
-	a.next("1")
-	if row, err := next.Take(t.Context(), "a"); err != nil || row.Last != a.last {
-		t.Fatalf("%+v, %v", row, err)
+	late := *a
+	if row := a.take(t, next); row.Last != late.last || row.Tenure != (journal.Tenure{Lease: next.Lease(), Fence: 2}) {
+		t.Fatalf("%+v", row)
 	}
-	late := &run{id: "a", last: a.last}
 	if err := commit(paused, late.next("late")); !errors.Is(err, journal.ErrConflict) {
 		t.Errorf("a late record is written: %v", err)
 	}
-	if err := commit(paused, journal.Change{Run: "a", Head: &journal.Head{State: "late"}}); !errors.Is(err, journal.ErrConflict) {
+	if err := commit(paused, journal.Change{Run: "a", Tenure: late.by, Head: &journal.Head{State: "late"}}); !errors.Is(err, journal.ErrConflict) {
 		t.Errorf("a late state is written: %v", err)
 	}
-	if err := commit(paused, journal.Change{Run: "a", Remove: true}); !errors.Is(err, journal.ErrConflict) {
+	if err := commit(paused, journal.Change{Run: "a", Tenure: late.by, Remove: true}); !errors.Is(err, journal.ErrConflict) {
 		t.Errorf("it is removed late: %v", err)
 	}
 	if err := commit(next, journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "p", Bytes: []byte("p")}}}); err != nil {
@@ -155,7 +168,7 @@ func TestPausedProcessWritesNothing(t *testing.T) {
 	if text, err := next.Object(t.Context(), "policy", "p"); string(text) != "p" || err != nil {
 		t.Errorf("the policy is %q, %v", text, err)
 	}
-	if row, err := paused.Take(t.Context(), "a"); !errors.Is(err, journal.ErrNone) {
+	if row, err := paused.Take(t.Context(), "a"); err == nil || errors.Is(err, journal.ErrNone) {
 		t.Errorf("it is taken back: %+v, %v", row, err)
 	}
 	if err := commit(next, a.next("2"), a.next("3")); err != nil {
@@ -178,7 +191,7 @@ func TestDatabaseThatIsGone(t *testing.T) {
 	r := &run{id: "r"}
 	for range 2 {
 		if r.last.Seq == 0 {
-			if _, err := w.Submit(r.begin(), journal.Must); err != nil {
+			if _, err := w.Submit(r.begin(s), journal.Must); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -238,9 +251,9 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 		t.Fatalf("it is said to be so: %v", err)
 	}
 	s.Close()
-	execute(t, url, "ALTER DATABASE runs RESET synchronous_commit; UPDATE fsm_proxy.meta SET value = 2 WHERE name = 'usable_by'")
+	execute(t, url, "ALTER DATABASE runs RESET synchronous_commit; UPDATE fsm_proxy.meta SET value = 3 WHERE name = 'usable_by'")
 	refused(url, journal.ErrTooNew.Error())
-	execute(t, url, "UPDATE fsm_proxy.meta SET value = 1; UPDATE fsm_proxy.meta SET value = 2 WHERE name = 'schema'; ALTER TABLE fsm_proxy.runs ADD COLUMN later text")
+	execute(t, url, "UPDATE fsm_proxy.meta SET value = 2; UPDATE fsm_proxy.meta SET value = 3 WHERE name = 'schema'; ALTER TABLE fsm_proxy.runs ADD COLUMN later text")
 	open(t, url, "an older program", time.Second)
 	refused("postgres://fsm:secret@127.0.0.1:1/x", "127.0.0.1")
 	refused("postgres://fsm:secret@%zz/x", "postgres://USER@HOST/DATABASE")

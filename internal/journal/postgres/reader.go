@@ -13,14 +13,14 @@ import (
 )
 
 const rowColumns = `id, key_kind, key_hash, issuer, subject, parent, fork, began, base_seq, base_hash, last_seq, last_hash,
-	at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended`
+	at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended, owner, fence`
 
 func scanRow(row pgx.CollectableRow) (r journal.Row, err error) {
 	var fork, base, last, at, checkpoint int64
 	var key, issuer, subject, baseHash, lastHash, atHash, state []byte
 	var began, due, used, ended *time.Time
 	err = row.Scan(&r.ID, &r.Key.Kind, &key, &issuer, &subject, &r.Parent, &fork, &began, &base, &baseHash, &last, &lastHash,
-		&at, &atHash, &state, &r.Complete, &r.Policy, &checkpoint, &due, &used, &ended)
+		&at, &atHash, &state, &r.Complete, &r.Policy, &checkpoint, &due, &used, &ended, &r.Tenure.Lease, &r.Tenure.Fence)
 	copy(r.Key.Hash[:], key)
 	copy(r.Base.Hash[:], baseHash)
 	copy(r.Last.Hash[:], lastHash)
@@ -70,14 +70,6 @@ func (s *Store) isClosed() bool {
 // Find implements [journal.Store].
 func (s *Store) Find(ctx context.Context, k journal.Key) (journal.Row, error) {
 	return s.row(ctx, "SELECT "+rowColumns+" FROM fsm_proxy.runs WHERE key_hash = $1 AND key_kind = $2 AND key_kind <> '' ORDER BY no DESC LIMIT 1", k.Hash[:], k.Kind)
-}
-
-// Take implements [journal.Store].
-func (s *Store) Take(ctx context.Context, run string) (journal.Row, error) {
-	s.mu.Lock()
-	delete(s.runs, run)
-	s.mu.Unlock()
-	return s.row(ctx, "UPDATE fsm_proxy.runs SET owner = $2, fence = CASE WHEN owner = $2 THEN fence ELSE fence + 1 END WHERE id = $1 AND EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $2) RETURNING "+rowColumns, run, s.lease)
 }
 
 // Row implements [journal.Store].

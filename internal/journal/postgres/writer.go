@@ -16,7 +16,7 @@ type known struct {
 	no    int64  // by which the database knows it; 0: its beginning is under way
 	last  uint64 // its last record
 	ended bool
-	other bool // another process's
+	by    journal.Tenure
 }
 
 // maxKnown bounds what is known: beyond it, it is looked up again.
@@ -38,10 +38,12 @@ type batch struct {
 type group struct {
 	no       int64 // of the run, which the statement returns if the group is made; 0: the statement returns anything then
 	id       string
+	by       journal.Tenure
 	expected uint64 // the last record before
 	records  []journal.Record
 	head     *journal.Head
 	changes  []int
+	begins   bool // it begins, which may fail for its key
 }
 
 // commit makes changes. Neither statement nor transaction waits for more than one answer, so that poolers work and nothing
@@ -65,26 +67,30 @@ func (s *Store) commit(ctx context.Context, changes []journal.Change) ([]error, 
 	return b.each, b.send(ctx)
 }
 
-// lookUp finds the runs of changes that are not known. Those that are not this process's are not.
+// lookUp finds the runs of changes that are not known, or not under the tenure of the change.
 func (s *Store) lookUp(ctx context.Context, changes []journal.Change) error {
 	var ids []string
 	for i := range changes {
-		if id := changes[i].Run; id != "" && s.runs[id] == nil && !slices.Contains(ids, id) {
+		id, r := changes[i].Run, s.runs[changes[i].Run]
+		if id != "" && (r == nil || changes[i].Begin != nil || r.by != changes[i].Tenure) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
+			delete(s.runs, id)
 		}
 	}
 	if ids == nil {
 		return nil
 	}
-	rows, err := s.pool.Query(ctx, "SELECT id, no, last_seq, ended IS NOT NULL, owner <> $2 FROM fsm_proxy.runs WHERE id = ANY($1)", ids, s.lease)
+	rows, err := s.pool.Query(ctx, "SELECT id, no, last_seq, ended IS NOT NULL, owner, fence FROM fsm_proxy.runs WHERE id = ANY($1)", ids)
 	if err != nil {
 		return err
 	}
 	var id string
 	var r known
 	var last int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.no, &last, &r.ended, &r.other}, func() error {
-		s.runs[id] = &known{r.no, uint64(last), r.ended, r.other}
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.no, &last, &r.ended, &r.by.Lease, &r.by.Fence}, func() error {
+		r.last = uint64(last)
+		it := r
+		s.runs[id] = &it
 		return nil
 	})
 	return err
@@ -95,10 +101,13 @@ func (b *batch) add(i int, c *journal.Change) {
 	r := b.runs[c.Run]
 	switch {
 	case c.Run == "":
-		b.objects(i, c)
+		b.objects(i, c, journal.Tenure{Lease: b.Lease()})
 		return
 	case c.Begin != nil && r != nil:
 		b.each[i] = journal.ErrConflict
+		return
+	case c.Begin != nil && !b.had(c.Tenure.Lease):
+		b.refuse(i)
 		return
 	case c.Begin != nil:
 		b.begin(i, c)
@@ -106,15 +115,15 @@ func (b *batch) add(i int, c *journal.Change) {
 	case r == nil:
 		b.each[i] = journal.ErrNone
 		return
-	case r.other, len(c.Records) > 0 && c.Records[0].Seq != r.last+1, c.Head != nil && c.Head.Ended.IsZero() && r.ended:
+	case r.by != c.Tenure || !b.had(c.Tenure.Lease):
+		b.refuse(i)
+		return
+	case len(c.Records) > 0 && c.Records[0].Seq != r.last+1, c.Head != nil && c.Head.Ended.IsZero() && r.ended:
 		b.each[i] = journal.ErrConflict
-		if r.other {
-			delete(b.runs, c.Run) // it may be this process's the next time
-		}
 		return
 	case c.Remove:
 		b.flush()
-		b.statement(i, c.Run, removal, c.Run, b.lease)
+		b.statement(i, c.Run, removal, c.Run, c.Tenure.Lease, c.Tenure.Fence)
 		delete(b.runs, c.Run)
 		return
 	}
@@ -123,10 +132,18 @@ func (b *batch) add(i int, c *journal.Change) {
 		b.flush()
 	}
 	if c.Objects != nil {
-		b.objects(i, c)
+		b.objects(i, c, c.Tenure)
 	}
 	if c.Cut != 0 {
-		b.statement(i, c.Run, cut, c.Run, b.lease, int64(c.Cut), int64(r.last))
+		b.statement(i, c.Run, cut, c.Run, c.Tenure.Lease, c.Tenure.Fence, int64(c.Cut), int64(r.last))
+	}
+}
+
+// refuse refuses a change by which somebody writes who does not, or no longer.
+func (b *batch) refuse(i int) {
+	if b.each[i] == nil {
+		b.each[i] = journal.ErrConflict
+		b.fenced.Add(1)
 	}
 }
 
@@ -134,7 +151,7 @@ func (b *batch) add(i int, c *journal.Change) {
 func (b *batch) append(i int, c *journal.Change, r *known) {
 	g := b.plainOf[c.Run]
 	if g == nil {
-		g = &group{no: r.no, id: c.Run, expected: r.last}
+		g = &group{no: r.no, id: c.Run, by: r.by, expected: r.last}
 		b.plainOf[c.Run], b.plain = g, append(b.plain, g)
 	}
 	g.changes = append(g.changes, i)
@@ -150,7 +167,7 @@ func (b *batch) append(i int, c *journal.Change, r *known) {
 // statement queues a statement that returns a row if it makes a change, and else nothing.
 func (b *batch) statement(i int, id, text string, args ...any) {
 	b.Queue(text, args...)
-	b.of, b.joins = append(b.of, []*group{{id: id, changes: []int{i}}}), b.joins || text != begin
+	b.of, b.joins = append(b.of, []*group{{id: id, begins: text == begin, changes: []int{i}}}), b.joins || text != begin
 }
 
 const (
@@ -159,47 +176,53 @@ const (
 	// nothing of a session.
 	plans = "SELECT set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true)"
 
-	removal = `WITH gone AS (DELETE FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 RETURNING no, id),
+	removal = `WITH gone AS (DELETE FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND fence = $3 RETURNING no, id),
 		e AS (DELETE FROM fsm_proxy.entries USING gone WHERE run = gone.no),
 		o AS (DELETE FROM fsm_proxy.objects USING gone WHERE run = gone.id)
 		SELECT no FROM gone`
 
-	cut = `WITH base AS (SELECT e.run, e.seq, e.hash FROM fsm_proxy.entries e JOIN fsm_proxy.runs r ON r.no = e.run WHERE r.id = $1 AND r.last_seq = $4 AND e.seq <= $3 ORDER BY e.seq DESC LIMIT 1),
-		based AS (UPDATE fsm_proxy.runs SET base_seq = base.seq, base_hash = base.hash FROM base WHERE no = base.run AND owner = $2 RETURNING no),
-		d AS (DELETE FROM fsm_proxy.entries USING based WHERE run = based.no AND seq <= $3)
-		SELECT no FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND last_seq = $4`
+	cut = `WITH own AS (SELECT no FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND fence = $3 AND last_seq = $5 FOR NO KEY UPDATE),
+		base AS (SELECT e.run, e.seq, e.hash FROM fsm_proxy.entries e JOIN own ON own.no = e.run WHERE e.seq <= $4 ORDER BY e.seq DESC LIMIT 1),
+		based AS (UPDATE fsm_proxy.runs SET base_seq = base.seq, base_hash = base.hash FROM base WHERE no = base.run RETURNING no),
+		d AS (DELETE FROM fsm_proxy.entries USING based WHERE run = based.no AND seq <= $4)
+		SELECT no FROM own`
 
-	begin = `WITH new AS (INSERT INTO fsm_proxy.runs (owner, id, key_kind, key_hash, issuer, subject, parent, fork, began, last_seq, last_hash,
+	// begin begins a run by a lease that has a row, which cannot be ended meanwhile.
+	begin = `WITH own AS (SELECT no FROM fsm_proxy.leases WHERE no = $1 FOR KEY SHARE),
+		new AS (INSERT INTO fsm_proxy.runs (owner, fence, id, key_kind, key_hash, issuer, subject, parent, fork, began, last_seq, last_hash,
 			at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended, base_seq, base_hash)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22) ON CONFLICT DO NOTHING RETURNING no),
+			SELECT no, 1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22 FROM own ON CONFLICT DO NOTHING RETURNING no),
 		e AS (INSERT INTO fsm_proxy.entries SELECT new.no, r.seq, r.hash, r.bytes FROM new, unnest($23::bigint[], $24::bytea[], $25::bytea[]) r (seq, hash, bytes))
 		SELECT no FROM new`
 
-	write = `WITH w AS (SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::boolean[], $7::bigint[], $8::bytea[], $9::bytea[], $10::boolean[], $11::text[],
-				$12::bigint[], $13::timestamptz[], $14::timestamptz[], $15::timestamptz[])
-			w (no, expected, last_seq, last_hash, moves, at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended)),
+	write = `WITH w AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::boolean[], $8::bigint[], $9::bytea[], $10::bytea[], $11::boolean[],
+				$12::text[], $13::bigint[], $14::timestamptz[], $15::timestamptz[], $16::timestamptz[])
+			w (no, owner, fence, expected, last_seq, last_hash, moves, at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended)),
 		moved AS (UPDATE fsm_proxy.runs r SET (at_seq, at_hash, state, complete, policy, checkpoint, due, used, ended, last_seq, last_hash) =
 				(w.at_seq, w.at_hash, w.state, w.complete, w.policy, w.checkpoint, w.due, w.used, w.ended, w.last_seq, coalesce(w.last_hash, r.last_hash))
-			FROM w WHERE w.moves AND r.no = w.no AND r.owner = $1 AND r.last_seq = w.expected RETURNING r.no),
+			FROM w WHERE w.moves AND r.no = w.no AND r.owner = w.owner AND r.fence = w.fence AND r.last_seq = w.expected RETURNING r.no),
 		stayed AS (UPDATE fsm_proxy.runs r SET last_seq = w.last_seq, last_hash = coalesce(w.last_hash, r.last_hash)
-			FROM w WHERE NOT w.moves AND r.no = w.no AND r.owner = $1 AND r.last_seq = w.expected RETURNING r.no),
+			FROM w WHERE NOT w.moves AND r.no = w.no AND r.owner = w.owner AND r.fence = w.fence AND r.last_seq = w.expected RETURNING r.no),
 		written AS (SELECT * FROM moved UNION ALL SELECT * FROM stayed),
 		e AS (INSERT INTO fsm_proxy.entries SELECT x.no, x.seq, x.hash, x.bytes
-			FROM unnest($16::bigint[], $17::bigint[], $18::bytea[], $19::bytea[]) x (no, seq, hash, bytes) JOIN written ON written.no = x.no)
+			FROM unnest($17::bigint[], $18::bigint[], $19::bytea[], $20::bytea[]) x (no, seq, hash, bytes) JOIN written ON written.no = x.no)
 		SELECT no FROM written`
 
 	// moveOne and stayOne do for one record what write does for several, in less time: they find one row by a
 	// unique index, whatever is known of the tables, and need no plans.
-	moveOne = `WITH written AS (UPDATE fsm_proxy.runs SET last_seq = $4, last_hash = $5, at_seq = $7, at_hash = $8, state = $9, complete = $10, policy = $11, checkpoint = $12,
-			due = $13, used = $14, ended = $15` + ofOne
+	moveOne = `WITH written AS (UPDATE fsm_proxy.runs SET last_seq = $5, last_hash = $6, at_seq = $8, at_hash = $9, state = $10, complete = $11, policy = $12, checkpoint = $13,
+			due = $14, used = $15, ended = $16` + ofOne
 
-	stayOne = `WITH written AS (UPDATE fsm_proxy.runs SET last_seq = $4, last_hash = $5` + ofOne
+	stayOne = `WITH written AS (UPDATE fsm_proxy.runs SET last_seq = $5, last_hash = $6` + ofOne
 
-	ofOne = ` WHERE no = $2 AND owner = $1 AND last_seq = $3 RETURNING no)
-		INSERT INTO fsm_proxy.entries SELECT no, $4, $5, $6 FROM written RETURNING run`
+	ofOne = ` WHERE no = $1 AND owner = $2 AND fence = $3 AND last_seq = $4 RETURNING no)
+		INSERT INTO fsm_proxy.entries SELECT no, $5, $6, $7 FROM written RETURNING run`
 
-	putObjects = `WITH given AS (SELECT * FROM unnest($3::text[], $4::bytea[], $5::text[], $6::bytea[]) g (kind, name, run, bytes)
-			WHERE CASE WHEN $1 = '' THEN EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $2 FOR KEY SHARE) ELSE EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2) END),
+	// putObjects locks the row that says that this process may, a run's or that of its lease: without that another process
+	// could have it meanwhile.
+	putObjects = `WITH given AS (SELECT * FROM unnest($4::text[], $5::bytea[], $6::text[], $7::bytea[]) g (kind, name, run, bytes)
+			WHERE CASE WHEN $1 = '' THEN EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $2 FOR KEY SHARE)
+				ELSE EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND fence = $3 FOR NO KEY UPDATE) END),
 		gone AS (DELETE FROM fsm_proxy.objects o USING given g WHERE g.bytes IS NULL AND o.kind = g.kind AND o.name = g.name),
 		put AS (INSERT INTO fsm_proxy.objects SELECT kind, name, run, bytes FROM given WHERE bytes IS NOT NULL
 			ON CONFLICT (kind, name) DO UPDATE SET run = excluded.run, bytes = excluded.bytes)
@@ -214,14 +237,15 @@ func (b *batch) begin(i int, c *journal.Change) {
 	if n := len(c.Records); n > 0 {
 		last = journal.Point{Seq: c.Records[n-1].Seq, Hash: c.Records[n-1].Hash}
 	}
-	args := []any{b.lease, x.ID, x.Key.Kind, x.Key.Hash[:], []byte(x.Owner.Issuer), []byte(x.Owner.Subject), x.Parent, int64(x.Fork), stamp(x.Began), int64(last.Seq), last.Hash.Bytes()}
+	args := []any{c.Tenure.Lease, x.ID, x.Key.Kind, x.Key.Hash[:], []byte(x.Owner.Issuer), []byte(x.Owner.Subject), x.Parent, int64(x.Fork), stamp(x.Began), int64(last.Seq), last.Hash.Bytes()}
 	h := c.Head
 	args = append(args, int64(h.At.Seq), h.At.Hash.Bytes(), []byte(h.State), h.Complete, h.Policy, int64(h.Checkpoint), stamp(h.Due), stamp(h.Used), stamp(h.Ended), int64(x.Base.Seq), x.Base.Hash.Bytes())
 	seqs, hashes, bytes := columns(c.Records)
 	b.statement(i, c.Run, begin, append(args, seqs, hashes, bytes)...)
-	b.runs[c.Run], b.begun[c.Run] = &known{last: last.Seq, ended: !h.Ended.IsZero()}, true
+	by := journal.Tenure{Lease: c.Tenure.Lease, Fence: 1}
+	b.runs[c.Run], b.begun[c.Run] = &known{last: last.Seq, ended: !h.Ended.IsZero(), by: by}, true
 	if c.Objects != nil {
-		b.objects(i, c)
+		b.objects(i, c, by)
 	}
 }
 
@@ -249,8 +273,8 @@ func stamp(t time.Time) *time.Time {
 	return &t
 }
 
-// objects adds what is put and removed beside records.
-func (b *batch) objects(i int, c *journal.Change) {
+// objects adds what is put and removed beside records, of a run by a tenure, and else by a lease.
+func (b *batch) objects(i int, c *journal.Change, by journal.Tenure) {
 	b.flush()
 	var kinds, runs []string
 	var names, bytes [][]byte
@@ -260,7 +284,7 @@ func (b *batch) objects(i int, c *journal.Change) {
 	if kinds == nil {
 		return
 	}
-	b.statement(i, "", putObjects, c.Run, b.lease, kinds, names, runs, bytes)
+	b.statement(i, "", putObjects, c.Run, by.Lease, by.Fence, kinds, names, runs, bytes)
 }
 
 // flush makes one statement of what is to be written of runs.
@@ -274,13 +298,13 @@ func (b *batch) flush() {
 		b.one(plain[0])
 		return
 	}
-	var nos, expected, last, at, checkpoint, runs, seqs []int64
+	var nos, owners, fences, expected, last, at, checkpoint, runs, seqs []int64
 	var lastHash, atHash, states, hashes, bytes [][]byte
 	var moves, complete []bool
 	var policies []string
 	var due, used, ended []*time.Time
 	for _, g := range plain {
-		nos, expected = append(nos, g.no), append(expected, int64(g.expected))
+		nos, owners, fences, expected = append(nos, g.no), append(owners, g.by.Lease), append(fences, g.by.Fence), append(expected, int64(g.expected))
 		if n := len(g.records); n > 0 {
 			last, lastHash = append(last, int64(g.records[n-1].Seq)), append(lastHash, g.records[n-1].Hash[:])
 		} else {
@@ -298,14 +322,14 @@ func (b *batch) flush() {
 			runs = append(runs, g.no)
 		}
 	}
-	b.Queue(write, b.lease, nos, expected, last, lastHash, moves, at, atHash, states, complete, policies, checkpoint, due, used, ended, runs, seqs, hashes, bytes)
+	b.Queue(write, nos, owners, fences, expected, last, lastHash, moves, at, atHash, states, complete, policies, checkpoint, due, used, ended, runs, seqs, hashes, bytes)
 	b.of, b.joins = append(b.of, plain), true
 }
 
 // one makes a statement of the one record of a run.
 func (b *batch) one(g *group) {
 	x := &g.records[0]
-	args := []any{b.lease, g.no, int64(g.expected), int64(x.Seq), x.Hash[:], notNil(x.Bytes)}
+	args := []any{g.no, g.by.Lease, g.by.Fence, int64(g.expected), int64(x.Seq), x.Hash[:], notNil(x.Bytes)}
 	text := stayOne
 	if h := g.head; h != nil {
 		text = moveOne
@@ -367,7 +391,10 @@ func (b *batch) made(of []*group, rows pgx.Rows, err error) error {
 		switch {
 		case len(made) == 0 || g.no != 0 && !slices.Contains(made, g.no):
 			for _, i := range g.changes {
-				b.each[i] = journal.ErrConflict
+				if g.begins {
+					b.each[i] = journal.ErrConflict
+				}
+				b.refuse(i)
 			}
 			delete(b.runs, g.id)
 		case g.no == 0 && b.runs[g.id] != nil:

@@ -20,11 +20,13 @@ import (
 
 // Config says which store is opened, and for whom.
 type Config struct {
-	URL      string        // see [Check]
-	Run      string        // the run that a folder of SQLite files has a file for
-	Lease    time.Duration // for how long a database is this process's without another word; 0: 5s
-	Holder   string        // who has it, for a process that finds it taken
-	Existing bool          // no file of SQLite is made where there is none
+	URL      string            // see [Check]
+	Run      string            // the run that a folder of SQLite files has a file for
+	Lease    time.Duration     // for how long this process's lease of a database goes on without another word; 0: 5s
+	Holder   string            // who has it, for a process that finds it taken
+	Peer     journal.Peer      // its Address and Key are for others that share a database; without an Address this process has the store alone
+	Lost     func(lease int64) // see [postgres.Config]
+	Existing bool              // no file of SQLite is made where there is none
 	Log      func(message string, err error)
 }
 
@@ -128,7 +130,7 @@ func fileName(run string) string {
 	return name
 }
 
-// Open opens a store for this process alone; nil for memory. The error is a [journal.Held] where another process has it.
+// Open opens a store for this process alone, or a database for others with it; nil for memory. The error is a [journal.Held] where another process has it.
 func Open(ctx context.Context, c Config) (journal.Store, error) {
 	s, err := parse(c.URL, c.Run)
 	switch {
@@ -137,7 +139,7 @@ func Open(ctx context.Context, c Config) (journal.Store, error) {
 	case s.memory:
 		return nil, nil
 	case s.postgres:
-		db, err := postgres.Open(ctx, postgres.Config{URL: c.URL, Lease: c.Lease, Holder: c.Holder, Log: c.Log})
+		db, err := postgres.Open(ctx, postgres.Config{URL: c.URL, Lease: c.Lease, Holder: c.Holder, Peer: c.Peer, Lost: c.Lost, Log: c.Log})
 		if err != nil {
 			return nil, fmt.Errorf("opening the store in PostgreSQL: %w", err)
 		}
