@@ -4,6 +4,7 @@ package runs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,12 +64,17 @@ func TestStreamsAtAnotherReplica(t *testing.T) {
 			}
 			return m
 		}
+		if c.handle != "" {
+			c.Modern(mcptest.Modern{Meta: fmt.Sprintf(`"fsm-proxy/run":%q`, c.handle)})
+		}
 		if k.modern() {
 			c.Subscribe(`{"toolsListChanged":true}`)
 		} else {
 			c.web.Listen()
 			c.call("log", "")
-			next("notifications/message")
+			mcptest.Await(t, "what is said by the way comes over the stream", func() bool {
+				return slices.ContainsFunc(c.Received(), func(m mcptest.Message) bool { return m.Method == "notifications/message" })
+			})
 		}
 
 		r.come(others...)
