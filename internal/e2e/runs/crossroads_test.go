@@ -67,11 +67,15 @@ func wrapped(t *testing.T) []string {
 func (c *client) play(t *testing.T, steps []step) {
 	t.Helper()
 	for i, s := range steps {
-		r := c.call(s.tool, s.arguments)
-		if r.verdict != s.verdict || r.state != s.state || r.changed != (s.changed && !c.key.modern()) {
+		if r := c.call(s.tool, s.arguments); !c.went(s, r) {
 			t.Fatalf("step %d, %s %s: %s in %s, list_changed %v; want %+v\n%s", i+1, s.tool, s.arguments, r.verdict, r.state, r.changed, s, r.raw)
 		}
 	}
+}
+
+// went reports whether this must come of a step.
+func (c *client) went(s step, r reply) bool {
+	return r.verdict == s.verdict && r.state == s.state && r.changed == (s.changed && !c.key.modern())
 }
 
 // Crossroads is played whole by each key, and again from the entry.

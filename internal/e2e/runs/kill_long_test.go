@@ -5,6 +5,7 @@ package runs
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,7 +88,7 @@ func TestDatabaseRestartedUnderRuns(t *testing.T) {
 	t.Parallel()
 	server := postgres.Start(t)
 	url := server.URL("runs")
-	e := &effects{all: map[string][]string{}, ids: map[string]int{}, came: make(chan struct{})}
+	e := newEffects()
 	_, upstream := mcptest.HTTP(t, e.server())
 	k := key{"modern", byHeader}
 	h := open(t, k, turns, "--annotate", "meta", "--store", url, "--store-timeout", "1s", "--upstream", upstream)
@@ -99,5 +100,6 @@ func TestDatabaseRestartedUnderRuns(t *testing.T) {
 	}
 	e.await(t.Context(), 200)
 	stop()
-	h.stood(t, all, e, url, 6)
+	h.ends(os.Interrupt)
+	stood(t, all, e, url, 6)
 }

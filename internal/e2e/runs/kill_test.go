@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +40,9 @@ type effects struct {
 	mu  sync.Mutex
 	all map[string][]string // the calls, by who
 	ids map[string]int      // how often a call has come, by its id
+
+	latest map[string]int // the number of the latest call of each who
+	late   int            // so many calls may come when their clients have gone on, and are not done
 
 	came chan struct{} // is closed, and made anew, when a call comes
 }
@@ -71,15 +76,35 @@ func (e *effects) server() mcptest.Server {
 		case x.Method != "tools/call":
 			x.Fail(-32601, "no such method")
 		default:
-			e.mu.Lock()
-			e.all[x.Argument("who")] = append(e.all[x.Argument("who")], x.Name)
-			e.ids[x.Argument("id")]++
-			close(e.came)
-			e.came = make(chan struct{})
-			e.mu.Unlock()
+			if !e.does(x.Argument("who"), x.Argument("id"), x.Name) {
+				x.Fail(-32603, "too late")
+				return
+			}
 			x.Result(mcptest.Text(x.Name))
 		}
 	}}
+}
+
+// newEffects has done nothing yet.
+func newEffects() *effects {
+	return &effects{all: map[string][]string{}, ids: map[string]int{}, latest: map[string]int{}, came: make(chan struct{})}
+}
+
+// does does what a call asks for; false where it comes too late.
+func (e *effects) does(who, id, name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, _ := strconv.Atoi(strings.TrimPrefix(id, who+"/")) // as a walker numbers them
+	if n < e.latest[who] && e.late > 0 {
+		e.late--
+		return false
+	}
+	e.latest[who] = max(n, e.latest[who])
+	e.all[who] = append(e.all[who], name)
+	e.ids[id]++
+	close(e.came)
+	e.came = make(chan struct{})
+	return true
 }
 
 // at is where a walker is by what was done for it: "a" or "b".
@@ -95,12 +120,12 @@ func (e *effects) at(who string) string {
 // walker goes to and fro while the proxy is killed under it.
 type walker struct {
 	*client
-	h       *house
 	who     string
 	effects *effects
 	calls   int
 	known   int // answers that said success
 	fault   string
+	pace    time.Duration // how long it waits before each call
 }
 
 // asks posts one call; ok is false where no answer came.
@@ -110,18 +135,45 @@ func (w *walker) asks(ctx context.Context, tool string) (r reply, ok bool) {
 	if w.handle != "" {
 		arguments += fmt.Sprintf(`,"fsm_run":%q`, w.handle)
 	}
-	params := mcptest.Modern{}.Params(mcptest.ToolParams(tool, "{"+arguments+"}"))
+	params := mcptest.ToolParams(tool, "{"+arguments+"}")
+	if w.key.modern() {
+		params = mcptest.Modern{}.Params(params)
+	}
 	answer := w.web.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, w.calls, params))
+	if answer.Status == http.StatusNotFound && w.web.ID() != "" {
+		w.anew(ctx)
+	}
 	if answer.Err != nil || len(answer.Messages) == 0 {
 		return r, false
 	}
-	return read(answer.Messages[len(answer.Messages)-1], nil), true
+	r = read(answer.Messages[len(answer.Messages)-1], nil)
+	return r, r.verdict != "error" || answer.Status == http.StatusOK
+}
+
+// anew begins another session in place of one that has gone with its process, where that is what becomes of them.
+func (w *walker) anew(ctx context.Context) {
+	if w.key.kind == "session" {
+		w.fault = "its session is gone"
+		return
+	}
+	was := w.web.ID()
+	w.web.SetID("")
+	if answer := w.web.Post(ctx, mcptest.Request("hello", "initialize", hello)); answer.Status != http.StatusOK || answer.Err != nil {
+		w.web.SetID(was) // which is not there the next time either
+		return
+	}
+	w.web.Post(ctx, mcptest.Notification("notifications/initialized", ""))
 }
 
 // walk goes until ctx has ended.
 func (w *walker) walk(ctx context.Context) {
 	next := "to_b"
 	for ctx.Err() == nil && w.fault == "" {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(w.pace):
+		}
 		r, ok := w.asks(ctx, next)
 		if !ok { // whoever asked before the proxy was there asks again
 			select {
@@ -156,25 +208,29 @@ func (w *walker) walk(ctx context.Context) {
 
 // walkers have runs go to and fro until stop, which waits for them.
 func (h *house) walkers(k key, e *effects, n int) (all []*walker, stop func()) {
-	ctx, cancel := context.WithCancel(h.t.Context())
-	h.t.Cleanup(cancel)
-	var walking sync.WaitGroup
 	for i := range n {
-		w := &walker{client: h.who(k, ""), h: h, who: fmt.Sprint("walker ", i), effects: e}
+		w := &walker{client: h.who(k, ""), who: fmt.Sprint("walker ", i), effects: e}
 		w.web.Header.Set(gatewayHeader, w.who)
 		all = append(all, w)
-		walking.Go(func() { w.walk(ctx) })
 	}
-	return all, func() { cancel(); walking.Wait() }
+	return all, walking(h.t, all)
 }
 
-// stood looks whether runs that have gone to and fro are where their upstream is, and all that was answered is kept.
-func (h *house) stood(t *testing.T, all []*walker, e *effects, url string, atLeast int) {
-	t.Helper()
-	if err := h.process.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
+// walking has all go until stop, which waits for them.
+func walking(t *testing.T, all []*walker) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	var walking sync.WaitGroup
+	for _, w := range all {
+		walking.Go(func() { w.walk(ctx) })
 	}
-	h.process.ExitCode()
+	return func() { cancel(); walking.Wait() }
+}
+
+// stood looks whether runs that have gone to and fro are where their upstream is, and all that was answered is kept, once
+// those who served them have ended.
+func stood(t *testing.T, all []*walker, e *effects, url string, atLeast int) {
+	t.Helper()
 	known := 0
 	for _, w := range all {
 		if w.fault != "" {
@@ -191,7 +247,7 @@ func (h *house) stood(t *testing.T, all []*walker, e *effects, url string, atLea
 
 // killed plays some runs, and kills the proxy at random moments under them.
 func killed(t *testing.T, walkers, kills int, url string, flags ...string) {
-	e := &effects{all: map[string][]string{}, ids: map[string]int{}, came: make(chan struct{})}
+	e := newEffects()
 	_, upstream := mcptest.HTTP(t, e.server())
 	k := key{"modern", byHeader}
 	h := open(t, k, turns, append(flags, "--annotate", "meta", "--store", url, "--upstream", upstream)...)
@@ -202,8 +258,11 @@ func killed(t *testing.T, walkers, kills int, url string, flags ...string) {
 	}
 	e.await(t.Context(), 2*walkers)
 	stop()
-	h.stood(t, all, e, url, kills)
+	h.ends(os.Interrupt)
+	stood(t, all, e, url, kills)
 }
+
+const hello = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`
 
 // pipe is a proxy at standard input and output, which is killed now and then.
 type pipe struct {
@@ -227,7 +286,7 @@ func piped(t *testing.T, args ...string) (p *pipe, err error) {
 	}
 	p.out = bufio.NewScanner(out)
 	p.out.Buffer(nil, 1<<20)
-	_, err = p.ask(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
+	_, err = p.ask(mcptest.Request(0, "initialize", hello))
 	return p, err
 }
 
@@ -297,7 +356,7 @@ func TestKilledOverStdio(t *testing.T) {
 
 func killedOverStdio(t *testing.T, walkers, kills int) {
 	t.Helper()
-	e := &effects{all: map[string][]string{}, ids: map[string]int{}, came: make(chan struct{})}
+	e := newEffects()
 	_, upstream := mcptest.HTTP(t, e.server())
 	folder := t.TempDir()
 	var walking sync.WaitGroup

@@ -1,7 +1,9 @@
 package runs
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,9 +30,28 @@ import (
 // crossroadsServer is the URL of a world that outlives the proxies in front of it.
 func crossroadsServer(t *testing.T) string {
 	t.Helper()
-	web := httptest.NewServer(mcpserver.NewStreamableHTTPServer(world.New(world.Config{KeyID: "brass"})))
+	url, _ := crossroadsCounted(t)
+	return url
+}
+
+// crossroadsCounted is crossroadsServer, and how many calls it has got.
+func crossroadsCounted(t *testing.T) (url string, calls *atomic.Int64) {
+	t.Helper()
+	calls = new(atomic.Int64)
+	serve := mcpserver.NewStreamableHTTPServer(world.New(world.Config{KeyID: "brass"}))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var text bytes.Buffer
+		if _, err := text.ReadFrom(r.Body); err != nil {
+			return // who has called is gone
+		}
+		if mcptest.ParseMessage(text.Bytes()).Method == "tools/call" {
+			calls.Add(1)
+		}
+		r.Body = io.NopCloser(&text)
+		serve.ServeHTTP(w, r)
+	}))
 	t.Cleanup(web.Close)
-	return web.URL
+	return web.URL, calls
 }
 
 // store is a file for runs.
@@ -70,10 +92,7 @@ func TestCrossroadsAcrossRestarts(t *testing.T) {
 			by := os.Signal(syscall.SIGTERM)
 			if i%2 == 0 {
 				by = os.Kill
-				mcptest.Await(t, "the entry of a call that stays is kept", func() bool {
-					n, of := last(t, url)
-					return n > was && of == s.tool
-				})
+				behind(t, url, was, s.tool)
 			}
 			h.again(by)
 			if k.kind != "session" { // which goes on by itself
@@ -116,6 +135,15 @@ func last(t *testing.T, url string) (n int, of string) {
 		n, of = len(entries), entries[len(entries)-1].Name
 	}
 	return n, of
+}
+
+// behind waits until more entries are kept than were, and the last is of that: those of calls that stay are written soon.
+func behind(t *testing.T, url string, was int, of string) {
+	t.Helper()
+	mcptest.Await(t, "the entry of a call that stays is kept", func() bool {
+		n, name := last(t, url)
+		return n > was && name == of
+	})
 }
 
 // The process's run stays complete over a restart, and says so, and how to go on.

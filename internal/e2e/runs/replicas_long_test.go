@@ -1,0 +1,276 @@
+//go:build long && unix
+
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+const (
+	lease = time.Second     // of each replica
+	slack = 4 * time.Second // what a machine that has much to do may take beyond what is promised
+)
+
+// replicas are three proxies on one store, as their clients see them: each request comes to the next one.
+type replicas struct {
+	*house // as one: its operator is the first replica's
+	store  string
+	all    []*house
+	takes  atomic.Pointer[[]*house] // to whom requests come, in turn
+	turn   atomic.Int64
+}
+
+// replicate starts replicas whose clients find their runs by the key.
+func replicate(t *testing.T, k key, policy, store string, flags ...string) *replicas {
+	t.Helper()
+	r := &replicas{store: store}
+	for range 3 {
+		r.all = append(r.all, open(t, k, policy, append([]string{"--annotate", "meta", "--store", store, "--lease", lease.String(), "--peer-listen", "127.0.0.1:0"}, flags...)...))
+	}
+	r.come(r.all...)
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	web := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			takes := *r.takes.Load()
+			to, _ := url.Parse(takes[int(r.turn.Add(1))%len(takes)].url) // which a client has used already
+			p.Out.URL.Scheme, p.Out.URL.Host = to.Scheme, to.Host
+		},
+		Transport:     transport,
+		FlushInterval: -1,
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // nobody is there
+	})
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close(); transport.CloseIdleConnections() })
+	first := *r.all[0]
+	first.url = web.URL + "/mcp"
+	r.house = &first
+	return r
+}
+
+// come has all further requests come to some of the replicas.
+func (r *replicas) come(to ...*house) { r.takes.Store(&to) }
+
+// end ends all of them.
+func (r *replicas) end() {
+	r.t.Helper()
+	for _, h := range r.all {
+		h.ends(syscall.SIGTERM)
+	}
+}
+
+// owner is who has the one run of the store, once somebody has it, and the others.
+func (r *replicas) owner() (owner *house, others []*house) {
+	r.t.Helper()
+	mcptest.Await(r.t, "a replica has the run", func() bool {
+		holder := one[string](r.t, r.store, "SELECT l.holder FROM fsm_proxy.runs r JOIN fsm_proxy.leases l ON l.no = r.owner WHERE r.ended IS NULL AND l.ends > now()")
+		owner, others = nil, nil
+		for _, h := range r.all {
+			if strings.HasPrefix(holder, fmt.Sprintf("process %d ", h.process.Process.Pid)) {
+				owner = h
+			} else {
+				others = append(others, h)
+			}
+		}
+		return owner != nil
+	})
+	return owner, others
+}
+
+// one is the one value that a query of a database finds; the zero one where it finds none.
+func one[T any](t *testing.T, url, query string) (value T) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if err := c.QueryRow(t.Context(), query).Scan(&value); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// pauses stops a proxy's process until goOn.
+func (h *house) pauses() (goOn func()) {
+	h.t.Helper()
+	p := h.process.Process
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		h.t.Fatal(err)
+	}
+	goOn = sync.OnceFunc(func() { _ = p.Signal(syscall.SIGCONT) }) // it may have been killed
+	h.t.Cleanup(goOn)
+	return goOn
+}
+
+// Crossroads is played with each request at another replica, and goes as with one proxy, and is kept so, entry by entry.
+func TestReplicasAsOne(t *testing.T) {
+	database := databases["PostgreSQL"](t)
+	each(t, keys, func(t *testing.T, k key) {
+		kept, policy, whole := database(t), crossroads(t, restarts), slices.Concat(walk, lastDoor)
+		r := replicate(t, k, policy, kept, "--upstream", crossroadsServer(t))
+		r.enter(k, "").play(t, whole)
+		r.end()
+		plain := store(t)
+		h := open(t, k, policy, "--annotate", "meta", "--store", plain, "--upstream", crossroadsServer(t))
+		h.enter(k, "").play(t, whole)
+		h.ends(syscall.SIGTERM)
+		sameEntries(t, kept, plain)
+	})
+}
+
+// befalls plays Crossroads at replicas, and something befalls the run's owner before each step but the first, until it is
+// mended after that. The first answer comes within a time; nothing is sent twice, and all goes and is kept as without.
+func befalls(t *testing.T, within time.Duration, fault func(owner *house) (mend func())) {
+	database := databases["PostgreSQL"](t)
+	each(t, []key{{"legacy", "session"}, {"legacy", "principal"}, {"modern", "principal"}, {"modern", "handle"}}, func(t *testing.T, k key) {
+		policy, whole := crossroads(t, restarts), slices.Concat(walk, lastDoor)
+		upstream, calls := crossroadsCounted(t)
+		r := replicate(t, k, policy, database(t), "--upstream", upstream)
+		c := r.enter(k, "")
+		c.play(t, whole[:1])
+		behind(t, r.store, 0, whole[0].tool)
+		var longest time.Duration
+		for i, s := range whole[1:] {
+			owner, others := r.owner()
+			was, _ := last(t, r.store)
+			r.come(others...)
+			began := time.Now()
+			mend := fault(owner)
+			if k.kind == "principal" && !k.modern() { // whose session has gone with its process
+				c = r.enter(k, "")
+			}
+			reply := c.call(s.tool, s.arguments)
+			took := time.Since(began)
+			if longest = max(longest, took); took > within+slack {
+				t.Errorf("step %d was answered after %v", i+2, took)
+			}
+			if reply.verdict == "outcome_unknown" { // it had gone out to an owner that heard nothing
+				reply = c.call(s.tool, s.arguments)
+			}
+			if k.kind == "session" { // nobody knows which lists it has seen: with what is sent it is told
+				s.changed = s.verdict != "invalid_transition"
+			}
+			if !c.went(s, reply) {
+				t.Fatalf("step %d: want %+v\n%s", i+2, s, reply.raw)
+			}
+			mend()
+			r.come(r.all...)
+			behind(t, r.store, was, s.tool)
+		}
+		t.Logf("answers came after %v at most", longest)
+		r.end()
+		want := int64(0)
+		for _, s := range whole {
+			if s.verdict != "invalid_transition" {
+				want++
+			}
+		}
+		if n := calls.Load(); n != want {
+			t.Errorf("%d calls were sent, want %d", n, want)
+		}
+		plain := store(t)
+		h := open(t, k, policy, "--annotate", "meta", "--store", plain, "--upstream", crossroadsServer(t))
+		h.enter(k, "").play(t, whole)
+		h.ends(syscall.SIGTERM)
+		sameEntries(t, r.store, plain)
+	})
+}
+
+// A run whose owner is killed goes on at another replica once the owner's lease is out.
+func TestReplicaThatIsKilled(t *testing.T) {
+	befalls(t, lease+time.Second, func(owner *house) func() { owner.ends(os.Kill); return owner.anew })
+}
+
+// The same where the owner's process is stopped for as long as that, and goes on then.
+func TestReplicaThatIsPaused(t *testing.T) {
+	befalls(t, lease+time.Second, (*house).pauses)
+}
+
+// An owner that ends gives its runs away at once.
+func TestReplicaThatIsEnded(t *testing.T) {
+	befalls(t, time.Second, func(owner *house) func() {
+		if err := owner.process.Process.Signal(syscall.SIGTERM); err != nil {
+			owner.t.Fatal(err)
+		}
+		return func() { owner.process.ExitCode(); owner.anew() }
+	})
+}
+
+// faults are what befalls replicas under load.
+var faults = []func(h *house){
+	func(h *house) { h.again(os.Kill) },
+	func(h *house) { h.again(syscall.SIGTERM) },
+	func(h *house) {
+		goOn := h.pauses()
+		<-time.After(3 * lease / 2) // which is the fault
+		goOn()
+	},
+}
+
+// Replicas are killed, ended and paused at random moments under clients that come to each of them: nothing is done twice, and
+// all that was answered is kept. What no lease can exclude is a process that is paused between its last look and what it
+// sends: one such call may come when its client has gone on.
+func TestReplicasUnderKills(t *testing.T) {
+	database := databases["PostgreSQL"](t)
+	t.Parallel()
+	for name, some := range map[string][]key{
+		"handle and session": {{"modern", "handle"}, {"legacy", "session"}},
+		"principal":          {{"modern", "principal"}, {"legacy", "principal"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEffects()
+			e.late = 1
+			_, upstream := mcptest.HTTP(t, e.server())
+			var people []string
+			for i := range 12 {
+				people = append(people, fmt.Sprint("walker-", i))
+			}
+			r := replicate(t, some[0], turns, database(t), "--run-key", some[1].era+"="+some[1].kind, "--tokens", tokensOf(t, people...), "--upstream", upstream)
+			var all []*walker
+			for i, who := range people {
+				w := &walker{client: r.who(some[i%2], who), who: who, effects: e, pace: 40 * time.Millisecond}
+				if w.key.kind == "handle" {
+					w.handle = w.start(t)
+				} else if !w.key.modern() {
+					w.Initialize()
+				}
+				all = append(all, w)
+			}
+			stop := walking(t, all)
+			for i := range 4 * len(faults) {
+				e.await(t.Context(), rand.IntN(4*len(all))) // any moment
+				faults[i%len(faults)](r.all[rand.IntN(len(r.all))])
+			}
+			e.await(t.Context(), 4*len(all))
+			stop()
+			r.end()
+			stood(t, all, e, r.store, 10*len(all))
+			if e.late == 0 {
+				t.Log("a call was sent by a process that was paused just before")
+			}
+			if out, err := exec.CommandContext(t.Context(), mcptest.Proxy(t), "verify", "--all", "--store", r.store).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
