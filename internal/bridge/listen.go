@@ -87,8 +87,13 @@ func (ls *Listeners) Close(l *Listener) {
 	ls.all = slices.DeleteFunc(ls.all, func(other *Listener) bool { return other == l })
 }
 
-// Len is how many streams there are.
-func (ls *Listeners) Len() int { return len(ls.each()) }
+// Len is how many streams there are, 0 of nil.
+func (ls *Listeners) Len() int {
+	if ls == nil {
+		return 0
+	}
+	return len(ls.each())
+}
 
 func (ls *Listeners) each() []*Listener {
 	ls.mu.Lock()
