@@ -109,6 +109,9 @@ func (c *call) discover() wire.Pending {
 
 // list answers a list request from the cached bytes.
 func (c *call) list(k wire.ListKind) wire.Pending {
+	if c.s.moves(c.out) {
+		return c.answer(nil)
+	}
 	h := c.s.shown.Hello.Load()
 	if !h.Lists[k] && k == wire.Tools && (c.s.p.handles != nil && c.client.Stateless() || c.s.hasSignals()) {
 		return c.show(catalogue.NoTools, k)

@@ -429,9 +429,10 @@ func (s *session) Over() bool { return s.run.Ended() }
 // Moved reports whether the session goes on in another process, with its run.
 func (s *session) Moved() bool { return s.run.Lost() }
 
-// moves has a request that was not entered be served where the session goes on, and reports whether that can be.
+// moves has a request of which nothing was done be served where its run is, and reports whether that can be: where this
+// process may not act for the run, which may be known to go on elsewhere soon.
 func (s *session) moves(out wire.Stream) bool {
-	return s.Moved() && wire.MoveOn(out, &journal.Elsewhere{})
+	return !s.run.Acts() && wire.MoveOn(out, &journal.Elsewhere{})
 }
 
 // Unreadable implements wire.WitnessSession.

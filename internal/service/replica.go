@@ -144,18 +144,18 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 		outcome = s.replica.peers.Pass(w, r, to, p.Body, peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr})
 		s.tell.passedOn(outcome)
 	}
-	switch {
-	case outcome == peers.Answered, outcome == peers.Cancelled:
-		return false
-	case outcome == peers.Lost && !repeatable(r, p.Message):
-		s.lost(w, p.Message)
-		return false
-	case at.Run != "" && to == (journal.Peer{}), time.Since(p.Since) > s.cfg.Store.lease()+looksBeyond+s.cfg.Timeouts.Drain:
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "the process that has this run cannot be reached; try again", http.StatusServiceUnavailable)
+	if outcome == peers.Answered || outcome == peers.Cancelled {
 		return false
 	}
 	at.Outdate()
+	switch {
+	case outcome == peers.Lost && !repeatable(r, p.Message):
+		s.refuses(w, p.Message, policy.OutcomeUnknown, "The process that had this run has gone while the request was under way; it may have happened.")
+		return false
+	case at.Run != "" && to == (journal.Peer{}), time.Since(p.Since) > s.patience():
+		s.refuses(w, p.Message, policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.")
+		return false
+	}
 	timer := time.NewTimer(min(max(time.Since(p.Since)/4, looksFirst), looksLast))
 	defer timer.Stop()
 	select {
@@ -191,14 +191,22 @@ func repeatable(r *http.Request, m *wire.Message) bool {
 	return m.Kind == wire.Notification
 }
 
-// lost answers a request that another process had, and of which nobody knows what became.
-func (s *service) lost(w http.ResponseWriter, m *wire.Message) {
+// patience is for how long it is looked again where a request is to be served.
+func (s *service) patience() time.Duration {
+	if s.relay.Draining() {
+		return s.cfg.Timeouts.Drain + looksBeyond
+	}
+	return s.cfg.Store.lease() + looksBeyond
+}
+
+// refuses answers a request that nobody serves, or of which nobody knows what became.
+func (s *service) refuses(w http.ResponseWriter, m *wire.Message, code policy.Code, text string) {
 	if m == nil || m.Kind != wire.Request {
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "the process that had this session has gone; try again", http.StatusServiceUnavailable)
+		http.Error(w, text, http.StatusServiceUnavailable)
 		return
 	}
-	r := refusal.Refusal{Error: policy.OutcomeUnknown.String(), Message: "The process that had this run has gone while the request was under way; it may have happened."}
+	r := refusal.Refusal{Error: code.String(), Message: text}
 	q := refusal.Request{ID: m.Bytes(m.ID), Client: bridge.ClientOf(m.Era()), Form: s.cfg.Refusals, Result: m.Method == "tools/call", Schema: true, Lost: true}
 	if k, name, ok := refusal.AskedFor(m); ok {
 		q.Kind, r.Kind, r.Requested = k, k.String(), wire.Clip(name)

@@ -195,7 +195,7 @@ func (s *service) resumeSession(own wire.Stream, from streamhttp.PeerInfo) (wire
 // notResumed logs why a session does not go on.
 func (s *service) notResumed(from streamhttp.PeerInfo, err error) error {
 	s.store.Left(from.ID)
-	if err != nil {
+	if why, ok := errors.AsType[*runs.Missing](err); err != nil && !(ok && why.At != nil) {
 		peer := s.peer(from)
 		s.log.Warn("a session does not go on", peer.About([]any{"error", err})...)
 	}

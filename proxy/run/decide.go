@@ -265,9 +265,10 @@ type Snapshot struct {
 	Gate *policy.Policy
 	// Refused: the run's state is gone, and nothing is allowed any more.
 	Refused bool
-	// Shut: the store has something else of the run than it has confirmed, or this process may not act for it now. It is
-	// refused, too.
+	// Shut: the store has something else of the run than it has confirmed. It is refused, too.
 	Shut bool
+	// Lapsed: whoever has the run may not act for it now, as another process may have it soon. It is refused, too.
+	Lapsed bool
 	// Runless: what is asked for belongs to no run, and so may be what is allowed in
 	// every state, and moves none.
 	Runless bool
@@ -282,7 +283,7 @@ func (s Snapshot) none() bool { return s.Policy == nil || s.Refused }
 func (s Snapshot) Decide(q *policy.Request) policy.Verdict {
 	if s.none() {
 		code := policy.NotAvailable
-		if s.Shut {
+		if s.Shut || s.Lapsed {
 			code = policy.StoreUnavailable
 		}
 		return policy.Verdict{Code: code, Symbol: policy.Symbol{Kind: q.Kind, Name: q.Name}}

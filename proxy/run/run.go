@@ -653,7 +653,7 @@ func (r *Run) Snapshot(now time.Time) Snapshot {
 	}
 	if r.stands.Policy != r.Policy && r.holder != nil && r.Policy.OnReload() != policy.ReloadPin {
 		if at, ok := r.heir(); ok {
-			s := Snapshot{Policy: r.Policy, At: at, Refused: r.isShut() || r.finished, Shut: r.isShut(), Shadow: r.Shadow}
+			s := Snapshot{Policy: r.Policy, At: at, Refused: r.shut || r.lapsed() || r.finished, Shut: r.shut, Lapsed: r.lapsed(), Shadow: r.Shadow}
 			if r.memory != nil {
 				s.Holds = r.holds(s.Policy, at)
 			}
@@ -675,8 +675,8 @@ func (r *Run) AsksTime() bool {
 // own policy and by the one in force.
 func (r *Run) own(now time.Time) Snapshot {
 	expired := !r.stands.Stranded.IsZero() && now.Sub(r.stands.Stranded) > r.Patience
-	shut := r.isShut()
-	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired || shut || r.finished, Shut: shut}
+	lapsed := r.lapsed()
+	s := Snapshot{Policy: r.stands.Policy, At: r.stands.At, Refused: r.refused || expired || r.shut || lapsed || r.finished, Shut: r.shut, Lapsed: lapsed}
 	if r.memory != nil {
 		s.Holds = r.holds(s.Policy, s.At)
 	}

@@ -173,7 +173,7 @@ var ErrUnwritten = run.ErrUnwritten
 // [ErrUnwritten].
 func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 	c.Note(r.of.cfg.Store.Recording())
-	if !r.acts() {
+	if !r.Acts() {
 		return nil, false, ErrUnwritten
 	}
 	if (c.Snapshot.Shadow || !c.Verdict.Turn) && !c.Begins() {
@@ -195,7 +195,7 @@ func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 	}
 	return func() error {
 		_, err := r.within(w)
-		if err == nil && !r.acts() { // it has waited meanwhile
+		if err == nil && !r.Acts() { // it has waited meanwhile
 			err = ErrUnwritten
 		}
 		return err
@@ -255,7 +255,7 @@ func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal)
 
 // keepAtLocked has a run that begins be kept.
 func (r *Run) keepAtLocked(at *durable.Run) written {
-	r.kept, r.Name, r.core.Acts = at, at.ID(), r.acts
+	r.kept, r.Name, r.core.Acts = at, at.ID(), r.Acts
 	if r.free {
 		r.kept.SetFree()
 	}
@@ -453,7 +453,7 @@ func (g *Registry) resume(kept *durable.Loaded, at runID) (r *Run, ask func(), w
 	lasting, c.Kept = g.lasting(kept, now)
 	r = &Run{of: g, kept: kept.Run, keyed: keyed{at: at}, Key: g.keyOf(at.kind), Name: kept.ID(), Owner: kept.Owner(),
 		core: run.Replay(c, slices.Values(kept.Entries), now)}
-	r.free, r.core.Acts = kept.IsFree(), r.acts
+	r.free, r.core.Acts = kept.IsFree(), r.Acts
 	r.born = max(deadline.Now()-now.Sub(kept.Began()), 1)
 	r.used.Store(int64(deadline.Now()))
 	r.shadow.Store(c.Shadow)
