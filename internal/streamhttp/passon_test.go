@@ -254,6 +254,48 @@ func TestBodiesThatArePassedOn(t *testing.T) {
 	r.idle()
 }
 
+// What is refused once it is tried again is refused under its id, though its body was read before.
+func TestRefusedWhenTriedAgain(t *testing.T) {
+	r := newResumable(t, ServerConfig{}, revisionBatches, nil, newRig)
+	r.elsewhere.Store(true)
+	r.came, r.hold = make(chan struct{}), make(chan struct{})
+	r.again.Store(1)
+	c := r.connect().send(post1(ping, someID, "MCP-Protocol-Version: 2024-11-05"))
+	<-r.came
+	r.elsewhere.Store(false)
+	close(r.hold)
+	got, want := c.reply(), r.do(post1(ping, someID, "MCP-Protocol-Version: 2024-11-05"))
+	if got.want(t, 400, "2025-03-26"); got.body != want.body || !strings.Contains(got.body, `"id":`) || strings.Contains(got.body, `"id":null`) {
+		t.Errorf("got %s, and at once %s", got.body, want.body)
+	}
+	r.idle()
+}
+
+// The bodies of one session that is elsewhere take half of what there is, as of one that is here.
+func TestBodiesOfASessionElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newResumable(t, ServerConfig{Bodies: httpserver.NewBodyBudget(1 << 20)}, revisionBatches, nil, newBubbleRig)
+		r.elsewhere.Store(true)
+		r.other.came, r.other.hold = make(chan struct{}, 10), make(chan struct{})
+		large := call(1, strings.Repeat("x", 300<<10))
+		var all []*conn
+		for i, id := range []string{someID, someID, strings.Replace(someID, "A", "B", 1)} {
+			c := r.connect()
+			go func() { _, _ = io.WriteString(c, post1(large, id)) }()
+			all = append(all, c)
+			synctest.Wait()
+			if came, want := len(r.other.came), []int{1, 1, 2}[i]; came != want {
+				t.Errorf("with %d bodies, %d are passed on", i+1, came)
+			}
+		}
+		close(r.other.hold)
+		for _, c := range all {
+			c.reply().want(t, 200, fromOther)
+			c.Close()
+		}
+	})
+}
+
 // The body of a request that is tried once more takes what it has taken.
 func TestBodiesThatAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
