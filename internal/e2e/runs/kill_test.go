@@ -43,6 +43,7 @@ type effects struct {
 
 	latest map[string]int // the number of the latest call of each who
 	late   int            // so many calls may come when their clients have gone on, and are not done
+	tardy  []string       // these have
 
 	came chan struct{} // is closed, and made anew, when a call comes
 }
@@ -97,6 +98,7 @@ func (e *effects) does(who, id, name string) bool {
 	n, _ := strconv.Atoi(strings.TrimPrefix(id, who+"/")) // as a walker numbers them
 	if n < e.latest[who] && e.late > 0 {
 		e.late--
+		e.tardy = append(e.tardy, fmt.Sprintf("%s %s at %s, after %d", name, id, time.Now().Format(time.StampMicro), e.latest[who]))
 		return false
 	}
 	e.latest[who] = max(n, e.latest[who])

@@ -49,10 +49,9 @@ func TestAttackByAPeerWithoutTheKey(t *testing.T) {
 			}
 			claims(request.Header, "ann", number)
 			if answer, err := client.Do(request); err == nil {
-				if text := body(t, answer); answer.StatusCode < http.StatusBadRequest {
-					t.Errorf("%s: HTTP %s\n%s", how, answer.Status, text)
+				if answer.Body.Close(); answer.StatusCode < http.StatusBadRequest {
+					t.Errorf("%s: HTTP %s", how, answer.Status)
 				}
-				answer.Body.Close()
 			}
 			client.CloseIdleConnections()
 		}
@@ -157,7 +156,7 @@ func TestAttackByTwoOwnersAtOnce(t *testing.T) {
 		if took := time.Since(began); x.verdict != "outcome_unknown" || took > lease+time.Second+slack {
 			t.Errorf("after %v: %s", took, x.raw)
 		}
-		if x := c.call("elsewhere", ""); x.verdict != "success" || x.state != "lost" {
+		if x := c.surely("elsewhere", ""); x.verdict != "success" || x.state != "lost" {
 			t.Errorf("at the next owner: %s", x.raw)
 		}
 		if is, _ := r.owner(); is == was {
