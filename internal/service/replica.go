@@ -135,7 +135,8 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 		return false
 	}
 	to := at.By
-	if at.Run != "" && to == (journal.Peer{}) { // nobody has it: whoever is asked takes it
+	free := at.Run != "" || p.Message != nil && p.Message.Method == "initialize"
+	if to == (journal.Peer{}) && free { // nobody has it: whoever is asked takes it
 		to = s.replica.another(r.Context())
 	}
 	httpserver.Keep(w) // as who is served here is
@@ -152,7 +153,7 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	case outcome == peers.Lost && !repeatable(r, p.Message):
 		s.refuses(w, p.Message, policy.OutcomeUnknown, "The process that had this run has gone while the request was under way; it may have happened.")
 		return false
-	case at.Run != "" && to == (journal.Peer{}), time.Since(p.Since) > s.patience():
+	case to == (journal.Peer{}) && free, time.Since(p.Since) > s.patience():
 		s.refuses(w, p.Message, policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.")
 		return false
 	}

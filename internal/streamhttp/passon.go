@@ -77,11 +77,11 @@ func (p *post) passOn(why error, m *wire.Message) (again bool) {
 	return p.srv.passOn(p.w, p.r, Passed{Why: why, Body: p.body.raw, Message: m, From: p.from, Who: p.from.who, Since: p.body.since})
 }
 
-// Move implements wire.MovingStream. The request that begins a session stays.
+// Move implements wire.MovingStream. The session that it would have begun does not.
 func (p *post) Move(why error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.answer.given || p.stream != nil || p.whole || !p.srv.passes(p.from) {
+	if p.answer.given || p.stream != nil || !p.srv.passes(p.from) {
 		return false
 	}
 	p.closeLocked()

@@ -421,13 +421,20 @@ func TestRequestsThatStay(t *testing.T) {
 			r.idle()
 		})
 	}
+}
+
+// A session that is refused as it is to begin can begin elsewhere.
+func TestInitializeThatIsMoved(t *testing.T) {
 	o := &other{}
 	r := newRig(t, ServerConfig{PassOn: o.passOn}, func(_ *script, m *wire.Message, to wire.Stream) wire.Pending {
-		to.Answer(wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, fmt.Sprint(wire.MoveOn(to, away("gateway-1 has it"))), nil))
+		if !wire.MoveOn(to, away("gateway-1 has it")) {
+			t.Error("it was not moved")
+		}
 		return nil
 	})
-	r.do(post1(fmt.Sprintf(initBody, "refuse"))).want(t, 200, `"false"`)
-	o.took(t, 0)
+	r.do(post1(fmt.Sprintf(initBody, "refuse"))).want(t, 200, `"other"`)
+	o.took(t, 1)
+	r.idle()
 }
 
 // However long it is away, a request that was moved is no event stream here; one that has become an event stream stays.

@@ -117,11 +117,11 @@ func (p *post) initialize(m *wire.Message) (again bool) {
 		p.w.Header()[headerSession] = []string{ses.id}
 		s.cfg.Log.Debug("session begun", "session", ses.tag, "revision", ses.version)
 	}
-	p.end(true, m)
+	again = p.end(true, m)
 	if s.requests.closed() {
 		s.end(ses, serverClosed)
 	}
-	return false
+	return again
 }
 
 // session finds the session of a request and marks it busy; the caller must
