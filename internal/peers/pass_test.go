@@ -206,7 +206,7 @@ func TestCancel(t *testing.T) {
 // What was surely not acted on is told from what may have been.
 func TestNotSent(t *testing.T) {
 	t.Parallel()
-	large := strings.Repeat("x", 16<<20)
+	large := strings.Repeat("x", 4<<20)
 	for name, c := range map[string]struct {
 		change func(*peers.Config)
 		peer   func(t *testing.T, d *database, p *journal.Peer)
