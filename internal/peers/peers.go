@@ -86,7 +86,7 @@ func New(cfg Config) *Peers {
 		passes: make(map[*pass]struct{}), transports: make(map[target]*http.Transport),
 	}
 	p.server = httpserver.Server{
-		Handler: http.HandlerFunc(p.take), HeaderTimeout: 5 * time.Second, WriteTimeout: writeTime, MaxHeaderBytes: maxHeader,
+		Handler: http.HandlerFunc(p.take), HeaderTimeout: 10 * time.Second, WriteTimeout: writeTime, MaxHeaderBytes: maxHeader,
 		MaxConnections: cfg.Connections, AddressShare: min(strangers, cfg.Connections),
 		TLSConfig: cfg.Key.from(p.knows), Log: cfg.Log,
 	}
