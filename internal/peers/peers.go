@@ -25,7 +25,7 @@ import (
 type Config struct {
 	// Key is what this process is known by.
 	Key *Key
-	// Peers looks up the processes whose leases go on. It is called for at most four times a second.
+	// Peers looks up the processes whose leases go on. It is called at most four times a second.
 	Peers func(ctx context.Context) ([]journal.Peer, error)
 	// Lease is the number of this process's lease now.
 	Lease func() int64
