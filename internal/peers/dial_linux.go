@@ -2,21 +2,19 @@ package peers
 
 import (
 	"errors"
-	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// unanswered bounds how long what was sent may be without an acknowledgement (RFC 5482): keep-alive is for connections
-// on which nothing is under way.
-func unanswered(network, _ string, c syscall.RawConn) error {
-	if !strings.HasPrefix(network, "tcp") {
-		return nil
-	}
+// endSilent bounds how long what was sent on a socket may be without an acknowledgement, or wait for the other side to
+// take it (RFC 5482): keep-alive is for connections on which nothing is under way. Those that a listener accepts have
+// what it has.
+func endSilent(c syscall.RawConn, after time.Duration) error {
 	var set error
 	err := c.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
 	})
 	return errors.Join(err, set)
 }

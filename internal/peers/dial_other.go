@@ -2,6 +2,9 @@
 
 package peers
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
-func unanswered(string, string, syscall.RawConn) error { return nil }
+func endSilent(syscall.RawConn, time.Duration) error { return nil }

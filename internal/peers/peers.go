@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,7 +25,7 @@ import (
 type Config struct {
 	// Key is what this process is known by.
 	Key *Key
-	// Peers looks up the processes whose leases go on. It is called for at most four times a second.
+	// Peers looks up the processes whose leases go on. It is called at most four times a second.
 	Peers func(ctx context.Context) ([]journal.Peer, error)
 	// Lease is the number of this process's lease now.
 	Lease func() int64
@@ -85,7 +86,7 @@ func New(cfg Config) *Peers {
 		passes: make(map[*pass]struct{}), transports: make(map[target]*http.Transport),
 	}
 	p.server = httpserver.Server{
-		Handler: http.HandlerFunc(p.take), HeaderTimeout: 5 * time.Second, MaxHeaderBytes: maxHeader,
+		Handler: http.HandlerFunc(p.take), HeaderTimeout: 10 * time.Second, WriteTimeout: writeTime, MaxHeaderBytes: maxHeader,
 		MaxConnections: cfg.Connections, AddressShare: min(strangers, cfg.Connections),
 		TLSConfig: cfg.Key.from(p.knows), Log: cfg.Log,
 	}
@@ -94,7 +95,14 @@ func New(cfg Config) *Peers {
 
 // Serve takes what others pass on at a listener, until it fails or Close is called: then the error is
 // [http.ErrServerClosed].
-func (p *Peers) Serve(l net.Listener) error { return p.server.Serve(l) }
+func (p *Peers) Serve(l net.Listener) error {
+	if socket, ok := l.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			_ = endSilent(raw, writeTime+silence) // else after a quarter of an hour
+		}
+	}
+	return p.server.Serve(l)
+}
 
 // knows reports whether a certificate's hash is that of another process whose lease goes on.
 func (p *Peers) knows(ctx context.Context, hash [32]byte) bool {

@@ -65,7 +65,7 @@ type process struct {
 }
 
 // begin begins a process with a lease; change may change its configuration.
-func (d *database) begin(t *testing.T, lease int64, handler func(http.ResponseWriter, *http.Request, peers.Passenger), change func(*peers.Config)) *process {
+func (d *database) begin(t testing.TB, lease int64, handler func(http.ResponseWriter, *http.Request, peers.Passenger), change func(*peers.Config)) *process {
 	t.Helper()
 	key := newKey(t)
 	l := listen(t)
@@ -92,13 +92,13 @@ func (d *database) begin(t *testing.T, lease int64, handler func(http.ResponseWr
 }
 
 // sender begins a process to which nothing is passed on.
-func (d *database) sender(t *testing.T) *process {
+func (d *database) sender(t testing.TB) *process {
 	return d.begin(t, 1, func(http.ResponseWriter, *http.Request, peers.Passenger) {
 		t.Error("a request was passed on to who passes on")
 	}, nil)
 }
 
-func newKey(t *testing.T) *peers.Key {
+func newKey(t testing.TB) *peers.Key {
 	t.Helper()
 	key, err := peers.NewKey()
 	if err != nil {
@@ -107,7 +107,7 @@ func newKey(t *testing.T) *peers.Key {
 	return key
 }
 
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -124,7 +124,7 @@ type front struct {
 	outcomes chan peers.Outcome
 }
 
-func (p *process) front(t *testing.T, to journal.Peer, who peers.Passenger) *front {
+func (p *process) front(t testing.TB, to journal.Peer, who peers.Passenger) *front {
 	t.Helper()
 	f := &front{outcomes: make(chan peers.Outcome, 100)}
 	server := &httpserver.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +158,7 @@ func (p *process) front(t *testing.T, to journal.Peer, who peers.Passenger) *fro
 }
 
 // post sends a body, and wants an outcome.
-func (f *front) post(t *testing.T, body string, want peers.Outcome) {
+func (f *front) post(t testing.TB, body string, want peers.Outcome) {
 	t.Helper()
 	resp, err := f.client.Post(f.url+"/mcp", "application/json", strings.NewReader(body))
 	if err != nil {
@@ -171,12 +171,12 @@ func (f *front) post(t *testing.T, body string, want peers.Outcome) {
 	}
 }
 
-func (f *front) outcome(t *testing.T) peers.Outcome {
+func (f *front) outcome(t testing.TB) peers.Outcome {
 	t.Helper()
 	return receive(t, f.outcomes, "what became of a request")
 }
 
-func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
+func receive[T any](t testing.TB, from <-chan T, what string) (v T) {
 	t.Helper()
 	select {
 	case v = <-from:
@@ -187,7 +187,7 @@ func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
 }
 
 // dial connects by a configuration, and returns what to read and write by.
-func dial(t *testing.T, address string, cfg *tls.Config) (*tls.Conn, *bufio.Reader) {
+func dial(t testing.TB, address string, cfg *tls.Config) (*tls.Conn, *bufio.Reader) {
 	t.Helper()
 	c, err := tls.Dial("tcp", address, cfg)
 	if err != nil {
