@@ -48,10 +48,18 @@ func (s *Store) Take(ctx context.Context, run string) (journal.Row, error) {
 			return journal.Row{}, err
 		}
 		r, err := s.row(ctx, takeRun, run, me, x.by.Lease, x.by.Fence)
+		s.forget(run)
 		if !errors.Is(err, journal.ErrNone) { // else somebody else was sooner
 			return r, err
 		}
 	}
+}
+
+// forget has what is known of a run be looked up when it is written next.
+func (s *Store) forget(run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.runs, run)
 }
 
 // look looks at a run.

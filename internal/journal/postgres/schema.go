@@ -51,12 +51,12 @@ CREATE INDEX objects_run ON fsm_proxy.objects (run);
 // toSecond brings a database of the first schema, which one process had at a time, to the second. It raises objectInUse, and
 // changes nothing, while the lease of that process goes on.
 const toSecond = `DO $$
-DECLARE by text;
+DECLARE whose text;
 BEGIN
 	LOCK TABLE fsm_proxy.meta, fsm_proxy.leases IN ACCESS EXCLUSIVE MODE;
 	IF (SELECT value FROM fsm_proxy.meta WHERE name = 'schema') >= 2 THEN RETURN; END IF;
-	SELECT holder INTO by FROM fsm_proxy.leases WHERE ends > clock_timestamp();
-	IF FOUND THEN RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = by; END IF;
+	SELECT holder INTO whose FROM fsm_proxy.leases WHERE ends > clock_timestamp();
+	IF FOUND THEN RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = whose; END IF;
 	DELETE FROM fsm_proxy.leases;
 	ALTER TABLE fsm_proxy.leases DROP COLUMN only_one, ADD COLUMN alone boolean NOT NULL,
 		ADD COLUMN address text NOT NULL DEFAULT '', ADD COLUMN key bytea NOT NULL DEFAULT '';

@@ -181,11 +181,12 @@ const (
 		o AS (DELETE FROM fsm_proxy.objects USING gone WHERE run = gone.id)
 		SELECT no FROM gone`
 
-	cut = `WITH own AS (SELECT no FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND fence = $3 AND last_seq = $5 FOR NO KEY UPDATE),
-		base AS (SELECT e.run, e.seq, e.hash FROM fsm_proxy.entries e JOIN own ON own.no = e.run WHERE e.seq <= $4 ORDER BY e.seq DESC LIMIT 1),
-		based AS (UPDATE fsm_proxy.runs SET base_seq = base.seq, base_hash = base.hash FROM base WHERE no = base.run RETURNING no),
+	// cut and putObjects come behind a write of their run in one transaction, which has its row from then on: it is this
+	// process's, or, as they look it up, it is not.
+	cut = `WITH base AS (SELECT e.run, e.seq, e.hash FROM fsm_proxy.entries e JOIN fsm_proxy.runs r ON r.no = e.run WHERE r.id = $1 AND r.last_seq = $5 AND e.seq <= $4 ORDER BY e.seq DESC LIMIT 1),
+		based AS (UPDATE fsm_proxy.runs SET base_seq = base.seq, base_hash = base.hash FROM base WHERE no = base.run AND owner = $2 AND fence = $3 RETURNING no),
 		d AS (DELETE FROM fsm_proxy.entries USING based WHERE run = based.no AND seq <= $4)
-		SELECT no FROM own`
+		SELECT no FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND fence = $3 AND last_seq = $5`
 
 	// begin begins a run by a lease that has a row, which cannot be ended meanwhile.
 	begin = `WITH own AS (SELECT no FROM fsm_proxy.leases WHERE no = $1 FOR KEY SHARE),
@@ -218,11 +219,9 @@ const (
 	ofOne = ` WHERE no = $1 AND owner = $2 AND fence = $3 AND last_seq = $4 RETURNING no)
 		INSERT INTO fsm_proxy.entries SELECT no, $5, $6, $7 FROM written RETURNING run`
 
-	// putObjects locks the row that says that this process may, a run's or that of its lease: without that another process
-	// could have it meanwhile.
 	putObjects = `WITH given AS (SELECT * FROM unnest($4::text[], $5::bytea[], $6::text[], $7::bytea[]) g (kind, name, run, bytes)
 			WHERE CASE WHEN $1 = '' THEN EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $2 FOR KEY SHARE)
-				ELSE EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND fence = $3 FOR NO KEY UPDATE) END),
+				ELSE EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND fence = $3) END),
 		gone AS (DELETE FROM fsm_proxy.objects o USING given g WHERE g.bytes IS NULL AND o.kind = g.kind AND o.name = g.name),
 		put AS (INSERT INTO fsm_proxy.objects SELECT kind, name, run, bytes FROM given WHERE bytes IS NOT NULL
 			ON CONFLICT (kind, name) DO UPDATE SET run = excluded.run, bytes = excluded.bytes)
