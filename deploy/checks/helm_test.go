@@ -92,6 +92,20 @@ policy: {configMap: mine}
 store: {secret: database}
 pod: {securityContext: {fsGroup: 1000}}
 `,
+	"replicas": `
+server: {image: example.com/server:1}
+policy: {configMap: mine}
+store: {secret: database, peerPort: 9902}
+`,
+	"replicas in another way": `
+server: {image: example.com/server:1}
+policy: {configMap: mine}
+store: {secret: database, peerPort: 10443}
+replicas: 5
+service: {type: LoadBalancer}
+podDisruptionBudget: {enabled: false}
+pod: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}
+`,
 	"parts as they are": `
 server: {image: example.com/server:1}
 policy: {configMap: mine}
@@ -231,8 +245,12 @@ func checkNoServiceLinks(t *testing.T, pod core.PodSpec) {
 func checkServices(t *testing.T, all []runtime.Object) {
 	t.Helper()
 	services := every[*core.Service](all)
-	checkService(t, services[0])
+	peers := slices.DeleteFunc(slices.Clone(services), func(s *core.Service) bool { return !headless(s) })
+	checkService(t, services[0], len(peers) > 0)
 	for _, s := range services {
+		if headless(s) {
+			continue
+		}
 		health := slices.ContainsFunc(s.Spec.Ports, func(p core.ServicePort) bool { return p.Name == "fsm-health" })
 		if health != (s.Spec.Type == core.ServiceTypeClusterIP) || health != (s.Labels["fsm-proxy.dev/metrics"] == "true") {
 			t.Errorf("%s, of type %s: it has the health port: %v, and the label of it: %v", s.Name, s.Spec.Type, health, s.Labels)
@@ -272,6 +290,11 @@ func TestHelmRefuses(t *testing.T) {
 		"server: {image: a, livenessProbe: {httpGet: {host: 127.0.0.1}}}\npolicy: {configMap: mine}": "server/livenessProbe/httpGet/host",
 		"server: {image: a}\npolicy: {configMap: mine}\nhttpRoute: {enabled: true}":                  "httpRoute/parentRefs",
 		"server: {image: a}\npolicy: {configMap: mine}\npodDisruptionBudget: {maxUnavailable: all}":  "podDisruptionBudget/maxUnavailable",
+		"server: {image: a}\npolicy: {configMap: mine}\nstore: {peerPort: 9902}":                     "store/secret",
+		"server: {image: a}\npolicy: {configMap: mine}\nstore: {claim: runs, peerPort: 9902}":        "store/secret",
+		"server: {image: a}\npolicy: {configMap: mine}\nstore: {secret: s, peerPort: 8080}":          "store/peerPort",
+		"server: {image: a}\npolicy: {configMap: mine}\nstore: {secret: s, peerPort: 3001}":          "peerPort 3001 is the server's own port",
+		"server: {image: a}\npolicy: {configMap: mine}\nstore: {secret: s}\nreplicas: 2":             "many with store.peerPort",
 	} {
 		if _, err := helm(t, values); err == nil {
 			t.Errorf("%s: no error", values)

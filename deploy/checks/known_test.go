@@ -37,7 +37,7 @@ func TestArgumentsAreKnown(t *testing.T) {
 			}
 		}
 		for _, e := range c.Env {
-			if !known[e.Name] {
+			if !known[e.Name] && e.Name != podIP {
 				t.Errorf("%s: no flag of fsm-proxy run has the variable %s", where, e.Name)
 			}
 		}
@@ -55,6 +55,7 @@ func sidecars(t *testing.T) map[string]core.Container {
 	found := map[string]core.Container{
 		"kustomize": sidecar(t, the[*apps.Deployment](t, objects(t, kustomize(t, "kustomize", "example"))).Spec.Template.Spec),
 	}
+	found["kustomize, replicas"] = sidecar(t, the[*apps.Deployment](t, exampleWith(t, "replicas")).Spec.Template.Spec)
 	for name, given := range values {
 		rendered, err := helm(t, given)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
@@ -34,26 +35,13 @@ func TestKustomizeExample(t *testing.T) {
 	all := objects(t, kustomize(t, "kustomize", "example"))
 	checkPod(t, the[*apps.Deployment](t, all).Spec.Template)
 	checkNoServiceLinks(t, the[*apps.Deployment](t, all).Spec.Template.Spec)
-	checkService(t, the[*core.Service](t, all))
+	checkService(t, the[*core.Service](t, all), false)
 	checkMaps(t, all)
 }
 
 // With the store's component runs are kept on a volume, which one pod has at a time.
 func TestKustomizeStore(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "overlay")
-	from := func(name string) string {
-		path, err := filepath.Abs(filepath.Join(deploy, "kustomize", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if path, err = filepath.Rel(folder, path); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	disk := filesys.MakeFsOnDisk()
-	write(t, disk, filepath.Join(folder, "kustomization.yaml"), "resources: ["+from("example")+"]\ncomponents: ["+from("store")+"]\n")
-	all := objects(t, build(t, disk, folder))
+	all := exampleWith(t, "store")
 	d, claim := the[*apps.Deployment](t, all), the[*core.PersistentVolumeClaim](t, all)
 	checkPod(t, d.Spec.Template)
 	proxy := d.Spec.Template.Spec.InitContainers[0]
@@ -67,6 +55,25 @@ func TestKustomizeStore(t *testing.T) {
 	if d.Spec.Strategy.Type != apps.RecreateDeploymentStrategyType || d.Spec.Strategy.RollingUpdate != nil || !kept || !mounted || !claimed || *d.Spec.Template.Spec.SecurityContext.FSGroup != *proxy.SecurityContext.RunAsGroup {
 		t.Errorf("%+v\n%+v\n%+v", d.Spec.Strategy, proxy.Env, proxy.VolumeMounts)
 	}
+}
+
+// exampleWith is the example with one more component.
+func exampleWith(t *testing.T, component string) []runtime.Object {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "overlay")
+	from := func(name string) string {
+		path, err := filepath.Abs(filepath.Join(deploy, "kustomize", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path, err = filepath.Rel(folder, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	disk := filesys.MakeFsOnDisk()
+	write(t, disk, filepath.Join(folder, "kustomization.yaml"), "resources: ["+from("example")+"]\ncomponents: ["+from(component)+"]\n")
+	return objects(t, build(t, disk, folder))
 }
 
 // The policy of the example is the ready one for its server.

@@ -55,10 +55,18 @@ var metrics = []metric{
 	{"fsm_proxy_store_waiting", nil},
 	{"fsm_proxy_store_size_bytes", nil},
 	{"fsm_proxy_store_up", nil},
+	{"fsm_proxy_replicas", nil},
+	{"fsm_proxy_lease_trusted", nil},
+	{"fsm_proxy_takeovers_total", nil},
+	{"fsm_proxy_fenced_appends_total", nil},
+	{"fsm_proxy_passed_on_total", []string{"outcome"}},
 	{"fsm_proxy_audit_lines_total", nil},
 	{"fsm_proxy_authentication_failures_total", nil},
 	{"fsm_proxy_build_info", []string{"version", "goversion"}},
 }
+
+// ofReplicas are those that are there only with a database that several processes have.
+var ofReplicas = []string{"fsm_proxy_replicas", "fsm_proxy_lease_trusted", "fsm_proxy_takeovers_total", "fsm_proxy_fenced_appends_total", "fsm_proxy_passed_on_total"}
 
 // target are the labels that Prometheus gives a series of a pod behind a Service.
 var target = []string{"job", "instance", "namespace", "service", "pod", "container", "endpoint"}

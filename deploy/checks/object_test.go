@@ -114,6 +114,9 @@ func validate(t *testing.T, object runtime.Object) field.ErrorList {
 		return corevalidation.ValidatePodCreate(o, corevalidation.PodValidationOptions{})
 	case *internalcore.Service:
 		o.Namespace = "default"
+		if o.Spec.ClusterIP != "" {
+			o.Spec.ClusterIPs = []string{o.Spec.ClusterIP} // the API server does so when it stores one
+		}
 		return corevalidation.ValidateServiceCreate(o)
 	case *internalcore.ConfigMap:
 		o.Namespace = "default"

@@ -137,11 +137,11 @@ func checkEnd(t *testing.T, c core.Container, pod core.PodSpec) {
 	}
 }
 
-// checkService: sessions stay with a pod, and both ports lead to the sidecar's.
-func checkService(t *testing.T, s *core.Service) {
+// checkService: sessions stay with a pod, unless pods share a database, and both ports lead to the sidecar's.
+func checkService(t *testing.T, s *core.Service, shared bool) {
 	t.Helper()
-	if s.Spec.SessionAffinity != core.ServiceAffinityClientIP {
-		t.Error("the Service has no session affinity")
+	if stay := s.Spec.SessionAffinity == core.ServiceAffinityClientIP; stay == shared {
+		t.Errorf("pods share a database: %v; the Service's session affinity: %v", shared, s.Spec.SessionAffinity)
 	}
 	for _, p := range s.Spec.Ports {
 		if want := map[string]int32{"mcp": 8080, "fsm-health": 9901}[p.Name]; p.TargetPort.IntVal != want {

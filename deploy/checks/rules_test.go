@@ -131,6 +131,11 @@ var alertCases = map[string]alertCase{
 		fsm_proxy_mode{` + podA + `, mode="shadow"} 0+0x60
 		fsm_proxy_draining{` + podA + `} 0+0x60
 		fsm_proxy_store_up{` + podA + `} 1+0x60
+		fsm_proxy_replicas{` + podA + `} 2+0x60
+		fsm_proxy_lease_trusted{` + podA + `} 1+0x60
+		fsm_proxy_takeovers_total{` + podA + `} 2+0x60
+		fsm_proxy_fenced_appends_total{` + podA + `} 0+0x60
+		fsm_proxy_passed_on_total{` + podA + `, outcome="answered"} 0+50x60
 		fsm_proxy_runs_stranded{` + podA + `} 0+0x60
 		fsm_proxy_refusals_total{` + podA + `, reason="invalid_transition"} 0+1x60
 		fsm_proxy_refusals_total{` + podA + `, reason="upstream_unavailable"} 3+0x60
@@ -162,8 +167,21 @@ var alertCases = map[string]alertCase{
 		map[string]string{"FSMProxyManyRefusals": `service="playwright"`}},
 	"server gone": {`fsm_proxy_refusals_total{` + podA + `, reason="upstream_unavailable"} 0+2x30`, 10 * time.Minute,
 		map[string]string{"FSMProxyUpstreamUnavailable": `pod="a"`}},
-	"store down":                {`fsm_proxy_store_up{` + podA + `} 1 1 0+0x9`, 6 * time.Minute, map[string]string{"FSMProxyStoreDown": `pod="a"`}},
-	"store down for a moment":   {`fsm_proxy_store_up{` + podA + `} 1 0 1+0x9`, 6 * time.Minute, nil},
+	"store down":              {`fsm_proxy_store_up{` + podA + `} 1 1 0+0x9`, 6 * time.Minute, map[string]string{"FSMProxyStoreDown": `pod="a"`}},
+	"store down for a moment": {`fsm_proxy_store_up{` + podA + `} 1 0 1+0x9`, 6 * time.Minute, nil},
+	"no pod has a lease": {`
+		fsm_proxy_lease_trusted{` + podA + `} 1 0+0x9
+		fsm_proxy_lease_trusted{` + podB + `} 1 0+0x9`, 4 * time.Minute, map[string]string{"FSMProxyNoOwner": `service="playwright"`}},
+	"one of two has none": {`
+		fsm_proxy_lease_trusted{` + podA + `} 0+0x9
+		fsm_proxy_lease_trusted{` + podB + `} 1+0x9`, 8 * time.Minute, nil},
+	"no pod had a lease for a moment": {`fsm_proxy_lease_trusted{` + podA + `} 1 0 1+0x9`, 8 * time.Minute, nil},
+	"taken over": {`
+		fsm_proxy_takeovers_total{` + podA + `} 0 0 3+0x30
+		fsm_proxy_takeovers_total{` + podB + `} 0+0x30`, 10 * time.Minute, map[string]string{"FSMProxyTakeovers": `service="playwright"`}},
+	"taken over long ago":       {`fsm_proxy_takeovers_total{` + podA + `} 0 3+0x60`, 40 * time.Minute, nil},
+	"late writes":               {`fsm_proxy_fenced_appends_total{` + podA + `} 0 1+0x30`, 10 * time.Minute, map[string]string{"FSMProxyFencedAppends": `pod="a"`}},
+	"late writes long ago":      {`fsm_proxy_fenced_appends_total{` + podA + `} 0 1+0x60`, 40 * time.Minute, nil},
 	"unknown outcomes":          {unknown + ` 1 1 1 2+0x30`, 12 * time.Minute, map[string]string{"FSMProxyOutcomesUnknown": `pod="a"`}},
 	"the first unknown outcome": {unknown + ` _ _ _ 1+0x30`, 4 * time.Minute, map[string]string{"FSMProxyOutcomesUnknown": `pod="a"`}},
 	"unknown outcomes long ago": {unknown + ` 3+0x60`, 40 * time.Minute, nil},

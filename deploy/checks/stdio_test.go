@@ -33,7 +33,7 @@ func TestStdioExample(t *testing.T) {
 	checkProbes(t, c)
 	checkConfinement(t, c)
 	checkVolumes(t, c, pod.Spec.Volumes)
-	checkService(t, the[*core.Service](t, all))
+	checkService(t, the[*core.Service](t, all), false)
 	checkMaps(t, all)
 	checkNoServiceLinks(t, pod.Spec)
 	checkRestricted(t, pod)

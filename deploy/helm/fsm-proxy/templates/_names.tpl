@@ -23,3 +23,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "fsm-proxy.configMap" -}}
 {{ .Values.config.configMap | default (printf "%s-config" (include "fsm-proxy.name" .)) }}
 {{- end }}
+
+{{/* The port at which pods that share a database pass requests on to each other, or nothing. */}}
+{{- define "fsm-proxy.peerPort" -}}
+{{- with get .Values.store "peerPort" }}{{ int . }}{{ end }}
+{{- end }}
+
+{{/* How many pods there are: what is given, also 0, or what suits the store. */}}
+{{- define "fsm-proxy.replicas" -}}
+{{- $given := get .Values "replicas" | toString }}
+{{- if regexMatch "^[0-9]+$" $given }}{{ $given }}{{ else }}{{ include "fsm-proxy.peerPort" . | empty | ternary 1 3 }}{{ end }}
+{{- end }}
+
+{{/* Not empty if there is a PodDisruptionBudget: if that is asked for, or, unless it is said, if there are to be many pods. */}}
+{{- define "fsm-proxy.budget" -}}
+{{- $given := get .Values.podDisruptionBudget "enabled" | toString }}
+{{- if or (eq $given "true") (and (ne $given "false") (include "fsm-proxy.peerPort" .)) }}yes{{ end }}
+{{- end }}

@@ -20,6 +20,10 @@ args:
   - --drain={{ .Values.end.drain }}s
   - --audit=stderr
   - --log-format=json
+  {{- with include "fsm-proxy.peerPort" . }}
+  - --peer-listen=:{{ . }}
+  - --advertise=$(POD_IP):{{ . }}
+  {{- end }}
   {{- range .Values.proxy.args }}
   - {{ . | quote }}
   {{- end }}
@@ -35,6 +39,10 @@ env:
   - name: FSM_PROXY_STORE
     valueFrom: {secretKeyRef: {name: {{ .Values.store.secret | quote }}, key: url}}
   {{- end }}
+  {{- if include "fsm-proxy.peerPort" . }}
+  - name: POD_IP
+    valueFrom: {fieldRef: {fieldPath: status.podIP}}
+  {{- end }}
   {{- with .Values.proxy.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -45,6 +53,9 @@ envFrom:
 ports:
   - {name: mcp, containerPort: 8080, protocol: TCP}
   - {name: fsm-health, containerPort: 9901, protocol: TCP}
+  {{- with include "fsm-proxy.peerPort" . }}
+  - {name: fsm-peers, containerPort: {{ . }}, protocol: TCP}
+  {{- end }}
 lifecycle:
   {{- /* Run when the pod is told to end, at once. SIGTERM comes only when the server has gone, too late to finish a call. */}}
   preStop:
