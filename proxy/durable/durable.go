@@ -181,16 +181,8 @@ type Run struct {
 
 // Begin returns the place of a run that begins, of which nothing is written yet.
 func (s *Store) Begin(id string, key journal.Key, owner wire.Principal, now time.Time) *Run {
-	row := journal.Row{ID: id, Key: key, Tenure: s.tenure(), Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}
+	row := journal.Row{ID: id, Key: key, Tenure: journal.Beginning(s.cfg.Journal), Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}
 	return &Run{s: s, id: id, fresh: true, whose: whose(&row), row: row}
-}
-
-// tenure is by which a run begins.
-func (s *Store) tenure() journal.Tenure {
-	if shared, ok := s.cfg.Journal.(journal.Shared); ok {
-		return journal.Tenure{Lease: shared.Lease(), Fence: 1}
-	}
-	return journal.Tenure{}
 }
 
 // ID is what the journal calls the run.
