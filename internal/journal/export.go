@@ -198,8 +198,11 @@ const maxLine = 128 << 20
 
 // commitOne writes a run, unless the same is there, or objects.
 func commitOne(ctx context.Context, s Store, c *Change) (there bool, err error) {
+	if c.Begin != nil {
+		c.Tenure = Beginning(s)
+	}
 	each, err := s.Commit(ctx, []Change{*c})
-	if err != nil || !errors.Is(each[0], ErrConflict) {
+	if err != nil || c.Begin == nil || !errors.Is(each[0], ErrConflict) {
 		return false, errors.Join(append(each, err)...)
 	}
 	row, err := s.Row(ctx, c.Run)

@@ -13,6 +13,14 @@ type Tenure struct {
 	Fence int64 // raised by one whenever somebody takes the run
 }
 
+// Beginning is the tenure by which a run begins in a store, the zero one where one process has it.
+func Beginning(s Store) Tenure {
+	if shared, ok := s.(Shared); ok {
+		return Tenure{Lease: shared.Lease(), Fence: 1}
+	}
+	return Tenure{}
+}
+
 // Peer is a process that writes a [Shared] store, as its lease tells.
 type Peer struct {
 	Lease   int64    // its number, which is never used again

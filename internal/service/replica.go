@@ -222,13 +222,13 @@ func (f *Store) shares() bool { return f.lasts() && !stores.IsSQLite(f.URL) }
 // lease is for how long a database is this process's without another word.
 func (f *Store) lease() time.Duration { return cmp.Or(f.Lease, 5*time.Second) }
 
-// replicas is what the metrics tell of the processes that share the store; nil: none can.
+// replicas is what the metrics tell of the processes that share the store; nil: none does.
 func (s *service) replicas(store journal.Store) *telemetry.Replicas {
 	shared, ok := store.(interface {
 		journal.Shared
 		Fenced() uint64
 	})
-	if !ok {
+	if !ok || s.replica.l == nil {
 		return nil
 	}
 	return &telemetry.Replicas{

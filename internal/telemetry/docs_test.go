@@ -42,7 +42,9 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	web.Delete()
 	m.SessionEnded("2025-11-25", time.Second)
 	m.ShadowRefused(policy.UnknownAction)
-	m.Store(telemetry.StoreSources{Waiting: func() int { return 0 }, Size: func() int64 { return 0 }, Writable: func() bool { return true }, LeftOut: func() uint64 { return 0 }})
+	m.Store(telemetry.StoreSources{Waiting: func() int { return 0 }, Size: func() int64 { return 0 }, Writable: func() bool { return true }, LeftOut: func() uint64 { return 0 },
+		Replicas: &telemetry.Replicas{Count: func() int { return 1 }, Trusted: func() bool { return true }, Takeovers: func() uint64 { return 0 }, Fenced: func() uint64 { return 0 }}})
+	m.PassedOn("answered")
 	documented := map[string]string{}
 	for _, row := range metricRow.FindAllStringSubmatch(page(t, "Metrics"), -1) {
 		documented[row[1]] = row[2]

@@ -190,7 +190,7 @@ type Run struct {
 // Begin returns the place of a run that begins, of which nothing is written yet.
 func (s *Store) Begin(id string, key journal.Key, owner wire.Principal, now time.Time) *Run {
 	row := journal.Row{ID: id, Key: key, Owner: journal.Principal{Issuer: owner.Issuer, Subject: owner.Subject}, Began: now}
-	row.Tenure = s.begins()
+	row.Tenure = journal.Beginning(s.cfg.Journal)
 	return &Run{s: s, id: id, under: row.Tenure, fresh: true, whose: whose(&row), row: row}
 }
 

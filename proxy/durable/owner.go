@@ -10,14 +10,6 @@ import (
 // errLapsed is why nothing is written by a process that could not renew its lease in time.
 var errLapsed = errors.New("the lease of the database is not certain: it could not be renewed in time")
 
-// begins is under which tenure a run begins now.
-func (s *Store) begins() (t journal.Tenure) {
-	if s.shared != nil {
-		t = journal.Tenure{Lease: s.shared.Lease(), Fence: 1}
-	}
-	return t
-}
-
 // Shared reports whether other processes may write the journal as well.
 func (s *Store) Shared() bool { return s.shared != nil }
 

@@ -112,7 +112,7 @@ func (s *sessions) awayLocked(name string) bool {
 func (s *Store) KeepSession(id string, text []byte) (wait func() error, err error) {
 	o := journal.Object{Kind: sessionObject, Name: sessionName(id)}
 	if text != nil {
-		o = (&session{Kept: text, By: s.begins().Lease}).object(o.Name)
+		o = (&session{Kept: text, By: journal.Beginning(s.cfg.Journal).Lease}).object(o.Name)
 	}
 	s.sessions.mu.Lock()
 	s.sessions.setLocked(o.Name, text != nil)
@@ -207,7 +207,7 @@ func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration
 			case others[kept.By]: // for it to see to
 				soon(now.Add(idle))
 			case kept.Away.IsZero(), kept.Away.After(now): // a clock was set back since
-				kept.Away, kept.By = now.UTC(), s.begins().Lease
+				kept.Away, kept.By = now.UTC(), journal.Beginning(s.cfg.Journal).Lease
 				fresh = append(fresh, kept.object(after))
 			case due.After(now):
 				soon(due)

@@ -192,6 +192,11 @@ func (s *Store) letGo() error {
 	s.term.Store(&t)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Lease)
 	defer cancel()
+	if !s.cfg.alone() { // nobody is to believe that they were taken over
+		if _, err := s.pool.Exec(ctx, "UPDATE fsm_proxy.runs SET owner = 0 WHERE owner = $1", t.no); err != nil {
+			return err
+		}
+	}
 	_, err := s.pool.Exec(ctx, "DELETE FROM fsm_proxy.leases WHERE no = $1", t.no)
 	return err
 }

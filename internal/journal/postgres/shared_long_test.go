@@ -3,6 +3,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -106,6 +107,7 @@ func TestShared(t *testing.T) {
 		"of two that begin a run of a key one does":                     twoBegin,
 		"a run that was released is anybody's":                          released,
 		"a process that ends takes nothing":                             ending,
+		"a run that is imported is the process's":                       imported,
 		"a run that has ended is taken, whoever has it":                 endedRun,
 		"who has the database alone shares it with nobody":              aloneOrShared,
 		"trust ends before the lease does, where the database hangs":    trustEndsFirst,
@@ -401,6 +403,22 @@ func ending(t *testing.T, url string) {
 	}
 	elsewhere(t, a, "own", journal.Peer{})
 	own.take(t, share(t, url, "c"))
+}
+
+func imported(t *testing.T, url string) {
+	s := share(t, url, "a")
+	r := &run{id: "r"}
+	must(t, s, r.begin(s), r.next("1"), journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "p", Bytes: []byte("p")}}})
+	var text bytes.Buffer
+	export := journal.Exporter{From: s, To: &text, Needs: func([]byte) []journal.Object { return nil }}
+	if err := errors.Join(export.Objects(t.Context()), export.Run(t.Context(), "r")); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s, journal.Change{Run: "r", Tenure: r.by, Remove: true})
+	if done, err := journal.Import(t.Context(), s, &text); err != nil || len(done.Runs) != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	must(t, s, r.next("2"))
 }
 
 func endedRun(t *testing.T, url string) {
