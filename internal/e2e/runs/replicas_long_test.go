@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,6 +119,10 @@ func (h *house) pauses() (goOn func()) {
 	}
 	goOn = sync.OnceFunc(func() { _ = p.Signal(syscall.SIGCONT) }) // it may have been killed
 	h.t.Cleanup(goOn)
+	mcptest.Await(h.t, "the process is stopped", func() bool {
+		state, err := exec.CommandContext(h.t.Context(), "ps", "-o", "state=", "-p", strconv.Itoa(p.Pid)).Output()
+		return err == nil && strings.HasPrefix(string(state), "T")
+	})
 	return goOn
 }
 
