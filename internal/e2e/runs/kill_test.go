@@ -145,10 +145,11 @@ func (w *walker) asks(ctx context.Context, tool string) (r reply, ok bool) {
 	if answer.Status == http.StatusNotFound && w.web.ID() != "" {
 		w.anew(ctx)
 	}
-	if answer.Err != nil || len(answer.Messages) == 0 {
+	last := len(answer.Messages) - 1
+	if answer.Err != nil || last < 0 || !answer.Messages[last].IsResponse() {
 		return r, false
 	}
-	r = read(answer.Messages[len(answer.Messages)-1], nil)
+	r = read(answer.Messages[last], nil)
 	return r, r.verdict != "error" || answer.Status == http.StatusOK
 }
 

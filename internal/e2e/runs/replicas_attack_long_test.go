@@ -4,8 +4,10 @@ package runs
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,7 +152,24 @@ func TestAttackByTwoOwnersAtOnce(t *testing.T) {
 		upstream.Await(t, 1, "tools/call", "hold")
 		goOn := was.pauses()
 		stale, late := same(was), same(was)
-		again, listed := stale.begins("hold", `"who":"me"`), late.Request("tools/list", "")
+		hold := mcptest.ToolParams("hold", fmt.Sprintf(`{"who":"me","fsm_run":%q}`, c.handle))
+		list := ""
+		if c.handle != "" {
+			list = fmt.Sprintf(`{"_meta":{"fsm-proxy/run":%q}}`, c.handle)
+		}
+		var meanwhile sync.WaitGroup
+		meanwhile.Go(func() {
+			if _, m := stale.posts(t, "tools/call", hold); m.ID != nil {
+				if x := read(m, nil); x.verdict == "success" || x.state == "start" || x.state == "after" {
+					t.Errorf("a call that came meanwhile: %s", x.raw)
+				}
+			}
+		})
+		meanwhile.Go(func() {
+			if _, m := late.posts(t, "tools/list", list); strings.Contains(m.String(), `"hold"`) || strings.Contains(m.String(), `"once"`) {
+				t.Errorf("a list that was asked for meanwhile: %s", m)
+			}
+		})
 		began := time.Now()
 		x := c.answered(held)
 		if took := time.Since(began); x.verdict != "outcome_unknown" || took > lease+time.Second+slack {
@@ -164,17 +183,19 @@ func TestAttackByTwoOwnersAtOnce(t *testing.T) {
 		}
 		upstream.Open("hold") // what comes of it is there when the process goes on
 		goOn()
-		if x := stale.answered(again); x.verdict == "success" || x.state == "start" || x.state == "after" {
-			t.Errorf("a call that came meanwhile: %s", x.raw)
-		}
-		if m, _ := late.Answer(listed); strings.Contains(m.String(), `"hold"`) || strings.Contains(m.String(), `"once"`) {
-			t.Errorf("a list that was asked for meanwhile: %s", m)
-		}
+		meanwhile.Wait()
 		for _, at := range []*house{was, others[0], others[1]} {
-			r.come(at)
-			if x := c.call("hold", `"who":"me"`); x.verdict != "invalid_transition" || x.state != "lost" {
-				t.Errorf("hold again: %s", x.raw)
-			}
+			mcptest.Await(t, "the replica is served by the run's owner", func() bool {
+				answer, m := same(at).posts(t, "tools/call", hold)
+				x := read(m, nil)
+				if x.verdict == "invalid_transition" && x.state == "lost" {
+					return true
+				}
+				if answer.Status != http.StatusServiceUnavailable && x.verdict != "store_unavailable" || x.state != "" { // it has no lease yet
+					t.Fatalf("hold again: HTTP %d %s", answer.Status, answer.Body)
+				}
+				return false
+			})
 		}
 		if n := upstream.Count("tools/call", "hold"); n != 1 {
 			t.Errorf("hold was sent %d times", n)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,7 +119,33 @@ func (h *house) pauses() (goOn func()) {
 	}
 	goOn = sync.OnceFunc(func() { _ = p.Signal(syscall.SIGCONT) }) // it may have been killed
 	h.t.Cleanup(goOn)
+	mcptest.Await(h.t, "the process is stopped", func() bool {
+		state, err := exec.CommandContext(h.t.Context(), "ps", "-o", "state=", "-p", strconv.Itoa(p.Pid)).Output()
+		return err == nil && strings.HasPrefix(string(state), "T")
+	})
 	return goOn
+}
+
+// leases waits until the proxy's process has a lease.
+func (h *house) leases() {
+	h.t.Helper()
+	store := h.args[slices.Index(h.args, "--store")+1]
+	mcptest.Await(h.t, "the process has a lease", func() bool {
+		return one[bool](h.t, store, fmt.Sprintf("SELECT true FROM fsm_proxy.leases WHERE holder LIKE 'process %d %%' AND ends > now()", h.process.Process.Pid))
+	})
+}
+
+// posts sends a request, and returns its answer: the message is the zero one where only HTTP has answered.
+func (c *client) posts(t *testing.T, method, params string) (mcptest.Response, mcptest.Message) {
+	t.Helper()
+	if c.key.modern() {
+		params = mcptest.Modern{}.Params(params)
+	}
+	r := c.web.Post(t.Context(), mcptest.Request("posted", method, params))
+	if i := len(r.Messages) - 1; i >= 0 && r.Messages[i].IsResponse() {
+		return r, r.Messages[i]
+	}
+	return r, mcptest.Message{}
 }
 
 // surely makes a call, again where it had gone out to an owner that heard nothing.
@@ -212,7 +239,10 @@ func TestReplicaThatIsKilled(t *testing.T) {
 
 // The same where the owner's process is stopped for as long as that, and goes on then.
 func TestReplicaThatIsPaused(t *testing.T) {
-	befalls(t, lease+time.Second, (*house).pauses)
+	befalls(t, lease+time.Second, func(owner *house) func() {
+		goOn := owner.pauses()
+		return func() { goOn(); owner.leases() }
+	})
 }
 
 // An owner that ends gives its runs away at once.
