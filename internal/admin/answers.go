@@ -66,7 +66,8 @@ type Run struct {
 	Shut     bool       `json:"shut,omitempty"` // the store has something else of it than it has confirmed
 	TurnHeld bool       `json:"turn_held"`
 	Queued   int        `json:"queued"`
-	AtRest   bool       `json:"at_rest,omitempty"` // nobody uses it: it is in the store alone
+	AtRest   bool       `json:"at_rest,omitempty"` // nobody uses it here: it is in the store alone
+	Process  string     `json:"process,omitempty"` // which of those that share the store has it; "": none
 }
 
 // RunsQuery says which runs are listed.

@@ -150,7 +150,7 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	}
 	at.Outdate()
 	switch {
-	case outcome == peers.Lost && !repeatable(r, p.Message):
+	case outcome == peers.Lost && !repeatable(s.relay.Policy(), r, p.Message):
 		s.refuses(w, p.Message, policy.OutcomeUnknown, "The process that had this run has gone while the request was under way; it may have happened.")
 		return false
 	case to == (journal.Peer{}) && free, time.Since(p.Since) > s.patience():
@@ -180,14 +180,18 @@ func (r *replica) another(ctx context.Context) journal.Peer {
 	return all[rand.IntN(len(all))]
 }
 
-// repeatable reports whether a request may be served once more though it may have been served before: it does nothing.
-func repeatable(r *http.Request, m *wire.Message) bool {
+// repeatable reports whether a request may be served once more though it may have been served before: it does nothing to a run.
+func repeatable(p *policy.Policy, r *http.Request, m *wire.Message) bool {
 	if m == nil {
 		return r.Method == http.MethodGet
 	}
 	switch m.Method {
 	case "initialize", "ping", "server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "tasks/get", "tasks/list", "subscriptions/listen", "logging/setLevel":
 		return true
+	case "resources/read":
+		return p.Steady(policy.Resource, m.P.URI, true)
+	case "prompts/get":
+		return p.Steady(policy.Prompt, m.P.Name, true)
 	}
 	return m.Kind == wire.Notification
 }
@@ -242,4 +246,17 @@ func (s *service) replicas(store journal.Store) *telemetry.Replicas {
 		Takeovers: func() uint64 { return s.store.Takeovers() },
 		Fenced:    shared.Fenced,
 	}
+}
+
+// holders are the processes that share the store, for people, by their leases; nil: none does, or they cannot be found out.
+func (r *replica) holders(ctx context.Context) map[int64]string {
+	if r.l == nil {
+		return nil
+	}
+	all, _ := r.all(ctx)
+	holders := make(map[int64]string, len(all))
+	for _, p := range all {
+		holders[p.Lease] = p.Holder
+	}
+	return holders
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -361,6 +362,9 @@ func validNext(at operator.Standing) admin.ValidNext { return admin.ValidNext{Si
 
 // adminRefusal is what an operator is told who gets nothing.
 func adminRefusal(err error) error {
+	if at, ok := errors.AsType[*journal.Elsewhere](err); ok && at.By.Holder != "" {
+		return &admin.Refusal{Status: http.StatusConflict, Code: policy.NotAvailable.String(), Text: at.By.Holder + " has this run: ask that one's --admin address; 'fsm-proxy runs ls' names who has which"}
+	}
 	no, ok := errors.AsType[*operator.Refused](err)
 	if !ok {
 		return err
@@ -395,8 +399,11 @@ func (s *service) adminRuns(ctx context.Context, q admin.RunsQuery) (all []admin
 	if err != nil {
 		return nil, false, &admin.Refusal{Status: http.StatusServiceUnavailable, Code: policy.StoreUnavailable.String(), Text: "the store cannot be read now: " + err.Error()}
 	}
+	holders := s.replica.holders(ctx)
 	for _, info := range infos {
-		all = append(all, adminRun(info))
+		run := adminRun(info)
+		run.Process = holders[info.Lease]
+		all = append(all, run)
 	}
 	return all, whole, nil
 }

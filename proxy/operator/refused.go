@@ -63,7 +63,11 @@ type Refused struct {
 	Because []string    // what the file tells of guards that do not hold
 	Signal  string      // "" where none was to be sent
 	At      Standing    // where the run stands; zero where there is none
+	Missing error       // why the run is not here; nil: it is, or that is not why
 }
+
+// Unwrap is why the run is not here.
+func (r *Refused) Unwrap() error { return r.Missing }
 
 // String is the reason in a word.
 func (r *Refused) String() string {

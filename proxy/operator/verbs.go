@@ -162,8 +162,8 @@ func refusal(err error, at Standing) *Refused {
 	case errors.Is(err, runs.ErrUnwritten):
 		return &Refused{Why: Denied, Code: policy.StoreUnavailable, At: at}
 	}
-	if _, ok := errors.AsType[*runs.Missing](err); ok {
-		return &Refused{Why: Denied, Code: policy.StoreUnavailable}
+	if why, ok := errors.AsType[*runs.Missing](err); ok {
+		return &Refused{Why: Denied, Code: policy.StoreUnavailable, Missing: why}
 	}
 	if errors.Is(err, runs.ErrOpen) || errors.Is(err, runs.ErrSession) {
 		return &Refused{Why: Unacceptable, Because: []string{err.Error()}, At: at}

@@ -187,7 +187,7 @@ func (g *Registry) atRest(ctx context.Context, q Query) iter.Seq2[Info, error] {
 				continue
 			}
 			i := Info{State: r.State, Complete: r.Complete, Policy: r.Policy, Seq: r.Last.Seq, Name: r.ID, Key: kindOf(r.Key.Kind), Owner: owner,
-				Age: time.Since(r.Began), Idle: time.Since(r.Used), AtRest: true}
+				Age: time.Since(r.Began), Idle: time.Since(r.Used), AtRest: true, Lease: r.Tenure.Lease}
 			if !yield(i, err) || err != nil {
 				return
 			}

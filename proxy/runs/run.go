@@ -435,6 +435,7 @@ type Info struct {
 	Key      Kind      // by which it is found
 	Owner    wire.Principal
 	AtRest   bool          // it is in the store alone: it is read when it is used
+	Lease    int64         // of the process that has it; 0: nobody has it, or it is not kept where several could
 	Sessions int           // that are on it, its own among them
 	Age      time.Duration // since it began, Idle since it was found last; 0 for those of sessions
 	Idle     time.Duration
@@ -482,7 +483,7 @@ func (r *Run) infoLocked() Info {
 		Refused: r.core.Snapshot(r.nowLocked()).Refused, Shut: r.core.IsShut(), TurnHeld: holder != nil, Queued: r.core.Waiting(), Seq: r.core.Seq(),
 	}
 	if r.kept != nil {
-		i.Kept = r.kept.ID()
+		i.Kept, i.Lease = r.kept.ID(), r.kept.Under()
 	}
 	if r.born != 0 {
 		now := deadline.Now()
