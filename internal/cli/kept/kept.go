@@ -223,14 +223,42 @@ type listed struct {
 	Ended    time.Time `json:"ended,omitzero"`
 	Parent   string    `json:"parent,omitzero"` // that it is a fork of
 	Fork     uint64    `json:"fork,omitzero"`
+	Process  string    `json:"process,omitzero"` // which of those that share the store has it
 }
 
 func listedOf(r *journal.Row) listed {
-	return listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), utc(r.Ended), r.Parent, r.Fork}
+	return listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), utc(r.Ended), r.Parent, r.Fork, ""}
+}
+
+// sharing are the processes that share a store, by their leases; nil: it is not shared now.
+func sharing(ctx context.Context, s journal.Reader) (map[int64]string, error) {
+	shared, ok := s.(journal.Shared)
+	if !ok {
+		return nil, nil
+	}
+	peers, err := shared.Peers(ctx)
+	var by map[int64]string
+	for _, p := range peers {
+		if p.Address == "" {
+			continue
+		}
+		if by == nil {
+			by = make(map[int64]string)
+		}
+		by[p.Lease] = p.Holder
+	}
+	return by, err
 }
 
 func (c *command) list(ctx context.Context, s journal.Reader, owner string) error {
+	by, err := sharing(ctx, s)
+	if err != nil {
+		return err
+	}
 	rows := [][]string{{"ID", "KEY", "SUBJECT", "STATE", "ENTRIES", "USED"}}
+	if by != nil {
+		rows[0] = append(rows[0], "PROCESS")
+	}
 	for r, err := range journal.Rows(ctx, s, journal.Query{}) {
 		if err != nil {
 			return err
@@ -239,6 +267,7 @@ func (c *command) list(ctx context.Context, s journal.Reader, owner string) erro
 			continue
 		}
 		x := listedOf(&r)
+		x.Process = by[r.Tenure.Lease]
 		if c.json {
 			if err := c.line(x); err != nil {
 				return err
@@ -252,6 +281,9 @@ func (c *command) list(ctx context.Context, s journal.Reader, owner string) erro
 			state += " (complete)"
 		}
 		rows = append(rows, []string{r.ID[:min(shortID, len(r.ID))], x.Key, cmp.Or(x.Subject, "-"), state, fmt.Sprint(x.Seq), ago(r.Used)})
+		if by != nil {
+			rows[len(rows)-1] = append(rows[len(rows)-1], cmp.Or(x.Process, "-"))
+		}
 	}
 	switch {
 	case c.json:
