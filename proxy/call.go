@@ -7,7 +7,6 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/handle"
-	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/lock"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -18,6 +17,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/proxy/outcome"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 	"github.com/fsm-proxy/fsm-proxy/proxy/surface"
 )
 
@@ -309,7 +309,7 @@ func (c *call) tooLate() wire.Pending {
 	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, refusal.TooLate, nil)
 	return c.answerBy(func() {
-		if !wire.MoveOn(c.out, &journal.Elsewhere{}) {
+		if !wire.MoveOn(c.out, runs.LookAgain()) {
 			wire.Decline(c.out, raw)
 		}
 	})

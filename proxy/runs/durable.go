@@ -395,6 +395,8 @@ func (g *Registry) read(at runID, l *loading) {
 		l.why = ErrDamaged
 	case isElsewhere(err):
 		l.why = elsewhere(err)
+	case err != nil && g.cfg.Store.Shared() && g.cfg.Store.Down() != nil:
+		l.why = errLapsed()
 	case err != nil:
 		l.why = errStore
 		g.cfg.Log.Error("a run cannot be read from the store", "key", at.kind.String(), "error", err)

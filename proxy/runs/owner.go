@@ -87,6 +87,12 @@ func (g *Registry) Away(from *observe.Peer) *Missing {
 	return g.awayLocked(at)
 }
 
+// LookAgain is where a request is served that this process does not serve any more, or not now: it is to be looked again.
+func LookAgain() error { return &journal.Elsewhere{} }
+
+// errLapsed is for a run that cannot be read since this process may not act by its lease now: whose it is is known soon.
+func errLapsed() *Missing { return &Missing{errStore.Code, errStore.Text, &journal.Elsewhere{}} }
+
 // begunElsewhere is how often a run is looked for again that another process has begun first.
 const begunElsewhere = 3
 

@@ -448,7 +448,10 @@ func (g *Registry) lookupLocked(key Key, id string, owner wire.Principal, create
 		}
 		return r, w, nil
 	case r == nil && create && (!gone || whose == owner):
-		r, _, why := g.beginLocked(key, id, owner, false, run.Remark{})
+		r, begins, why := g.beginLocked(key, id, owner, false, run.Remark{})
+		if g.cfg.Store != nil && g.cfg.Store.Shared() { // another process may have begun it
+			w = begins
+		}
 		return r, w, why
 	case r == nil && gone && whose == owner:
 		return nil, w, ErrExpired
