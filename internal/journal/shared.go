@@ -65,7 +65,8 @@ type Shared interface {
 	// Lease is the number of this process's lease; another one, once that was lost and another one was taken. It does
 	// not block.
 	Lease() int64
-	// Trusts reports whether this process may act by a lease now. It does not block, and is cheap.
+	// Trusts reports whether this process may act by a lease now. It does not block, and is cheap. A process that has the
+	// store alone may until it has lost the lease.
 	Trusts(lease int64) bool
 	// Release gives a run away that this process has under a tenure, once all is written that it is to write of it:
 	// any process may take it. It is nil too where the tenure is over already.

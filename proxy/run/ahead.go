@@ -252,8 +252,5 @@ func (r *Run) Refuse(c *Call, code policy.Code) {
 // IsShut reports whether nothing is allowed any more, since others have written the run.
 func (r *Run) IsShut() bool { return r.shut }
 
-// lapsed reports whether whoever has the run may not act for it now.
-func (r *Run) lapsed() bool { return r.Acts != nil && !r.Acts() }
-
 // Shut has nothing be allowed any more in a run of which something cannot be written: others have written it.
 func (r *Run) Shut() { r.shut = true }

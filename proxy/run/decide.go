@@ -276,6 +276,9 @@ type Snapshot struct {
 	Shadow bool
 }
 
+// lapsed reports whether whoever has the run may not act for it now.
+func (r *Run) lapsed() bool { return r.Acts != nil && !r.Acts() }
+
 // none reports whether nothing is allowed, whatever is asked for.
 func (s Snapshot) none() bool { return s.Policy == nil || s.Refused }
 

@@ -111,12 +111,6 @@ func (g *Registry) forsake(r *Run) {
 	r.close(on)
 }
 
-// Lost reports whether this process has the run no more: it goes on elsewhere.
-func (r *Run) Lost() bool { return r.lost.Load() }
-
-// Acts reports whether this process may act for the run now.
-func (r *Run) Acts() bool { return !r.lost.Load() && (r.kept == nil || r.kept.Acts()) }
-
 // LeaseLost has all runs leave memory that this process has had by a lease. When it returns nothing more is decided in them.
 func (g *Registry) LeaseLost(lease int64) {
 	var lost []*Run

@@ -87,6 +87,12 @@ func (r *Run) Shadow() bool { return r.shadow.Load() }
 // Ended reports whether the run is found no more.
 func (r *Run) Ended() bool { return r.ended.Load() }
 
+// Lost reports whether this process has the run no more: it goes on elsewhere.
+func (r *Run) Lost() bool { return r.lost.Load() }
+
+// Acts reports whether this process may act for the run now.
+func (r *Run) Acts() bool { return !r.lost.Load() && (r.kept == nil || r.kept.Acts()) }
+
 // Use notes that somebody uses the run now.
 func (r *Run) Use() {
 	if r.born != 0 {

@@ -36,10 +36,11 @@ func (s *Store) Lease() int64 {
 	return 0
 }
 
-// Trusts implements [journal.Shared].
+// Trusts implements [journal.Shared]. A process that has the database alone goes on until another one has taken it: what that
+// one would not have it do fails when it is written.
 func (s *Store) Trusts(lease int64) bool {
 	t := s.term.Load()
-	return t != nil && t.no == lease && elapsed() < t.until
+	return t != nil && t.no == lease && (elapsed() < t.until || t.until != 0 && s.cfg.alone())
 }
 
 // patiently tries what another process may be in the way of, for as long as that needs to let go, or its lease to end.
