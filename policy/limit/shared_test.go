@@ -106,6 +106,14 @@ func TestSharedPrincipals(t *testing.T) {
 					}
 				}
 			},
+			"hand over": func(t *rapid.T) {
+				if len(open) == 0 {
+					return
+				}
+				if c := rapid.SampledFrom(open).Draw(t, "call"); !c.sent && !slices.ContainsFunc(waits[c.table], func(h handed) bool { return h.call == c }) {
+					hand(c.table, c)
+				}
+			},
 			"settle": func(t *rapid.T) {
 				if table := rapid.IntRange(0, len(tables)-1).Draw(t, "table"); len(waits[table]) > 0 {
 					settle(table)
