@@ -441,7 +441,9 @@ func (c *call) first(conn *bridge.Upstream) wire.Pending {
 // begun goes on with a call of which it is kept that it has begun, or why it is not.
 func (c *call) begun(conn *bridge.Upstream, err error) wire.Pending {
 	if err != nil {
-		c.leave()
+		if c.leave(); errors.Is(err, runs.ErrAgain) {
+			return c.enter(conn)
+		}
 		return c.refuse(policy.StoreUnavailable)
 	}
 	return c.send(conn)

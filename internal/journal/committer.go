@@ -1,9 +1,11 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -276,33 +278,97 @@ func (w *Committer) commit(batch []*Ticket) error {
 }
 
 func (t *Ticket) finish(err error) {
+	stale := AsStale(err)
+	if stale != nil {
+		err = nil
+	}
 	if t.err = err; err == nil && t.change.Then != nil {
 		t.change.Then()
+	}
+	if t.change.Swapped != nil {
+		for i := range t.change.Objects {
+			if o := &t.change.Objects[i]; o.Swap {
+				t.change.Swapped(o, err == nil && !stale.has(o))
+			}
+		}
 	}
 	close(t.done)
 }
 
-// settle finds out which changes of a commit that failed were made all the same: those whose records are in the store.
-// A change without records comes to the same when it is made again.
+func (s *Stale) has(o *Object) bool {
+	return s != nil && slices.ContainsFunc(s.Objects, func(x Object) bool { return x.Kind == o.Kind && x.Name == o.Name })
+}
+
+// settle finds out which changes of a commit that failed were made all the same: those whose records are in the store, and
+// those without whose objects were swapped. Another change without records comes to the same when it is made again.
 func (w *Committer) settle(batch []*Ticket) error {
 	for _, t := range batch {
 		c := &t.change
-		if t.IsDone() || c.Begin == nil && len(c.Records) == 0 && !c.Remove {
+		records := c.Begin != nil || len(c.Records) > 0 || c.Remove
+		swaps := slices.ContainsFunc(c.Objects, func(o Object) bool { return o.Swap })
+		if t.IsDone() || !records && !swaps {
 			continue
 		}
-		made, err := made(context.Background(), w.cfg.Store, c)
-		if err != nil {
-			return err
+		made, err := records, error(nil)
+		if records {
+			made, err = madeRecords(context.Background(), w.cfg.Store, c)
 		}
-		if made {
+		var stale *Stale
+		if err == nil && swaps && (made || !records) {
+			stale, err = unswapped(context.Background(), w.cfg.Store, batch, t)
+		}
+		switch {
+		case err != nil:
+			return err
+		case made && stale != nil:
+			t.finish(stale)
+		case made || !records && stale == nil:
 			t.finish(nil)
 		}
 	}
 	return nil
 }
 
-// made reports whether a change that has a run begin or end, or has records, was made.
-func made(ctx context.Context, s Store, c *Change) (bool, error) {
+// unswapped are the objects of a change that the store does not have as the change, or what comes after it in the commit, has left
+// them; nil: it has all. One that another process has swapped since is taken for one that was not.
+func unswapped(ctx context.Context, s Store, batch []*Ticket, t *Ticket) (*Stale, error) {
+	var stale *Stale
+	for i := range t.change.Objects {
+		o := &t.change.Objects[i]
+		if !o.Swap {
+			continue
+		}
+		is, err := s.Object(ctx, o.Kind, o.Name)
+		if err != nil && !errors.Is(err, ErrNone) {
+			return nil, err
+		}
+		if !leads(batch[slices.Index(batch, t):], o, is) {
+			if stale == nil {
+				stale = &Stale{}
+			}
+			stale.Objects = append(stale.Objects, *o)
+		}
+	}
+	return stale, nil
+}
+
+// leads reports whether a swap, and those that follow it in a commit, make an object what it is.
+func leads(from []*Ticket, o *Object, is []byte) bool {
+	for _, t := range from {
+		for _, x := range t.change.Objects {
+			if x.Swap && x.Kind == o.Kind && x.Name == o.Name && SameBytes(x.Bytes, is) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// SameBytes reports whether two objects have the same bytes; nil is one that is not there.
+func SameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+
+// madeRecords reports whether a change that has a run begin or end, or has records, was made.
+func madeRecords(ctx context.Context, s Store, c *Change) (bool, error) {
 	n := len(c.Records)
 	if n == 0 {
 		_, err := s.Row(ctx, c.Run)
@@ -344,13 +410,10 @@ func (w *Committer) sleep(d time.Duration) bool {
 // giveUp leaves what is not known to be written.
 func (w *Committer) giveUp(batch []*Ticket) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	var left []*Ticket
-	for _, t := range append(batch, w.queue...) {
-		if !t.IsDone() {
-			t.finish(ErrClosed)
-			left = append(left, t)
-		}
-	}
+	left := slices.DeleteFunc(append(batch, w.queue...), (*Ticket).IsDone)
 	w.queue = left
+	w.mu.Unlock()
+	for _, t := range left { // who is told may be about to submit something
+		t.finish(ErrClosed)
+	}
 }

@@ -336,3 +336,64 @@ func TestCommitsThatFail(t *testing.T) {
 		}
 	})
 }
+
+// Who swaps an object is told once whether it was swapped, before anybody hears of the change, and also where nobody knows at first
+// what has become of the commit.
+func TestSwapsOfACommit(t *testing.T) {
+	for name, x := range map[string]struct {
+		real, lost bool // the commit is made; its confirmation is lost
+		other      bool // somebody else has swapped it before
+		want       string
+	}{
+		"made":                        {real: true, want: "true"},
+		"somebody else was sooner":    {real: true, other: true, want: "false"},
+		"unconfirmed":                 {real: true, lost: true, want: "true"},
+		"unconfirmed, and not made":   {lost: true, want: "true"},
+		"unconfirmed, and another's":  {real: true, lost: true, other: true, want: "false"},
+		"not made, and another's too": {lost: true, other: true, want: "false"},
+	} {
+		for _, records := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, records), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, r := memory.New(0), run{id: "r"}
+					fails := x.lost
+					f := &faulty{Store: s, commit: func(real func() ([]error, error)) (each []error, err error) {
+						if x.real || !fails {
+							each, err = real()
+						}
+						if fails {
+							fails, err = false, errors.New("lost")
+						}
+						return each, err
+					}}
+					first := []journal.Change{r.begin()}
+					if x.other {
+						first = append(first, journal.Change{Objects: []journal.Object{{Kind: "k", Name: "n", Bytes: []byte("other")}}})
+					}
+					if _, err := s.Commit(t.Context(), first); err != nil {
+						t.Fatal(err)
+					}
+					w := journal.NewCommitter(journal.CommitterConfig{Store: f})
+					var told []string
+					c := journal.Change{}
+					if records {
+						c = r.next("1")
+					}
+					c.Objects = []journal.Object{{Kind: "k", Name: "n", Swap: true, Bytes: []byte("1")}}
+					c.Swapped = func(_ *journal.Object, ok bool) { told = append(told, fmt.Sprint(ok)) }
+					ticket, err := w.Submit(c, journal.Must)
+					if err != nil {
+						t.Fatal(err)
+					}
+					<-ticket.Done()
+					if ticket.Err() != nil || !slices.Equal(told, []string{x.want}) {
+						t.Errorf("%v, %v", ticket.Err(), told)
+					}
+					if err := w.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}

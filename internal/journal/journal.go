@@ -69,6 +69,26 @@ type Object struct {
 	Kind, Name string
 	Run        string // "" for one that is of no run
 	Bytes      []byte // nil in a Change: it is removed
+
+	// Swap has a Change put or remove it only where the store has Was of it, nil for that it is not there. It is of no run then,
+	// and changes that are committed at once swap it, or put it, but not both.
+	Swap bool
+	Was  []byte
+}
+
+// Stale is what became of a change that was made, but for some objects that were to be swapped: others have put them since.
+type Stale struct {
+	Objects []Object // as the change has them
+}
+
+func (s *Stale) Error() string {
+	return fmt.Sprintf("%d objects are not as they were expected", len(s.Objects))
+}
+
+// AsStale is an error as a [Stale], nil if it is none.
+func AsStale(err error) *Stale {
+	s, _ := errors.AsType[*Stale](err)
+	return s
 }
 
 // Change is what is written at once: wholly, or not at all.
@@ -82,6 +102,9 @@ type Change struct {
 	Remove  bool     // the run is kept no longer, nor its objects
 	Objects []Object
 	Then    func() // is called once, when the change is durable, before anybody hears of that; it must not block. nil: nobody is told so
+	// Swapped is called once, and before anybody hears what became of the change, for each object that was to be swapped, whether it
+	// was; it must not block. A change is made whether or not all were. nil: nobody is told so.
+	Swapped func(o *Object, ok bool)
 }
 
 // Why something cannot be done. Errors of stores are one of these, or mean that the store cannot be used now: what was
@@ -162,8 +185,8 @@ type Reader interface {
 // Store is where runs are kept. It is safe for concurrent use. Times are kept to the microsecond.
 type Store interface {
 	Reader
-	// Commit makes changes in their order, and returns what became of each: nil, [ErrConflict] or [ErrNone]. When
-	// it returns, those that are nil are durable. err means that of none it is known.
+	// Commit makes changes in their order, and returns what became of each: nil, a [Stale], [ErrConflict] or [ErrNone]. When
+	// it returns, those that are nil, or a Stale, are durable. err means that of none it is known.
 	Commit(ctx context.Context, changes []Change) (each []error, err error)
 	// Find returns the run of a key that began last, or [ErrNone]: an earlier one has ended.
 	Find(ctx context.Context, k Key) (Row, error)
@@ -276,6 +299,8 @@ func (c *Change) Check() error {
 	for i := range c.Objects {
 		if o := &c.Objects[i]; o.Kind == "" || o.Run != "" && o.Run != c.Run {
 			return fmt.Errorf("journal: an object %s/%s of run %q in a change of %q", o.Kind, o.Name, o.Run, c.Run)
+		} else if o.Swap && o.Run != "" {
+			return fmt.Errorf("journal: an object %s/%s of run %q is swapped", o.Kind, o.Name, o.Run)
 		}
 	}
 	return nil

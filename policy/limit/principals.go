@@ -15,6 +15,9 @@ type Principals struct {
 	mu    sync.Mutex // guards what is below
 	all   map[string]*Counts
 	saved map[string]bool // of whom anything is kept: whether that is what is counted
+	rows  map[string]*row // nil: nobody else writes what is kept
+	last  time.Time       // that a shared table was told
+	moved func(key string) (string, bool)
 }
 
 // NewPrincipals returns a table that counts for at most so many principals at once; 0 is 100,000. A call of one more
@@ -33,6 +36,7 @@ func (p *Principals) Take(principal string, now time.Time, limits ...Limit) (*Ta
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now = p.tickLocked(now, true)
 	p.forgetSomeLocked(now)
 	c := p.all[principal]
 	if c == nil {
@@ -47,6 +51,7 @@ func (p *Principals) Take(principal string, now time.Time, limits ...Limit) (*Ta
 	taken, full := c.Take(now, limits...)
 	if taken != nil {
 		p.all[principal] = c
+		taken.of, taken.wall = c, now.UnixNano()
 	}
 	return taken, full
 }
@@ -59,10 +64,15 @@ func (p *Principals) GiveBack(principal string, t *Taken) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.all[principal]
+	switch {
+	case p.rows != nil:
+		p.giveBackLocked(principal, t)
+	case c != nil:
+		c.GiveBack(t)
+	}
 	if c == nil {
 		return // the windows are over
 	}
-	c.GiveBack(t)
 	p.changedLocked(principal)
 	if len(c.counters) == 0 {
 		delete(p.all, principal)
@@ -74,6 +84,7 @@ func (p *Principals) GiveBack(principal string, t *Taken) {
 func (p *Principals) Adopt(moved func(key string) (string, bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.moved = moved
 	for principal, c := range p.all {
 		if c.move(moved) {
 			p.changedLocked(principal)
@@ -119,6 +130,9 @@ func (p *Principals) Restore(principal string, text []byte, now time.Time) error
 	if p.saved[principal] = len(c.counters) > 0; p.saved[principal] {
 		p.all[principal] = c
 	}
+	if p.rows != nil {
+		p.rowLocked(principal).text = text
+	}
 	return nil
 }
 
@@ -126,7 +140,7 @@ func (p *Principals) Restore(principal string, text []byte, now time.Time) error
 func (p *Principals) Unsaved(now time.Time) (all []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forgetLocked(now)
+	p.forgetLocked(p.tickLocked(now, false))
 	for principal, same := range p.saved {
 		if !same {
 			all = append(all, principal)
@@ -146,7 +160,7 @@ func (p *Principals) changedLocked(principal string) {
 func (p *Principals) Len(now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forgetLocked(now)
+	p.forgetLocked(p.tickLocked(now, false))
 	return len(p.all)
 }
 
@@ -158,7 +172,7 @@ func (p *Principals) AppendJSON(to []byte, principal string, now time.Time) []by
 	if c == nil {
 		return append(to, "[]"...)
 	}
-	return c.AppendJSON(to, now)
+	return c.AppendJSON(to, p.tickLocked(now, false))
 }
 
 // forgetLocked forgets the principals whose windows are empty.

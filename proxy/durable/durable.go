@@ -50,6 +50,7 @@ type Store struct {
 	left   atomic.Uint64 // how many facts were left out
 
 	takeovers atomic.Uint64
+	rereading [16]sync.Mutex // each guards the reading of what some principals have taken of limits
 
 	sessions sessions
 	stock    stock
@@ -64,7 +65,9 @@ func Open(c Config) *Store {
 		c.Timeout = 10 * time.Second
 	}
 	s := &Store{cfg: c, chain: journal.NewChain(c.Key), limits: limit.NewPrincipals(0), sessions: newSessions(), stock: stock{crowded: make(chan struct{}, 1)}, policies: make(map[string]*policy.Policy)}
-	s.shared, _ = c.Journal.(journal.Shared)
+	if s.shared, _ = c.Journal.(journal.Shared); s.shared != nil {
+		s.limits.Share()
+	}
 	s.write = journal.NewCommitter(journal.CommitterConfig{Store: c.Journal, Wrote: c.Wrote, Health: func(err error) {
 		if err != nil {
 			c.Log.Error("the store cannot be written: what would move a run is refused until it can", "error", err)
@@ -306,7 +309,7 @@ func (r *Run) Write(entries []run.Entry, due time.Time, now time.Time, then func
 			c.Objects = append(c.Objects, o)
 		}
 	}
-	t, err := r.s.submit(c, when, limitsOf(entries), now)
+	t, err := r.s.submit(c, when, limitsOf(entries), entries, now)
 	if err != nil {
 		return t, err
 	}

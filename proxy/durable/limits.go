@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -69,8 +70,15 @@ func (s *Store) page(ctx context.Context, kind, after string, most int) ([]journ
 // SaveLimits hands over what principals have taken where something else is kept: they were given something back, or
 // their windows are over, and then nothing is kept of them.
 func (s *Store) SaveLimits(now time.Time) error {
+	if s.shared != nil {
+		for _, who := range s.limits.Stale() {
+			if err := s.RereadLimits(who, false); err != nil {
+				return err
+			}
+		}
+	}
 	for some := range slices.Chunk(s.limits.Unsaved(now), limitsPage) {
-		if _, err := s.submit(journal.Change{}, journal.Later, some, now); err != nil {
+		if _, err := s.submit(journal.Change{}, journal.Later, some, nil, now); err != nil {
 			return err
 		}
 	}
@@ -78,10 +86,13 @@ func (s *Store) SaveLimits(now time.Time) error {
 }
 
 // submit hands a change over, with what some principals have taken of limits by now. The table's lock is held
-// meanwhile: what is handed over later tells of all that this tells of.
-func (s *Store) submit(c journal.Change, when journal.When, whose []string, now time.Time) (t *journal.Ticket, err error) {
+// meanwhile: what is handed over later tells of all that this tells of. In a shared store it is swapped.
+func (s *Store) submit(c journal.Change, when journal.When, whose []string, entries []run.Entry, now time.Time) (t *journal.Ticket, err error) {
 	if len(whose) == 0 {
 		return s.write.Submit(c, when)
+	}
+	if s.shared != nil {
+		return s.swap(c, when, whose, entries, now)
 	}
 	err = s.limits.Save(now, func(of func(string) []byte) (err error) {
 		for _, who := range whose {
@@ -91,6 +102,67 @@ func (s *Store) submit(c journal.Change, when journal.When, whose []string, now 
 		return err
 	})
 	return t, err
+}
+
+// swap is submit where other processes write the store as well. A change without records whose objects are as they were is
+// not made; the ticket is nil then.
+func (s *Store) swap(c journal.Change, when journal.When, whose []string, entries []run.Entry, now time.Time) (t *journal.Ticket, err error) {
+	swaps := map[string]*limit.Swap{}
+	c.Swapped = func(o *journal.Object, ok bool) { s.limits.Swapped(swaps[o.Name], ok) }
+	err = s.limits.Swap(now, func(of func(string, ...*limit.Taken) *limit.Swap) (err error) {
+		for _, who := range whose {
+			var taken []*limit.Taken
+			for i := range entries {
+				if e := &entries[i]; e.Type == run.Begun && e.Limits == who && e.Call != nil {
+					_, one := e.Call.Personal()
+					taken = append(taken, one)
+				}
+			}
+			x := of(who, taken...)
+			if swaps[who] = x; !x.Same() {
+				c.Objects = append(c.Objects, journal.Object{Kind: limitsObject, Name: who, Bytes: x.Is, Swap: true, Was: x.Was})
+			}
+		}
+		if c.Run == "" && len(c.Objects) == 0 {
+			return nil
+		}
+		t, err = s.write.Submit(c, when)
+		return err
+	})
+	return t, err
+}
+
+// TookLimits reports whether what a call that has begun takes of its principal's limits is in the store: in one that others write
+// as well somebody may have been sooner. Then what is there is read, the call is not to be sent, and is to be decided anew.
+// It is to be asked when the begin is durable.
+func (s *Store) TookLimits(who string, taken *limit.Taken) (bool, error) {
+	if s.shared == nil || taken == nil || s.limits.Kept(taken) {
+		return true, nil
+	}
+	return false, s.RereadLimits(who, false)
+}
+
+// rereads is how seldom what a principal has taken is read only since a call of it was refused.
+const rereads = time.Second
+
+// RereadLimits reads what a principal has taken, where others have written that; or, if refused, where they may have.
+func (s *Store) RereadLimits(who string, refused bool) error {
+	at := &s.rereading[who[0]%byte(len(s.rereading))]
+	at.Lock()
+	defer at.Unlock()
+	if refused && s.limits.WasReread(who, time.Now().Add(-rereads)) || !refused && !s.limits.IsStale(who) {
+		return nil // it was read meanwhile
+	}
+	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeout)
+	defer stop()
+	text, err := s.cfg.Journal.Object(ctx, limitsObject, who)
+	if errors.Is(err, journal.ErrNone) {
+		text, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.limits.Reread(who, text, time.Now())
 }
 
 // limitsOf are the principals of whose limits entries tell, each once.

@@ -59,6 +59,8 @@ type Call struct {
 	Tag        any           // the caller's, not read here
 	Turn       chan struct{} // the caller's: closed when the call is Ready
 
+	Tries uint8 // the caller's: how often it has begun and was not sent, since another process was sooner to take of its limits
+
 	has      *holdings  // nil: nothing
 	moves    uint32     // of the run, when it was decided
 	life     uint32     // of the run, when it began to wait; 0: it does not wait

@@ -176,7 +176,7 @@ func (r *Run) count(c *Call, now time.Time) error {
 	counted := &counted{of: r.memory.counts, taken: taken, limits: of.Own}
 	c.holdings().counted = counted
 	if len(of.Principal) > 0 {
-		counted.principals, counted.principal = r.Principals, c.counts()
+		counted.principals, counted.principal = r.Principals, c.Principal()
 		if counted.personal, full = r.Principals.Take(counted.principal, now, of.Principal...); full != nil {
 			return full
 		}
@@ -203,8 +203,16 @@ func (c *Call) limits() string {
 	return ""
 }
 
-// counts is how tables of limits know on whose behalf a call comes: by a hash, as they are kept.
-func (c *Call) counts() string {
+// Personal is what a call has taken of limits over all runs of its principal, and who that is; nil: nothing.
+func (c *Call) Personal() (principal string, taken *limit.Taken) {
+	if of := c.held().counted; of != nil {
+		return of.principal, of.personal
+	}
+	return "", nil
+}
+
+// Principal is how tables of limits know on whose behalf a call comes: by a hash, as they are kept.
+func (c *Call) Principal() string {
 	hash := sha256.Sum256([]byte("principal_limits\x00" + c.principal()))
 	return hex.EncodeToString(hash[:])
 }

@@ -169,8 +169,8 @@ func waits[T any](w written, over <-chan T) bool {
 var ErrUnwritten = run.ErrUnwritten
 
 // Begin has it kept that a call of a run that lasts is about to be sent, where that has to be. wait waits for it; nil:
-// there is nothing to wait for. again tells that the call is to leave, and to be entered once more. The error is
-// [ErrUnwritten].
+// there is nothing to wait for. again tells that the call is to leave, and to be entered once more; so does [ErrAgain] of wait.
+// Else the error is [ErrUnwritten].
 func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 	c.Note(r.of.cfg.Store.Recording())
 	if !r.Acts() {
@@ -195,6 +195,9 @@ func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 	}
 	return func() error {
 		_, err := r.within(w)
+		if err == nil {
+			err = r.tookLimits(c)
+		}
 		if err == nil && !r.Acts() { // it has waited meanwhile
 			err = ErrUnwritten
 		}
@@ -204,6 +207,9 @@ func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 
 // Decline has it kept that a call was refused, where the run is kept, and the store has room: else it is left out.
 func (r *Run) Decline(c *run.Call, code policy.Code) {
+	if r.kept != nil && code == policy.LimitReached {
+		r.limitReached(c)
+	}
 	if r.kept == nil || !r.of.cfg.Store.Room() {
 		return
 	}

@@ -40,6 +40,7 @@ func Test(t *testing.T, home Home, lasts bool) {
 		{"Texts", testTexts},
 		{"Objects", testObjects},
 		{"ObjectsOf", testObjectsOf},
+		{"Swaps", testSwaps},
 		{"Pages", testPages},
 		{"AtOnce", testAtOnce},
 		{"Closed", testClosed},
@@ -504,6 +505,7 @@ func testMistakes(t *testing.T, home Home) {
 		{Run: "r", Records: append(slices.Clone(first), gap...)},
 		{Run: "r", Objects: []journal.Object{{Kind: "k", Run: "other"}}},
 		{Objects: []journal.Object{{Name: "n"}}},
+		{Run: "r", Objects: []journal.Object{{Kind: "k", Run: "r", Swap: true}}},
 	} {
 		if _, err := s.Commit(ctx(), []journal.Change{began("good", journal.Key{}), c}); err == nil {
 			t.Errorf("%+v is made", c)
@@ -570,6 +572,11 @@ func change(t *rapid.T, plain journal.Store, ids []string, keys []journal.Key) j
 		}
 		return h
 	}
+	if rapid.IntRange(0, 3).Draw(t, "swaps") == 0 {
+		some := rapid.SampledFrom([][]byte{nil, []byte("1"), []byte("2")})
+		c.Objects = []journal.Object{{Kind: "swap", Name: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "name"), Swap: true, Was: some.Draw(t, "was"), Bytes: some.Draw(t, "is")}}
+		return c
+	}
 	switch what := rapid.IntRange(0, 9).Draw(t, "what"); {
 	case fresh && what < 8:
 		c = began(c.Run, rapid.SampledFrom(keys).Draw(t, "key"), rapid.SliceOfN(rapid.StringN(0, 3, 6), 0, 3).Draw(t, "bytes")...)
@@ -615,6 +622,11 @@ func same(t *rapid.T, s, plain journal.Store, ids []string, keys []journal.Key) 
 		if gotErr != nil || fmt.Sprint(objects) != fmt.Sprint(wantObjects) {
 			t.Fatalf("%s: %v %v, want %v", id, objects, gotErr, wantObjects)
 		}
+	}
+	objects, err := s.ObjectsOf(ctx(), "swap", "", 10)
+	wantObjects, _ := plain.ObjectsOf(ctx(), "swap", "", 10)
+	if err != nil || fmt.Sprint(objects) != fmt.Sprint(wantObjects) {
+		t.Fatalf("%v %v, want %v", objects, err, wantObjects)
 	}
 	for _, k := range keys {
 		got, gotErr := s.Find(ctx(), k)

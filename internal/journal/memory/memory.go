@@ -2,6 +2,7 @@
 package memory
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -104,17 +105,29 @@ func (s *Store) change(c *journal.Change) error {
 			}
 		}
 	}
-	for _, o := range c.Objects {
-		name := objectName{o.Kind, o.Name}
-		if o.Bytes == nil {
-			delete(s.objects, name)
-			continue
-		}
-		o.Bytes = slices.Clone(o.Bytes)
-		s.objects[name] = o
-	}
+	stale := s.put(c.Objects)
 	s.forget()
-	return nil
+	return stale
+}
+
+// put puts and removes objects. The error is a [journal.Stale].
+func (s *Store) put(objects []journal.Object) error {
+	var stale []journal.Object
+	for _, o := range objects {
+		name := objectName{o.Kind, o.Name}
+		switch is := s.objects[name].Bytes; {
+		case o.Swap && !journal.SameBytes(is, o.Was):
+			stale = append(stale, o)
+		case o.Bytes == nil:
+			delete(s.objects, name)
+		default:
+			s.objects[name] = journal.Object{Kind: o.Kind, Name: o.Name, Run: o.Run, Bytes: bytes.Clone(o.Bytes)}
+		}
+	}
+	if stale == nil {
+		return nil
+	}
+	return &journal.Stale{Objects: stale}
 }
 
 // cut drops the records up to a number.

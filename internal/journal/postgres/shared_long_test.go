@@ -117,6 +117,7 @@ func TestShared(t *testing.T) {
 		"of those who take a run at once one has it":                    takenAtOnce,
 		"a database of the first schema is brought to the second":       firstSchema,
 		"an object of no run needs the process's own lease":             objectsOfNone,
+		"an object is swapped by one of those who would at once":        swappedAtOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -633,5 +634,67 @@ func objectsOfNone(t *testing.T, url string) {
 	refused(t, a, put("late"), journal.Change{Objects: []journal.Object{{Kind: "policy", Name: "p"}}})
 	if text, err := b.Object(t.Context(), "policy", "p"); string(text) != "a" || err != nil {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// swappedAtOnce has processes count by one object, each with runs of its own: none of them is counted over.
+func swappedAtOnce(t *testing.T, url string) {
+	const each = 25
+	var wait sync.WaitGroup
+	for _, name := range []string{"a", "b", "c"} {
+		s := share(t, url, name)
+		r := &run{id: name}
+		must(t, s, r.begin(s))
+		wait.Go(func() {
+			for n := 0; n < each; {
+				was, err := s.Object(t.Context(), "k", "n")
+				if err != nil && !errors.Is(err, journal.ErrNone) {
+					t.Error(err)
+					return
+				}
+				c := r.next("counts")
+				c.Objects = []journal.Object{{Kind: "k", Name: "n", Swap: true, Was: was, Bytes: append(slices.Clone(was), name...)}}
+				switch err := commit(s, c); {
+				case err == nil:
+					n++
+				case journal.AsStale(err) == nil:
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	s := share(t, url, "d")
+	text, err := s.Object(t.Context(), "k", "n")
+	for _, name := range []string{"a", "b", "c"} {
+		if n := strings.Count(string(text), name); n != each {
+			t.Errorf("%s has counted %d times in %q, %v", name, n, text, err)
+		}
+	}
+
+	// Two swap two objects each, in either order, and neither waits for the other without end.
+	for i := range 20 {
+		var both sync.WaitGroup
+		for _, x := range []struct{ first, second string }{{"x", "y"}, {"y", "x"}} {
+			by := share(t, url, fmt.Sprint(x.first, i))
+			both.Go(func() {
+				change := func(name string) journal.Change {
+					return journal.Change{Objects: []journal.Object{{Kind: "two", Name: name, Swap: true, Bytes: []byte("1"), Was: nil}}}
+				}
+				if each, err := by.Commit(t.Context(), []journal.Change{change(fmt.Sprint(x.first, i)), change(fmt.Sprint(x.second, i))}); err != nil {
+					t.Error(each, err)
+				}
+			})
+		}
+		both.Wait()
+	}
+
+	// Nothing is swapped by a lease that was ended.
+	a := share(t, url, "late")
+	past(t, url, a)
+	share(t, url, "e")
+	if err := commit(a, journal.Change{Objects: []journal.Object{{Kind: "k", Name: "n", Swap: true, Was: text}}}); journal.AsStale(err) == nil {
+		t.Error(err)
 	}
 }

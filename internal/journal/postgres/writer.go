@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,6 +34,16 @@ type batch struct {
 	plain   []*group        // that are not a statement yet
 	plainOf map[string]*group
 	joins   bool // plans is for one of the statements
+	swaps   []swap
+}
+
+// swap is an object that a change swaps. Those of a batch are its last statements, in the order of their names: else processes
+// that swap the same ones could wait for each other.
+type swap struct {
+	i  int // the change
+	id string
+	by journal.Tenure
+	o  journal.Object
 }
 
 // group is what a batch writes of a run, one change after the other.
@@ -43,7 +55,8 @@ type group struct {
 	records  []journal.Record
 	head     *journal.Head
 	changes  []int
-	begins   bool // it begins, which may fail for its key
+	begins   bool            // it begins, which may fail for its key
+	swap     *journal.Object // nil: it swaps none
 }
 
 // commit makes changes. Neither statement nor transaction waits for more than one answer, so that poolers work and nothing
@@ -123,18 +136,17 @@ func (b *batch) add(i int, c *journal.Change) {
 		return
 	case c.Remove:
 		b.flush()
+		b.swapAll() // which look the run up
 		b.statement(i, c.Run, removal, c.Run, c.Tenure.Lease, c.Tenure.Fence)
 		delete(b.runs, c.Run)
 		return
 	}
 	b.append(i, c, r)
-	if c.Objects != nil || c.Cut != 0 {
-		b.flush()
-	}
 	if c.Objects != nil {
 		b.objects(i, c, c.Tenure)
 	}
 	if c.Cut != 0 {
+		b.flush()
 		b.statement(i, c.Run, cut, c.Run, c.Tenure.Lease, c.Tenure.Fence, int64(c.Cut), int64(r.last))
 	}
 }
@@ -144,6 +156,17 @@ func (b *batch) refuse(i int) {
 	if b.each[i] == nil {
 		b.each[i] = journal.ErrConflict
 		b.fenced.Add(1)
+	}
+}
+
+// stale notes that an object was not swapped, of a change that is made else.
+func (b *batch) stale(i int, o *journal.Object) {
+	s := journal.AsStale(b.each[i])
+	if s == nil {
+		s = &journal.Stale{}
+	}
+	if s.Objects = append(s.Objects, *o); len(s.Objects) == 1 && b.each[i] == nil {
+		b.each[i] = s
 	}
 }
 
@@ -226,6 +249,16 @@ const (
 		put AS (INSERT INTO fsm_proxy.objects SELECT kind, name, run, bytes FROM given WHERE bytes IS NOT NULL
 			ON CONFLICT (kind, name) DO UPDATE SET run = excluded.run, bytes = excluded.bytes)
 		SELECT 0::bigint WHERE EXISTS (SELECT 1 FROM given)`
+
+	// swapObject returns a row if the object was as it is expected: whoever waits for another's swap looks at what that has left.
+	swapObject = `WITH own AS (SELECT 1 WHERE CASE WHEN $1 = '' THEN EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $2 FOR KEY SHARE)
+				ELSE EXISTS (SELECT 1 FROM fsm_proxy.runs WHERE id = $1 AND owner = $2 AND fence = $3) END),
+		put AS (INSERT INTO fsm_proxy.objects (kind, name, run, bytes) SELECT $4::text, $5::bytea, '', $6::bytea FROM own WHERE $6::bytea IS NOT NULL AND $7::bytea IS NULL
+			ON CONFLICT (kind, name) DO NOTHING RETURNING 1),
+		moved AS (UPDATE fsm_proxy.objects SET bytes = $6 FROM own WHERE $6::bytea IS NOT NULL AND kind = $4 AND name = $5 AND bytes = $7 RETURNING 1),
+		gone AS (DELETE FROM fsm_proxy.objects USING own WHERE $6::bytea IS NULL AND kind = $4 AND name = $5 AND bytes = $7 RETURNING 1)
+		SELECT 0::bigint FROM put UNION ALL SELECT 0::bigint FROM moved UNION ALL SELECT 0::bigint FROM gone
+		UNION ALL SELECT 0::bigint FROM own WHERE $6::bytea IS NULL AND $7::bytea IS NULL AND NOT EXISTS (SELECT 1 FROM fsm_proxy.objects WHERE kind = $4 AND name = $5)`
 )
 
 // begin adds a run's beginning.
@@ -274,16 +307,33 @@ func stamp(t time.Time) *time.Time {
 
 // objects adds what is put and removed beside records, of a run by a tenure, and else by a lease.
 func (b *batch) objects(i int, c *journal.Change, by journal.Tenure) {
-	b.flush()
 	var kinds, runs []string
 	var names, bytes [][]byte
 	for _, o := range c.Objects {
+		if o.Swap {
+			b.swaps = append(b.swaps, swap{i, c.Run, by, o})
+			continue
+		}
 		kinds, names, runs, bytes = append(kinds, o.Kind), append(names, []byte(o.Name)), append(runs, o.Run), append(bytes, o.Bytes)
 	}
 	if kinds == nil {
 		return
 	}
+	b.flush()
 	b.statement(i, "", putObjects, c.Run, by.Lease, by.Fence, kinds, names, runs, bytes)
+}
+
+// swapAll makes statements of what is to be swapped.
+func (b *batch) swapAll() {
+	slices.SortStableFunc(b.swaps, func(x, y swap) int {
+		return cmp.Or(strings.Compare(x.o.Kind, y.o.Kind), strings.Compare(x.o.Name, y.o.Name))
+	})
+	for i := range b.swaps {
+		x := &b.swaps[i]
+		b.statement(x.i, "", swapObject, x.id, x.by.Lease, x.by.Fence, x.o.Kind, []byte(x.o.Name), x.o.Bytes, x.o.Was)
+		b.of[len(b.of)-1][0].swap = &x.o
+	}
+	b.swaps = nil
 }
 
 // flush makes one statement of what is to be written of runs.
@@ -341,6 +391,7 @@ func (b *batch) one(g *group) {
 // send sends the batch, which is one transaction, and reads what became of each statement.
 func (b *batch) send(ctx context.Context) (err error) {
 	b.flush()
+	b.swapAll()
 	defer func() {
 		if err != nil {
 			clear(b.runs)
@@ -388,6 +439,10 @@ func (b *batch) made(of []*group, rows pgx.Rows, err error) error {
 	}
 	for _, g := range of {
 		switch {
+		case g.swap != nil:
+			if len(made) == 0 {
+				b.stale(g.changes[0], g.swap)
+			}
 		case len(made) == 0 || g.no != 0 && !slices.Contains(made, g.no):
 			for _, i := range g.changes {
 				if g.begins {

@@ -195,7 +195,7 @@ func (w *writer) commit(changes []journal.Change) ([]error, error) {
 		b := &batch{writer: w}
 		for i := range changes {
 			err := b.change(&changes[i])
-			if err != nil && !errors.Is(err, journal.ErrConflict) && !errors.Is(err, journal.ErrNone) {
+			if err != nil && !errors.Is(err, journal.ErrConflict) && !errors.Is(err, journal.ErrNone) && journal.AsStale(err) == nil {
 				return err
 			}
 			each[i] = err
@@ -342,8 +342,18 @@ func (b *batch) gone(texts []string, args ...any) error {
 	return err
 }
 
+// put puts and removes objects. The error may be a [journal.Stale].
 func (b *batch) put(objects []journal.Object) (err error) {
+	var stale []journal.Object
 	for _, o := range objects {
+		is, err := b.swaps(&o)
+		if err != nil {
+			return err
+		}
+		if o.Swap && !journal.SameBytes(is, o.Was) {
+			stale = append(stale, o)
+			continue
+		}
 		if o.Bytes == nil {
 			_, err = b.conn.ExecContext(context.Background(), "DELETE FROM objects WHERE kind = ? AND name = ?", o.Kind, o.Name)
 		} else {
@@ -353,7 +363,21 @@ func (b *batch) put(objects []journal.Object) (err error) {
 			return err
 		}
 	}
+	if stale != nil {
+		return &journal.Stale{Objects: stale}
+	}
 	return nil
+}
+
+// swaps is what there is of an object that is to be swapped, nil for nothing.
+func (b *batch) swaps(o *journal.Object) (is []byte, err error) {
+	if o.Swap {
+		err = b.conn.QueryRowContext(context.Background(), "SELECT bytes FROM objects WHERE kind = ? AND name = ?", o.Kind, o.Name).Scan(&is)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return is, err
 }
 
 // flush inserts the records that wait.
