@@ -111,6 +111,37 @@ func (g *Registry) forsake(r *Run) {
 	r.close(on)
 }
 
+// rules is the policy that decides alone in a run that goes by one of its own: the one in force here, unless the run's came
+// into force later, in another process.
+func (g *Registry) rules(inForce, own *policy.Policy) (*policy.Policy, error) {
+	if g.cfg.Store == nil || own == inForce {
+		return inForce, nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
+	defer stop()
+	succeeds, err := g.cfg.Store.Succeeds(ctx, inForce, own)
+	if err != nil || succeeds {
+		return inForce, err
+	}
+	return own, nil
+}
+
+// moves tells which runs move to a policy that comes into force here in place of another one: not those in which one rules
+// that came into force later, nor those of which that cannot be found out now.
+func (g *Registry) moves(was, next *policy.Policy) func(*Run) bool {
+	known := map[*policy.Policy]bool{was: true}
+	return func(r *Run) bool {
+		own := r.Rules()
+		moves, is := known[own]
+		if !is {
+			rules, err := g.rules(next, own)
+			moves = err == nil && rules == next
+			known[own] = moves
+		}
+		return moves
+	}
+}
+
 // LeaseLost has all runs leave memory that this process has had by a lease. When it returns nothing more is decided in them.
 func (g *Registry) LeaseLost(lease int64) {
 	var lost []*Run
