@@ -141,7 +141,7 @@ func (c *call) look(l *wire.List) {
 		return
 	}
 	c.Listed = l.Has(c.Name)
-	if c.Kind == policy.Tool && c.s.p.Runs.Policy().Pin() == policy.PinRefuse {
+	if c.Kind == policy.Tool && c.s.run.Rules().Pin() == policy.PinRefuse {
 		c.compare()
 	}
 	if c.handled() {

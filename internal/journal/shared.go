@@ -76,4 +76,11 @@ type Shared interface {
 	// End has this process take no run any more: [Store.Take] of one that nobody has is an [*Elsewhere] without a Peer.
 	// What it has it keeps until it is released.
 	End()
+	// Enforced notes that this process enforces a policy from now on, in place of another one; "": it starts with it. The
+	// policies of the store stand in the order in which they came into force. One that stands before what it replaces comes
+	// last again, as does one that a process starts with while there is no other process. Else a policy that has been in
+	// force stays where it is: other processes come to enforce it, too, or have gone on to a later one already.
+	Enforced(ctx context.Context, policy, before string) error
+	// Succeeds reports whether a policy came into force later than another one, which may never have been.
+	Succeeds(ctx context.Context, policy, other string) (bool, error)
 }

@@ -57,6 +57,7 @@ type Store struct {
 
 	mu       sync.Mutex                // guards what follows
 	policies map[string]*policy.Policy // by digest
+	enforced string                    // the digest of the policy that this process enforces; "": none yet
 }
 
 // Open returns a Store over a journal, which it closes.
@@ -140,8 +141,11 @@ const (
 	ownerObject  = "owner"  // of a run, by its id, that is somebody's who came after it had begun, or is to be
 )
 
-// Keep keeps a policy, before any run that names it. source is what Compile reads.
+// Keep keeps a policy that is about to come into force, before any run that names it. source is what Compile reads.
 func (s *Store) Keep(p *policy.Policy, source []byte) error {
+	if err := s.enforce(p); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.policies[p.Digest()] = p
 	s.mu.Unlock()

@@ -3,8 +3,10 @@ package durable
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/policy"
 )
 
 // errLapsed is why nothing is written by a process that could not renew its lease in time.
@@ -38,6 +40,34 @@ func (r *Run) Release(ctx context.Context) error {
 		return nil
 	}
 	return r.s.shared.Release(ctx, r.id, r.under)
+}
+
+// enforce notes where a policy that is about to come into force here stands in the order of those of all processes.
+func (s *Store) enforce(p *policy.Policy) error {
+	if s.shared == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeout)
+	defer stop()
+	s.mu.Lock()
+	before := s.enforced
+	s.mu.Unlock()
+	if err := s.shared.Enforced(ctx, p.Digest(), before); err != nil {
+		return fmt.Errorf("noting in the store that the policy comes into force: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.enforced = p.Digest()
+	return nil
+}
+
+// Succeeds reports whether runs of a policy move to another one: it came into force later, in whichever process, or is the
+// same, or this process has the journal alone.
+func (s *Store) Succeeds(ctx context.Context, next, p *policy.Policy) (bool, error) {
+	if s.shared == nil || next.Digest() == p.Digest() {
+		return true, nil
+	}
+	return s.shared.Succeeds(ctx, next.Digest(), p.Digest())
 }
 
 // End has no run be taken any more by this process.

@@ -155,6 +155,9 @@ func (p *Past) Check() error {
 	return nil
 }
 
+// Policy is the run's own after the entry. It may be called where [Past.Check] has nothing to say.
+func (p *Past) Policy() *policy.Policy { return p.fold.stands.Policy }
+
 // Fork returns a run that lasts, and that is now what the other one was after the entry: in its state, with its registers
 // and counts, and with clocks that have run as long as they had then. Calls that were under way are none of its, and no
 // answer to an approval holds in it. The policy in force takes it as it takes a run that was read. It may be called where

@@ -395,6 +395,7 @@ func (g *Registry) read(at runID, l *loading) {
 	stop()
 	var r *Run
 	var ask func() // about its task; nil: none goes on
+	was := g.Policy()
 	switch {
 	case errors.Is(err, journal.ErrNone):
 	case durable.IsDamaged(err):
@@ -407,7 +408,7 @@ func (g *Registry) read(at runID, l *loading) {
 		l.why = errStore
 		g.cfg.Log.Error("a run cannot be read from the store", "key", at.kind.String(), "error", err)
 	case !ended:
-		r, ask, l.why = g.resume(kept, at)
+		r, ask, l.why = g.resume(kept, at, was)
 	}
 	g.mu.Lock()
 	delete(g.loading, at)
@@ -431,7 +432,7 @@ func (g *Registry) read(at runID, l *loading) {
 	g.mu.Unlock()
 	if l.r != nil { // what came meanwhile
 		g.reloading.Lock()
-		l.r.follow(g.Policy(), g.Mode())
+		l.r.follow(was)
 		g.reloading.Unlock()
 		if ask != nil {
 			ask()
@@ -450,13 +451,16 @@ func (g *Registry) enterLocked(r *Run) {
 	g.sweeping()
 }
 
-// resume makes a run of what is kept of it, and returns what asks about its task, nil where none goes on. It returns when
-// all that comes of that is durable: who asks for the run waits no longer than the store's timeout.
-func (g *Registry) resume(kept *durable.Loaded, at runID) (r *Run, ask func(), why *Missing) {
+// resume makes a run of what is kept of it, while a policy is in force, and returns what asks about its task, nil where none
+// goes on. It returns when all that comes of that is durable: who asks for the run waits no longer than the store's timeout.
+func (g *Registry) resume(kept *durable.Loaded, at runID, inForce *policy.Policy) (r *Run, ask func(), why *Missing) {
+	rules, err := g.rules(inForce, kept.Entries[len(kept.Entries)-1].To.Policy)
+	if err != nil {
+		g.cfg.Log.Error("a run cannot be read from the store", "key", at.kind.String(), "error", err)
+		return nil, nil, errStore
+	}
 	now := time.Now()
-	g.mu.RLock()
-	c := run.Config{Policy: g.Policy(), Shadow: g.mode == Shadow, Shared: &g.shared, Lasts: true}
-	g.mu.RUnlock()
+	c := run.Config{Policy: rules, Shadow: g.Mode() == Shadow, Shared: &g.shared, Lasts: true}
 	var lasting map[uint64]*tasks.Kept
 	lasting, c.Kept = g.lasting(kept, now)
 	r = &Run{of: g, kept: kept.Run, keyed: keyed{at: at}, Key: g.keyOf(at.kind), Name: kept.ID(), Owner: kept.Owner(),
@@ -545,10 +549,12 @@ func (r *Run) rests() bool {
 	return holder == nil && !due && !r.core.IsShut() && r.core.Waiting() == 0 && r.core.Awaited() == nil && r.core.DeclinedUntil().IsZero() && r.kept.Written() && len(r.core.Questions(time.Now())) == 0 && !r.Tasks.Running()
 }
 
-// follow has a run do what has come into force since it was made.
-func (r *Run) follow(p *policy.Policy, m Mode) {
+// follow has a run do what has come into force since it was made, when another policy was.
+func (r *Run) follow(was *policy.Policy) {
+	p, m := r.of.Policy(), r.of.Mode()
+	moves := p != was && r.of.moves(was, p)(r)
 	r.Tell(nil, run.Shifts{r.Do(func(core *run.Run, now time.Time) (e run.Effects) {
-		if core.Policy != p {
+		if moves && core.Policy != p {
 			_, e = core.Reload(p, now)
 		}
 		if r.shadow.Load() != (m == Shadow) {

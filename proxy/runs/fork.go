@@ -60,6 +60,11 @@ func (g *Registry) Fork(f Forking) (*Fork, error) {
 	if err != nil {
 		return nil, g.unforked(err)
 	}
+	inForce := g.Policy()
+	rules, err := g.rules(inForce, past.Policy())
+	if err != nil {
+		return nil, g.unforked(err)
+	}
 	key, ok := g.secretKey(kindOf(past.Key))
 	if !ok {
 		return nil, errNoSecret
@@ -71,7 +76,11 @@ func (g *Registry) Fork(f Forking) (*Fork, error) {
 		g.mu.Unlock()
 		return nil, why
 	}
-	r := g.newOfLocked(past.Fork(g.configLocked(f.By), now))
+	c := g.configLocked(f.By)
+	if c.Policy == inForce {
+		c.Policy = rules
+	}
+	r := g.newOfLocked(past.Fork(c, now))
 	g.foundLocked(r, key, out.Secret, past.Owner, past.Free || past.Key == Process.String()) // which is everybody's
 	r.mu.Lock()
 	w := r.keepAtLocked(g.cfg.Store.BeginFork(NewID(), keyOf(key.Kind, out.Secret), past.Owner, past.Of, now))

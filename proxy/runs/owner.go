@@ -96,11 +96,6 @@ func errLapsed() *Missing { return &Missing{errStore.Code, errStore.Text, &journ
 // begunElsewhere is how often a run is looked for again that another process has begun first.
 const begunElsewhere = 3
 
-// lostRace reports whether a run could not begin since another process has begun it first.
-func (g *Registry) lostRace(w written) bool {
-	return g.cfg.Store != nil && g.cfg.Store.Shared() && errors.Is(w.ticket.Err(), journal.ErrConflict)
-}
-
 // forsake has a run leave memory that this process has no more, or never had: the sessions on it go on where somebody has
 // the run.
 func (g *Registry) forsake(r *Run) {
@@ -109,6 +104,37 @@ func (g *Registry) forsake(r *Run) {
 	on, _ := g.endLocked(r, unloaded, run.Remark{})
 	g.mu.Unlock()
 	r.close(on)
+}
+
+// rules is the policy that decides alone in a run that goes by one of its own: the one in force here, unless the run's came
+// into force later, in another process.
+func (g *Registry) rules(inForce, own *policy.Policy) (*policy.Policy, error) {
+	if g.cfg.Store == nil || own == inForce {
+		return inForce, nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
+	defer stop()
+	succeeds, err := g.cfg.Store.Succeeds(ctx, inForce, own)
+	if err != nil || succeeds {
+		return inForce, err
+	}
+	return own, nil
+}
+
+// moves tells which runs move to a policy that comes into force here in place of another one: not those in which one rules
+// that came into force later, nor those of which that cannot be found out now.
+func (g *Registry) moves(was, next *policy.Policy) func(*Run) bool {
+	known := map[*policy.Policy]bool{was: true}
+	return func(r *Run) bool {
+		own := r.Rules()
+		moves, is := known[own]
+		if !is {
+			rules, err := g.rules(next, own)
+			moves = err == nil && rules == next
+			known[own] = moves
+		}
+		return moves
+	}
 }
 
 // LeaseLost has all runs leave memory that this process has had by a lease. When it returns nothing more is decided in them.

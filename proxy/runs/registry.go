@@ -419,7 +419,7 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 			return r, why
 		}
 		g.forsake(r)
-		if !g.lostRace(w) {
+		if !g.cfg.Store.Shared() {
 			break
 		}
 	}

@@ -22,7 +22,8 @@ type Reloaded struct {
 	Refused   int // whose state is gone: refused from now on
 }
 
-// Reload puts a policy in force in place of the last one, whole, for every run.
+// Reload puts a policy in force in place of the last one, whole, for every run but those in which one rules that came into
+// force later, in another process.
 // A call in flight is stepped by the policy that decided it; every call decided
 // from now on is decided by the new one, or, where its run is left behind, by
 // both. Sessions are told of the lists that changed.
@@ -30,12 +31,16 @@ func (g *Registry) Reload(next *policy.Policy) (done Reloaded) {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	g.mu.Lock()
-	g.policy.Store(next) // which new runs begin with
+	moves := g.moves(g.policy.Swap(next), next) // which new runs begin with
 	all := g.allLocked()
 	g.mu.Unlock()
 	g.shared.Principals.Adopt(next.LimitKey)
 	now := time.Now()
 	for _, r := range all {
+		if !moves(r) { // it is kept, and so counted
+			done.Runs++
+			continue
+		}
 		var fate run.Fate
 		moved := r.do(func() time.Time { return now }, func(core *run.Run, now time.Time) (e run.Effects) {
 			fate, e = core.Reload(next, now)

@@ -165,6 +165,13 @@ func (r *Run) Where() run.Snapshot {
 	return r.core.Snapshot(r.nowLocked())
 }
 
+// Rules is the policy in force in the run: that of the process, or one of another process that came into force later.
+func (r *Run) Rules() *policy.Policy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.core.Policy
+}
+
 // nowLocked is the time where something hangs on it, the zero time elsewhere: to read the clock
 // costs as much as to decide.
 func (r *Run) nowLocked() (now time.Time) {

@@ -26,6 +26,8 @@ CREATE TABLE fsm_proxy.leases (
 	no bigint PRIMARY KEY DEFAULT nextval('fsm_proxy.lease_numbers'), holder text NOT NULL, ends timestamptz NOT NULL,
 	alone boolean NOT NULL, address text NOT NULL DEFAULT '', key bytea NOT NULL DEFAULT ''
 );
+CREATE SEQUENCE fsm_proxy.policy_numbers;
+CREATE TABLE fsm_proxy.policies (digest text PRIMARY KEY, came bigint NOT NULL DEFAULT nextval('fsm_proxy.policy_numbers'));
 CREATE TABLE fsm_proxy.runs (
 	no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE,
 	key_kind text NOT NULL, key_hash bytea NOT NULL, issuer bytea NOT NULL, subject bytea NOT NULL,
@@ -60,6 +62,8 @@ BEGIN
 	DELETE FROM fsm_proxy.leases;
 	ALTER TABLE fsm_proxy.leases DROP COLUMN only_one, ADD COLUMN alone boolean NOT NULL,
 		ADD COLUMN address text NOT NULL DEFAULT '', ADD COLUMN key bytea NOT NULL DEFAULT '';
+	CREATE SEQUENCE fsm_proxy.policy_numbers;
+	CREATE TABLE fsm_proxy.policies (digest text PRIMARY KEY, came bigint NOT NULL DEFAULT nextval('fsm_proxy.policy_numbers'));
 	UPDATE fsm_proxy.meta SET value = 2;
 END $$`
 

@@ -118,6 +118,7 @@ func TestShared(t *testing.T) {
 		"a database of the first schema is brought to the second":       firstSchema,
 		"an object of no run needs the process's own lease":             objectsOfNone,
 		"an object is swapped by one of those who would at once":        swappedAtOnce,
+		"policies stand in the order in which they came into force":     orderOfPolicies,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -607,6 +608,9 @@ func firstSchema(t *testing.T, url string) {
 		t.Errorf("%+v", r.by)
 	}
 	must(t, all[0], r.next("1"))
+	inOrder(t, all[0])
+	enforced(t, all[0], "p", "")
+	inOrder(t, all[0], "p")
 	c := connect(t, url)
 	for _, old := range []string{ // what the old program sends when it goes on
 		"UPDATE fsm_proxy.leases SET ends = now() + interval '5 s' WHERE no = 1",
@@ -697,4 +701,61 @@ func swappedAtOnce(t *testing.T, url string) {
 	if err := commit(a, journal.Change{Objects: []journal.Object{{Kind: "k", Name: "n", Swap: true, Was: text}}}); journal.AsStale(err) == nil {
 		t.Error(err)
 	}
+}
+
+func enforced(t *testing.T, s *postgres.Store, policy, before string) {
+	t.Helper()
+	if err := s.Enforced(t.Context(), policy, before); err != nil {
+		t.Error(err)
+	}
+}
+
+// inOrder has policies have come into force one after the other, and one never that is none of them.
+func inOrder(t *testing.T, s *postgres.Store, want ...string) {
+	t.Helper()
+	want = append([]string{"none"}, want...)
+	for i, p := range want {
+		for j, other := range want {
+			if later, err := s.Succeeds(t.Context(), p, other); later != (i > j) || err != nil {
+				t.Errorf("of %v %s comes after %s: %v, %v", want[1:], p, other, later, err)
+			}
+		}
+	}
+}
+
+func orderOfPolicies(t *testing.T, url string) {
+	a := share(t, url, "a")
+	enforced(t, a, "1", "")
+	b := share(t, url, "b")
+	enforced(t, b, "2", "")
+	inOrder(t, a, "1", "2")
+	c := share(t, url, "c") // starts among others
+	enforced(t, c, "1", "")
+	inOrder(t, b, "1", "2")
+	enforced(t, a, "2", "1") // as b did
+	enforced(t, a, "3", "2")
+	enforced(t, c, "2", "1") // later than a did
+	inOrder(t, c, "1", "2", "3")
+	enforced(t, b, "3", "2")
+	enforced(t, c, "3", "2")
+	inOrder(t, c, "1", "2", "3")
+	var wait sync.WaitGroup
+	for _, s := range []*postgres.Store{a, b, c} { // all go back
+		wait.Go(func() { enforced(t, s, "2", "3") })
+	}
+	wait.Wait()
+	inOrder(t, c, "1", "3", "2")
+	enforced(t, c, "2", "2") // the same file, read again
+	inOrder(t, c, "1", "3", "2")
+	for _, s := range []*postgres.Store{a, b, c} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if s.Enforced(t.Context(), "4", "") == nil {
+			t.Error("a policy comes into force of a process that has ended")
+		}
+	}
+	d := share(t, url, "d") // starts alone
+	enforced(t, d, "1", "")
+	inOrder(t, d, "3", "2", "1")
 }
