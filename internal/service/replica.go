@@ -145,7 +145,11 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 		outcome = s.replica.peers.Pass(w, r, to, p.Body, peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr})
 		s.tell.passedOn(outcome)
 	}
-	if outcome == peers.Answered || outcome == peers.Cancelled {
+	switch outcome {
+	case peers.Answered:
+		return false
+	case peers.Cancelled: // by its client, or since this process ends
+		s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
 		return false
 	}
 	at.Outdate()
@@ -153,7 +157,7 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	case outcome == peers.Lost && !repeatable(s.relay.Policy(), r, p.Message):
 		s.refuses(w, p.Message, policy.OutcomeUnknown, "The process that had this run has gone while the request was under way; it may have happened.")
 		return false
-	case to == (journal.Peer{}) && free, time.Since(p.Since) > s.patience():
+	case to == (journal.Peer{}) && free && s.relay.Draining(), time.Since(p.Since) > s.patience():
 		s.refuses(w, p.Message, policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.")
 		return false
 	}
@@ -163,6 +167,7 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	case <-timer.C:
 		return true
 	case <-r.Context().Done():
+		s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
 		return false
 	}
 }
@@ -192,8 +197,10 @@ func repeatable(p *policy.Policy, r *http.Request, m *wire.Message) bool {
 		return p.Steady(policy.Resource, m.P.URI, true)
 	case "prompts/get":
 		return p.Steady(policy.Prompt, m.P.Name, true)
+	case "notifications/initialized", "notifications/cancelled", "notifications/roots/list_changed":
+		return true
 	}
-	return m.Kind == wire.Notification
+	return false
 }
 
 // patience is for how long it is looked again where a request is to be served.
@@ -206,7 +213,12 @@ func (s *service) patience() time.Duration {
 
 // refuses answers a request that nobody serves, or of which nobody knows what became.
 func (s *service) refuses(w http.ResponseWriter, m *wire.Message, code policy.Code, text string) {
-	if m == nil || m.Kind != wire.Request {
+	switch {
+	case m != nil && m.Kind == wire.Request:
+	case code == policy.OutcomeUnknown: // it must not be sent again by itself
+		http.Error(w, text, http.StatusBadGateway)
+		return
+	default:
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, text, http.StatusServiceUnavailable)
 		return

@@ -64,6 +64,9 @@ type Swap struct {
 // Same reports whether nothing is to be kept anew.
 func (s *Swap) Same() bool { return SameText(s.Is, s.Was) }
 
+// Takes reports whether it has to be known of calls that what they have taken is in the store.
+func (s *Swap) Takes() bool { return len(s.taken) > 0 }
+
 // SameText reports whether two texts are the same, of which nil is none.
 func SameText(a, b []byte) bool { return (a == nil) == (b == nil) && string(a) == string(b) }
 
@@ -158,14 +161,6 @@ func (p *Principals) IsStale(principal string) bool {
 	defer p.mu.Unlock()
 	r := p.rows[principal]
 	return r != nil && r.stale
-}
-
-// WasReread reports whether a principal was read anew since a time.
-func (p *Principals) WasReread(principal string, since time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r := p.rows[principal]
-	return r != nil && r.at.After(since)
 }
 
 // Reread has a principal have taken what the store of a shared table has of it, nil for nothing, but what was given back

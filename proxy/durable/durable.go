@@ -56,6 +56,7 @@ type Store struct {
 	stock    stock
 
 	mu       sync.Mutex                // guards what follows
+	reread   map[string]time.Time      // when it was read last what a principal has taken, since a call was refused
 	policies map[string]*policy.Policy // by digest
 	enforced string                    // the digest of the policy that this process enforces; "": none yet
 }

@@ -119,7 +119,7 @@ func (s *Store) swap(c journal.Change, when journal.When, whose []string, entrie
 				}
 			}
 			x := of(who, taken...)
-			if swaps[who] = x; !x.Same() {
+			if swaps[who] = x; !x.Same() || x.Takes() {
 				c.Objects = append(c.Objects, journal.Object{Kind: limitsObject, Name: who, Bytes: x.Is, Swap: true, Was: x.Was})
 			}
 		}
@@ -145,12 +145,35 @@ func (s *Store) TookLimits(who string, taken *limit.Taken) (bool, error) {
 // rereads is how seldom what a principal has taken is read only since a call of it was refused.
 const rereads = time.Second
 
+// MayReread reports whether it is time to read what a principal has taken since a call of it was refused.
+func (s *Store) MayReread(who string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.reread[who]) < rereads {
+		return false
+	}
+	if s.reread == nil || len(s.reread) >= maxReread {
+		s.reread = make(map[string]time.Time)
+	}
+	s.reread[who] = now
+	return true
+}
+
+// maxReread is of how many principals it is remembered when that was read; beyond it, it is read sooner.
+const maxReread = 10_000
+
 // RereadLimits reads what a principal has taken, where others have written that; or, if refused, where they may have.
 func (s *Store) RereadLimits(who string, refused bool) error {
 	at := &s.rereading[who[0]%byte(len(s.rereading))]
-	at.Lock()
+	switch {
+	case !refused:
+		at.Lock()
+	case !at.TryLock(): // nobody waits for it
+		return nil
+	}
 	defer at.Unlock()
-	if refused && s.limits.WasReread(who, time.Now().Add(-rereads)) || !refused && !s.limits.IsStale(who) {
+	if !refused && !s.limits.IsStale(who) {
 		return nil // it was read meanwhile
 	}
 	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeout)

@@ -183,6 +183,10 @@ func (r *Run) Begin(c *run.Call) (wait func() error, again bool, err error) {
 		return nil, false, ErrUnwritten
 	}
 	r.mu.Lock()
+	if !r.Acts() {
+		r.unlock()
+		return nil, false, ErrUnwritten
+	}
 	p, ok := r.core.Begin(c, time.Now())
 	w := r.writeLocked()
 	r.unlock()
@@ -393,6 +397,7 @@ func (g *Registry) read(at runID, l *loading) {
 	ctx, stop := context.WithTimeout(context.Background(), g.cfg.Store.Timeout())
 	kept, ended, err := g.cfg.Store.Find(ctx, journal.Key{Kind: at.kind.String(), Hash: journal.Hash([]byte(at.id))})
 	stop()
+	by, elsewhere := errors.AsType[*journal.Elsewhere](err)
 	var r *Run
 	var ask func() // about its task; nil: none goes on
 	was := g.Policy()
@@ -400,8 +405,8 @@ func (g *Registry) read(at runID, l *loading) {
 	case errors.Is(err, journal.ErrNone):
 	case durable.IsDamaged(err):
 		l.why = ErrDamaged
-	case isElsewhere(err):
-		l.why = elsewhere(err)
+	case elsewhere: // whoever can passes the request on
+		l.why = &Missing{policy.StoreUnavailable, "Another process has this run, and cannot be reached from here. Nothing was done; try again.", by}
 	case err != nil && g.cfg.Store.Shared() && g.cfg.Store.Down() != nil:
 		l.why = errLapsed()
 	case err != nil:
@@ -413,6 +418,10 @@ func (g *Registry) read(at runID, l *loading) {
 	g.mu.Lock()
 	delete(g.loading, at)
 	g.noteDamageLocked(at, err)
+	if r != nil && r.kept.Under() != 0 && r.kept.Under() <= g.lost {
+		r.unwind()
+		r, ask, l.why = nil, nil, errLapsed()
+	}
 	g.noteAwayLocked(at, l.why)
 	switch {
 	case ended:

@@ -95,10 +95,11 @@ func closeAll(sessions []Member) {
 	}
 }
 
-// close closes the sessions that were on a run that is found no more, and ends its tasks, also those that no session has begun.
+// close closes the sessions that were on a run that is found no more, and ends its tasks, also those that no session has begun:
+// but of a run that goes on elsewhere not those that go on there.
 func (r *Run) close(on []Member) {
 	closeAll(on)
-	r.Tasks.End(false)
+	r.Tasks.End(r.Lost())
 }
 
 // ErrEnded is for a run that has ended before.

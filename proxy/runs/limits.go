@@ -66,7 +66,7 @@ func (r *Run) tookLimits(c *run.Call) error {
 // limitReached has what is kept of a principal's limits be read anew of which a call was refused, where another process may have
 // given something back: the next one is decided by that.
 func (r *Run) limitReached(c *run.Call) {
-	if store := r.of.cfg.Store; store.Shared() {
+	if store := r.of.cfg.Store; store.Shared() && store.MayReread(c.Principal()) {
 		go func(who string) {
 			if err := store.RereadLimits(who, true); err != nil && !errors.Is(err, journal.ErrClosed) {
 				r.of.cfg.Log.Debug("what a principal has taken of limits cannot be read", "error", err)

@@ -2,7 +2,7 @@ package runs
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
@@ -15,17 +15,6 @@ import (
 
 // Where several processes write the store, each run is one process's, for as long as that has its lease. Here are the runs
 // that come from others, and go to them.
-
-func isElsewhere(err error) bool {
-	_, ok := errors.AsType[*journal.Elsewhere](err)
-	return ok
-}
-
-// elsewhere is for a run that another process has: whoever can passes the request on.
-func elsewhere(err error) *Missing {
-	at, _ := errors.AsType[*journal.Elsewhere](err)
-	return &Missing{Code: policy.StoreUnavailable, Text: "Another process has this run, and cannot be reached from here. Nothing was done; try again.", At: at}
-}
 
 // away is a run that another process had when it was looked for last.
 type away struct {
@@ -40,10 +29,7 @@ const staysAway = 10 * time.Second
 // awayLocked is why the run of a key is not here, as far as that is known; nil: it is to be looked for.
 func (g *Registry) awayLocked(at runID) *Missing {
 	a, ok := g.away[at]
-	switch {
-	case !ok:
-		return nil
-	case a.why.At.Outdated() || deadline.Now() > a.until:
+	if ok && (a.why.At.Outdated() || deadline.Now() > a.until) {
 		delete(g.away, at)
 		return nil
 	}
@@ -139,16 +125,17 @@ func (g *Registry) moves(was, next *policy.Policy) func(*Run) bool {
 
 // LeaseLost has all runs leave memory that this process has had by a lease. When it returns nothing more is decided in them.
 func (g *Registry) LeaseLost(lease int64) {
-	var lost []*Run
-	for _, r := range g.All() {
-		if r.kept != nil && r.kept.Under() == lease {
-			r.lost.Store(true)
-			lost = append(lost, r)
-		}
+	g.mu.Lock()
+	g.lost = lease // for those that are being read
+	all := g.allLocked()
+	g.mu.Unlock()
+	all = slices.DeleteFunc(all, func(r *Run) bool { return r.kept == nil || r.kept.Under() != lease })
+	for _, r := range all {
+		r.lost.Store(true)
 	}
-	g.cfg.Log.Warn("the lease of the database was lost: its runs are for any process to go on with (--lease)", "runs", len(lost))
+	g.cfg.Log.Warn("the lease of the database was lost: its runs are for any process to go on with (--lease)", "runs", len(all))
 	go func() {
-		for _, r := range lost {
+		for _, r := range all {
 			g.forsake(r)
 		}
 	}()
@@ -187,7 +174,7 @@ func (g *Registry) GiveAway(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		for _, r := range g.All() {
-			if r.kept != nil && !r.Lost() {
+			if r.kept != nil && !r.Lost() && ctx.Err() == nil {
 				g.giveAway(ctx, r)
 			}
 		}
@@ -208,12 +195,11 @@ func (g *Registry) giveAway(ctx context.Context, r *Run) {
 		g.mu.Unlock()
 		return
 	}
-	r.lost.Store(true)
 	on, _ := g.endLocked(r, unloaded, run.Remark{})
 	g.mu.Unlock()
 	last := r.handedOver()
 	r.close(on)
-	if !g.awaits(last) {
+	if !waits(last, ctx.Done()) {
 		return // it is free when the lease is
 	}
 	if err := r.kept.Release(ctx); err != nil && ctx.Err() == nil {
@@ -221,7 +207,7 @@ func (g *Registry) giveAway(ctx context.Context, r *Run) {
 	}
 }
 
-// idles reports whether no call is under way in a run.
+// idles reports whether no call is under way in a run: then none begins any more.
 func (r *Run) idles() bool {
 	for _, m := range r.on() {
 		if m.Busy() {
@@ -231,5 +217,9 @@ func (r *Run) idles() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	holder, task := r.core.Holder()
-	return (holder == nil || task) && r.core.Waiting() == 0
+	idle := (holder == nil || task) && r.core.Waiting() == 0
+	if idle {
+		r.lost.Store(true)
+	}
+	return idle
 }

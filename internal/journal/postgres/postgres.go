@@ -31,11 +31,11 @@ type Store struct {
 	pool   *pgxpool.Pool
 	term   atomic.Pointer[term] // nil: it is opened to read
 	ending atomic.Bool
+	closed atomic.Bool
 	fenced atomic.Uint64
 
-	mu     sync.Mutex // guards what follows, and is held through a commit
-	runs   map[string]*known
-	closed bool
+	mu   sync.Mutex // guards what follows, and is held through a commit
+	runs map[string]*known
 
 	stop    context.CancelFunc
 	stopped chan struct{}
@@ -113,7 +113,7 @@ func (s *Store) Commit(ctx context.Context, changes []journal.Change) ([]error, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.term.Load() == nil {
+	if s.closed.Load() || s.term.Load() == nil {
 		return nil, journal.ErrClosed
 	}
 	each, err := s.commit(ctx, changes)
@@ -123,9 +123,8 @@ func (s *Store) Commit(ctx context.Context, changes []journal.Change) ([]error, 
 
 // Close implements [journal.Store]: others can have the database, or the runs, at once.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
+	s.mu.Lock() // of a commit that goes on
+	closed := s.closed.Swap(true)
 	s.mu.Unlock()
 	if closed {
 		return nil

@@ -62,9 +62,7 @@ func (s *Store) row(ctx context.Context, text string, args ...any) (journal.Row,
 }
 
 func (s *Store) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
+	return s.closed.Load()
 }
 
 // Find implements [journal.Store].
