@@ -315,9 +315,9 @@ func (c *call) tooLate() wire.Pending {
 	})
 }
 
-// unsent answers a call that start has not sent.
+// unsent answers a call that start has not sent, or has it be served elsewhere.
 func (c *call) unsent() wire.Pending {
-	if c.flight.IsCancelled() {
+	if c.flight.IsCancelled() || wire.MoveOn(c.out, runs.LookAgain()) {
 		return c.answer(nil)
 	}
 	c.unavailable(link.ErrEnding)

@@ -251,6 +251,7 @@ func TestReplicaThatIsEnded(t *testing.T) {
 		if err := owner.process.Process.Signal(syscall.SIGTERM); err != nil {
 			owner.t.Fatal(err)
 		}
+		owner.process.Log().Await(owner.t, "ending: calls under way") // else nobody may come to take what it gives away
 		return func() { owner.process.ExitCode(); owner.anew() }
 	})
 }
