@@ -50,6 +50,7 @@ type Store struct {
 	left   atomic.Uint64 // how many facts were left out
 
 	takeovers atomic.Uint64
+	lost      atomic.Int64   // the last lease that was lost; 0: none was
 	rereading [16]sync.Mutex // each guards the reading of what some principals have taken of limits
 
 	sessions sessions

@@ -92,3 +92,9 @@ func (s *Store) others(ctx context.Context) (map[int64]bool, error) {
 
 // Takeovers is how many runs were taken over from processes that had not given them away.
 func (s *Store) Takeovers() uint64 { return s.takeovers.Load() }
+
+// LeaseLost notes that a lease of this process was lost.
+func (s *Store) LeaseLost(lease int64) { s.lost.Store(lease) }
+
+// LeaseLost reports whether the lease was lost by which this process has the run. Leases are numbered in their order.
+func (r *Run) LeaseLost() bool { return r.under.Lease != 0 && r.under.Lease <= r.s.lost.Load() }

@@ -418,7 +418,7 @@ func (g *Registry) read(at runID, l *loading) {
 	g.mu.Lock()
 	delete(g.loading, at)
 	g.noteDamageLocked(at, err)
-	if r != nil && r.kept.Under() != 0 && r.kept.Under() <= g.lost {
+	if r != nil && r.kept.LeaseLost() {
 		r.unwind()
 		r, ask, l.why = nil, nil, errLapsed()
 	}

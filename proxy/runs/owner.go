@@ -125,11 +125,8 @@ func (g *Registry) moves(was, next *policy.Policy) func(*Run) bool {
 
 // LeaseLost has all runs leave memory that this process has had by a lease. When it returns nothing more is decided in them.
 func (g *Registry) LeaseLost(lease int64) {
-	g.mu.Lock()
-	g.lost = lease // for those that are being read
-	all := g.allLocked()
-	g.mu.Unlock()
-	all = slices.DeleteFunc(all, func(r *Run) bool { return r.kept == nil || r.kept.Under() != lease })
+	g.cfg.Store.LeaseLost(lease) // of those that are being read, too
+	all := slices.DeleteFunc(g.All(), func(r *Run) bool { return r.kept == nil || r.kept.Under() != lease })
 	for _, r := range all {
 		r.lost.Store(true)
 	}

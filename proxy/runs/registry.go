@@ -75,7 +75,6 @@ type Registry struct {
 	loading map[runID]*loading // that are being read from the store
 	damaged map[runID]damage   // that were read last, and are not what was written
 	away    map[runID]away     // that other processes have
-	lost    int64              // the last lease that was lost; 0: none was
 	closed  bool
 	stop    chan struct{}
 	stopped chan struct{} // nil: the sweeper does not run
