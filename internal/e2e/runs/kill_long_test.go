@@ -54,7 +54,12 @@ func tables(t *testing.T, url string) map[string]string {
 func TestKilledUnderManyRuns(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) { killed(t, 32, 200, store(t)) })
 	t.Run("stdio", func(t *testing.T) { killedOverStdio(t, 8, 25) })
-	t.Run("PostgreSQL", func(t *testing.T) { killed(t, 32, 200, postgres.Start(t).URL("killed")) })
+}
+
+// The same of a database, whose lease each start waits for.
+func TestKilledUnderManyRunsOfADatabase(t *testing.T) {
+	t.Parallel()
+	killed(t, 32, 100, postgres.Start(t).URL("killed"))
 }
 
 // The database ends, and is there again.
