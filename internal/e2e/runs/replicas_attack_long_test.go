@@ -23,7 +23,7 @@ func TestAttackByAPeerWithoutTheKey(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", "principal"}
 	upstream, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, steps, databases["PostgreSQL"](t)(t), "--upstream", url)
+	r := replicate(t, k, steps, databases(t)(t), "--upstream", url)
 	c := r.enter(k, "")
 	for range r.all { // some of which are passed on
 		if x := c.call("ok", ""); x.verdict != "success" || x.state != "start" {
@@ -83,7 +83,7 @@ func TestAttackByAPrincipalInAPeerHeader(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", "principal"}
 	upstream, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, steps, databases["PostgreSQL"](t)(t), "--upstream", url)
+	r := replicate(t, k, steps, databases(t)(t), "--upstream", url)
 	ann, bob, nobody := r.who(k, "ann"), r.who(k, "bob"), r.who(k, "")
 	if x := bob.call("once", ""); x.verdict != "success" || x.state != "after" {
 		t.Fatal(x.raw)
@@ -128,7 +128,7 @@ states:
 // An owner that was stopped until another has its run lists and decides nothing by what it knew, neither for clients that asked
 // it meanwhile nor for those that ask later, and writes nothing of what was under way.
 func TestAttackByTwoOwnersAtOnce(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, []key{{"modern", "principal"}, {"modern", "handle"}, {"legacy", "session"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, server())
 		r := replicate(t, k, twice, database(t), "--surface", "dynamic", "--upstream", url)

@@ -160,7 +160,7 @@ func (c *client) surely(tool, arguments string) (r reply) {
 
 // Crossroads is played with each request at another replica, and goes as with one proxy, and is kept so, entry by entry.
 func TestReplicasAsOne(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, keys, func(t *testing.T, k key) {
 		kept, policy, whole := database(t), crossroads(t, restarts), slices.Concat(walk, lastDoor)
 		r := replicate(t, k, policy, kept, "--upstream", crossroadsServer(t))
@@ -177,7 +177,7 @@ func TestReplicasAsOne(t *testing.T) {
 // befalls plays Crossroads at replicas, and something befalls the run's owner before each step but the first, until it is
 // mended after that. The first answer comes within a time; nothing is sent twice, and all goes and is kept as without.
 func befalls(t *testing.T, within time.Duration, fault func(owner *house) (mend func())) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, []key{{"legacy", "session"}, {"legacy", "principal"}, {"modern", "principal"}, {"modern", "handle"}}, func(t *testing.T, k key) {
 		policy, whole := crossroads(t, restarts), slices.Concat(walk, lastDoor)
 		upstream, calls := crossroadsCounted(t)
@@ -271,7 +271,7 @@ var faults = []func(h *house){
 // all that was answered is kept. What no lease can exclude is a process that is paused between its last look and what it
 // sends: one such call may come when its client has gone on.
 func TestReplicasUnderKills(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	t.Parallel()
 	for name, some := range map[string][]key{
 		"handle and session": {{"modern", "handle"}, {"legacy", "session"}},
