@@ -31,8 +31,9 @@ type Peer struct {
 
 // Elsewhere is the error of a run that another process has, whose lease goes on.
 type Elsewhere struct {
-	Run string // its id
-	By  Peer   // the zero Peer: nobody has it, and this process is not to take it
+	Run      string // its id
+	By       Peer   // the zero Peer: nobody has it, and this process is not to take it
+	Anywhere bool   // nobody knows which run it is, nor who has it: each other process is to be asked, once
 
 	outdated atomic.Bool
 }
@@ -44,14 +45,17 @@ func (e *Elsewhere) Outdate() { e.outdated.Store(true) }
 func (e *Elsewhere) Outdated() bool { return e.outdated.Load() }
 
 func (e *Elsewhere) Error() string {
+	if e.Anywhere {
+		return "this process does not know whose it is"
+	}
 	if e.By == (Peer{}) {
 		return fmt.Sprintf("run %s is for another process to take: this one is ending", e.Run)
 	}
 	return fmt.Sprintf("%s has run %s", e.By.Holder, e.Run)
 }
 
-// Elsewhere marks the error for who passes requests on without knowing of stores.
-func (*Elsewhere) Elsewhere() {}
+// AskAll implements wire.ElsewhereError.
+func (e *Elsewhere) AskAll() bool { return e.Anywhere }
 
 // Shared is a store that several processes write, each run by one of them at a time: who has taken it, as long as their
 // lease goes on. [Store.Take] of a run that another process has, whose lease goes on and which has not ended, is an [*Elsewhere];

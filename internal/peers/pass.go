@@ -23,9 +23,11 @@ const (
 	// Lost is a request that was sent, or part of it, and has no answer: its lease has ended meanwhile, or the connection
 	// broke. Whether it was acted on is not known.
 	Lost Outcome = iota
-	// NotSent is a request of which surely nothing was acted on: the other process could not be reached, is another one
-	// than the lease names, or does not have what was asked for.
+	// NotSent is a request of which surely nothing was acted on: the other process could not be reached, or is another one
+	// than the lease names.
 	NotSent
+	// Declined is one that the process has got that the lease names, which does not have what was asked for.
+	Declined
 	// Answered is a request of which an answer was written, whole or in part.
 	Answered
 	// Cancelled is a request whose client has gone before an answer came.
@@ -39,6 +41,8 @@ func (o Outcome) String() string {
 		return "lost"
 	case NotSent:
 		return "not sent"
+	case Declined:
+		return "declined"
 	case Answered:
 		return "answered"
 	case Cancelled:
@@ -90,6 +94,9 @@ func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, bo
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusMisdirectedRequest && resp.Header[headerNotHere] != nil {
 		_, _ = io.CopyN(io.Discard, resp.Body, 1024) // so that the connection can be used again
+		if resp.Header.Get(headerNotHere) == Elsewhere {
+			return Declined
+		}
 		return NotSent
 	}
 	copyAnswer(w, r, resp)

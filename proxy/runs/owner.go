@@ -76,6 +76,9 @@ func (g *Registry) Away(from *observe.Peer) *Missing {
 // LookAgain is where a request is served that this process does not serve any more, or not now: it is to be looked again.
 func LookAgain() error { return &journal.Elsewhere{} }
 
+// AskAll is where a request is served of which nobody knows where that is.
+func AskAll() error { return &journal.Elsewhere{Anywhere: true} }
+
 // errLapsed is for a run that cannot be read since this process may not act by its lease now: whose it is is known soon.
 func errLapsed() *Missing { return &Missing{errStore.Code, errStore.Text, &journal.Elsewhere{}} }
 

@@ -609,7 +609,7 @@ func (g *Registry) Resume() error {
 	if err := g.cfg.Store.Count(ctx); err != nil {
 		return err
 	}
-	if err := g.readTasks(context.Background()); err != nil {
+	if err := g.ReadTasks(); err != nil {
 		return err
 	}
 	g.mu.Lock()

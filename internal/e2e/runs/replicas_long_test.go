@@ -78,11 +78,11 @@ func (r *replicas) end() {
 	}
 }
 
-// owner is who has the one run of the store, once somebody has it, and the others.
+// owner is who has the run of the store, once somebody has it, and the others; of several runs it is the one that has moved most.
 func (r *replicas) owner() (owner *house, others []*house) {
 	r.t.Helper()
 	mcptest.Await(r.t, "a replica has the run", func() bool {
-		holder := one[string](r.t, r.store, "SELECT l.holder FROM fsm_proxy.runs r JOIN fsm_proxy.leases l ON l.no = r.owner WHERE r.ended IS NULL AND l.ends > now()")
+		holder := one[string](r.t, r.store, "SELECT l.holder FROM fsm_proxy.runs r JOIN fsm_proxy.leases l ON l.no = r.owner WHERE r.ended IS NULL AND l.ends > now() ORDER BY r.last_seq DESC LIMIT 1")
 		owner, others = nil, nil
 		for _, h := range r.all {
 			if strings.HasPrefix(holder, fmt.Sprintf("process %d ", h.process.Process.Pid)) {
