@@ -660,7 +660,7 @@ func TestServePassed(t *testing.T) {
 		q.Header.Set(headerSession, strings.TrimPrefix(someID, "Mcp-Session-Id: "))
 		w := httptest.NewRecorder()
 		r.srv.ServePassed(w, q, ann, "192.0.2.9:1")
-		if w.Code != 421 || w.Header().Get(headerElsewhere) != "1" {
+		if w.Code != 421 || w.Header().Get(headerElsewhere) != "elsewhere" {
 			t.Errorf("%s: %d %s", method, w.Code, w.Body)
 		}
 	}
