@@ -7,10 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -49,20 +45,11 @@ func replicate(t *testing.T, k key, policy, store string, flags ...string) *repl
 		r.all = append(r.all, open(t, k, policy, append([]string{"--annotate", "meta", "--store", store, "--lease", lease.String(), "--peer-listen", "127.0.0.1:0"}, flags...)...))
 	}
 	r.come(r.all...)
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	web := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			takes := *r.takes.Load()
-			to, _ := url.Parse(takes[int(r.turn.Add(1))%len(takes)].url) // which a client has used already
-			p.Out.URL.Scheme, p.Out.URL.Host = to.Scheme, to.Host
-		},
-		Transport:     transport,
-		FlushInterval: -1,
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // nobody is there
-	})
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close(); transport.CloseIdleConnections() })
 	first := *r.all[0]
-	first.url = web.URL + "/mcp"
+	first.url = mcptest.Balance(t, func() string {
+		takes := *r.takes.Load()
+		return takes[int(r.turn.Add(1))%len(takes)].url
+	})
 	r.house = &first
 	return r
 }
