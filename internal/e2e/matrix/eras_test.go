@@ -146,7 +146,7 @@ func TestMatrixThroughReplicas(t *testing.T) {
 		if c.modern {
 			r.upstream = "modern"
 		}
-		c.flags = append(slices.Clone(c.flags), "--store", database.URL(fmt.Sprint("runs", i)), "--peer-listen", "127.0.0.1:0")
+		c.flags = append(slices.Clone(c.flags), "--store", database.URL(fmt.Sprint("runs", i)), "--peer-listen", "127.0.0.1:0", "--lease", "30s") // which a busy machine keeps
 		t.Run(c.name, func(t *testing.T) { t.Parallel(); r.fill(t, c) })
 	}
 }
