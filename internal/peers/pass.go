@@ -92,7 +92,7 @@ func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, bo
 		_, _ = io.CopyN(io.Discard, resp.Body, 1024) // so that the connection can be used again
 		return NotSent
 	}
-	copyAnswer(w, r, resp)
+	x.copyAnswer(w, r, resp)
 	return Answered
 }
 
@@ -308,8 +308,9 @@ const (
 	answerBuffer = 32 << 10 // of what is there
 )
 
-// copyAnswer copies an answer as it comes.
-func copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response) {
+// copyAnswer copies an answer as it comes. One without a length that ends once the pass is over has broken off, however it
+// ends: the other process has seen the connection closing, and may have written an end before it was closed.
+func (x *pass) copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response) {
 	for name, values := range endToEnd(resp.Header) {
 		w.Header()[name] = values
 	}
@@ -329,7 +330,7 @@ func copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response) {
 			}
 		}
 		switch {
-		case err == io.EOF:
+		case err == io.EOF && (resp.ContentLength >= 0 || x.ctx.Err() == nil):
 			return
 		case err != nil && (isEvents(resp.Header) || r.Context().Err() != nil):
 			return
