@@ -49,28 +49,17 @@ func (g *Registry) noteAwayLocked(at runID, why *Missing) {
 
 // Away is why a session's run is not here, as far as that is known; nil: it is to be looked for.
 func (g *Registry) Away(from *observe.Peer) *Missing {
-	var at runID
-	switch key := g.Key(bridge.Client{}); key.Kind {
-	case Default, Session:
-		at = g.at(Session, from.ID)
-	case Process:
-		at = g.at(Process, g.cfg.Process)
-	case Principal:
-		at = g.at(Principal, ofPrincipal(from.Principal))
-	case Header:
-		id, why := g.fromHeader(key.Header, from)
-		if why != nil {
-			return nil
-		}
-		at = g.at(Header, id)
-	case Path:
-		at = g.at(Path, from.Run)
-	case Handle:
+	key := g.Key(bridge.Client{})
+	if key.Kind == Default {
+		key.Kind = Session
+	}
+	id, why := g.says(key, from, "")
+	if why != nil {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.awayLocked(at)
+	return g.awayLocked(g.at(key.Kind, id))
 }
 
 // LookAgain is where a request is served that this process does not serve any more, or not now: it is to be looked again.

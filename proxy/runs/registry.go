@@ -322,35 +322,44 @@ func (g *Registry) Beside(of bridge.Client, from *observe.Peer) *Missing {
 // key allows that. Without a run and without a reason the request brings no handle.
 func (g *Registry) Find(of bridge.Client, from *observe.Peer, handle string, create bool) (*Run, *Missing) {
 	key := g.Key(of)
+	id, why := g.says(key, from, handle)
+	switch {
+	case why != nil:
+		return nil, why
+	case key.Kind == Default, key.Kind == Process, key.Kind == Session:
+		return g.ofProcess()
+	case key.Kind == Handle && id == "":
+		return nil, nil
+	}
+	guessable := key.Kind == Path && !Unguessable(id)
+	r, why := g.lookup(key, id, from.Principal, create && key.Begins() || key.Kind == Path && g.cfg.PathCreate && !guessable)
+	if why == ErrNotFound && g.cfg.PathCreate && guessable {
+		why = errGuessable
+	}
+	return r, why
+}
+
+// says is what a request says of the run that it belongs to, or why that is not enough.
+func (g *Registry) says(key Key, from *observe.Peer, handle string) (id string, why *Missing) {
 	switch key.Kind {
+	case Session:
+		return from.ID, nil
 	case Principal:
 		if !from.Principal.Known() {
-			return nil, &Missing{Code: policy.RunNotFound, Text: "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
+			return "", &Missing{Code: policy.RunNotFound, Text: "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
 		}
-		return g.lookup(key, ofPrincipal(from.Principal), from.Principal, create)
+		return ofPrincipal(from.Principal), nil
 	case Header:
-		id, why := g.fromHeader(key.Header, from)
-		if why != nil {
-			return nil, why
-		}
-		return g.lookup(key, id, from.Principal, create)
+		return g.fromHeader(key.Header, from)
 	case Path:
 		if from.Run == "" {
-			return nil, &Missing{Code: policy.RunNotFound, Text: "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
+			return "", &Missing{Code: policy.RunNotFound, Text: "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
 		}
-		begins := g.cfg.PathCreate && Unguessable(from.Run)
-		r, why := g.lookup(key, from.Run, from.Principal, begins)
-		if why == ErrNotFound && g.cfg.PathCreate && !begins {
-			why = errGuessable
-		}
-		return r, why
+		return from.Run, nil
 	case Handle:
-		if handle == "" {
-			return nil, nil
-		}
-		return g.lookup(key, handle, from.Principal, false)
+		return handle, nil
 	}
-	return g.ofProcess()
+	return g.cfg.Process, nil
 }
 
 // ofProcess returns the one run of the process, or begins it where none is kept.
