@@ -72,9 +72,9 @@ type Shared interface {
 	// Trusts reports whether this process may act by a lease now. It does not block, and is cheap. A process that has the
 	// store alone may until it has lost the lease.
 	Trusts(lease int64) bool
-	// Release gives a run away that this process has under a tenure, once all is written that it is to write of it:
-	// any process may take it. It is nil too where the tenure is over already.
-	Release(ctx context.Context, run string, t Tenure) error
+	// Release gives runs away, by their ids, that this process has under these tenures, once all is written that it is to write
+	// of them: any process may take them. A run whose tenure is over already stays as it is.
+	Release(ctx context.Context, runs map[string]Tenure) error
 	// Peers are the processes whose leases go on, this one among them.
 	Peers(ctx context.Context) ([]Peer, error)
 	// End has this process take no run any more: [Store.Take] of one that nobody has is an [*Elsewhere] without a Peer.

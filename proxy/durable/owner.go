@@ -34,12 +34,16 @@ func (r *Run) Left(ctx context.Context) (bool, error) {
 	return row.Tenure != r.under, err
 }
 
-// Release gives the run away, of which nothing more is written.
-func (r *Run) Release(ctx context.Context) error {
-	if r.s.shared == nil {
+// Release gives runs away, of which nothing more is written.
+func (s *Store) Release(ctx context.Context, all ...*Run) error {
+	if s.shared == nil {
 		return nil
 	}
-	return r.s.shared.Release(ctx, r.id, r.under)
+	runs := make(map[string]journal.Tenure, len(all))
+	for _, r := range all {
+		runs[r.id] = r.under
+	}
+	return s.shared.Release(ctx, runs)
 }
 
 // enforce notes where a policy that is about to come into force here stands in the order of those of all processes.

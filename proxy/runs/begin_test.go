@@ -1,8 +1,11 @@
 package runs_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
@@ -54,4 +57,52 @@ func TestNobodyHasARunThatAnotherProcessHasBegunFirst(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process that ends gives its runs away many at a time, but for those in which something is under way.
+func TestRunsAreGivenAwayManyAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &common{disk: newDisk()}
+		p := kept(t, c, runs.Config{})
+		var all []*runs.Run
+		for i := range 250 {
+			r, why := p.OfClient(&observe.Peer{Session: "s", ID: fmt.Sprint("session ", i), Principal: ann})
+			if why != nil {
+				t.Fatal(why)
+			}
+			all = append(all, r)
+		}
+		busy := &member{client: true}
+		busy.busy.Store(true)
+		p.Join(all[0], busy)
+		mustWrite(t, p.s)
+		ctx, end := context.WithCancel(t.Context())
+		given := make(chan struct{})
+		go func() {
+			defer close(given)
+			p.GiveAway(ctx)
+		}()
+		synctest.Wait()
+		gone := func() (n, times int) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, x := range c.released {
+				if n += x; x > 0 {
+					times++
+				}
+			}
+			return n, times
+		}
+		if n, times := gone(); n != 249 || times > 3 || all[0].Lost() {
+			t.Errorf("%d are given away, at %d times", n, times)
+		}
+		busy.busy.Store(false)
+		time.Sleep(time.Second) // as it is looked again
+		if n, _ := gone(); n != 250 || busy.closed.Load() != 1 {
+			t.Errorf("%d are given away, and the session is closed %d times", n, busy.closed.Load())
+		}
+		end()
+		<-given
+		p.ends()
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
@@ -162,10 +163,9 @@ func (g *Registry) GiveAway(ctx context.Context) {
 	ticker := time.NewTicker(giveAwayEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		for _, r := range g.All() {
-			if r.kept != nil && !r.Lost() && ctx.Err() == nil {
-				g.giveAway(ctx, r)
-			}
+		all := slices.DeleteFunc(g.All(), func(r *Run) bool { return r.kept == nil || r.Lost() })
+		for some := range slices.Chunk(all, givesAway) {
+			g.giveAway(ctx, some)
 		}
 		select {
 		case <-ticker.C:
@@ -174,25 +174,31 @@ func (g *Registry) GiveAway(ctx context.Context) {
 	}
 }
 
-// giveAwayEvery is how often it is looked whether something is still under way in a run that is to be given away.
-const giveAwayEvery = 20 * time.Millisecond
+// How often it is looked whether something is still under way in runs that are to be given away, and how many are given at once.
+const (
+	giveAwayEvery = 20 * time.Millisecond
+	givesAway     = 100
+)
 
-// giveAway gives a run away, if nothing is under way in it.
-func (g *Registry) giveAway(ctx context.Context, r *Run) {
-	g.mu.Lock()
-	if !r.idles() {
+// giveAway gives those runs away in which nothing is under way.
+func (g *Registry) giveAway(ctx context.Context, some []*Run) {
+	var idle []*durable.Run
+	for _, r := range some {
+		g.mu.Lock()
+		if ctx.Err() != nil || !r.idles() {
+			g.mu.Unlock()
+			continue
+		}
+		on, _ := g.endLocked(r, unloaded, run.Remark{})
 		g.mu.Unlock()
-		return
+		last := r.handedOver()
+		r.close(on)
+		if waits(last, ctx.Done()) { // else it is free when the lease is
+			idle = append(idle, r.kept)
+		}
 	}
-	on, _ := g.endLocked(r, unloaded, run.Remark{})
-	g.mu.Unlock()
-	last := r.handedOver()
-	r.close(on)
-	if !waits(last, ctx.Done()) {
-		return // it is free when the lease is
-	}
-	if err := r.kept.Release(ctx); err != nil && ctx.Err() == nil {
-		g.cfg.Log.Warn("a run was not given away: others go on with it when the lease of this process is over", "run", r.Name, "error", err)
+	if err := g.cfg.Store.Release(ctx, idle...); err != nil && ctx.Err() == nil {
+		g.cfg.Log.Warn("runs were not given away: others go on with them when the lease of this process is over", "runs", len(idle), "error", err)
 	}
 }
 
