@@ -173,7 +173,8 @@ func (s *Store) RereadLimits(who string, refused bool) error {
 		return nil
 	}
 	defer at.Unlock()
-	if !refused && !s.limits.IsStale(who) {
+	settled, stale := s.limits.Reading(who)
+	if !refused && !stale {
 		return nil // it was read meanwhile
 	}
 	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeout)
@@ -185,7 +186,7 @@ func (s *Store) RereadLimits(who string, refused bool) error {
 	if err != nil {
 		return err
 	}
-	return s.limits.Reread(who, text, time.Now())
+	return s.limits.Reread(who, text, settled, time.Now())
 }
 
 // limitsOf are the principals of whose limits entries tell, each once.
