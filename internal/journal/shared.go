@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // Tenure is how a process has a run: by which of its leases, and the how manyth it is to have the run. Nothing is written of a
@@ -21,12 +22,30 @@ func Beginning(s Store) Tenure {
 	return Tenure{}
 }
 
+// DefaultLease is for how long a process has a [Shared] store, or its runs, without another word, where nothing else is said.
+const DefaultLease = 5 * time.Second
+
 // Peer is a process that writes a [Shared] store, as its lease tells.
 type Peer struct {
 	Lease   int64    // its number, which is never used again
 	Holder  string   // for people, such as "process 7 on gateway-0"
 	Address string   // where it takes requests that others pass on, "host:port"; "": it takes none
 	Key     [32]byte // SHA-256 of its TLS certificate there
+}
+
+// Holders are the holders of leases of processes that share a store; nil: none does.
+func Holders(all []Peer) map[int64]string {
+	var by map[int64]string
+	for _, p := range all {
+		if p.Address == "" {
+			continue
+		}
+		if by == nil {
+			by = make(map[int64]string)
+		}
+		by[p.Lease] = p.Holder
+	}
+	return by
 }
 
 // Elsewhere is the error of a run that another process has, whose lease goes on.
@@ -66,6 +85,8 @@ func (e *Elsewhere) AskAll() bool { return e.Anywhere }
 // its last look and what it sends.
 type Shared interface {
 	Store
+	// Alone reports whether this process has the store alone: no other one writes it.
+	Alone() bool
 	// Lease is the number of this process's lease; another one, once that was lost and another one was taken. It does
 	// not block.
 	Lease() int64

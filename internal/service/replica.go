@@ -306,7 +306,7 @@ func (s *service) refuses(w http.ResponseWriter, m *wire.Message, code policy.Co
 func (f *Store) shares() bool { return f.lasts() && !stores.IsSQLite(f.URL) }
 
 // lease is for how long a database is this process's without another word.
-func (f *Store) lease() time.Duration { return cmp.Or(f.Lease, 5*time.Second) }
+func (f *Store) lease() time.Duration { return cmp.Or(f.Lease, journal.DefaultLease) }
 
 // replicas is what the metrics tell of the processes that share the store; nil: none does.
 func (s *service) replicas(store journal.Store) *telemetry.Replicas {
@@ -336,9 +336,5 @@ func (r *replica) holders(ctx context.Context) map[int64]string {
 		return nil
 	}
 	all, _ := r.all(ctx)
-	holders := make(map[int64]string, len(all))
-	for _, p := range all {
-		holders[p.Lease] = p.Holder
-	}
-	return holders
+	return journal.Holders(all)
 }

@@ -45,7 +45,7 @@ type Store struct {
 	chain  journal.Chain
 	write  *journal.Committer
 	limits *limit.Principals
-	shared journal.Shared // nil: this process has the journal alone
+	shared journal.Shared // nil: the journal is one that a process has alone
 	size   atomic.Int64
 	left   atomic.Uint64 // how many facts were left out
 
@@ -68,7 +68,7 @@ func Open(c Config) *Store {
 		c.Timeout = 10 * time.Second
 	}
 	s := &Store{cfg: c, chain: journal.NewChain(c.Key), limits: limit.NewPrincipals(0), sessions: newSessions(), stock: stock{crowded: make(chan struct{}, 1)}, policies: make(map[string]*policy.Policy)}
-	if s.shared, _ = c.Journal.(journal.Shared); s.shared != nil {
+	if s.shared, _ = c.Journal.(journal.Shared); s.Shared() {
 		s.limits.Share()
 	}
 	s.write = journal.NewCommitter(journal.CommitterConfig{Store: c.Journal, Wrote: c.Wrote, Health: func(err error) {

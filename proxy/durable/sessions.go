@@ -204,7 +204,7 @@ func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration
 			kept := readSession(page[i].Bytes)
 			after = page[i].Name
 			switch due := kept.Away.Add(idle); {
-			case others[kept.By]: // for it to see to
+			case others[kept.By] != "": // for it to see to
 				soon(now.Add(idle))
 			case kept.Away.IsZero(), kept.Away.After(now): // a clock was set back since
 				kept.Away, kept.By = now.UTC(), journal.Beginning(s.cfg.Journal).Lease
