@@ -614,13 +614,21 @@ func (s *Store) Forget(ctx context.Context, endedBefore, usedBefore time.Time, h
 			if live && held(r.Key) {
 				continue
 			}
-			if r, err = s.cfg.Journal.Take(ctx, r.ID); err != nil || live && r.Used.After(usedBefore) { // somebody has, meanwhile
+			if r, err = s.cfg.Journal.Take(ctx, r.ID); err != nil {
 				continue
 			}
-			if _, err := s.write.Submit(journal.Change{Run: r.ID, Tenure: r.Tenure, Remove: true}, journal.Later); err != nil {
+			used := live && r.Used.After(usedBefore) // meanwhile
+			if !used {
+				_, err = s.write.Submit(journal.Change{Run: r.ID, Tenure: r.Tenure, Remove: true}, journal.Later)
+			}
+			if used || err != nil {
+				_ = s.Release(ctx, &Run{id: r.ID, under: r.Tenure}) // or it is free when the lease is
+			} else {
+				n++
+			}
+			if err != nil {
 				return n, err
 			}
-			n++
 		}
 	}
 	return n, nil
