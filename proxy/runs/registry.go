@@ -576,10 +576,6 @@ func (g *Registry) Process() *Run {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.processLocked()
-}
-
-func (g *Registry) processLocked() *Run {
 	r := g.process.Load()
 	if r == nil {
 		r, _ = g.beginProcessLocked(run.Remark{})
