@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/balancer"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
 )
 
@@ -159,7 +160,7 @@ func replicas(t *testing.T, args ...string) (url string) {
 		all = append(all, url)
 	}
 	var turn atomic.Uint64
-	return mcptest.Balance(t, func() string { return all[turn.Add(1)%uint64(len(all))] })
+	return balancer.Start(t, func() string { return all[turn.Add(1)%uint64(len(all))] })
 }
 
 // fill plays the scenario, and fails the test for every feature that neither works nor has a reason not to.

@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/balancer"
 )
 
 const (
@@ -46,7 +47,7 @@ func replicate(t *testing.T, k key, policy, store string, flags ...string) *repl
 	}
 	r.come(r.all...)
 	first := *r.all[0]
-	first.url = mcptest.Balance(t, func() string {
+	first.url = balancer.Start(t, func() string {
 		takes := *r.takes.Load()
 		return takes[int(r.turn.Add(1))%len(takes)].url
 	})

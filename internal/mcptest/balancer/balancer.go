@@ -1,4 +1,5 @@
-package mcptest
+// Package balancer stands in front of several proxies for tests.
+package balancer
 
 import (
 	"net/http"
@@ -8,9 +9,9 @@ import (
 	"testing"
 )
 
-// Balance serves at a URL of its own, and sends each request to the URL that next says, as a Service of Kubernetes does that
+// Start serves at a URL of its own, and sends each request to the URL that next says, as a Service of Kubernetes does that
 // knows no sessions. Where nobody is there it answers 502. next is called by several goroutines at once.
-func Balance(t testing.TB, next func() string) (url string) {
+func Start(t testing.TB, next func() string) (url string) {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	web := httptest.NewServer(&httputil.ReverseProxy{
