@@ -2,6 +2,8 @@ package runs
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,15 +38,19 @@ func (g *Registry) awayLocked(at runID) *Missing {
 	return a.why
 }
 
-// noteAwayLocked notes what looking for a run has come to.
+// noteAwayLocked notes why a run is not here.
 func (g *Registry) noteAwayLocked(at runID, why *Missing) {
-	if why == nil || why.At == nil || why.At.By == (journal.Peer{}) {
-		return
-	}
 	if len(g.away) >= maxGone {
 		clear(g.away)
 	}
 	g.away[at] = away{why, deadline.Now() + staysAway}
+}
+
+// Outdate has the run of a name be looked for again: another process says that nobody has it.
+func (g *Registry) Outdate(run string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.away, func(_ runID, a away) bool { return a.why.At.Run == run })
 }
 
 // Away is why a session's run is not here, as far as that is known; nil: it is to be looked for.
@@ -161,8 +167,7 @@ func (g *Registry) conflicts(r *Run) {
 		case !g.Has(r):
 			return
 		}
-		timer := time.NewTimer(wait)
-		<-timer.C
+		<-time.After(wait)
 	}
 }
 
@@ -175,7 +180,7 @@ func (g *Registry) GiveAway(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, r := range g.All() {
 			if r.kept != nil && !r.Lost() && ctx.Err() == nil {
-				g.giveAway(ctx, r)
+				_ = g.giveAway(ctx, r) // later, where something is under way
 			}
 		}
 		select {
@@ -188,23 +193,41 @@ func (g *Registry) GiveAway(ctx context.Context) {
 // giveAwayEvery is how often it is looked whether something is still under way in a run that is to be given away.
 const giveAwayEvery = 20 * time.Millisecond
 
-// giveAway gives a run away, if nothing is under way in it.
-func (g *Registry) giveAway(ctx context.Context, r *Run) {
+// ErrBusy is for a run in which something is under way.
+var ErrBusy = errors.New("something is under way in the run")
+
+// Release gives a run away that is kept, for others to go on with: for a while this process takes it only where none of them
+// does. The error is an [ErrBusy], or an [ErrUnwritten].
+func (g *Registry) Release(ctx context.Context, r *Run) error {
+	err := g.giveAway(ctx, r)
+	if err == nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.noteAwayLocked(r.at, &Missing{errStore.Code, errStore.Text, &journal.Elsewhere{Run: r.Name}})
+	}
+	return err
+}
+
+// giveAway gives a run away, if nothing is under way in it. Where that cannot be written it is free when the lease is.
+func (g *Registry) giveAway(ctx context.Context, r *Run) error {
 	g.mu.Lock()
 	if !r.idles() {
 		g.mu.Unlock()
-		return
+		return ErrBusy
 	}
 	on, _ := g.endLocked(r, unloaded, run.Remark{})
 	g.mu.Unlock()
 	last := r.handedOver()
 	r.close(on)
 	if !waits(last, ctx.Done()) {
-		return // it is free when the lease is
+		return ErrUnwritten
 	}
-	if err := r.kept.Release(ctx); err != nil && ctx.Err() == nil {
+	err := r.kept.Release(ctx)
+	if err != nil && ctx.Err() == nil {
 		g.cfg.Log.Warn("a run was not given away: others go on with it when the lease of this process is over", "run", r.Name, "error", err)
+		err = ErrUnwritten
 	}
+	return err
 }
 
 // idles reports whether no call is under way in a run: then none begins any more.
