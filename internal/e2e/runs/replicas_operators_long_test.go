@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -274,5 +275,77 @@ func TestReleaseToNobody(t *testing.T) {
 		if out := alone.does(1, args...); !strings.Contains(out, "not_available") || !strings.Contains(out, "--peer-listen") {
 			t.Error(out)
 		}
+	}
+}
+
+// What is known of an operator's signal whose owner is killed while it waits for the turn is that it may have counted: it is not
+// sent again by itself. A look is asked of the next owner.
+func TestOperatorsWhoseOwnerIsKilled(t *testing.T) {
+	t.Parallel()
+	k := key{"modern", "handle"}
+	upstream, url := mcptest.HTTP(t, server())
+	r := replicate(t, k, approving, databases["PostgreSQL"](t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
+	c := r.enter(k, "")
+	if x := c.call("once", ""); x.verdict != "success" {
+		t.Fatal(x.raw)
+	}
+	owner, others := r.owner()
+	id, at := r.of(), others[0]
+	r.come(others...)
+	hold := c.begins("hold", "")
+	upstream.Await(t, 1, "tools/call", "hold")
+	came := make(chan said, 1)
+	go func() {
+		s, err := at.signals(t.Context(), id, "approved", "", "Authorization", "Bearer "+token("olga"))
+		if err != nil {
+			t.Error(err)
+		}
+		came <- s
+	}()
+	mcptest.Await(t, "the signal waits for the turn", func() bool { return at.show(id).Queued == 1 })
+	owner.ends(os.Kill)
+	if s := <-came; s.status != http.StatusBadGateway || s.Code != "outcome_unknown" {
+		t.Errorf("%d %s", s.status, s.text)
+	}
+	if s := at.show(id); s.State != "waiting" {
+		t.Errorf("%+v", s)
+	}
+	if x := c.answered(hold); x.verdict != "outcome_unknown" {
+		t.Error(x.raw)
+	}
+	if s := at.approves(id, "approved", ""); s.status != http.StatusOK || s.State != "applying" {
+		t.Errorf("%d %s", s.status, s.text)
+	}
+	upstream.Open("hold")
+}
+
+// A replica that does not answer does not hold up the list of approvals, which names it.
+func TestApprovalsBesideAReplicaThatIsStopped(t *testing.T) {
+	t.Parallel()
+	k := key{"modern", "handle"}
+	_, url := mcptest.HTTP(t, server())
+	r := replicate(t, k, paying, databases["PostgreSQL"](t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url, "--lease", "20s")
+	c := r.enter(k, "")
+	call := c.begins("once", "")
+	x := r.approvals(1)[0]
+	owner, others := r.owner()
+	goOn := others[0].pauses()
+	for _, h := range []*house{owner, others[1]} {
+		var page struct {
+			Count  *int
+			Items  []asked
+			Absent []string
+		}
+		h.operator(http.MethodGet, "/v1/approvals", &page)
+		if len(page.Items) != 1 || page.Items[0].ID != x.ID || page.Count != nil || len(page.Absent) != 1 || !strings.HasPrefix(page.Absent[0], fmt.Sprintf("process %d ", others[0].process.Process.Pid)) {
+			t.Errorf("%+v", page)
+		}
+	}
+	goOn()
+	if s := others[1].answers(x.ID, "allow", ""); s.status != http.StatusOK {
+		t.Errorf("%d %s", s.status, s.text)
+	}
+	if x := c.answered(call); x.verdict != "success" {
+		t.Error(x.raw)
 	}
 }
