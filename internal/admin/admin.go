@@ -22,7 +22,7 @@ import (
 )
 
 // Admin is a look inside a running proxy, and a few levers. All functions are
-// required, but for Who and Journal; they are called by several goroutines at once.
+// required, but for Who, Journal and those of Others; they are called by several goroutines at once.
 type Admin struct {
 	Policy   func() Policy
 	Sessions func() []Session // in the order of their ids
@@ -33,13 +33,7 @@ type Admin struct {
 	Start func(s Start) (Started, error)
 	// Verbs are those that there are, "" for none; nil: all of [Verbs].
 	Verbs []string
-	// Reset begins a run anew, End ends it for good, Annotate keeps what is said of it, Accept has it go on as the store
-	// has it, and Release gives it away. An error of these is a [*Refusal].
-	Reset, End, Annotate, Accept, Release func(v Verb) (Stands, error)
-	// ReleaseAll gives away all runs of this process in which nothing is under way. An error is a [*Refusal].
-	ReleaseAll func(v Verb) (Released, error)
-	// Fork begins a run that is what another one was after an entry. An error is a [*Refusal].
-	Fork func(f Fork) (Forked, error)
+	Acts
 	// Run shows a run by its id, and Signal sends it a signal, which may wait for as long as ctx lasts. An error
 	// of these is a [*Refusal].
 	Run    func(id string) (RunDetail, error)
@@ -48,12 +42,7 @@ type Admin struct {
 	// this one is a [*Refusal].
 	Approvals func() []Approval
 	Approve   func(ctx context.Context, a ApprovalAnswer) (Approved, error)
-	// Elsewhere are those of other processes, in any order, as an operator sees them, "" for nobody who is known; absent
-	// names the processes that have not answered. nil: there are no others.
-	Elsewhere func(ctx context.Context, from string) (all []Approval, absent []string)
-	// PassOn has another process answer a request, where what was said of it here tells that it may: it is to be tried here
-	// once more where that one does not either. An error is what it is answered with. nil: there is no other process.
-	PassOn func(w http.ResponseWriter, r *http.Request, on Onward) (again bool, err error)
+	Others
 	// Migrate has stranded runs begin anew.
 	Migrate func() Migrated
 	Level   func() string
@@ -68,6 +57,27 @@ type Admin struct {
 	// Host must be a loopback name, so that no web page gets in by a name of its
 	// own that leads here.
 	Local bool
+}
+
+// Acts are what is done to runs.
+type Acts struct {
+	// Reset begins a run anew, End ends it for good, Annotate keeps what is said of it, Accept has it go on as the store
+	// has it, and Release gives it away. An error of these is a [*Refusal].
+	Reset, End, Annotate, Accept, Release func(v Verb) (Stands, error)
+	// ReleaseAll gives away all runs of this process in which nothing is under way. An error is a [*Refusal].
+	ReleaseAll func(v Verb) (Released, error)
+	// Fork begins a run that is what another one was after an entry. An error is a [*Refusal].
+	Fork func(f Fork) (Forked, error)
+}
+
+// Others are the other processes that share what is kept of runs; the zero Others: there are none.
+type Others struct {
+	// Elsewhere are those of other processes, in any order, as an operator sees them, "" for nobody who is known; absent
+	// names the processes that have not answered.
+	Elsewhere func(ctx context.Context, from string) (all []Approval, absent []string)
+	// PassOn has another process answer a request, where what was said of it here tells that it may: it is to be tried here
+	// once more where that one does not either. An error is what it is answered with.
+	PassOn func(w http.ResponseWriter, r *http.Request, on Onward) (again bool, err error)
 }
 
 // Handler returns the handler of the admin listener.

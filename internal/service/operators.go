@@ -244,8 +244,10 @@ func (s *service) admin(o *operators) *admin.Admin {
 
 		Start: s.startRun,
 		Verbs: s.cfg.Operators.Admin.verbs(),
-		Reset: s.operate((*operator.Desk).Reset), End: s.endRun, Fork: s.forkRun, Annotate: s.operate((*operator.Desk).Annotate), Accept: s.acceptRun,
-		Release: s.releaseRun, ReleaseAll: s.releaseRuns,
+		Acts: admin.Acts{
+			Reset: s.operate((*operator.Desk).Reset), End: s.endRun, Fork: s.forkRun, Annotate: s.operate((*operator.Desk).Annotate), Accept: s.acceptRun,
+			Release: s.releaseRun, ReleaseAll: s.releaseRuns,
+		},
 		Migrate: func() admin.Migrated {
 			done := s.relay.Migrate()
 			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted, "unwritten", done.Unwritten)
@@ -263,7 +265,7 @@ func (s *service) admin(o *operators) *admin.Admin {
 		Local: o.admin != nil && local(o.admin),
 	}
 	if s.replica.peers != nil {
-		a.PassOn, a.Elsewhere = s.passOnOperator, s.othersApprovals
+		a.Others = admin.Others{Elsewhere: s.othersApprovals, PassOn: s.passOnOperator}
 	}
 	return a
 }

@@ -36,7 +36,7 @@ func TestOperatorsAtAnyReplica(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", "handle"}
 	_, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, approving, databases["PostgreSQL"](t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
+	r := replicate(t, k, approving, databases(t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
 	c := r.enter(k, "")
 	if x := c.call("once", ""); x.verdict != "success" {
 		t.Fatal(x.raw)
@@ -100,7 +100,7 @@ func TestAttackByAClientAtTheOperatorsDoor(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", "handle"}
 	_, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, approving, databases["PostgreSQL"](t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
+	r := replicate(t, k, approving, databases(t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
 	c := r.enter(k, "")
 	if x := c.call("once", ""); x.verdict != "success" {
 		t.Fatal(x.raw)
@@ -141,7 +141,7 @@ func TestApprovalsAtAnyReplica(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", byHeader}
 	upstream, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, paying, databases["PostgreSQL"](t)(t), "--tokens", tokensOf(t, "ann"), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
+	r := replicate(t, k, paying, databases(t)(t), "--tokens", tokensOf(t, "ann"), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
 	var clients []*client
 	var calls []int
 	for i := range r.all { // a run at each
@@ -199,7 +199,7 @@ func TestApprovalsAtAnyReplica(t *testing.T) {
 
 // A run that is released, at whichever replica, goes on at another one than its owner, but not while a call is under way in it.
 func TestReleaseOfRuns(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, []key{{"modern", "handle"}, {"legacy", "session"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, server())
 		r := replicate(t, k, steps, database(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
@@ -259,7 +259,7 @@ func TestReleaseToNobody(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", "handle"}
 	_, url := mcptest.HTTP(t, server())
-	flags := []string{"--annotate", "meta", "--admin-tokens", tokensOf(t, "olga"), "--upstream", url, "--store", databases["PostgreSQL"](t)(t)}
+	flags := []string{"--annotate", "meta", "--admin-tokens", tokensOf(t, "olga"), "--upstream", url, "--store", databases(t)(t)}
 	h := open(t, k, steps, append(flags, "--peer-listen", "127.0.0.1:0")...)
 	c := h.enter(k, "")
 	if x := c.call("once", ""); x.state != "after" {
@@ -284,7 +284,7 @@ func TestOperatorsWhoseOwnerIsKilled(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", "handle"}
 	upstream, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, approving, databases["PostgreSQL"](t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
+	r := replicate(t, k, approving, databases(t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
 	c := r.enter(k, "")
 	if x := c.call("once", ""); x.verdict != "success" {
 		t.Fatal(x.raw)
@@ -324,7 +324,7 @@ func TestApprovalsBesideAReplicaThatIsStopped(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", "handle"}
 	_, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, paying, databases["PostgreSQL"](t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url, "--lease", "20s")
+	r := replicate(t, k, paying, databases(t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url, "--lease", "20s")
 	c := r.enter(k, "")
 	call := c.begins("once", "")
 	x := r.approvals(1)[0]
