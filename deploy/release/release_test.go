@@ -105,7 +105,7 @@ func unpacked(t *testing.T, system string) (files map[string]entry, binary []byt
 func shared(t *testing.T) []string {
 	t.Helper()
 	names := []string{"LICENSE", "README.md", "completions/fsm-proxy.bash", "completions/_fsm-proxy", "completions/fsm-proxy.fish"}
-	for _, command := range []string{"", "-admin", "-anchor", "-approvals", "-approvals-allow", "-approvals-deny", "-approvals-ls", "-approvals-show", "-check", "-completion", "-demo", "-drain", "-explain", "-init", "-lock", "-man", "-render", "-report", "-run", "-runs", "-runs-accept", "-runs-annotate", "-runs-diff", "-runs-end", "-runs-export", "-runs-fork", "-runs-gc", "-runs-import", "-runs-ls", "-runs-reset", "-runs-show", "-runs-signal", "-runs-start", "-runs-tail", "-schema", "-test", "-verify", "-version"} {
+	for _, command := range []string{"", "-admin", "-anchor", "-approvals", "-approvals-allow", "-approvals-deny", "-approvals-ls", "-approvals-show", "-check", "-completion", "-demo", "-drain", "-explain", "-init", "-lock", "-man", "-render", "-report", "-run", "-runs", "-runs-accept", "-runs-annotate", "-runs-diff", "-runs-end", "-runs-export", "-runs-fork", "-runs-gc", "-runs-import", "-runs-ls", "-runs-release", "-runs-reset", "-runs-show", "-runs-signal", "-runs-start", "-runs-tail", "-schema", "-test", "-verify", "-version"} {
 		names = append(names, "man/fsm-proxy"+command+".1")
 	}
 	policies, err := filepath.Glob("../../policies/*.yaml")

@@ -22,7 +22,7 @@ import (
 )
 
 // Admin is a look inside a running proxy, and a few levers. All functions are
-// required, but for Who and Journal; they are called by several goroutines at once.
+// required, but for Who, Journal and those of Others; they are called by several goroutines at once.
 type Admin struct {
 	Policy   func() Policy
 	Sessions func() []Session // in the order of their ids
@@ -33,11 +33,7 @@ type Admin struct {
 	Start func(s Start) (Started, error)
 	// Verbs are those that there are, "" for none; nil: all of [Verbs].
 	Verbs []string
-	// Reset begins a run anew, End ends it for good, Annotate keeps what is said of it, and Accept has it go on as the
-	// store has it. An error of these is a [*Refusal].
-	Reset, End, Annotate, Accept func(v Verb) (Stands, error)
-	// Fork begins a run that is what another one was after an entry. An error is a [*Refusal].
-	Fork func(f Fork) (Forked, error)
+	Acts
 	// Run shows a run by its id, and Signal sends it a signal, which may wait for as long as ctx lasts. An error
 	// of these is a [*Refusal].
 	Run    func(id string) (RunDetail, error)
@@ -46,6 +42,7 @@ type Admin struct {
 	// this one is a [*Refusal].
 	Approvals func() []Approval
 	Approve   func(ctx context.Context, a ApprovalAnswer) (Approved, error)
+	Others
 	// Migrate has stranded runs begin anew.
 	Migrate func() Migrated
 	Level   func() string
@@ -62,6 +59,27 @@ type Admin struct {
 	Local bool
 }
 
+// Acts are what is done to runs.
+type Acts struct {
+	// Reset begins a run anew, End ends it for good, Annotate keeps what is said of it, Accept has it go on as the store
+	// has it, and Release gives it away. An error of these is a [*Refusal].
+	Reset, End, Annotate, Accept, Release func(v Verb) (Stands, error)
+	// ReleaseAll gives away all runs of this process in which nothing is under way. An error is a [*Refusal].
+	ReleaseAll func(v Verb) (Released, error)
+	// Fork begins a run that is what another one was after an entry. An error is a [*Refusal].
+	Fork func(f Fork) (Forked, error)
+}
+
+// Others are the other processes that share what is kept of runs; the zero Others: there are none.
+type Others struct {
+	// Elsewhere are those of other processes, in any order, as an operator sees them, "" for nobody who is known; absent
+	// names the processes that have not answered.
+	Elsewhere func(ctx context.Context, from string) (all []Approval, absent []string)
+	// PassOn has another process answer a request, where what was said of it here tells that it may: it is to be tried here
+	// once more where that one does not either. An error is what it is answered with.
+	PassOn func(w http.ResponseWriter, r *http.Request, on Onward) (again bool, err error)
+}
+
 // Handler returns the handler of the admin listener.
 func (a *Admin) Handler() http.Handler {
 	r := routes{}
@@ -69,19 +87,9 @@ func (a *Admin) Handler() http.Handler {
 	r.get("/v1/sessions", a.sessions)
 	r.get("/v1/runs", a.runs)
 	r.handle(http.MethodPost, "/v1/runs", onlyJSON(a.allowed("start", a.start)))
-	r.get(runPath, a.run)
-	r.handle(http.MethodPost, resetPath, onlyJSON(a.allowed("reset", a.verb(resetPath, reasonForm.with(a.Reset)))))
-	r.handle(http.MethodPost, endPath, onlyJSON(a.allowed("end", a.verb(endPath, reasonForm.with(a.End)))))
-	r.handle(http.MethodPost, forkPath, onlyJSON(a.allowed("fork", a.verb(forkPath, a.fork))))
-	r.handle(http.MethodPost, annotatePath, onlyJSON(a.allowed("annotate", a.verb(annotatePath, textForm.with(a.Annotate)))))
-	r.handle(http.MethodPost, acceptPath, onlyJSON(a.allowed("accept", a.verb(acceptPath, reasonForm.with(a.Accept)))))
-	r.handle(http.MethodPost, signalPath, onlyJSON(a.allowed("signal", a.signals())))
-	r.get("/v1/approvals", a.approvals)
-	r.get(approvalPath, a.approval)
-	room := make(chan struct{}, maxSignals)
-	r.handle(http.MethodPost, allowPath, onlyJSON(a.allowed("approve", a.approve(allowPath, true, room))))
-	r.handle(http.MethodPost, denyPath, onlyJSON(a.allowed("approve", a.approve(denyPath, false, room))))
+	a.ofRuns(r)
 	r.handle(http.MethodPost, "/v1/runs/migrate", onlyJSON(a.allowed("migrate", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Migrate()) })))
+	r.handle(http.MethodPost, releaseAllPath, onlyJSON(a.allowed("release", here(a.verb(releaseAllPath, with(reasonForm, a.ReleaseAll))))))
 	a.journals(r)
 	r.get("/v1/log-level", a.level)
 	r.handle(http.MethodPut, "/v1/log-level", onlyJSON(a.setLevel))
@@ -92,6 +100,26 @@ func (a *Admin) Handler() http.Handler {
 			r.ServeHTTP(w, req)
 		}
 	})
+}
+
+// ofRuns are the paths of what is asked about one run, or about calls that wait, which another process may have.
+func (a *Admin) ofRuns(r routes) {
+	does := func(path, verb string, room chan struct{}, f func(w http.ResponseWriter, r *http.Request) error) {
+		r.handle(http.MethodPost, path, onlyJSON(a.allowed(verb, a.wherever(room, f))))
+	}
+	r.get(runPath, a.wherever(nil, a.run))
+	does(resetPath, "reset", nil, a.verb(resetPath, with(reasonForm, a.Reset)))
+	does(endPath, "end", nil, a.verb(endPath, with(reasonForm, a.End)))
+	does(forkPath, "fork", nil, a.verb(forkPath, a.fork))
+	does(annotatePath, "annotate", nil, a.verb(annotatePath, with(textForm, a.Annotate)))
+	does(acceptPath, "accept", nil, a.verb(acceptPath, with(reasonForm, a.Accept)))
+	does(releasePath, "release", nil, a.verb(releasePath, with(reasonForm, a.Release)))
+	does(signalPath, "signal", make(chan struct{}, maxSignals), a.signals())
+	r.get("/v1/approvals", a.approvals)
+	r.get(approvalPath, a.wherever(nil, a.approval))
+	room := make(chan struct{}, maxSignals)
+	does(allowPath, "approve", room, a.approve(allowPath, true))
+	does(denyPath, "approve", room, a.approve(denyPath, false))
 }
 
 const otherHost = "this Host is not served here: use localhost, or 127.0.0.1"
@@ -159,6 +187,8 @@ type list[T any] struct {
 	Count *int   `json:"count,omitempty"` // of all pages; nil: nobody has counted them
 	Next  string `json:"next,omitempty"`
 	Items []T    `json:"items"`
+	// Absent are the processes that have not said what they have.
+	Absent []string `json:"absent,omitempty"`
 }
 
 func (a *Admin) sessions(w http.ResponseWriter, r *http.Request) {
@@ -182,8 +212,8 @@ const (
 )
 
 // serveList answers with the page that is asked for of all items, which are in the
-// order of their ids. whole tells that these are all that there are.
-func serveList[T any](w http.ResponseWriter, r *http.Request, all []T, whole bool, id func(T) string) {
+// order of their ids. whole tells that these are all that there are; else absent may name the processes that have the rest.
+func serveList[T any](w http.ResponseWriter, r *http.Request, all []T, whole bool, id func(T) string, absent ...string) {
 	limit, after := pageSize, r.URL.Query().Get("after")
 	if text := r.URL.Query().Get("limit"); text != "" {
 		var err error
@@ -200,7 +230,7 @@ func serveList[T any](w http.ResponseWriter, r *http.Request, all []T, whole boo
 	for to > from && to < len(all) && id(all[to]) == id(all[to-1]) {
 		to++ // the next page begins after that id
 	}
-	out := list[T]{Items: append([]T{}, all[from:to]...)}
+	out := list[T]{Items: append([]T{}, all[from:to]...), Absent: absent}
 	if count := len(all); whole {
 		out.Count = &count
 	}

@@ -122,7 +122,7 @@ func fixture(n int) *Admin {
 			return all, true, nil
 		},
 		Approvals: func() []Approval { return nil },
-		Reset:     nobody, End: nobody, Annotate: nobody, Accept: nobody,
+		Acts:      Acts{Reset: nobody, End: nobody, Annotate: nobody, Accept: nobody, Release: nobody},
 		Start: func(Start) (Started, error) {
 			return Started{}, &Refusal{Status: http.StatusConflict, Text: "no run has a URL here", Code: "not_available"}
 		},

@@ -164,10 +164,17 @@ type Refusal struct {
 	State  string     `json:"state,omitempty"`
 	Seq    *uint64    `json:"seq,omitempty"`
 	Next   *ValidNext `json:"valid_next,omitempty"`
+	Why    error      `json:"-"` // what else there is to know of it, for who passes requests on; nil: nothing
 }
 
 // Error is the text.
 func (r *Refusal) Error() string { return r.Text }
+
+// Unwrap is why.
+func (r *Refusal) Unwrap() error { return r.Why }
+
+// NoApproval is the code of a refusal where no call waits for an approval.
+const NoApproval = "approval_not_found"
 
 // Start says which run an operator has begin.
 type Start struct {
@@ -231,6 +238,12 @@ type Stands struct {
 	State    string `json:"state"`
 	Complete bool   `json:"complete"`
 	Seq      uint64 `json:"seq"`
+}
+
+// Released says how many runs a process has given away.
+type Released struct {
+	Runs int `json:"runs"`
+	Stay int `json:"stay"` // in which something is under way, or of which the store could not be told in time
 }
 
 // Migrated says what a migration did.

@@ -20,7 +20,7 @@ func TestDocumentedAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := map[string]any{
-		"policy": new(Policy), "sessions": new(list[Session]), "runs": new(list[Run]), "migrated": new(Migrated), "started": new(Started), "stands": new(Stands), "forked": new(Forked),
+		"policy": new(Policy), "sessions": new(list[Session]), "runs": new(list[Run]), "migrated": new(Migrated), "released": new(Released), "started": new(Started), "stands": new(Stands), "forked": new(Forked),
 		"run": new(RunDetail), "signalled": new(Signalled), "refusal": new(Refusal),
 		"journal_runs": new(JournalPage[journal.Row]), "journal_records": new(JournalPage[JournalRecord]), "journal_objects": new(JournalPage[JournalObject]),
 		"level": new(logLevel), "probe": new(Probe), "error": new(refusal),

@@ -10,6 +10,8 @@ import (
 // routes are paths with the methods that each takes. What is not there is answered with what is.
 type routes map[string]map[string]http.HandlerFunc
 
+const releaseAllPath = "/v1/runs/release"
+
 // The paths that stand for many.
 const (
 	runPath      = "/v1/runs/{id}"
@@ -17,6 +19,7 @@ const (
 	endPath      = "/v1/runs/{id}/end"
 	forkPath     = "/v1/runs/{id}/fork"
 	acceptPath   = "/v1/runs/{id}/accept"
+	releasePath  = "/v1/runs/{id}/release"
 	annotatePath = "/v1/runs/{id}/annotate"
 	signalPath   = "/v1/runs/{id}/signals/{name}"
 	approvalPath = "/v1/approvals/{id}"
@@ -65,7 +68,7 @@ func (r routes) find(path string) map[string]http.HandlerFunc {
 	if strings.HasPrefix(path, profilesPath) {
 		return r[profilesPath]
 	}
-	for _, pattern := range []string{runPath, resetPath, endPath, forkPath, annotatePath, acceptPath, signalPath, approvalPath, allowPath, denyPath, journalRunPath, journalRecordsPath, journalOfRunPath} {
+	for _, pattern := range []string{runPath, resetPath, endPath, forkPath, annotatePath, acceptPath, releasePath, signalPath, approvalPath, allowPath, denyPath, journalRunPath, journalRecordsPath, journalOfRunPath} {
 		if parameters(pattern, path) != nil {
 			return r[pattern]
 		}

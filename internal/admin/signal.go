@@ -10,13 +10,12 @@ import (
 )
 
 // run shows one run.
-func (a *Admin) run(w http.ResponseWriter, r *http.Request) {
+func (a *Admin) run(w http.ResponseWriter, r *http.Request) error {
 	run, err := a.Run(parameters(runPath, r.URL.Path)[0])
-	if err != nil {
-		fail(w, err)
-		return
+	if err == nil {
+		answer(w, run)
 	}
-	answer(w, run)
+	return err
 }
 
 // maxSignals is how many signals may wait at once for the turns of their runs: each has a connection, and others
@@ -24,8 +23,8 @@ func (a *Admin) run(w http.ResponseWriter, r *http.Request) {
 const maxSignals = 8
 
 // signals sends signals.
-func (a *Admin) signals() http.HandlerFunc {
-	return a.byOperator(make(chan struct{}, maxSignals), func(r *http.Request, s Signal) (any, error) {
+func (a *Admin) signals() func(w http.ResponseWriter, r *http.Request) error {
+	return a.byOperator(func(r *http.Request, s Signal) (any, error) {
 		values := parameters(signalPath, r.URL.Path)
 		s.Run, s.Name = values[0], values[1]
 		return a.Signal(r.Context(), s)
@@ -34,42 +33,34 @@ func (a *Admin) signals() http.HandlerFunc {
 
 // byOperator has do take what an operator says. What nobody has a token for is refused at each address, a socket's
 // too: there the shell of an agent may be let in like its user.
-func (a *Admin) byOperator(room chan struct{}, do func(r *http.Request, s Signal) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (a *Admin) byOperator(do func(r *http.Request, s Signal) (any, error)) func(w http.ResponseWriter, r *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		var s Signal
 		var ok bool
 		if s.From, s.Remote, ok = a.operator(w, r); !ok {
-			return
+			return nil
 		}
 		if fault := s.read(w, r); fault != "" {
 			refuse(w, http.StatusBadRequest, fault)
-			return
-		}
-		select {
-		case room <- struct{}{}:
-			defer func() { <-room }()
-		default:
-			w.Header().Set("Retry-After", "5")
-			refuse(w, http.StatusServiceUnavailable, "too much that operators sent waits for the turns of its runs: try again when some of it is through")
-			return
+			return nil
 		}
 		done, err := do(r, s)
-		if err != nil {
-			fail(w, err)
-			return
+		if err == nil {
+			answer(w, done)
 		}
-		answer(w, done)
+		return err
 	}
 }
 
 // operator says who sends a request, and from which address. It reports false where nobody knows, and has answered then.
 func (a *Admin) operator(w http.ResponseWriter, r *http.Request) (who, remote string, ok bool) {
-	if a.Who == nil {
+	who, passed := a.sender(r)
+	if who == "" && (passed || a.Who == nil) {
 		refuse(w, http.StatusForbidden, "signals, approvals and what is done to runs need an operator with a token, at this address too, since an agent's shell may reach it: "+
 			"start fsm-proxy with --admin-tokens FILE, or --admin-bearer-file FILE")
 		return "", "", false
 	}
-	if who, ok = a.Who(r); !ok { // the token was withdrawn just now
+	if who == "" { // the token was withdrawn just now
 		refuse(w, http.StatusUnauthorized, "a bearer token is needed")
 		return "", "", false
 	}

@@ -7,11 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode"
 )
 
 // Verbs are what can be done to runs, as --admin-verbs names it.
-var Verbs = []string{"start", "reset", "end", "fork", "annotate", "accept", "signal", "approve", "migrate"}
+var Verbs = []string{"start", "reset", "end", "fork", "annotate", "accept", "release", "signal", "approve", "migrate"}
 
 // allowed has f serve a verb where there is that.
 func (a *Admin) allowed(verb string, f http.HandlerFunc) http.HandlerFunc {
@@ -34,31 +35,39 @@ var (
 	textForm   = form{key: "text", must: true}
 )
 
-// verb has done to the run that a path names what an operator with a token says: read takes what comes with it, returns what
+// verb has done to the run that a path names, if it names one, what an operator with a token says: read takes what comes with it, returns what
 // does it, and says what is wrong.
-func (a *Admin) verb(pattern string, read func(w http.ResponseWriter, r *http.Request, v Verb) (do func() (any, error), fault string)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		v := Verb{Run: parameters(pattern, r.URL.Path)[0]}
+func (a *Admin) verb(pattern string, read func(w http.ResponseWriter, r *http.Request, v Verb) (do func() (any, error), fault string)) func(w http.ResponseWriter, r *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		v := Verb{Run: strings.Join(parameters(pattern, r.URL.Path), "")}
 		var ok bool
 		if v.From, v.Remote, ok = a.operator(w, r); !ok {
-			return
+			return nil
 		}
 		do, fault := read(w, r, v)
 		if fault != "" {
 			refuse(w, http.StatusBadRequest, fault)
-			return
+			return nil
 		}
 		done, err := do()
-		if err != nil {
-			fail(w, err)
-			return
+		if err == nil {
+			answer(w, done)
 		}
-		answer(w, done)
+		return err
 	}
 }
 
-// with reads a verb with which that comes alone.
-func (f form) with(do func(Verb) (Stands, error)) func(http.ResponseWriter, *http.Request, Verb) (func() (any, error), string) {
+// here has f answer a request that is about this process.
+func here(f func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := f(w, r); err != nil {
+			fail(w, err)
+		}
+	}
+}
+
+// with reads a verb with which a form comes alone.
+func with[T any](f form, do func(Verb) (T, error)) func(http.ResponseWriter, *http.Request, Verb) (func() (any, error), string) {
 	return func(w http.ResponseWriter, r *http.Request, v Verb) (_ func() (any, error), fault string) {
 		given, send := map[string]string{}, `send {"`+f.key+`": "…"}`
 		if fault := readBody(w, r, &given, send); fault != "" {

@@ -21,7 +21,7 @@ func operated() (a *Admin, done func() string) {
 			return Stands{ID: v.Run, State: "s", Seq: 9}, nil
 		}
 	}
-	a.Reset, a.End, a.Annotate, a.Accept = by("reset"), by("end"), by("annotate"), by("accept")
+	a.Reset, a.End, a.Annotate, a.Accept, a.Release = by("reset"), by("end"), by("annotate"), by("accept"), by("release")
 	a.Fork = func(f Fork) (Forked, error) {
 		at, err := by("fork")(f.Verb)
 		if f.At != nil {
@@ -33,7 +33,7 @@ func operated() (a *Admin, done func() string) {
 }
 
 // bodies are what each verb takes, with what it says.
-var bodies = map[string]string{"reset": `{"reason":"why"}`, "end": `{"reason":"why"}`, "annotate": `{"text":"why"}`, "accept": `{"reason":"why"}`, "fork": `{"reason":"why"}`}
+var bodies = map[string]string{"reset": `{"reason":"why"}`, "end": `{"reason":"why"}`, "annotate": `{"text":"why"}`, "accept": `{"reason":"why"}`, "release": `{"reason":"why"}`, "fork": `{"reason":"why"}`}
 
 // What is done to runs is done by somebody who is known, from no web page, and to a run that there is.
 func TestVerbs(t *testing.T) {

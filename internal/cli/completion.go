@@ -168,7 +168,7 @@ func behindDash(args []string) bool {
 var adminPaths = map[string][]string{
 	"GET":  {"/v1/policy", "/v1/sessions", "/v1/runs", "/v1/log-level", "/livez", "/readyz", "/startupz", "/metrics", "/debug/pprof/"},
 	"PUT":  {"/v1/log-level"},
-	"POST": {"/v1/runs", "/v1/runs/migrate"},
+	"POST": {"/v1/runs", "/v1/runs/migrate", "/v1/runs/release"},
 }
 
 // adminRequests completes a method, or a path that GET takes, and then a path.

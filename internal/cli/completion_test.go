@@ -74,7 +74,7 @@ func TestBashCompletion(t *testing.T) {
 		"run --tls-cert ":               {}, // bash's own: any file
 		"run --policy p.yaml -- server": {}, // likewise
 		"lock p.yaml ":                  {"--"},
-		"admin POST ":                   {"/v1/runs", "/v1/runs/migrate"},
+		"admin POST ":                   {"/v1/runs", "/v1/runs/migrate", "/v1/runs/release"},
 		"man ":                          {"folders"},
 		"version ":                      {},
 		"cross":                         {},

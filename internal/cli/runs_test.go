@@ -111,7 +111,7 @@ func TestRunsCommandSaysWhatIsWrong(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"shw"}, exit.Usage, `"shw" is no command of fsm-proxy runs; it has "accept", "annotate", "diff", "end", "export", "fork", "gc", "import", "ls", "reset", "show", "signal", "start" and "tail"`},
+		{[]string{"shw"}, exit.Usage, `"shw" is no command of fsm-proxy runs; it has "accept", "annotate", "diff", "end", "export", "fork", "gc", "import", "ls", "release", "reset", "show", "signal", "start" and "tail"`},
 		{[]string{"show"}, exit.Usage, "show takes one argument, RUN, got 0"},
 		{[]string{"signal", "x"}, exit.Usage, "signal takes 2 arguments, RUN and NAME, got 1"},
 		{[]string{"show", "x"}, exit.Usage, "or give --admin, to ask a running proxy"},

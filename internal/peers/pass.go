@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -106,6 +107,40 @@ func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, bo
 	}
 	x.copyAnswer(w, r, resp)
 	return Answered
+}
+
+// Ask asks another process for what is at a path, by a request of this process's own, and returns its answer, of so many
+// bytes at most.
+func (p *Peers) Ask(ctx context.Context, to journal.Peer, path string, who Passenger, most int64) ([]byte, error) {
+	head, err := who.encode()
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost"+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking another process: %w", err)
+	}
+	x := p.enter(ctx, to)
+	if x == nil {
+		return nil, errors.New("asking another process: nothing is passed on to it")
+	}
+	defer p.leave(x)
+	resp, outcome := x.send(r, head, nil)
+	defer x.body.drop()
+	if resp == nil {
+		return nil, errors.New("asking another process: the request is " + outcome.String())
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading what another process answers: %w", err)
+	case resp.StatusCode != http.StatusOK:
+		return nil, errors.New("asking another process: it answers " + resp.Status)
+	case int64(len(said)) > most:
+		return nil, fmt.Errorf("reading what another process answers: it is longer than %d bytes", most)
+	}
+	return said, nil
 }
 
 // enter begins to watch the lease that a request is for; nil: nothing is passed on any more, or to that process.

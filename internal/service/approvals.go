@@ -3,10 +3,15 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/url"
+	"sync"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/peers"
 	"github.com/fsm-proxy/fsm-proxy/internal/secret"
 	"github.com/fsm-proxy/fsm-proxy/internal/visible"
 	"github.com/fsm-proxy/fsm-proxy/internal/webhook"
@@ -24,6 +29,56 @@ func (s *service) approvals() []admin.Approval {
 		out = append(out, adminApproval(x))
 	}
 	return out
+}
+
+// soon is for how long processes are asked what they have.
+const soon = 2 * time.Second
+
+// othersApprovals are those of the other processes that share the store, and which of these have not answered.
+func (s *service) othersApprovals(ctx context.Context, from string) (all []admin.Approval, absent []string) {
+	ctx, stop := context.WithTimeout(ctx, soon)
+	defer stop()
+	others, err := s.replica.others(ctx)
+	if err != nil {
+		return nil, []string{"all processes but this one, since the store does not tell which there are"}
+	}
+	said := make([][]admin.Approval, len(others))
+	failed := make([]error, len(others))
+	var asking sync.WaitGroup
+	for i := range others {
+		asking.Go(func() { said[i], failed[i] = s.approvalsOf(ctx, others[i], operatorPassenger(from, "")) })
+	}
+	asking.Wait()
+	for i := range others {
+		if failed[i] != nil {
+			s.log.Warn("another process does not say which calls wait for an approval", "process", others[i].Holder, "error", failed[i])
+			absent = append(absent, others[i].Holder)
+		}
+		all = append(all, said[i]...)
+	}
+	return all, absent
+}
+
+// maxApprovals is how many bytes of approvals are read of another process at a time.
+const maxApprovals = 64 << 20
+
+// approvalsOf are those of another process.
+func (s *service) approvalsOf(ctx context.Context, of journal.Peer, who peers.Passenger) (all []admin.Approval, err error) {
+	for after, more := "", true; more; {
+		said, err := s.replica.peers.Ask(ctx, of, "/v1/approvals?limit=1000&after="+after, who, maxApprovals)
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Next  string
+			Items []admin.Approval
+		}
+		if err := json.Unmarshal(said, &page); err != nil {
+			return nil, fmt.Errorf("reading its approvals: %w", err)
+		}
+		all, after, more = append(all, page.Items...), url.QueryEscape(page.Next), page.Next != ""
+	}
+	return all, nil
 }
 
 func adminApproval(x runs.Asked) admin.Approval {

@@ -150,6 +150,9 @@ func listenAt(flag, address string) (net.Listener, error) {
 
 // serve begins to answer.
 func (o *operators) serve(s *service) {
+	if s.replica.peers != nil {
+		s.replica.desk.Store(&desk{s.admin(o).Passed()})
+	}
 	if o.health != nil {
 		o.start(o.health, s.health(local(o.health)).Handler(), healthConns, s.log)
 		s.log.Info("answering probes", "url", "http://"+o.health.Addr().String())
@@ -234,14 +237,17 @@ func (s *service) listens() error {
 
 // admin is what the service says to operators, and lets them do.
 func (s *service) admin(o *operators) *admin.Admin {
-	return &admin.Admin{
+	a := &admin.Admin{
 		Policy:   s.adminPolicy,
 		Sessions: s.adminSessions,
 		Runs:     s.adminRuns,
 
 		Start: s.startRun,
 		Verbs: s.cfg.Operators.Admin.verbs(),
-		Reset: s.operate((*operator.Desk).Reset), End: s.endRun, Fork: s.forkRun, Annotate: s.operate((*operator.Desk).Annotate), Accept: s.acceptRun,
+		Acts: admin.Acts{
+			Reset: s.operate((*operator.Desk).Reset), End: s.endRun, Fork: s.forkRun, Annotate: s.operate((*operator.Desk).Annotate), Accept: s.acceptRun,
+			Release: s.releaseRun, ReleaseAll: s.releaseRuns,
+		},
 		Migrate: func() admin.Migrated {
 			done := s.relay.Migrate()
 			s.log.Info("stranded runs began anew, as an operator asked", "runs", done.Runs, "restarted", done.Restarted, "unwritten", done.Unwritten)
@@ -256,8 +262,12 @@ func (s *service) admin(o *operators) *admin.Admin {
 		Journal: s.journal,
 
 		Who:   o.who(),
-		Local: local(o.admin),
+		Local: o.admin != nil && local(o.admin),
 	}
+	if s.replica.peers != nil {
+		a.Others = admin.Others{Elsewhere: s.othersApprovals, PassOn: s.passOnOperator}
+	}
+	return a
 }
 
 // who says which operator sends a request; nil: nobody is asked.

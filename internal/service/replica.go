@@ -55,8 +55,11 @@ type replica struct {
 	l     net.Listener // where others pass requests on; nil: nobody does
 	all   func(ctx context.Context) ([]journal.Peer, error)
 	peers *peers.Peers
-	front atomic.Pointer[streamhttp.Server] // nil: it is not there yet
+	front atomic.Pointer[streamhttp.Server] // of clients; nil: it is not there yet
+	desk  atomic.Pointer[desk]              // of operators; likewise
 	lease time.Duration
+	// outdate has a run be looked for that nobody has.
+	outdate func(run string)
 
 	reading sync.Mutex // guards read
 	read    time.Time  // when it was looked last for tasks of runs that nobody has
@@ -95,16 +98,14 @@ func (s *service) joins(all journal.Store) {
 		return
 	}
 	r.all, r.lease = store.Peers, s.cfg.Store.lease()
+	r.outdate = func(run string) {
+		if relay := s.relayed.Load(); relay != nil {
+			relay.Runs.Outdate(run)
+		}
+	}
 	r.peers = peers.New(peers.Config{
 		Key: r.key, Peers: store.Peers, Lease: store.Lease, Trusts: store.Trusts, Every: r.lease / 4, Connections: s.cfg.connections(), Log: s.log,
-		Handler: func(w http.ResponseWriter, req *http.Request, from peers.Passenger) {
-			front := r.front.Load()
-			if front == nil {
-				peers.NotHere(w, req)
-				return
-			}
-			front.ServePassed(w, req, from.Who, from.Remote)
-		},
+		Handler: r.serve,
 	})
 	go func() {
 		if err := r.peers.Serve(r.l); !errors.Is(err, http.ErrServerClosed) {
@@ -117,6 +118,26 @@ func (s *service) joins(all journal.Store) {
 		r.peers.Close(ctx)
 	})
 	s.log.Info("sharing the store: other processes pass requests on to this one", "address", r.l.Addr().String())
+}
+
+// The listeners that requests have come to which are passed on: what comes to one is never served as if it had come to
+// another one.
+const doorClients, doorOperators = "clients", "operators"
+
+// serve answers a request that another process has passed on.
+func (r *replica) serve(w http.ResponseWriter, req *http.Request, from peers.Passenger) {
+	if from.Run != "" {
+		r.outdate(from.Run)
+	}
+	front, desk := r.front.Load(), r.desk.Load()
+	switch {
+	case from.Door == doorClients && front != nil:
+		front.ServePassed(w, req, from.Who, from.Remote)
+	case from.Door == doorOperators && desk != nil:
+		desk.serve(w, req, operatorOf(from.Who))
+	default:
+		peers.NotHere(w, req)
+	}
 }
 
 // leaseLost has the runs leave memory that this process has had by a lease.
@@ -139,73 +160,111 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	if !ok {
 		return false
 	}
-	if at.Anywhere {
-		return s.askAll(w, r, p)
+	again, no := s.carry(w, r, errand{
+		at: at, free: at.Run != "" || p.Message != nil && p.Message.Method == "initialize",
+		body: p.Body, who: peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr, Door: doorClients}, since: p.Since,
+		repeats: func() bool { return repeatable(s.relay.Policy(), r, p.Message) },
+		about:   "the task", declined: func() error { return s.replica.readTasks(s.relay.Runs, p.Since) },
+	})
+	switch {
+	case no == nil:
+	case no.over:
+		s.refuses(w, nil, no.code, no.text)
+	default:
+		s.refuses(w, p.Message, no.code, no.text)
 	}
-	to := at.By
-	free := at.Run != "" || p.Message != nil && p.Message.Method == "initialize"
-	if to == (journal.Peer{}) && free { // nobody has it: whoever is asked takes it
-		to = s.replica.another(r.Context())
+	return again
+}
+
+// errand is a request that another process is to serve.
+type errand struct {
+	at      *journal.Elsewhere
+	free    bool // where nobody has the run, whoever is asked takes it
+	body    []byte
+	who     peers.Passenger
+	since   time.Time   // when it was found first that it is served elsewhere
+	repeats func() bool // whether it may be served once more though it may have been served before
+
+	about    string       // where all are asked: what it is about
+	declined func() error // what is done once none of them knows of it, until that succeeds; nil: nothing
+}
+
+// unserved is why nobody serves a request.
+type unserved struct {
+	code policy.Code
+	text string
+	over bool // its client, or this process, waits no longer
+}
+
+func waitsNot() *unserved {
+	return &unserved{policy.StoreUnavailable, "this process is ending; try again", true}
+}
+
+// carry has another process serve a request. Where none does, either it is to be looked again where its run is, after the
+// time that this has waited by then, or there is a reason.
+func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again bool, no *unserved) {
+	if e.at.Anywhere {
+		return s.askAll(w, r, e)
+	}
+	to := e.at.By
+	nobodys := to == (journal.Peer{})
+	if nobodys && e.free {
+		to, e.who.Run = s.replica.another(r.Context()), e.at.Run
 	}
 	httpserver.Keep(w) // as who is served here is
 	outcome := peers.NotSent
 	if to != (journal.Peer{}) {
-		outcome = s.replica.peers.Pass(w, r, to, p.Body, peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr})
+		outcome = s.replica.peers.Pass(w, r, to, e.body, e.who)
 		s.tell.passedOn(outcome)
 	}
 	switch outcome {
 	case peers.Answered:
-		return false
+		if nobodys { // whoever has answered has it
+			e.at.Outdate()
+		}
+		return false, nil
 	case peers.Cancelled: // by its client, or since this process ends
-		s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
-		return false
+		return false, waitsNot()
 	}
-	at.Outdate()
+	e.at.Outdate()
 	switch {
-	case outcome == peers.Lost && !repeatable(s.relay.Policy(), r, p.Message):
-		s.refuses(w, p.Message, policy.OutcomeUnknown, "The process that had this run has gone while the request was under way; it may have happened.")
-		return false
-	case to == (journal.Peer{}) && free && s.relay.Draining(), time.Since(p.Since) > s.patience():
-		s.refuses(w, p.Message, policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.")
-		return false
+	case outcome == peers.Lost && !e.repeats():
+		return false, &unserved{policy.OutcomeUnknown, "The process that had this run has gone while the request was under way; it may have happened.", false}
+	case to == (journal.Peer{}) && e.free && s.relay.Draining(), time.Since(e.since) > s.patience():
+		return false, &unserved{policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.", false}
 	}
-	if !lookAgain(r.Context(), p.Since) {
-		s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
-		return false
+	if !lookAgain(r.Context(), e.since) {
+		return false, waitsNot()
 	}
-	return true
+	return true, nil
 }
 
-// askAll has a request served by whoever of the other processes knows what it is about. Where nobody does this process answers.
-func (s *service) askAll(w http.ResponseWriter, r *http.Request, p streamhttp.Passed) (again bool) {
+// askAll has a request served by whoever of the other processes knows what it is about. again tells that surely none does.
+func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (again bool, no *unserved) {
 	httpserver.Keep(w)
 	for {
 		all, err := s.replica.others(r.Context())
 		sure := err == nil
 		for _, to := range all {
-			outcome := s.replica.peers.Pass(w, r, to, p.Body, peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr})
+			outcome := s.replica.peers.Pass(w, r, to, e.body, e.who)
 			s.tell.passedOn(outcome)
 			switch {
 			case outcome == peers.Answered:
-				return false
+				return false, nil
 			case outcome == peers.Cancelled:
-				s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
-				return false
-			case outcome == peers.Lost && !repeatable(s.relay.Policy(), r, p.Message):
-				s.refuses(w, p.Message, policy.OutcomeUnknown, "The process that may have had the task has gone while the request was under way; it may have happened.")
-				return false
+				return false, waitsNot()
+			case outcome == peers.Lost && !e.repeats():
+				return false, &unserved{policy.OutcomeUnknown, "The process that may have had " + e.about + " has gone while the request was under way; it may have happened.", false}
 			}
 			sure = sure && outcome == peers.Declined
 		}
 		switch {
-		case sure && s.replica.readTasks(s.relay.Runs, p.Since) == nil:
-			return true
-		case time.Since(p.Since) > s.patience():
-			s.refuses(w, p.Message, policy.StoreUnavailable, "A process that may have the task cannot be reached just now. Nothing was done; try again later.")
-			return false
-		case !lookAgain(r.Context(), p.Since):
-			s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
-			return false
+		case sure && (e.declined == nil || e.declined() == nil):
+			return true, nil
+		case time.Since(e.since) > s.patience():
+			return false, &unserved{policy.StoreUnavailable, "A process that may have " + e.about + " cannot be reached just now. Nothing was done; try again later.", false}
+		case !lookAgain(r.Context(), e.since):
+			return false, waitsNot()
 		}
 	}
 }

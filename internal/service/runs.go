@@ -276,6 +276,12 @@ func (s *service) forkRun(v admin.Fork) (admin.Forked, error) {
 	if v.At != nil {
 		at = *v.At
 	}
+	if s.replica.peers != nil { // what its owner has not written yet belongs to it, too
+		_, err := s.relay.Operators().Look(runOf(v.Run))
+		if _, elsewhere := errors.AsType[*journal.Elsewhere](err); elsewhere {
+			return admin.Forked{}, adminRefusal(err)
+		}
+	}
 	done, err := s.relay.Operators().Fork(operatorVerb(&v.Verb), at)
 	if err != nil {
 		return admin.Forked{}, begunNone(err)
@@ -362,14 +368,11 @@ func validNext(at operator.Standing) admin.ValidNext { return admin.ValidNext{Si
 
 // adminRefusal is what an operator is told who gets nothing.
 func adminRefusal(err error) error {
-	if at, ok := errors.AsType[*journal.Elsewhere](err); ok && at.By.Holder != "" {
-		return &admin.Refusal{Status: http.StatusConflict, Code: policy.NotAvailable.String(), Text: at.By.Holder + " has this run: ask that one's --admin address; 'fsm-proxy runs ls' names who has which"}
-	}
 	no, ok := errors.AsType[*operator.Refused](err)
 	if !ok {
 		return err
 	}
-	out := &admin.Refusal{Status: statusOf(no.Why), Text: no.Error(), Code: no.String()}
+	out := &admin.Refusal{Status: statusOf(no.Why), Text: no.Error(), Code: no.String(), Why: no.Missing}
 	if no.At.State != "" {
 		out.State, out.Seq = no.At.State, &no.At.Seq
 	}
@@ -386,7 +389,7 @@ func statusOf(why operator.Why) int {
 		return http.StatusNotFound
 	case operator.Ending, operator.Cancelled, operator.NotKept, operator.PerhapsKept:
 		return http.StatusServiceUnavailable
-	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended, operator.Answered, operator.Unwritable, operator.Damaged, operator.Unacceptable, operator.Irreversible:
+	case operator.Denied, operator.Ambiguous, operator.Moved, operator.Shadow, operator.Stranded, operator.Ended, operator.Answered, operator.Unwritable, operator.Damaged, operator.Unacceptable, operator.Irreversible, operator.Busy, operator.Unshared:
 	}
 	return http.StatusConflict
 }

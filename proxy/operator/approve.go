@@ -3,6 +3,8 @@ package operator
 import (
 	"cmp"
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -13,11 +15,27 @@ import (
 )
 
 // Approvals are the calls that wait for a yes or a no, in the order of their ids.
-func (d *Desk) Approvals() []runs.Asked { return d.Runs.Questions() }
+func (d *Desk) Approvals() (all []runs.Asked) {
+	for _, r := range d.Runs.All() {
+		all = append(all, r.Questions()...)
+	}
+	slices.SortFunc(all, func(a, b runs.Asked) int { return strings.Compare(a.ID, b.ID) })
+	return all
+}
+
+// asking finds the run that asks by an id, nil where none does.
+func (d *Desk) asking(id string) *runs.Run {
+	for _, r := range d.Runs.All() {
+		if _, ok := r.Question(id); ok {
+			return r
+		}
+	}
+	return nil
+}
 
 // Approval is the call of an id, where it waits still.
 func (d *Desk) Approval(id string) (runs.Asked, bool) {
-	if r := d.Runs.Question(id); r != nil {
+	if r := d.asking(id); r != nil {
 		asked, ok := r.Question(id)
 		return asked, ok && asked.State == approval.Open
 	}
@@ -41,7 +59,7 @@ func (d *Desk) Approve(ctx context.Context, a Answer) (runs.Asked, error) {
 	if auditor := d.Telemetry.Auditor; auditor != nil {
 		auditor.Await(ctx) // until it can be recorded
 	}
-	r := d.Runs.Question(a.ID)
+	r := d.asking(a.ID)
 	if r == nil {
 		return runs.Asked{}, &Refused{Why: NoApproval}
 	}

@@ -171,6 +171,8 @@ func (c *call) over() *Refused {
 // decided says why a signal that the run has admitted or turned away is not to be taken; nil: it is.
 func (c *call) decided(e run.Admission) *Refused {
 	switch {
+	case c.run.Lost():
+		return lost()
 	case c.Snapshot.Shadow:
 		return &Refused{Why: Shadow}
 	case !c.d.Runs.Has(c.run):
@@ -270,6 +272,9 @@ func (c *call) record(number uint64, op *observe.Operation) {
 func (c *call) refused(no *Refused) *Refused {
 	if no.Signal, no.At = c.Name, standing(c.run); no.Why == Ended {
 		no.At.Signals = nil
+	}
+	if no.Missing != nil { // who has the run hears of the signal next
+		return no
 	}
 	about := []any{"code", no.String(), "signal", wire.Clip(c.Name), "state", no.At.State, "rule", c.Verdict.Rule.String(), "why", no.reason()}
 	if c.Verdict.Fault() != nil {

@@ -32,6 +32,8 @@ const (
 	Damaged                 // what the store has of the run is not what was written
 	Unacceptable            // there is nothing to accept
 	Irreversible            // what a call has done cannot be undone
+	Busy                    // something is under way in the run
+	Unshared                // nobody else can go on with the run
 )
 
 // reasons are each reason in a word, one of policy.Code's where that has it, and what there is to do.
@@ -53,6 +55,8 @@ var reasons = [...]struct{ word, text string }{
 	Damaged:      {"run_damaged", "what is kept of this run is not what was written, and is not accepted"},
 	Unacceptable: {"not_accepted", "nothing was accepted"},
 	Irreversible: {"irreversible", "a fork does not go back behind what cannot be undone: fork the run at that entry once the call has ended, or later, or start one"},
+	Busy:         {"busy", "a call is under way in the run, which stays here: wait until it has ended, or have its client cancel it, and ask again"},
+	Unshared:     {"not_available", "the run is not kept where other processes find it, and cannot go on in another one"},
 	Cancelled:    {"cancelled", "nobody waits for the answer any more: nothing was done"},
 }
 

@@ -105,7 +105,59 @@ func (d *Desk) Accept(v Verb) (at Standing, err error) {
 	if err != nil {
 		return at, err
 	}
-	return d.Look(v.Run) // which is another one in memory
+	if now, no := d.Look(v.Run); no == nil { // which is another one in memory
+		at = now
+	}
+	return at, nil
+}
+
+const (
+	releaseTime    = 5 * time.Second  // how long giving a run away may take
+	releaseAllTime = 20 * time.Second // and all of them
+)
+
+// Release gives a run away, if nothing is under way in it, for another process to go on with. The error is a [*Refused].
+func (d *Desk) Release(v Verb) (at Standing, err error) {
+	ctx, stop := context.WithTimeout(d.Ending, releaseTime)
+	defer stop()
+	return d.do("release", &v, func(r *runs.Run, _ run.Remark) (state string, err error) { return d.release(ctx, r, &v) })
+}
+
+func (d *Desk) release(ctx context.Context, r *runs.Run, v *Verb) (state string, err error) {
+	at := r.Where()
+	if !r.Lasts() {
+		return "", &Refused{Why: Unshared}
+	}
+	if err := d.Runs.Release(ctx, r); err != nil {
+		return "", err
+	}
+	if auditor := d.Telemetry.Auditor; auditor != nil { // no entry of the run tells of it
+		auditor.Entered(observe.Entry{Verb: "release", Peer: v.From, Note: v.Text, Run: r.Name, From: at.State(), Policy: at.Policy})
+	}
+	return at.State(), nil
+}
+
+// ReleaseAll gives away all runs that are kept and in which nothing is under way, and says how many those are, and how many
+// stay. The error is a [*Refused].
+func (d *Desk) ReleaseAll(v Verb) (released, stay int, err error) {
+	if d.Ending.Err() != nil {
+		return 0, 0, &Refused{Why: Ending}
+	}
+	ctx, stop := context.WithTimeout(d.Ending, releaseAllTime)
+	defer stop()
+	for _, r := range d.Runs.All() {
+		if !r.Lasts() || r.Lost() || r.Ended() {
+			continue
+		}
+		d.awaitRoom()
+		if _, err := d.release(ctx, r, &v); err != nil {
+			stay++
+		} else {
+			released++
+		}
+	}
+	d.told("release", v.Text, v.From, "runs", released, "stay", stay)
+	return released, stay, nil
 }
 
 // auditTime is how long a verb waits for room in the audit.
@@ -121,8 +173,14 @@ func (d *Desk) do(verb string, v *Verb, do func(*runs.Run, run.Remark) (state st
 		return at, &Refused{Why: Ending, At: standing(r)}
 	}
 	d.awaitRoom()
+	if r.Lost() {
+		return at, lost()
+	}
 	was, err := do(r, v.said())
 	at = standing(r)
+	if errors.Is(err, runs.ErrEnded) && r.Lost() { // it has not: it goes on elsewhere
+		return at, lost()
+	}
 	if err != nil {
 		d.Log.Warn("an operator's verb came to nothing", v.From.About([]any{"verb", verb, "run", r.Name, "error", err})...)
 		return at, refusal(err, at)
@@ -150,8 +208,16 @@ func (d *Desk) told(verb, why string, from observe.Peer, pairs ...any) {
 	d.Log.Info(verb, from.About(append(pairs, "reason", observe.Escaped(why)))...)
 }
 
+// lost is for a run that another process has since it was found, or may have soon: nothing was done.
+func lost() *Refused {
+	return &Refused{Why: Denied, Code: policy.StoreUnavailable, Missing: runs.LookAgain()}
+}
+
 // refusal is why a verb came to nothing.
 func refusal(err error, at Standing) *Refused {
+	if no, ok := errors.AsType[*Refused](err); ok {
+		return no
+	}
 	switch {
 	case errors.Is(err, runs.ErrAmbiguous):
 		return &Refused{Why: Ambiguous}
@@ -159,6 +225,8 @@ func refusal(err error, at Standing) *Refused {
 		return &Refused{Why: Ended}
 	case errors.Is(err, runs.ErrDamaged):
 		return &Refused{Why: Damaged, Because: []string{err.Error(), "'fsm-proxy verify' says where; restore the store from a backup, or end the proxy and remove the run"}, At: at}
+	case errors.Is(err, runs.ErrBusy):
+		return &Refused{Why: Busy, At: at}
 	case errors.Is(err, runs.ErrUnwritten):
 		return &Refused{Why: Denied, Code: policy.StoreUnavailable, At: at}
 	}

@@ -1,8 +1,6 @@
 package runs
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -144,23 +142,4 @@ func (r *Run) endQuestions(of func(*approval.Question) bool) {
 	r.mu.Lock()
 	defer r.unlock()
 	r.core.EndQuestions(of)
-}
-
-// Questions are those of all runs that operators are asked and that are open, in the order of their ids.
-func (g *Registry) Questions() (all []Asked) {
-	for _, r := range g.All() {
-		all = append(all, r.Questions()...)
-	}
-	slices.SortFunc(all, func(a, b Asked) int { return strings.Compare(a.ID, b.ID) })
-	return all
-}
-
-// Question finds the run of a question that operators are asked, nil where there is none of that id.
-func (g *Registry) Question(id string) *Run {
-	for _, r := range g.All() {
-		if _, ok := r.Question(id); ok {
-			return r
-		}
-	}
-	return nil
 }

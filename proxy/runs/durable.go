@@ -426,7 +426,9 @@ func (g *Registry) read(at runID, l *loading) {
 		r.unwind()
 		r, ask, l.why = nil, nil, errLapsed()
 	}
-	g.noteAwayLocked(at, l.why)
+	if elsewhere && by.By != (journal.Peer{}) {
+		g.noteAwayLocked(at, l.why)
+	}
 	switch {
 	case ended:
 		g.rememberLocked(at, kept.Owner())

@@ -43,8 +43,7 @@ var ErrShut = errors.New("the run is shut: the store has something else of it th
 
 // Fork begins a run that is what another one was after one of its entries, and that is found by a handle or URL of its own,
 // by the same principal. The other one goes on, unchanged; one that has ended can be forked, too. The error is a [*Missing],
-// a [*run.Irreversible], an [ErrDamaged], a
-// [ErrShut], or nil with no run: there is none of the name.
+// a [*run.Irreversible], an [ErrDamaged], a [ErrShut], or nil with no run: there is none of the name.
 func (g *Registry) Fork(f Forking) (*Fork, error) {
 	id, err := g.forked(f.Run)
 	if id == "" {

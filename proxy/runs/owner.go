@@ -1,7 +1,10 @@
 package runs
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,15 +40,19 @@ func (g *Registry) awayLocked(at runID) *Missing {
 	return a.why
 }
 
-// noteAwayLocked notes what looking for a run has come to.
+// noteAwayLocked notes why a run is not here.
 func (g *Registry) noteAwayLocked(at runID, why *Missing) {
-	if why == nil || why.At == nil || why.At.By == (journal.Peer{}) {
-		return
-	}
 	if len(g.away) >= maxGone {
 		clear(g.away)
 	}
 	g.away[at] = away{why, deadline.Now() + staysAway}
+}
+
+// Outdate has the run of a name be looked for again: another process says that nobody has it.
+func (g *Registry) Outdate(run string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.away, func(_ runID, a away) bool { return a.why.At.Run == run })
 }
 
 // Away is why a session's run is not here, as far as that is known; nil: it is to be looked for.
@@ -151,8 +158,7 @@ func (g *Registry) conflicts(r *Run) {
 		case !g.Has(r):
 			return
 		}
-		timer := time.NewTimer(wait)
-		<-timer.C
+		<-time.After(wait)
 	}
 }
 
@@ -165,7 +171,7 @@ func (g *Registry) GiveAway(ctx context.Context) {
 	for ctx.Err() == nil {
 		all := slices.DeleteFunc(g.All(), func(r *Run) bool { return r.kept == nil || r.Lost() })
 		for some := range slices.Chunk(all, givesAway) {
-			g.giveAway(ctx, some)
+			_, _ = g.giveAway(ctx, some...) // later, where something is under way
 		}
 		select {
 		case <-ticker.C:
@@ -180,26 +186,49 @@ const (
 	givesAway     = 100
 )
 
-// giveAway gives those runs away in which nothing is under way.
-func (g *Registry) giveAway(ctx context.Context, some []*Run) {
+// ErrBusy is for a run in which something is under way.
+var ErrBusy = errors.New("something is under way in the run")
+
+// Release gives a run away that is kept, for others to go on with: for a while this process takes it only where none of them
+// does. The error is an [ErrBusy], or an [ErrUnwritten].
+func (g *Registry) Release(ctx context.Context, r *Run) error {
+	if busy, err := g.giveAway(ctx, r); err != nil || busy > 0 {
+		return cmp.Or(err, ErrBusy)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.noteAwayLocked(r.at, &Missing{errStore.Code, errStore.Text, &journal.Elsewhere{Run: r.Name}})
+	return nil
+}
+
+// giveAway gives those runs away in which nothing is under way, and returns in how many something is. Where that cannot be
+// written they are free when the lease is.
+func (g *Registry) giveAway(ctx context.Context, some ...*Run) (busy int, err error) {
 	var idle []*durable.Run
 	for _, r := range some {
 		g.mu.Lock()
 		if ctx.Err() != nil || !r.idles() {
 			g.mu.Unlock()
+			busy++
 			continue
 		}
 		on, _ := g.endLocked(r, unloaded, run.Remark{})
 		g.mu.Unlock()
 		last := r.handedOver()
 		r.close(on)
-		if waits(last, ctx.Done()) { // else it is free when the lease is
-			idle = append(idle, r.kept)
+		if !waits(last, ctx.Done()) {
+			err = ErrUnwritten
+			continue
+		}
+		idle = append(idle, r.kept)
+	}
+	if failed := g.cfg.Store.Release(ctx, idle...); failed != nil {
+		err = ErrUnwritten
+		if ctx.Err() == nil {
+			g.cfg.Log.Warn("runs were not given away: others go on with them when the lease of this process is over", "runs", len(idle), "error", failed)
 		}
 	}
-	if err := g.cfg.Store.Release(ctx, idle...); err != nil && ctx.Err() == nil {
-		g.cfg.Log.Warn("runs were not given away: others go on with them when the lease of this process is over", "runs", len(idle), "error", err)
-	}
+	return busy, err
 }
 
 // idles reports whether no call is under way in a run: then none begins any more.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -177,5 +178,38 @@ func TestRunsOfWhoCameLater(t *testing.T) {
 			p = kept(t, d, c)
 		}
 		p.ends()
+	})
+}
+
+// A run that is released has left memory, and is for others to go on with, until who is to have it says that nobody has it.
+func TestRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kept(t, newDisk(), runs.Config{Keys: keyed(runs.Key{Kind: runs.Handle})})
+		defer p.ends()
+		id, err := p.Start(bridge.Stateless, ann)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := p.All()[0]
+		if err := p.Release(t.Context(), r); err != nil || len(p.All()) != 0 || !r.Lost() {
+			t.Fatalf("it is here still: %v", err)
+		}
+		for range 2 {
+			_, why := find(p.Registry, id, ann)
+			if why == nil || why.At == nil || why.At.Run != r.Name || why.At.By != (journal.Peer{}) {
+				t.Fatalf("it is missing for another reason: %v", why)
+			}
+		}
+		if again, err := p.Like(r.Name); again != nil || err == nil {
+			t.Errorf("an operator has it: %v", err)
+		}
+		p.Outdate("another")
+		if _, why := find(p.Registry, id, ann); why == nil {
+			t.Error("it is found since another one was to be looked for")
+		}
+		p.Outdate(r.Name)
+		if again, why := find(p.Registry, id, ann); why != nil || again.Name != r.Name || again == r {
+			t.Errorf("it is not found again: %v", why)
+		}
 	})
 }

@@ -181,13 +181,8 @@ func (g *Registry) Migrate() (done Migrated) {
 }
 
 // Named returns the runs of a name, as [Info] has it. Names are short: there may be several.
-func (g *Registry) Named(name string) (all []*Run) {
-	for _, r := range g.All() {
-		if r.Name == name && !r.ForRunless && !r.ended.Load() {
-			all = append(all, r)
-		}
-	}
-	return all
+func (g *Registry) Named(name string) []*Run {
+	return slices.DeleteFunc(g.All(), func(r *Run) bool { return r.Name != name || r.ForRunless || r.ended.Load() })
 }
 
 // Has reports whether a run is there still.
@@ -217,11 +212,8 @@ func (g *Registry) Census() (runs map[string]int, stranded int) {
 		if r.ForRunless {
 			continue
 		}
-		r.mu.Lock()
-		at := r.core.Standing()
-		r.mu.Unlock()
-		runs[at.State()]++
-		if !at.Stranded.IsZero() {
+		i := r.Info()
+		if runs[i.State]++; !i.Stranded.IsZero() {
 			stranded++
 		}
 	}

@@ -14,16 +14,21 @@ import (
 // Approvals are the calls that wait.
 type Approvals struct {
 	Items []admin.Approval `json:"items"`
+	// Absent are the processes that have not said which they have.
+	Absent []string `json:"absent"`
 }
 
 // approvalsText is a line for each call that waits.
 func approvalsText(all Approvals) string {
-	if len(all.Items) == 0 {
-		return "no call waits for an approval\n"
-	}
 	var b strings.Builder
+	if len(all.Items) == 0 {
+		b.WriteString("no call waits for an approval\n")
+	}
 	for _, x := range all.Items {
 		fmt.Fprintf(&b, "%s\n", strictyaml.Printable(fmt.Sprintf("%s  run %s  %s %s  until %s", x.ID, x.Run, x.Kind, x.Name, x.Expires.Format(time.RFC3339))))
+	}
+	for _, x := range all.Absent {
+		fmt.Fprintf(&b, "%s\n", strictyaml.Printable("not listed is what waits in "+x+": it did not answer in time"))
 	}
 	return b.String()
 }

@@ -124,7 +124,7 @@ func refused(status string, said []byte) error {
 }
 
 // Words says in lines what an answer of a kind says.
-func Words[T admin.RunDetail | admin.Signalled | admin.Approval | admin.Approved | admin.Stands | admin.Started | admin.Forked | Approvals](said []byte) (string, error) {
+func Words[T admin.RunDetail | admin.Signalled | admin.Approval | admin.Approved | admin.Stands | admin.Started | admin.Forked | admin.Released | Approvals](said []byte) (string, error) {
 	var told T
 	if err := json.Unmarshal(said, &told); err != nil {
 		return "", fmt.Errorf("reading the proxy's answer: %w; is it of this version?", err)
@@ -138,6 +138,8 @@ func Words[T admin.RunDetail | admin.Signalled | admin.Approval | admin.Approved
 		return startedText(x), nil
 	case admin.Forked:
 		return forkedText(x), nil
+	case admin.Released:
+		return releasedText(x), nil
 	case admin.Stands:
 		return standsText(x), nil
 	case admin.Approval:

@@ -35,9 +35,13 @@ const (
 
 // get asks for what is below /v1/journal.
 func (j *Journal) get(ctx context.Context, path string, query url.Values, into any) error {
+	return j.ask(ctx, "/v1/journal/"+path, query, into)
+}
+
+func (j *Journal) ask(ctx context.Context, path string, query url.Values, into any) error {
 	ctx, stop := context.WithTimeout(ctx, journalTime)
 	defer stop()
-	said, err := j.of.read(ctx, http.MethodGet, "/v1/journal/"+path+"?"+query.Encode(), "", maxJournal)
+	said, err := j.of.read(ctx, http.MethodGet, path+"?"+query.Encode(), "", maxJournal)
 	if err != nil {
 		if Refused(said).Code == admin.NotKept {
 			return journal.ErrNone
@@ -56,6 +60,29 @@ func Refused(said []byte) (r admin.Refusal) {
 		return admin.Refusal{}
 	}
 	return r
+}
+
+// Processes are those that share the proxy's store and have runs that have not ended, by the ids of these; nil: none has one.
+func (j *Journal) Processes(ctx context.Context) (by map[string]string, err error) {
+	for after, more := "", true; more; {
+		var page struct {
+			Next  string      `json:"next"`
+			Items []admin.Run `json:"items"`
+		}
+		if err := j.ask(ctx, "/v1/runs", url.Values{"limit": {strconv.Itoa(maxPage)}, "after": {after}}, &page); err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			if x := &page.Items[i]; x.Process != "" {
+				if by == nil {
+					by = make(map[string]string)
+				}
+				by[x.ID] = x.Process
+			}
+		}
+		after, more = page.Next, page.Next != ""
+	}
+	return by, nil
 }
 
 // Row implements [journal.Reader].

@@ -122,3 +122,11 @@ func forkedText(f admin.Forked) string {
 	}
 	return b.String()
 }
+
+func releasedText(x admin.Released) string {
+	text := fmt.Sprintf("given away: %d", x.Runs)
+	if x.Stay > 0 {
+		text += fmt.Sprintf("; %d stay, since a call is under way in them, or the store could not be told: ask again", x.Stay)
+	}
+	return text + "\n"
+}

@@ -230,23 +230,38 @@ func listedOf(r *journal.Row) listed {
 	return listed{r.ID, r.Key.Kind, r.Owner.Subject, r.State, r.Complete, r.Last.Seq, r.Began.UTC(), r.Used.UTC(), utc(r.Ended), r.Parent, r.Fork, ""}
 }
 
-// sharing are the processes that share a store, by their leases; nil: it is not shared now.
-func sharing(ctx context.Context, s journal.Reader) (map[int64]string, error) {
-	shared, ok := s.(journal.Shared)
-	if !ok {
-		return nil, nil
+// sharing says which of the processes that share a store has a run; nil: it is not shared now.
+func sharing(ctx context.Context, s journal.Reader) (func(*journal.Row) string, error) {
+	switch s := s.(type) {
+	case *client.Journal:
+		by, err := s.Processes(ctx)
+		if by == nil {
+			return nil, err
+		}
+		return func(r *journal.Row) string { return by[r.ID] }, nil
+	case journal.Shared:
+		by, err := holders(ctx, s)
+		if by == nil {
+			return nil, err
+		}
+		return func(r *journal.Row) string { return by[r.Tenure.Lease] }, err
 	}
+	return nil, nil
+}
+
+// holders are the processes that share a store, by their leases; nil: it is not shared now.
+func holders(ctx context.Context, shared journal.Shared) (map[int64]string, error) {
 	peers, err := shared.Peers(ctx)
 	return journal.Holders(peers), err
 }
 
 func (c *command) list(ctx context.Context, s journal.Reader, owner string) error {
-	by, err := sharing(ctx, s)
+	process, err := sharing(ctx, s)
 	if err != nil {
 		return err
 	}
 	rows := [][]string{{"ID", "KEY", "SUBJECT", "STATE", "ENTRIES", "USED"}}
-	if by != nil {
+	if process != nil {
 		rows[0] = append(rows[0], "PROCESS")
 	}
 	for r, err := range journal.Rows(ctx, s, journal.Query{}) {
@@ -257,7 +272,9 @@ func (c *command) list(ctx context.Context, s journal.Reader, owner string) erro
 			continue
 		}
 		x := listedOf(&r)
-		x.Process = by[r.Tenure.Lease]
+		if process != nil {
+			x.Process = process(&r)
+		}
 		if c.json {
 			if err := c.line(x); err != nil {
 				return err
@@ -271,7 +288,7 @@ func (c *command) list(ctx context.Context, s journal.Reader, owner string) erro
 			state += " (complete)"
 		}
 		rows = append(rows, []string{r.ID[:min(shortID, len(r.ID))], x.Key, cmp.Or(x.Subject, "-"), state, fmt.Sprint(x.Seq), ago(r.Used)})
-		if by != nil {
+		if process != nil {
 			rows[len(rows)-1] = append(rows[len(rows)-1], cmp.Or(x.Process, "-"))
 		}
 	}

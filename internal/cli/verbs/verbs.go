@@ -5,9 +5,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json/v2"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,7 +44,7 @@ func (f *flags) add(c *Console, cmd *cobra.Command) {
 
 // OfRuns are the commands below runs.
 func OfRuns(c Console) []*cobra.Command {
-	return []*cobra.Command{newStart(&c), newReset(&c), newEnd(&c), newFork(&c), newAnnotate(&c), newAccept(&c)}
+	return []*cobra.Command{newStart(&c), newReset(&c), newEnd(&c), newFork(&c), newAnnotate(&c), newAccept(&c), newRelease(&c)}
 }
 
 const verbWhere = " --admin ADDR|unix:PATH --admin-bearer-file FILE"
@@ -131,6 +135,50 @@ func newAccept(c *Console) *cobra.Command {
 			"the store has it. What was done since, and is not in the store, may be done again: look first at\n" +
 			"what its server says. What was edited is not accepted.",
 	}, "The run goes on as the store has it.")
+}
+
+// newRelease gives runs away.
+func newRelease(c *Console) *cobra.Command {
+	f, reason, all := &flags{}, "", false
+	cmd := &cobra.Command{
+		Use:   "release RUN...|--all" + verbWhere,
+		Short: "Have runs go on in another process that shares the store, as the operator whose token is in a file",
+		Long: "Have the process that has a run give it away, for another one that shares the store to go on with: the one\n" +
+			"that is asked next. A run in which a call is under way stays. With --all the process that is asked gives\n" +
+			"away all that it has. It takes them again where no other process does.",
+		Example: "  fsm-proxy runs release DMTFEK --reason 'ticket 12' \\\n    --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token\n" +
+			"  fsm-proxy runs release --all --admin unix:/run/fsm-proxy/admin.sock --admin-bearer-file ~/.fsm-proxy-token",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) || slices.Contains(args, "") {
+				return exit.Usagef("release takes the ids of runs, none of them empty, or --all; usage: %s", strings.TrimSuffix(cmd.CommandPath(), cmd.Name())+cmd.Use)
+			}
+			return nil
+		},
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		said := map[string]string{}
+		if reason != "" {
+			said["reason"] = reason
+		}
+		if all {
+			body, err := json.Marshal(said)
+			if err != nil {
+				return exit.Usagef("what is said is no text: %w", err)
+			}
+			return f.ask(cmd.Context(), c, "/v1/runs/release", string(body), client.Words[admin.Released])
+		}
+		for _, run := range args {
+			if failed := f.operate(cmd.Context(), c, run, "release", said, "The run is given away."); failed != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", run, failed))
+			}
+		}
+		return err
+	}
+	f.add(c, cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "all runs of the process that is asked")
+	cmd.Flags().StringVar(&reason, "reason", "", "a `TEXT` for the record: why")
+	return cmd
 }
 
 // newVerb is a command that has something be done to a run, with a reason.

@@ -1,0 +1,15 @@
+package client
+
+import "testing"
+
+// What is answered is said in words, also what is missing in it.
+func TestWords(t *testing.T) {
+	none, err := Words[Approvals]([]byte(`{"items":[],"absent":["process 7 on h"]}`))
+	if want := "no call waits for an approval\nnot listed is what waits in process 7 on h: it did not answer in time\n"; err != nil || none != want {
+		t.Errorf("%q, %v", none, err)
+	}
+	one, err := Words[Approvals]([]byte(`{"count":1,"items":[{"id":"x","run":"r","kind":"tool","name":"once","expires":"2026-11-28T10:00:00Z"}]}`))
+	if want := "x  run r  tool once  until 2026-11-28T10:00:00Z\n"; err != nil || one != want {
+		t.Errorf("%q, %v", one, err)
+	}
+}
