@@ -128,10 +128,15 @@ states:
 // An owner that was stopped until another has its run lists and decides nothing by what it knew, neither for clients that asked
 // it meanwhile nor for those that ask later, and writes nothing of what was under way.
 func TestAttackByTwoOwnersAtOnce(t *testing.T) {
+	twoOwners(t, replicate, func(_ *replicas, was *house) func() { return was.pauses() })
+}
+
+// twoOwners has something keep a run's owner from its lease until that is out and others have the run, and it go on then.
+func twoOwners(t *testing.T, start starter, keeps func(r *replicas, was *house) (goOn func())) {
 	database := databases["PostgreSQL"](t)
 	each(t, []key{{"modern", "principal"}, {"modern", "handle"}, {"legacy", "session"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, server())
-		r := replicate(t, k, twice, database(t), "--surface", "dynamic", "--upstream", url)
+		r := start(t, k, twice, database(t), "--surface", "dynamic", "--store-timeout", "2s", "--upstream", url)
 		c := r.enter(k, "")
 		if x := c.call("ok", ""); x.verdict != "success" {
 			t.Fatal(x.raw)
@@ -150,7 +155,12 @@ func TestAttackByTwoOwnersAtOnce(t *testing.T) {
 		r.come(others...)
 		held := c.begins("hold", `"who":"me"`)
 		upstream.Await(t, 1, "tools/call", "hold")
-		goOn := was.pauses()
+		number := one[string](t, r.store, "SELECT owner::text FROM fsm_proxy.runs WHERE ended IS NULL")
+		began := time.Now()
+		goOn := keeps(r, was)
+		mcptest.Await(t, "its lease is out", func() bool {
+			return one[int](t, r.store, "SELECT count(*) FROM fsm_proxy.leases WHERE ends > now() AND no = "+number) == 0
+		})
 		stale, late := same(was), same(was)
 		hold := mcptest.ToolParams("hold", fmt.Sprintf(`{"who":"me","fsm_run":%q}`, c.handle))
 		list := ""
@@ -170,7 +180,6 @@ func TestAttackByTwoOwnersAtOnce(t *testing.T) {
 				t.Errorf("a list that was asked for meanwhile: %s", m)
 			}
 		})
-		began := time.Now()
 		x := c.answered(held)
 		if took := time.Since(began); x.verdict != "outcome_unknown" || took > lease+time.Second+slack {
 			t.Errorf("after %v: %s", took, x.raw)
