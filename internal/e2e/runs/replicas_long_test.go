@@ -365,7 +365,7 @@ func (l *load) befall(n int, fault func(i int)) {
 		l.goesOn(rand.IntN(4 * len(l.walkers)))
 		fault(i)
 	}
-	l.goesOn(4 * len(l.walkers))
+	l.goesOn(8 * len(l.walkers))
 }
 
 // goesOn waits until so many calls have come more.
@@ -383,7 +383,7 @@ func (l *load) settles() {
 	l.t.Helper()
 	l.stop()
 	l.end()
-	stood(l.t, l.walkers, l.effects, l.store, 10*len(l.walkers))
+	stood(l.t, l.walkers, l.effects, l.store, 5*len(l.walkers))
 	l.t.Logf("calls that came when their clients had gone on: %v", l.effects.tardy)
 	if out, err := exec.CommandContext(l.t.Context(), mcptest.Proxy(l.t), "verify", "--all", "--store", l.store).CombinedOutput(); err != nil {
 		l.t.Errorf("%v\n%s", err, out)
