@@ -66,7 +66,7 @@ func TestReplicasCutFromEachOther(t *testing.T) {
 	}
 }
 
-// idle is the state that the run is in once nothing is under way, by what a call of a tool says that is not allowed there.
+// idle is the state that the run is in once nothing is under way, by what a call of a tool says that was allowed before.
 func (c *client) idle(t *testing.T, tool string) (state string) {
 	t.Helper()
 	mcptest.Await(t, "nothing is under way", func() bool {

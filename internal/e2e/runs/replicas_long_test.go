@@ -52,7 +52,7 @@ func replicate(t *testing.T, k key, policy, store string, flags ...string) *repl
 	t.Helper()
 	r := &replicas{store: store}
 	for range 3 {
-		r.all = append(r.all, open(t, k, policy, replica(store, "127.0.0.1:0", flags...)...))
+		r.all = append(r.all, open(t, k, policy, replica(t, store, "127.0.0.1:0", flags...)...))
 	}
 	r.fronted(t)
 	return r
@@ -70,7 +70,7 @@ func lined(t *testing.T, k key, policy, store string, flags ...string) *replicas
 	for range 3 {
 		peer := mcptest.FreeAddress(t)
 		data, door := newLine(t, database), newLine(t, peer)
-		h := open(t, k, policy, append(replica(strings.Replace(store, database, data.address, 1), peer, flags...), "--advertise", door.address)...)
+		h := open(t, k, policy, append(replica(t, strings.Replace(store, database, data.address, 1), peer, flags...), "--advertise", door.address)...)
 		r.all, r.data[h], r.doors[h] = append(r.all, h), data, door
 	}
 	r.fronted(t)
@@ -78,8 +78,9 @@ func lined(t *testing.T, k key, policy, store string, flags ...string) *replicas
 }
 
 // replica are the flags of one.
-func replica(store, peer string, flags ...string) []string {
-	return append([]string{"--annotate", "meta", "--store", store, "--lease", lease.String(), "--peer-listen", peer}, flags...)
+func replica(t *testing.T, store, peer string, flags ...string) []string {
+	t.Helper()
+	return append([]string{"--annotate", "meta", "--store", store, "--lease", lease.String(), "--health", mcptest.FreeAddress(t), "--peer-listen", peer}, flags...)
 }
 
 // fronted has clients come to the replicas in turn.
@@ -161,10 +162,13 @@ func (h *house) pauses() (goOn func()) {
 	return goOn
 }
 
+// flag is the value of a flag of the proxy.
+func (h *house) flag(name string) string { return h.args[slices.Index(h.args, name)+1] }
+
 // leases waits until the proxy's process has a lease.
 func (h *house) leases() {
 	h.t.Helper()
-	store := h.args[slices.Index(h.args, "--store")+1]
+	store := h.flag("--store")
 	mcptest.Await(h.t, "the process has a lease", func() bool {
 		return one[bool](h.t, store, fmt.Sprintf("SELECT true FROM fsm_proxy.leases WHERE holder LIKE 'process %d %%' AND ends > now()", h.process.Process.Pid))
 	})
