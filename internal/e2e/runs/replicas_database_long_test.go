@@ -5,10 +5,12 @@ package runs
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
 )
 
@@ -54,6 +56,9 @@ func TestReplicaWhoseDatabaseIsSlow(t *testing.T) {
 	was := number()
 	l.data[slow].slow(30 * time.Millisecond)
 	l.goesOn(10 * len(l.walkers))
+	mcptest.Await(t, "the replica acts by its lease", func() bool {
+		return strings.Contains(metrics(t, slow.flag("--health")), "\nfsm_proxy_lease_trusted 1\n")
+	})
 	if is := number(); is != was {
 		t.Errorf("it had lease %d, and has %d", was, is)
 	}
