@@ -89,7 +89,7 @@ func TestDatabaseFailsOverUnderReplicas(t *testing.T) {
 func TestReplicasBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	server := postgres.Start(t)
-	pooled := server.PgBouncer()
+	pooled := server.PgBouncer(true)
 	policy, whole := crossroads(t, restarts), slices.Concat(walk, lastDoor)
 	for i, k := range []key{{"modern", "handle"}, {"legacy", "session"}} {
 		t.Run(k.String(), func(t *testing.T) {
