@@ -102,7 +102,7 @@ func TestReplicasUnderCuts(t *testing.T) {
 	for name, some := range map[string][]key{"handle and session": handleAndSession, "principal": principals} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := loaded(t, lined, some, database(t))
+			l := loaded(t, lined, some, 12, database(t))
 			l.befall(len(cuts), func(i int) { cuts[i](l, l.any()) })
 			l.settles()
 		})

@@ -32,7 +32,7 @@ func TestReplicaThatIsCutFromTheDatabase(t *testing.T) {
 func TestDatabaseRestartedUnderReplicas(t *testing.T) {
 	t.Parallel()
 	server := postgres.Start(t)
-	l := loaded(t, replicate, handleAndSession, server.URL("runs"))
+	l := loaded(t, replicate, handleAndSession, 12, server.URL("runs"))
 	l.befall(4, func(i int) {
 		server.Down(i%2 == 0)
 		if i >= 2 {
@@ -48,7 +48,7 @@ func TestDatabaseRestartedUnderReplicas(t *testing.T) {
 func TestReplicaWhoseDatabaseIsSlow(t *testing.T) {
 	database := databases["PostgreSQL"](t)
 	t.Parallel()
-	l := loaded(t, lined, principals, database(t))
+	l := loaded(t, lined, principals, 12, database(t))
 	slow := l.all[0]
 	number := func() int64 {
 		return one[int64](t, l.store, fmt.Sprintf("SELECT no FROM fsm_proxy.leases WHERE holder LIKE 'process %d %%'", slow.process.Process.Pid))
@@ -76,7 +76,7 @@ func TestDatabaseFailsOverUnderReplicas(t *testing.T) {
 	primary := postgres.Start(t)
 	url := primary.URL("runs")
 	standby := primary.Standby()
-	l := loaded(t, replicate, handleAndSession, primary.Or(standby, url))
+	l := loaded(t, replicate, handleAndSession, 12, primary.Or(standby, url))
 	l.befall(1, func(int) {
 		primary.Kill()
 		<-time.After(lease / 2) // by when nobody can have renewed anything
@@ -106,7 +106,7 @@ func TestReplicasBehindPgBouncer(t *testing.T) {
 	}
 	t.Run("kills", func(t *testing.T) {
 		t.Parallel()
-		l := loaded(t, replicate, principals, pooled(server.URL("load")))
+		l := loaded(t, replicate, principals, 12, pooled(server.URL("load")))
 		l.befall(len(faults), func(i int) { faults[i](l.any()) })
 		l.settles()
 	})

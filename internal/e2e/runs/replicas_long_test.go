@@ -40,7 +40,8 @@ type replicas struct {
 	all    []*house
 	data   map[*house]*line         // from each to the database; nil: they connect to it
 	doors  map[*house]*line         // to each from the others
-	takes  atomic.Pointer[[]*house] // to whom requests come, in turn
+	takes  atomic.Pointer[[]*house] // to whom requests come
+	chance atomic.Bool              // by chance; else in turn
 	turn   atomic.Int64
 }
 
@@ -90,7 +91,11 @@ func (r *replicas) fronted(t *testing.T) {
 	web := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			takes := *r.takes.Load()
-			to, _ := url.Parse(takes[int(r.turn.Add(1))%len(takes)].url) // which a client has used already
+			next := int(r.turn.Add(1)) % len(takes)
+			if r.chance.Load() {
+				next = rand.IntN(len(takes))
+			}
+			to, _ := url.Parse(takes[next].url) // which a client has used already
 			p.Out.URL.Scheme, p.Out.URL.Host = to.Scheme, to.Host
 		},
 		Transport:     transport,
@@ -306,17 +311,20 @@ var faults = []func(h *house){
 	},
 }
 
-// Replicas are killed, ended and paused at random moments under clients that come to each of them: nothing is done twice, and
+// Replicas are killed, ended and paused at random moments under clients of each key that come to any of them: nothing is done twice, and
 // all that was answered is kept. What no lease can exclude is a process that is paused between its last look and what it
 // sends: one such call may come when its client has gone on.
 func TestReplicasUnderKills(t *testing.T) {
 	database := databases["PostgreSQL"](t)
 	t.Parallel()
-	for name, some := range map[string][]key{"handle and session": handleAndSession, "principal": principals} {
+	for name, some := range map[string][]key{
+		"handle and session": handleAndSession, "principal": principals,
+		"header": {{"modern", byHeader}, {"legacy", byHeader}}, "path": {{"modern", "path"}, {"legacy", "path"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := loaded(t, replicate, some, database(t))
-			l.befall(4*len(faults), func(i int) { faults[i%len(faults)](l.any()) })
+			l := loaded(t, replicate, some, 16, database(t))
+			l.befall(2*len(faults), func(i int) { faults[i%len(faults)](l.any()) })
 			l.settles()
 		})
 	}
@@ -335,23 +343,30 @@ type load struct {
 	stop    func()
 }
 
-// loaded has walkers come to replicas, by the key of the modern era and by that of the legacy one in turn. Of what no lease
-// can exclude one case is let pass.
-func loaded(t *testing.T, start starter, some []key, store string) *load {
+// loaded has so many walkers come to replicas by chance, by the key of the modern era and by that of the legacy one. Of what
+// no lease can exclude one case is let pass.
+func loaded(t *testing.T, start starter, some []key, walkers int, store string) *load {
 	t.Helper()
 	l := &load{effects: newEffects()}
 	l.effects.late = 1
 	_, upstream := mcptest.HTTP(t, l.effects.server())
 	var people []string
-	for i := range 12 {
+	for i := range walkers {
 		people = append(people, fmt.Sprint("walker-", i))
 	}
 	l.replicas = start(t, some[0], turns, store, "--run-key", some[1].era+"="+some[1].kind, "--tokens", tokensOf(t, people...), "--upstream", upstream)
+	l.chance.Store(true)
 	for i, who := range people {
-		w := &walker{client: l.who(some[i%2], who), who: who, effects: l.effects, pace: 40 * time.Millisecond}
-		if w.key.kind == "handle" {
+		w := &walker{client: l.who(some[i%2], who), who: who, effects: l.effects, pace: time.Duration(walkers) * 4 * time.Millisecond}
+		switch w.key.kind {
+		case byHeader:
+			w.web.Header.Set(gatewayHeader, who)
+		case "path":
+			w.web.URL = l.newURL()
+		case "handle":
 			w.handle = w.start(t)
-		} else if !w.key.modern() {
+		}
+		if !w.key.modern() {
 			w.Initialize()
 		}
 		l.walkers = append(l.walkers, w)
