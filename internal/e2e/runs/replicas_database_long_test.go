@@ -79,7 +79,7 @@ func TestDatabaseFailsOverUnderReplicas(t *testing.T) {
 	l := loaded(t, replicate, handleAndSession, 12, primary.Or(standby, url))
 	l.befall(1, func(int) {
 		primary.Kill()
-		<-time.After(lease / 2) // by when nobody can have renewed anything
+		<-time.After(lease / 2) // which is the fault
 		standby.Promote()
 	})
 	l.settles()
