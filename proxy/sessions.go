@@ -86,12 +86,11 @@ func (s *session) knows(m *wire.Message) {
 // sessionFor finds the session of a request's run. A request that needs none, and has
 // none, goes to the session for those; so does one that is answered with why it has no run.
 func (p *Proxy) sessionFor(c *call) (*session, *runs.Missing) {
-	var r *runs.Run
-	why := p.Runs.Beside(bridge.Stateless, &c.from)
+	why, r := p.Runs.Beside(bridge.Stateless, &c.from), c.byTask(p)
 	if why != nil {
 		return p.forRunless(), why
 	}
-	if r = c.byTask(p); r == nil && !c.own {
+	if r == nil && !c.own {
 		r, why = p.Runs.Find(bridge.Stateless, &c.from, c.handle, c.steps() || c.m.Method == "subscriptions/listen")
 	}
 	switch {

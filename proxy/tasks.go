@@ -92,10 +92,13 @@ func (c *call) ofTask() wire.Pending {
 			}
 		})
 	}
-	if !c.s.tasked(c.client) || t == nil {
-		return c.noTask()
+	switch {
+	case t != nil && c.s.tasked(c.client):
+		return c.later(func() { c.askTask(t) })
+	case c.s.run.ForRunless && c.handle == "" && wire.MoveOn(c.out, runs.AskAll()): // it may be of a run that another process has
+		return c.answer(nil)
 	}
-	return c.later(func() { c.askTask(t) })
+	return c.noTask()
 }
 
 func (c *call) noTask() wire.Pending {

@@ -23,6 +23,8 @@ const (
 	runsSection = "runs"
 	// storeSection is runs that are kept: in this process, and over HTTP.
 	storeSection = "store"
+	// replicasSection is runs that are kept by two processes that share a database.
+	replicasSection = "replicas"
 )
 
 // listPaths are where tools/list is measured against ping.
@@ -49,7 +51,7 @@ type config struct {
 
 // sections are all values of -paths, in the order of the report.
 func sections() []string {
-	return append(callSections(), listsSection, idleSection, sidecarSection, reloadSection, runsSection, storeSection)
+	return append(callSections(), listsSection, idleSection, sidecarSection, reloadSection, runsSection, storeSection, replicasSection)
 }
 
 // callSections are those that there are in both eras: the others ask by sessions, or
@@ -86,7 +88,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	flags.StringVar(&c.binary, "fsm-proxy", "", "measure this binary instead of building one")
 	flags.Func("with", "NAME=BINARY: measure another build of fsm-proxy besides (again for more)", c.addBuild)
 	extra := flags.String("proxy-flags", "", "further flags of `fsm-proxy run`, separated by spaces")
-	flags.StringVar(&c.postgres, "postgres", "", "the URL of a new database of PostgreSQL, to measure runs that are kept there")
+	flags.StringVar(&c.postgres, "postgres", "", "the URL of a new database of PostgreSQL, to measure runs that are kept there, and replicas in databases beside it")
 	flags.StringVar(&c.output, "o", "", "write the report to this file as well")
 	if err := flags.Parse(args); err != nil {
 		return c, err

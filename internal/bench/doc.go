@@ -14,6 +14,7 @@
 //	go run ./internal/bench -paths http-http-json -callers 32 \
 //	    -subjects nginx,fsm-proxy -rounds 3       one question, quickly
 //	go run ./internal/bench -upstream bare        with the lightest upstream that there can be
+//	go run ./internal/bench -paths store,replicas -postgres URL   runs that are kept
 //	go run ./internal/bench -with old=/tmp/fsm-proxy-old   two builds side by side
 //
 // CPU time per call needs Linux; elsewhere that column stays empty.

@@ -50,6 +50,18 @@ func newHTTPLoad(addr string, callers int, shared, modern bool) (*httpLoad, erro
 	return l, nil
 }
 
+// move has the callers ask at addr, by the sessions that they have.
+func (l *httpLoad) move(addr string) error {
+	var errs []error
+	for _, c := range l.callers {
+		if c.addr != addr {
+			c.addr = addr
+			errs = append(errs, c.hangUp())
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (l *httpLoad) close() error {
 	var errs []error
 	for _, c := range l.callers {

@@ -102,6 +102,9 @@ func (b *bench) measureAll(ctx context.Context) error {
 	if slices.Contains(b.report.config.paths, storeSection) && b.report.config.takes(fsmProxy) {
 		b.measureStores(ctx)
 	}
+	if slices.Contains(b.report.config.paths, replicasSection) && b.report.config.takes(fsmProxy) {
+		b.measureReplicas(ctx)
+	}
 	if slices.Contains(b.report.config.paths, sidecarSection) {
 		fmt.Fprintln(b.progress, "sidecar …")
 		b.report.sidecars = measureSidecars(ctx, b.builds, b.site)

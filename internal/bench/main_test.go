@@ -40,6 +40,9 @@ func standIn(args []string) error {
 	if err != nil {
 		return err
 	}
+	if slices.Contains(args, "--peer-listen") { // and knows the sessions of others
+		return (&httpUpstream{canned: newCanned(cannedText(32), false)}).serve(l)
+	}
 	return serveCanned(l, 32, false)
 }
 
@@ -180,6 +183,33 @@ func TestStore(t *testing.T) {
 		if !strings.Contains(stdout.String(), text) {
 			t.Errorf("no %q in\n%s", text, stdout.String())
 		}
+	}
+}
+
+// TestReplicas says what it needs; what is passed on to whom is for a real database.
+func TestReplicas(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if err := run(context.Background(), []string{"-paths", "replicas", "-fsm-proxy", os.Args[0]}, &stdout, &stderr); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stdout.String(), stderr.String())
+	}
+	if !strings.Contains(stdout.String(), "- replicas were not measured: name a database of PostgreSQL by -postgres URL") {
+		t.Errorf("it does not say what is missing:\n%s", stdout.String())
+	}
+}
+
+// TestCompareReplicas has the same sessions asked for at the one that has opened them, and at the other.
+func TestCompareReplicas(t *testing.T) {
+	c, err := parseFlags(strings.Fields("-rounds 1 -window 50ms"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{
+		report: &report{config: c}, builds: []proxyBuild{{name: fsmProxy, binary: os.Args[0]}},
+		site: site{self: os.Args[0], dir: t.TempDir(), payload: c.payload, procs: c.procs},
+	}
+	f := replicasFigure{callers: 2}
+	if err := b.compareReplicas(t.Context(), &f, "postgres://shared", "postgres://single"); err != nil || !(f.owner > 0 && f.passed > 0 && f.beside > 0) {
+		t.Errorf("%+v, %v", f, err)
 	}
 }
 

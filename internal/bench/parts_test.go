@@ -125,16 +125,20 @@ func TestRatioIsPaired(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	r := &report{builds: []string{fsmProxy}, cells: []*cell{judged()},
-		idle: []idleFigure{{build: fsmProxy, count: 2000, bytes: 3000}, {build: fsmProxy, kind: idleStream, count: 2000, bytes: 50_000}}}
+		idle:     []idleFigure{{build: fsmProxy, count: 2000, bytes: 3000}, {build: fsmProxy, kind: idleStream, count: 2000, bytes: 50_000}},
+		replicas: []replicasFigure{{callers: 64, owner: 1500, passed: 1.6, beside: 1.02}, {callers: 1, err: io.EOF}}}
 	var b strings.Builder
 	if err := r.write(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| calls/s ÷ nginx's, callers: 32                    |   0.50 |   ≥ 0.6 | NO  |  0.50 |",
-		"| CPU a call ÷ ReverseProxy's, callers: 32          |      – |   ≤ 0.7 | –   |     – |",
-		"| bytes an idle session (2,000)                     |  3,000 |  ≤ 5120 | yes |       |",
-		"| bytes an idle session with its GET stream (2,000) | 50,000 | ≤ 40960 | NO  |       |",
+		"| calls/s ÷ nginx's, callers: 32                                 |   0.50 |   ≥ 0.6 | NO  |  0.50 |",
+		"| CPU a call ÷ ReverseProxy's, callers: 32                       |      – |   ≤ 0.7 | –   |     – |",
+		"| bytes an idle session (2,000)                                  |  3,000 |  ≤ 5120 | yes |       |",
+		"| bytes an idle session with its GET stream (2,000)              | 50,000 | ≤ 40960 | NO  |       |",
+		"| p50 of a step passed on ÷ at its owner (1,500 µs), callers: 64 |   1.60 |   ≤ 1.5 | NO  |       |",
+		"| p50 of a step at its owner ÷ in a process alone, callers: 64   |   1.02 |   ≤ 1.1 | yes |       |",
+		"- replicas, 1 callers: EOF",
 		"- http-http-json, 32 callers, mcp-go: EOF",
 	} {
 		if !strings.Contains(b.String(), want) {

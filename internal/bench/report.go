@@ -18,8 +18,9 @@ type report struct {
 	idle     []idleFigure
 	sidecars []sidecarFigure
 
-	stores  []storeFigure
-	remarks []string // what was not asked for
+	stores   []storeFigure
+	replicas []replicasFigure
+	remarks  []string // what was not asked for
 
 	crowd    *runsFigure // nil: not measured
 	reloads  []reloadFigure
@@ -98,6 +99,7 @@ func (r *report) goals() *table {
 	r.addReloads(t)
 	r.addRuns(t)
 	r.addStores(t)
+	r.addReplicas(t)
 	return t
 }
 
@@ -200,6 +202,11 @@ func (r *report) allNotes() []string {
 	for _, f := range r.stores {
 		if f.err != nil {
 			notes = append(notes, fmt.Sprintf("store, %s: %v", f.name, f.err))
+		}
+	}
+	for _, f := range r.replicas {
+		if f.err != nil {
+			notes = append(notes, fmt.Sprintf("replicas, %d callers: %v", f.callers, f.err))
 		}
 	}
 	for _, f := range r.idle {

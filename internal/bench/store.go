@@ -55,18 +55,26 @@ func (b *bench) measureStores(ctx context.Context) {
 	b.report.stores = figures
 }
 
+// stepping is the first build, by a policy with which each call is a step.
+func (b *bench) stepping() (build proxyBuild, err error) {
+	build = b.builds[0]
+	build.policy = filepath.Join(b.site.dir, "steps.yaml")
+	if err := os.WriteFile(build.policy, []byte(kept.Policy), 0o600); err != nil {
+		return build, fmt.Errorf("writing the policy: %w", err)
+	}
+	return build, nil
+}
+
 // storesOverHTTP measures a build's steps in memory and in each store side by side, with the callers of storeCallers[at].
 func (b *bench) storesOverHTTP(ctx context.Context, figures []storeFigure, urls []string, at int) {
 	if len(b.builds) == 0 {
 		return
 	}
-	file := filepath.Join(b.site.dir, "steps.yaml")
-	if err := os.WriteFile(file, []byte(kept.Policy), 0o600); err != nil {
+	build, err := b.stepping()
+	if err != nil {
 		figures[0].err = err
 		return
 	}
-	build := b.builds[0]
-	build.policy = file
 	c := &cell{path: httpToJSON, callers: storeCallers[at], rows: []*row{{contestant: contestant{build.subject(), askCall}}}}
 	for i := range figures {
 		stored := build

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -50,6 +51,7 @@ type site struct {
 type running struct {
 	process *process // nil for the direct HTTP connection
 	addr    string   // of an HTTP subject
+	opener  string   // where sessions are opened instead; "": nowhere else
 	cpu     meter
 }
 
@@ -75,7 +77,11 @@ func (r *running) load(s site, callers int) (load, error) {
 	if s.path.overStdio() {
 		return newStdioLoad(r.process.stdin, r.process.stdout, callers, s.modern)
 	}
-	return newHTTPLoad(r.addr, callers, s.path.stdioUpstream(), s.modern)
+	l, err := newHTTPLoad(cmp.Or(r.opener, r.addr), callers, s.path.stdioUpstream(), s.modern)
+	if err != nil {
+		return nil, err
+	}
+	return l, l.move(r.addr)
 }
 
 // The subjects' names.

@@ -70,8 +70,7 @@ type Object struct {
 	Run        string // "" for one that is of no run
 	Bytes      []byte // nil in a Change: it is removed
 
-	// Swap has a Change put or remove it only where the store has Was of it, nil for that it is not there. It is of no run then,
-	// and changes that are committed at once swap it, or put it, but not both.
+	// Swap has a Change put or remove it only where the store has Was of it, nil for that it is not there. It is of no run then.
 	Swap bool
 	Was  []byte
 }

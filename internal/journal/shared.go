@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // Tenure is how a process has a run: by which of its leases, and the how manyth it is to have the run. Nothing is written of a
@@ -21,6 +22,9 @@ func Beginning(s Store) Tenure {
 	return Tenure{}
 }
 
+// DefaultLease is for how long a process has a [Shared] store, or its runs, without another word, where nothing else is said.
+const DefaultLease = 5 * time.Second
+
 // Peer is a process that writes a [Shared] store, as its lease tells.
 type Peer struct {
 	Lease   int64    // its number, which is never used again
@@ -29,10 +33,26 @@ type Peer struct {
 	Key     [32]byte // SHA-256 of its TLS certificate there
 }
 
+// Holders are the holders of leases of processes that share a store; nil: none does.
+func Holders(all []Peer) map[int64]string {
+	var by map[int64]string
+	for _, p := range all {
+		if p.Address == "" {
+			continue
+		}
+		if by == nil {
+			by = make(map[int64]string)
+		}
+		by[p.Lease] = p.Holder
+	}
+	return by
+}
+
 // Elsewhere is the error of a run that another process has, whose lease goes on.
 type Elsewhere struct {
-	Run string // its id
-	By  Peer   // the zero Peer: nobody has it, and this process is not to take it
+	Run      string // its id
+	By       Peer   // the zero Peer: nobody has it, and this process is not to take it
+	Anywhere bool   // nobody knows which run it is, nor who has it: each other process is to be asked, once
 
 	outdated atomic.Bool
 }
@@ -44,14 +64,17 @@ func (e *Elsewhere) Outdate() { e.outdated.Store(true) }
 func (e *Elsewhere) Outdated() bool { return e.outdated.Load() }
 
 func (e *Elsewhere) Error() string {
+	if e.Anywhere {
+		return "this process does not know whose it is"
+	}
 	if e.By == (Peer{}) {
 		return fmt.Sprintf("run %s is for another process to take: this one is ending", e.Run)
 	}
 	return fmt.Sprintf("%s has run %s", e.By.Holder, e.Run)
 }
 
-// Elsewhere marks the error for who passes requests on without knowing of stores.
-func (*Elsewhere) Elsewhere() {}
+// AskAll implements wire.ElsewhereError.
+func (e *Elsewhere) AskAll() bool { return e.Anywhere }
 
 // Shared is a store that several processes write, each run by one of them at a time: who has taken it, as long as their
 // lease goes on. [Store.Take] of a run that another process has, whose lease goes on and which has not ended, is an [*Elsewhere];
@@ -62,15 +85,17 @@ func (*Elsewhere) Elsewhere() {}
 // its last look and what it sends.
 type Shared interface {
 	Store
+	// Alone reports whether this process has the store alone: no other one writes it.
+	Alone() bool
 	// Lease is the number of this process's lease; another one, once that was lost and another one was taken. It does
 	// not block.
 	Lease() int64
 	// Trusts reports whether this process may act by a lease now. It does not block, and is cheap. A process that has the
 	// store alone may until it has lost the lease.
 	Trusts(lease int64) bool
-	// Release gives a run away that this process has under a tenure, once all is written that it is to write of it:
-	// any process may take it. It is nil too where the tenure is over already.
-	Release(ctx context.Context, run string, t Tenure) error
+	// Release gives runs away, by their ids, that this process has under these tenures, once all is written that it is to write
+	// of them: any process may take them. A run whose tenure is over already stays as it is.
+	Release(ctx context.Context, runs map[string]Tenure) error
 	// Peers are the processes whose leases go on, this one among them.
 	Peers(ctx context.Context) ([]Peer, error)
 	// End has this process take no run any more: [Store.Take] of one that nobody has is an [*Elsewhere] without a Peer.

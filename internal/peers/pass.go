@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -23,9 +25,11 @@ const (
 	// Lost is a request that was sent, or part of it, and has no answer: its lease has ended meanwhile, or the connection
 	// broke. Whether it was acted on is not known.
 	Lost Outcome = iota
-	// NotSent is a request of which surely nothing was acted on: the other process could not be reached, is another one
-	// than the lease names, or does not have what was asked for.
+	// NotSent is a request of which surely nothing was acted on: the other process could not be reached, or is another one
+	// than the lease names.
 	NotSent
+	// Declined is one that the process has got that the lease names, which does not have what was asked for.
+	Declined
 	// Answered is a request of which an answer was written, whole or in part.
 	Answered
 	// Cancelled is a request whose client has gone before an answer came.
@@ -39,6 +43,8 @@ func (o Outcome) String() string {
 		return "lost"
 	case NotSent:
 		return "not sent"
+	case Declined:
+		return "declined"
 	case Answered:
 		return "answered"
 	case Cancelled:
@@ -53,6 +59,9 @@ var errLeaseOver = errors.New("passing a request on: the lease of the other proc
 // attempts is how often a request is begun to be sent over connections that turn out to be closed already.
 const attempts = 8
 
+// shortBody is up to which size what is sent is copied. It fits into what the transport writes at once, with its header.
+const shortBody = 2 << 10
+
 // pass is a request that is passed on.
 type pass struct {
 	p     *Peers
@@ -60,7 +69,7 @@ type pass struct {
 	to    target
 	ctx   context.Context // ends with the client, and by end
 	end   context.CancelCauseFunc
-	body  *outgoing // as it is sent
+	body  *outgoing // that is sent; nil: a copy is
 }
 
 // Pass passes a request on with its body, which was read already, and copies the answer as it comes: status, headers, body.
@@ -90,9 +99,12 @@ func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, bo
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusMisdirectedRequest && resp.Header[headerNotHere] != nil {
 		_, _ = io.CopyN(io.Discard, resp.Body, 1024) // so that the connection can be used again
+		if resp.Header.Get(headerNotHere) == Elsewhere {
+			return Declined
+		}
 		return NotSent
 	}
-	copyAnswer(w, r, resp)
+	x.copyAnswer(w, r, resp)
 	return Answered
 }
 
@@ -213,9 +225,8 @@ func (x *pass) send(r *http.Request, head, body []byte) (*http.Response, Outcome
 	transport := x.transport()
 	for left := attempts; ; left-- {
 		var seen sent
-		x.body = &outgoing{parts: [2][]byte{head, body}}
 		request := x.request(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{GotConn: seen.got}), r)
-		request.Body, request.ContentLength = x.body, int64(len(head)+len(body))
+		request.Body, request.ContentLength = x.content(head, body), int64(len(head)+len(body))
 		resp, err := transport.RoundTrip(request)
 		switch {
 		case err == nil:
@@ -232,6 +243,16 @@ func (x *pass) send(r *http.Request, head, body []byte) (*http.Response, Outcome
 		}
 		return nil, NotSent
 	}
+}
+
+// content is the body of a request as it is sent. A short one is copied, to what the transport knows to be in memory: any
+// other reader may block, so that the header is written before it, in a record of its own.
+func (x *pass) content(head, body []byte) io.ReadCloser {
+	if len(head)+len(body) > shortBody {
+		x.body = &outgoing{parts: [2][]byte{head, body}}
+		return x.body
+	}
+	return io.NopCloser(bytes.NewReader(slices.Concat(head, body)))
 }
 
 // request is what is sent in place of a request, without its body.
@@ -275,8 +296,11 @@ type outgoing struct {
 	dropped bool
 }
 
-// drop ends the reading: what was to be read may be changed from now on.
+// drop ends the reading: what was to be read may be changed from now on. Of nil there is none.
 func (o *outgoing) drop() {
+	if o == nil {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.parts, o.dropped = [2][]byte{}, true
@@ -308,8 +332,9 @@ const (
 	answerBuffer = 32 << 10 // of what is there
 )
 
-// copyAnswer copies an answer as it comes.
-func copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response) {
+// copyAnswer copies an answer as it comes. One without a length that ends once the pass is over has broken off, however it
+// ends: the other process has seen the connection closing, and may have written an end before it was closed.
+func (x *pass) copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response) {
 	for name, values := range endToEnd(resp.Header) {
 		w.Header()[name] = values
 	}
@@ -329,7 +354,7 @@ func copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response) {
 			}
 		}
 		switch {
-		case err == io.EOF:
+		case err == io.EOF && (resp.ContentLength >= 0 || x.ctx.Err() == nil):
 			return
 		case err != nil && (isEvents(resp.Header) || r.Context().Err() != nil):
 			return

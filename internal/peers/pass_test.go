@@ -376,6 +376,37 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// A short request is one record of TLS, its header and its body.
+func TestOneRecord(t *testing.T) {
+	t.Parallel()
+	var d database
+	sender, key := d.sender(t), newKey(t)
+	l := tls.NewListener(listen(t), key.From())
+	records := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(mcptest.Patience))
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+			return
+		}
+		fmt.Fprint(c, "HTTP/1.1 204 No Content\r\n\r\n") // to the greeting
+		record := make([]byte, 64<<10)
+		n, _ := c.Read(record) // reads one at most
+		records <- string(record[:n])
+		fmt.Fprint(c, "HTTP/1.1 204 No Content\r\n\r\n")
+	}()
+	to := journal.Peer{Lease: 2, Address: l.Addr().String(), Key: key.Hash()}
+	d.change(func() { d.leases = append(d.leases, to) })
+	sender.front(t, to, peers.Passenger{}).post(t, `{"method":"ping"}`, peers.Answered)
+	if got := receive(t, records, "a record"); !strings.HasPrefix(got, "POST /mcp ") || !strings.HasSuffix(got, `{"method":"ping"}`) {
+		t.Errorf("the first record is %q", got)
+	}
+}
+
 // A connection that its owner has closed before is no loss.
 func TestClosedIdle(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,10 @@ const (
 	headerNotHere  = headerPrefix + "Not-Here" // of an answer 421: nothing was done
 )
 
+// Elsewhere is what a [Config.Handler] says by the header Fsm-Proxy-Not-Here, with status 421, of a request for which this process is
+// the right one, but does not have what it is about.
+const Elsewhere = "elsewhere"
+
 // take answers a request that another process has sent.
 func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 	if !p.knows(r.Context(), hashOf(r.TLS)) { // its lease may have ended since it connected

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
+	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
 
 // checkPeers says what is wrong with how others pass requests on to this process.
@@ -55,6 +57,9 @@ type replica struct {
 	peers *peers.Peers
 	front atomic.Pointer[streamhttp.Server] // nil: it is not there yet
 	lease time.Duration
+
+	reading sync.Mutex // guards read
+	read    time.Time  // when it was looked last for tasks of runs that nobody has
 }
 
 // openReplica opens where others pass requests on to this process, and returns how they know it.
@@ -134,6 +139,9 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	if !ok {
 		return false
 	}
+	if at.Anywhere {
+		return s.askAll(w, r, p)
+	}
 	to := at.By
 	free := at.Run != "" || p.Message != nil && p.Message.Method == "initialize"
 	if to == (journal.Peer{}) && free { // nobody has it: whoever is asked takes it
@@ -161,28 +169,90 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 		s.refuses(w, p.Message, policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.")
 		return false
 	}
-	timer := time.NewTimer(min(max(time.Since(p.Since)/4, looksFirst), looksLast))
+	if !lookAgain(r.Context(), p.Since) {
+		s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
+		return false
+	}
+	return true
+}
+
+// askAll has a request served by whoever of the other processes knows what it is about. Where nobody does this process answers.
+func (s *service) askAll(w http.ResponseWriter, r *http.Request, p streamhttp.Passed) (again bool) {
+	httpserver.Keep(w)
+	for {
+		all, err := s.replica.others(r.Context())
+		sure := err == nil
+		for _, to := range all {
+			outcome := s.replica.peers.Pass(w, r, to, p.Body, peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr})
+			s.tell.passedOn(outcome)
+			switch {
+			case outcome == peers.Answered:
+				return false
+			case outcome == peers.Cancelled:
+				s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
+				return false
+			case outcome == peers.Lost && !repeatable(s.relay.Policy(), r, p.Message):
+				s.refuses(w, p.Message, policy.OutcomeUnknown, "The process that may have had the task has gone while the request was under way; it may have happened.")
+				return false
+			}
+			sure = sure && outcome == peers.Declined
+		}
+		switch {
+		case sure && s.replica.readTasks(s.relay.Runs, p.Since) == nil:
+			return true
+		case time.Since(p.Since) > s.patience():
+			s.refuses(w, p.Message, policy.StoreUnavailable, "A process that may have the task cannot be reached just now. Nothing was done; try again later.")
+			return false
+		case !lookAgain(r.Context(), p.Since):
+			s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
+			return false
+		}
+	}
+}
+
+// readTasks has this process go on with the tasks of runs that nobody has, unless it has looked for them since a time.
+func (r *replica) readTasks(all *runs.Registry, since time.Time) error {
+	r.reading.Lock()
+	defer r.reading.Unlock()
+	if r.read.After(since) {
+		return nil
+	}
+	begun := time.Now()
+	err := all.ReadTasks()
+	if err == nil {
+		r.read = begun
+	}
+	return err
+}
+
+// lookAgain waits until it is to be looked again where a request is to be served that waits since a time. It reports false where nobody waits any more.
+func lookAgain(ctx context.Context, since time.Time) bool {
+	timer := time.NewTimer(min(max(time.Since(since)/4, looksFirst), looksLast))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-r.Context().Done():
-		s.refuses(w, nil, policy.StoreUnavailable, "this process is ending; try again")
+	case <-ctx.Done():
 		return false
 	}
 }
 
 // another is some other process; the zero Peer: there is none, or it cannot be found out.
 func (r *replica) another(ctx context.Context) journal.Peer {
-	ctx, stop := context.WithTimeout(ctx, r.lease)
-	defer stop()
-	all, _ := r.all(ctx)
-	hash := r.key.Hash()
-	all = slices.DeleteFunc(all, func(p journal.Peer) bool { return p.Key == hash || p.Address == "" })
+	all, _ := r.others(ctx)
 	if len(all) == 0 {
 		return journal.Peer{}
 	}
 	return all[rand.IntN(len(all))]
+}
+
+// others are the other processes that take requests.
+func (r *replica) others(ctx context.Context) ([]journal.Peer, error) {
+	ctx, stop := context.WithTimeout(ctx, r.lease)
+	defer stop()
+	all, err := r.all(ctx)
+	hash := r.key.Hash()
+	return slices.DeleteFunc(all, func(p journal.Peer) bool { return p.Key == hash || p.Address == "" }), err
 }
 
 // repeatable reports whether a request may be served once more though it may have been served before: it does nothing to a run.
@@ -236,7 +306,7 @@ func (s *service) refuses(w http.ResponseWriter, m *wire.Message, code policy.Co
 func (f *Store) shares() bool { return f.lasts() && !stores.IsSQLite(f.URL) }
 
 // lease is for how long a database is this process's without another word.
-func (f *Store) lease() time.Duration { return cmp.Or(f.Lease, 5*time.Second) }
+func (f *Store) lease() time.Duration { return cmp.Or(f.Lease, journal.DefaultLease) }
 
 // replicas is what the metrics tell of the processes that share the store; nil: none does.
 func (s *service) replicas(store journal.Store) *telemetry.Replicas {
@@ -266,9 +336,5 @@ func (r *replica) holders(ctx context.Context) map[int64]string {
 		return nil
 	}
 	all, _ := r.all(ctx)
-	holders := make(map[int64]string, len(all))
-	for _, p := range all {
-		holders[p.Lease] = p.Holder
-	}
-	return holders
+	return journal.Holders(all)
 }

@@ -51,7 +51,7 @@ func (s *Server) passes(from PeerInfo) bool { return from.passed || s.cfg.PassOn
 // tried here once more.
 func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p Passed) (again bool) {
 	if p.From.passed {
-		w.Header()[headerElsewhere] = []string{"1"}
+		w.Header()[headerElsewhere] = []string{"elsewhere"}
 		refuse(w, http.StatusMisdirectedRequest, "this process does not serve the request: "+p.Why.Error())
 		return false
 	}
@@ -74,14 +74,20 @@ func (p *post) passOn(why error, m *wire.Message) (again bool) {
 	if p.body.since.IsZero() {
 		p.body.since = time.Now()
 	}
+	p.body.asked = p.body.asked || askAll(why)
 	return p.srv.passOn(p.w, p.r, Passed{Why: why, Body: p.body.raw, Message: m, From: p.from, Who: p.from.who, Since: p.body.since})
+}
+
+func askAll(why error) bool {
+	at, elsewhere := errors.AsType[wire.ElsewhereError](why)
+	return elsewhere && at.AskAll()
 }
 
 // Move implements wire.MovingStream. The session that it would have begun does not.
 func (p *post) Move(why error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.answer.given || p.stream != nil || !p.srv.passes(p.from) {
+	if p.answer.given || p.stream != nil || !p.srv.passes(p.from) || p.body.asked && askAll(why) {
 		return false
 	}
 	p.closeLocked()

@@ -24,7 +24,7 @@ type away string
 
 func (a away) Error() string { return string(a) }
 
-func (away) Elsewhere() {}
+func (away) AskAll() bool { return false }
 
 // other is the process that requests are passed on to.
 type other struct {
@@ -649,7 +649,7 @@ func TestServePassed(t *testing.T) {
 	passed(r.srv, initialize(), "192.0.2.1:9", ann).want(t, 503, "too many sessions") // of its address
 	elsewhere.Store(true)
 	for _, raw := range []string{initialize(), alone("tools/call", `"name":"x"`)} {
-		passed(r.srv, raw, "192.0.2.9:1", ann).want(t, 421, "gateway-1 has it").wantHeader(t, headerElsewhere, "1")
+		passed(r.srv, raw, "192.0.2.9:1", ann).want(t, 421, "gateway-1 has it").wantHeader(t, headerElsewhere, "elsewhere")
 	}
 	if got := <-asks; got != "192.0.2.9:1 ann" {
 		t.Errorf("the modern era's came from %s", got)
@@ -660,7 +660,7 @@ func TestServePassed(t *testing.T) {
 		q.Header.Set(headerSession, strings.TrimPrefix(someID, "Mcp-Session-Id: "))
 		w := httptest.NewRecorder()
 		r.srv.ServePassed(w, q, ann, "192.0.2.9:1")
-		if w.Code != 421 || w.Header().Get(headerElsewhere) != "1" {
+		if w.Code != 421 || w.Header().Get(headerElsewhere) != "elsewhere" {
 			t.Errorf("%s: %d %s", method, w.Code, w.Body)
 		}
 	}

@@ -46,6 +46,7 @@ type body struct {
 	claim *httpserver.BodyClaim // nil: it counts nothing
 	raw   []byte                // nil: it was not read yet
 	since time.Time             // when the request was to be passed on first; zero: it never was
+	asked bool                  // all others were asked whether they serve it
 }
 
 // sessionID is a session's id, as whose a body counts.

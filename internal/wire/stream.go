@@ -81,7 +81,8 @@ type AskedStream interface {
 // ElsewhereError is the error of what somebody else has in place of this process, which is to be asked there.
 type ElsewhereError interface {
 	error
-	Elsewhere() // does nothing
+	// AskAll reports whether nobody knows who has it, and all others are to be asked, once.
+	AskAll() bool
 }
 
 // MovingStream is the stream of a request that somebody else can serve in place of this process.

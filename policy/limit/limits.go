@@ -103,10 +103,9 @@ type Taken struct {
 	at       time.Duration
 
 	// What follows is of [Principals] alone, and guarded by their lock.
-	of     *Counts
-	wall   int64 // when it was taken, in nanoseconds since 1970
-	handed bool  // a store was told of it
-	kept   bool  // it is in a shared store
+	of   *Counts
+	wall int64 // when it was taken, in nanoseconds since 1970
+	kept bool  // it is in a shared store
 }
 
 // Take counts a call against all these limits, which differ, or against none if one of them is reached. Of several

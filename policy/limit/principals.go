@@ -18,6 +18,8 @@ type Principals struct {
 	rows  map[string]*row // nil: nobody else writes what is kept
 	last  time.Time       // that a shared table was told
 	moved func(key string) (string, bool)
+
+	settled int // swaps of which it is known what became
 }
 
 // NewPrincipals returns a table that counts for at most so many principals at once; 0 is 100,000. A call of one more

@@ -7,12 +7,14 @@ import (
 
 // row is what a shared store has of a principal, as far as this table knows.
 type row struct {
-	text  []byte // with what was handed over since; nil: nothing
-	reads int    // how often it was read anew, and when it was last
-	at    time.Time
-	stale bool   // somebody else has written it
-	back  []back // given back, where the store may not know of it
-	gone  int    // how many were before those
+	text    []byte // with what was handed over since; nil: nothing
+	until   int64  // up to when that has what was taken, in nanoseconds since 1970
+	reads   int    // how often it was read anew
+	open    int    // swaps that were handed over, of which it is not known what became
+	settled int    // which swap of the table that was whose outcome became known last; 0: none was
+	stale   bool   // the store has, or may have, something else
+	back    []back // given back, where the store may not know of it
+	gone    int    // how many were before those
 }
 
 // back is what was given back of one limit.
@@ -71,8 +73,8 @@ func (s *Swap) Takes() bool { return len(s.taken) > 0 }
 func SameText(a, b []byte) bool { return (a == nil) == (b == nil) && string(a) == string(b) }
 
 // Swap is [Principals.Save] for a shared table: of tells as well what the store should have of a principal until then, and
-// counts what some calls have taken, as far as it is counted still. What became of each has to be told by
-// [Principals.Swapped], in the order in which they were handed over.
+// counts what some calls have taken, as far as it is counted still. What became of each that is not the Same, or Takes, has to be
+// told by [Principals.Swapped], in the order in which they were handed over.
 func (p *Principals) Swap(now time.Time, f func(of func(principal string, taken ...*Taken) *Swap) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,8 +98,8 @@ func (p *Principals) Swap(now time.Time, f func(of func(principal string, taken 
 		return err
 	}
 	for _, s := range all {
-		for _, t := range s.taken {
-			t.handed = true
+		if !s.Same() || s.Takes() {
+			s.row.open, s.row.until = s.row.open+1, now.UnixNano()
 		}
 		if s.row.text = s.Is; s.Is != nil {
 			p.saved[s.principal] = true
@@ -114,24 +116,23 @@ func (p *Principals) Swapped(s *Swap, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := s.row
-	switch {
-	case ok:
+	if ok {
 		for _, t := range s.taken {
 			t.kept = true
 		}
 		if n := s.back - r.gone; n > 0 {
 			r.back, r.gone = slices.Delete(r.back, 0, n), s.back
 		}
-	case r.reads == s.reads:
-		r.stale = true
-		p.rows[s.principal] = r
 	}
+	p.settled++
+	r.open, r.settled = r.open-1, p.settled
+	r.stale = r.stale || ok != (r.reads == s.reads)
 	p.tidyLocked(s.principal, r)
 }
 
 // tidyLocked forgets a row of which there is nothing to know.
 func (p *Principals) tidyLocked(principal string, r *row) {
-	if r.text == nil && !r.stale && len(r.back) == 0 && p.all[principal] == nil && p.rows[principal] == r {
+	if r.text == nil && !r.stale && r.open == 0 && len(r.back) == 0 && p.all[principal] == nil && p.rows[principal] == r {
 		delete(p.rows, principal)
 	}
 }
@@ -155,17 +156,21 @@ func (p *Principals) Stale() (all []string) {
 	return all
 }
 
-// IsStale reports whether a principal is one of [Principals.Stale].
-func (p *Principals) IsStale(principal string) bool {
+// Reading is to be asked before what the store has of a principal is read, and its first result given to [Principals.Reread]. It
+// reports as well whether the principal is one of [Principals.Stale].
+func (p *Principals) Reading(principal string) (settled int, stale bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.rows[principal]
-	return r != nil && r.stale
+	if r := p.rows[principal]; r != nil {
+		settled, stale = r.settled, r.stale
+	}
+	return settled, stale
 }
 
 // Reread has a principal have taken what the store of a shared table has of it, nil for nothing, but what was given back
-// since. What calls have taken that were not handed over counts no more: they are to take it anew.
-func (p *Principals) Reread(principal string, text []byte, now time.Time) error {
+// since. What calls have taken that were not handed over counts no more: they are to take it anew. Where something has become of
+// what was handed over while it was read, the principal is to be read once more.
+func (p *Principals) Reread(principal string, text []byte, settled int, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now = p.tickLocked(now, false)
@@ -180,10 +185,10 @@ func (p *Principals) Reread(principal string, text []byte, now time.Time) error 
 		}
 	}
 	r := p.rowLocked(principal)
-	r.text, r.stale = text, false
-	r.reads, r.at = r.reads+1, now
+	r.text, r.stale = text, r.settled != settled
+	r.reads++
 	r.gone += len(r.back)
-	r.back = slices.DeleteFunc(r.back, func(b back) bool { return !c.giveBackAt(b) })
+	r.back = slices.DeleteFunc(r.back, func(b back) bool { return !c.giveBackAt(b) && r.open == 0 && !r.stale })
 	r.gone -= len(r.back)
 	delete(p.all, principal)
 	if len(c.counters) > 0 {
@@ -196,24 +201,22 @@ func (p *Principals) Reread(principal string, text []byte, now time.Time) error 
 	return nil
 }
 
-// giveBackLocked is GiveBack in a shared table, for what was handed over: the store may have it.
+// giveBackLocked is GiveBack in a shared table: what was handed over the store may have, or is about to, also where what was read of
+// it last has not.
 func (p *Principals) giveBackLocked(principal string, t *Taken) {
-	c := p.all[principal]
-	if t.of == c && c != nil && !t.handed {
-		c.GiveBack(t)
-		return
-	}
-	if !t.handed {
-		return // it is counted nowhere
-	}
-	for _, x := range t.counters {
-		b := back{x.Limit, t.wall}
-		if c != nil && c.giveBackAt(b) {
-			r := p.rowLocked(principal)
-			r.back = append(r.back, b)
+	c, r := p.all[principal], p.rows[principal]
+	switch {
+	case r != nil && t.wall <= r.until:
+		for _, x := range t.counters {
+			b := back{x.Limit, t.wall}
+			if c != nil && c.giveBackAt(b) || r.open > 0 || r.stale {
+				r.back = append(r.back, b)
+			}
 		}
-	}
-	t.counters = nil
+		t.counters = nil
+	case t.of == c && c != nil:
+		c.GiveBack(t)
+	} // else it is counted nowhere
 }
 
 // giveBackAt undoes what was taken of a limit at a time, and reports whether it is counted.

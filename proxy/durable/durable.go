@@ -45,7 +45,7 @@ type Store struct {
 	chain  journal.Chain
 	write  *journal.Committer
 	limits *limit.Principals
-	shared journal.Shared // nil: this process has the journal alone
+	shared journal.Shared // nil: the journal is one that a process has alone
 	size   atomic.Int64
 	left   atomic.Uint64 // how many facts were left out
 
@@ -68,7 +68,7 @@ func Open(c Config) *Store {
 		c.Timeout = 10 * time.Second
 	}
 	s := &Store{cfg: c, chain: journal.NewChain(c.Key), limits: limit.NewPrincipals(0), sessions: newSessions(), stock: stock{crowded: make(chan struct{}, 1)}, policies: make(map[string]*policy.Policy)}
-	if s.shared, _ = c.Journal.(journal.Shared); s.shared != nil {
+	if s.shared, _ = c.Journal.(journal.Shared); s.Shared() {
 		s.limits.Share()
 	}
 	s.write = journal.NewCommitter(journal.CommitterConfig{Store: c.Journal, Wrote: c.Wrote, Health: func(err error) {
@@ -614,13 +614,21 @@ func (s *Store) Forget(ctx context.Context, endedBefore, usedBefore time.Time, h
 			if live && held(r.Key) {
 				continue
 			}
-			if r, err = s.cfg.Journal.Take(ctx, r.ID); err != nil || live && r.Used.After(usedBefore) { // somebody has, meanwhile
+			if r, err = s.cfg.Journal.Take(ctx, r.ID); err != nil {
 				continue
 			}
-			if _, err := s.write.Submit(journal.Change{Run: r.ID, Tenure: r.Tenure, Remove: true}, journal.Later); err != nil {
+			used := live && r.Used.After(usedBefore) // meanwhile
+			if !used {
+				_, err = s.write.Submit(journal.Change{Run: r.ID, Tenure: r.Tenure, Remove: true}, journal.Later)
+			}
+			if used || err != nil {
+				_ = s.Release(ctx, &Run{id: r.ID, under: r.Tenure}) // or it is free when the lease is
+			} else {
+				n++
+			}
+			if err != nil {
 				return n, err
 			}
-			n++
 		}
 	}
 	return n, nil

@@ -70,7 +70,7 @@ func (s *Store) page(ctx context.Context, kind, after string, most int) ([]journ
 // SaveLimits hands over what principals have taken where something else is kept: they were given something back, or
 // their windows are over, and then nothing is kept of them.
 func (s *Store) SaveLimits(now time.Time) error {
-	if s.shared != nil {
+	if s.Shared() {
 		for _, who := range s.limits.Stale() {
 			if err := s.RereadLimits(who, false); err != nil {
 				return err
@@ -91,7 +91,7 @@ func (s *Store) submit(c journal.Change, when journal.When, whose []string, entr
 	if len(whose) == 0 {
 		return s.write.Submit(c, when)
 	}
-	if s.shared != nil {
+	if s.Shared() {
 		return s.swap(c, when, whose, entries, now)
 	}
 	err = s.limits.Save(now, func(of func(string) []byte) (err error) {
@@ -136,7 +136,7 @@ func (s *Store) swap(c journal.Change, when journal.When, whose []string, entrie
 // as well somebody may have been sooner. Then what is there is read, the call is not to be sent, and is to be decided anew.
 // It is to be asked when the begin is durable.
 func (s *Store) TookLimits(who string, taken *limit.Taken) (bool, error) {
-	if s.shared == nil || taken == nil || s.limits.Kept(taken) {
+	if !s.Shared() || taken == nil || s.limits.Kept(taken) {
 		return true, nil
 	}
 	return false, s.RereadLimits(who, false)
@@ -173,7 +173,8 @@ func (s *Store) RereadLimits(who string, refused bool) error {
 		return nil
 	}
 	defer at.Unlock()
-	if !refused && !s.limits.IsStale(who) {
+	settled, stale := s.limits.Reading(who)
+	if !refused && !stale {
 		return nil // it was read meanwhile
 	}
 	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeout)
@@ -185,7 +186,7 @@ func (s *Store) RereadLimits(who string, refused bool) error {
 	if err != nil {
 		return err
 	}
-	return s.limits.Reread(who, text, time.Now())
+	return s.limits.Reread(who, text, settled, time.Now())
 }
 
 // limitsOf are the principals of whose limits entries tell, each once.

@@ -13,7 +13,7 @@ import (
 var errLapsed = errors.New("the lease of the database is not certain: it could not be renewed in time")
 
 // Shared reports whether other processes may write the journal as well.
-func (s *Store) Shared() bool { return s.shared != nil }
+func (s *Store) Shared() bool { return s.shared != nil && !s.shared.Alone() }
 
 // Acts reports whether this process may act for the run now, and so list, decide and send: by the lease under which it
 // has the run, and no other. It is safe for concurrent use.
@@ -34,12 +34,16 @@ func (r *Run) Left(ctx context.Context) (bool, error) {
 	return row.Tenure != r.under, err
 }
 
-// Release gives the run away, of which nothing more is written.
-func (r *Run) Release(ctx context.Context) error {
-	if r.s.shared == nil {
+// Release gives runs away, of which nothing more is written.
+func (s *Store) Release(ctx context.Context, all ...*Run) error {
+	if s.shared == nil {
 		return nil
 	}
-	return r.s.shared.Release(ctx, r.id, r.under)
+	runs := make(map[string]journal.Tenure, len(all))
+	for _, r := range all {
+		runs[r.id] = r.under
+	}
+	return s.shared.Release(ctx, runs)
 }
 
 // enforce notes where a policy that is about to come into force here stands in the order of those of all processes.
@@ -77,17 +81,15 @@ func (s *Store) End() {
 	}
 }
 
-// others are the leases of the other processes that write the journal.
-func (s *Store) others(ctx context.Context) (map[int64]bool, error) {
-	if s.shared == nil {
+// others are the holders of the leases of other processes that write the journal.
+func (s *Store) others(ctx context.Context) (map[int64]string, error) {
+	if !s.Shared() {
 		return nil, nil
 	}
 	peers, err := s.shared.Peers(ctx)
-	leases := make(map[int64]bool, len(peers))
-	for _, p := range peers {
-		leases[p.Lease] = p.Lease != s.shared.Lease()
-	}
-	return leases, err
+	by := journal.Holders(peers)
+	delete(by, s.shared.Lease())
+	return by, err
 }
 
 // Takeovers is how many runs were taken over from processes that had not given them away.

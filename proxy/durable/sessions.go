@@ -204,15 +204,17 @@ func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration
 			kept := readSession(page[i].Bytes)
 			after = page[i].Name
 			switch due := kept.Away.Add(idle); {
-			case others[kept.By]: // for it to see to
+			case others[kept.By] != "": // for it to see to
 				soon(now.Add(idle))
 			case kept.Away.IsZero(), kept.Away.After(now): // a clock was set back since
 				kept.Away, kept.By = now.UTC(), journal.Beginning(s.cfg.Journal).Lease
-				fresh = append(fresh, kept.object(after))
+				o := kept.object(after)
+				o.Swap, o.Was = true, page[i].Bytes
+				fresh = append(fresh, o)
 			case due.After(now):
 				soon(due)
 			default:
-				done, err := s.endSession(after, end)
+				done, err := s.endSession(ctx, page[i], end)
 				if err != nil {
 					return ended, next, err
 				}
@@ -235,7 +237,8 @@ func (s *Store) Abandoned(ctx context.Context, now time.Time, idle time.Duration
 	}
 }
 
-// waitFor has it kept that the sessions of a page are waited for, but for those that are here. any is false where all are.
+// waitFor has it kept that the sessions of a page are waited for, but for those that are here, or that another process has kept
+// since. any is false where all are here.
 func (s *Store) waitFor(ctx context.Context, fresh []journal.Object) (any bool, err error) {
 	s.sessions.mu.Lock()
 	fresh = slices.DeleteFunc(fresh, func(o journal.Object) bool { return !s.sessions.awayLocked(o.Name) })
@@ -251,30 +254,35 @@ func (s *Store) waitFor(ctx context.Context, fresh []journal.Object) (any bool, 
 	return true, err
 }
 
-// endSession ends a session that nobody has come back to, with its run; done is false where somebody just has, or its
-// run cannot be ended now.
-func (s *Store) endSession(name string, end func(journal.Key) bool) (done bool, err error) {
+// endSession ends a session as it was on a page, that nobody has come back to, with its run; done is false where somebody just has,
+// here or in another process, or its run cannot be ended now.
+func (s *Store) endSession(ctx context.Context, o journal.Object, end func(journal.Key) bool) (done bool, err error) {
 	key := journal.Key{Kind: sessionObject}
-	if n, err := hex.Decode(key.Hash[:], []byte(name)); n != len(key.Hash) || err != nil {
+	if n, err := hex.Decode(key.Hash[:], []byte(o.Name)); n != len(key.Hash) || err != nil {
 		return false, nil
 	}
 	s.sessions.mu.Lock()
-	if !s.sessions.awayLocked(name) {
+	if !s.sessions.awayLocked(o.Name) {
 		s.sessions.mu.Unlock()
 		return false, nil
 	}
-	s.sessions.ends[name] = struct{}{}
+	s.sessions.ends[o.Name] = struct{}{}
 	s.sessions.mu.Unlock()
-	done = end(key)
+	is, err := s.cfg.Journal.Object(ctx, sessionObject, o.Name)
+	done = err == nil && journal.SameBytes(is, o.Bytes) && end(key)
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
-	delete(s.sessions.ends, name)
-	if !done {
-		return false, nil
+	delete(s.sessions.ends, o.Name)
+	if errors.Is(err, journal.ErrNone) {
+		err = nil
 	}
-	t, err := s.write.Submit(journal.Change{Objects: []journal.Object{{Kind: sessionObject, Name: name}}}, journal.Must)
+	if !done || err != nil {
+		return false, err
+	}
+	o.Bytes, o.Swap, o.Was = nil, true, is
+	t, err := s.write.Submit(journal.Change{Objects: []journal.Object{o}}, journal.Must)
 	if err == nil {
-		s.sessions.goesLocked(name, t)
+		s.sessions.goesLocked(o.Name, t)
 	}
 	return true, err
 }

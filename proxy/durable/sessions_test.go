@@ -251,6 +251,33 @@ func TestSessionsThatSomebodyComesBackToJustNow(t *testing.T) {
 	}
 }
 
+// A session to which its client has come back in another process just now is that one's: it is neither waited for nor ended.
+func TestSessionsThatAnotherProcessHasJustNow(t *testing.T) {
+	for _, due := range []bool{false, true} {
+		var read func()
+		j := outlives{Store: memory.New(0), read: func() { read() }}
+		read = func() {}
+		keep(t, starts(t, j), "it", []byte(`{}`))
+		other := starts(t, j)
+		e := &ends{t: t, ids: []string{"it"}, s: starts(t, j)}
+		if due {
+			e.at(noon)
+		}
+		back := func() (text string) {
+			kept, err := j.Object(t.Context(), "session", durable.KeyOf("session", "it").Hash.String())
+			if err != nil {
+				t.Error(err)
+			}
+			return string(kept)
+		}
+		read = func() { keep(t, other, "it", []byte(`{"back":true}`)) }
+		e.at(noon.Add(2 * time.Hour))
+		if text := back(); e.got != nil || text != `{"session":{"back":true}}` {
+			t.Errorf("due %v: %v are ended, and %s is kept", due, e.got, text)
+		}
+	}
+}
+
 // What is being forgotten, and not yet, is not written again.
 func TestSessionsThatAreBeingForgotten(t *testing.T) {
 	blocked, free := make(chan struct{}), make(chan struct{})

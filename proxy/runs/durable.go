@@ -260,7 +260,11 @@ func (g *Registry) beginKept(r *Run, kind Kind, id string, owner wire.Principal)
 		}
 		return written{}
 	}
-	return r.keepAtLocked(g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now()))
+	w := r.keepAtLocked(g.cfg.Store.Begin(NewID(), keyOf(kind, id), owner, time.Now()))
+	if kind != Session && g.cfg.Store.Shared() {
+		r.begins.Store(w.ticket)
+	}
+	return w
 }
 
 // keepAtLocked has a run that begins be kept.

@@ -269,3 +269,32 @@ func TestLimitsOfPrincipalsOverAReload(t *testing.T) {
 		}
 	}
 }
+
+// What principals take of limits is compared with what others have taken only where others write the store.
+func TestLimitsAreSwappedWhereOthersWrite(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		c := &common{disk: newDisk(), alone: alone}
+		p := replica(t, c, "version: 1\ninitial: a\nstates: {a: {tools: {x: {at_most: {principal: {hour: 2}}}}}}\n")
+		r := began(t, p.Registry)
+		first := enters(r)
+		begins(t, r, first)
+		r.Leave(&first.Call)
+		begins(t, r, enters(r))
+		mustWrite(t, p.s)
+		p.ends()
+		if c.mu.Lock(); (c.swapped == 0) != alone {
+			t.Errorf("alone %v: %d objects are swapped", alone, c.swapped)
+		}
+		c.mu.Unlock()
+
+		p = replica(t, c, "version: 1\ninitial: a\nstates: {a: {tools: {x: {at_most: {principal: {hour: 2}}}}}}\n")
+		if err := p.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		r = began(t, p.Registry)
+		if second := enters(r); second == nil || enters(r) != nil {
+			t.Errorf("alone %v: after a restart there is not one left", alone)
+		}
+		p.ends()
+	}
+}

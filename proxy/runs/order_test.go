@@ -27,15 +27,39 @@ type common struct {
 	mu     sync.Mutex // guards what follows
 	order  []string   // of policies
 	broken error      // why the order cannot be read; nil: it can
+	// released is how many runs were given away at a time.
+	released []int
+	alone    bool // one process has it
+	swapped  int  // objects
 }
 
 var _ journal.Shared = (*common)(nil)
 
-func (c *common) Lease() int64                                          { return 1 }
-func (c *common) Trusts(int64) bool                                     { return true }
-func (c *common) Release(context.Context, string, journal.Tenure) error { return nil }
-func (c *common) Peers(context.Context) ([]journal.Peer, error)         { return nil, nil }
-func (c *common) End()                                                  {}
+func (c *common) Alone() bool                                   { return c.alone }
+func (c *common) Lease() int64                                  { return 1 }
+func (c *common) Trusts(int64) bool                             { return true }
+func (c *common) Peers(context.Context) ([]journal.Peer, error) { return nil, nil }
+func (c *common) End()                                          {}
+
+func (c *common) Release(_ context.Context, runs map[string]journal.Tenure) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.released = append(c.released, len(runs))
+	return nil
+}
+
+func (c *common) Commit(ctx context.Context, changes []journal.Change) ([]error, error) {
+	c.mu.Lock()
+	for i := range changes {
+		for _, o := range changes[i].Objects {
+			if o.Swap {
+				c.swapped++
+			}
+		}
+	}
+	c.mu.Unlock()
+	return c.disk.Commit(ctx, changes)
+}
 
 // stands is where a policy stands in the order; 0: nowhere.
 func (c *common) stands(digest string) int {

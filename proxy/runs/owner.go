@@ -9,6 +9,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/policy"
+	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 	"github.com/fsm-proxy/fsm-proxy/proxy/observe"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 )
@@ -49,32 +50,24 @@ func (g *Registry) noteAwayLocked(at runID, why *Missing) {
 
 // Away is why a session's run is not here, as far as that is known; nil: it is to be looked for.
 func (g *Registry) Away(from *observe.Peer) *Missing {
-	var at runID
-	switch key := g.Key(bridge.Client{}); key.Kind {
-	case Default, Session:
-		at = g.at(Session, from.ID)
-	case Process:
-		at = g.at(Process, g.cfg.Process)
-	case Principal:
-		at = g.at(Principal, ofPrincipal(from.Principal))
-	case Header:
-		id, why := g.fromHeader(key.Header, from)
-		if why != nil {
-			return nil
-		}
-		at = g.at(Header, id)
-	case Path:
-		at = g.at(Path, from.Run)
-	case Handle:
+	key := g.Key(bridge.Client{})
+	if key.Kind == Default {
+		key.Kind = Session
+	}
+	id, why := g.says(key, from, "")
+	if why != nil {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.awayLocked(at)
+	return g.awayLocked(g.at(key.Kind, id))
 }
 
 // LookAgain is where a request is served that this process does not serve any more, or not now: it is to be looked again.
 func LookAgain() error { return &journal.Elsewhere{} }
+
+// AskAll is where a request is served of which nobody knows where that is.
+func AskAll() error { return &journal.Elsewhere{Anywhere: true} }
 
 // errLapsed is for a run that cannot be read since this process may not act by its lease now: whose it is is known soon.
 func errLapsed() *Missing { return &Missing{errStore.Code, errStore.Text, &journal.Elsewhere{}} }
@@ -170,10 +163,9 @@ func (g *Registry) GiveAway(ctx context.Context) {
 	ticker := time.NewTicker(giveAwayEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		for _, r := range g.All() {
-			if r.kept != nil && !r.Lost() && ctx.Err() == nil {
-				g.giveAway(ctx, r)
-			}
+		all := slices.DeleteFunc(g.All(), func(r *Run) bool { return r.kept == nil || r.Lost() })
+		for some := range slices.Chunk(all, givesAway) {
+			g.giveAway(ctx, some)
 		}
 		select {
 		case <-ticker.C:
@@ -182,25 +174,31 @@ func (g *Registry) GiveAway(ctx context.Context) {
 	}
 }
 
-// giveAwayEvery is how often it is looked whether something is still under way in a run that is to be given away.
-const giveAwayEvery = 20 * time.Millisecond
+// How often it is looked whether something is still under way in runs that are to be given away, and how many are given at once.
+const (
+	giveAwayEvery = 20 * time.Millisecond
+	givesAway     = 100
+)
 
-// giveAway gives a run away, if nothing is under way in it.
-func (g *Registry) giveAway(ctx context.Context, r *Run) {
-	g.mu.Lock()
-	if !r.idles() {
+// giveAway gives those runs away in which nothing is under way.
+func (g *Registry) giveAway(ctx context.Context, some []*Run) {
+	var idle []*durable.Run
+	for _, r := range some {
+		g.mu.Lock()
+		if ctx.Err() != nil || !r.idles() {
+			g.mu.Unlock()
+			continue
+		}
+		on, _ := g.endLocked(r, unloaded, run.Remark{})
 		g.mu.Unlock()
-		return
+		last := r.handedOver()
+		r.close(on)
+		if waits(last, ctx.Done()) { // else it is free when the lease is
+			idle = append(idle, r.kept)
+		}
 	}
-	on, _ := g.endLocked(r, unloaded, run.Remark{})
-	g.mu.Unlock()
-	last := r.handedOver()
-	r.close(on)
-	if !waits(last, ctx.Done()) {
-		return // it is free when the lease is
-	}
-	if err := r.kept.Release(ctx); err != nil && ctx.Err() == nil {
-		g.cfg.Log.Warn("a run was not given away: others go on with it when the lease of this process is over", "run", r.Name, "error", err)
+	if err := g.cfg.Store.Release(ctx, idle...); err != nil && ctx.Err() == nil {
+		g.cfg.Log.Warn("runs were not given away: others go on with them when the lease of this process is over", "runs", len(idle), "error", err)
 	}
 }
 

@@ -322,58 +322,78 @@ func (g *Registry) Beside(of bridge.Client, from *observe.Peer) *Missing {
 // key allows that. Without a run and without a reason the request brings no handle.
 func (g *Registry) Find(of bridge.Client, from *observe.Peer, handle string, create bool) (*Run, *Missing) {
 	key := g.Key(of)
+	id, why := g.says(key, from, handle)
+	switch {
+	case why != nil:
+		return nil, why
+	case key.Kind == Default, key.Kind == Process, key.Kind == Session:
+		return g.ofProcess()
+	case key.Kind == Handle && id == "":
+		return nil, nil
+	}
+	guessable := key.Kind == Path && !Unguessable(id)
+	r, why := g.lookup(key, id, from.Principal, create && key.Begins() || key.Kind == Path && g.cfg.PathCreate && !guessable)
+	if why == ErrNotFound && g.cfg.PathCreate && guessable {
+		why = errGuessable
+	}
+	return r, why
+}
+
+// says is what a request says of the run that it belongs to, or why that is not enough.
+func (g *Registry) says(key Key, from *observe.Peer, handle string) (id string, why *Missing) {
 	switch key.Kind {
+	case Session:
+		return from.ID, nil
 	case Principal:
 		if !from.Principal.Known() {
-			return nil, &Missing{Code: policy.RunNotFound, Text: "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
+			return "", &Missing{Code: policy.RunNotFound, Text: "Runs belong to who is asking here, and nobody has said who that is: authenticate."}
 		}
-		return g.lookup(key, ofPrincipal(from.Principal), from.Principal, create)
+		return ofPrincipal(from.Principal), nil
 	case Header:
-		id, why := g.fromHeader(key.Header, from)
-		if why != nil {
-			return nil, why
-		}
-		return g.lookup(key, id, from.Principal, create)
+		return g.fromHeader(key.Header, from)
 	case Path:
 		if from.Run == "" {
-			return nil, &Missing{Code: policy.RunNotFound, Text: "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
+			return "", &Missing{Code: policy.RunNotFound, Text: "Each run has a URL of its own here, which ends in /runs/ID: an operator hands them out."}
 		}
-		begins := g.cfg.PathCreate && Unguessable(from.Run)
-		r, why := g.lookup(key, from.Run, from.Principal, begins)
-		if why == ErrNotFound && g.cfg.PathCreate && !begins {
-			why = errGuessable
-		}
-		return r, why
+		return from.Run, nil
 	case Handle:
-		if handle == "" {
-			return nil, nil
-		}
-		return g.lookup(key, handle, from.Principal, false)
+		return handle, nil
 	}
-	return g.ofProcess()
+	return g.cfg.Process, nil
 }
 
 // ofProcess returns the one run of the process, or begins it where none is kept.
 func (g *Registry) ofProcess() (*Run, *Missing) {
-	if r := g.process.Load(); r != nil {
+	if r := g.process.Load(); r != nil && r.begins.Load() == nil {
 		return r, nil
 	}
-	for range begunElsewhere {
-		if why := g.lockRead(g.at(Process, g.cfg.Process)); why != nil {
-			return nil, why
-		}
-		r, w := g.process.Load(), written{}
-		if r == nil {
+	return g.settled(g.at(Process, g.cfg.Process), func() (r *Run, w written, _ *Missing) {
+		if r = g.process.Load(); r == nil {
 			r, w = g.beginProcessLocked(run.Remark{})
 		}
-		g.mu.Unlock()
-		if g.cfg.Store == nil || !g.cfg.Store.Shared() {
-			return r, nil
+		return r, w, nil
+	})
+}
+
+// settled returns the run that look finds, or begins, with the lock held, once it is durable what it has handed over, and that the
+// run has begun. Where another process has begun one first, it looks again.
+func (g *Registry) settled(at runID, look func() (*Run, written, *Missing)) (*Run, *Missing) {
+	for range begunElsewhere {
+		if why := g.lockRead(at); why != nil {
+			return nil, why
 		}
+		r, w, why := look()
+		if r != nil && w.ticket == nil {
+			w.ticket = r.begins.Load()
+		}
+		g.mu.Unlock()
 		switch {
 		case !g.awaits(w):
 			return nil, errStore
+		case r == nil:
+			return nil, why
 		case !r.unmade(w):
+			r.begins.Store(nil)
 			return r, nil
 		}
 		g.forsake(r)
@@ -406,24 +426,7 @@ func (g *Registry) lookup(key Key, id string, owner wire.Principal, create bool)
 	if r := g.known(at, owner); r != nil {
 		return r, nil
 	}
-	for range begunElsewhere {
-		if why := g.lockRead(at); why != nil {
-			return nil, why
-		}
-		r, w, why := g.lookupLocked(key, id, owner, create)
-		g.mu.Unlock()
-		switch {
-		case !g.awaits(w):
-			return nil, errStore
-		case r == nil || !r.unmade(w):
-			return r, why
-		}
-		g.forsake(r)
-		if !g.cfg.Store.Shared() {
-			break
-		}
-	}
-	return nil, errStore
+	return g.settled(at, func() (*Run, written, *Missing) { return g.lookupLocked(key, id, owner, create) })
 }
 
 // lookupLocked is lookup of what is in memory. It returns what is to be durable before its owner has the run.
@@ -448,10 +451,7 @@ func (g *Registry) lookupLocked(key Key, id string, owner wire.Principal, create
 		}
 		return r, w, nil
 	case r == nil && create && (!gone || whose == owner):
-		r, begins, why := g.beginLocked(key, id, owner, false, run.Remark{})
-		if g.cfg.Store != nil && g.cfg.Store.Shared() { // another process may have begun it
-			w = begins
-		}
+		r, _, why := g.beginLocked(key, id, owner, false, run.Remark{})
 		return r, w, why
 	case r == nil && gone && whose == owner:
 		return nil, w, ErrExpired
@@ -477,12 +477,12 @@ func (g *Registry) lockRead(at runID) *Missing {
 	}
 }
 
-// known returns a run that was found by its owner before, nil where there is none.
+// known returns a run that was found by its owner before, nil where there is none, or it is not durable yet that it has begun.
 func (g *Registry) known(at runID, owner wire.Principal) *Run {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	r := g.found[at]
-	if r == nil || r.free || r.Owner != owner {
+	if r == nil || r.free || r.Owner != owner || r.begins.Load() != nil {
 		return nil
 	}
 	r.used.Store(int64(deadline.Now()))
@@ -576,10 +576,6 @@ func (g *Registry) Process() *Run {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.processLocked()
-}
-
-func (g *Registry) processLocked() *Run {
 	r := g.process.Load()
 	if r == nil {
 		r, _ = g.beginProcessLocked(run.Remark{})
@@ -609,7 +605,7 @@ func (g *Registry) Resume() error {
 	if err := g.cfg.Store.Count(ctx); err != nil {
 		return err
 	}
-	if err := g.readTasks(context.Background()); err != nil {
+	if err := g.ReadTasks(); err != nil {
 		return err
 	}
 	g.mu.Lock()

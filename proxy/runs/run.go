@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/policy/register"
@@ -70,6 +71,8 @@ type keyed struct {
 	at   runID         // by which it is found
 	born time.Duration // as deadline.Now
 	used atomic.Int64  // when it was found last, as deadline.Now
+	// begins is until which nobody uses the run: another process may have begun that of the key first. nil: the run has begun.
+	begins atomic.Pointer[journal.Ticket]
 }
 
 // EntryOf is for a line of the audit on a call: what the store calls the run, and the number of the entry of which the line

@@ -69,10 +69,7 @@ func (g *Registry) begun(r *Run, w written) *Missing {
 	case !r.unmade(w):
 		return nil
 	}
-	g.mu.Lock()
-	on, _ := g.endLocked(r, unloaded, run.Remark{})
-	g.mu.Unlock()
-	closeAll(on)
+	g.forsake(r)
 	return errStore
 }
 

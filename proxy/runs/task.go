@@ -152,18 +152,21 @@ func (r *Run) EnterTask(t *tasks.Task) {
 	}
 }
 
-// readTasks reads the runs whose tasks go on.
-func (g *Registry) readTasks(ctx context.Context) error {
+// ReadTasks reads the runs whose tasks go on, but for those that another process has.
+func (g *Registry) ReadTasks() error {
 	if g.cfg.Tasks == nil {
 		return nil
 	}
-	keys, err := g.cfg.Store.WithTasks(ctx)
+	keys, err := g.cfg.Store.WithTasks(context.Background())
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
 		at := runID{kindOf(key.Kind), string(key.Hash[:])}
 		if at.kind != Default && (at.kind != Process || g.isOwn(at)) {
+			g.mu.Lock()
+			delete(g.away, at) // who had it may have gone
+			g.mu.Unlock()
 			if r, _ := g.restore(at); r != nil { // what is wrong with one is logged
 				r.used.Store(int64(deadline.Now()))
 			}

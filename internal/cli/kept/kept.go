@@ -237,17 +237,7 @@ func sharing(ctx context.Context, s journal.Reader) (map[int64]string, error) {
 		return nil, nil
 	}
 	peers, err := shared.Peers(ctx)
-	var by map[int64]string
-	for _, p := range peers {
-		if p.Address == "" {
-			continue
-		}
-		if by == nil {
-			by = make(map[int64]string)
-		}
-		by[p.Lease] = p.Holder
-	}
-	return by, err
+	return journal.Holders(peers), err
 }
 
 func (c *command) list(ctx context.Context, s journal.Reader, owner string) error {

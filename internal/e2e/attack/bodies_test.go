@@ -110,7 +110,7 @@ func TestHalfSentBodiesOfAnother(t *testing.T) {
 // session that ends makes room.
 func TestInitializeOfManySessions(t *testing.T) {
 	fronts(t, func(t *testing.T, front way) {
-		r := front.open(t)
+		r := front.with("--session-unused", "10m").open(t) // else they make room by themselves where it takes a minute
 		long := strings.Replace(oldHello, `"clientInfo":{`, `"clientInfo":{"title":"`+strings.Repeat("x", 250<<10)+`",`, 1)
 		var last *rig
 		for n := 0; ; n++ {

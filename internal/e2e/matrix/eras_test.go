@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/balancer"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
 )
 
 // A feature is what a cell of the matrix is about.
@@ -135,6 +138,31 @@ func TestMatrixOfEras(t *testing.T) {
 	t.Log("\n" + printed(table))
 }
 
+// The same of every client that speaks HTTP, through three replicas on one database, each request to the next of them.
+func TestMatrixThroughReplicas(t *testing.T) {
+	t.Parallel()
+	database := postgres.Start(t)
+	for i, c := range eraClients {
+		r := row{client: c.name, downstream: "replicas", upstream: "legacy", framing: "http"}
+		if c.modern {
+			r.upstream = "modern"
+		}
+		c.flags = append(slices.Clone(c.flags), "--store", database.URL(fmt.Sprint("runs", i)), "--peer-listen", "127.0.0.1:0", "--lease", "30s") // which a busy machine keeps
+		t.Run(c.name, func(t *testing.T) { t.Parallel(); r.fill(t, c) })
+	}
+}
+
+// replicas are three proxies behind one URL.
+func replicas(t *testing.T, args ...string) (url string) {
+	var all []string
+	for range 3 {
+		url, _ := mcptest.Listen(t, args...)
+		all = append(all, url)
+	}
+	var turn atomic.Uint64
+	return balancer.Start(t, func() string { return all[turn.Add(1)%uint64(len(all))] })
+}
+
 // fill plays the scenario, and fails the test for every feature that neither works nor has a reason not to.
 func (r *row) fill(t *testing.T, c eraClient) {
 	u, server := startWalked(t, r.upstream == "modern", r.framing)
@@ -144,9 +172,12 @@ func (r *row) fill(t *testing.T, c eraClient) {
 	}
 	args := append(flags, server.arguments()...)
 	proxied := target{argv: append([]string{mcptest.Proxy(t), "run"}, args...)}
-	if r.downstream == "http" {
+	switch r.downstream {
+	case "http":
 		url, _ := mcptest.Listen(t, args...)
 		proxied = target{url: url}
+	case "replicas":
+		proxied = target{url: replicas(t, args...)}
 	}
 	seen := played{t: t, lines: c.play(t, scenarioFile(t, "eras", server), proxied), upstream: u, refusal: cmp.Or(c.refusal, `"isError":true`),
 		static: c.modernOver(r.downstream) || slices.Contains(c.flags, "static"), asks: c.asks}

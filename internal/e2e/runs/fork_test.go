@@ -83,75 +83,75 @@ func (h *house) becomes(what string, c *client, tool, verdict, state string) {
 
 // A fork is the run as it was, for who owns that, under a handle or URL of its own: both go on by themselves, whichever key
 // the run has, and so they do though the proxy is killed behind it.
-func TestForkGoesOn(t *testing.T) {
-	stored(t, func(t *testing.T, store func(t *testing.T) string) {
-		each(t, []key{{"modern", "handle"}, {"modern", "path"}, {"legacy", "session"}}, func(t *testing.T, k key) {
-			url := store(t)
-			h := counted(t, k, fmt.Sprintf(forkable, "", ""), "--annotate", "meta", "--store", url, "--admin-tokens", tokensOf(t, "olga"), "--tokens", tokens(t))
-			c := h.who(k, "ann")
-			switch k.kind {
-			case "handle":
-				c.handle = c.start(t)
-			case "path":
-				c.web.URL = h.newURL()
-			default:
-				c.Initialize()
+func TestForkGoesOn(t *testing.T) { forkGoesOn(t, store) }
+
+func forkGoesOn(t *testing.T, store func(t *testing.T) string) {
+	each(t, []key{{"modern", "handle"}, {"modern", "path"}, {"legacy", "session"}}, func(t *testing.T, k key) {
+		url := store(t)
+		h := counted(t, k, fmt.Sprintf(forkable, "", ""), "--annotate", "meta", "--store", url, "--admin-tokens", tokensOf(t, "olga"), "--tokens", tokens(t))
+		c := h.who(k, "ann")
+		switch k.kind {
+		case "handle":
+			c.handle = c.start(t)
+		case "path":
+			c.web.URL = h.newURL()
+		default:
+			c.Initialize()
+		}
+		h.becomes("the run", c, "ok", "success", "start")
+		h.becomes("the run", c, "once", "success", "after")
+		h.becomes("the run", c, "hold_open", "unknown_action", "after")
+		id := h.one(k)
+		first := h.forks(id, "--at", "1", "--reason", "ticket 12")
+		kind := k.kind
+		if kind == "session" { // whose runs are found by no secret
+			kind = "handle"
+		}
+		if first.State != "start" || first.Key != kind || first.Fork != 1 || first.Seq != 1 || first.missed() != "2:ok:success 4:once:success" {
+			t.Fatalf("%+v", first)
+		}
+		second := h.forks(id)
+		if second.State != "after" || second.Fork < 4 || second.missed() != "" || second.Run == first.Run {
+			t.Fatalf("%+v", second)
+		}
+		h.becomes("bob", h.reach("bob", &first), "ok", "run_not_found", "")
+		h.becomes("the fork", h.reach("ann", &second), "ok", "success", "after")
+		h.again(os.Kill)
+		h.becomes("bob", h.reach("bob", &first), "ok", "run_not_found", "")
+		h.becomes("the fork of the beginning", h.reach("ann", &first), "once", "success", "after")
+		h.becomes("the other", h.reach("ann", &second), "once", "invalid_transition", "after")
+		h.becomes("the other", h.reach("ann", &second), "hold_open", "unknown_action", "after")
+		if k.kind != "session" { // of which the client has another connection now
+			other := h.who(k, "ann")
+			other.handle, other.web.URL = c.handle, c.web.URL
+			c = other
+		}
+		h.becomes("the run", c, "ok", "success", "after")
+		rows := rowsOf(t, url)
+		if len(rows) != 3 {
+			t.Fatalf("%+v", rows)
+		}
+		for _, r := range rows {
+			if owner := (journal.Principal{Issuer: "tokens", Subject: "ann"}); r.Owner != owner && k.kind != "path" { // which is its first client's
+				t.Errorf("%+v is kept as %+v's", r.ID, r.Owner)
 			}
-			h.becomes("the run", c, "ok", "success", "start")
-			h.becomes("the run", c, "once", "success", "after")
-			h.becomes("the run", c, "hold_open", "unknown_action", "after")
-			id := h.one(k)
-			first := h.forks(id, "--at", "1", "--reason", "ticket 12")
-			kind := k.kind
-			if kind == "session" { // whose runs are found by no secret
-				kind = "handle"
-			}
-			if first.State != "start" || first.Key != kind || first.Fork != 1 || first.Seq != 1 || first.missed() != "2:ok:success 4:once:success" {
-				t.Fatalf("%+v", first)
-			}
-			second := h.forks(id)
-			if second.State != "after" || second.Fork < 4 || second.missed() != "" || second.Run == first.Run {
-				t.Fatalf("%+v", second)
-			}
-			h.becomes("bob", h.reach("bob", &first), "ok", "run_not_found", "")
-			h.becomes("the fork", h.reach("ann", &second), "ok", "success", "after")
-			h.again(os.Kill)
-			h.becomes("bob", h.reach("bob", &first), "ok", "run_not_found", "")
-			h.becomes("the fork of the beginning", h.reach("ann", &first), "once", "success", "after")
-			h.becomes("the other", h.reach("ann", &second), "once", "invalid_transition", "after")
-			h.becomes("the other", h.reach("ann", &second), "hold_open", "unknown_action", "after")
-			if k.kind != "session" { // of which the client has another connection now
-				other := h.who(k, "ann")
-				other.handle, other.web.URL = c.handle, c.web.URL
-				c = other
-			}
-			h.becomes("the run", c, "ok", "success", "after")
-			rows := rowsOf(t, url)
-			if len(rows) != 3 {
-				t.Fatalf("%+v", rows)
-			}
-			for _, r := range rows {
-				if owner := (journal.Principal{Issuer: "tokens", Subject: "ann"}); r.Owner != owner && k.kind != "path" { // which is its first client's
-					t.Errorf("%+v is kept as %+v's", r.ID, r.Owner)
+			switch r.ID {
+			case first.Run:
+				if r.Parent != first.Parent || r.Fork != 1 || notedOf(t, url, r.ID)[0] != (noted{Type: "forked", Who: "admin|olga", Reason: "ticket 12"}) {
+					t.Errorf("%+v, %+v", r, notedOf(t, url, r.ID))
 				}
-				switch r.ID {
-				case first.Run:
-					if r.Parent != first.Parent || r.Fork != 1 || notedOf(t, url, r.ID)[0] != (noted{Type: "forked", Who: "admin|olga", Reason: "ticket 12"}) {
-						t.Errorf("%+v, %+v", r, notedOf(t, url, r.ID))
-					}
-				case first.Parent:
-					for _, e := range notedOf(t, url, r.ID) {
-						if e.Who != "" && e.Type != "began" {
-							t.Errorf("the run has an entry of the fork: %+v", e)
-						}
+			case first.Parent:
+				for _, e := range notedOf(t, url, r.ID) {
+					if e.Who != "" && e.Type != "began" {
+						t.Errorf("the run has an entry of the fork: %+v", e)
 					}
 				}
 			}
-			verified(t, url)
-			if n := h.upstream.Count("tools/call", "once"); n != 2 {
-				t.Errorf("once was sent %d times", n)
-			}
-		})
+		}
+		verified(t, url)
+		if n := h.upstream.Count("tools/call", "once"); n != 2 {
+			t.Errorf("once was sent %d times", n)
+		}
 	})
 }
 

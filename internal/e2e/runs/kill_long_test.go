@@ -16,12 +16,23 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
 )
 
-func init() {
-	databases["PostgreSQL"] = func(t *testing.T) func(*testing.T) string {
-		server, n := postgres.Start(t), new(atomic.Int64)
-		return func(*testing.T) string { return server.URL(fmt.Sprint("runs", n.Add(1))) }
+func init() { kept["postgres"] = tables }
+
+// databases begins a PostgreSQL, and returns what makes an empty store in it.
+func databases(t *testing.T) (store func(t *testing.T) string) {
+	server, n := postgres.Start(t), new(atomic.Int64)
+	return func(*testing.T) string { return server.URL(fmt.Sprint("runs", n.Add(1))) }
+}
+
+// What holds of runs in a file holds of those in a database.
+func TestRunsOfADatabase(t *testing.T) {
+	store := databases(t)
+	for name, run := range map[string]func(*testing.T, func(*testing.T) string){
+		"fork": forkGoesOn, "secrets": secretsAreNotKept, "ended": endedRunsAreForgotten, "redacted": redactedIsKeptNowhere,
+		"task": taskGoesOnAcrossRestarts, "another's task": taskOfAnotherAfterARestart, "list mine": listMineAcrossRestarts, "started": startedForClients,
+	} {
+		t.Run(name, func(t *testing.T) { run(t, store) })
 	}
-	kept["postgres"] = tables
 }
 
 // tables are the rows of each table of a database, as text.

@@ -128,6 +128,7 @@ type walker struct {
 	known   int // answers that said success
 	fault   string
 	pace    time.Duration // how long it waits before each call
+	strict  bool          // each call is to be answered with its own result
 }
 
 // asks posts one call; ok is false where no answer came.
@@ -186,6 +187,8 @@ func (w *walker) walk(ctx context.Context) {
 		}
 		at := w.effects.at(w.who)
 		switch {
+		case w.strict && (!ok || r.verdict != "success") && ctx.Err() == nil:
+			w.fault = fmt.Sprintf("%s, call %d, is answered %+v", next, w.calls, r)
 		case !ok, r.verdict == "outcome_unknown", r.verdict == "store_unavailable", r.verdict == "upstream_unavailable":
 		case r.verdict == "success":
 			w.known++

@@ -60,21 +60,6 @@ func store(t *testing.T) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "runs.db")
 }
 
-// databases are what runs are kept in, by their names. Each begins one, and returns what makes an empty store in it. The
-// long tests add to them.
-var databases = map[string]func(t *testing.T) (store func(t *testing.T) string){
-	"SQLite": func(*testing.T) func(*testing.T) string { return store },
-}
-
-// stored runs a test with each database at the same time.
-func stored(t *testing.T, run func(t *testing.T, store func(t *testing.T) string)) {
-	t.Helper()
-	t.Parallel()
-	for name, begin := range databases {
-		t.Run(name, func(t *testing.T) { run(t, begin(t)) })
-	}
-}
-
 // Crossroads is played with the proxy stopped, or killed, between any two calls, and goes as it does without, and is kept
 // so, entry by entry.
 func TestCrossroadsAcrossRestarts(t *testing.T) {
@@ -457,32 +442,32 @@ func textsOf(t *testing.T, url, word string) map[string]string {
 }
 
 // What finds a run, and what calls bring, stands neither in the store, nor in what is shown of it, nor in the log.
-func TestSecretsAreNotKept(t *testing.T) {
-	stored(t, func(t *testing.T, store func(t *testing.T) string) {
-		each(t, keys, func(t *testing.T, k key) {
-			url := store(t)
-			h := counted(t, k, steps, "--store", url)
-			c := h.enter(k, "")
-			if r := c.call("once", `"password":"a secret argument"`); r.verdict != "success" {
-				t.Fatal(r.raw)
-			}
-			secrets := []string{"a secret argument", token("ann"), c.handle, c.web.ID()}
-			switch k.kind {
-			case byHeader:
-				secrets = append(secrets, "the run")
-			case "path":
-				secrets = append(secrets, filepath.Base(c.web.URL))
-			}
-			written := textsOf(t, url, "once")
-			written["the log"] = h.process.Log().String()
-			for where, text := range written {
-				for _, secret := range secrets {
-					if secret != "" && strings.Contains(text, secret) {
-						t.Errorf("%q stands in %s", secret, where)
-					}
+func TestSecretsAreNotKept(t *testing.T) { secretsAreNotKept(t, store) }
+
+func secretsAreNotKept(t *testing.T, store func(t *testing.T) string) {
+	each(t, keys, func(t *testing.T, k key) {
+		url := store(t)
+		h := counted(t, k, steps, "--store", url)
+		c := h.enter(k, "")
+		if r := c.call("once", `"password":"a secret argument"`); r.verdict != "success" {
+			t.Fatal(r.raw)
+		}
+		secrets := []string{"a secret argument", token("ann"), c.handle, c.web.ID()}
+		switch k.kind {
+		case byHeader:
+			secrets = append(secrets, "the run")
+		case "path":
+			secrets = append(secrets, filepath.Base(c.web.URL))
+		}
+		written := textsOf(t, url, "once")
+		written["the log"] = h.process.Log().String()
+		for where, text := range written {
+			for _, secret := range secrets {
+				if secret != "" && strings.Contains(text, secret) {
+					t.Errorf("%q stands in %s", secret, where)
 				}
 			}
-		})
+		}
 	})
 }
 
@@ -517,29 +502,29 @@ func TestSessionGoesOnWhenItsServerDoes(t *testing.T) {
 }
 
 // What has ended is kept for as long as is said, and what goes on is kept on, whichever process has written it.
-func TestEndedRunsAreForgotten(t *testing.T) {
-	stored(t, func(t *testing.T, store func(t *testing.T) string) {
-		each(t, those("handle"), func(t *testing.T, k key) {
-			url := store(t)
-			h := counted(t, k, steps, "--annotate", "meta", "--store", url)
-			stays, before, ends := h.taken(h.enter(k, "")), h.taken(h.enter(k, "")), h.taken(h.enter(k, ""))
-			if n := len(rowsOf(t, url)); n != 3 {
-				t.Fatalf("%d runs are kept", n)
-			}
-			if r := before.call("fsm_end_run", ""); r.verdict != "success" {
-				t.Fatal(r.raw)
-			}
-			h.args = append(h.args, "--keep-completed", "1ms", "--run-idle", "16s")
-			h.again(os.Interrupt)
-			stays, ends = h.enter(k, stays.handle), h.enter(k, ends.handle)
-			if r := ends.call("fsm_end_run", ""); r.verdict != "success" {
-				t.Fatal(r.raw)
-			}
-			h.process.Log().Await(t, "runs are kept no longer")
-			mcptest.Await(t, "one run alone is kept", func() bool { return len(rowsOf(t, url)) == 1 })
-			if r := stays.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
-				t.Error(r.raw)
-			}
-		})
+func TestEndedRunsAreForgotten(t *testing.T) { endedRunsAreForgotten(t, store) }
+
+func endedRunsAreForgotten(t *testing.T, store func(t *testing.T) string) {
+	each(t, those("handle"), func(t *testing.T, k key) {
+		url := store(t)
+		h := counted(t, k, steps, "--annotate", "meta", "--store", url)
+		stays, before, ends := h.taken(h.enter(k, "")), h.taken(h.enter(k, "")), h.taken(h.enter(k, ""))
+		if n := len(rowsOf(t, url)); n != 3 {
+			t.Fatalf("%d runs are kept", n)
+		}
+		if r := before.call("fsm_end_run", ""); r.verdict != "success" {
+			t.Fatal(r.raw)
+		}
+		h.args = append(h.args, "--keep-completed", "1ms", "--run-idle", "16s")
+		h.again(os.Interrupt)
+		stays, ends = h.enter(k, stays.handle), h.enter(k, ends.handle)
+		if r := ends.call("fsm_end_run", ""); r.verdict != "success" {
+			t.Fatal(r.raw)
+		}
+		h.process.Log().Await(t, "runs are kept no longer")
+		mcptest.Await(t, "one run alone is kept", func() bool { return len(rowsOf(t, url)) == 1 })
+		if r := stays.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
+			t.Error(r.raw)
+		}
 	})
 }

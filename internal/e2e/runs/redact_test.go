@@ -12,56 +12,56 @@ import (
 
 // What is taken out of arguments stands nowhere in the store, in no report or export of it, in no line of the log or the audit,
 // and in no metric; the rest of them is there, and the digest is of the rest.
-func TestRedactedIsKeptNowhere(t *testing.T) {
-	stored(t, func(t *testing.T, store func(t *testing.T) string) {
-		each(t, those(byHeader, "session"), func(t *testing.T, k key) {
-			url, health, audit := store(t), mcptest.FreeAddress(t), filepath.Join(t.TempDir(), "audit.jsonl")
-			guarded := strings.Replace(steps, "hold: after}", `hold: {when: host(args.password) == "a", on_success: after}}`, 1)
-			h := counted(t, k, guarded, "--annotate", "meta", "--store", url, "--health", health, "--audit", audit, "--audit-arguments",
-				"--log-level", "debug", "--record-arguments", "--record-redact", "/password", "--record-redact", "/deep/0/a,b")
-			c := h.enter(k, "")
-			const password, token, host = "a secret argument", "another secret", "user@secret"
-			arguments := `"password":"` + password + `","deep":[{"a,b":"` + token + `","x":1}],"who":"me"`
-			long := `"password":"` + password + `","long":"` + strings.Repeat("x", 70_000) + `"`
-			for _, call := range [][2]string{{"ok", arguments}, {"ok", strings.Replace(arguments, password, "yet a secret argument", 1)},
-				{"ok", long}, {"hold", strings.Replace(arguments, password, "http://"+host+"/", 1)}, {"elsewhere", arguments}, {"once", arguments}, {"ok", arguments}} {
-				c.call(call[0], call[1])
+func TestRedactedIsKeptNowhere(t *testing.T) { redactedIsKeptNowhere(t, store) }
+
+func redactedIsKeptNowhere(t *testing.T, store func(t *testing.T) string) {
+	each(t, those(byHeader, "session"), func(t *testing.T, k key) {
+		url, health, audit := store(t), mcptest.FreeAddress(t), filepath.Join(t.TempDir(), "audit.jsonl")
+		guarded := strings.Replace(steps, "hold: after}", `hold: {when: host(args.password) == "a", on_success: after}}`, 1)
+		h := counted(t, k, guarded, "--annotate", "meta", "--store", url, "--health", health, "--audit", audit, "--audit-arguments",
+			"--log-level", "debug", "--record-arguments", "--record-redact", "/password", "--record-redact", "/deep/0/a,b")
+		c := h.enter(k, "")
+		const password, token, host = "a secret argument", "another secret", "user@secret"
+		arguments := `"password":"` + password + `","deep":[{"a,b":"` + token + `","x":1}],"who":"me"`
+		long := `"password":"` + password + `","long":"` + strings.Repeat("x", 70_000) + `"`
+		for _, call := range [][2]string{{"ok", arguments}, {"ok", strings.Replace(arguments, password, "yet a secret argument", 1)},
+			{"ok", long}, {"hold", strings.Replace(arguments, password, "http://"+host+"/", 1)}, {"elsewhere", arguments}, {"once", arguments}, {"ok", arguments}} {
+			c.call(call[0], call[1])
+		}
+		entries := only(t, url, "stayed", 4)
+		var told []recorded
+		for _, e := range entries {
+			if e.Type == "stayed" || e.Type == "begun" {
+				told = append(told, e)
 			}
-			entries := only(t, url, "stayed", 4)
-			var told []recorded
-			for _, e := range entries {
-				if e.Type == "stayed" || e.Type == "begun" {
-					told = append(told, e)
-				}
-			}
-			for i, e := range told {
-				switch {
-				case i == 2:
-					if e.Args != nil || e.Digest == "" || e.Args_bytes < 70_000 {
-						t.Errorf("%s", e.text)
-					}
-				case !strings.Contains(string(e.Args), `"password":"[redacted]","deep":[{"a,b":"[redacted]","x":1}],"who":"me"`) || e.Digest != told[0].Digest || e.Args_bytes != 0:
+		}
+		for i, e := range told {
+			switch {
+			case i == 2:
+				if e.Args != nil || e.Digest == "" || e.Args_bytes < 70_000 {
 					t.Errorf("%s", e.text)
 				}
+			case !strings.Contains(string(e.Args), `"password":"[redacted]","deep":[{"a,b":"[redacted]","x":1}],"who":"me"`) || e.Digest != told[0].Digest || e.Args_bytes != 0:
+				t.Errorf("%s", e.text)
 			}
-			h.process.Log().Await(t, "code=guard_failed")
-			written := textsOf(t, url, `"who":"me"`)
-			written["the log"], written["the metrics"] = h.process.Log().String(), metrics(t, health)
-			text, err := os.ReadFile(audit)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if written["the audit"] = string(text); !strings.Contains(written["the audit"], `"who":"me"`) || len(told) != 5 {
-				t.Fatalf("this test looks at nothing: %d", len(told))
-			}
-			for where, text := range written {
-				for _, secret := range []string{"secret argument", token, host} {
-					if strings.Contains(text, secret) {
-						t.Errorf("%q stands in %s", secret, where)
-					}
+		}
+		h.process.Log().Await(t, "code=guard_failed")
+		written := textsOf(t, url, `"who":"me"`)
+		written["the log"], written["the metrics"] = h.process.Log().String(), metrics(t, health)
+		text, err := os.ReadFile(audit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if written["the audit"] = string(text); !strings.Contains(written["the audit"], `"who":"me"`) || len(told) != 5 {
+			t.Fatalf("this test looks at nothing: %d", len(told))
+		}
+		for where, text := range written {
+			for _, secret := range []string{"secret argument", token, host} {
+				if strings.Contains(text, secret) {
+					t.Errorf("%q stands in %s", secret, where)
 				}
 			}
-		})
+		}
 	})
 }
 

@@ -33,7 +33,7 @@ func TestAttackByAPeerWithoutTheKey(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", "principal"}
 	upstream, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, steps, databases["PostgreSQL"](t)(t), "--upstream", url)
+	r := replicate(t, k, steps, databases(t)(t), "--upstream", url)
 	c := r.enter(k, "")
 	for range r.all { // some of which are passed on
 		if x := c.call("ok", ""); x.verdict != "success" || x.state != "start" {
@@ -93,7 +93,7 @@ func TestAttackByAPrincipalInAPeerHeader(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", "principal"}
 	upstream, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, steps, databases["PostgreSQL"](t)(t), "--upstream", url)
+	r := replicate(t, k, steps, databases(t)(t), "--upstream", url)
 	ann, bob, nobody := r.who(k, "ann"), r.who(k, "bob"), r.who(k, "")
 	if x := bob.call("once", ""); x.verdict != "success" || x.state != "after" {
 		t.Fatal(x.raw)
@@ -143,7 +143,7 @@ func TestAttackByTwoOwnersAtOnce(t *testing.T) {
 
 // twoOwners has something keep a run's owner from its lease until that is out and others have the run, and it go on then.
 func twoOwners(t *testing.T, start starter, keeps func(r *replicas, was *house) (goOn func())) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, []key{{"modern", "principal"}, {"modern", "handle"}, {"legacy", "session"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, server())
 		r := start(t, k, twice, database(t), "--surface", "dynamic", "--store-timeout", "2s", "--upstream", url)
@@ -272,7 +272,7 @@ func passed(t *testing.T, k key, store string) (upstream *mcptest.Upstream, r *r
 // Who has recorded what replicas say to each other, and says it again, gets nothing done.
 func TestAttackByReplayedRequests(t *testing.T) {
 	t.Parallel()
-	upstream, _, c, door := passed(t, key{"modern", "principal"}, databases["PostgreSQL"](t)(t))
+	upstream, _, c, door := passed(t, key{"modern", "principal"}, databases(t)(t))
 	said := door.recorded()
 	if len(said) == 0 || !slices.ContainsFunc(said, func(p []byte) bool { return len(p) > 1000 }) {
 		t.Fatalf("nothing was recorded: %d connections", len(said))
@@ -302,7 +302,7 @@ func TestAttackByReplayedRequests(t *testing.T) {
 // A request that is altered on its way, or comes twice, is not done as it came then, and never twice: its client hears that
 // nobody knows, or that nothing was done.
 func TestAttackByAlteredRequests(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	t.Parallel()
 	for name, attack := range map[string]struct {
 		alter func(p []byte) []byte
@@ -348,7 +348,7 @@ func TestAttackByCircles(t *testing.T) {
 	t.Parallel()
 	k := key{"modern", byHeader}
 	upstream, url := mcptest.HTTP(t, server())
-	r := replicate(t, k, onceOnly, databases["PostgreSQL"](t)(t), "--upstream", url)
+	r := replicate(t, k, onceOnly, databases(t)(t), "--upstream", url)
 	asked := r.all[0]
 	r.come(asked)
 	var clients []*client

@@ -16,7 +16,7 @@ const patience = lease + 5*time.Second + 6*time.Second
 // A replica that cannot reach a run's owner, which lives, says so in a bounded time, and nothing is done then. What was under way
 // may have happened. Clients that reach the owner go on, and all do once the way is mended.
 func TestReplicasCutFromEachOther(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	t.Parallel()
 	for name, breaks := range map[string]func(*line){"reset": (*line).cut, "no answer": (*line).silence} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func during(begins, ends func()) {
 
 // Replicas are cut off from the database, and from each other, at random moments under clients that come to each of them.
 func TestReplicasUnderCuts(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	t.Parallel()
 	for name, some := range map[string][]key{"handle and session": handleAndSession, "principal": principals} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestDatabaseRestartedUnderReplicas(t *testing.T) {
 // A replica for which the database is somewhat slow keeps its lease. One for which it is slower than a lease can be renewed is
 // as one that is cut off.
 func TestReplicaWhoseDatabaseIsSlow(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	t.Parallel()
 	l := loaded(t, lined, principals, 12, database(t))
 	slow := l.all[0]

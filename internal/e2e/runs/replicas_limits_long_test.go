@@ -23,7 +23,7 @@ states:
 
 // Of a principal's calls in as many runs, at three replicas, as many are sent as its limit says.
 func TestLimitsOverReplicas(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, []key{{"modern", byHeader}}, func(t *testing.T, k key) {
 		const clients, most = 8, 40
 		upstream, url := mcptest.HTTP(t, server())

@@ -8,10 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -26,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/balancer"
 )
 
 const (
@@ -87,24 +84,14 @@ func replica(t *testing.T, store, peer string, flags ...string) []string {
 // fronted has clients come to the replicas in turn.
 func (r *replicas) fronted(t *testing.T) {
 	r.come(r.all...)
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	web := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			takes := *r.takes.Load()
-			next := int(r.turn.Add(1)) % len(takes)
-			if r.chance.Load() {
-				next = rand.IntN(len(takes))
-			}
-			to, _ := url.Parse(takes[next].url) // which a client has used already
-			p.Out.URL.Scheme, p.Out.URL.Host = to.Scheme, to.Host
-		},
-		Transport:     transport,
-		FlushInterval: -1,
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // nobody is there
-	})
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close(); transport.CloseIdleConnections() })
 	first := *r.all[0]
-	first.url = web.URL + "/mcp"
+	first.url = balancer.Start(t, func() string {
+		takes := *r.takes.Load()
+		if r.chance.Load() {
+			return takes[rand.IntN(len(takes))].url
+		}
+		return takes[int(r.turn.Add(1))%len(takes)].url
+	})
 	r.house = &first
 }
 
@@ -119,11 +106,11 @@ func (r *replicas) end() {
 	}
 }
 
-// owner is who has the one run of the store, once somebody has it, and the others.
+// owner is who has the run of the store, once somebody has it, and the others; of several runs it is the one that has moved most.
 func (r *replicas) owner() (owner *house, others []*house) {
 	r.t.Helper()
 	mcptest.Await(r.t, "a replica has the run", func() bool {
-		holder := one[string](r.t, r.store, "SELECT l.holder FROM fsm_proxy.runs r JOIN fsm_proxy.leases l ON l.no = r.owner WHERE r.ended IS NULL AND l.ends > now()")
+		holder := one[string](r.t, r.store, "SELECT l.holder FROM fsm_proxy.runs r JOIN fsm_proxy.leases l ON l.no = r.owner WHERE r.ended IS NULL AND l.ends > now() ORDER BY r.last_seq DESC LIMIT 1")
 		owner, others = nil, nil
 		for _, h := range r.all {
 			if strings.HasPrefix(holder, fmt.Sprintf("process %d ", h.process.Process.Pid)) {
@@ -204,7 +191,7 @@ func (c *client) surely(tool, arguments string) (r reply) {
 
 // Crossroads is played with each request at another replica, and goes as with one proxy, and is kept so, entry by entry.
 func TestReplicasAsOne(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, keys, func(t *testing.T, k key) {
 		kept, policy, whole := database(t), crossroads(t, restarts), slices.Concat(walk, lastDoor)
 		r := replicate(t, k, policy, kept, "--upstream", crossroadsServer(t))
@@ -221,7 +208,7 @@ func TestReplicasAsOne(t *testing.T) {
 // befalls plays Crossroads at replicas, and something befalls the run's owner before each step but the first, until it is
 // mended after that. The first answer comes within a time; nothing is sent twice, and all goes and is kept as without.
 func befalls(t *testing.T, within time.Duration, fault func(owner *house) (mend func())) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, []key{{"legacy", "session"}, {"legacy", "principal"}, {"modern", "principal"}, {"modern", "handle"}}, func(t *testing.T, k key) {
 		policy, whole := crossroads(t, restarts), slices.Concat(walk, lastDoor)
 		upstream, calls := crossroadsCounted(t)
@@ -315,7 +302,7 @@ var faults = []func(h *house){
 // all that was answered is kept. What no lease can exclude is a process that is paused between its last look and what it
 // sends: one such call may come when its client has gone on.
 func TestReplicasUnderKills(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	t.Parallel()
 	for name, some := range map[string][]key{
 		"handle and session": handleAndSession, "principal": principals,

@@ -14,7 +14,7 @@ import (
 // While replicas enforce different policies a run moves to the one that came into force later, and never back: a replica with
 // the older one serves it by its own, until that replica gets a later one, too.
 func TestReplicasOfTwoPolicies(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, []key{{"modern", "handle"}, {"modern", "principal"}, {"legacy", byHeader}}, func(t *testing.T, k key) {
 		_, upstream := mcptest.HTTP(t, server())
 		renamed := strings.NewReplacer("after", "behind", "[elsewhere]", "{elsewhere: start}").Replace(steps) + "renamed: {after: behind}\n"

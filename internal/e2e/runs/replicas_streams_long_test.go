@@ -46,7 +46,7 @@ states:
 // Streams of both kinds, progress, cancellation and what the upstream asks work at a replica that does not have the run, and
 // where each request of one call comes to another.
 func TestStreamsAtAnotherReplica(t *testing.T) {
-	database := databases["PostgreSQL"](t)
+	database := databases(t)
 	each(t, []key{{"legacy", "session"}, {"legacy", "principal"}, {"modern", "principal"}, {"modern", "handle"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, busy())
 		r := replicate(t, k, busyPolicy, database(t), "--surface", "dynamic", "--upstream", url)

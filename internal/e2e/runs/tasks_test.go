@@ -286,41 +286,41 @@ func tasksOf(t *testing.T, url string) (all []string) {
 
 // A task that has the turn of its run has it after restarts as well, its client asks about it as before, and its end moves
 // the run, and sets what the call decided, as if nothing had been.
-func TestTaskGoesOnAcrossRestarts(t *testing.T) {
-	stored(t, func(t *testing.T, store func(t *testing.T) string) {
-		each(t, keys, func(t *testing.T, k key) {
-			w := worksOver(t, store(t), k, false)
-			id := w.begins("apply", `"who":"me"`)
-			for n := range 3 {
-				w.back(signal(n))
-				if got := w.asks("tasks/get", id); !strings.Contains(got, `"working"`) {
-					t.Fatal(got)
-				}
-				r := w.c.call("step", "")
-				if r.verdict != "task_running" || r.state != "start" || !strings.Contains(r.raw, id) || !strings.Contains(r.text, "apply") {
-					t.Fatal(r.raw)
-				}
-				w.says("look", "success", "start") // what stays is not held up
+func TestTaskGoesOnAcrossRestarts(t *testing.T) { taskGoesOnAcrossRestarts(t, store) }
+
+func taskGoesOnAcrossRestarts(t *testing.T, store func(t *testing.T) string) {
+	each(t, keys, func(t *testing.T, k key) {
+		w := worksOver(t, store(t), k, false)
+		id := w.begins("apply", `"who":"me"`)
+		for n := range 3 {
+			w.back(signal(n))
+			if got := w.asks("tasks/get", id); !strings.Contains(got, `"working"`) {
+				t.Fatal(got)
 			}
-			w.set(id, "completed", sized(9, ""))
-			w.moved("applied")
-			w.says("check", "success", "applied")
-			if got := w.asks("tasks/get", id); !strings.Contains(got, `"completed"`) {
-				t.Error(got)
+			r := w.c.call("step", "")
+			if r.verdict != "task_running" || r.state != "start" || !strings.Contains(r.raw, id) || !strings.Contains(r.text, "apply") {
+				t.Fatal(r.raw)
 			}
-			if got := w.asks("tasks/result", id); !k.modern() && !strings.Contains(got, `"n":9`) {
-				t.Error(got)
-			}
-			w.back(os.Kill)
-			w.says("check", "success", "applied")
-			w.says("look", "limit_reached", "applied") // of which it was counted once
-			if n := w.upstream.Count("tools/call", "apply"); n != 1 {
-				t.Errorf("it was called %d times", n)
-			}
-			if n := verified(t, w.store); n != 6 {
-				t.Error(n)
-			}
-		})
+			w.says("look", "success", "start") // what stays is not held up
+		}
+		w.set(id, "completed", sized(9, ""))
+		w.moved("applied")
+		w.says("check", "success", "applied")
+		if got := w.asks("tasks/get", id); !strings.Contains(got, `"completed"`) {
+			t.Error(got)
+		}
+		if got := w.asks("tasks/result", id); !k.modern() && !strings.Contains(got, `"n":9`) {
+			t.Error(got)
+		}
+		w.back(os.Kill)
+		w.says("check", "success", "applied")
+		w.says("look", "limit_reached", "applied") // of which it was counted once
+		if n := w.upstream.Count("tools/call", "apply"); n != 1 {
+			t.Errorf("it was called %d times", n)
+		}
+		if n := verified(t, w.store); n != 6 {
+			t.Error(n)
+		}
 	})
 }
 
@@ -516,31 +516,31 @@ func TestTaskWhoseOutcomeHangsOnTheCall(t *testing.T) {
 }
 
 // A task is its owner's alone after a restart, too, on a run that several have.
-func TestTaskOfAnotherAfterARestart(t *testing.T) {
-	stored(t, func(t *testing.T, store func(t *testing.T) string) {
-		each(t, those("process"), func(t *testing.T, k key) {
-			w := worksOver(t, store(t), k, false, "--tokens", tokens(t))
-			come := func(who string) *client {
-				c := w.who(k, who)
-				if !k.modern() {
-					c.Initialize()
-				}
-				return c
+func TestTaskOfAnotherAfterARestart(t *testing.T) { taskOfAnotherAfterARestart(t, store) }
+
+func taskOfAnotherAfterARestart(t *testing.T, store func(t *testing.T) string) {
+	each(t, those("process"), func(t *testing.T, k key) {
+		w := worksOver(t, store(t), k, false, "--tokens", tokens(t))
+		come := func(who string) *client {
+			c := w.who(k, who)
+			if !k.modern() {
+				c.Initialize()
 			}
-			w.c = come("ann")
-			id := w.begins("apply", `"who":"me"`)
-			w.again(os.Kill)
-			for _, method := range []string{"tasks/get", "tasks/cancel"} {
-				w.c = come("bob")
-				if got := w.asks(method, id); !strings.Contains(got, "-32602") {
-					t.Errorf("%s: %s", method, got)
-				}
+			return c
+		}
+		w.c = come("ann")
+		id := w.begins("apply", `"who":"me"`)
+		w.again(os.Kill)
+		for _, method := range []string{"tasks/get", "tasks/cancel"} {
+			w.c = come("bob")
+			if got := w.asks(method, id); !strings.Contains(got, "-32602") {
+				t.Errorf("%s: %s", method, got)
 			}
-			w.c = come("ann")
-			if got := w.asks("tasks/get", id); !strings.Contains(got, `"working"`) {
-				t.Error(got)
-			}
-		})
+		}
+		w.c = come("ann")
+		if got := w.asks("tasks/get", id); !strings.Contains(got, `"working"`) {
+			t.Error(got)
+		}
 	})
 }
 

@@ -439,133 +439,133 @@ func TestRunsAreListed(t *testing.T) {
 }
 
 // A client is told its runs that nobody has used since the proxy was killed, without their handles, and nobody else's.
-func TestListMineAcrossRestarts(t *testing.T) {
-	stored(t, func(t *testing.T, store func(t *testing.T) string) {
-		t.Parallel()
-		k := key{"modern", "handle"}
-		h := counted(t, k, steps, "--annotate", "meta", "--store", store(t), "--admin-tokens", tokensOf(t, "olga"), "--tokens", tokens(t))
-		type mine struct {
-			Run      string `json:"fsm_run"`
-			Name     string
-			State    string
-			Complete bool
+func TestListMineAcrossRestarts(t *testing.T) { listMineAcrossRestarts(t, store) }
+
+func listMineAcrossRestarts(t *testing.T, store func(t *testing.T) string) {
+	t.Parallel()
+	k := key{"modern", "handle"}
+	h := counted(t, k, steps, "--annotate", "meta", "--store", store(t), "--admin-tokens", tokensOf(t, "olga"), "--tokens", tokens(t))
+	type mine struct {
+		Run      string `json:"fsm_run"`
+		Name     string
+		State    string
+		Complete bool
+	}
+	list := func(who string) (all []mine) {
+		t.Helper()
+		answer := h.who(k, who).Call("tools/call", mcptest.ToolParams("fsm_list_runs", ""))
+		var result struct {
+			StructuredContent struct{ Runs []mine }
 		}
-		list := func(who string) (all []mine) {
-			t.Helper()
-			answer := h.who(k, who).Call("tools/call", mcptest.ToolParams("fsm_list_runs", ""))
-			var result struct {
-				StructuredContent struct{ Runs []mine }
-			}
-			if err := json.Unmarshal(answer.Result, &result); err != nil {
-				t.Fatal(answer)
-			}
-			return result.StructuredContent.Runs
+		if err := json.Unmarshal(answer.Result, &result); err != nil {
+			t.Fatal(answer)
 		}
-		var handles []string
-		for _, who := range []string{"ann", "ann", "bob"} {
-			c := h.who(k, who)
-			c.handle = c.start(t)
-			handles = append(handles, c.handle)
-			if who == "ann" {
-				h.taken(c)
-			}
+		return result.StructuredContent.Runs
+	}
+	var handles []string
+	for _, who := range []string{"ann", "ann", "bob"} {
+		c := h.who(k, who)
+		c.handle = c.start(t)
+		handles = append(handles, c.handle)
+		if who == "ann" {
+			h.taken(c)
 		}
-		if all := list("ann"); len(all) != 2 || all[0].Run != handles[0] || all[1].Run != handles[1] {
-			t.Errorf("%+v", all)
-		}
-		h.again(os.Kill)
-		all := list("ann")
-		if len(all) != 2 || all[0].Run != "" || all[1].Run != "" || all[0].State != "after" || all[1].State != "after" || all[0].Name == all[1].Name {
-			t.Fatalf("%+v", all)
-		}
-		ids := map[string]bool{}
-		for _, r := range h.known() {
-			ids[r.ID] = r.Owner == "ann"
-		}
-		if !ids[all[0].Name] || !ids[all[1].Name] {
-			t.Errorf("%+v, of %v", all, ids)
-		}
-		c := h.who(k, "ann")
-		c.handle = handles[1]
-		if r := c.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
-			t.Error(r.raw)
-		}
-		if again := list("ann"); len(again) != 2 || again[0] != all[0] || again[1].Run != handles[1] || again[1].State != "after" {
-			t.Errorf("%+v, then %+v", all, again)
-		}
-		h.does(0, "end", all[0].Name)
-		if again := list("ann"); len(again) != 1 || again[0].Run != handles[1] {
-			t.Errorf("%+v", again)
-		}
-		if bobs := list("bob"); len(bobs) != 1 || bobs[0].State != "start" {
-			t.Errorf("%+v", bobs)
-		}
-	})
+	}
+	if all := list("ann"); len(all) != 2 || all[0].Run != handles[0] || all[1].Run != handles[1] {
+		t.Errorf("%+v", all)
+	}
+	h.again(os.Kill)
+	all := list("ann")
+	if len(all) != 2 || all[0].Run != "" || all[1].Run != "" || all[0].State != "after" || all[1].State != "after" || all[0].Name == all[1].Name {
+		t.Fatalf("%+v", all)
+	}
+	ids := map[string]bool{}
+	for _, r := range h.known() {
+		ids[r.ID] = r.Owner == "ann"
+	}
+	if !ids[all[0].Name] || !ids[all[1].Name] {
+		t.Errorf("%+v, of %v", all, ids)
+	}
+	c := h.who(k, "ann")
+	c.handle = handles[1]
+	if r := c.call("once", ""); r.verdict != "invalid_transition" || r.state != "after" {
+		t.Error(r.raw)
+	}
+	if again := list("ann"); len(again) != 2 || again[0] != all[0] || again[1].Run != handles[1] || again[1].State != "after" {
+		t.Errorf("%+v, then %+v", all, again)
+	}
+	h.does(0, "end", all[0].Name)
+	if again := list("ann"); len(again) != 1 || again[0].Run != handles[1] {
+		t.Errorf("%+v", again)
+	}
+	if bobs := list("bob"); len(bobs) != 1 || bobs[0].State != "start" {
+		t.Errorf("%+v", bobs)
+	}
 }
 
 // A run is begun before its first client comes, who finds it though the proxy was killed in between; a session's is not.
-func TestStartedForClients(t *testing.T) {
-	stored(t, func(t *testing.T, store func(t *testing.T) string) {
-		each(t, keys, func(t *testing.T, k key) {
-			url := store(t)
-			flags := []string{"--annotate", "meta", "--store", url, "--admin-tokens", tokensOf(t, "olga")}
-			if k.kind == "handle" {
-				flags = append(flags, "--tokens", tokens(t))
-			}
-			h := counted(t, k, steps, flags...)
-			kind, _, _ := strings.Cut(k.kind, ":")
-			args := []string{"start", "--json", "--key", kind, "--reason", "ticket 12"}
-			switch kind {
-			case "session":
-				if said := h.does(1, args...); !strings.Contains(said, "begins with its session") {
-					t.Error(said)
-				}
-				return
-			case "header":
-				args = append(args, "--value", "the run")
-			case "principal":
-				args = append(args, "--issuer", "tokens", "--subject", "ann")
-			}
-			var began struct{ ID, Path, Key, Run, State string }
-			if said := h.does(0, args...); json.Unmarshal([]byte(said), &began) != nil || began.State != "start" || began.Key != kind || (began.ID == "") != (kind != "path" && kind != "handle") {
-				t.Fatal(said)
-			}
-			h.again(os.Kill)
-			if began.ID == "" {
-				if said := h.does(1, args...); !strings.Contains(said, "There is such a run") {
-					t.Error(said)
-				}
-			}
-			if said := h.does(1, "start", "--key", "session"); !strings.Contains(said, "begins with its session") {
+func TestStartedForClients(t *testing.T) { startedForClients(t, store) }
+
+func startedForClients(t *testing.T, store func(t *testing.T) string) {
+	each(t, keys, func(t *testing.T, k key) {
+		url := store(t)
+		flags := []string{"--annotate", "meta", "--store", url, "--admin-tokens", tokensOf(t, "olga")}
+		if k.kind == "handle" {
+			flags = append(flags, "--tokens", tokens(t))
+		}
+		h := counted(t, k, steps, flags...)
+		kind, _, _ := strings.Cut(k.kind, ":")
+		args := []string{"start", "--json", "--key", kind, "--reason", "ticket 12"}
+		switch kind {
+		case "session":
+			if said := h.does(1, args...); !strings.Contains(said, "begins with its session") {
 				t.Error(said)
 			}
-			c, at := (*client)(nil), ""
-			switch kind {
-			case "path":
-				at = strings.TrimSuffix(h.url, "/mcp") + began.Path
-				c = h.enter(k, at)
-			case "handle": // which is the first principal's who comes
-				at = began.ID
-				c = h.who(k, "ann")
-				c.handle = at
-			default:
-				c = h.enter(k, "")
+			return
+		case "header":
+			args = append(args, "--value", "the run")
+		case "principal":
+			args = append(args, "--issuer", "tokens", "--subject", "ann")
+		}
+		var began struct{ ID, Path, Key, Run, State string }
+		if said := h.does(0, args...); json.Unmarshal([]byte(said), &began) != nil || began.State != "start" || began.Key != kind || (began.ID == "") != (kind != "path" && kind != "handle") {
+			t.Fatal(said)
+		}
+		h.again(os.Kill)
+		if began.ID == "" {
+			if said := h.does(1, args...); !strings.Contains(said, "There is such a run") {
+				t.Error(said)
 			}
-			if r := c.call("once", ""); r.verdict != "success" || r.state != "after" {
-				t.Fatal(r.raw)
+		}
+		if said := h.does(1, "start", "--key", "session"); !strings.Contains(said, "begins with its session") {
+			t.Error(said)
+		}
+		c, at := (*client)(nil), ""
+		switch kind {
+		case "path":
+			at = strings.TrimSuffix(h.url, "/mcp") + began.Path
+			c = h.enter(k, at)
+		case "handle": // which is the first principal's who comes
+			at = began.ID
+			c = h.who(k, "ann")
+			c.handle = at
+		default:
+			c = h.enter(k, "")
+		}
+		if r := c.call("once", ""); r.verdict != "success" || r.state != "after" {
+			t.Fatal(r.raw)
+		}
+		if kind == "handle" {
+			thief := h.who(k, "bob")
+			thief.handle = at
+			if r := thief.call("ok", ""); r.verdict != "run_not_found" {
+				t.Errorf("another has the handle: %s", r.raw)
 			}
-			if kind == "handle" {
-				thief := h.who(k, "bob")
-				thief.handle = at
-				if r := thief.call("ok", ""); r.verdict != "run_not_found" {
-					t.Errorf("another has the handle: %s", r.raw)
-				}
-			}
-			rows := rowsOf(t, url)
-			if len(rows) != 1 || rows[0].ID != began.Run || notedOf(t, url, began.Run)[0] != (noted{Type: "began", Who: "admin|olga", Reason: "ticket 12"}) {
-				t.Errorf("%+v", rows)
-			}
-			verified(t, url)
-		})
+		}
+		rows := rowsOf(t, url)
+		if len(rows) != 1 || rows[0].ID != began.Run || notedOf(t, url, began.Run)[0] != (noted{Type: "began", Who: "admin|olga", Reason: "ticket 12"}) {
+			t.Errorf("%+v", rows)
+		}
+		verified(t, url)
 	})
 }

@@ -73,4 +73,22 @@ func testSwaps(t *testing.T, home Home) {
 	if text, err := s.Object(ctx(), "k", "b"); err != nil || string(text) != "3" {
 		t.Errorf("%q, %v", text, err)
 	}
+
+	// What is put and swapped by changes that are committed at once is so in their order.
+	put := func(text string) journal.Change {
+		return journal.Change{Objects: []journal.Object{{Kind: "k", Name: "b", Bytes: []byte(text)}}}
+	}
+	each, err = s.Commit(ctx(), []journal.Change{
+		{Objects: []journal.Object{swap("b", "3", "4")}},
+		put("3"),
+		{Objects: []journal.Object{swap("b", "3", "5")}},
+		{Objects: []journal.Object{swap("b", "4", "6")}},
+		put("3"),
+	})
+	if err != nil || each[0] != nil || each[1] != nil || each[2] != nil || journal.AsStale(each[3]) == nil || each[4] != nil {
+		t.Error(each, err)
+	}
+	if text, err := s.Object(ctx(), "k", "b"); err != nil || string(text) != "3" {
+		t.Errorf("%q, %v", text, err)
+	}
 }

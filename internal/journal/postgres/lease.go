@@ -36,6 +36,9 @@ func (s *Store) Lease() int64 {
 	return 0
 }
 
+// Alone implements [journal.Shared].
+func (s *Store) Alone() bool { return s.cfg.alone() }
+
 // Trusts implements [journal.Shared]. A process that has the database alone goes on until another one has taken it: what that
 // one would not have it do fails when it is written.
 func (s *Store) Trusts(lease int64) bool {

@@ -33,6 +33,9 @@ const (
 	takeRun = `UPDATE fsm_proxy.runs SET owner = $2, fence = fence + 1 WHERE id = $1 AND owner = $3 AND fence = $4
 		AND (owner = $2 OR ended IS NOT NULL OR NOT EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $3))
 		AND EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE no = $2) RETURNING ` + rowColumns
+
+	release = `UPDATE fsm_proxy.runs r SET owner = 0 FROM unnest($1::text[], $2::bigint[], $3::bigint[]) x (id, owner, fence)
+		WHERE r.id = x.id AND r.owner = x.owner AND r.fence = x.fence`
 )
 
 // Take implements [journal.Shared]. What was to be written under an earlier tenure of the run is not, this process's own
@@ -95,15 +98,22 @@ func (s *Store) mayTake(ctx context.Context, run string, x seen) error {
 	return nil
 }
 
-// Release implements [journal.Shared].
-func (s *Store) Release(ctx context.Context, run string, t journal.Tenure) error {
+// Release implements [journal.Shared], in one statement.
+func (s *Store) Release(ctx context.Context, runs map[string]journal.Tenure) error {
 	if s.isClosed() {
 		return journal.ErrClosed
 	}
-	if t.Lease == 0 || !s.had(t.Lease) {
+	var ids []string
+	var owners, fences []int64
+	for id, t := range runs {
+		if t.Lease != 0 && s.had(t.Lease) {
+			ids, owners, fences = append(ids, id), append(owners, t.Lease), append(fences, t.Fence)
+		}
+	}
+	if ids == nil {
 		return nil
 	}
-	_, err := s.pool.Exec(ctx, "UPDATE fsm_proxy.runs SET owner = 0 WHERE id = $1 AND owner = $2 AND fence = $3", run, t.Lease, t.Fence)
+	_, err := s.pool.Exec(ctx, release, ids, owners, fences)
 	return err
 }
 

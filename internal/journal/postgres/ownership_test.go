@@ -9,14 +9,21 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A model of how processes are to share the runs of a database, where one has all of them today (lease.go): by leases, fences
-// and takeovers. It has one run, three processes, and a database that executes statements in any order, whoever has crashed, is
-// paused, or did not hear the answer. Each statement is atomic; but what it looks up beside the row that it updates it sees as
-// that was when it began (READ COMMITTED, https://www.postgresql.org/docs/current/transaction-iso.html).
+// A model of how processes share the runs of a database (lease.go, owner.go): by leases, fences, takeovers, and by giving away.
+// It has one run, three processes, and a database that executes statements in any order, whoever has crashed, is paused, or did
+// not hear the answer. Each statement is atomic; but what it looks up beside the row that it updates it sees as that was when it
+// began (READ COMMITTED, https://www.postgresql.org/docs/current/transaction-iso.html).
 //
-// A process acts by its lease for less time than the database keeps it, as of before it asked for that. To append, and to take
-// over, is to update the run's row under the owner and fence that were seen before. Who takes over ends the owner's lease first,
-// which works only past its end; and a lease that was ended is not renewed. How a run begins, or is removed, is not modelled.
+// A process acts by its lease for less time than the database keeps it, as of before it asked for that. To append, to take, and
+// to give away is to update the run's row under the owner and fence that were seen before. Who takes over ends the owner's lease
+// first, which works only past its end; and a lease that was ended is not renewed.
+//
+// A process may begin to drain at any time. From then on it sends no call, has the one under way come to its end, gives the run
+// away, for others to take at once, and takes it only where it is still its own; at last it lets its lease go. To give away is a
+// statement for whose answer nobody waits: it may come late. Clients make a call once more only where they hear that it was not
+// sent: not where they hear its outcome, nor where they hear nothing of it, since its process has gone.
+//
+// How a run begins, or is removed, is not modelled, nor how requests find their way, nor tasks.
 
 // mistakes are ways to get it wrong. The zero value makes none.
 type mistakes struct {
@@ -27,6 +34,13 @@ type mistakes struct {
 	leaseStays      bool // who takes over leaves the lease row, which is renewed afterwards
 	openTransaction bool // to append takes two round trips
 	lostIsFailed    bool // a commit without confirmation is taken for one that has failed
+	givesUnderCall  bool // who begins to drain gives the run away, whatever is under way
+	givesUnwritten  bool // who drains gives the run away once the outcome of its last call has come, so that its end is not written
+	releaseByLease  bool // to give away does not compare the fence
+	neverReleases   bool // who drains leaves the run to the end of its lease
+	toldUnwritten   bool // a client hears the outcome of its call before that is confirmed
+	sendsLate       bool // a call is sent when its beginning is confirmed late, and its client has heard that it was not sent
+	goneIsUnsent    bool // a call whose process has gone is taken for one that was not sent
 }
 
 const (
@@ -44,7 +58,7 @@ type fact struct {
 
 // statement is one that is under way.
 type statement struct {
-	what     string // open, renew, end, look, take or append
+	what     string // open, renew, end, look, take, append, release or leave
 	of       *process
 	life     int // of the process, when it was sent
 	asked    int // when
@@ -70,15 +84,16 @@ type reply struct {
 	past  bool // and is past its end
 }
 
-// row is the run's.
+// row is the run's. Owner 0 is nobody.
 type row struct{ owner, fence int }
 
 // process is one that wants to have the run.
 type process struct {
 	life         int
 	paused       bool
-	no           int // its lease; 0: none
-	asked, until int // when it asked for it last, and up to when it acts by it
+	drains       bool // until it has ended, and is started again
+	no           int  // its lease; 0: none
+	asked, until int  // when it asked for it last, and up to when it acts by it
 	leases, runs *statement
 	has          bool // it has loaded the run
 	under, fence int  // as whom
@@ -94,18 +109,20 @@ type process struct {
 type world struct {
 	mistakes
 	now, numbers, calls int
+	again               []int       // calls that clients make once more
+	sent                map[int]int // how often, by call
+	told                []fact      // outcomes that clients have heard
 	ends                map[int]int // by lease; one that was ended is not there
 	run                 row
 	facts               []fact
 	lock                *statement
 	flying              []*statement
 	all                 []*process
-	answered            int
 	wrong               error // the first promise that was broken
 }
 
 func newWorld(m mistakes) *world {
-	return &world{mistakes: m, ends: map[int]int{}, all: []*process{{}, {}, {}}}
+	return &world{mistakes: m, ends: map[int]int{}, sent: map[int]int{}, all: []*process{{}, {}, {}}}
 }
 
 func (w *world) breaks(format string, args ...any) {
@@ -126,10 +143,10 @@ func (w *world) moves(x int) {
 		w.now++
 	case x < 10:
 		w.now += lease
-	case x < 50:
+	case x < 50: // and what it waits for is answered
 		w.step(p, x%4)
 		for _, s := range slices.Clone(w.flying) {
-			if s.of == p {
+			if s == p.leases || s == p.runs {
 				w.execute(s)
 				w.execute(s)
 				w.deliver(s, false)
@@ -153,10 +170,17 @@ func (w *world) moves(x int) {
 		p.paused = false
 	case x < 99:
 		w.crash(p)
+	case !p.drains:
+		if p.drains = true; p.has && w.givesUnderCall {
+			w.releases(p)
+		}
 	}
 }
 
 func (w *world) crash(p *process) {
+	if p.call != 0 && w.goneIsUnsent {
+		w.again = append(w.again, p.call)
+	}
 	*p = process{life: p.life + 1}
 	if w.lock != nil && w.lock.of == p {
 		w.lock.done, w.lock = true, nil
@@ -179,6 +203,12 @@ func (w *world) append(p *process, f fact) {
 	p.runs = w.asks(statement{what: "append", no: p.no, owner: p.under, fence: p.fence, expected: len(p.facts), fact: f}, p)
 }
 
+func (w *world) releases(p *process) {
+	if !w.neverReleases {
+		w.asks(statement{what: "release", owner: p.under, fence: p.fence}, p)
+	}
+}
+
 // step has a process do what it does next.
 func (w *world) step(p *process, choice int) {
 	if p.paused {
@@ -195,36 +225,43 @@ func (w *world) step(p *process, choice int) {
 		if p.runs.locked && !p.runs.done {
 			w.commits(p.runs)
 		}
+	case choice == 3 && p.drains && !p.has:
+		w.asks(statement{what: "leave", no: p.no}, p)
+		w.crash(p)
 	case p.unsure != nil || !p.has && p.seen == nil:
 		if w.now < p.until {
 			p.runs = w.asks(statement{what: "look"}, p)
 		}
 	case !p.has:
 		w.takes(p)
+	case p.drains && p.call == 0 && choice != 2: // lists may be under way
 	default:
 		w.goesOn(p)
 	}
 }
 
+// isAnothers reports whether somebody else has the run of a process.
+func (w *world) isAnothers(p *process) bool {
+	return w.run.owner != 0 && (w.run.owner != p.under || w.run.fence != p.fence)
+}
+
 // decides lists, decides or sends what stays: by the state that all entries come to.
 func (w *world) decides(p *process) {
 	switch waits := p.unsure != nil || p.runs != nil && p.runs.what == "append"; {
-	case w.run.owner != p.under || w.run.fence != p.fence:
+	case w.isAnothers(p):
 		w.breaks("it decides for a run that is another's")
 	case len(p.facts) != len(w.facts) && !waits:
 		w.breaks("it decides by an old state")
 	}
 }
 
-// takes has a process have the run, once its owner's lease has ended.
+// takes has a process have the run, if that is its own or nobody's, or once its owner's lease has ended.
 func (w *world) takes(p *process) {
 	seen := p.seen
 	p.seen = nil
 	switch take := (statement{what: "take", no: p.no, owner: seen.row.owner, fence: seen.row.fence}); {
-	case w.now >= p.until:
-	case seen.row.owner == p.no:
-		w.loads(p, seen)
-	case !seen.there || seen.past && w.leaseStays:
+	case w.now >= p.until || p.drains && seen.row.owner != p.no:
+	case seen.row.owner == p.no, !seen.there || seen.past && w.leaseStays:
 		p.runs = w.asks(take, p)
 	case seen.past:
 		p.runs = w.asks(statement{what: "end", no: seen.row.owner}, p)
@@ -237,10 +274,19 @@ func (w *world) loads(p *process, r *reply) {
 }
 
 func (w *world) drops(p *process) {
-	p.has, p.unsure, p.seen, p.call = false, nil, nil, 0
+	w.over(p)
+	p.has, p.unsure, p.seen = false, nil, nil
 }
 
-// goesOn makes calls one after the other.
+// over has the client of a call hear that it was not sent, if that is so. Then it makes it once more.
+func (w *world) over(p *process) {
+	if p.call != 0 && !p.sent {
+		w.again = append(w.again, p.call)
+	}
+	p.call = 0
+}
+
+// goesOn makes calls one after the other, or gives the run away.
 func (w *world) goesOn(p *process) {
 	open := 0 // the call that has begun and not ended
 	for _, f := range p.facts {
@@ -253,35 +299,50 @@ func (w *world) goesOn(p *process) {
 		w.drops(p)
 	case open != 0 && open != p.call:
 		w.append(p, fact{"unknown", open, p.under})
+	case p.drains && (p.call == 0 || p.came && w.givesUnwritten):
+		w.releases(p)
+		w.drops(p)
 	case p.call == 0 && w.acts(p):
 		w.calls++
 		p.call, p.begun, p.sent, p.came = w.calls, false, false, false
+		if len(w.again) > 0 {
+			p.call, w.again = w.again[0], w.again[1:]
+		}
 		w.append(p, fact{"begun", p.call, p.under})
 	case p.call == 0:
-	case p.begun && !p.sent && (w.acts(p) || w.noLook):
+	case p.begun && !p.sent && !p.drains && (w.acts(p) || w.noLook):
 		w.sends(p)
 	case p.begun && !p.sent:
 		w.append(p, fact{"unsent", p.call, p.under})
 	case p.sent && !p.came:
 		p.came = true
 	case p.came:
-		w.append(p, fact{"ended", p.call, p.under})
+		ended := fact{"ended", p.call, p.under}
+		if w.append(p, ended); w.toldUnwritten {
+			w.told = append(w.told, ended)
+		}
 	}
 }
 
 // sends sends the call of a process.
 func (w *world) sends(p *process) {
 	p.sent = true
-	last := fact{}
-	if n := len(w.facts); n > 0 {
-		last = w.facts[n-1]
-	}
-	switch {
+	w.sent[p.call]++
+	switch last := w.last(); {
+	case w.sent[p.call] > 1:
+		w.breaks("a call is sent twice")
 	case last.what != "begun" || last.call != p.call:
 		w.breaks("a call is sent that has not begun, or has an end")
-	case w.run.owner != p.under || w.run.fence != p.fence:
+	case w.isAnothers(p):
 		w.breaks("a call is sent for a run that is another's")
 	}
+}
+
+func (w *world) last() (f fact) {
+	if n := len(w.facts); n > 0 {
+		f = w.facts[n-1]
+	}
+	return f
 }
 
 // begins has a statement look up what it does beside the row that it updates: to take over whether the owner's lease was ended,
@@ -289,7 +350,7 @@ func (w *world) sends(p *process) {
 func (s *statement) begins(w *world) {
 	s.begun = true
 	if ends, there := w.ends[s.owner]; s.what == "take" {
-		s.beside = !there || w.leaseStays && ends <= w.now
+		s.beside = !there || s.owner == s.no || w.leaseStays && ends <= w.now
 		return
 	}
 	ends, there := w.ends[s.no]
@@ -302,7 +363,7 @@ func (w *world) execute(s *statement) {
 	case s.done, w.now < s.waits:
 	case !s.begun:
 		s.begins(w)
-	case s.locked || w.lock != nil && (s.what == "take" || s.what == "append"):
+	case s.locked || w.lock != nil && slices.Contains([]string{"take", "append", "release", "leave"}, s.what):
 		// it waits for who has the row
 	case s.what == "append" && w.openTransaction:
 		s.locked, w.lock = true, s
@@ -335,10 +396,21 @@ func (w *world) commits(s *statement) {
 		if a.ok = s.beside && (w.run.owner == s.owner && w.run.fence == s.fence || w.takesBlind); a.ok {
 			w.run.owner, w.run.fence = s.no, w.run.fence+1
 		}
+	case "release":
+		if w.run.owner == s.owner && (w.run.fence == s.fence || w.releaseByLease) {
+			w.run.owner = 0
+		}
+	case "leave":
+		if delete(w.ends, s.no); w.run.owner == s.no {
+			w.run.owner = 0
+		}
 	case "append":
 		a.ok = len(w.facts) == s.expected && w.run.owner == s.owner && w.run.fence == s.fence
 		if w.leaseBeside {
 			a.ok = len(w.facts) == s.expected && s.beside
+		}
+		if a.ok && s.fact.what == "unknown" && w.ends[w.last().by] > w.now {
+			w.breaks("a call is unknown whose process has its lease")
 		}
 		if a.ok {
 			w.facts = append(w.facts, s.fact)
@@ -401,9 +473,11 @@ func (w *world) leased(p *process, s *statement, lost bool) {
 func (w *world) appended(p *process, s *statement, lost bool) {
 	switch {
 	case lost && !w.lostIsFailed:
-		p.unsure = &s.fact
+		if p.unsure = &s.fact; s.fact.what == "begun" && w.sendsLate {
+			w.again = append(w.again, p.call)
+		}
 	case lost:
-		p.call, p.begun, p.sent, p.came = 0, false, false, false
+		w.over(p)
 	case s.answer.ok:
 		w.counts(p, s.fact)
 	case p.unsure != nil: // it was made before it was made again
@@ -418,10 +492,10 @@ func (w *world) counts(p *process, f fact) {
 	case "begun":
 		p.begun = true
 	case "ended":
-		w.answered++
+		w.told = append(w.told, f)
 		p.call = 0
 	case "unsent":
-		p.call = 0
+		w.over(p)
 	}
 }
 
@@ -440,22 +514,34 @@ func (w *world) settles(p *process, a *reply) {
 	}
 }
 
-// survives ends all processes but one and those that are paused, and has that one answer a call in time.
+// survives ends all processes but those that are paused, and has one answer a call in time. Then that one drains, and another
+// one answers a call at once.
 func (w *world) survives() {
-	for _, p := range w.all[1:] {
-		if !p.paused {
+	first, next := w.all[0], w.all[1]
+	for _, p := range w.all {
+		if p == first || !p.paused {
 			w.crash(p)
 		}
 	}
-	p := w.all[0]
-	w.crash(p)
-	for until, before := w.now+3*lease, w.answered; w.wrong == nil && w.answered == before; w.now++ {
+	w.answers(3*lease, first)
+	w.crash(next)
+	first.drains = true
+	w.answers(0, first, next)
+}
+
+// answers has the last of processes answer a call within a time.
+func (w *world) answers(within int, all ...*process) {
+	last := all[len(all)-1]
+	has := func(f fact) bool { return last.no != 0 && f.by == last.no }
+	for until := w.now + within; w.wrong == nil && !slices.ContainsFunc(w.told, has); w.now++ {
 		if w.now > until {
 			w.breaks("a run is not to be had")
 		}
-		for range 8 {
-			w.step(p, 0)
-			w.step(p, 2)
+		for range 12 {
+			for _, p := range all {
+				w.step(p, 0)
+				w.step(p, 2)
+			}
 			for _, s := range slices.Clone(w.flying) {
 				w.execute(s)
 				w.execute(s)
@@ -474,6 +560,11 @@ func lives(m mistakes, schedule []int) error {
 		}
 	}
 	w.survives()
+	for _, f := range w.told {
+		if !slices.Contains(w.facts, f) {
+			w.breaks("an outcome that was told is lost")
+		}
+	}
 	return w.wrong
 }
 
@@ -487,8 +578,9 @@ func scheduled(seed uint64, moves int) []int {
 	return all
 }
 
-// TestOwnership: whatever crashes, pauses or is lost, nobody decides for a run that is another's or by an old state, no call is
-// sent for one, or that has not begun or has an end, and the run is to be had again.
+// TestOwnership: whatever crashes, pauses, drains or is lost, nobody decides for a run that is another's or by an old state, no call
+// is sent for one, or that has not begun or has an end, or twice, none is unknown whose process has its lease, no outcome that was
+// told is lost, and the run is to be had again: at once, where its process has drained.
 func TestOwnership(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for range 10 {
@@ -503,7 +595,9 @@ func TestOwnership(t *testing.T) {
 func TestOwnershipMistakes(t *testing.T) {
 	for name, m := range map[string]mistakes{
 		"a lease looked up beside": {leaseBeside: true}, "any lease": {anyLease: true}, "no look": {noLook: true}, "a take that compares nothing": {takesBlind: true}, "the lease stays": {leaseStays: true},
-		"an open transaction": {openTransaction: true}, "lost is failed": {lostIsFailed: true},
+		"an open transaction": {openTransaction: true}, "lost is failed": {lostIsFailed: true}, "given away under a call": {givesUnderCall: true}, "given away unwritten": {givesUnwritten: true},
+		"given away by the lease alone": {releaseByLease: true}, "never given away": {neverReleases: true}, "told unwritten": {toldUnwritten: true}, "sends late": {sendsLate: true},
+		"gone is unsent": {goneIsUnsent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

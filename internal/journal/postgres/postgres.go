@@ -2,6 +2,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -16,7 +17,7 @@ import (
 // Config is how a database is opened.
 type Config struct {
 	URL    string            // as libpq has it
-	Lease  time.Duration     // for how long this process's lease goes on without another word; 0: 5s
+	Lease  time.Duration     // for how long this process's lease goes on without another word; 0: [journal.DefaultLease]
 	Holder string            // whose it is, for people
 	Peer   journal.Peer      // its Address and Key are for others that share the database; without an Address the process has it alone
 	Lost   func(lease int64) // is told once another process has ended a lease of one that shares, before there is the next; it must not wait. nil: nobody is
@@ -78,9 +79,7 @@ func OpenReader(ctx context.Context, url string) (*Store, error) {
 }
 
 func connect(ctx context.Context, c Config) (*Store, error) {
-	if c.Lease == 0 {
-		c.Lease = 5 * time.Second
-	}
+	c.Lease = cmp.Or(c.Lease, journal.DefaultLease)
 	cfg, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
 		return nil, errors.New("the URL of the database is none: write it like postgres://USER@HOST/DATABASE, with the password in PGPASSWORD or a .pgpass file") // err may tell the password

@@ -325,7 +325,7 @@ func anothersTenure(t *testing.T, url string) {
 	r := &run{id: "r"}
 	must(t, a, r.begin(a), r.next("1"))
 	refused(t, b, r.late()...)
-	if err := b.Release(t.Context(), "r", r.by); err != nil {
+	if err := b.Release(t.Context(), map[string]journal.Tenure{"r": r.by}); err != nil {
 		t.Error(err)
 	}
 	must(t, a, r.next("2"))
@@ -367,7 +367,7 @@ func released(t *testing.T, url string) {
 	r.take(t, a)
 	release := func(by journal.Tenure) {
 		t.Helper()
-		if err := a.Release(t.Context(), "r", by); err != nil {
+		if err := a.Release(t.Context(), map[string]journal.Tenure{"r": by, "none": by}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -400,7 +400,7 @@ func ending(t *testing.T, url string) {
 	past(t, url, b)
 	elsewhere(t, a, "theirs", journal.Peer{})
 	done.take(t, a)
-	if err := a.Release(t.Context(), "own", own.by); err != nil {
+	if err := a.Release(t.Context(), map[string]journal.Tenure{"own": own.by, "theirs": theirs.by}); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere(t, a, "own", journal.Peer{})

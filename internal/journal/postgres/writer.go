@@ -37,8 +37,8 @@ type batch struct {
 	swaps   []swap
 }
 
-// swap is an object that a change swaps. Those of a batch are its last statements, in the order of their names: else processes
-// that swap the same ones could wait for each other.
+// swap is an object that a change swaps. Those of a batch are its last statements, but for one that another change puts later, in the
+// order of their names: else processes that swap the same ones could wait for each other.
 type swap struct {
 	i  int // the change
 	id string
@@ -320,7 +320,15 @@ func (b *batch) objects(i int, c *journal.Change, by journal.Tenure) {
 		return
 	}
 	b.flush()
+	if slices.ContainsFunc(b.swaps, func(x swap) bool { return x.i != i && puts(c, &x.o) }) { // which come before
+		b.swapAll()
+	}
 	b.statement(i, "", putObjects, c.Run, by.Lease, by.Fence, kinds, names, runs, bytes)
+}
+
+// puts reports whether a change puts or removes an object without swapping it.
+func puts(c *journal.Change, o *journal.Object) bool {
+	return slices.ContainsFunc(c.Objects, func(x journal.Object) bool { return !x.Swap && x.Kind == o.Kind && x.Name == o.Name })
 }
 
 // swapAll makes statements of what is to be swapped.

@@ -1,0 +1,50 @@
+//go:build long && unix
+
+package runs
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// All replicas are replaced under load, one after the other, as an update does that tells whoever sends requests first: each
+// call is answered with its own result, and is sent once.
+func TestReplicasUnderARollingUpdate(t *testing.T) {
+	database := databases(t)
+	each(t, []key{{"modern", "handle"}, {"legacy", "session"}, {"modern", "principal"}}, func(t *testing.T, k key) {
+		e := newEffects()
+		_, upstream := mcptest.HTTP(t, e.server())
+		var people []string
+		for i := range 8 {
+			people = append(people, fmt.Sprint("walker-", i))
+		}
+		r := replicate(t, k, turns, database(t), "--tokens", tokensOf(t, people...), "--upstream", upstream)
+		var all []*walker
+		for _, who := range people {
+			w := &walker{client: r.who(k, who), who: who, effects: e, pace: 20 * time.Millisecond, strict: true}
+			if k.kind == "handle" {
+				w.handle = w.start(t)
+			} else if !k.modern() {
+				w.Initialize()
+			}
+			all = append(all, w)
+		}
+		stop := walking(t, all)
+		for i, h := range r.all {
+			e.await(t.Context(), 2*len(all))
+			r.come(r.all[(i+1)%3], r.all[(i+2)%3])
+			h.ends(syscall.SIGTERM)
+			h.anew()
+			h.leases()
+			r.come(r.all...)
+		}
+		e.await(t.Context(), 2*len(all))
+		stop()
+		r.end()
+		stood(t, all, e, r.store, 8*len(all))
+	})
+}
