@@ -80,7 +80,7 @@ cross: ## build for every system that is released
 release: ## archives, packages, SBOMs and checksums in dist/, stamped with the version
 	@VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' CROSS='$(CROSS)' .ci/release
 
-deps: deps-test python $(PY_DONE) postgres ## what all tests run against: npm packages, a Node 22, Python packages, the conformance server, PostgreSQL
+deps: deps-test python $(PY_DONE) postgres ## what all tests run against: npm packages, a Node 22, Python packages, the conformance server, PostgreSQL, PgBouncer
 
 deps-test: node $(NODE_DONE) $(GO_SERVER) # what `make test` needs of it
 

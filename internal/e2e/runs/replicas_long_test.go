@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -34,25 +35,64 @@ type replicas struct {
 	*house // as one: its operator is the first replica's
 	store  string
 	all    []*house
-	takes  atomic.Pointer[[]*house] // to whom requests come, in turn
+	data   map[*house]*line         // from each to the database; nil: they connect to it
+	doors  map[*house]*line         // to each from the others
+	takes  atomic.Pointer[[]*house] // to whom requests come
+	chance atomic.Bool              // by chance; else in turn
 	turn   atomic.Int64
 }
 
-// replicate starts replicas whose clients find their runs by the key.
+// A starter starts replicas whose clients find their runs by the key.
+type starter func(t *testing.T, k key, policy, store string, flags ...string) *replicas
+
+// replicate is the starter of replicas that nothing is between.
 func replicate(t *testing.T, k key, policy, store string, flags ...string) *replicas {
 	t.Helper()
 	r := &replicas{store: store}
 	for range 3 {
-		r.all = append(r.all, open(t, k, policy, append([]string{"--annotate", "meta", "--store", store, "--lease", lease.String(), "--peer-listen", "127.0.0.1:0"}, flags...)...))
+		r.all = append(r.all, open(t, k, policy, replica(t, store, "127.0.0.1:0", flags...)...))
 	}
+	r.fronted(t)
+	return r
+}
+
+// lined is the starter of replicas that a line is between each and the database, and each and the others.
+func lined(t *testing.T, k key, policy, store string, flags ...string) *replicas {
+	t.Helper()
+	r := &replicas{store: store, data: map[*house]*line{}, doors: map[*house]*line{}}
+	cfg, err := pgx.ParseConfig(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database := net.JoinHostPort(cfg.Host, fmt.Sprint(cfg.Port))
+	for range 3 {
+		peer := mcptest.FreeAddress(t)
+		data, door := newLine(t, database), newLine(t, peer)
+		h := open(t, k, policy, append(replica(t, strings.Replace(store, database, data.address, 1), peer, flags...), "--advertise", door.address)...)
+		r.all, r.data[h], r.doors[h] = append(r.all, h), data, door
+	}
+	r.fronted(t)
+	return r
+}
+
+// replica are the flags of one.
+func replica(t *testing.T, store, peer string, flags ...string) []string {
+	t.Helper()
+	return append([]string{"--annotate", "meta", "--store", store, "--lease", lease.String(), "--health", mcptest.FreeAddress(t), "--peer-listen", peer}, flags...)
+}
+
+// fronted has clients come to the replicas in turn.
+func (r *replicas) fronted(t *testing.T) {
 	r.come(r.all...)
 	first := *r.all[0]
 	first.url = balancer.Start(t, func() string {
 		takes := *r.takes.Load()
+		if r.chance.Load() {
+			return takes[rand.IntN(len(takes))].url
+		}
 		return takes[int(r.turn.Add(1))%len(takes)].url
 	})
 	r.house = &first
-	return r
 }
 
 // come has all further requests come to some of the replicas.
@@ -114,10 +154,13 @@ func (h *house) pauses() (goOn func()) {
 	return goOn
 }
 
+// flag is the value of a flag of the proxy.
+func (h *house) flag(name string) string { return h.args[slices.Index(h.args, name)+1] }
+
 // leases waits until the proxy's process has a lease.
 func (h *house) leases() {
 	h.t.Helper()
-	store := h.args[slices.Index(h.args, "--store")+1]
+	store := h.flag("--store")
 	mcptest.Await(h.t, "the process has a lease", func() bool {
 		return one[bool](h.t, store, fmt.Sprintf("SELECT true FROM fsm_proxy.leases WHERE holder LIKE 'process %d %%' AND ends > now()", h.process.Process.Pid))
 	})
@@ -255,49 +298,100 @@ var faults = []func(h *house){
 	},
 }
 
-// Replicas are killed, ended and paused at random moments under clients that come to each of them: nothing is done twice, and
+// Replicas are killed, ended and paused at random moments under clients of each key that come to any of them: nothing is done twice, and
 // all that was answered is kept. What no lease can exclude is a process that is paused between its last look and what it
 // sends: one such call may come when its client has gone on.
 func TestReplicasUnderKills(t *testing.T) {
 	database := databases(t)
 	t.Parallel()
 	for name, some := range map[string][]key{
-		"handle and session": {{"modern", "handle"}, {"legacy", "session"}},
-		"principal":          {{"modern", "principal"}, {"legacy", "principal"}},
+		"handle and session": handleAndSession, "principal": principals,
+		"header": {{"modern", byHeader}, {"legacy", byHeader}}, "path": {{"modern", "path"}, {"legacy", "path"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEffects()
-			e.late = 1
-			_, upstream := mcptest.HTTP(t, e.server())
-			var people []string
-			for i := range 12 {
-				people = append(people, fmt.Sprint("walker-", i))
-			}
-			r := replicate(t, some[0], turns, database(t), "--run-key", some[1].era+"="+some[1].kind, "--tokens", tokensOf(t, people...), "--upstream", upstream)
-			var all []*walker
-			for i, who := range people {
-				w := &walker{client: r.who(some[i%2], who), who: who, effects: e, pace: 40 * time.Millisecond}
-				if w.key.kind == "handle" {
-					w.handle = w.start(t)
-				} else if !w.key.modern() {
-					w.Initialize()
-				}
-				all = append(all, w)
-			}
-			stop := walking(t, all)
-			for i := range 4 * len(faults) {
-				e.await(t.Context(), rand.IntN(4*len(all))) // any moment
-				faults[i%len(faults)](r.all[rand.IntN(len(r.all))])
-			}
-			e.await(t.Context(), 4*len(all))
-			stop()
-			r.end()
-			stood(t, all, e, r.store, 10*len(all))
-			t.Logf("calls that came when their clients had gone on: %v", e.tardy)
-			if out, err := exec.CommandContext(t.Context(), mcptest.Proxy(t), "verify", "--all", "--store", r.store).CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			l := loaded(t, replicate, some, 16, database(t))
+			l.befall(2*len(faults), func(i int) { faults[i%len(faults)](l.any()) })
+			l.settles()
 		})
+	}
+}
+
+var (
+	handleAndSession = []key{{"modern", "handle"}, {"legacy", "session"}}
+	principals       = []key{{"modern", "principal"}, {"legacy", "principal"}}
+)
+
+// load is replicas under clients that go to and fro, and come to each of them.
+type load struct {
+	*replicas
+	effects *effects
+	walkers []*walker
+	stop    func()
+}
+
+// loaded has so many walkers come to replicas by chance, by the key of the modern era and by that of the legacy one. Of what
+// no lease can exclude one case is let pass.
+func loaded(t *testing.T, start starter, some []key, walkers int, store string) *load {
+	t.Helper()
+	l := &load{effects: newEffects()}
+	l.effects.late = 1
+	_, upstream := mcptest.HTTP(t, l.effects.server())
+	var people []string
+	for i := range walkers {
+		people = append(people, fmt.Sprint("walker-", i))
+	}
+	l.replicas = start(t, some[0], turns, store, "--run-key", some[1].era+"="+some[1].kind, "--tokens", tokensOf(t, people...), "--upstream", upstream)
+	l.chance.Store(true)
+	for i, who := range people {
+		w := &walker{client: l.who(some[i%2], who), who: who, effects: l.effects, pace: time.Duration(walkers) * 4 * time.Millisecond}
+		switch w.key.kind {
+		case byHeader:
+			w.web.Header.Set(gatewayHeader, who)
+		case "path":
+			w.web.URL = l.newURL()
+		case "handle":
+			w.handle = w.start(t)
+		}
+		if !w.key.modern() {
+			w.Initialize()
+		}
+		l.walkers = append(l.walkers, w)
+	}
+	l.stop = walking(t, l.walkers)
+	return l
+}
+
+// any is one of the replicas.
+func (l *load) any() *house { return l.all[rand.IntN(len(l.all))] }
+
+// befall has so many faults befall the replicas, each at any moment.
+func (l *load) befall(n int, fault func(i int)) {
+	for i := range n {
+		l.goesOn(rand.IntN(4 * len(l.walkers)))
+		fault(i)
+	}
+	l.goesOn(8 * len(l.walkers))
+}
+
+// goesOn waits until so many calls have come more.
+func (l *load) goesOn(more int) {
+	l.t.Helper()
+	ctx, stop := context.WithTimeout(l.t.Context(), mcptest.Patience)
+	defer stop()
+	if l.effects.await(ctx, more); ctx.Err() != nil {
+		l.t.Fatalf("waited in vain: %d calls more", more)
+	}
+}
+
+// settles stops all, and looks whether all was done once, and all that was answered is kept.
+func (l *load) settles() {
+	l.t.Helper()
+	l.stop()
+	l.end()
+	stood(l.t, l.walkers, l.effects, l.store, 5*len(l.walkers))
+	l.t.Logf("calls that came when their clients had gone on: %v", l.effects.tardy)
+	if out, err := exec.CommandContext(l.t.Context(), mcptest.Proxy(l.t), "verify", "--all", "--store", l.store).CombinedOutput(); err != nil {
+		l.t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -12,15 +12,19 @@ const (
 	readOnlyTransaction   = "25006" // of a standby, and where default_transaction_read_only is on
 	insufficientPrivilege = "42501"
 	objectInUse           = "55006"
+	noSuchStatement       = "26000"
+	duplicateStatement    = "42P05"
 )
 
-// advise adds to why a database cannot be opened what to do about it.
+// advise adds to why a database cannot be opened, or read, what to do about it.
 func advise(err error) error {
 	switch sqlState(err) {
 	case readOnlyTransaction:
 		return fmt.Errorf("%w: the database can be read only: name the primary, not a standby of it, and see that default_transaction_read_only is off", err)
 	case insufficientPrivilege:
 		return fmt.Errorf("%w: the role lacks a right: let it own the schema fsm_proxy, or, before that is there, GRANT CREATE ON DATABASE to it", err)
+	case noSuchStatement, duplicateStatement:
+		return fmt.Errorf("%w: it was prepared over another connection, as behind a pooler that lends them out by transaction: have that carry prepared statements (PgBouncer 1.21: max_prepared_statements), or add default_query_exec_mode=exec to the URL", err)
 	}
 	return err
 }

@@ -100,7 +100,7 @@ func connect(ctx context.Context, c Config) (*Store, error) {
 	}
 	if err != nil {
 		pool.Close()
-		return nil, err
+		return nil, advise(err)
 	}
 	return s, nil
 }

@@ -270,3 +270,24 @@ func BenchmarkStep(b *testing.B) {
 	defer s.Close()
 	journaltest.Bench(b, s)
 }
+
+// Behind a pooler that carries no prepared statements the error says what to do.
+func TestPoolerWithoutPreparedStatements(t *testing.T) {
+	database := server.Start(t)
+	url := database.URL("runs")
+	open(t, url, "first", time.Hour)
+	pooled := database.PgBouncer(false)(url)
+	for range 2 { // over one connection of the pooler
+		reader, err := postgres.OpenReader(t.Context(), pooled)
+		if err != nil {
+			if !strings.Contains(err.Error(), "add default_query_exec_mode=exec to the URL") {
+				t.Error(err)
+			}
+			return
+		}
+		if err := reader.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Error("there is no such error")
+}

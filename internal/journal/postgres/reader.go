@@ -45,9 +45,10 @@ func (s *Store) rows(ctx context.Context, text string, args ...any) ([]journal.R
 	}
 	rows, err := s.pool.Query(ctx, text, args...)
 	if err != nil {
-		return nil, err
+		return nil, advise(err)
 	}
-	return pgx.CollectRows(rows, scanRow)
+	all, err := pgx.CollectRows(rows, scanRow)
+	return all, advise(err)
 }
 
 func (s *Store) row(ctx context.Context, text string, args ...any) (journal.Row, error) {

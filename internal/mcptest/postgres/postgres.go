@@ -2,7 +2,6 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -29,21 +28,27 @@ type Server struct {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, bin: programs(t)}
+	s.begin()
+	s.must("initdb", "--pgdata", s.data(), "--username", "fsm", "--auth", "trust", "--encoding", "UTF8", "--no-sync")
+	s.Up()
+	return s
+}
+
+// begin makes the server's folder, and finds a port. It has the server end with the test.
+func (s *Server) begin() {
+	s.t.Helper()
 	var err error
 	if s.folder, err = os.MkdirTemp("", "fsm-proxy-pg-"); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(s.folder) }) // what is left of a temporary folder
+	s.t.Cleanup(func() { _ = os.RemoveAll(s.folder) }) // what is left of a temporary folder
 	if err := s.own(); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	s.must("initdb", "--pgdata", s.data(), "--username", "fsm", "--auth", "trust", "--encoding", "UTF8", "--no-sync")
-	if _, s.port, err = net.SplitHostPort(mcptest.FreeAddress(t)); err != nil {
-		t.Fatal(err)
+	if _, s.port, err = net.SplitHostPort(mcptest.FreeAddress(s.t)); err != nil {
+		s.t.Fatal(err)
 	}
-	s.Up()
-	t.Cleanup(func() { _ = s.run("pg_ctl", "--pgdata", s.data(), "--mode", "immediate", "--wait", "stop") }) // it may be down
-	return s
+	s.t.Cleanup(func() { _ = s.run("pg_ctl", "--pgdata", s.data(), "--mode", "immediate", "--wait", "stop") }) // it may be down
 }
 
 // Programs is the folder of its programs, of the same version.
@@ -54,14 +59,7 @@ func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 // URL is where a new database of the server is.
 func (s *Server) URL(database string) string {
 	s.t.Helper()
-	c, err := pgx.Connect(context.Background(), s.url("postgres"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	if _, err := c.Exec(context.Background(), "CREATE DATABASE "+pgx.Identifier{database}.Sanitize()); err != nil {
-		s.t.Fatal(err)
-	}
+	s.executes("CREATE DATABASE " + pgx.Identifier{database}.Sanitize())
 	return s.url(database)
 }
 

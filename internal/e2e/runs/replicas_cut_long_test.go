@@ -1,0 +1,110 @@
+//go:build long && unix
+
+package runs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// patience is for how long a replica tries to reach the owner of a run: a lease and 5 s, and what the last attempt takes
+// where nobody answers.
+const patience = lease + 5*time.Second + 6*time.Second
+
+// A replica that cannot reach a run's owner, which lives, says so in a bounded time, and nothing is done then. What was under way
+// may have happened. Clients that reach the owner go on, and all do once the way is mended.
+func TestReplicasCutFromEachOther(t *testing.T) {
+	database := databases(t)
+	t.Parallel()
+	for name, breaks := range map[string]func(*line){"reset": (*line).cut, "no answer": (*line).silence} {
+		t.Run(name, func(t *testing.T) {
+			each(t, []key{{"modern", "principal"}, {"modern", "handle"}, {"legacy", "session"}}, func(t *testing.T, k key) {
+				upstream, url := mcptest.HTTP(t, server())
+				r := lined(t, k, twice, database(t), "--upstream", url)
+				c := r.enter(k, "")
+				if x := c.call("ok", ""); x.verdict != "success" {
+					t.Fatal(x.raw)
+				}
+				owner, others := r.owner()
+				r.come(others...)
+				held := c.begins("hold", `"who":"me"`)
+				upstream.Await(t, 1, "tools/call", "hold")
+				breaks(r.doors[owner])
+				began := time.Now()
+				if x := c.answered(held); x.verdict != "outcome_unknown" || time.Since(began) > slack {
+					t.Errorf("what was under way, after %v: %s", time.Since(began), x.raw)
+				}
+				began = time.Now()
+				if x := c.call("ok", ""); x.verdict != "store_unavailable" || time.Since(began) > patience+slack {
+					t.Errorf("after %v: %s", time.Since(began), x.raw)
+				}
+				if n := upstream.Count("tools/call", "ok"); n != 1 {
+					t.Errorf("ok was sent %d times", n)
+				}
+				upstream.Open("hold")
+				r.come(owner)
+				state := c.idle(t, "hold")
+				r.doors[owner].mend()
+				for _, at := range r.all {
+					r.come(at)
+					if is := c.idle(t, "hold"); is != state {
+						t.Errorf("the run is in %s, and was in %s", is, state)
+					}
+				}
+				if is, _ := r.owner(); is != owner {
+					t.Error("the run has another owner")
+				}
+				if n := upstream.Count("tools/call", "hold"); n != 1 {
+					t.Errorf("hold was sent %d times", n)
+				}
+				r.end()
+				verified(t, r.store)
+			})
+		})
+	}
+}
+
+// idle is the state that the run is in once nothing is under way, by what a call of a tool says that was allowed before.
+func (c *client) idle(t *testing.T, tool string) (state string) {
+	t.Helper()
+	mcptest.Await(t, "nothing is under way", func() bool {
+		x := c.call(tool, "")
+		if x.verdict != "invalid_transition" && x.verdict != "busy" {
+			t.Fatalf("%s again: %s", tool, x.raw)
+		}
+		state = x.state
+		return x.verdict != "busy"
+	})
+	return state
+}
+
+// cuts are what befalls the ways of replicas under load.
+var cuts = []func(l *load, h *house){
+	func(l *load, h *house) { during(l.data[h].cut, l.data[h].mend) },
+	func(l *load, h *house) { during(l.data[h].hold, l.data[h].mend) },
+	func(l *load, h *house) { during(l.doors[h].cut, l.doors[h].mend) },
+	func(l *load, h *house) { during(l.doors[h].silence, l.doors[h].mend) },
+}
+
+// during has a fault last for longer than a lease.
+func during(begins, ends func()) {
+	begins()
+	<-time.After(3 * lease / 2) // which is the fault
+	ends()
+}
+
+// Replicas are cut off from the database, and from each other, at random moments under clients that come to each of them.
+func TestReplicasUnderCuts(t *testing.T) {
+	database := databases(t)
+	t.Parallel()
+	for name, some := range map[string][]key{"handle and session": handleAndSession, "principal": principals} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := loaded(t, lined, some, 12, database(t))
+			l.befall(len(cuts), func(i int) { cuts[i](l, l.any()) })
+			l.settles()
+		})
+	}
+}
