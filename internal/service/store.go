@@ -183,6 +183,10 @@ func (s *service) resumeSession(own wire.Stream, from streamhttp.PeerInfo) (wire
 	again := resume.New(session, from.ID, kept.Owner, s.keeping())
 	if err := again.Again(kept); err != nil {
 		session.Close()
+		if s.store.Shared() && s.relay.Draining() { // which began just now
+			s.store.Left(from.ID)
+			return nil, runs.LookAgain()
+		}
 		return nil, s.notResumed(from, err)
 	}
 	if err := again.Back(); err != nil {

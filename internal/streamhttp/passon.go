@@ -38,6 +38,9 @@ func (s *Server) ServePassed(w http.ResponseWriter, r *http.Request, who *asker.
 	s.serve(w, r, PeerInfo{RemoteAddr: remote, who: who, passed: true})
 }
 
+// Moving is how many POSTs are under way that are to be served elsewhere, but for streams that do not end by themselves.
+func (s *Server) Moving() int64 { return s.moving.Load() }
+
 // movable reports whether a request that has met with an error is served elsewhere, or told so to who has passed it on.
 func (s *Server) movable(from PeerInfo, err error) bool {
 	_, elsewhere := errors.AsType[wire.ElsewhereError](err)
@@ -63,7 +66,7 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p Passed) (again
 	}
 	again = s.cfg.PassOn(w, r, p)
 	if again && s.requests.closed() {
-		s.refuseEnding(w, r)
+		s.refuseEnding(w, r, p.From)
 		return false
 	}
 	return again
@@ -73,6 +76,9 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p Passed) (again
 func (p *post) passOn(why error, m *wire.Message) (again bool) {
 	if p.body.since.IsZero() {
 		p.body.since = time.Now()
+		if p.body.moves = m == nil || m.Method != "subscriptions/listen"; p.body.moves {
+			p.srv.moving.Add(1)
+		}
 	}
 	p.body.asked = p.body.asked || askAll(why)
 	return p.srv.passOn(p.w, p.r, Passed{Why: why, Body: p.body.raw, Message: m, From: p.from, Who: p.from.who, Since: p.body.since})

@@ -519,6 +519,9 @@ func TestCloseWhilePassingOn(t *testing.T) {
 			calls = append(calls, r.connect().send(raw))
 			<-o.came
 		}
+		if n := r.srv.Moving(); n != int64(len(calls)) {
+			t.Errorf("%d calls are to be served elsewhere", n)
+		}
 		closed := make(chan error, 1)
 		go func() { closed <- r.srv.Close(context.Background()) }()
 		status, text := 200, fromOther
@@ -536,6 +539,9 @@ func TestCloseWhilePassingOn(t *testing.T) {
 		close(o.hold)
 		for _, c := range calls {
 			c.reply().want(t, status, text)
+		}
+		if n := r.srv.Moving(); n != 0 {
+			t.Errorf("%d calls are to be served elsewhere", n)
 		}
 		if err := <-closed; err != nil {
 			t.Error(err)
@@ -666,4 +672,8 @@ func TestServePassed(t *testing.T) {
 	}
 	o.took(t, 0)
 	r.idle()
+	if err := r.srv.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	passed(r.srv, initialize(), "192.0.2.9:1", ann).want(t, 421, "is ending").wantHeader(t, headerElsewhere, "ending")
 }

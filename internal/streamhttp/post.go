@@ -47,6 +47,7 @@ type body struct {
 	raw   []byte                // nil: it was not read yet
 	since time.Time             // when the request was to be passed on first; zero: it never was
 	asked bool                  // all others were asked whether they serve it
+	moves bool                  // it counts among those of [Server.Moving]
 }
 
 // sessionID is a session's id, as whose a body counts.
@@ -112,6 +113,11 @@ func (l *postList) remove(p *post) {
 // post serves a POST, for as often as it is to be tried here.
 func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	p := &post{srv: s, w: w, r: r, from: from, takes: accept(r.Header), since: s.clock.now.Load()}
+	defer func() {
+		if p.body.moves {
+			s.moving.Add(-1)
+		}
+	}()
 	for p.try() {
 		p = &post{srv: s, w: w, r: r, from: from, takes: p.takes, since: p.since, body: p.body}
 	}

@@ -64,7 +64,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	// Who is not let in does not count: Close does not wait for who reads no refusal.
 	if !s.requests.enter() {
-		s.refuseEnding(w, r)
+		s.refuseEnding(w, r, from)
 		return
 	}
 	defer s.requests.leave()
@@ -273,8 +273,13 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, why Reason, stat
 	refuse(w, status, text)
 }
 
-// refuseEnding refuses a request since the server ends.
-func (s *Server) refuseEnding(w http.ResponseWriter, r *http.Request) {
+// refuseEnding refuses a request since the server ends: somebody else will have the run of one that was passed on.
+func (s *Server) refuseEnding(w http.ResponseWriter, r *http.Request, from PeerInfo) {
+	if from.passed {
+		w.Header()[headerElsewhere] = []string{"ending"}
+		refuse(w, http.StatusMisdirectedRequest, "this process is ending")
+		return
+	}
 	w.Header()["Retry-After"] = []string{retryAfter}
 	s.refuse(w, r, ReasonEnding, http.StatusServiceUnavailable, "shutting down")
 }

@@ -27,6 +27,7 @@ type Server struct {
 	posts modernPosts
 
 	requests inFlight
+	moving   atomic.Int64 // POSTs under way that are to be served elsewhere
 	stores   stores
 
 	ending  context.Context    // ends with the server: then the sweeper does, and what is passed on without an end

@@ -129,6 +129,7 @@ type walker struct {
 	fault   string
 	pace    time.Duration // how long it waits before each call
 	strict  bool          // each call is to be answered with its own result
+	last    string        // the last answer, for people
 }
 
 // asks posts one call; ok is false where no answer came.
@@ -143,11 +144,12 @@ func (w *walker) asks(ctx context.Context, tool string) (r reply, ok bool) {
 		params = mcptest.Modern{}.Params(params)
 	}
 	answer := w.web.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, w.calls, params))
+	w.last = fmt.Sprintf("%d %s %v %s", answer.Status, answer.Body, answer.Err, answer.Messages)
 	if answer.Status == http.StatusNotFound && w.web.ID() != "" {
 		w.anew(ctx)
 	}
 	last := len(answer.Messages) - 1
-	if answer.Err != nil || last < 0 || !answer.Messages[last].IsResponse() {
+	if last < 0 || !answer.Messages[last].IsResponse() { // else it has come, however its stream has ended
 		return r, false
 	}
 	r = read(answer.Messages[last], nil)
@@ -188,7 +190,7 @@ func (w *walker) walk(ctx context.Context) {
 		at := w.effects.at(w.who)
 		switch {
 		case w.strict && (!ok || r.verdict != "success") && ctx.Err() == nil:
-			w.fault = fmt.Sprintf("%s, call %d, is answered %+v", next, w.calls, r)
+			w.fault = fmt.Sprintf("%s, call %d, is answered %s", next, w.calls, w.last)
 		case !ok, r.verdict == "outcome_unknown", r.verdict == "store_unavailable", r.verdict == "upstream_unavailable":
 		case r.verdict == "success":
 			w.known++
