@@ -309,7 +309,7 @@ func (c *call) tooLate() wire.Pending {
 	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	raw := wire.ErrorAnswer(c.id(), wire.CodeInternal, refusal.TooLate, nil)
 	return c.answerBy(func() {
-		if !wire.MoveOn(c.out, runs.LookAgain()) {
+		if !wire.MoveOn(c.out, runs.LookAgain(c.s.run.ForRunless)) {
 			wire.Decline(c.out, raw)
 		}
 	})
@@ -317,7 +317,7 @@ func (c *call) tooLate() wire.Pending {
 
 // unsent answers a call that start has not sent, or has it be served elsewhere.
 func (c *call) unsent() wire.Pending {
-	if c.flight.IsCancelled() || wire.MoveOn(c.out, runs.LookAgain()) {
+	if c.flight.IsCancelled() || wire.MoveOn(c.out, runs.LookAgain(false)) {
 		return c.answer(nil)
 	}
 	c.unavailable(link.ErrEnding)

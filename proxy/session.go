@@ -431,7 +431,7 @@ func (s *session) Moved() bool { return s.run.Lost() }
 // moves has a request of which nothing was done be served where its run is, and reports whether that can be: where this
 // process may not act for the run, which may be known to go on elsewhere soon.
 func (s *session) moves(out wire.Stream) bool {
-	return !s.run.Acts() && wire.MoveOn(out, runs.LookAgain())
+	return !s.run.Acts() && wire.MoveOn(out, runs.LookAgain(false))
 }
 
 // Unreadable implements wire.WitnessSession.

@@ -95,7 +95,7 @@ func (c *call) ofTask() wire.Pending {
 	switch {
 	case t != nil && c.s.tasked(c.client):
 		return c.later(func() { c.askTask(t) })
-	case c.s.run.ForRunless && c.handle == "" && wire.MoveOn(c.out, runs.AskAll()): // it may be of a run that another process has
+	case c.s.tasked(c.client) && c.s.p.handles != nil && c.s.run.ForRunless && wire.MoveOn(c.out, runs.AskAll()): // it may be of a run that another process has
 		return c.answer(nil)
 	}
 	return c.noTask()

@@ -120,6 +120,9 @@ func (a *Admin) ofRuns(r routes) {
 	room := make(chan struct{}, maxSignals)
 	does(allowPath, "approve", room, a.approve(allowPath, true))
 	does(denyPath, "approve", room, a.approve(denyPath, false))
+	for _, path := range []string{allowPath, denyPath} {
+		r.handle(http.MethodPost, path, a.waitsHere(path, r[path][http.MethodPost]))
+	}
 }
 
 const otherHost = "this Host is not served here: use localhost, or 127.0.0.1"

@@ -20,14 +20,37 @@ func (a *Admin) approvals(w http.ResponseWriter, r *http.Request) {
 
 // approval shows one approval that is wanted.
 func (a *Admin) approval(w http.ResponseWriter, r *http.Request) error {
-	id, all := parameters(approvalPath, r.URL.Path)[0], a.Approvals()
-	i := slices.IndexFunc(all, func(x Approval) bool { return x.ID == id })
-	if i < 0 {
-		return &Refusal{Status: http.StatusNotFound, Code: NoApproval,
-			Text: "no call waits for this approval: it was answered, its state was left, or nobody asks any more. GET /v1/approvals names those that do"}
+	x, ok := a.waiting(parameters(approvalPath, r.URL.Path)[0])
+	if !ok {
+		return errNoApproval
 	}
-	answer(w, all[i])
+	answer(w, x)
 	return nil
+}
+
+var errNoApproval = &Refusal{Status: http.StatusNotFound, Code: NoApproval,
+	Text: "no call waits for this approval: it was answered, its state was left, or nobody asks any more. GET /v1/approvals names those that do"}
+
+func (a *Admin) waiting(id string) (Approval, bool) {
+	all := a.Approvals()
+	if i := slices.IndexFunc(all, func(x Approval) bool { return x.ID == id }); i >= 0 {
+		return all[i], true
+	}
+	return Approval{}, false
+}
+
+// waitsHere has f take an answer that another process has passed on, only if the call waits here: whatever else is wrong with it here,
+// it may wait in a third one.
+func (a *Admin) waitsHere(pattern string, f http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if from, passed := a.sender(r); passed {
+			if _, here := a.waiting(parameters(pattern, r.URL.Path)[0]); !here {
+				_, _ = a.PassOn(w, r, Onward{Why: errNoApproval, From: from, Passed: true})
+				return
+			}
+		}
+		f(w, r)
+	}
 }
 
 // approve answers approvals.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -61,8 +60,8 @@ type replica struct {
 	// outdate has a run be looked for that nobody has.
 	outdate func(run string)
 
-	reading sync.Mutex // guards read
-	read    time.Time  // when it was looked last for tasks of runs that nobody has
+	reading chan struct{} // guards read
+	read    time.Time     // when it was looked last for tasks of runs that nobody has
 }
 
 // openReplica opens where others pass requests on to this process, and returns how they know it.
@@ -97,7 +96,7 @@ func (s *service) joins(all journal.Store) {
 	if r.l == nil || !shared {
 		return
 	}
-	r.all, r.lease = store.Peers, s.cfg.Store.lease()
+	r.all, r.lease, r.reading = store.Peers, s.cfg.Store.lease(), make(chan struct{}, 1)
 	r.outdate = func(run string) {
 		if relay := s.relayed.Load(); relay != nil {
 			relay.Runs.Outdate(run)
@@ -161,10 +160,10 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 		return false
 	}
 	again, no := s.carry(w, r, errand{
-		at: at, free: at.Run != "" || p.Message != nil && p.Message.Method == "initialize",
+		at: at, free: at.Run != "" || at.Free || p.Message != nil && p.Message.Method == "initialize",
 		body: p.Body, who: peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr, Door: doorClients}, since: p.Since,
 		repeats: func() bool { return repeatable(s.relay.Policy(), r, p.Message) },
-		about:   "the task", declined: func() error { return s.replica.readTasks(s.relay.Runs, p.Since) },
+		about:   "the task", declined: func() error { return s.replica.readTasks(r.Context(), s.relay.Runs, p.Since) },
 	})
 	switch {
 	case no == nil:
@@ -269,19 +268,29 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 	}
 }
 
-// readTasks has this process go on with the tasks of runs that nobody has, unless it has looked for them since a time.
-func (r *replica) readTasks(all *runs.Registry, since time.Time) error {
-	r.reading.Lock()
-	defer r.reading.Unlock()
+// readTasks has this process go on with the tasks of runs that nobody has, unless it has looked for them since a time. It
+// looks once in a quarter of the lease at most, however many ask.
+func (r *replica) readTasks(ctx context.Context, all *runs.Registry, since time.Time) error {
+	ctx, stop := context.WithTimeout(ctx, r.lease)
+	defer stop()
+	select {
+	case r.reading <- struct{}{}:
+		defer func() { <-r.reading }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if r.read.After(since) {
 		return nil
 	}
-	begun := time.Now()
-	err := all.ReadTasks()
-	if err == nil {
-		r.read = begun
+	timer := time.NewTimer(time.Until(r.read.Add(r.lease / 4)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return err
+	r.read = time.Now()
+	return all.ReadTasks(ctx)
 }
 
 // lookAgain waits until it is to be looked again where a request is to be served that waits since a time. It reports false where nobody waits any more.

@@ -447,8 +447,6 @@ const (
 	// connection that they hold open, to be told to go elsewhere: one that came
 	// just as the connection was closed would have no answer at all.
 	farewellTime = 500 * time.Millisecond
-	// movingEvery is how often it is looked whether requests are still to be served elsewhere.
-	movingEvery = 10 * time.Millisecond
 	// flushTime is how long clients may at least take to read what they are
 	// answered; they have the rest of the drain's time, too.
 	flushTime = 2 * time.Second
@@ -472,11 +470,9 @@ func (s *service) serveHTTP(ctx context.Context, server *httpserver.Server, l ne
 	if server.Connections() > 0 {
 		rest(min(farewellTime, s.cfg.Timeouts.Drain))
 	}
-	for front.Moving() > 0 && time.Now().Before(until) { // which wait for another process to have their runs
-		rest(movingEvery)
-	}
 	last, cancel := context.WithTimeout(context.Background(), max(flushTime, time.Until(until)))
 	defer cancel()
+	front.AwaitMoved(last)
 	if front.Close(last) != nil || server.Shutdown(last) != nil {
 		server.Close()
 	}

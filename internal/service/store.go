@@ -145,6 +145,9 @@ func (s *service) keepPolicy(p *policy.Policy, file watch.File) error {
 
 // openSession opens the session of a client, which is kept where there is a store.
 func (s *service) openSession(own wire.Stream, from streamhttp.PeerInfo) (wire.Session, error) {
+	if s.replica.peers != nil && s.relay.Draining() { // the run that it would begin is another process's to begin
+		return nil, runs.LookAgain(true)
+	}
 	session, err := s.relay.OpenFor(s.peer(from), own)
 	if err != nil || s.store == nil {
 		return session, err
@@ -185,7 +188,7 @@ func (s *service) resumeSession(own wire.Stream, from streamhttp.PeerInfo) (wire
 		session.Close()
 		if s.store.Shared() && s.relay.Draining() { // which began just now
 			s.store.Left(from.ID)
-			return nil, runs.LookAgain()
+			return nil, runs.LookAgain(false)
 		}
 		return nil, s.notResumed(from, err)
 	}

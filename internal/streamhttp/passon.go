@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/asker"
@@ -38,8 +39,22 @@ func (s *Server) ServePassed(w http.ResponseWriter, r *http.Request, who *asker.
 	s.serve(w, r, PeerInfo{RemoteAddr: remote, who: who, passed: true})
 }
 
-// Moving is how many POSTs are under way that are to be served elsewhere, but for streams that do not end by themselves.
-func (s *Server) Moving() int64 { return s.moving.Load() }
+// movedEvery is how often it is looked whether requests are served elsewhere.
+const movedEvery = 10 * time.Millisecond
+
+// AwaitMoved waits until the POSTs that are to be served elsewhere as it is called are, or ctx ends: not those that come later, nor
+// streams that do not end by themselves.
+func (s *Server) AwaitMoved(ctx context.Context) {
+	moving := s.moving.Swap(new(atomic.Int64))
+	ticker := time.NewTicker(movedEvery)
+	defer ticker.Stop()
+	for moving.Load() > 0 && ctx.Err() == nil {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
 
 // movable reports whether a request that has met with an error is served elsewhere, or told so to who has passed it on.
 func (s *Server) movable(from PeerInfo, err error) bool {
@@ -76,8 +91,9 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p Passed) (again
 func (p *post) passOn(why error, m *wire.Message) (again bool) {
 	if p.body.since.IsZero() {
 		p.body.since = time.Now()
-		if p.body.moves = m == nil || m.Method != "subscriptions/listen"; p.body.moves {
-			p.srv.moving.Add(1)
+		if m == nil || m.Method != "subscriptions/listen" {
+			p.body.moves = p.srv.moving.Load()
+			p.body.moves.Add(1)
 		}
 	}
 	p.body.asked = p.body.asked || askAll(why)

@@ -519,7 +519,7 @@ func TestCloseWhilePassingOn(t *testing.T) {
 			calls = append(calls, r.connect().send(raw))
 			<-o.came
 		}
-		if n := r.srv.Moving(); n != int64(len(calls)) {
+		if n := r.srv.moving.Load().Load(); n != int64(len(calls)) {
 			t.Errorf("%d calls are to be served elsewhere", n)
 		}
 		closed := make(chan error, 1)
@@ -540,7 +540,7 @@ func TestCloseWhilePassingOn(t *testing.T) {
 		for _, c := range calls {
 			c.reply().want(t, status, text)
 		}
-		if n := r.srv.Moving(); n != 0 {
+		if n := r.srv.moving.Load().Load(); n != 0 {
 			t.Errorf("%d calls are to be served elsewhere", n)
 		}
 		if err := <-closed; err != nil {

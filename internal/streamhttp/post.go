@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/asker"
@@ -47,7 +48,7 @@ type body struct {
 	raw   []byte                // nil: it was not read yet
 	since time.Time             // when the request was to be passed on first; zero: it never was
 	asked bool                  // all others were asked whether they serve it
-	moves bool                  // it counts among those of [Server.Moving]
+	moves *atomic.Int64         // among which it counts that are to be served elsewhere; nil: it does not
 }
 
 // sessionID is a session's id, as whose a body counts.
@@ -114,8 +115,8 @@ func (l *postList) remove(p *post) {
 func (s *Server) post(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	p := &post{srv: s, w: w, r: r, from: from, takes: accept(r.Header), since: s.clock.now.Load()}
 	defer func() {
-		if p.body.moves {
-			s.moving.Add(-1)
+		if p.body.moves != nil {
+			p.body.moves.Add(-1)
 		}
 	}()
 	for p.try() {

@@ -27,7 +27,7 @@ type Server struct {
 	posts modernPosts
 
 	requests inFlight
-	moving   atomic.Int64 // POSTs under way that are to be served elsewhere
+	moving   atomic.Pointer[atomic.Int64] // how many POSTs are under way that are to be served elsewhere
 	stores   stores
 
 	ending  context.Context    // ends with the server: then the sweeper does, and what is passed on without an end
@@ -54,6 +54,7 @@ func NewServer(cfg ServerConfig) *Server {
 		stopped: make(chan struct{}),
 	}
 	s.ending, s.stop = context.WithCancel(context.Background())
+	s.moving.Store(new(atomic.Int64))
 	s.requests.init()
 	s.stores.init(cfg.StoreTotal)
 	s.table.init(&s.cfg)

@@ -151,6 +151,8 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 	switch {
 	case err == nil:
 		s.refuse(w, r, ReasonSession, http.StatusNotFound, "no such session, or it has ended: begin a new one with initialize")
+	case err == errEnding:
+		s.refuseEnding(w, r, from)
 	case s.movable(from, err):
 		httpserver.Admit(w)
 		return nil, err
@@ -182,8 +184,11 @@ func (s *Server) find(id string, from PeerInfo) (*session, error) {
 // resume goes on with a session that there was before the server was started anew; nil: there is none. Of several
 // requests that ask for it the first has it made. The error is why it cannot go on just now.
 func (s *Server) resume(id string, from PeerInfo) (*session, error) {
-	if len(id) != len(rand.Text()) || s.requests.closed() {
+	if len(id) != len(rand.Text()) {
 		return nil, nil
+	}
+	if s.requests.closed() {
+		return nil, errEnding
 	}
 	a, mine := s.table.resuming(id)
 	if !mine {
@@ -216,12 +221,15 @@ func (s *Server) resumed(id string, from PeerInfo) (*session, error) {
 	s.table.add(ses)
 	if s.requests.closed() {
 		s.end(ses, serverClosed)
-		return nil, nil
+		return nil, errEnding
 	}
 	return ses, nil
 }
 
-var errCrowded = errors.New("there are too many sessions")
+var (
+	errCrowded = errors.New("there are too many sessions")
+	errEnding  = errors.New("the server ends")
+)
 
 // again is a session that is gone on with just now.
 type again struct {

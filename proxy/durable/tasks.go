@@ -70,8 +70,12 @@ func (r *Run) readTasks(ctx context.Context) error {
 	return err
 }
 
-// WithTasks returns the keys of the runs that have a task.
+// WithTasks returns the keys of the runs that have a task, but for those that another process has.
 func (s *Store) WithTasks(ctx context.Context) (keys []journal.Key, err error) {
+	others, err := s.others(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for o, err := range s.objects(ctx, taskObject, "") {
 		if err != nil {
 			return nil, err
@@ -82,7 +86,7 @@ func (s *Store) WithTasks(ctx context.Context) (keys []journal.Key, err error) {
 		case errors.Is(err, journal.ErrNone):
 		case err != nil:
 			return nil, err
-		case row.Ended.IsZero():
+		case row.Ended.IsZero() && others[row.Tenure.Lease] == "":
 			keys = append(keys, row.Key)
 		}
 	}

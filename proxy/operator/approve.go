@@ -75,6 +75,9 @@ func (d *Desk) Approve(ctx context.Context, a Answer) (runs.Asked, error) {
 	case runs.PerhapsLater:
 		no.Why = PerhapsKept
 	default:
+		if r.Lost() {
+			return asked, lost()
+		}
 		no.Why = Answered
 	}
 	d.recordAnswer(&a, asked, 0, observe.Fault{Untaken: no.String()})

@@ -55,7 +55,7 @@ var reasons = [...]struct{ word, text string }{
 	Damaged:      {"run_damaged", "what is kept of this run is not what was written, and is not accepted"},
 	Unacceptable: {"not_accepted", "nothing was accepted"},
 	Irreversible: {"irreversible", "a fork does not go back behind what cannot be undone: fork the run at that entry once the call has ended, or later, or start one"},
-	Busy:         {"busy", "a call is under way in the run, which stays here: wait until it has ended, or have its client cancel it, and ask again"},
+	Busy:         {"busy", "a call is under way in the run, or waits for an approval, and so it stays here: wait until it has ended, or have its client cancel it, and ask again"},
 	Unshared:     {"not_available", "the run is not kept where other processes find it, and cannot go on in another one"},
 	Cancelled:    {"cancelled", "nobody waits for the answer any more: nothing was done"},
 }

@@ -125,8 +125,13 @@ func (d *Desk) Release(v Verb) (at Standing, err error) {
 
 func (d *Desk) release(ctx context.Context, r *runs.Run, v *Verb) (state string, err error) {
 	at := r.Where()
-	if !r.Lasts() {
+	switch now := standing(r); {
+	case !r.Lasts():
 		return "", &Refused{Why: Unshared}
+	case now.Shut: // which somebody has to look at first
+		return "", &Refused{Why: Unwritable, At: now}
+	case len(now.Approvals) > 0: // who goes on with it asks anew
+		return "", runs.ErrBusy
 	}
 	if err := d.Runs.Release(ctx, r); err != nil {
 		return "", err
@@ -210,7 +215,7 @@ func (d *Desk) told(verb, why string, from observe.Peer, pairs ...any) {
 
 // lost is for a run that another process has since it was found, or may have soon: nothing was done.
 func lost() *Refused {
-	return &Refused{Why: Denied, Code: policy.StoreUnavailable, Missing: runs.LookAgain()}
+	return &Refused{Why: Denied, Code: policy.StoreUnavailable, Missing: runs.LookAgain(false)}
 }
 
 // refusal is why a verb came to nothing.

@@ -70,17 +70,15 @@ func (g *Registry) Away(from *observe.Peer) *Missing {
 	return g.awayLocked(g.at(key.Kind, id))
 }
 
-// LookAgain is where a request is served that this process does not serve any more, or not now: it is to be looked again.
-func LookAgain() error { return &journal.Elsewhere{} }
+// LookAgain is where a request is served that this process does not serve any more, or not now: it is to be looked again;
+// one that is free is served by whichever process is asked.
+func LookAgain(free bool) error { return &journal.Elsewhere{Free: free} }
 
 // AskAll is where a request is served of which nobody knows where that is.
 func AskAll() error { return &journal.Elsewhere{Anywhere: true} }
 
 // errLapsed is for a run that cannot be read since this process may not act by its lease now: whose it is is known soon.
 func errLapsed() *Missing { return &Missing{errStore.Code, errStore.Text, &journal.Elsewhere{}} }
-
-// begunElsewhere is how often a run is looked for again that another process has begun first.
-const begunElsewhere = 3
 
 // forsake has a run leave memory that this process has no more, or never had: the sessions on it go on where somebody has
 // the run.
@@ -204,7 +202,7 @@ func (g *Registry) Release(ctx context.Context, r *Run) error {
 // giveAway gives those runs away in which nothing is under way, and returns in how many something is. Where that cannot be
 // written they are free when the lease is.
 func (g *Registry) giveAway(ctx context.Context, some ...*Run) (busy int, err error) {
-	var idle []*durable.Run
+	var gone []*Run
 	for _, r := range some {
 		g.mu.Lock()
 		if ctx.Err() != nil || !r.idles() {
@@ -214,13 +212,16 @@ func (g *Registry) giveAway(ctx context.Context, some ...*Run) (busy int, err er
 		}
 		on, _ := g.endLocked(r, unloaded, run.Remark{})
 		g.mu.Unlock()
-		last := r.handedOver()
 		r.close(on)
-		if !waits(last, ctx.Done()) {
+		gone = append(gone, r)
+	}
+	var idle []*durable.Run
+	for _, r := range gone {
+		if waits(r.handedOver(), ctx.Done()) {
+			idle = append(idle, r.kept)
+		} else {
 			err = ErrUnwritten
-			continue
 		}
-		idle = append(idle, r.kept)
 	}
 	if failed := g.cfg.Store.Release(ctx, idle...); failed != nil {
 		err = ErrUnwritten
@@ -241,7 +242,7 @@ func (r *Run) idles() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	holder, task := r.core.Holder()
-	idle := (holder == nil || task) && r.core.Waiting() == 0
+	idle := (holder == nil || task) && r.core.Waiting() == 0 && r.begins.Load() == nil
 	if idle {
 		r.lost.Store(true)
 	}

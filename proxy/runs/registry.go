@@ -378,7 +378,7 @@ func (g *Registry) ofProcess() (*Run, *Missing) {
 // settled returns the run that look finds, or begins, with the lock held, once it is durable what it has handed over, and that the
 // run has begun. Where another process has begun one first, it looks again.
 func (g *Registry) settled(at runID, look func() (*Run, written, *Missing)) (*Run, *Missing) {
-	for range begunElsewhere {
+	for range 3 { // of which others may begin the run first each time
 		if why := g.lockRead(at); why != nil {
 			return nil, why
 		}
@@ -605,7 +605,7 @@ func (g *Registry) Resume() error {
 	if err := g.cfg.Store.Count(ctx); err != nil {
 		return err
 	}
-	if err := g.ReadTasks(); err != nil {
+	if err := g.ReadTasks(context.Background()); err != nil {
 		return err
 	}
 	g.mu.Lock()

@@ -153,11 +153,11 @@ func (r *Run) EnterTask(t *tasks.Task) {
 }
 
 // ReadTasks reads the runs whose tasks go on, but for those that another process has.
-func (g *Registry) ReadTasks() error {
+func (g *Registry) ReadTasks(ctx context.Context) error {
 	if g.cfg.Tasks == nil {
 		return nil
 	}
-	keys, err := g.cfg.Store.WithTasks(context.Background())
+	keys, err := g.cfg.Store.WithTasks(ctx)
 	if err != nil {
 		return err
 	}

@@ -321,12 +321,13 @@ func killedPiped(t *testing.T, e *effects, upstream, folder, who string, kills i
 	policy := mcptest.WritePolicy(t, turns)
 	next, calls, known := "to_b", 0, 0
 	for range kills {
+		began := time.Now()
 		p, err := piped(t, "--policy", policy, "--annotate", "meta", "--store", "sqlite:"+folder+"/", "--run", who, "--upstream", upstream)
 		if err != nil {
 			t.Errorf("%s: %v", who, err)
 			return
 		}
-		dies := time.AfterFunc(time.Duration(rand.IntN(40_000))*time.Microsecond, func() { _ = p.command.Process.Kill() }) // any moment
+		dies := time.AfterFunc(rand.N(time.Since(began)), func() { _ = p.command.Process.Kill() }) // any moment, however busy the machine is
 		for {
 			calls++
 			m, err := p.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, calls, mcptest.ToolParams(next, fmt.Sprintf(`{"who":%q,"id":"%s/%d"}`, who, who, calls))))

@@ -197,6 +197,32 @@ func TestApprovalsAtAnyReplica(t *testing.T) {
 	r.approvals(0)
 }
 
+// A run in which a call waits for an approval is not released: who goes on with it would ask anew. Once it has its answer it is.
+func TestReleaseOfARunThatWaitsForAnApproval(t *testing.T) {
+	t.Parallel()
+	k := key{"modern", byHeader}
+	_, url := mcptest.HTTP(t, server())
+	r := replicate(t, k, paying, databases(t)(t), "--approval-hold", "20ms", "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
+	c := r.enter(k, "")
+	if x := c.call("once", ""); x.verdict != "approval_pending" {
+		t.Fatal(x.raw)
+	}
+	x := r.approvals(1)[0]
+	_, others := r.owner()
+	if s := others[0].posts("/v1/runs/"+x.Run+"/release", "", "Authorization", "Bearer "+token("olga")); s.status != http.StatusConflict || s.Code != "busy" {
+		t.Errorf("%d %s", s.status, s.text)
+	}
+	if s := others[0].answers(x.ID, "deny", ""); s.status != http.StatusOK {
+		t.Errorf("%d %s", s.status, s.text)
+	}
+	if x := c.call("once", ""); x.verdict != "approval_denied" {
+		t.Error(x.raw)
+	}
+	if s := others[0].posts("/v1/runs/"+x.Run+"/release", "", "Authorization", "Bearer "+token("olga")); s.status != http.StatusOK {
+		t.Errorf("%d %s", s.status, s.text)
+	}
+}
+
 // A run that is released, at whichever replica, goes on at another one than its owner, but not while a call is under way in it.
 func TestReleaseOfRuns(t *testing.T) {
 	database := databases(t)

@@ -48,3 +48,46 @@ func TestReplicasUnderARollingUpdate(t *testing.T) {
 		stood(t, all, e, r.store, 8*len(all))
 	})
 }
+
+// A replica that is ending, and has a call under way still, has others serve who comes to it without a run, and ends with the
+// call.
+func TestNewcomersAtAReplicaThatEnds(t *testing.T) {
+	database := databases(t)
+	each(t, []key{{"modern", "handle"}, {"legacy", "session"}, {"modern", "principal"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
+		upstream, url := mcptest.HTTP(t, busy())
+		r := replicate(t, k, busyPolicy, database(t), "--tokens", tokensOf(t, "ann", "bob"), "--upstream", url)
+		enter := func(who string) *client {
+			c := r.who(k, who)
+			if k.kind == "handle" {
+				c.handle = c.start(t)
+			} else if !k.modern() {
+				c.Initialize()
+			}
+			return c
+		}
+		c := enter("ann")
+		held := c.begins("hold", `"who":"gate"`)
+		upstream.Await(t, 1, "tools/call", "hold")
+		owner, _ := r.owner()
+		if err := owner.process.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		owner.process.Log().Await(t, "ending: calls under way")
+		r.come(owner)
+		late := enter("bob")
+		for range 3 {
+			if x := late.call("ok", ""); x.verdict != "success" {
+				t.Error(x.raw)
+			}
+		}
+		upstream.Open("gate")
+		if x := c.answered(held); x.verdict != "success" {
+			t.Error(x.raw)
+		}
+		began := time.Now()
+		owner.process.ExitCode()
+		if took := time.Since(began); took > time.Second+slack {
+			t.Errorf("it has ended %v after its last call", took)
+		}
+	})
+}
