@@ -41,7 +41,8 @@ test-all: test test-long test-deploy test-release ## test, and the conformance s
 # The long tests stand behind a build tag, so that leaving them out reads as absence and not as a green
 # skip. Only they are run here; `test` has run all others.
 test-long: deps
-	set -f; go test -race -tags long -timeout 40m -parallel 4 $$(.ci/long-tests)
+	set -f; go test -race -tags long -timeout 40m -parallel 4 $$(.ci/long-tests raced)
+	set -f; go test -tags long -timeout 40m -parallel 8 $$(.ci/long-tests plain)
 
 # A module of its own: the libraries of Kubernetes, Helm and Prometheus are none of fsm-proxy's, and take minutes to
 # compile for the first time.
