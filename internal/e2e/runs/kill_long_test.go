@@ -63,14 +63,14 @@ func tables(t *testing.T, url string) map[string]string {
 
 // The same for longer, on each store.
 func TestKilledUnderManyRuns(t *testing.T) {
-	t.Run("SQLite", func(t *testing.T) { killed(t, 32, 200, store(t)) })
-	t.Run("stdio", func(t *testing.T) { killedOverStdio(t, 8, 25) })
+	t.Run("SQLite", func(t *testing.T) { killed(t, 32, 75, store(t)) })
+	t.Run("stdio", func(t *testing.T) { killedOverStdio(t, 8, 12) })
 }
 
 // The same of a database, whose lease each start waits for.
 func TestKilledUnderManyRunsOfADatabase(t *testing.T) {
 	t.Parallel()
-	killed(t, 32, 100, postgres.Start(t).URL("killed"))
+	killed(t, 32, 50, postgres.Start(t).URL("killed"))
 }
 
 // The database ends, and is there again.
