@@ -187,8 +187,8 @@ const (
 // ErrBusy is for a run in which something is under way.
 var ErrBusy = errors.New("something is under way in the run")
 
-// Release gives a run away that is kept, for others to go on with: for a while this process takes it only where none of them
-// does. The error is an [ErrBusy], or an [ErrUnwritten].
+// Release gives a run away that is kept, for others to go on with: for a while this process takes it only where another one that
+// was asked does not. The error is an [ErrBusy], or an [ErrUnwritten].
 func (g *Registry) Release(ctx context.Context, r *Run) error {
 	if busy, err := g.giveAway(ctx, r); err != nil || busy > 0 {
 		return cmp.Or(err, ErrBusy)

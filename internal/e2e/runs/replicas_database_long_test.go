@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -97,11 +96,7 @@ func TestReplicasBehindPgBouncer(t *testing.T) {
 			r := replicate(t, k, policy, pooled(server.URL(fmt.Sprint("runs", i))), "--upstream", crossroadsServer(t))
 			r.enter(k, "").play(t, whole)
 			r.end()
-			plain := store(t)
-			h := open(t, k, policy, "--annotate", "meta", "--store", plain, "--upstream", crossroadsServer(t))
-			h.enter(k, "").play(t, whole)
-			h.ends(syscall.SIGTERM)
-			sameEntries(t, r.store, plain)
+			asOfOne(t, k, policy, r.store)
 		})
 	}
 	t.Run("kills", func(t *testing.T) {

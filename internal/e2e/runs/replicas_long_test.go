@@ -189,6 +189,28 @@ func (c *client) surely(tool, arguments string) (r reply) {
 	return r
 }
 
+// comes is somebody with a run of their own, as far as they begin one by themselves.
+func (r *replicas) comes(k key, who string) *client {
+	r.t.Helper()
+	c := r.who(k, who)
+	if k.kind == "handle" {
+		c.handle = c.start(r.t)
+	} else if !k.modern() {
+		c.Initialize()
+	}
+	return c
+}
+
+// asOfOne wants what is kept of Crossroads to be what one proxy keeps of it, entry by entry.
+func asOfOne(t *testing.T, k key, policy, kept string) {
+	t.Helper()
+	plain := store(t)
+	h := open(t, k, policy, "--annotate", "meta", "--store", plain, "--upstream", crossroadsServer(t))
+	h.enter(k, "").play(t, slices.Concat(walk, lastDoor))
+	h.ends(syscall.SIGTERM)
+	sameEntries(t, kept, plain)
+}
+
 // Crossroads is played with each request at another replica, and goes as with one proxy, and is kept so, entry by entry.
 func TestReplicasAsOne(t *testing.T) {
 	database := databases(t)
@@ -197,11 +219,7 @@ func TestReplicasAsOne(t *testing.T) {
 		r := replicate(t, k, policy, kept, "--upstream", crossroadsServer(t))
 		r.enter(k, "").play(t, whole)
 		r.end()
-		plain := store(t)
-		h := open(t, k, policy, "--annotate", "meta", "--store", plain, "--upstream", crossroadsServer(t))
-		h.enter(k, "").play(t, whole)
-		h.ends(syscall.SIGTERM)
-		sameEntries(t, kept, plain)
+		asOfOne(t, k, policy, kept)
 	})
 }
 
@@ -255,11 +273,7 @@ func befalls(t *testing.T, within time.Duration, fault func(owner *house) (mend 
 		if n := calls.Load(); n != want {
 			t.Errorf("%d calls were sent, want %d", n, want)
 		}
-		plain := store(t)
-		h := open(t, k, policy, "--annotate", "meta", "--store", plain, "--upstream", crossroadsServer(t))
-		h.enter(k, "").play(t, whole)
-		h.ends(syscall.SIGTERM)
-		sameEntries(t, r.store, plain)
+		asOfOne(t, k, policy, r.store)
 	})
 }
 

@@ -25,13 +25,7 @@ func TestReplicasUnderARollingUpdate(t *testing.T) {
 		r := replicate(t, k, turns, database(t), "--tokens", tokensOf(t, people...), "--upstream", upstream)
 		var all []*walker
 		for _, who := range people {
-			w := &walker{client: r.who(k, who), who: who, effects: e, pace: 20 * time.Millisecond, strict: true}
-			if k.kind == "handle" {
-				w.handle = w.start(t)
-			} else if !k.modern() {
-				w.Initialize()
-			}
-			all = append(all, w)
+			all = append(all, &walker{client: r.comes(k, who), who: who, effects: e, pace: 20 * time.Millisecond, strict: true})
 		}
 		stop := walking(t, all)
 		for i, h := range r.all {
@@ -56,16 +50,7 @@ func TestNewcomersAtAReplicaThatEnds(t *testing.T) {
 	each(t, []key{{"modern", "handle"}, {"legacy", "session"}, {"modern", "principal"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, busy())
 		r := replicate(t, k, busyPolicy, database(t), "--tokens", tokensOf(t, "ann", "bob"), "--upstream", url)
-		enter := func(who string) *client {
-			c := r.who(k, who)
-			if k.kind == "handle" {
-				c.handle = c.start(t)
-			} else if !k.modern() {
-				c.Initialize()
-			}
-			return c
-		}
-		c := enter("ann")
+		c := r.comes(k, "ann")
 		held := c.begins("hold", `"who":"gate"`)
 		upstream.Await(t, 1, "tools/call", "hold")
 		owner, _ := r.owner()
@@ -74,7 +59,7 @@ func TestNewcomersAtAReplicaThatEnds(t *testing.T) {
 		}
 		owner.process.Log().Await(t, "ending: calls under way")
 		r.come(owner)
-		late := enter("bob")
+		late := r.comes(k, "bob")
 		for range 3 {
 			if x := late.call("ok", ""); x.verdict != "success" {
 				t.Error(x.raw)

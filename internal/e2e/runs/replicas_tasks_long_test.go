@@ -19,14 +19,7 @@ func TestTasksAtAnotherReplica(t *testing.T) {
 		_, upstream := mcptest.HTTP(t, w.server(k.modern()))
 		r := replicate(t, k, byTasks, w.store, "--upstream", upstream, "--tokens", tokens(t))
 		w.house = r.house
-		ann, bob := r.who(k, "ann"), r.who(k, "bob")
-		for _, c := range []*client{ann, bob} {
-			if k.kind == "handle" {
-				c.handle = c.start(t)
-			} else if !k.modern() {
-				c.Initialize()
-			}
-		}
+		ann, bob := r.comes(k, "ann"), r.comes(k, "bob")
 		w.c = ann
 		id := w.begins("apply", `"who":"me"`)
 		for range r.all {
