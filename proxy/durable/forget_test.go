@@ -2,10 +2,8 @@ package durable_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +17,10 @@ import (
 
 // replicas is a journal that several processes write, as one of them has it.
 type replicas struct {
-	journal.Store
+	broken
 	has    map[string]journal.Tenure // the runs that this process has
 	fences int64
 	taken  func(r *journal.Row) // is called when a run was taken
-	broken atomic.Bool          // nothing can be written
 }
 
 var _ journal.Shared = (*replicas)(nil)
@@ -56,18 +53,11 @@ func (s *replicas) Release(_ context.Context, runs map[string]journal.Tenure) er
 	return nil
 }
 
-func (s *replicas) Commit(ctx context.Context, changes []journal.Change) ([]error, error) {
-	if s.broken.Load() {
-		return nil, errors.New("no route to the database")
-	}
-	return s.Store.Commit(ctx, changes)
-}
-
 // A run that is taken to be removed, and then is not, is free for any process: somebody has used it meanwhile, or it cannot be
 // removed now.
 func TestForgottenOrFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := &replicas{Store: memory.New(0), has: map[string]journal.Tenure{}}
+		j := &replicas{broken: broken{Store: memory.New(0)}, has: map[string]journal.Tenure{}}
 		for _, id := range []string{"idle", "used"} {
 			begin := journal.Change{Run: id, Begin: &journal.Row{ID: id, Began: noon}, Head: &journal.Head{State: "a", Policy: "p", Used: noon}}
 			if each, err := j.Store.Commit(t.Context(), []journal.Change{begin}); err != nil || each[0] != nil {
@@ -93,7 +83,7 @@ func TestForgottenOrFree(t *testing.T) {
 		delete(j.has, "idle")
 
 		j.taken = func(*journal.Row) {}
-		j.broken.Store(true)
+		j.is.Store(true)
 		if _, err := s.KeepSession("it", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +91,7 @@ func TestForgottenOrFree(t *testing.T) {
 		if n, err := forget(); n != 0 || err == nil || len(j.has) != 0 {
 			t.Errorf("%d are removed: %v, and it keeps %v", n, err, j.has)
 		}
-		j.broken.Store(false)
+		j.is.Store(false)
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
