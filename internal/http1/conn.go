@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,7 +41,8 @@ type conn struct {
 	br     *bufio.Reader // reads through conn.Read
 	aborts func()        // abort, made once
 	head   int           // what the head being read may still take; -1: no head
-	idle   time.Duration // how long it may be idle
+	most   time.Duration // how long it may be idle at most
+	idle   time.Duration // how long it may be idle, by the last answer
 	since  time.Time     // when it became idle
 	known  knownAnswer   // that came last
 	reused bool          // it has carried a request before
@@ -51,6 +53,7 @@ type conn struct {
 	// the poller. What comes after the look wakes the trip, so that no read is spent
 	// on finding out that the answer is not here yet.
 	raw        syscall.RawConn              // nil: there is no such way
+	below      syscall.RawConn              // of the connection beneath this one; nil: it is not known, or there is none
 	look, step func(fd uintptr) (done bool) // looked and stepped, made once
 	fd         int                          // that Read reads from without waiting; -1: it waits
 	request    []byte
@@ -59,14 +62,24 @@ type conn struct {
 }
 
 // newConn wraps a connection.
-func newConn(raw net.Conn, addr string) *conn {
-	c := &conn{Conn: raw, addr: addr, fd: -1, head: -1, idle: maxIdle}
+func newConn(raw net.Conn, addr string, idle time.Duration) *conn {
+	c := &conn{Conn: raw, addr: addr, fd: -1, head: -1, most: idle, idle: idle}
 	c.br = bufio.NewReaderSize(c, 8<<10)
 	c.aborts, c.look, c.step = c.abort, c.looked, c.stepped
-	if sc, ok := raw.(syscall.Conn); ok && canTry {
-		c.raw, _ = sc.SyscallConn()
+	if c.raw = socketOf(raw); c.raw == nil {
+		if over, ok := raw.(interface{ NetConn() net.Conn }); ok {
+			c.below = socketOf(over.NetConn())
+		}
 	}
 	return c
+}
+
+// socketOf returns a connection's socket, to be worked without waiting; nil: there is no such way.
+func socketOf(c net.Conn) (raw syscall.RawConn) {
+	if sc, ok := c.(syscall.Conn); ok && canTry {
+		raw, _ = sc.SyscallConn()
+	}
+	return raw
 }
 
 // abort ends what reads or writes now.
@@ -120,15 +133,17 @@ func (c *conn) send(out *outgoing) error {
 	head := out.appendHead((*buf)[:0])
 	var n int64
 	var err error
-	if len(out.body) <= oneWrite {
-		head = append(head, out.body...)
+	if out.length() <= oneWrite {
+		for _, part := range out.body {
+			head = append(head, part...)
+		}
 		var written int
 		written, err = c.write(head)
 		n = int64(written)
 	} else if c.reused && !c.alive() {
 		err = errGone
 	} else {
-		parts := net.Buffers{head, out.body}
+		parts := slices.Insert(slices.Clone(out.body), 0, head)
 		n, err = parts.WriteTo(c.Conn)
 	}
 	if cap(head) <= 2*oneWrite {
@@ -141,13 +156,16 @@ func (c *conn) send(out *outgoing) error {
 }
 
 // alive reports whether an idle connection can carry a request: nothing has come
-// on it. Where that can't be seen, that connections are idle for 2 s at most has
-// to do.
+// on it. Where that can't be seen, that connections are not idle for long has to do.
 func (c *conn) alive() bool {
-	if c.raw == nil {
+	socket := c.raw
+	if socket == nil {
+		socket = c.below
+	}
+	if socket == nil {
 		return true
 	}
-	err := c.raw.Read(c.look)
+	err := socket.Read(c.look)
 	return err == nil && c.err == nil
 }
 
@@ -165,6 +183,9 @@ func (c *conn) looked(fd uintptr) bool {
 // error of that waiting is left to who reads the answer: it comes again.
 func (c *conn) write(request []byte) (written int, err error) {
 	if c.raw == nil {
+		if c.reused && !c.alive() {
+			return 0, errGone
+		}
 		return c.Conn.Write(request)
 	}
 	c.request, c.written, c.err = request, 0, nil
@@ -208,7 +229,7 @@ func (c *conn) receive(out *outgoing) (*http.Response, error) {
 		resp, err := c.readHead(out)
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, errors.New("the upstream closed the connection before it answered")
+			return nil, errors.New("the server closed the connection before it answered")
 		case err != nil:
 			return nil, err
 		case resp.StatusCode < 100: // "099" and "+99" pass http.ReadResponse
@@ -241,7 +262,7 @@ func (c *conn) early(out *outgoing) *http.Response {
 // hint takes the Keep-Alive header's timeout, less a margin, as the time that
 // the connection may be idle. It reports whether it may be kept at all.
 func (c *conn) hint(h http.Header) bool {
-	c.idle = maxIdle
+	c.idle = c.most
 	values := h["Keep-Alive"]
 	if len(values) == 0 {
 		return true
@@ -264,10 +285,18 @@ func (out *outgoing) appendHead(b []byte) []byte {
 	for _, f := range out.fields {
 		b = appendLine(b, f.Name, f.Value)
 	}
-	if n := len(out.body); n > 0 || out.req.Method == http.MethodPost {
+	if n := out.length(); n > 0 || out.req.Method == http.MethodPost {
 		b = append(strconv.AppendInt(append(b, "Content-Length: "...), int64(n), 10), "\r\n"...)
 	}
 	return append(b, "\r\n"...)
+}
+
+// length is how long the body is, in bytes.
+func (out *outgoing) length() (n int) {
+	for _, part := range out.body {
+		n += len(part)
+	}
+	return n
 }
 
 // knownAnswer is an answer that came before on a connection.

@@ -43,7 +43,7 @@ func narrow(t *testing.T) (*conn, *net.TCPConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { theirs.Close() })
-	return newConn(ours, l.Addr().String()), theirs.(*net.TCPConn)
+	return newConn(ours, l.Addr().String(), idleTime), theirs.(*net.TCPConn)
 }
 
 // arrived waits until something has come on a connection, and leaves it there. It closes begin
@@ -69,7 +69,7 @@ func arrived(t *testing.T, c net.Conn, begin chan struct{}) {
 // posting is a POST of a body.
 func posting(ctx context.Context, c *conn, body string) *outgoing {
 	p := &Prepared{req: &http.Request{Method: http.MethodPost}, addr: c.addr, head: []byte("POST /mcp HTTP/1.1\r\nHost: x\r\n")}
-	return &outgoing{Prepared: p, ctx: ctx, body: []byte(body)}
+	return &outgoing{Prepared: p, ctx: ctx, body: net.Buffers{[]byte(body)}}
 }
 
 // A request that the system takes in pieces arrives whole, once, and is answered.

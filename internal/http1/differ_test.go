@@ -244,16 +244,16 @@ func (s *answerer) askOurs(t *testing.T, l *Transport) reading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &outgoing{Prepared: p, ctx: req.Context(), body: []byte("{}")}
+	out := &outgoing{Prepared: p, ctx: req.Context(), body: net.Buffers{[]byte("{}")}}
 	conn := l.take(serverAddr)
 	if conn != nil {
 		conn.reused = true
 	} else {
-		conn = newConn(s.connect(t), serverAddr)
+		conn = newConn(s.connect(t), serverAddr, idleTime)
 	}
 	resp, err := l.exchange(conn, out)
 	if conn.reused && NotSent(err) {
-		resp, err = l.exchange(newConn(s.connect(t), serverAddr), out)
+		resp, err = l.exchange(newConn(s.connect(t), serverAddr, idleTime), out)
 	}
 	got := readingOf(resp, err)
 	<-s.wrote

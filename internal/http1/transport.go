@@ -1,8 +1,10 @@
-// Package http1 is a client of HTTP/1.1: a transport for plain http that works on the caller's goroutine, and
-// net/http's for everything else. Both tell whether anything was sent of a request that failed.
+// Package http1 is a client of HTTP/1.1: a transport that works on the caller's goroutine, for plain http and for
+// connections that its user makes, and net/http's for everything else. Both tell whether anything was sent of a request
+// that failed.
 package http1
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -17,10 +19,9 @@ import (
 )
 
 const (
-	// maxIdle is how long an idle connection is kept, unless the server's
-	// Keep-Alive hint says less. Servers close theirs after 5 s and more: a request
-	// written into a closing connection has an unknown outcome, so ours go first.
-	maxIdle = 2 * time.Second
+	// idleTime is [Transport.Idle]. Servers close theirs after 5 s and more: a request written into a closing connection
+	// has an unknown outcome, so ours go first.
+	idleTime = 2 * time.Second
 	// maxIdleConns is how many idle connections are kept.
 	maxIdleConns = 256
 	// dialTimeout bounds the making of a connection.
@@ -57,7 +58,7 @@ func NewStandard() RoundTripper {
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        maxIdleConns,
 		MaxIdleConnsPerHost: maxIdleConns,
-		IdleConnTimeout:     maxIdle,
+		IdleConnTimeout:     idleTime,
 		TLSHandshakeTimeout: dialTimeout,
 		DisableCompression:  true,
 	}}
@@ -96,6 +97,12 @@ func NotSent(err error) bool {
 // not one byte of it was written. When the request's context ends, its
 // connection is closed. It is safe for concurrent use; its zero value is ready.
 type Transport struct {
+	// Dial makes a connection to a server, "host:port"; nil: one of TCP. Where writing to it fails it returns 0 only if
+	// surely nothing was sent. If it has NetConn, as that of TLS has, what that returns shows whether it still lives.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Idle is how long an idle connection is kept, unless the server's Keep-Alive hint says less; 0: 2 s.
+	Idle time.Duration
+
 	_     [64]byte    // what every request writes lies on no cache line with what others read
 	mu    sync.Mutex  // guards idle and timer
 	idle  []*conn     // the last used last; of one server, mostly
@@ -129,12 +136,12 @@ type outgoing struct {
 	*Prepared
 	ctx    context.Context
 	fields []Field // more of its header
-	body   []byte
+	body   net.Buffers
 }
 
-// Send sends a prepared request, with more lines in its header, and this body. It
-// returns what [Transport.RoundTrip] does.
-func (t *Transport) Send(ctx context.Context, p *Prepared, fields []Field, body []byte) (*http.Response, error) {
+// Send sends a prepared request, with more lines in its header, and a body that is all these parts. It returns what
+// [Transport.RoundTrip] does, and reads nothing of the body from then on.
+func (t *Transport) Send(ctx context.Context, p *Prepared, fields []Field, body ...[]byte) (*http.Response, error) {
 	for _, f := range fields {
 		if err := CheckField(f.Name, f.Value); err != nil {
 			return nil, notSent{err}
@@ -205,12 +212,20 @@ func (t *Transport) conn(ctx context.Context, addr string) (*conn, error) {
 		}
 		c.Close()
 	}
-	dialer := net.Dialer{Timeout: dialTimeout}
-	raw, err := dialer.DialContext(ctx, "tcp", addr)
+	dial := t.Dial
+	if dial == nil {
+		dial = dialTCP
+	}
+	raw, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	return newConn(raw, addr), nil
+	return newConn(raw, addr, cmp.Or(t.Idle, idleTime)), nil
+}
+
+func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	return dialer.DialContext(ctx, "tcp", addr)
 }
 
 func (t *Transport) take(addr string) *conn {
@@ -236,7 +251,7 @@ func (t *Transport) put(c *conn) {
 	}
 	t.idle = append(t.idle, c)
 	if t.timer == nil {
-		t.timer = time.AfterFunc(maxIdle/4, t.sweep)
+		t.timer = time.AfterFunc(cmp.Or(t.Idle, idleTime)/4, t.sweep)
 	}
 }
 
@@ -253,7 +268,7 @@ func (t *Transport) sweep() {
 		return old
 	})
 	if len(t.idle) > 0 {
-		t.timer = time.AfterFunc(maxIdle/4, t.sweep)
+		t.timer = time.AfterFunc(cmp.Or(t.Idle, idleTime)/4, t.sweep)
 	}
 }
 
