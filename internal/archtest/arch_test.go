@@ -219,7 +219,7 @@ var rules = []rule{
 	{
 		pkg: "internal/peers",
 		allow: []string{
-			module + "/internal/asker", module + "/internal/httpserver", module + "/internal/journal",
+			module + "/internal/asker", module + "/internal/http1", module + "/internal/httpserver", module + "/internal/journal",
 			"github.com/hashicorp/go-hclog",
 			"golang.org/x/sys/unix", // for how long a connection may be unanswered
 		},

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -17,15 +16,11 @@ const (
 	dialTime      = 1500 * time.Millisecond // what got lost on the way is sent again after a second
 	handshakeTime = 5 * time.Second         // and until the other side has said that it knows this process; a lease may end before
 	idleTime      = time.Minute             // after which this side closes a connection, long before the other one
-	silence       = 10 * time.Second        // for how long another machine may answer nothing, not even that it has got what was sent
+	silence       = 10 * time.Second        // for how long another process may answer nothing at all
 	writeTime     = 30 * time.Second        // for how long it may take nothing of an answer: its client may be slow
 )
 
-var dialer = net.Dialer{
-	Timeout:         dialTime,
-	Control:         func(_, _ string, c syscall.RawConn) error { return endSilent(c, silence) },
-	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 2, Interval: silence / 4, Count: 2},
-}
+var dialer = net.Dialer{Timeout: dialTime}
 
 // target is where a process takes requests, and by which certificate it is known. A process that begins anew at the
 // same address is another one.
@@ -44,7 +39,7 @@ func (p *Peers) dial(ctx context.Context, to target) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted := &countedConn{Conn: raw}
+	counted := &countedConn{TCPConn: raw.(*net.TCPConn)}
 	secured := tls.Client(counted, p.cfg.Key.to(to.key))
 	ctx, stop = context.WithTimeout(ctx, handshakeTime)
 	defer stop()
@@ -56,7 +51,7 @@ func (p *Peers) dial(ctx context.Context, to target) (net.Conn, error) {
 		raw.Close()
 		return nil, err
 	}
-	return &conn{Conn: secured, raw: counted}, nil
+	return &conn{secured, counted}, nil
 }
 
 // greet asks whether the other side knows this process.
@@ -80,30 +75,28 @@ func greet(ctx context.Context, c net.Conn) error {
 
 // countedConn counts the bytes that a system has taken to be sent.
 type countedConn struct {
-	net.Conn
+	*net.TCPConn
 	sent atomic.Int64
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
+	n, err := c.TCPConn.Write(p)
 	c.sent.Add(int64(n))
 	return n, err
 }
 
-// conn is a connection to another process, which counts what was written but for what surely was not sent. It hides
-// that it is one of TLS, so that [http.Transport] leaves it alone.
+// conn is a connection to another process.
 type conn struct {
-	net.Conn
-	raw    *countedConn
-	writes atomic.Int64 // that may have sent something, or may yet
+	*tls.Conn
+	raw *countedConn
 }
 
+// Write implements [net.Conn]. Where it fails it returns 0 only if the system has taken nothing of what was to be sent.
 func (c *conn) Write(p []byte) (int, error) {
 	before := c.raw.sent.Load()
-	c.writes.Add(1)
 	n, err := c.Conn.Write(p)
-	if err != nil && c.raw.sent.Load() == before {
-		c.writes.Add(-1)
+	if err != nil && n == 0 && c.raw.sent.Load() != before {
+		n = 1 // of a record that was sent in part
 	}
 	return n, err
 }

@@ -1,21 +1,16 @@
 package peers
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
-	"net/http/httptrace"
-	"net/url"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/http1"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 )
 
@@ -54,23 +49,21 @@ func (o Outcome) String() string {
 	return "outcome " + strconv.Itoa(int(o))
 }
 
-// errLeaseOver is the cause of a pass that ends with the lease that it is for.
-var errLeaseOver = errors.New("passing a request on: the lease of the other process has ended")
-
-// attempts is how often a request is begun to be sent over connections that turn out to be closed already.
-const attempts = 8
-
-// shortBody is up to which size what is sent is copied. It fits into what the transport writes at once, with its header.
-const shortBody = 2 << 10
+// The causes of a pass that ends before its answer does, though its client is there.
+var (
+	errLeaseOver = errors.New("passing a request on: the lease of the other process has ended")
+	errSilent    = errors.New("passing a request on: the other process answers nothing")
+)
 
 // pass is a request that is passed on.
 type pass struct {
 	p     *Peers
 	lease int64
 	to    target
+	route *route
+	began time.Time
 	ctx   context.Context // ends with the client, and by end
 	end   context.CancelCauseFunc
-	body  *outgoing // that is sent; nil: a copy is
 }
 
 // Pass passes a request on with its body, which was read already, and copies the answer as it comes: status, headers, body.
@@ -78,7 +71,7 @@ type pass struct {
 // like a header between processes; who says who asks. Pass returns once the answer has ended, and once body is not
 // read any more.
 //
-// When the other process's lease ends, so does the request, and an event stream as if it had come to its end. Of
+// When the other process's lease ends, or it answers nothing any more, so does the request, and an event stream as if it had come to its end. Of
 // any other answer that breaks off Pass panics with [http.ErrAbortHandler], so that the client hears of that.
 func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, body []byte, who Passenger) Outcome {
 	head, err := who.encode()
@@ -87,13 +80,17 @@ func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, bo
 		http.Error(w, "too much is known of who asks", http.StatusRequestHeaderFieldsTooLarge)
 		return Answered
 	}
+	out, err := newRequest(r, body, to.Lease, head)
+	if err != nil {
+		http.Error(w, "the request cannot be passed on to the process that has what it is about: "+err.Error(), http.StatusBadRequest)
+		return Answered
+	}
 	x := p.enter(r.Context(), to)
 	if x == nil {
 		return NotSent
 	}
 	defer p.leave(x)
-	resp, outcome := x.send(r, head, body)
-	defer x.body.drop()
+	resp, outcome := x.send(r.Context(), out)
 	if resp == nil {
 		return outcome
 	}
@@ -116,7 +113,11 @@ func (p *Peers) Ask(ctx context.Context, to journal.Peer, path string, who Passe
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost"+path, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking another process: %w", err)
+	}
+	out, err := newRequest(r, nil, to.Lease, head)
 	if err != nil {
 		return nil, fmt.Errorf("asking another process: %w", err)
 	}
@@ -125,8 +126,7 @@ func (p *Peers) Ask(ctx context.Context, to journal.Peer, path string, who Passe
 		return nil, errors.New("asking another process: nothing is passed on to it")
 	}
 	defer p.leave(x)
-	resp, outcome := x.send(r, head, nil)
-	defer x.body.drop()
+	resp, outcome := x.send(ctx, out)
 	if resp == nil {
 		return nil, errors.New("asking another process: the request is " + outcome.String())
 	}
@@ -150,8 +150,12 @@ func (p *Peers) enter(ctx context.Context, to journal.Peer) *pass {
 	if p.closing || to.Address == "" {
 		return nil
 	}
-	x := &pass{p: p, lease: to.Lease, to: target{to.Address, to.Key}}
+	x := &pass{p: p, lease: to.Lease, to: target{to.Address, to.Key}, began: time.Now()}
 	x.ctx, x.end = context.WithCancelCause(ctx)
+	if x.route = p.routes[x.to]; x.route == nil {
+		x.route = p.newRoute(x.to)
+		p.routes[x.to] = x.route
+	}
 	p.passed.Add(1)
 	p.passes[x] = struct{}{}
 	if !p.watched {
@@ -203,10 +207,39 @@ func (p *Peers) look() {
 	if err == nil {
 		p.forgetLocked(told)
 	}
+	p.askLocked()
 	if len(p.passes) == 0 {
 		p.unwatchLocked()
 	} else {
 		p.watchLocked()
+	}
+}
+
+// askLocked asks each process to which something was passed on a while ago whether it still answers: what lies between may
+// acknowledge what it then loses.
+func (p *Peers) askLocked() {
+	for x := range p.passes {
+		if time.Since(x.began) > p.cfg.Every && !x.route.asked {
+			x.route.asked = true
+			p.looks.Go(func() { p.ask(x.route, x.to) })
+		}
+	}
+}
+
+// ask ends what was passed on to a process that answers nothing.
+func (p *Peers) ask(w *route, to target) {
+	began := time.Now()
+	silent := p.silent(w, to)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.asked = false
+	if !silent {
+		return
+	}
+	for x := range p.passes {
+		if x.route == w && x.began.Before(began) {
+			x.end(errSilent)
+		}
 	}
 }
 
@@ -226,141 +259,29 @@ func (p *Peers) forgetLocked(told *census) {
 	for x := range p.passes {
 		used[x.to] = true
 	}
-	for to, t := range p.transports {
+	for to, w := range p.routes {
 		if !told.keys[to.key] && !used[to] {
-			delete(p.transports, to)
-			t.CloseIdleConnections()
+			delete(p.routes, to)
+			w.CloseIdleConnections()
 		}
 	}
 }
 
-// transport is what reaches the process that a request is passed on to.
-func (x *pass) transport() *http.Transport {
-	p, to := x.p, x.to
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if t := p.transports[to]; t != nil {
-		return t
+// send sends a request of a client, and returns its answer, nil with what became of it where none has come.
+func (x *pass) send(client context.Context, r *request) (*http.Response, Outcome) {
+	resp, err := x.route.send(x.ctx, r)
+	switch {
+	case err == nil:
+		return resp, Answered
+	case client.Err() != nil:
+		return nil, Cancelled
 	}
-	t := &http.Transport{
-		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx, to) },
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 256,
-		IdleConnTimeout:     idleTime,
-	}
-	p.transports[to] = t
-	return t
-}
-
-// send sends a request, and returns its answer, nil with what became of it where none has come.
-//
-// The transport sends nothing twice by itself, since each request has a body that it can't get again. A connection that
-// the other side has closed before anything was written is given up here for another one.
-func (x *pass) send(r *http.Request, head, body []byte) (*http.Response, Outcome) {
-	transport := x.transport()
-	for left := attempts; ; left-- {
-		var seen sent
-		request := x.request(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{GotConn: seen.got}), r)
-		request.Body, request.ContentLength = x.content(head, body), int64(len(head)+len(body))
-		resp, err := transport.RoundTrip(request)
-		switch {
-		case err == nil:
-			return resp, Answered
-		case r.Context().Err() != nil:
-			return nil, Cancelled
-		case !seen.any() && seen.reused && x.ctx.Err() == nil && left > 1:
-			x.body.drop()
-			continue
-		}
-		x.p.cfg.Log.Debug("passing a request on", "address", x.to.address, "lease", x.lease, "sent", seen.any(), "error", err)
-		if seen.any() {
-			return nil, Lost
-		}
+	x.p.cfg.Log.Debug("passing a request on", "address", x.to.address, "lease", x.lease, "sent", !http1.NotSent(err), "error", err)
+	if http1.NotSent(err) {
 		return nil, NotSent
 	}
+	return nil, Lost
 }
-
-// content is the body of a request as it is sent. A short one is copied, to what the transport knows to be in memory: any
-// other reader may block, so that the header is written before it, in a record of its own.
-func (x *pass) content(head, body []byte) io.ReadCloser {
-	if len(head)+len(body) > shortBody {
-		x.body = &outgoing{parts: [2][]byte{head, body}}
-		return x.body
-	}
-	return io.NopCloser(bytes.NewReader(slices.Concat(head, body)))
-}
-
-// request is what is sent in place of a request, without its body.
-func (x *pass) request(ctx context.Context, r *http.Request) *http.Request {
-	header := endToEnd(r.Header)
-	header.Del("Authorization")
-	header.Del("Expect") // the body is here
-	header.Set(headerLease, strconv.FormatInt(x.lease, 10))
-	if header["User-Agent"] == nil {
-		header.Set("User-Agent", "") // else net/http's own
-	}
-	request := &http.Request{
-		Method: r.Method, Host: r.Host, Header: header,
-		URL: &url.URL{
-			Scheme: "https", Host: x.to.address,
-			Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery,
-		},
-	}
-	return request.WithContext(ctx)
-}
-
-// sent is what is known of whether a request was sent.
-type sent struct {
-	conn   *conn // nil: there was none
-	before int64 // what was written on it by then
-	reused bool
-}
-
-func (s *sent) got(info httptrace.GotConnInfo) {
-	s.conn, s.reused = info.Conn.(*conn), info.Reused
-	s.before = s.conn.writes.Load()
-}
-
-// any reports whether something of the request may have been sent.
-func (s *sent) any() bool { return s.conn != nil && s.conn.writes.Load() != s.before }
-
-// outgoing is the body of a request as it is sent. The transport may want to read it even when the answer has ended.
-type outgoing struct {
-	mu      sync.Mutex // guards what follows
-	parts   [2][]byte  // that are still to be read
-	dropped bool
-}
-
-// drop ends the reading: what was to be read may be changed from now on. Of nil there is none.
-func (o *outgoing) drop() {
-	if o == nil {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.parts, o.dropped = [2][]byte{}, true
-}
-
-// Read implements io.Reader.
-func (o *outgoing) Read(p []byte) (n int, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.dropped {
-		return 0, net.ErrClosed
-	}
-	for i := range o.parts {
-		k := copy(p[n:], o.parts[i])
-		o.parts[i] = o.parts[i][k:]
-		n += k
-	}
-	if n == 0 && len(p) > 0 {
-		return 0, io.EOF
-	}
-	return n, nil
-}
-
-// Close implements io.Closer.
-func (o *outgoing) Close() error { return nil }
 
 const (
 	streamBuffer = 4 << 10  // of what may be idle for long

@@ -68,14 +68,14 @@ type Peers struct {
 	server httpserver.Server
 	known  askers
 
-	mu         sync.Mutex // guards what follows
-	passes     map[*pass]struct{}
-	transports map[target]*http.Transport
-	watch      *time.Timer // calls look; nil: there was nothing to watch yet
-	watched    bool        // watch is set, or look goes on
-	closing    bool
-	passed     sync.WaitGroup // passes; Add is called under mu, and not once closing is set
-	looks      sync.WaitGroup // watched
+	mu      sync.Mutex // guards what follows
+	passes  map[*pass]struct{}
+	routes  map[target]*route
+	watch   *time.Timer // calls look; nil: there was nothing to watch yet
+	watched bool        // watch is set, or look goes on
+	closing bool
+	passed  sync.WaitGroup // passes; Add is called under mu, and not once closing is set
+	looks   sync.WaitGroup // watched
 }
 
 // New returns the others of a process. Close is to be called at the end.
@@ -83,7 +83,7 @@ func New(cfg Config) *Peers {
 	cfg.fill()
 	p := &Peers{
 		cfg: cfg, roster: newRoster(cfg.Peers, rosterLasts*cfg.Every),
-		passes: make(map[*pass]struct{}), transports: make(map[target]*http.Transport),
+		passes: make(map[*pass]struct{}), routes: make(map[target]*route),
 	}
 	p.server = httpserver.Server{
 		Handler: http.HandlerFunc(p.take), HeaderTimeout: 10 * time.Second, WriteTimeout: writeTime, MaxHeaderBytes: maxHeader,
@@ -129,8 +129,8 @@ func (p *Peers) Close(ctx context.Context) {
 	p.looks.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, t := range p.transports {
-		t.CloseIdleConnections()
+	for _, w := range p.routes {
+		w.CloseIdleConnections()
 	}
 }
 

@@ -2,7 +2,9 @@ package peers
 
 import (
 	"io"
+	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,10 +77,14 @@ func NotHere(w http.ResponseWriter, r *http.Request) {
 // strip removes the headers that are for processes.
 func strip(h http.Header) {
 	for name := range h {
-		if len(name) >= len(headerPrefix) && strings.EqualFold(name[:len(headerPrefix)], headerPrefix) {
+		if betweenProcesses(name) {
 			delete(h, name)
 		}
 	}
+}
+
+func betweenProcesses(name string) bool {
+	return len(name) >= len(headerPrefix) && strings.EqualFold(name[:len(headerPrefix)], headerPrefix)
 }
 
 // hopByHop are the headers that are for one connection, and those that say who asks, which was found out already.
@@ -86,17 +92,19 @@ var hopByHop = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// endToEnd returns the headers that are passed on.
-func endToEnd(h http.Header) http.Header {
-	h = h.Clone()
-	for _, list := range h["Connection"] {
-		for name := range strings.SplitSeq(list, ",") {
-			h.Del(strings.TrimSpace(name))
+// endToEnd is the headers that are passed on.
+func endToEnd(h http.Header) iter.Seq2[string, []string] {
+	return func(yield func(string, []string) bool) {
+		drop := hopByHop
+		for _, list := range h["Connection"] {
+			for name := range strings.SplitSeq(list, ",") {
+				drop = append(slices.Clip(drop), http.CanonicalHeaderKey(strings.TrimSpace(name)))
+			}
+		}
+		for name, values := range h {
+			if !slices.Contains(drop, name) && !betweenProcesses(name) && !yield(name, values) {
+				return
+			}
 		}
 	}
-	for _, name := range hopByHop {
-		h.Del(name)
-	}
-	strip(h)
-	return h
 }

@@ -3,39 +3,21 @@
 package postgres_test
 
 import (
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/network"
 	server "github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
 )
-
-// ownNetwork is set in the process that has a network of its own.
-const ownNetwork = "MCPTEST_OWN_NETWORK"
 
 // The machine of a database is gone without a word, in the middle of a commit, and comes back: the commit is not waited for as
 // long as the system would, and what it was to write is written. It is the loopback of a network of the test's own that is gone.
 func TestDatabaseWhoseMachineIsGone(t *testing.T) {
-	if os.Getenv(ownNetwork) == "" {
-		again := exec.CommandContext(t.Context(), "unshare", "--user", "--map-current-user", "--keep-caps", "--net", os.Args[0], "-test.run", "^"+t.Name()+"$")
-		if os.Geteuid() == 0 {
-			again = exec.CommandContext(t.Context(), "unshare", "--net", os.Args[0], "-test.run", "^"+t.Name()+"$")
-		}
-		again.Env = append(os.Environ(), ownNetwork+"=1")
-		if out, err := again.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	loopback, ok := network.Own(t)
+	if !ok {
 		return
 	}
-	loopback := func(up string) {
-		t.Helper()
-		if out, err := exec.CommandContext(t.Context(), "ip", "link", "set", "lo", up).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	loopback("up")
 	s := open(t, server.Start(t).URL("runs"), "first", time.Hour)
 	health := make(chan error, 100)
 	w := journal.NewCommitter(journal.CommitterConfig{Store: s, Health: func(err error) { health <- err }})
@@ -50,7 +32,7 @@ func TestDatabaseWhoseMachineIsGone(t *testing.T) {
 	}
 	write(r.begin(s))
 	<-write(r.next("before")).Done()
-	loopback("down")
+	loopback(false)
 	ticket := write(r.next("meanwhile"))
 	select {
 	case err := <-health:
@@ -58,7 +40,7 @@ func TestDatabaseWhoseMachineIsGone(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("a commit still waits for a machine that answers nothing")
 	}
-	loopback("up")
+	loopback(true)
 	if <-ticket.Done(); ticket.Err() != nil {
 		t.Fatal(ticket.Err())
 	}
