@@ -591,8 +591,8 @@ func (g *Registry) beginProcessLocked(by run.Remark) (*Run, written) {
 	return r, w
 }
 
-// Resume reads what principals have taken of limits from the store, and the run of the process, where they are kept, and
-// from then on the runs whose state's clock is due though nobody uses them.
+// Resume reads what principals have taken of limits from the store, and the run of the process, where they are kept and no
+// other process has it, and from then on the runs whose state's clock is due though nobody uses them.
 func (g *Registry) Resume() error {
 	if g.cfg.Store == nil {
 		return nil
@@ -614,7 +614,7 @@ func (g *Registry) Resume() error {
 	if g.cfg.Keys[0].Kind != Process && g.cfg.Keys[1].Kind != Process {
 		return nil
 	}
-	if _, why := g.restore(g.at(Process, g.cfg.Process)); why != nil {
+	if _, why := g.restore(g.at(Process, g.cfg.Process)); why != nil && why.At == nil {
 		return why
 	}
 	return nil
