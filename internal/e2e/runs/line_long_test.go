@@ -79,7 +79,7 @@ func (l *line) turn(to way, ends bool) {
 
 func (l *line) cut()  { l.turn(cut, false) }
 func (l *line) hold() { l.turn(held, false) }
-func (l *line) mend() { l.turn(through, false) }
+func (l *line) mend() { l.turn(through, false); l.slow(0) }
 
 // silence has no connection come about: those that there are are reset, and new ones hear nothing.
 func (l *line) silence() { l.cut(); l.hold() }

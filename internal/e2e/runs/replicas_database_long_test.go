@@ -13,14 +13,25 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
 )
 
-// An owner that is cut off from the database while it lives lists and decides nothing once its lease is out, and others go on
-// with its run. What it has written meanwhile comes late, where it comes at all, and changes nothing.
+// An owner that is cut off from the database while it lives, or hears too late what that has done, lists and decides nothing once
+// its lease is out, and others go on with its run. What it has written meanwhile comes late, where it comes at all, and changes
+// nothing.
 func TestReplicaThatIsCutFromTheDatabase(t *testing.T) {
 	t.Parallel()
-	for name, breaks := range map[string]func(l *line){"reset": (*line).cut, "black hole": (*line).hold} {
+	for name, x := range map[string]struct {
+		breaks    func(l *line)
+		parameter string // of the store's URL
+	}{
+		"reset":      {(*line).cut, ""},
+		"black hole": {(*line).hold, ""},
+		"slow":       {func(l *line) { l.slow(3 * lease / 8) }, "&default_query_exec_mode=exec"}, // without that a statement waits until it is prepared
+	} {
 		t.Run(name, func(t *testing.T) {
-			twoOwners(t, lined, func(r *replicas, was *house) func() {
-				breaks(r.data[was])
+			start := func(t *testing.T, k key, policy, store string, flags ...string) *replicas {
+				return lined(t, k, policy, store+x.parameter, flags...)
+			}
+			twoOwners(t, start, func(r *replicas, was *house) func() {
+				x.breaks(r.data[was])
 				return r.data[was].mend
 			})
 		})

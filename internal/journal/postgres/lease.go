@@ -76,6 +76,9 @@ const (
 
 	// renewLease never has a lease end sooner: of renewals that had to wait in the database the older one may be the last.
 	renewLease = "UPDATE fsm_proxy.leases SET ends = greatest(ends, now() + $2) WHERE no = $1"
+
+	// changeNothing takes as long as a renewal, also where commits are slow: the lock of a row is written and committed, too.
+	changeNothing = "SELECT 1 FROM fsm_proxy.meta WHERE name = 'schema' FOR SHARE"
 )
 
 // take takes a lease, and ends those that are past their end. The error is a [journal.Held] where one goes on that is alone, or
@@ -120,10 +123,19 @@ func (s *Store) take(ctx context.Context) error {
 	return nil
 }
 
-// renew renews the lease, also past its end: as long as it has a row nobody has ended it. It reports whether it has.
+// answers finds out whether the database confirms a change within a quarter of the lease.
+func (s *Store) answers(ctx context.Context) error {
+	within, stop := context.WithTimeout(ctx, s.cfg.Lease/4)
+	defer stop()
+	_, err := s.pool.Exec(within, changeNothing)
+	return err
+}
+
+// renew renews the lease, also past its end: as long as it has a row nobody has ended it. It reports whether it has. Nothing is
+// prepared first: it is one round trip, as that of answers.
 func (s *Store) renew(ctx context.Context) (bool, error) {
 	asked, t := elapsed(), *s.term.Load()
-	done, err := s.pool.Exec(ctx, renewLease, t.no, s.cfg.Lease)
+	done, err := s.pool.Exec(ctx, renewLease, pgx.QueryExecModeExec, t.no, s.cfg.Lease)
 	if err != nil {
 		return true, err
 	}
@@ -134,7 +146,9 @@ func (s *Store) renew(ctx context.Context) (bool, error) {
 	return t.until != 0, nil
 }
 
-// keep renews the lease at each quarter of it. Where it was ended a process that shares the database takes another one.
+// keep renews the lease at each quarter of it. Where it was ended a process that shares the database takes another one. One that
+// shares it, and may not act by its lease, does either only once the database answers in time: else renewals that are done, but
+// confirmed too late, would keep its runs from others for ever.
 func (s *Store) keep(ctx context.Context) {
 	defer close(s.stopped)
 	quarter := s.cfg.Lease / 4
@@ -147,13 +161,16 @@ func (s *Store) keep(ctx context.Context) {
 		case <-ticker.C:
 		}
 		var err error
+		if !s.Trusts(s.Lease()) {
+			err = s.answers(ctx)
+		}
 		within, stop := context.WithTimeout(ctx, quarter) // one that hangs is not in the way of the next
-		if has {
+		if err == nil && has {
 			if has, err = s.renew(within); !has {
 				s.lost()
 			}
 		}
-		if !has && !s.cfg.alone() {
+		if err == nil && !has && !s.cfg.alone() {
 			err = s.take(within)
 			has = err == nil
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/journaltest"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/postgres"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	server "github.com/fsm-proxy/fsm-proxy/internal/mcptest/postgres"
 )
 
@@ -227,6 +228,56 @@ func TestDatabaseThatIsGone(t *testing.T) {
 	row, err := s.Row(t.Context(), "r")
 	if fault, bad := journal.NewChain(nil).Verify(&row, journal.All(t.Context(), s, "r")); err != nil || bad != nil || fault != nil || row.Last != r.last {
 		t.Errorf("%+v %v %v %v", row, err, bad, fault)
+	}
+}
+
+// A process that shares a database whose commits are made, but confirmed too late, leaves no lease that goes on: neither the one
+// it has nor, once that was ended, others that it takes. Another one has its runs then. It has a lease again once commits are
+// confirmed.
+func TestDatabaseThatConfirmsTooLate(t *testing.T) {
+	for name, ended := range map[string]bool{"its lease stays": false, "its lease is ended": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := server.Start(t).URL("runs")
+			c := sharing(url, "a", 800*time.Millisecond)
+			failed := make(chan error, 1000)
+			c.Log = func(_ string, err error) {
+				if err != nil {
+					failed <- err
+				}
+			}
+			a := shareAs(t, c)
+			r := &run{id: "r"}
+			must(t, a, r.begin(a))
+			sure := url + "&synchronous_commit=local"
+			execute(t, sure, "ALTER SYSTEM SET synchronous_standby_names = 'none'") // and so all others wait until they give up
+			execute(t, sure, "SELECT pg_reload_conf()")
+			if ended {
+				execute(t, sure, "DELETE FROM fsm_proxy.leases")
+			}
+			watch := connect(t, sure)
+			goOn := func() (n int) {
+				if err := watch.QueryRow(t.Context(), "SELECT count(*) FROM fsm_proxy.leases WHERE ends > now()").Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			for none, tries := 0, 0; none < 5; tries++ { // in a row: what it tries first is done some time after it has given that up
+				if none++; goOn() > 0 {
+					none = 0
+				}
+				if <-failed; tries > 40 {
+					t.Fatal("a lease goes on by which nobody acts")
+				}
+			}
+			r.take(t, share(t, sure, "b"))
+			execute(t, sure, "ALTER SYSTEM RESET synchronous_standby_names")
+			execute(t, sure, "SELECT pg_reload_conf()")
+			mcptest.Await(t, "a lease that it acts by", func() bool { return a.Trusts(a.Lease()) })
+			if n := goOn(); n != 2 {
+				t.Errorf("%d leases go on", n)
+			}
+		})
 	}
 }
 
