@@ -316,7 +316,7 @@ func (c *call) settle(end run.End) (name string, moved run.Shift, unwritten erro
 	}
 	ended, moved, err := c.s.run.Settle(&c.Call, end)
 	if errors.Is(err, runs.ErrUnwritten) {
-		return name, moved, &wire.CallError{Sent: true, Err: runs.ErrUnwritten}
+		return name, moved, &wire.CallError{Sent: true, Err: err}
 	}
 	if err != nil {
 		c.s.log.Error("stepping the run: it stays where it is", "error", c.s.p.cfg.Fault(err))

@@ -194,6 +194,7 @@ type Run struct {
 
 	last    *journal.Ticket // of what was handed over last; nil: nothing was
 	dropped bool            // somebody else writes it from now on
+	doubted atomic.Bool     // see [Run.Doubt]
 }
 
 // Begin returns the place of a run that begins, of which nothing is written yet.

@@ -17,7 +17,13 @@ func (s *Store) Shared() bool { return s.shared != nil && !s.shared.Alone() }
 
 // Acts reports whether this process may act for the run now, and so list, decide and send: by the lease under which it
 // has the run, and no other. It is safe for concurrent use.
-func (r *Run) Acts() bool { return r.s.shared == nil || r.s.shared.Trusts(r.under.Lease) }
+func (r *Run) Acts() bool {
+	return r.s.shared == nil || !r.doubted.Load() && r.s.shared.Trusts(r.under.Lease)
+}
+
+// Doubt has this process not act for the run until [Run.Left] has found out that it has it still: something of it was refused by
+// the store. It is safe for concurrent use.
+func (r *Run) Doubt() { r.doubted.Store(true) }
 
 // Under is the lease by which this process has the run. It is safe for concurrent use.
 func (r *Run) Under() int64 { return r.under.Lease }
@@ -28,10 +34,14 @@ func (r *Run) Left(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	row, err := r.s.cfg.Journal.Row(ctx, r.id)
+	left := row.Tenure != r.under
 	if errors.Is(err, journal.ErrNone) {
-		return r.fresh, nil
+		left, err = r.fresh, nil
 	}
-	return row.Tenure != r.under, err
+	if err == nil && !left {
+		r.doubted.Store(false)
+	}
+	return left, err
 }
 
 // Release gives runs away, of which nothing more is written.

@@ -171,7 +171,7 @@ func (c *call) over() *Refused {
 // decided says why a signal that the run has admitted or turned away is not to be taken; nil: it is.
 func (c *call) decided(e run.Admission) *Refused {
 	switch {
-	case c.run.Lost():
+	case !c.run.Acts():
 		return lost()
 	case c.Snapshot.Shadow:
 		return &Refused{Why: Shadow}

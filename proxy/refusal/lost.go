@@ -42,6 +42,8 @@ func Unanswered(err error, patience Patience) (why, says string) {
 		return "no answer came in " + brevity(patience.For), " (" + patience.Says + ")"
 	case lost.Err == ErrBrokenOff:
 		return "no answer came before the proxy had to end", ""
+	case errors.Is(lost.Err, run.ErrLeft):
+		return "what became of it could not be kept, since another process has this run now, or may have it soon", ""
 	case lost.Err == run.ErrUnwritten:
 		return "what became of it could not be written to the store in time", " (--store-timeout)"
 	}

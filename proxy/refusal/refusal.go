@@ -152,6 +152,9 @@ func (a *Asked) reason() string {
 	case policy.ApprovalDenied:
 		return what + " was not sent: " + a.because("it was not approved.")
 	case policy.StoreUnavailable:
+		if a.At.Lapsed {
+			return what + " was not sent: another process has this run now, or may have it soon. Nothing was done; try again."
+		}
 		if a.At.Shut {
 			return what + " was not sent: what is kept of this run is not what was written, and nothing is allowed in it. An operator has to look at it."
 		}

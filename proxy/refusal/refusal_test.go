@@ -32,7 +32,7 @@ func asked(t *testing.T, a Asked) *Asked {
 	if p == nil {
 		t.Fatal(findings)
 	}
-	a.At, a.Renews = run.Snapshot{Policy: p, At: p.Initial(), Shut: a.At.Shut}, "A new run begins tomorrow."
+	a.At, a.Renews = run.Snapshot{Policy: p, At: p.Initial(), Shut: a.At.Shut, Lapsed: a.At.Lapsed}, "A new run begins tomorrow."
 	return &a
 }
 
@@ -54,6 +54,7 @@ func TestTexts(t *testing.T) {
 		{Asked{Code: policy.UnknownCase, Name: "set"}, "Tool 'set' is not allowed in " + here + " unless 'mode' is one of these texts: plan, stay." + now, "unknown_case", "not_available"},
 		{Asked{Code: policy.StoreUnavailable}, "Tool 'apply' was not sent: what becomes of it cannot be kept now. Nothing was done; try again later." + now, "store_unavailable", "store_unavailable"},
 		{Asked{Code: policy.StoreUnavailable, At: run.Snapshot{Shut: true}}, "Tool 'apply' was not sent: what is kept of this run is not what was written, and nothing is allowed in it. An operator has to look at it." + now, "store_unavailable", "store_unavailable"},
+		{Asked{Code: policy.StoreUnavailable, At: run.Snapshot{Shut: true, Lapsed: true}}, "Tool 'apply' was not sent: another process has this run now, or may have it soon. Nothing was done; try again." + now, "store_unavailable", "store_unavailable"},
 		{Asked{Code: policy.Busy}, "Tool 'apply' was not sent: another call that moves the state is under way. Try again when it has ended." + now, "busy", "busy"},
 		{Asked{Code: policy.RunComplete}, "Tool 'apply' is not allowed: the run is complete (state 'planning'). A new run begins tomorrow.", "run_complete", "not_available"},
 		{Asked{Code: policy.ValidationFailed, Reason: "n is missing."}, "n is missing." + now, "validation_failed", "validation_failed"},
@@ -211,6 +212,8 @@ func TestUnanswered(t *testing.T) {
 		{lost(ErrGivenUp), 5 * time.Minute, "no answer came in 5m", " (--call-timeout)"},
 		{lost(ErrGivenUp), 90*time.Second + time.Microsecond, "no answer came in 1m30s", " (--call-timeout)"},
 		{lost(ErrGivenUp), 10 * time.Second, "no answer came in 10s", " (--call-timeout)"},
+		{lost(run.ErrUnwritten), time.Hour, "what became of it could not be written to the store in time", " (--store-timeout)"},
+		{lost(run.ErrLeft), time.Hour, "what became of it could not be kept, since another process has this run now, or may have it soon", ""},
 		{lost(ErrBrokenOff), time.Hour, "no answer came before the proxy had to end", ""},
 	} {
 		if why, flag := Unanswered(tt.err, PatienceFor(tt.patience, 0)); why != tt.why || flag != tt.flag {

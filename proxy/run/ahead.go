@@ -2,6 +2,7 @@ package run
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -28,6 +29,9 @@ type ahead struct {
 
 // ErrUnwritten is for what a run that lasts has made, and that cannot be written, or not in time.
 var ErrUnwritten = errors.New("it cannot be written now (--store)")
+
+// ErrLeft is an [ErrUnwritten] of a run for which this process does not act any more: another one has it, or may have it soon.
+var ErrLeft = fmt.Errorf("%w: another process has the run, or may have it soon", ErrUnwritten)
 
 // write takes an entry that is to be written. Where a reload, or a call in shadow, has taken the run, it stands already;
 // but a call in shadow does not overtake what is to be set.

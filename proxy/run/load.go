@@ -81,3 +81,12 @@ func (r *Run) resume(calls []uint64, open map[uint64]begun, left map[uint64]*Lef
 		anew = anew || e.Step.Restarted
 	}
 }
+
+// Fresh reports whether nothing has become of a run since it began, or was begun anew, by its entries.
+func Fresh(entries []Entry) bool {
+	i := len(entries) - 1
+	for i > 0 && (entries[i].Type == Declined || entries[i].Type == Stayed) {
+		i--
+	}
+	return entries[i].Type == Began || entries[i].Type == Reset
+}

@@ -61,6 +61,7 @@ func (r *Run) shutLocked(err error) {
 		return
 	}
 	if errors.Is(err, journal.ErrConflict) && r.of.cfg.Store.Shared() {
+		r.kept.Doubt()
 		go r.of.conflicts(r)
 		return
 	}
@@ -499,7 +500,7 @@ func (g *Registry) resume(kept *durable.Loaded, at runID, inForce *policy.Policy
 	if len(w.pending) > 0 {
 		_, _ = r.confirm(w) // or it is shut
 	}
-	if g.cfg.Forgets && !fresh(kept.Entries) && !r.isShut() {
+	if g.cfg.Forgets && !run.Fresh(kept.Entries) && !r.isShut() {
 		if g.cfg.Store.Down() != nil { // nothing was handed over: it is read anew
 			r.unwind()
 			return nil, nil, errStore
@@ -526,15 +527,6 @@ func (r *Run) forgotten() {
 		}
 	}
 	r.of.cfg.Log.Warn("a run begins anew, since its server does (--on-upstream-restart restart)", "run", r.Name, "was", from.State())
-}
-
-// fresh reports whether nothing has become of a run since it began, or was begun anew.
-func fresh(entries []run.Entry) bool {
-	i := len(entries) - 1
-	for i > 0 && (entries[i].Type == run.Declined || entries[i].Type == run.Stayed) {
-		i--
-	}
-	return entries[i].Type == run.Began || entries[i].Type == run.Reset
 }
 
 // keyOf is the key of a kind that requests find their run by.

@@ -316,7 +316,10 @@ func (r *Run) Settle(c *run.Call, end run.End) (e run.Entry, moved run.Shift, er
 		return e, moved, err
 	}
 	moved, unwritten := r.within(w)
-	if unwritten != nil {
+	switch {
+	case unwritten != nil && !r.Acts():
+		return run.Entry{}, moved, run.ErrLeft
+	case unwritten != nil:
 		return run.Entry{}, moved, ErrUnwritten
 	}
 	return e, moved, err

@@ -3,6 +3,7 @@ package runs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -141,5 +142,75 @@ func TestShutRunSaysWhy(t *testing.T) {
 	}
 	if all := g.Infos(); len(all) != 1 || !all[0].Shut {
 		t.Errorf("%+v", all)
+	}
+}
+
+// late is a journal that others write as well: what is to be written of a run that they have taken is refused, and whether they have it
+// is found out once that may be known.
+type late struct {
+	*common
+	taken atomic.Bool
+	known chan struct{} // closed once it may be
+	left  bool          // whether they have it
+}
+
+func (l *late) Commit(ctx context.Context, changes []journal.Change) ([]error, error) {
+	if !l.taken.Load() {
+		return l.common.Commit(ctx, changes)
+	}
+	each := make([]error, len(changes))
+	for i := range each {
+		each[i] = journal.ErrConflict
+	}
+	return each, nil
+}
+
+func (l *late) Row(ctx context.Context, id string) (journal.Row, error) {
+	select {
+	case <-l.known:
+	case <-ctx.Done():
+		return journal.Row{}, ctx.Err()
+	}
+	row, err := l.common.Row(ctx, id)
+	row.Tenure = journal.Tenure{Lease: 1, Fence: 1}
+	if l.left {
+		row.Tenure = journal.Tenure{Lease: 2, Fence: 2}
+	}
+	return row, err
+}
+
+// Until it is known why something of a run was refused by a store that others write, too, its calls are told that others may have the
+// run: what began too late was not sent, and of what was sent nobody knows. It is shut only where nobody else has it.
+func TestRunThatOthersMayHave(t *testing.T) {
+	for _, left := range []bool{true, false} {
+		t.Run(fmt.Sprint(left), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &late{common: &common{disk: newDisk()}, known: make(chan struct{}), left: left}
+				p := replica(t, l, two)
+				defer p.ends()
+				id, err := p.Start(bridge.Stateless, ann)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, why := find(p.Registry, id, ann)
+				if why != nil {
+					t.Fatal(why)
+				}
+				sent := entersAs(r, "go")
+				begins(t, r, sent)
+				l.taken.Store(true)
+				if _, _, err := r.Settle(&sent.Call, run.End{Outcome: policy.Success}); !errors.Is(err, run.ErrLeft) {
+					t.Errorf("what was sent has ended: %v", err)
+				}
+				if at := r.Where(); r.Acts() || !at.Lapsed || r.Lost() {
+					t.Errorf("while it is not known who has it: %+v", at)
+				}
+				close(l.known)
+				synctest.Wait()
+				if at := r.Where(); r.Lost() != left || r.Acts() == left || at.Lapsed != left || !at.Shut {
+					t.Errorf("once it is known: %+v", at)
+				}
+			})
+		})
 	}
 }

@@ -1,4 +1,4 @@
-package runs
+package run_test
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ func TestFresh(t *testing.T) {
 		for _, of := range x.types {
 			entries = append(entries, run.Entry{Type: of})
 		}
-		if got := fresh(entries); got != x.want {
+		if got := run.Fresh(entries); got != x.want {
 			t.Errorf("%v: %t", x.types, got)
 		}
 	}
