@@ -177,8 +177,12 @@ func TestRunsAreBounded(t *testing.T) {
 		if _, err := r.p.Runs.Start(bridge.Stateless, wire.Principal{}); err == nil {
 			t.Error("there are four runs")
 		}
-		if r.p.Runs.End(bridge.Stateless, id, ann) == nil || r.p.Runs.End(bridge.Stateless, id, bob) != nil {
-			t.Error("a run is ended by its owner alone")
+		if _, why := r.p.Runs.Find(bridge.Stateless, &observe.Peer{Principal: ann}, id, false); why != runs.ErrNotFound {
+			t.Errorf("ann finds bob's run: %v", why)
+		}
+		bobs, why := r.p.Runs.Find(bridge.Stateless, &observe.Peer{Principal: bob}, id, false)
+		if why != nil || r.p.Runs.End(bobs) != nil {
+			t.Errorf("bob's run does not end: %v", why)
 		}
 		if _, err := r.p.Runs.Start(bridge.Stateless, wire.Principal{}); err != nil {
 			t.Error(err)

@@ -82,9 +82,9 @@ func (p *Proxy) OpenFor(peer observe.Peer, own wire.Stream) (wire.Session, error
 	}
 	peer.Header, peer.ID = nil, "" // they are the first request's, and read
 	s := p.newSession(&session{own: own, run: r, peer: peer})
-	if !p.Runs.Join(r, s) { // it has ended just now
+	if why = p.Runs.Join(r, s); why != nil { // it has ended just now, or gone
 		p.remove(s)
-		return nil, p.noSession(runs.ErrNotFound, &peer)
+		return nil, p.noSession(why, &peer)
 	}
 	return s, nil
 }

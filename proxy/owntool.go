@@ -139,18 +139,18 @@ func (c *call) startRun() wire.Pending {
 }
 
 func (c *call) endRun() wire.Pending {
-	p, from := c.s.p, c.who()
+	p := c.s.p
 	if c.handle == "" {
 		return c.refuseRunless(&runs.Missing{Code: policy.RunNotFound, Text: p.handles.NeedsRun})
 	}
-	if _, why := p.Runs.Find(bridge.Stateless, from, c.handle, false); why != nil {
+	r, why := p.Runs.Find(bridge.Stateless, c.who(), c.handle, false)
+	if why != nil {
 		return c.refuseRunless(why)
 	}
-	name := p.Runs.NameOf(runs.Handle, c.handle)
-	if why := p.Runs.End(bridge.Stateless, c.handle, from.Principal); why != nil {
+	if why := p.Runs.End(r); why != nil {
 		return c.refuseRunless(why)
 	}
-	c.s.log.Info("run ended", c.about("run", name)...)
+	c.s.log.Info("run ended", c.about("run", p.Runs.NameOf(runs.Handle, c.handle))...)
 	return c.doneWith(handle.Ended())
 }
 

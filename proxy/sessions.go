@@ -104,10 +104,10 @@ func (p *Proxy) sessionFor(c *call) (*session, *runs.Missing) {
 	}
 	m := r.Server()
 	if m == nil {
-		m = p.Runs.Serve(r, func() runs.Member { return p.newServer(r) })
+		m, why = p.Runs.Serve(r, func() runs.Member { return p.newServer(r) })
 	}
-	if m == nil { // it has ended just now
-		return p.forRunless(), runs.ErrNotFound
+	if m == nil { // it has ended just now, or gone
+		return p.forRunless(), why
 	}
 	return m.(*session), nil
 }

@@ -3,9 +3,7 @@ package runs
 import (
 	"time"
 
-	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
-	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/approval"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
@@ -114,15 +112,9 @@ func (g *Registry) EndBy(r *Run, by run.Remark) (state string, err error) {
 
 var errEndUnconfirmed = &Missing{Code: policy.StoreUnavailable, Text: "The run has ended, but whether that is kept is not known: the store is too slow, or cannot be written. After a restart it may be there again; then end it once more."}
 
-// End ends a run that is found by an id, as the client has asked whose it is. It returns why the run has not ended, or not for
-// certain; nil: it has.
-func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) *Missing {
-	g.mu.Lock()
-	r := g.found[g.at(g.Key(of).Kind, id)]
-	g.mu.Unlock()
-	if r == nil || r.Owner != owner {
-		return ErrNotFound
-	}
+// End ends a run, as the client has asked that has found it. It returns why the run has not ended, or not for certain; nil: it
+// has.
+func (g *Registry) End(r *Run) *Missing {
 	_, err := g.end(r, asked, run.Remark{})
 	switch {
 	case err == nil:
@@ -130,7 +122,7 @@ func (g *Registry) End(of bridge.Client, id string, owner wire.Principal) *Missi
 	case !r.ended.Load():
 		return errStore
 	case err == ErrEnded:
-		return ErrNotFound
+		return r.over()
 	default:
 		return errEndUnconfirmed
 	}

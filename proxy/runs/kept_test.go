@@ -417,7 +417,7 @@ func TestASessionsEndIsWritten(t *testing.T) {
 					p = kept(t, d, runs.Config{})
 					r, why := p.OfClient(from)
 					on := &member{client: true}
-					if why != nil || !p.Join(r, on) {
+					if why != nil || p.Join(r, on) != nil {
 						t.Fatal("it does not begin", why)
 					}
 					if used {
@@ -427,7 +427,7 @@ func TestASessionsEndIsWritten(t *testing.T) {
 					d.stops()
 					return p, func() {
 						p.Part(r, on, false)
-						if p.Join(r, &member{client: true}) {
+						if p.Join(r, &member{client: true}) == nil {
 							t.Error("somebody joins a run that has ended")
 						}
 					}

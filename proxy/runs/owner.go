@@ -80,6 +80,14 @@ func AskAll() error { return &journal.Elsewhere{Anywhere: true} }
 // errLapsed is for a run that cannot be read since this process may not act by its lease now: whose it is is known soon.
 func errLapsed() *Missing { return &Missing{errStore.Code, errStore.Text, &journal.Elsewhere{}} }
 
+// over is why a run is not found any more that was found before: it goes on elsewhere, and is to be looked for, or has ended.
+func (r *Run) over() *Missing {
+	if r.Lost() {
+		return errLapsed()
+	}
+	return ErrNotFound
+}
+
 // forsake has a run leave memory that this process has no more, or never had: the sessions on it go on where somebody has
 // the run.
 func (g *Registry) forsake(r *Run) {

@@ -194,6 +194,11 @@ func TestRelease(t *testing.T) {
 		if err := p.Release(t.Context(), r); err != nil || len(p.All()) != 0 || !r.Lost() {
 			t.Fatalf("it is here still: %v", err)
 		}
+		gone := func(why *runs.Missing) bool { return why != nil && why.At != nil }
+		nobodyJoins(t, p.Registry, r, gone) // who has found it before looks for it again
+		if why := p.End(r); !gone(why) {
+			t.Errorf("its client ends it: %v", why)
+		}
 		for range 2 {
 			_, why := find(p.Registry, id, ann)
 			if why == nil || why.At == nil || why.At.Run != r.Name || why.At.By != (journal.Peer{}) {

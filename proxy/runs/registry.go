@@ -180,15 +180,15 @@ func (g *Registry) BeginForRunless(runless bool) *Run {
 // Runless reports whether of the run nothing is to be noted.
 func (r *Run) Runless() bool { return r.core.Runless }
 
-// Join makes a session one of those on a run, and reports false where that has ended.
-func (g *Registry) Join(r *Run, m Member) bool {
+// Join makes a session one of those on a run, or returns why that is not found any more.
+func (g *Registry) Join(r *Run, m Member) *Missing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r.ended.Load() {
-		return false
+		return r.over()
 	}
 	r.join(m)
-	return true
+	return nil
 }
 
 // Part ends that: the session has ended, and the run that is a session's with it. Where the proxy is ending, or the session
@@ -216,20 +216,20 @@ func (g *Registry) Part(r *Run, m Member, ending bool) {
 }
 
 // Serve returns the session of a run's requests of clients without sessions, which begin makes
-// where there is none yet, and joins to it; nil where the run has ended.
-func (g *Registry) Serve(r *Run, begin func() Member) Member {
+// where there is none yet, and joins to it, or why the run is not found any more.
+func (g *Registry) Serve(r *Run, begin func() Member) (Member, *Missing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r.ended.Load() {
-		return nil
+		return nil, r.over()
 	}
 	if m := r.serving(); m != nil {
-		return m
+		return m, nil
 	}
 	m := begin()
 	r.join(m)
 	r.server.Store(&m)
-	return m
+	return m, nil
 }
 
 // All returns the runs there are.

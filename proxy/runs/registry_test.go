@@ -56,6 +56,16 @@ func find(g *runs.Registry, id string, who wire.Principal) (*runs.Run, *runs.Mis
 	return g.Find(bridge.Stateless, &observe.Peer{Principal: who}, id, false)
 }
 
+// ends has a client end a run.
+func ends(t *testing.T, g *runs.Registry, id string, who wire.Principal) *runs.Missing {
+	t.Helper()
+	r, why := find(g, id, who)
+	if why != nil {
+		t.Fatal(why)
+	}
+	return g.End(r)
+}
+
 // A run that has ended is found no more, and nobody comes to be on it who found it before.
 func TestNobodyJoinsARunThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -71,26 +81,30 @@ func TestNobodyJoinsARunThatHasEnded(t *testing.T) {
 		}
 		on := &member{}
 		serves := func() runs.Member { return on }
-		if g.Serve(r, serves) != runs.Member(on) || r.Server() != runs.Member(on) {
+		if m, _ := g.Serve(r, serves); m != runs.Member(on) || r.Server() != runs.Member(on) {
 			t.Fatal("its requests have no session")
 		}
-		if g.End(bridge.Stateless, id, bob) == nil {
-			t.Error("another's run is ended")
-		}
-		if g.End(bridge.Stateless, id, ann) != nil || on.closed.Load() != 1 {
+		if g.End(r) != nil || on.closed.Load() != 1 {
 			t.Errorf("it was not ended, or its session closed %d times", on.closed.Load())
 		}
 		if _, why := find(g, id, ann); why != runs.ErrNotFound {
 			t.Errorf("it is found: %v", why)
 		}
-		if r.Server() != nil || g.Serve(r, func() runs.Member { t.Error("a session is made"); return on }) != nil || g.Join(r, &member{client: true}) {
-			t.Error("somebody comes to be on it")
-		}
+		nobodyJoins(t, g, r, func(why *runs.Missing) bool { return why == runs.ErrNotFound })
 		g.Part(r, on, false)
 		if n := len(g.All()); n != 0 {
 			t.Errorf("%d runs are left", n)
 		}
 	})
+}
+
+// nobodyJoins wants nobody to come to be on a run who found it before, and each to hear why.
+func nobodyJoins(t *testing.T, g *runs.Registry, r *runs.Run, is func(why *runs.Missing) bool) {
+	t.Helper()
+	_, why := g.Serve(r, func() runs.Member { t.Error("a session is made"); return &member{} })
+	if joins := g.Join(r, &member{client: true}); r.Server() != nil || why == nil || joins == nil || !is(why) || !is(joins) {
+		t.Errorf("somebody comes to be on it: %v, %v", why, joins)
+	}
 }
 
 // The bounds are of all runs and of each principal's, and an end makes room.
@@ -109,7 +123,7 @@ func TestBoundsOfRuns(t *testing.T) {
 		if _, err := g.Start(bridge.Stateless, bob); err == nil {
 			t.Error("there is a fourth run")
 		}
-		g.End(bridge.Stateless, ids[2], bob)
+		ends(t, g, ids[2], bob)
 		if _, err := g.Start(bridge.Stateless, ann); err == nil {
 			t.Error("one principal has three")
 		}

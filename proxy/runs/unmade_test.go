@@ -83,7 +83,7 @@ func TestEndThatIsNotKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			prepare()
-			why := p.End(bridge.Stateless, id, ann)
+			why := ends(t, p.Registry, id, ann)
 			wantUnavailable(t, what, why)
 			if why != nil && !strings.Contains(why.Text, text) {
 				t.Errorf("%s: %s", what, why.Text)
@@ -104,7 +104,7 @@ func TestEndThatIsNotKept(t *testing.T) {
 		if _, why := find(p.Registry, id, ann); why != nil {
 			t.Error(why)
 		}
-		if why := p.End(bridge.Stateless, id, ann); why != nil {
+		if why := ends(t, p.Registry, id, ann); why != nil {
 			t.Error(why)
 		}
 		end("a store that is slow", d.stops, "has ended")
