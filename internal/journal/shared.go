@@ -53,7 +53,7 @@ type Elsewhere struct {
 	Run      string // its id
 	By       Peer   // the zero Peer: nobody has it, and this process is not to take it
 	Anywhere bool   // nobody knows which run it is, nor who has it: each other process is to be asked, once
-	Free     bool   // what is asked for needs no run that somebody has: whichever process is asked serves it
+	Free     bool   // what is asked for needs no run that somebody has: whichever other process is asked first, and can, serves it
 
 	outdated atomic.Bool
 }

@@ -178,7 +178,7 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 // errand is a request that another process is to serve.
 type errand struct {
 	at      *journal.Elsewhere
-	free    bool // where nobody has the run, whoever is asked takes it
+	free    bool // where nobody has the run, the first of the others takes it that can
 	body    []byte
 	who     peers.Passenger
 	since   time.Time   // when it was found first that it is served elsewhere
@@ -205,16 +205,20 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 	if e.at.Anywhere {
 		return s.askAll(w, r, e)
 	}
-	to := e.at.By
-	nobodys := to == (journal.Peer{})
+	to := []journal.Peer{e.at.By}
+	nobodys := e.at.By == (journal.Peer{})
+	if nobodys {
+		to = nil
+	}
 	if nobodys && e.free {
-		to, e.who.Run = s.replica.another(r.Context()), e.at.Run
+		to, e.who.Run = s.replica.inAnyOrder(r.Context()), e.at.Run
 	}
 	httpserver.Keep(w) // as who is served here is
-	outcome := peers.NotSent
-	if to != (journal.Peer{}) {
-		outcome = s.replica.peers.Pass(w, r, to, e.body, e.who)
+	outcome, served := peers.NotSent, false
+	for i := 0; i < len(to) && !served && (i == 0 || time.Since(e.since) <= s.patience()); i++ {
+		outcome = s.replica.peers.Pass(w, r, to[i], e.body, e.who)
 		s.tell.passedOn(outcome)
+		served = outcome == peers.Answered || outcome == peers.Cancelled || outcome == peers.Lost && !e.repeats()
 	}
 	switch outcome {
 	case peers.Answered:
@@ -229,7 +233,7 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 	switch {
 	case outcome == peers.Lost && !e.repeats():
 		return false, &unserved{policy.OutcomeUnknown, "The process that had this run has gone while the request was under way; it may have happened.", false}
-	case to == (journal.Peer{}) && e.free && s.relay.Draining(), time.Since(e.since) > s.patience():
+	case len(to) == 0 && e.free && s.relay.Draining(), time.Since(e.since) > s.patience():
 		return false, &unserved{policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.", false}
 	}
 	if !lookAgain(r.Context(), e.since) {
@@ -305,13 +309,11 @@ func lookAgain(ctx context.Context, since time.Time) bool {
 	}
 }
 
-// another is some other process; the zero Peer: there is none, or it cannot be found out.
-func (r *replica) another(ctx context.Context) journal.Peer {
+// inAnyOrder are the other processes, as far as they can be found out, in random order: so they share what nobody has.
+func (r *replica) inAnyOrder(ctx context.Context) []journal.Peer {
 	all, _ := r.others(ctx)
-	if len(all) == 0 {
-		return journal.Peer{}
-	}
-	return all[rand.IntN(len(all))]
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
 }
 
 // others are the other processes that take requests.

@@ -71,7 +71,7 @@ func (g *Registry) Away(from *observe.Peer) *Missing {
 }
 
 // LookAgain is where a request is served that this process does not serve any more, or not now: it is to be looked again;
-// one that is free is served by whichever process is asked.
+// one that is free is served by whichever other process can.
 func LookAgain(free bool) error { return &journal.Elsewhere{Free: free} }
 
 // AskAll is where a request is served of which nobody knows where that is.
@@ -195,8 +195,8 @@ const (
 // ErrBusy is for a run in which something is under way.
 var ErrBusy = errors.New("something is under way in the run")
 
-// Release gives a run away that is kept, for others to go on with: for a while this process takes it only where another one that
-// was asked does not. The error is an [ErrBusy], or an [ErrUnwritten].
+// Release gives a run away that is kept, for others to go on with: for a while this process takes it only where none of the others
+// does. The error is an [ErrBusy], or an [ErrUnwritten].
 func (g *Registry) Release(ctx context.Context, r *Run) error {
 	if busy, err := g.giveAway(ctx, r); err != nil || busy > 0 {
 		return cmp.Or(err, ErrBusy)

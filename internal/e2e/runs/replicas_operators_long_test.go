@@ -280,6 +280,33 @@ func TestReleaseOfRuns(t *testing.T) {
 	})
 }
 
+// A run that is released goes on at another replica though one of the others cannot be reached, whichever is asked first.
+func TestReleaseBesideAReplicaThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	k := key{"modern", "handle"}
+	_, url := mcptest.HTTP(t, server())
+	r := lined(t, k, steps, databases(t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
+	c := r.enter(k, "")
+	if x := c.call("once", ""); x.state != "after" {
+		t.Fatal(x.raw)
+	}
+	for i := range 8 { // each time one of the others is asked first by chance
+		was, others := r.owner()
+		cut, goesOn := others[i%2], others[1-i%2]
+		r.doors[cut].cut()
+		was.does(0, "release", was.of())
+		r.come(was)
+		if x := c.call("ok", ""); x.verdict != "success" || x.state != "after" {
+			t.Errorf("after a release: %s", x.raw)
+		}
+		if is, _ := r.owner(); is != goesOn {
+			t.Errorf("release %d: the run is not where it could go on", i)
+		}
+		r.doors[cut].mend()
+		r.come(r.all...)
+	}
+}
+
 // The last replica goes on with what it has given away, and a process that shares its store with none gives nothing away.
 func TestReleaseToNobody(t *testing.T) {
 	t.Parallel()
