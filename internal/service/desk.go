@@ -52,7 +52,7 @@ func (s *service) passOnOperator(w http.ResponseWriter, r *http.Request, on admi
 		return false, nil
 	}
 	again, no := s.carry(w, r, errand{at: at, free: at.Run != "", body: on.Body, who: operatorPassenger(on.From, r.RemoteAddr), since: on.Since,
-		repeats: func() bool { return looks(r) }, about: "the call that waits"})
+		repeats: func() bool { return looks(r) }, about: "the call that waits", sole: true}) // which asks anew elsewhere by another id
 	switch {
 	case no != nil:
 		return false, no.refusal()

@@ -185,6 +185,7 @@ type errand struct {
 	repeats func() bool // whether it may be served once more though it may have been served before
 
 	about    string       // where all are asked: what it is about
+	sole     bool         // who has that, has had it alone: what went to another one, and was lost, has done nothing
 	declined func() error // what is done once none of them knows of it, until that succeeds; nil: nothing
 }
 
@@ -247,7 +248,7 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 	httpserver.Keep(w)
 	for {
 		all, err := s.replica.others(r.Context())
-		sure := err == nil
+		sure, lost := err == nil, false
 		for _, to := range all {
 			outcome := s.replica.peers.Pass(w, r, to, e.body, e.who)
 			s.tell.passedOn(outcome)
@@ -257,11 +258,15 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 			case outcome == peers.Cancelled:
 				return false, waitsNot()
 			case outcome == peers.Lost && !e.repeats():
-				return false, &unserved{policy.OutcomeUnknown, "The process that may have had " + e.about + " has gone while the request was under way; it may have happened.", false}
+				if lost = true; !e.sole {
+					return false, e.gone()
+				}
 			}
 			sure = sure && outcome == peers.Declined
 		}
 		switch {
+		case lost:
+			return false, e.gone()
 		case sure && (e.declined == nil || e.declined() == nil):
 			return true, nil
 		case time.Since(e.since) > s.patience():
@@ -270,6 +275,11 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 			return false, waitsNot()
 		}
 	}
+}
+
+// gone is for a request that may have been served by a process that has gone.
+func (e *errand) gone() *unserved {
+	return &unserved{policy.OutcomeUnknown, "The process that may have had " + e.about + " has gone while the request was under way; it may have happened.", false}
 }
 
 // readTasks has this process go on with the tasks of runs that nobody has, unless it has looked for them since a time. It

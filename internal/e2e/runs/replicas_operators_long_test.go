@@ -402,3 +402,40 @@ func TestApprovalsBesideAReplicaThatIsStopped(t *testing.T) {
 		t.Error(x.raw)
 	}
 }
+
+// An answer that is lost on the way to a replica in which the call does not wait is taken where it waits. Where it may have been lost
+// with the call, it is not known whether it was taken.
+func TestAnswersOfWhichAReplicaHeardNothing(t *testing.T) {
+	t.Parallel()
+	k := key{"modern", "handle"}
+	_, url := mcptest.HTTP(t, server())
+	r := lined(t, k, paying, databases(t)(t), "--admin-tokens", tokensOf(t, "olga"), "--upstream", url)
+	asks, loses, has := r.all[1], r.all[0], r.all[2] // in the order in which they are asked
+	r.come(has)
+	c := r.enter(k, "")
+	garbled := func(p []byte) []byte { p[len(p)-1] ^= 1; return p } // upon which the connection ends
+	for _, x := range []struct {
+		lose, status int
+		code         string
+	}{{1, http.StatusOK, ""}, {2, http.StatusBadGateway, "outcome_unknown"}} {
+		call := c.begins("once", fmt.Sprintf(`"n":%d`, x.lose))
+		id := asks.approvals(1)[0].ID // over connections that the answer takes, too
+		for _, h := range []*house{loses, has}[:x.lose] {
+			r.doors[h].alters(garbled)
+		}
+		if s := asks.answers(id, "deny", ""); s.status != x.status || s.Code != x.code {
+			t.Errorf("%d are lost: %d %s", x.lose, s.status, s.text)
+		}
+		for _, door := range r.doors {
+			door.alters(nil)
+		}
+		if x.status != http.StatusOK {
+			if s := has.answers(id, "deny", ""); s.status != http.StatusOK {
+				t.Errorf("at the call's replica: %d %s", s.status, s.text)
+			}
+		}
+		if x := c.answered(call); x.verdict != "approval_denied" {
+			t.Error(x.raw)
+		}
+	}
+}
