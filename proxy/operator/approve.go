@@ -23,23 +23,20 @@ func (d *Desk) Approvals() (all []runs.Asked) {
 	return all
 }
 
-// asking finds the run that asks by an id, nil where none does.
-func (d *Desk) asking(id string) *runs.Run {
+// asking finds the run that asks by an id, nil where none does, and what it asks.
+func (d *Desk) asking(id string) (*runs.Run, runs.Asked) {
 	for _, r := range d.Runs.All() {
-		if _, ok := r.Question(id); ok {
-			return r
+		if asked, ok := r.Question(id); ok {
+			return r, asked
 		}
 	}
-	return nil
+	return nil, runs.Asked{}
 }
 
 // Approval is the call of an id, where it waits still.
 func (d *Desk) Approval(id string) (runs.Asked, bool) {
-	if r := d.asking(id); r != nil {
-		asked, ok := r.Question(id)
-		return asked, ok && asked.State == approval.Open
-	}
-	return runs.Asked{}, false
+	r, asked := d.asking(id)
+	return asked, r != nil && asked.State == approval.Open
 }
 
 // Answer is what an operator says of a call that waits.
@@ -59,7 +56,7 @@ func (d *Desk) Approve(ctx context.Context, a Answer) (runs.Asked, error) {
 	if auditor := d.Telemetry.Auditor; auditor != nil {
 		auditor.Await(ctx) // until it can be recorded
 	}
-	r := d.asking(a.ID)
+	r, _ := d.asking(a.ID)
 	if r == nil {
 		return runs.Asked{}, &Refused{Why: NoApproval}
 	}
