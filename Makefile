@@ -39,10 +39,14 @@ test: deps-test ## install what the tests need, then run them with the race dete
 test-all: test test-long test-deploy test-release ## test, and the conformance suite, the client matrix, the long tests, deploy/ and a release
 
 # The long tests stand behind a build tag, so that leaving them out reads as absence and not as a green
-# skip. Only they are run here; `test` has run all others.
+# skip. Only they are run here; `test` has run all others. The second half is run though the first fails, so that one
+# run shows all that is wrong.
 test-long: deps
-	set -f; go test -race -tags long -timeout 40m -parallel 4 $$(.ci/long-tests raced)
-	set -f; go test -tags long -timeout 40m -parallel 8 $$(.ci/long-tests plain)
+	set -f; failed=0; \
+	raced=$$(.ci/long-tests raced); plain=$$(.ci/long-tests plain); \
+	go test -race -tags long -timeout 40m -parallel 4 $$raced || failed=1; \
+	go test -tags long -timeout 40m -parallel 8 $$plain || failed=1; \
+	exit $$failed
 
 # A module of its own: the libraries of Kubernetes, Helm and Prometheus are none of fsm-proxy's, and take minutes to
 # compile for the first time.
