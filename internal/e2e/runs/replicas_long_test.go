@@ -189,13 +189,19 @@ func (c *client) surely(tool, arguments string) (r reply) {
 	return r
 }
 
-// comes is somebody with a run of their own, as far as they begin one by themselves.
+// comes is somebody with a run of their own.
 func (r *replicas) comes(k key, who string) *client {
 	r.t.Helper()
 	c := r.who(k, who)
-	if k.kind == "handle" {
+	switch k.kind {
+	case byHeader:
+		c.web.Header.Set(gatewayHeader, who)
+	case "path":
+		c.web.URL = r.newURL()
+	case "handle":
 		c.handle = c.start(r.t)
-	} else if !k.modern() {
+	}
+	if !k.modern() {
 		c.Initialize()
 	}
 	return c
@@ -362,19 +368,9 @@ func loaded(t *testing.T, start starter, some []key, walkers int, store string) 
 	l.replicas = start(t, some[0], turns, store, "--run-key", some[1].era+"="+some[1].kind, "--tokens", tokensOf(t, people...), "--upstream", upstream)
 	l.chance.Store(true)
 	for i, who := range people {
-		w := &walker{client: l.who(some[i%2], who), who: who, effects: l.effects, pace: time.Duration(walkers) * 4 * time.Millisecond}
-		switch w.key.kind {
-		case byHeader:
-			w.web.Header.Set(gatewayHeader, who)
-		case "path":
-			w.web.URL = l.newURL()
-		case "handle":
-			w.handle = w.start(t)
-		case "process":
+		w := &walker{client: l.comes(some[i%2], who), who: who, effects: l.effects, pace: time.Duration(walkers) * 4 * time.Millisecond}
+		if w.key.kind == "process" {
 			w.who, w.crowd, w.calls = "all", true, i*1_000_000
-		}
-		if !w.key.modern() {
-			w.Initialize()
 		}
 		l.walkers = append(l.walkers, w)
 	}
