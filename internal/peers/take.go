@@ -16,12 +16,12 @@ const (
 	headerPrefix   = "Fsm-Proxy-"
 	headerLease    = headerPrefix + "Lease"    // of a request: the lease that it is for
 	headerGreeting = headerPrefix + "Greeting" // of a request: it asks only whether its sender is known
-	headerNotHere  = headerPrefix + "Not-Here" // of an answer 421: nothing was done
+	headerNotHere  = httpserver.HeaderNotHere  // of an answer 421: nothing was done
 )
 
-// Elsewhere is what a [Config.Handler] says by the header Fsm-Proxy-Not-Here, with status 421, of a request for which this process is
+// Elsewhere is what a [Config.Handler] says by [httpserver.HeaderNotHere], with status 421, of a request for which this process is
 // the right one, but does not have what it is about.
-const Elsewhere = "elsewhere"
+const Elsewhere = httpserver.Elsewhere
 
 // take answers a request that another process has sent.
 func (p *Peers) take(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/admin"
 	"github.com/fsm-proxy/fsm-proxy/internal/asker"
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/peers"
 	"github.com/fsm-proxy/fsm-proxy/policy"
@@ -47,7 +48,7 @@ func (s *service) passOnOperator(w http.ResponseWriter, r *http.Request, on admi
 	case !elsewhere:
 		return false, on.Why
 	case on.Passed:
-		w.Header().Set("Fsm-Proxy-Not-Here", peers.Elsewhere)
+		w.Header().Set(httpserver.HeaderNotHere, httpserver.Elsewhere)
 		w.WriteHeader(http.StatusMisdirectedRequest)
 		return false, nil
 	}

@@ -22,12 +22,9 @@ type Passed struct {
 	Since   time.Time     // when it was found first that it is served elsewhere
 }
 
-// headerElsewhere says of an answer that the request was not served, since its run is yet another process's.
-const headerElsewhere = "Fsm-Proxy-Not-Here"
-
 // ServePassed serves a request that another process has passed on: that one has looked at Host and Origin, and has let who
 // in; nil: it lets in everybody. remote is the address that the request came from, for which it counts. It is passed on no
-// further: one that is to be served elsewhere is answered with 421 and Fsm-Proxy-Not-Here, and nothing else is done.
+// further: one that is to be served elsewhere is answered with 421 and [httpserver.HeaderNotHere], and nothing else is done.
 func (s *Server) ServePassed(w http.ResponseWriter, r *http.Request, who *asker.Who, remote string) {
 	r = r.WithContext(r.Context()) // a copy, whose address is the client's
 	r.RemoteAddr = remote
@@ -69,7 +66,7 @@ func (s *Server) passes(from PeerInfo) bool { return from.passed || s.cfg.PassOn
 // tried here once more.
 func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p Passed) (again bool) {
 	if p.From.passed {
-		w.Header()[headerElsewhere] = []string{"elsewhere"}
+		w.Header().Set(httpserver.HeaderNotHere, httpserver.Elsewhere)
 		refuse(w, http.StatusMisdirectedRequest, "this process does not serve the request: "+p.Why.Error())
 		return false
 	}

@@ -655,7 +655,7 @@ func TestServePassed(t *testing.T) {
 	passed(r.srv, initialize(), "192.0.2.1:9", ann).want(t, 503, "too many sessions") // of its address
 	elsewhere.Store(true)
 	for _, raw := range []string{initialize(), alone("tools/call", `"name":"x"`)} {
-		passed(r.srv, raw, "192.0.2.9:1", ann).want(t, 421, "gateway-1 has it").wantHeader(t, headerElsewhere, "elsewhere")
+		passed(r.srv, raw, "192.0.2.9:1", ann).want(t, 421, "gateway-1 has it").wantHeader(t, httpserver.HeaderNotHere, "elsewhere")
 	}
 	if got := <-asks; got != "192.0.2.9:1 ann" {
 		t.Errorf("the modern era's came from %s", got)
@@ -666,7 +666,7 @@ func TestServePassed(t *testing.T) {
 		q.Header.Set(headerSession, strings.TrimPrefix(someID, "Mcp-Session-Id: "))
 		w := httptest.NewRecorder()
 		r.srv.ServePassed(w, q, ann, "192.0.2.9:1")
-		if w.Code != 421 || w.Header().Get(headerElsewhere) != "elsewhere" {
+		if w.Code != 421 || w.Header().Get(httpserver.HeaderNotHere) != "elsewhere" {
 			t.Errorf("%s: %d %s", method, w.Code, w.Body)
 		}
 	}
@@ -675,5 +675,5 @@ func TestServePassed(t *testing.T) {
 	if err := r.srv.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	passed(r.srv, initialize(), "192.0.2.9:1", ann).want(t, 421, "is ending").wantHeader(t, headerElsewhere, "ending")
+	passed(r.srv, initialize(), "192.0.2.9:1", ann).want(t, 421, "is ending").wantHeader(t, httpserver.HeaderNotHere, "ending")
 }

@@ -276,7 +276,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, why Reason, stat
 // refuseEnding refuses a request since the server ends: somebody else will have the run of one that was passed on.
 func (s *Server) refuseEnding(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	if from.passed {
-		w.Header()[headerElsewhere] = []string{"ending"}
+		w.Header().Set(httpserver.HeaderNotHere, httpserver.Ending)
 		refuse(w, http.StatusMisdirectedRequest, "this process is ending")
 		return
 	}
