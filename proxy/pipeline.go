@@ -176,7 +176,7 @@ func (c *call) awaitTurn(onward func()) {
 		wait(c.refuse(policy.Busy))
 	case <-c.flight.Cancellation():
 		c.leave()
-		c.answer(nil)
+		c.unsent()
 	case <-c.s.p.drain.Taking.Done():
 		c.leave()
 		c.unsent()
@@ -249,7 +249,7 @@ func (c *call) send(conn *bridge.Upstream) wire.Pending {
 // start sends the request upstream. It reports false, and sends nothing, if the
 // call was cancelled before, or the proxy is ending: then unsent is the rest.
 func (c *call) start(conn *bridge.Upstream) bool {
-	if c.s.p.drain.Begun.Load() && !c.servedInDrain() || c.flight.IsCancelled() {
+	if c.s.p.drain.Begun.Load() && !c.servedInDrain() || c.flight.IsOff() {
 		return false
 	}
 	if c.resent == toBeResent {

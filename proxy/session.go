@@ -380,7 +380,7 @@ func (s *session) hasEnded() bool {
 func (s *session) end() {
 	defer s.p.ending.Done()
 	for _, c := range s.underWay() {
-		c.flight.Cancel(nil)
+		c.flight.CallOff(s.Moved())
 	}
 	s.asks.Close(&s.p.asks)
 	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.EndGrace)

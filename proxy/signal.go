@@ -77,7 +77,7 @@ func (c *call) signalled(e run.Admission) wire.Pending {
 		return c.refuse(policy.TaskRunning)
 	case e != run.Admitted:
 		return c.refuse(c.Verdict.Code)
-	case c.s.p.drain.Begun.Load() && !c.servedInDrain() || c.flight.IsCancelled():
+	case c.s.p.drain.Begun.Load() && !c.servedInDrain() || c.flight.IsOff():
 		c.leave()
 		return c.unsent()
 	}

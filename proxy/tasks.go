@@ -152,11 +152,11 @@ func (c *call) listTasks() wire.Pending {
 		ctx, stop := context.WithTimeout(c.s.p.drain.Lasting, c.s.p.cfg.CallTimeout)
 		defer stop()
 		mine := func(id string) *tasks.Task { return c.s.run.Tasks.Of(id, c.who().Principal, c.client, conn) }
-		own, failure, err := tasks.List(ctx, conn, mine, func() bool { return !c.flight.IsCancelled() })
+		own, failure, err := tasks.List(ctx, conn, mine, func() bool { return !c.flight.IsOff() })
 		over()
 		switch {
-		case c.flight.IsCancelled():
-			c.answer(nil)
+		case c.flight.IsOff():
+			c.unsent()
 		case err != nil:
 			c.unavailable(err)
 		case failure != nil:

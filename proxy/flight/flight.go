@@ -31,6 +31,7 @@ type Flight struct {
 type State struct {
 	Stage     Stage
 	Cancelled bool
+	Awaited   bool                // all the same: see [Flight.CallOff]
 	GaveUp    error               // why the answer is given up; nil: it is not
 	Params    []byte              // of the cancellation, by the client or by the proxy
 	ToOrigin  func(params []byte) // cancels the call whose answer this one waits for; nil: its own
@@ -62,14 +63,20 @@ const (
 )
 
 // Cancel cancels the call: one not yet sent never is, one that was is cancelled
-// upstream and given up after the grace.
-func (f *Flight) Cancel(params []byte) {
+// upstream and given up after the grace. No answer is due.
+func (f *Flight) Cancel(params []byte) { f.callOff(params, false) }
+
+// CallOff cancels a call since its session has ended. If that goes on elsewhere, with its run, nobody has cancelled the
+// call: who waits for it is answered, or it is served there.
+func (f *Flight) CallOff(goesOn bool) { f.callOff(nil, goesOn) }
+
+func (f *Flight) callOff(params []byte, awaited bool) {
 	f.mu.Lock()
 	if f.state.Cancelled || f.state.Stage != UnderWay {
 		f.mu.Unlock()
 		return
 	}
-	f.state.Cancelled, f.state.Params = true, params
+	f.state.Cancelled, f.state.Awaited, f.state.Params = true, awaited, params
 	if f.state.cancelled != nil {
 		close(f.state.cancelled)
 	}
@@ -238,14 +245,21 @@ func (f *Flight) IsAnswered() bool {
 	return f.state.Stage != UnderWay
 }
 
-// IsCancelled reports whether the client has cancelled the call.
+// IsCancelled reports whether the client has cancelled the call, so that no answer is due.
 func (f *Flight) IsCancelled() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state.Cancelled && !f.state.Awaited
+}
+
+// IsOff reports whether the call is not to be sent any more: it was cancelled, or called off.
+func (f *Flight) IsOff() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.Cancelled
 }
 
-// Cancellation returns a channel that closes when the call is cancelled.
+// Cancellation returns a channel that closes when the call is not to be sent any more.
 func (f *Flight) Cancellation() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

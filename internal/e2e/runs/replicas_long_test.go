@@ -307,6 +307,48 @@ func TestReplicaThatIsEnded(t *testing.T) {
 	})
 }
 
+// Of what is under way at an owner that was stopped until others have its run, what was sent is unknown, and what waits for its turn
+// is served where the run is.
+func TestCallsAtAReplicaThatIsPaused(t *testing.T) {
+	database := databases(t)
+	each(t, []key{{"modern", "process"}, {"modern", "principal"}, {"legacy", "process"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
+		upstream, url := mcptest.HTTP(t, server())
+		r := replicate(t, k, twice, database(t), "--store-timeout", "2s", "--upstream", url)
+		c := r.enter(k, "")
+		if x := c.call("ok", ""); x.verdict != "success" {
+			t.Fatal(x.raw)
+		}
+		was, others := r.owner()
+		r.come(was)
+		c, d := r.enter(k, ""), r.enter(k, "") // whose connections lead there
+		sent := c.begins("hold", "")
+		upstream.Await(t, 1, "tools/call", "hold")
+		waits := d.begins("hold", "")
+		if x := c.call("ok", ""); x.verdict != "success" { // by now the other call has come, too
+			t.Fatal(x.raw)
+		}
+		goOn := was.pauses()
+		r.come(others...)
+		mcptest.Await(t, "another one has the run", func() bool {
+			x := r.enter(k, "").call("elsewhere", "")
+			return x.verdict == "success" && x.state == "lost"
+		})
+		upstream.Open("hold")
+		goOn()
+		if x := c.answered(sent); x.verdict != "outcome_unknown" {
+			t.Errorf("what was sent: %s", x.raw)
+		}
+		if x := d.answered(waits); x.verdict != "invalid_transition" || x.state != "lost" {
+			t.Errorf("what waited: %s", x.raw)
+		}
+		if n := upstream.Count("tools/call", "hold"); n != 1 {
+			t.Errorf("hold was sent %d times", n)
+		}
+		r.end()
+		verified(t, r.store)
+	})
+}
+
 // faults are what befalls replicas under load.
 var faults = []func(h *house){
 	func(h *house) { h.again(os.Kill) },
@@ -331,11 +373,8 @@ func TestReplicasUnderKills(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, befall := loaded(t, replicate, some, 16, database(t)), faults
-			if some[0].kind == "process" { // a call that comes late cannot be told from one of others on the run
-				l.effects.late, befall = 0, faults[:2]
-			}
-			l.befall(2*len(befall), func(i int) { befall[i%len(befall)](l.any()) })
+			l := loaded(t, replicate, some, 16, database(t))
+			l.befall(2*len(faults), func(i int) { faults[i%len(faults)](l.any()) })
 			l.settles()
 		})
 	}
@@ -370,7 +409,7 @@ func loaded(t *testing.T, start starter, some []key, walkers int, store string) 
 	for i, who := range people {
 		w := &walker{client: l.comes(some[i%2], who), who: who, effects: l.effects, pace: time.Duration(walkers) * 4 * time.Millisecond}
 		if w.key.kind == "process" {
-			w.who, w.crowd, w.calls = "all", true, i*1_000_000
+			w.who, w.crowd, w.calls, l.effects.crowd = "all", true, i*1_000_000, true
 		}
 		l.walkers = append(l.walkers, w)
 	}
