@@ -48,10 +48,11 @@ func Holders(all []Peer) map[int64]string {
 	return by
 }
 
-// Elsewhere is the error of a run that another process has, whose lease goes on.
+// Elsewhere is the error of a run that another process has, whose lease goes on. The zero value is for one of which this process
+// cannot tell now who has it: that is to be looked at again.
 type Elsewhere struct {
 	Run      string // its id
-	By       Peer   // the zero Peer: nobody has it, and this process is not to take it
+	By       Peer   // the zero Peer, of a run that has an id: nobody has it, and this process is not to take it
 	Anywhere bool   // nobody knows which run it is, nor who has it: each other process is to be asked, once
 	Free     bool   // what is asked for needs no run that somebody has: whichever other process is asked first, and can, serves it
 
@@ -65,11 +66,11 @@ func (e *Elsewhere) Outdate() { e.outdated.Store(true) }
 func (e *Elsewhere) Outdated() bool { return e.outdated.Load() }
 
 func (e *Elsewhere) Error() string {
-	if e.Anywhere {
+	switch {
+	case e.Anywhere, e.By == (Peer{}) && e.Run == "":
 		return "this process does not know whose it is"
-	}
-	if e.By == (Peer{}) {
-		return fmt.Sprintf("run %s is for another process to take: this one is ending", e.Run)
+	case e.By == (Peer{}):
+		return fmt.Sprintf("run %s is for another process to take", e.Run)
 	}
 	return fmt.Sprintf("%s has run %s", e.By.Holder, e.Run)
 }
