@@ -35,8 +35,7 @@ func (c *call) started(m *wire.Message) bool {
 	return wanted
 }
 
-// remains is what is left of an answered call whose outcome is still to come: all
-// that steps the run, and nothing of its message, which may be large.
+// remains is what is left of an answered call whose outcome is still to come: all that steps the run, and nothing of its message.
 func (c *call) remains() *call {
 	left := &call{s: c.s, client: c.client, gated: c.gated, Call: c.Remains()}
 	if c.stateless != nil {
@@ -118,7 +117,8 @@ func (c *call) askTask(t *tasks.Task) {
 		}
 	}
 	if err == nil && !c.start(conn) {
-		err = link.ErrEnding
+		c.unsent()
+		return
 	}
 	var m *wire.Message
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -16,11 +17,15 @@ const (
 	dialTime      = 1500 * time.Millisecond // what got lost on the way is sent again after a second
 	handshakeTime = 5 * time.Second         // and until the other side has said that it knows this process; a lease may end before
 	idleTime      = time.Minute             // after which this side closes a connection, long before the other one
-	silence       = 10 * time.Second        // for how long another process may answer nothing at all
+	silence       = 10 * time.Second        // for how long another machine may acknowledge nothing, or another process answer nothing
 	writeTime     = 30 * time.Second        // for how long it may take nothing of an answer: its client may be slow
 )
 
-var dialer = net.Dialer{Timeout: dialTime}
+var dialer = net.Dialer{
+	Timeout:         dialTime,
+	Control:         func(_, _ string, c syscall.RawConn) error { return endSilent(c, silence) },
+	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 2, Interval: silence / 4, Count: 2},
+}
 
 // target is where a process takes requests, and by which certificate it is known. A process that begins anew at the
 // same address is another one.

@@ -3,9 +3,22 @@
 package peers_test
 
 import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"sync"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest/network"
 	"github.com/fsm-proxy/fsm-proxy/internal/peers"
 )
@@ -34,4 +47,62 @@ func TestOwnerWhoseMachineIsGone(t *testing.T) {
 	}
 	loopback(true)
 	receive(t, called, "what its client hears")
+}
+
+// One connection is dead without a word, while others still come about: what was passed on over it is lost.
+func TestConnectionThatIsDead(t *testing.T) {
+	t.Parallel()
+	var d database
+	key, raw := newKey(t), listen(t)
+	to := journal.Peer{Lease: 2, Address: raw.Addr().String(), Key: key.Hash()}
+	d.change(func() { d.leases = append(d.leases, to) })
+	ctx, over := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	t.Cleanup(func() { raw.Close(); over(); serving.Wait() }) // once the sender has closed its connections
+	serving.Go(func() {
+		for {
+			c, err := raw.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { dies(ctx, t, c, key) })
+		}
+	})
+	began := time.Now()
+	d.sender(t).front(t, to, peers.Passenger{}).post(t, "{}", peers.Lost)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// dies answers greetings over a connection, and is dead from the first other request on: it acknowledges nothing.
+func dies(ctx context.Context, t *testing.T, c net.Conn, key *peers.Key) {
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(mcptest.Patience))
+	over := tls.Server(c, key.From())
+	for in := bufio.NewReader(over); ; {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		if r.Method != http.MethodHead {
+			_, _ = io.Copy(io.Discard, r.Body)
+			break
+		}
+		fmt.Fprint(over, "HTTP/1.1 204 No Content\r\n\r\n")
+	}
+	socket, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var set error
+	err = socket.Control(func(fd uintptr) {
+		drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}} // a packet, whole
+		set = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]})
+	})
+	if err = errors.Join(err, set); err != nil {
+		t.Error(err)
+	}
+	<-ctx.Done()
 }

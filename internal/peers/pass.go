@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/http1"
+	"github.com/fsm-proxy/fsm-proxy/internal/httpserver"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 )
 
@@ -59,7 +60,6 @@ var (
 type pass struct {
 	p     *Peers
 	lease int64
-	to    target
 	route *route
 	began time.Time
 	ctx   context.Context // ends with the client, and by end
@@ -80,7 +80,7 @@ func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, bo
 		http.Error(w, "too much is known of who asks", http.StatusRequestHeaderFieldsTooLarge)
 		return Answered
 	}
-	out, err := newRequest(r, body, to.Lease, head)
+	out, err := newRequest(r, body, to, head)
 	if err != nil {
 		http.Error(w, "the request cannot be passed on to the process that has what it is about: "+err.Error(), http.StatusBadRequest)
 		return Answered
@@ -97,7 +97,7 @@ func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, bo
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusMisdirectedRequest && resp.Header[headerNotHere] != nil {
 		_, _ = io.CopyN(io.Discard, resp.Body, 1024) // so that the connection can be used again
-		if resp.Header.Get(headerNotHere) == Elsewhere {
+		if resp.Header.Get(headerNotHere) == httpserver.Elsewhere {
 			return Declined
 		}
 		return NotSent
@@ -117,7 +117,7 @@ func (p *Peers) Ask(ctx context.Context, to journal.Peer, path string, who Passe
 	if err != nil {
 		return nil, fmt.Errorf("asking another process: %w", err)
 	}
-	out, err := newRequest(r, nil, to.Lease, head)
+	out, err := newRequest(r, nil, to, head)
 	if err != nil {
 		return nil, fmt.Errorf("asking another process: %w", err)
 	}
@@ -150,12 +150,14 @@ func (p *Peers) enter(ctx context.Context, to journal.Peer) *pass {
 	if p.closing || to.Address == "" {
 		return nil
 	}
-	x := &pass{p: p, lease: to.Lease, to: target{to.Address, to.Key}, began: time.Now()}
-	x.ctx, x.end = context.WithCancelCause(ctx)
-	if x.route = p.routes[x.to]; x.route == nil {
-		x.route = p.newRoute(x.to)
-		p.routes[x.to] = x.route
+	at := target{to.Address, to.Key}
+	w := p.routes[at]
+	if w == nil {
+		w = p.newRoute(at)
+		p.routes[at] = w
 	}
+	x := &pass{p: p, lease: to.Lease, route: w, began: time.Now()}
+	x.ctx, x.end = context.WithCancelCause(ctx)
 	p.passed.Add(1)
 	p.passes[x] = struct{}{}
 	if !p.watched {
@@ -207,7 +209,7 @@ func (p *Peers) look() {
 	if err == nil {
 		p.forgetLocked(told)
 	}
-	p.askLocked()
+	p.probeLocked()
 	if len(p.passes) == 0 {
 		p.unwatchLocked()
 	} else {
@@ -215,24 +217,24 @@ func (p *Peers) look() {
 	}
 }
 
-// askLocked asks each process to which something was passed on a while ago whether it still answers: what lies between may
-// acknowledge what it then loses.
-func (p *Peers) askLocked() {
+// probeLocked finds out of each process to which something was passed on a while ago whether it still answers: what lies
+// between may acknowledge what it then loses.
+func (p *Peers) probeLocked() {
 	for x := range p.passes {
-		if time.Since(x.began) > p.cfg.Every && !x.route.asked {
-			x.route.asked = true
-			p.looks.Go(func() { p.ask(x.route, x.to) })
+		if w := x.route; time.Since(x.began) > p.cfg.Every && !w.probing {
+			w.probing = true
+			p.looks.Go(func() { p.probe(w) })
 		}
 	}
 }
 
-// ask ends what was passed on to a process that answers nothing.
-func (p *Peers) ask(w *route, to target) {
+// probe ends what was passed on to a process if that answers nothing.
+func (p *Peers) probe(w *route) {
 	began := time.Now()
-	silent := p.silent(w, to)
+	silent := p.silent(w)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w.asked = false
+	w.probing = false
 	if !silent {
 		return
 	}
@@ -255,12 +257,12 @@ func (p *Peers) underWay() []*pass {
 
 // forgetLocked closes what is open to processes that have ended.
 func (p *Peers) forgetLocked(told *census) {
-	used := make(map[target]bool)
+	used := make(map[*route]bool)
 	for x := range p.passes {
-		used[x.to] = true
+		used[x.route] = true
 	}
 	for to, w := range p.routes {
-		if !told.keys[to.key] && !used[to] {
+		if !told.keys[to.key] && !used[w] && !w.probing {
 			delete(p.routes, to)
 			w.CloseIdleConnections()
 		}
@@ -269,14 +271,14 @@ func (p *Peers) forgetLocked(told *census) {
 
 // send sends a request of a client, and returns its answer, nil with what became of it where none has come.
 func (x *pass) send(client context.Context, r *request) (*http.Response, Outcome) {
-	resp, err := x.route.send(x.ctx, r)
+	resp, err := x.route.Send(x.ctx, r.Prepared, r.fields, r.who, r.body)
 	switch {
 	case err == nil:
 		return resp, Answered
 	case client.Err() != nil:
 		return nil, Cancelled
 	}
-	x.p.cfg.Log.Debug("passing a request on", "address", x.to.address, "lease", x.lease, "sent", !http1.NotSent(err), "error", err)
+	x.p.cfg.Log.Debug("passing a request on", "address", x.route.to.address, "lease", x.lease, "sent", !http1.NotSent(err), "error", err)
 	if http1.NotSent(err) {
 		return nil, NotSent
 	}
@@ -293,6 +295,9 @@ const (
 func (x *pass) copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response) {
 	for name, values := range endToEnd(resp.Header) {
 		w.Header()[name] = values
+	}
+	if resp.ContentLength > 0 { // an answer like the one before has no header of its own for that
+		w.Header()["Content-Length"] = []string{strconv.FormatInt(resp.ContentLength, 10)}
 	}
 	w.WriteHeader(resp.StatusCode)
 	flush, size := func() error { return nil }, answerBuffer

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,58 @@ func TestWhole(t *testing.T) {
 			t.Error("who asks is not remembered")
 		}
 		known = got.who.Who
+	}
+}
+
+// What a client says that is of no use, or too much of it, costs nobody anything: a Host besides the request's own, none at all,
+// and a Connection of thousands of names.
+func TestOddHeaders(t *testing.T) {
+	t.Parallel()
+	var d database
+	requests := make(chan *http.Request, 1)
+	owner := d.begin(t, 2, func(_ http.ResponseWriter, r *http.Request, _ peers.Passenger) { requests <- r }, nil)
+	sender := d.sender(t)
+	for name, change := range map[string]func(*http.Request){
+		"a second host": func(r *http.Request) { r.Header["Host"] = []string{"other.example"} },
+		"no host":       func(r *http.Request) { r.Host = "" },
+		"many names":    func(r *http.Request) { r.Header["Connection"] = []string{strings.Repeat("a,", 14_000) + "x-private"} },
+	} {
+		r := httptest.NewRequest(http.MethodPost, "http://mcp.example/mcp", http.NoBody)
+		r.Header.Set("X-Private", "1")
+		change(r)
+		began := time.Now()
+		w := httptest.NewRecorder()
+		if got := sender.Pass(w, r, owner.peer, nil, peers.Passenger{}); got != peers.Answered || w.Code != http.StatusOK {
+			t.Errorf("%s: %v %d", name, got, w.Code)
+		}
+		got := receive(t, requests, "the request at its owner")
+		if strings.Contains(got.Host, "other") || got.Header["Host"] != nil || (got.Header["X-Private"] == nil) != (name == "many names") {
+			t.Errorf("%s: the owner has got %s %v", name, got.Host, got.Header)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%s: it took %v", name, took)
+		}
+	}
+}
+
+// Each answer has its length, one like the answer before, too.
+func TestLengthOfAnswers(t *testing.T) {
+	t.Parallel()
+	var d database
+	owner := d.begin(t, 2, func(w http.ResponseWriter, r *http.Request, _ peers.Passenger) {
+		w.Header().Set("Content-Length", "5000")
+		_, _ = io.WriteString(w, strings.Repeat("x", 5000))
+	}, nil)
+	f := d.sender(t).front(t, owner.peer, peers.Passenger{})
+	for i := range 3 {
+		resp, err := f.client.Get(f.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := io.Copy(io.Discard, resp.Body); n != 5000 || resp.ContentLength != n {
+			t.Errorf("answer %d: %d bytes, and a length of %d", i, n, resp.ContentLength)
+		}
+		resp.Body.Close()
 	}
 }
 

@@ -75,7 +75,7 @@ type Peers struct {
 	watched bool        // watch is set, or look goes on
 	closing bool
 	passed  sync.WaitGroup // passes; Add is called under mu, and not once closing is set
-	looks   sync.WaitGroup // watched
+	looks   sync.WaitGroup // watched, and what route.probing is set for
 }
 
 // New returns the others of a process. Close is to be called at the end.

@@ -1,24 +1,29 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
+	"syscall"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/http1"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 )
 
 // route is the way to another process.
 type route struct {
 	http1.Transport
-	asked bool // whether it still answers; guarded by Peers.mu
+	to      target
+	probing bool // whether the process still answers; guarded by Peers.mu
 }
 
 func (p *Peers) newRoute(to target) *route {
-	w := &route{}
+	w := &route{to: to}
 	w.Dial, w.Idle = func(ctx context.Context, _ string) (net.Conn, error) { return p.dial(ctx, to) }, idleTime
 	return w
 }
@@ -32,20 +37,21 @@ type request struct {
 }
 
 // newRequest makes what is sent in place of a request. The error is the client's: such a request cannot be sent.
-func newRequest(r *http.Request, body []byte, lease int64, who []byte) (*request, error) {
+func newRequest(r *http.Request, body []byte, to journal.Peer, who []byte) (*request, error) {
 	prepared, err := http1.Prepare(&http.Request{
 		Method: r.Method,
 		URL: &url.URL{
-			Scheme: "http", Host: r.Host, // TLS is the connection's
+			Scheme: "http", Host: cmp.Or(r.Host, to.Address), // TLS is the connection's
 			Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery,
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	fields := append(make([]http1.Field, 0, len(r.Header)+1), http1.Field{Name: headerLease, Value: strconv.FormatInt(lease, 10)})
+	fields := append(make([]http1.Field, 0, len(r.Header)+1), http1.Field{Name: headerLease, Value: strconv.FormatInt(to.Lease, 10)})
 	for name, values := range endToEnd(r.Header) {
-		if name == "Authorization" || name == "Content-Length" || name == "Expect" { // the body is here
+		switch name {
+		case "Authorization", "Content-Length", "Expect", "Host": // the body is here
 			continue
 		}
 		for _, value := range values {
@@ -53,11 +59,6 @@ func newRequest(r *http.Request, body []byte, lease int64, who []byte) (*request
 		}
 	}
 	return &request{prepared, fields, who, body}, nil
-}
-
-// send sends a request, once at most, and returns its answer.
-func (w *route) send(ctx context.Context, r *request) (*http.Response, error) {
-	return w.Send(ctx, r.Prepared, r.fields, r.who, r.body)
 }
 
 var greeting = func() *http1.Prepared {
@@ -70,16 +71,36 @@ var greeting = func() *http1.Prepared {
 	return p
 }()
 
+// probeEach is the least time between two attempts to reach a process that may be gone.
+const probeEach = 250 * time.Millisecond
+
 // silent reports whether the other process answers nothing for as long as [silence], over a connection that there is and
-// over new ones: not even that it does not know this process.
-func (p *Peers) silent(w *route, to target) bool {
+// over new ones: not even that it does not know this process, or that nobody listens any more. Connections on which nothing
+// is answered are not used again.
+func (p *Peers) silent(w *route) bool {
+	began := time.Now()
 	ctx, stop := context.WithTimeout(p.roster.ctx, silence)
 	defer stop()
-	err := w.greet(ctx)
-	for timedOut(err) && ctx.Err() == nil {
-		err = p.knock(ctx, to)
+	if !unreached(w.greet(ctx)) {
+		return false
 	}
-	return timedOut(err)
+	w.CloseIdleConnections()
+	for ctx.Err() == nil {
+		c, err := p.dial(ctx, w.to)
+		if err == nil {
+			c.Close()
+		}
+		if !unreached(err) {
+			return false
+		}
+		timer := time.NewTimer(probeEach)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+	return ctx.Err() == context.DeadlineExceeded && time.Since(began) < 2*silence // else this process has stood still
 }
 
 // greet asks the other process for an answer.
@@ -93,16 +114,8 @@ func (w *route) greet(ctx context.Context) error {
 	return resp.Body.Close()
 }
 
-// knock connects to a process, and to no end.
-func (p *Peers) knock(ctx context.Context, to target) error {
-	c, err := p.dial(ctx, to)
-	if err != nil {
-		return err
-	}
-	return c.Close()
-}
-
-func timedOut(err error) bool {
+// unreached reports whether an error is that nothing has come from another machine.
+func unreached(err error) bool {
 	slow, ok := errors.AsType[net.Error](err)
-	return ok && slow.Timeout()
+	return ok && slow.Timeout() || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 }

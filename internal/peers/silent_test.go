@@ -65,19 +65,26 @@ func (h *hole) pump(from, to net.Conn) {
 }
 
 // A process that answers nothing any more is not waited for, though what is sent to it is acknowledged on the way and its
-// lease goes on: a call is lost, and a stream ends.
+// lease goes on: a call is lost, and a stream ends. Nothing is sent over connections that were idle then.
 func TestOwnerThatAnswersNothing(t *testing.T) {
 	t.Parallel()
+	const idle = 3
 	var d database
+	var all sync.WaitGroup
+	all.Add(idle)
 	asked := make(chan struct{})
 	owner := d.begin(t, 2, func(w http.ResponseWriter, r *http.Request, _ peers.Passenger) {
-		if r.Method == http.MethodGet {
+		switch r.Method {
+		case http.MethodPut:
+			all.Done()
+			all.Wait() // each has a connection of its own
+		case http.MethodGet:
 			w.Header().Set("Content-Type", "text/event-stream")
 			_ = http.NewResponseController(w).Flush()
 			hang(r, nil)
-			return
+		default:
+			hang(r, asked)
 		}
-		hang(r, asked)
 	}, nil)
 	way := newHole(t, owner.peer.Address)
 	to := owner.peer
@@ -92,6 +99,24 @@ func TestOwnerThatAnswersNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Body.Close()
+	var puts sync.WaitGroup
+	quick := sender.front(t, to, peers.Passenger{})
+	for range idle {
+		puts.Go(func() {
+			put, err := http.NewRequest(http.MethodPut, quick.url, http.NoBody)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp, err := quick.client.Do(put)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+		})
+	}
+	puts.Wait()
 	close(way.swallow)
 	receive(t, called, "the end of the call")
 	if _, err := io.Copy(io.Discard, stream.Body); err != nil {

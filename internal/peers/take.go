@@ -19,10 +19,6 @@ const (
 	headerNotHere  = httpserver.HeaderNotHere  // of an answer 421: nothing was done
 )
 
-// Elsewhere is what a [Config.Handler] says by [httpserver.HeaderNotHere], with status 421, of a request for which this process is
-// the right one, but does not have what it is about.
-const Elsewhere = httpserver.Elsewhere
-
 // take answers a request that another process has sent.
 func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 	if !p.knows(r.Context(), hashOf(r.TLS)) { // its lease may have ended since it connected
@@ -95,14 +91,17 @@ var hopByHop = []string{
 // endToEnd is the headers that are passed on.
 func endToEnd(h http.Header) iter.Seq2[string, []string] {
 	return func(yield func(string, []string) bool) {
-		drop := hopByHop
+		var named map[string]bool // by the connection's own header
 		for _, list := range h["Connection"] {
 			for name := range strings.SplitSeq(list, ",") {
-				drop = append(slices.Clip(drop), http.CanonicalHeaderKey(strings.TrimSpace(name)))
+				if named == nil {
+					named = make(map[string]bool)
+				}
+				named[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
 			}
 		}
 		for name, values := range h {
-			if !slices.Contains(drop, name) && !betweenProcesses(name) && !yield(name, values) {
+			if !named[name] && !slices.Contains(hopByHop, name) && !betweenProcesses(name) && !yield(name, values) {
 				return
 			}
 		}
