@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// idleTime is [Transport.Idle]. Servers close theirs after 5 s and more: a request written into a closing connection
+	// idleTime is [Transport.IdleTime]. Servers close theirs after 5 s and more: a request written into a closing connection
 	// has an unknown outcome, so ours go first.
 	idleTime = 2 * time.Second
 	// maxIdleConns is how many idle connections are kept.
@@ -100,8 +100,8 @@ type Transport struct {
 	// Dial makes a connection to a server, "host:port"; nil: one of TCP. Where writing to it fails it returns 0 only if
 	// surely nothing was sent. If it has NetConn, as that of TLS has, what that returns shows whether it still lives.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Idle is how long an idle connection is kept, unless the server's Keep-Alive hint says less; 0: 2 s.
-	Idle time.Duration
+	// IdleTime is how long an idle connection is kept, unless the server's Keep-Alive hint says less; 0: 2 s.
+	IdleTime time.Duration
 
 	_     [64]byte    // what every request writes lies on no cache line with what others read
 	mu    sync.Mutex  // guards idle and timer
@@ -220,7 +220,7 @@ func (t *Transport) conn(ctx context.Context, addr string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newConn(raw, addr, cmp.Or(t.Idle, idleTime)), nil
+	return newConn(raw, addr, cmp.Or(t.IdleTime, idleTime)), nil
 }
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
@@ -251,7 +251,7 @@ func (t *Transport) put(c *conn) {
 	}
 	t.idle = append(t.idle, c)
 	if t.timer == nil {
-		t.timer = time.AfterFunc(cmp.Or(t.Idle, idleTime)/4, t.sweep)
+		t.timer = time.AfterFunc(cmp.Or(t.IdleTime, idleTime)/4, t.sweep)
 	}
 }
 
@@ -268,7 +268,7 @@ func (t *Transport) sweep() {
 		return old
 	})
 	if len(t.idle) > 0 {
-		t.timer = time.AfterFunc(cmp.Or(t.Idle, idleTime)/4, t.sweep)
+		t.timer = time.AfterFunc(cmp.Or(t.IdleTime, idleTime)/4, t.sweep)
 	}
 }
 

@@ -50,7 +50,7 @@ func (p *Peers) dial(ctx context.Context, to target) (net.Conn, error) {
 	defer stop()
 	err = secured.HandshakeContext(ctx)
 	if err == nil {
-		err = greet(ctx, secured)
+		err = introduce(ctx, secured)
 	}
 	if err != nil {
 		raw.Close()
@@ -59,8 +59,8 @@ func (p *Peers) dial(ctx context.Context, to target) (net.Conn, error) {
 	return &conn{secured, counted}, nil
 }
 
-// greet asks whether the other side knows this process.
-func greet(ctx context.Context, c net.Conn) error {
+// introduce asks whether the other side knows this process.
+func introduce(ctx context.Context, c net.Conn) error {
 	cut := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	_, err := fmt.Fprintf(c, "HEAD / HTTP/1.1\r\nHost: peer\r\n%s: 1\r\n\r\n", headerGreeting)
 	var answer *http.Response

@@ -24,7 +24,7 @@ type route struct {
 
 func (p *Peers) newRoute(to target) *route {
 	w := &route{to: to}
-	w.Dial, w.Idle = func(ctx context.Context, _ string) (net.Conn, error) { return p.dial(ctx, to) }, idleTime
+	w.Dial, w.IdleTime = func(ctx context.Context, _ string) (net.Conn, error) { return p.dial(ctx, to) }, idleTime
 	return w
 }
 
