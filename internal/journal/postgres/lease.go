@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
@@ -69,10 +71,16 @@ const (
 
 	endAll = "DELETE FROM fsm_proxy.leases WHERE ends <= now()"
 
-	takeLease = `INSERT INTO fsm_proxy.leases (holder, ends, alone, address, key) SELECT $1, now() + $2, $3, $4, $5
-		WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE alone OR $3) RETURNING no`
+	// agree notes how requests find their runs, unless a process goes on: they find them as they do there.
+	agree = `INSERT INTO fsm_proxy.meta VALUES ('finds', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+		WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases)`
 
-	inTheWay = "SELECT holder, NOT alone FROM fsm_proxy.leases WHERE alone OR $1 ORDER BY no LIMIT 1"
+	takeLease = `INSERT INTO fsm_proxy.leases (holder, ends, alone, address, key) SELECT $1, now() + $2, $3, $4, $5
+		WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE alone OR $3 OR ` + differs + ` <> $6) RETURNING no`
+
+	differs = "(SELECT value FROM fsm_proxy.meta WHERE name = 'finds')"
+
+	inTheWay = "SELECT holder, NOT alone FROM fsm_proxy.leases WHERE alone OR $1 OR " + differs + " <> $2 ORDER BY alone DESC, no LIMIT 1"
 
 	// renewLease never has a lease end sooner: of renewals that had to wait in the database the older one may be the last.
 	renewLease = "UPDATE fsm_proxy.leases SET ends = greatest(ends, now() + $2) WHERE no = $1"
@@ -82,21 +90,24 @@ const (
 )
 
 // take takes a lease, and ends those that are past their end. The error is a [journal.Held] where one goes on that is alone, or
-// this one is to be and another goes on.
+// this one is to be and another goes on, or requests find their runs in another way there.
 func (s *Store) take(ctx context.Context) error {
 	asked, alone := elapsed(), s.cfg.alone()
 	var key []byte
 	if key = s.cfg.Peer.Key[:]; alone {
 		key = []byte{}
 	}
+	hash := sha256.Sum256([]byte(s.cfg.Finds))
+	finds := int64(binary.BigEndian.Uint64(hash[:]))
 	b := &pgx.Batch{}
 	b.Queue(inTurn)
 	b.Queue(endAll)
-	b.Queue(takeLease, s.cfg.Holder, s.cfg.Lease, alone, s.cfg.Peer.Address, key)
-	b.Queue(inTheWay, alone)
+	b.Queue(agree, finds)
+	b.Queue(takeLease, s.cfg.Holder, s.cfg.Lease, alone, s.cfg.Peer.Address, key, finds)
+	b.Queue(inTheWay, alone, finds)
 	results := s.pool.SendBatch(ctx, b)
-	_, err := results.Exec()
-	if err == nil {
+	var err error
+	for i := 0; i < 3 && err == nil; i++ {
 		_, err = results.Exec()
 	}
 	var no int64
@@ -106,6 +117,7 @@ func (s *Store) take(ctx context.Context) error {
 	held := &journal.Held{}
 	if errors.Is(err, pgx.ErrNoRows) {
 		if err = results.QueryRow().Scan(&held.By, &held.Shared); err == nil {
+			held.Differs = held.Shared && !alone
 			err = held
 		}
 	}

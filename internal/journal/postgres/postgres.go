@@ -20,6 +20,7 @@ type Config struct {
 	Lease  time.Duration     // for how long this process's lease goes on without another word; 0: [journal.DefaultLease]
 	Holder string            // whose it is, for people
 	Peer   journal.Peer      // its Address and Key are for others that share the database; without an Address the process has it alone
+	Finds  string            // how requests find their runs, in words that are the same in all processes that share the database
 	Lost   func(lease int64) // is told once another process has ended a lease of one that shares, before there is the next; it must not wait. nil: nobody is
 	Log    func(message string, err error)
 }

@@ -455,7 +455,17 @@ func aloneOrShared(t *testing.T, url string) {
 	b := share(t, url, "b")
 	held(alone, "a", "shared by a ")
 	held(alone, "a", "--peer-listen")
+	other := sharing(url, "other", wait)
+	other.Finds = "[principal principal]"
+	held(other, "a", "--run-key")
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	other.Lease = time.Hour
+	o := shareAs(t, other)
+	held(sharing(url, "a", wait), "other", "--run-key")
+	held(alone, "other", "--peer-listen")
+	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}
 	one := open(t, url, "one", time.Hour)
