@@ -15,3 +15,6 @@ func (k *Key) From() *tls.Config {
 
 // LookEach is the least time between two lookups.
 const LookEach = lookEach
+
+// UnreachedFor is for how long a process is not reached at least before a warning says so.
+const UnreachedFor = dialTime

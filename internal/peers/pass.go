@@ -59,7 +59,7 @@ var (
 // pass is a request that is passed on.
 type pass struct {
 	p     *Peers
-	lease int64
+	to    journal.Peer
 	route *route
 	began time.Time
 	ctx   context.Context // ends with the client, and by end
@@ -156,7 +156,7 @@ func (p *Peers) enter(ctx context.Context, to journal.Peer) *pass {
 		w = p.newRoute(at)
 		p.routes[at] = w
 	}
-	x := &pass{p: p, lease: to.Lease, route: w, began: time.Now()}
+	x := &pass{p: p, to: to, route: w, began: time.Now()}
 	x.ctx, x.end = context.WithCancelCause(ctx)
 	p.passed.Add(1)
 	p.passes[x] = struct{}{}
@@ -199,7 +199,7 @@ func (p *Peers) look() {
 	told, err := p.roster.look(context.Background())
 	if err == nil {
 		for _, x := range begun {
-			if !told.leases[x.lease] {
+			if !told.leases[x.to.Lease] {
 				x.end(errLeaseOver)
 			}
 		}
@@ -274,15 +274,42 @@ func (x *pass) send(client context.Context, r *request) (*http.Response, Outcome
 	resp, err := x.route.Send(x.ctx, r.Prepared, r.fields, r.who, r.body)
 	switch {
 	case err == nil:
+		x.reached(true)
 		return resp, Answered
 	case client.Err() != nil:
 		return nil, Cancelled
 	}
-	x.p.cfg.Log.Debug("passing a request on", "address", x.route.to.address, "lease", x.lease, "sent", !http1.NotSent(err), "error", err)
-	if http1.NotSent(err) {
-		return nil, NotSent
+	x.p.cfg.Log.Debug("passing a request on", "address", x.to.Address, "lease", x.to.Lease, "sent", !http1.NotSent(err), "error", err)
+	if !http1.NotSent(err) {
+		return nil, Lost
 	}
-	return nil, Lost
+	// Where this process has no lease the others rightly do not let it in.
+	if x.ctx.Err() == nil && x.p.cfg.Trusts(x.p.cfg.Lease()) && x.reached(false) {
+		x.p.cfg.Log.Warn("another process cannot be reached: nothing is passed on to it; check --advertise there, and that the port is reached (docs/replicas.md)",
+			"to", x.to.Holder, "address", x.to.Address, "error", err)
+	}
+	return nil, NotSent
+}
+
+// warnEach is the least time between two warnings that one process cannot be reached.
+const warnEach = time.Minute
+
+// reached notes whether the other process was reached. It reports whether to warn that it is not: that has gone on for
+// longer than one that was killed has its lease, and than what was begun by then may take.
+func (x *pass) reached(yes bool) (warn bool) {
+	x.p.mu.Lock()
+	defer x.p.mu.Unlock()
+	w, now := x.route, time.Now()
+	switch {
+	case yes:
+		w.failing = time.Time{}
+	case w.failing.IsZero():
+		w.failing = now
+	case now.Sub(w.failing) > x.p.roster.lasts+dialTime && now.Sub(w.warned) >= warnEach:
+		w.warned = now
+		return true
+	}
+	return false
 }
 
 const (

@@ -18,8 +18,12 @@ import (
 // route is the way to another process.
 type route struct {
 	http1.Transport
-	to      target
-	probing bool // whether the process still answers; guarded by Peers.mu
+	to target
+
+	// Guarded by Peers.mu:
+	probing bool      // whether the process still answers
+	failing time.Time // since when it was not reached; zero: it was, or was not tried yet
+	warned  time.Time // when it was said last that it cannot be reached
 }
 
 func (p *Peers) newRoute(to target) *route {
