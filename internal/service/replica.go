@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -42,8 +43,18 @@ func (f *Store) checkPeers() error {
 	if f.Advertise == "" && addr.IP.IsUnspecified() || addr.IP == nil && f.Advertise == "" {
 		return exit.Usagef("--peer-listen %s is no address at which others find this process: give --advertise HOST:PORT, in a pod with the pod's address", f.PeerListen)
 	}
-	if _, _, err := net.SplitHostPort(f.Advertise); f.Advertise != "" && err != nil {
+	if f.Advertise == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(f.Advertise)
+	if err != nil {
 		return exit.Usagef("--advertise %q is no address (%w); write it like gateway-0:9092", f.Advertise, err)
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.Unmap().IsUnspecified() {
+		return exit.Usagef("--advertise %s is no address at which others find this process: write it like gateway-0:9092, in a pod with the pod's address", f.Advertise)
+	}
+	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
+		return exit.Usagef("--advertise %s has no port at which others find this process: write it like gateway-0:9092", f.Advertise)
 	}
 	return nil
 }
@@ -52,6 +63,7 @@ func (f *Store) checkPeers() error {
 type replica struct {
 	key   *peers.Key
 	l     net.Listener // where others pass requests on; nil: nobody does
+	found []any        // where they find that, for the log
 	all   func(ctx context.Context) ([]journal.Peer, error)
 	peers *peers.Peers
 	front atomic.Pointer[streamhttp.Server] // of clients; nil: it is not there yet
@@ -82,9 +94,11 @@ func (s *service) openReplica() (own journal.Peer, err error) {
 		return own, err
 	}
 	s.onClose(func() { s.replica.l.Close() })
-	own.Key, own.Address = s.replica.key.Hash(), c.Advertise
-	if own.Address == "" {
-		own.Address = s.replica.l.Addr().String()
+	listens := s.replica.l.Addr().String()
+	own.Key, own.Address = s.replica.key.Hash(), cmp.Or(c.Advertise, listens)
+	s.replica.found = []any{"address", own.Address}
+	if own.Address != listens {
+		s.replica.found = append(s.replica.found, "listen", listens)
 	}
 	return own, nil
 }
@@ -116,7 +130,7 @@ func (s *service) joins(all journal.Store) {
 		defer stop()
 		r.peers.Close(ctx)
 	})
-	s.log.Info("sharing the store: other processes pass requests on to this one", "address", r.l.Addr().String())
+	s.log.Info("sharing the store: other processes pass requests on to this one", r.found...)
 }
 
 // The listeners that requests have come to which are passed on: what comes to one is never served as if it had come to
