@@ -78,6 +78,8 @@ type Others struct {
 	// PassOn has another process answer a request, where what was said of it here tells that it may: it is to be tried here
 	// once more where that one does not either. An error is what it is answered with.
 	PassOn func(w http.ResponseWriter, r *http.Request, on Onward) (again bool, err error)
+	// Asked reports whether an approval is wanted in this process, or was, and its answer is known still.
+	Asked func(id string) bool
 }
 
 // Handler returns the handler of the admin listener.
@@ -121,7 +123,7 @@ func (a *Admin) ofRuns(r routes) {
 	does(allowPath, "approve", room, a.approve(allowPath, true))
 	does(denyPath, "approve", room, a.approve(denyPath, false))
 	for _, path := range []string{allowPath, denyPath} {
-		r.handle(http.MethodPost, path, a.waitsHere(path, r[path][http.MethodPost]))
+		r.handle(http.MethodPost, path, a.askedHere(path, r[path][http.MethodPost]))
 	}
 }
 

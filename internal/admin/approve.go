@@ -39,12 +39,12 @@ func (a *Admin) waiting(id string) (Approval, bool) {
 	return Approval{}, false
 }
 
-// waitsHere has f take an answer that another process has passed on, only if the call waits here: whatever else is wrong with it here,
-// it may wait in a third one.
-func (a *Admin) waitsHere(pattern string, f http.HandlerFunc) http.HandlerFunc {
+// askedHere has f take an answer that another process has passed on, only if its approval is wanted here, or was answered here, which f
+// says then: whatever else is wrong with it here, it may be wanted in a third one.
+func (a *Admin) askedHere(pattern string, f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if from, passed := a.sender(r); passed {
-			if _, here := a.waiting(parameters(pattern, r.URL.Path)[0]); !here {
+			if !a.Asked(parameters(pattern, r.URL.Path)[0]) {
 				_, _ = a.PassOn(w, r, Onward{Why: errNoApproval, From: from, Passed: true})
 				return
 			}

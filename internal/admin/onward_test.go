@@ -29,7 +29,7 @@ func away(onward func(w http.ResponseWriter, r *http.Request, on Onward) (bool, 
 	a.Approve = func(context.Context, ApprovalAnswer) (Approved, error) {
 		return Approved{}, &Refusal{Status: http.StatusNotFound, Code: NoApproval, Text: "no call waits"}
 	}
-	a.PassOn = onward
+	a.PassOn, a.Asked = onward, func(string) bool { return false }
 	return a
 }
 
@@ -135,6 +135,14 @@ func TestWhatAnotherProcessHasPassedOn(t *testing.T) {
 		if w := passed(a, method, target, body, "olga"); w.Code != http.StatusMisdirectedRequest || n != 1 {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
+	}
+	a = away(func(_ http.ResponseWriter, _ *http.Request, on Onward) (bool, error) { return false, on.Why })
+	a.Asked = func(id string) bool { return id == "x" }
+	a.Approve = func(context.Context, ApprovalAnswer) (Approved, error) {
+		return Approved{}, &Refusal{Status: http.StatusConflict, Code: "approval_answered", Text: "it was answered before"}
+	}
+	if w := passed(a, "POST", "/v1/approvals/x/allow", "", "olga"); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "approval_answered") {
+		t.Errorf("an approval that was answered: %d %s", w.Code, w.Body)
 	}
 }
 

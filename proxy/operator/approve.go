@@ -33,6 +33,12 @@ func (d *Desk) asking(id string) (*runs.Run, runs.Asked) {
 	return nil, runs.Asked{}
 }
 
+// Asked reports whether a run asks by an id, or has its answer still.
+func (d *Desk) Asked(id string) bool {
+	r, _ := d.asking(id)
+	return r != nil
+}
+
 // Approval is the call of an id, where it waits still.
 func (d *Desk) Approval(id string) (runs.Asked, bool) {
 	r, asked := d.asking(id)

@@ -179,6 +179,11 @@ func TestApprovalsAtAnyReplica(t *testing.T) {
 	if s := r.all[0].answers(want[0].ID, "deny", fmt.Sprintf(`{"note":"no","seq":%d}`, want[0].Seq)); s.status != http.StatusOK {
 		t.Errorf("%d %s", s.status, s.text)
 	}
+	for _, h := range r.all { // a no is known as long as its run is in the state, at its owner
+		if s := h.answers(want[0].ID, "allow", ""); s.status != http.StatusConflict || s.Code != "approval_answered" {
+			t.Errorf("after a no: %d %s", s.status, s.text)
+		}
+	}
 	for _, x := range want[1:] { // the others' too
 		if s := r.all[0].answers(x.ID, "allow", fmt.Sprintf(`{"note":"fine","seq":%d}`, x.Seq)); s.status != http.StatusOK {
 			t.Errorf("%d %s", s.status, s.text)
