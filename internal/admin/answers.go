@@ -57,7 +57,7 @@ type Run struct {
 	ID       string     `json:"id"`
 	Key      string     `json:"key"`
 	Owner    string     `json:"owner,omitempty"`
-	Sessions int        `json:"sessions"`
+	Sessions *int       `json:"sessions,omitempty"` // nil: another process has it
 	State    string     `json:"state"`
 	Complete bool       `json:"complete"`
 	Policy   string     `json:"policy_digest"`

@@ -65,6 +65,7 @@ type replica struct {
 	l     net.Listener // where others pass requests on; nil: nobody does
 	found []any        // where they find that, for the log
 	all   func(ctx context.Context) ([]journal.Peer, error)
+	own   func() int64 // the number of this process's lease
 	peers *peers.Peers
 	front atomic.Pointer[streamhttp.Server] // of clients; nil: it is not there yet
 	desk  atomic.Pointer[desk]              // of operators; likewise
@@ -110,7 +111,7 @@ func (s *service) joins(all journal.Store) {
 	if r.l == nil || !shared {
 		return
 	}
-	r.all, r.lease, r.reading = store.Peers, s.cfg.Store.lease(), make(chan struct{}, 1)
+	r.all, r.own, r.lease, r.reading = store.Peers, store.Lease, s.cfg.Store.lease(), make(chan struct{}, 1)
 	r.outdate = func(run string) {
 		if relay := s.relayed.Load(); relay != nil {
 			relay.Runs.Outdate(run)

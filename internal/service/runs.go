@@ -405,7 +405,9 @@ func (s *service) adminRuns(ctx context.Context, q admin.RunsQuery) (all []admin
 	holders := s.replica.holders(ctx)
 	for _, info := range infos {
 		run := adminRun(info)
-		run.Process = holders[info.Lease]
+		if run.Process = holders[info.Lease]; run.Process != "" && info.Lease != s.replica.own() { // whoever uses it uses it there
+			run.Sessions, run.AtRest = nil, false
+		}
 		all = append(all, run)
 	}
 	return all, whole, nil
@@ -427,7 +429,7 @@ func runName(info runs.Info) string {
 
 func adminRun(info runs.Info) admin.Run {
 	run := admin.Run{
-		ID: runName(info), Key: info.Key.String(), Owner: info.Owner.Subject, Sessions: info.Sessions, State: info.State, Complete: info.Complete,
+		ID: runName(info), Key: info.Key.String(), Owner: info.Owner.Subject, Sessions: &info.Sessions, State: info.State, Complete: info.Complete,
 		Policy: info.Policy, Refused: info.Refused, Shut: info.Shut, TurnHeld: info.TurnHeld, Queued: info.Queued, AtRest: info.AtRest,
 	}
 	if since := info.Stranded; !since.IsZero() {

@@ -51,6 +51,17 @@ func TestOperatorsAtAnyReplica(t *testing.T) {
 		if out := h.does(0, "ls"); !strings.Contains(out, "PROCESS") || !strings.Contains(out, fmt.Sprintf("process %d ", owner.process.Process.Pid)) {
 			t.Errorf("who has the run is not listed: %s", out)
 		}
+		var page struct {
+			Items []struct {
+				Process  string
+				Sessions *int
+				AtRest   bool `json:"at_rest"`
+			}
+		}
+		h.operator(http.MethodGet, "/v1/runs", &page)
+		if len(page.Items) != 1 || !strings.HasPrefix(page.Items[0].Process, fmt.Sprintf("process %d ", owner.process.Process.Pid)) || page.Items[0].AtRest || (page.Items[0].Sessions != nil) != (h == owner) {
+			t.Errorf("a run of another process is listed as %+v", page.Items)
+		}
 	}
 	for _, stranger := range []string{"", "Bearer wrong"} {
 		for _, path := range []string{"/end", "/reset", "/signals/approved", "/release"} {
