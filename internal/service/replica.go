@@ -176,7 +176,7 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	}
 	again, no := s.carry(w, r, errand{
 		at: at, free: at.Run != "" || at.Free || p.Message != nil && p.Message.Method == "initialize",
-		body: p.Body, who: peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr, Door: doorClients}, since: p.Since,
+		body: p.Body, message: p.Message, who: peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr, Door: doorClients}, since: p.Since,
 		repeats: func() bool { return repeatable(s.relay.Policy(), r, p.Message) },
 		about:   "the task", declined: func() error { return s.replica.readTasks(r.Context(), s.relay.Runs, p.Since) },
 	})
@@ -195,6 +195,7 @@ type errand struct {
 	at      *journal.Elsewhere
 	free    bool // where nobody has the run, the first of the others takes it that can
 	body    []byte
+	message *wire.Message // that is the body; nil: none, a batch, or an operator's
 	who     peers.Passenger
 	since   time.Time   // when it was found first that it is served elsewhere
 	repeats func() bool // whether it may be served once more though it may have been served before
@@ -248,7 +249,7 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 	e.at.Outdate()
 	switch {
 	case outcome == peers.Lost && !e.repeats():
-		return false, &unserved{policy.OutcomeUnknown, "The process that had this run has gone while the request was under way; it may have happened.", false}
+		return false, e.unknown("the process that has this run")
 	case len(to) == 0 && e.free && s.relay.Draining(), time.Since(e.since) > s.patience():
 		return false, &unserved{policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.", false}
 	}
@@ -274,14 +275,14 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 				return false, waitsNot()
 			case outcome == peers.Lost && !e.repeats():
 				if lost = true; !e.sole {
-					return false, e.gone()
+					return false, e.unknown("a process that may have " + e.about)
 				}
 			}
 			sure = sure && outcome == peers.Declined
 		}
 		switch {
 		case lost:
-			return false, e.gone()
+			return false, e.unknown("a process that may have " + e.about)
 		case sure && (e.declined == nil || e.declined() == nil):
 			return true, nil
 		case time.Since(e.since) > s.patience():
@@ -292,9 +293,18 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 	}
 }
 
-// gone is for a request that may have been served by a process that has gone.
-func (e *errand) gone() *unserved {
-	return &unserved{policy.OutcomeUnknown, "The process that may have had " + e.about + " has gone while the request was under way; it may have happened.", false}
+// unknown is for a request that went to somebody who has not answered: they may have gone, or be cut off from this process alone.
+func (e *errand) unknown(to string) *unserved {
+	what, again := "The request", "send"
+	if m := e.message; m != nil && m.Kind == wire.Request {
+		if k, name, ok := refusal.AskedFor(m); ok {
+			what = refusal.Called(k, name)
+		}
+		if m.Method == "tools/call" {
+			again = "call"
+		}
+	}
+	return &unserved{policy.OutcomeUnknown, what + " was passed on to " + to + ", and no answer came back; it may have happened: look before you " + again + " it again.", false}
 }
 
 // readTasks has this process go on with the tasks of runs that nobody has, unless it has looked for them since a time. It

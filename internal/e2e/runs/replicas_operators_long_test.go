@@ -373,7 +373,7 @@ func TestOperatorsWhoseOwnerIsKilled(t *testing.T) {
 	}()
 	mcptest.Await(t, "the signal waits for the turn", func() bool { return at.show(id).Queued == 1 })
 	owner.ends(os.Kill)
-	if s := <-came; s.status != http.StatusBadGateway || s.Code != "outcome_unknown" {
+	if s := <-came; s.status != http.StatusBadGateway || s.Code != "outcome_unknown" || !strings.Contains(s.text, "The request was passed on") {
 		t.Errorf("%d %s", s.status, s.text)
 	}
 	if s := at.show(id); s.State != "waiting" {
