@@ -45,7 +45,7 @@ type ServerConfig struct {
 	Open func(own wire.Stream, info PeerInfo) (wire.Session, error)
 	// Resume goes on with a session, by from.ID, that there is not any more since the server was started anew, and has
 	// it negotiated; own is as for Open. It may block. Nil, or a nil session without an error: it has ended. The error
-	// is why it cannot go on just now.
+	// is why it cannot go on just now, which is for whoever returns it to log: the client is told to try again, and nothing else.
 	Resume func(own wire.Stream, from PeerInfo) (wire.Session, error)
 	// Modern takes a request or a notification of the modern era, as
 	// [wire.Session].Handle does; from has no Session. out is a
@@ -207,6 +207,7 @@ const (
 	ReasonCertificate                 // its certificate is not accepted
 	ReasonUnverified                  // it has one that cannot be looked at: the issuer's keys are not known yet
 	ReasonSession                     // it names a session that there is not
+	ReasonUnavailable                 // it is of a session that cannot be had just now
 	ReasonNoSession                   // it names no session, and begins none
 	ReasonNoRun                       // its initialize lacks what its run is found by
 	ReasonCrowded                     // there are too many sessions, requests under way, or bytes of bodies, for another one
@@ -230,6 +231,7 @@ var reasons = [...]struct{ word, text string }{
 	ReasonCertificate:   {"certificate_wrong", "it has no client certificate that is accepted"},
 	ReasonUnverified:    {"keys_unavailable", "its access token cannot be verified yet: the issuer's keys have not come"},
 	ReasonSession:       {"session_unknown", "there is no such session: it has ended, was begun at another process, or is somebody else's; clients begin a new one"},
+	ReasonUnavailable:   {"session_unavailable", "its session cannot be had just now: the store (--store), or the server behind the proxy, is away; another line says why, and clients try again"},
 	ReasonNoSession:     {"session_missing", "it names no session and is no initialize: its client has lost the Mcp-Session-Id, or speaks a revision that --protocol leaves out"},
 	ReasonNoRun:         {"session_refused", "its initialize lacks what finds its run (--run-key); another line says what"},
 	ReasonCrowded:       {"sessions_full", "there is no room for it: too many sessions, requests or bytes of bodies"},

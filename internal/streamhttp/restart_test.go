@@ -1,7 +1,9 @@
 package streamhttp
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -86,5 +88,26 @@ func TestEventIDsTellNoSessionID(t *testing.T) {
 	}
 	if len(ids) != 4 {
 		t.Errorf("lives of a session have the same ids: %v", ids)
+	}
+}
+
+// Why a session cannot go on just now is nothing for its client, who is told to try again; nor is it that there is no such session.
+func TestASessionThatCannotGoOnJustNow(t *testing.T) {
+	var told []Reason
+	r := newRig(t, ServerConfig{
+		Sessions: 1, Refused: func(why Reason, _ int, _ *http.Request) { told = append(told, why) },
+		Resume: func(wire.Stream, PeerInfo) (wire.Session, error) {
+			return nil, errors.New("failed to connect to `user=fsm database=runs`: 10.0.0.7:5432")
+		},
+	}, nil)
+	want := "the session cannot go on just now; try again"
+	for range 2 { // what one takes is given back
+		r.do(post1(ping, someID)).want(t, 503, want+"\n").wantHeader(t, "Retry-After", "1")
+		r.do(request("GET", "/mcp", "", someID)).want(t, 503, want+"\n")
+	}
+	r.begin("2025-06-18")
+	r.do(post1(ping, someID)).want(t, 503, want+": there are too many sessions\n")
+	if fmt.Sprint(told) != "[session_unavailable session_unavailable session_unavailable session_unavailable sessions_full]" {
+		t.Errorf("the reasons are %v", told)
 	}
 }

@@ -157,8 +157,12 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, from PeerInfo) 
 		httpserver.Admit(w)
 		return nil, err
 	default:
-		w.Header().Set("Retry-After", "1")
-		s.refuse(w, r, ReasonSession, http.StatusServiceUnavailable, "the session cannot go on just now; try again: "+err.Error())
+		why, text := ReasonUnavailable, "the session cannot go on just now; try again"
+		if err == errCrowded {
+			why, text = ReasonCrowded, text+": "+err.Error()
+		}
+		w.Header()["Retry-After"] = []string{retryAfter}
+		s.refuse(w, r, why, http.StatusServiceUnavailable, text)
 	}
 	return nil, nil
 }
