@@ -46,10 +46,8 @@ const maxKept = 512 << 10
 // Session is a session that is kept. It is a [wire.WitnessSession].
 type Session struct {
 	wire.Session
-	id    string
-	store Store
-	log   hclog.Logger
-	stays func() bool // the session is not to be forgotten when it ends: the proxy does
+	id  string
+	cfg Config
 
 	mu        sync.Mutex // guards what follows; what is handed over is handed over with it held, so that the last of it is kept
 	kept      Kept
@@ -61,11 +59,16 @@ type Config struct {
 	Store Store
 	Stays func() bool // when a session ends, it is kept: the proxy ends
 	Log   hclog.Logger
+
+	// Others reports whether something of a session was not kept since that is another process's by now, and Elsewhere is
+	// where its requests are served then: see [wire.MovingStream]. nil: no other process has any.
+	Others    func(err error) bool
+	Elsewhere error
 }
 
 // New returns a session that is kept under its id, for its owner.
 func New(s wire.Session, id, owner string, c Config) *Session {
-	return &Session{Session: s, id: id, store: c.Store, log: c.Log, stays: c.Stays, kept: Kept{Owner: owner}}
+	return &Session{Session: s, id: id, cfg: c, kept: Kept{Owner: owner}}
 }
 
 // ErrOther means that what is kept is not that of who asks.
@@ -123,13 +126,13 @@ func (s *Session) keepLocked() (wait func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.store.KeepSession(s.id, text)
+	return s.cfg.Store.KeepSession(s.id, text)
 }
 
 func (s *Session) say(text string) {
 	m, err := wire.Read([]byte(text), wire.FromClient)
 	if err != nil {
-		s.log.Error("what is kept of a session cannot be read", "error", err)
+		s.cfg.Log.Error("what is kept of a session cannot be read", "error", err)
 		return
 	}
 	if rest := s.Session.Handle(m, unheard{}); rest != nil {
@@ -152,6 +155,7 @@ func (s *Session) Handle(m *wire.Message, out wire.Stream) wire.Pending {
 	switch m.Method {
 	case "initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 		k := &keeping{Stream: out, s: s, m: m, given: make(chan struct{})}
+		k.over = sync.OnceFunc(func() { close(k.given) })
 		k.rest = s.Session.Handle(m, k)
 		return k
 	}
@@ -178,10 +182,10 @@ func (s *Session) Unreadable(err error) { wire.Unread(s.Session, err) }
 func (s *Session) Close() {
 	switch {
 	case s.Moved():
-		s.store.Left(s.id)
-	case !s.stays():
+		s.cfg.Store.Left(s.id)
+	case !s.cfg.Stays():
 		s.mu.Lock()
-		wait, err := s.store.KeepSession(s.id, nil)
+		wait, err := s.cfg.Store.KeepSession(s.id, nil)
 		if err != nil {
 			wait = func() error { return err }
 		}
@@ -200,7 +204,7 @@ func (s *Session) Forgotten() {
 		return
 	}
 	if err := wait(); err != nil {
-		s.log.Warn("a session that has ended is kept on", "error", err)
+		s.cfg.Log.Warn("a session that has ended is kept on", "error", err)
 	}
 }
 
@@ -220,7 +224,7 @@ func (s *Session) notes(m *wire.Message) (wait func() error, err error) {
 			return nil, nil
 		}
 		if s.kept.size()+len(uri) > maxKept {
-			s.log.Warn("a subscription is not kept: a session keeps no more; after a restart its client has to subscribe again")
+			s.cfg.Log.Warn("a subscription is not kept: a session keeps no more; after a restart its client has to subscribe again")
 			return nil, nil
 		}
 		s.kept.Subscribed = append(s.kept.Subscribed, strings.Clone(uri))
@@ -236,7 +240,8 @@ type keeping struct {
 	s     *Session
 	m     *wire.Message
 	rest  wire.Pending
-	given chan struct{} // closed when the answer is, or the request is served elsewhere
+	given chan struct{} // closed by over, when the answer is given, or the request is served elsewhere
+	over  func()
 }
 
 // Asks implements [wire.AskedStream].
@@ -250,36 +255,48 @@ func (k *keeping) Answer(msg []byte) {
 	}
 	wait, err := k.s.notes(k.m)
 	if wait == nil && err == nil {
-		k.give(msg)
+		k.kept(msg, nil)
 		return
 	}
 	go func() {
 		if err == nil {
 			err = wait()
 		}
-		if err != nil {
-			k.s.log.Warn("a session is not kept: after a restart its client has to begin another", "error", err)
-		}
-		k.give(msg)
+		k.kept(msg, err)
 	}()
+}
+
+// kept gives the answer once it is known what is kept. Where the session is another process's by now, that does not know of what
+// was asked for: the request is served there, or its client is told to send it again.
+func (k *keeping) kept(msg []byte, err error) {
+	switch {
+	case k.m.Method != "initialize" && (k.s.Moved() || k.s.cfg.Others != nil && k.s.cfg.Others(err)):
+		if k.Move(k.s.cfg.Elsewhere) {
+			return
+		}
+		msg = wire.ErrorAnswer(k.m.Bytes(k.m.ID), wire.CodeInternal, "the session goes on in another process, which does not know of this request: try again", nil)
+	case err != nil:
+		k.s.cfg.Log.Warn("a session is not kept: after a restart its client has to begin another", "error", err)
+	}
+	k.give(msg)
 }
 
 func (k *keeping) give(msg []byte) {
 	k.Stream.Answer(msg)
-	close(k.given)
+	k.over()
 }
 
 // Decline implements [wire.DecliningStream].
 func (k *keeping) Decline(msg []byte) {
 	wire.Decline(k.Stream, msg)
-	close(k.given)
+	k.over()
 }
 
 // Move implements [wire.MovingStream].
 func (k *keeping) Move(why error) bool {
 	moved := wire.MoveOn(k.Stream, why)
 	if moved {
-		close(k.given)
+		k.over()
 	}
 	return moved
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
 	"github.com/fsm-proxy/fsm-proxy/internal/policyfile"
 	"github.com/fsm-proxy/fsm-proxy/internal/resume"
@@ -215,7 +216,10 @@ func (s *service) notResumed(from streamhttp.PeerInfo, err error) error {
 
 // keeping is what sessions are kept with.
 func (s *service) keeping() resume.Config {
-	return resume.Config{Store: s.store, Stays: s.relay.Draining, Log: s.log}
+	return resume.Config{
+		Store: s.store, Stays: s.relay.Draining, Log: s.log,
+		Others: func(err error) bool { return errors.Is(err, journal.ErrConflict) }, Elsewhere: runs.LookAgain(false),
+	}
 }
 
 // ownerOf says who alone goes on with a session, as nobody reads it: by the principal, the URL, and what a gateway says.
