@@ -98,7 +98,11 @@ func (c *call) Detach(done func()) bool {
 	}
 	c.flight.Afterwards(done)
 	if !c.flight.Then(c.landing()) {
-		return c.flight.Afterwards(nil) == nil && c.restAlone()
+		alone := c.flight.Afterwards(nil) == nil
+		if alone { // its client was asked meanwhile
+			go c.rest()
+		}
+		return alone
 	}
 	if in := c.flight.Input(); in != nil && in.Left() { // its client was asked before there was anything to call
 		c.flight.Released()
@@ -116,12 +120,6 @@ func (c *call) landing() func(*wire.Message, error) {
 			c.land(m, err)
 		}
 	}
-}
-
-// restAlone lets the rest of the way of a call go on alone whose client was asked meanwhile.
-func (c *call) restAlone() bool {
-	go c.rest()
-	return true
 }
 
 // answer gives the client the answer and ends the call.

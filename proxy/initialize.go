@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/deadline"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -109,9 +110,6 @@ func (c *call) discover() wire.Pending {
 
 // list answers a list request from the cached bytes.
 func (c *call) list(k wire.ListKind) wire.Pending {
-	if c.s.moves(c.out) {
-		return c.answer(nil)
-	}
 	h := c.s.shown.Hello.Load()
 	if !h.Lists[k] && k == wire.Tools && (c.s.p.handles != nil && c.client.Stateless() || c.s.hasSignals()) {
 		return c.show(catalogue.NoTools, k)
@@ -137,15 +135,18 @@ func (c *call) listFetched(k wire.ListKind) {
 		over()
 	}
 	if err != nil {
-		c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
-		c.fail(wire.CodeInternal, "listing "+k.String()+" of the upstream: "+c.s.p.drain.EndedBy(err).Error())
+		c.unavailable(fmt.Errorf("listing %v: %w", k, c.s.p.drain.EndedBy(err)))
 		return
 	}
 	c.show(v, k)
 }
 
-// show answers with a view as it looks to the client.
+// show answers with a view as it looks to the client, where this process knows how that is.
 func (c *call) show(v catalogue.View, k wire.ListKind) wire.Pending {
+	if !c.s.run.Acts() {
+		c.unavailable(link.ErrEnding)
+		return nil
+	}
 	return c.result(c.s.shown.Show(k, v, c.who().Principal, c.Who))
 }
 

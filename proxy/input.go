@@ -79,7 +79,7 @@ func (c *call) AnswerBy(give func()) { c.answerBy(give) }
 
 // WaitsFor implements bridge.Returning.
 func (c *call) WaitsFor(origin bridge.Asker) (cancelled bool) {
-	c.flight.Update(func(f *flight.State) { f.ToOrigin, cancelled = origin.(*call).flight.Cancel, f.Cancelled })
+	c.flight.Update(func(f *flight.State) { f.Origin, cancelled = &origin.(*call).flight, f.Cancelled && !f.Awaited })
 	return cancelled
 }
 

@@ -38,11 +38,7 @@ func (s *session) request(m *wire.Message, out wire.Stream) wire.Pending {
 	c.Who = s.shown.Asked(wire.AsksOn(out))
 	c.observe()
 	if refusal := s.admit(c); refusal != "" {
-		if s.moves(out) {
-			return nil
-		}
-		c.turnedAway()
-		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
+		return c.turnedAway(refusal)
 	}
 	if s.p.drain.Begun.Load() && !c.servedInDrain() {
 		return c.tooLate()
@@ -451,12 +447,16 @@ func (c *call) begun(conn *bridge.Upstream, err error) wire.Pending {
 
 // What follows is for calls that wait until they can be recorded.
 
-// turnedAway tells of a request that is not even taken. What is refused in any
+// turnedAway tells of a request that is not even taken, unless it is served elsewhere. What is refused in any
 // number has to wait until it can be recorded.
-func (c *call) turnedAway() {
+func (c *call) turnedAway(why string) wire.Pending {
+	if c.s.moves(c.out) {
+		return nil
+	}
 	c.s.p.awaitRoom()
 	c.seen.Failed(observe.Fault{RPC: wire.CodeInvalidRequest})
 	c.observeEnd()
+	return c.refuseOut(wire.CodeInvalidRequest, why, nil)
 }
 
 // crowdsOut reports whether the call has to wait until it can be recorded. What

@@ -91,11 +91,18 @@ func (c *call) aboutTarget(before []any, behind ...any) []any {
 	return c.about(slices.Concat(before, target, behind)...)
 }
 
-// unavailable answers a request that the upstream did not take.
+// unavailable answers a request that the upstream did not take, or that may be served once more where it was lost.
 func (c *call) unavailable(err error) {
+	lost, _ := errors.AsType[*wire.CallError](err)
+	if (lost == nil || !lost.Sent || c.m.Repeats()) && c.s.moves(c.out) {
+		c.answer(nil)
+		return
+	}
 	c.seen.Failed(observe.Fault{Code: policy.UpstreamUnavailable})
 	text := "The upstream server is not available: " + err.Error() + ". Nothing was done; try again later."
-	switch lost, _ := errors.AsType[*wire.CallError](err); {
+	switch {
+	case err == link.ErrEnding && (c.s.Over() || !c.s.run.Acts()):
+		text = "This was not sent: its run was ended, or another process has it, or may have it soon. Nothing was done; try again."
 	case err == link.ErrEnding:
 		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)
 		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."

@@ -230,10 +230,12 @@ func (s *session) admit(c *call) string {
 	if s.crowdedLocked(c) {
 		return "too many requests under way in this session: wait for answers"
 	}
-	if s.closed && s.p.drain.Begun.Load() {
+	switch {
+	case s.closed && s.p.drain.Begun.Load():
 		return refusal.TooLate
-	}
-	if s.closed {
+	case s.closed && s.goesOn:
+		return "the session goes on elsewhere, or later, and this request was not sent: try again"
+	case s.closed:
 		return "the session has ended, and this request was not sent: begin another session with initialize"
 	}
 	if s.calls == nil {
@@ -369,18 +371,11 @@ func (s *session) Close() {
 	go s.end()
 }
 
-// hasEnded reports whether Close was called.
-func (s *session) hasEnded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
 // end is owned by the Proxy, which waits for it in Close.
 func (s *session) end() {
 	defer s.p.ending.Done()
 	for _, c := range s.underWay() {
-		c.flight.CallOff(s.Moved())
+		c.flight.CallOff(s.Over() || s.ofRun) // which no client has ended
 	}
 	s.asks.Close(&s.p.asks)
 	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.EndGrace)

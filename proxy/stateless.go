@@ -32,8 +32,7 @@ func (p *Proxy) serve(c *call) wire.Pending {
 	s.meets(c.from.Principal)
 	c.observe()
 	if refusal := s.admit(c); refusal != "" {
-		c.turnedAway()
-		return c.refuseOut(wire.CodeInvalidRequest, refusal, nil)
+		return c.turnedAway(refusal)
 	}
 	if c.crowdsOut() {
 		c.s.run.Expect(c)

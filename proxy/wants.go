@@ -68,7 +68,7 @@ func (c *call) listening(l *bridge.Listener) {
 	}
 	s.listeners.Close(l)
 	s.link.Tell(s, s.wants.Follow(s.listeners.URIs))
-	if c.flight.IsCancelled() && !s.hasEnded() {
+	if c.flight.IsCancelled() {
 		c.answer(nil)
 		return
 	}

@@ -366,16 +366,12 @@ func repeatable(p *policy.Policy, r *http.Request, m *wire.Message) bool {
 		return r.Method == http.MethodGet
 	}
 	switch m.Method {
-	case "initialize", "ping", "server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "tasks/get", "tasks/list", "subscriptions/listen", "logging/setLevel":
-		return true
 	case "resources/read":
 		return p.Steady(policy.Resource, m.P.URI, true)
 	case "prompts/get":
 		return p.Steady(policy.Prompt, m.P.Name, true)
-	case "notifications/initialized", "notifications/cancelled", "notifications/roots/list_changed":
-		return true
 	}
-	return false
+	return m.Repeats()
 }
 
 // patience is for how long it is looked again where a request is to be served.

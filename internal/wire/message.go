@@ -149,6 +149,20 @@ func (m *Message) Bytes(s Span) []byte {
 // do not. It is empty where there is no id.
 func (m *Message) IDKey() string { return Key(m.Bytes(m.ID)) }
 
+// Repeats reports whether a message may be served once more though it may have been served before, by its method alone: it asks
+// for what is there, or says what holds however often it is said.
+func (m *Message) Repeats() bool {
+	switch m.Method {
+	case "initialize", "ping", "server/discover", "logging/setLevel", "completion/complete",
+		"tools/list", "resources/list", "resources/templates/list", "prompts/list",
+		"resources/subscribe", "resources/unsubscribe", "subscriptions/listen",
+		"tasks/get", "tasks/result", "tasks/list",
+		"notifications/initialized", "notifications/cancelled", "notifications/roots/list_changed":
+		return true
+	}
+	return false
+}
+
 // Key is [Message.IDKey] for the raw bytes of an id or a progress token.
 func Key(raw []byte) string {
 	if len(raw) == 0 {

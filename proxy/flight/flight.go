@@ -31,11 +31,11 @@ type Flight struct {
 type State struct {
 	Stage     Stage
 	Cancelled bool
-	Awaited   bool                // all the same: see [Flight.CallOff]
-	GaveUp    error               // why the answer is given up; nil: it is not
-	Params    []byte              // of the cancellation, by the client or by the proxy
-	ToOrigin  func(params []byte) // cancels the call whose answer this one waits for; nil: its own
-	Asking    *bridge.Input       // where its client is asked in the middle of it; nil: nowhere
+	Awaited   bool          // all the same: see [Flight.CallOff]
+	GaveUp    error         // why the answer is given up; nil: it is not
+	Params    []byte        // of the cancellation, by the client or by the proxy
+	Origin    *Flight       // the call whose answer this one waits for; nil: its own
+	Asking    *bridge.Input // where its client is asked in the middle of it; nil: nowhere
 
 	up         wire.Call     // the request upstream; nil: it was not sent
 	stop       func()        // gives up an answer that nobody waits for
@@ -66,9 +66,9 @@ const (
 // upstream and given up after the grace. No answer is due.
 func (f *Flight) Cancel(params []byte) { f.callOff(params, false) }
 
-// CallOff cancels a call since its session has ended. If that goes on elsewhere, with its run, nobody has cancelled the
-// call: who waits for it is answered, or it is served there.
-func (f *Flight) CallOff(goesOn bool) { f.callOff(nil, goesOn) }
+// CallOff cancels a call since its session has ended. If its client has not done that, nobody has cancelled the call: who
+// waits for it is answered, or it is served where the run goes on.
+func (f *Flight) CallOff(awaited bool) { f.callOff(nil, awaited) }
 
 func (f *Flight) callOff(params []byte, awaited bool) {
 	f.mu.Lock()
@@ -80,7 +80,7 @@ func (f *Flight) callOff(params []byte, awaited bool) {
 	if f.state.cancelled != nil {
 		close(f.state.cancelled)
 	}
-	up, toOrigin := f.state.up, f.state.ToOrigin
+	up, origin := f.state.up, f.state.Origin
 	if up != nil {
 		f.graceLocked()
 	}
@@ -88,13 +88,17 @@ func (f *Flight) callOff(params []byte, awaited bool) {
 	switch {
 	case up != nil:
 		up.Cancel(params)
-	case toOrigin != nil:
-		toOrigin(params)
+	case origin != nil:
+		origin.callOff(params, awaited)
 	}
 }
 
 func (f *Flight) graceLocked() {
-	f.state.graceTimer = time.AfterFunc(f.Grace, func() { f.giveUp(refusal.ErrGivenUp) })
+	why := refusal.ErrGivenUp
+	if f.state.Awaited {
+		why = refusal.ErrOver
+	}
+	f.state.graceTimer = time.AfterFunc(f.Grace, func() { f.giveUp(why) })
 }
 
 // giveUp ends the wait for the upstream's answer.

@@ -14,6 +14,7 @@ import (
 var (
 	ErrGivenUp   = errors.New("no answer in time")
 	ErrBrokenOff = errors.New("the proxy had to end before an answer came")
+	ErrOver      = errors.New("the run goes on elsewhere, or has ended")
 )
 
 // ErrAsksTooMuch is an answer that is not passed on. Nothing has been done yet.
@@ -42,6 +43,8 @@ func Unanswered(err error, patience Patience) (why, says string) {
 		return "no answer came in " + brevity(patience.For), " (" + patience.Says + ")"
 	case lost.Err == ErrBrokenOff:
 		return "no answer came before the proxy had to end", ""
+	case lost.Err == ErrOver:
+		return "no answer came before its run was ended, or went on in another process", ""
 	case errors.Is(lost.Err, run.ErrLeft):
 		return "what became of it could not be kept, since another process has this run now, or may have it soon", ""
 	case lost.Err == run.ErrUnwritten:
