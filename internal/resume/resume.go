@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -21,6 +22,8 @@ type Store interface {
 	// KeepSession keeps what is known of a session in place of what was, and returns how that is waited for; nil
 	// forgets it.
 	KeepSession(id string, text []byte) (wait func() error, err error)
+	// DropSession forgets a session that has not begun.
+	DropSession(id string)
 	// Left says that a session is not here any more, which is kept.
 	Left(id string)
 }
@@ -46,8 +49,9 @@ const maxKept = 512 << 10
 // Session is a session that is kept. It is a [wire.WitnessSession].
 type Session struct {
 	wire.Session
-	id  string
-	cfg Config
+	id    string
+	cfg   Config
+	never atomic.Bool // it has not begun: it could not be kept
 
 	mu        sync.Mutex // guards what follows; what is handed over is handed over with it held, so that the last of it is kept
 	kept      Kept
@@ -56,9 +60,10 @@ type Session struct {
 
 // Config is what sessions are kept with.
 type Config struct {
-	Store Store
-	Stays func() bool // when a session ends, it is kept: the proxy ends
-	Log   hclog.Logger
+	Store  Store
+	Shared bool        // other processes go on with what is kept: a session that is not has not begun
+	Stays  func() bool // when a session ends, it is kept: the proxy ends
+	Log    hclog.Logger
 
 	// Others reports whether something of a session was not kept since that is another process's by now, and Elsewhere is
 	// where its requests are served then: see [wire.MovingStream]. nil: no other process has any.
@@ -73,6 +78,9 @@ func New(s wire.Session, id, owner string, c Config) *Session {
 
 // ErrOther means that what is kept is not that of who asks.
 var ErrOther = errors.New("the session is somebody else's")
+
+// notBegun is what a client is told whose session could not be kept.
+const notBegun = "What is kept of this session cannot be written now. It was not begun; try again later."
 
 // errInitialize means that the server does not take the client just now.
 var errInitialize = errors.New("the server behind the proxy does not take its client's introduction")
@@ -175,12 +183,22 @@ func (s *Session) Moved() bool {
 	return ok && under.Moved()
 }
 
+// Version implements [wire.Session]. One that has not begun has negotiated nothing.
+func (s *Session) Version() string {
+	if s.never.Load() {
+		return ""
+	}
+	return s.Session.Version()
+}
+
 // Unreadable implements [wire.WitnessSession].
 func (s *Session) Unreadable(err error) { wire.Unread(s.Session, err) }
 
 // Close implements [wire.Session].
 func (s *Session) Close() {
 	switch {
+	case s.never.Load(): // nobody knows its id
+		s.cfg.Store.DropSession(s.id)
 	case s.Moved():
 		s.cfg.Store.Left(s.id)
 	case !s.cfg.Stays():
@@ -266,11 +284,18 @@ func (k *keeping) Answer(msg []byte) {
 	}()
 }
 
-// kept gives the answer once it is known what is kept. Where the session is another process's by now, that does not know of what
+// kept gives the answer once it is known what is kept. A session that begins, and is not, or has gone elsewhere meanwhile, has not
+// begun where other processes would have to go on with it. Where one is another process's by now, that does not know of what
 // was asked for: the request is served there, or its client is told to send it again.
 func (k *keeping) kept(msg []byte, err error) {
+	begins, moved := k.m.Method == "initialize", k.s.Moved()
 	switch {
-	case k.m.Method != "initialize" && (k.s.Moved() || k.s.cfg.Others != nil && k.s.cfg.Others(err)):
+	case begins && k.s.cfg.Shared && (err != nil || moved):
+		k.s.cfg.Log.Warn("a session was not begun, since it is not kept: its client is told to try again", "error", err)
+		k.s.never.Store(true)
+		k.Decline(wire.ErrorAnswer(k.m.Bytes(k.m.ID), wire.CodeInternal, notBegun, nil))
+		return
+	case !begins && (moved || k.s.cfg.Others != nil && k.s.cfg.Others(err)):
 		if k.Move(k.s.cfg.Elsewhere) {
 			return
 		}

@@ -3,7 +3,11 @@ package resume_test
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -20,6 +24,8 @@ type under struct {
 	out   wire.Stream
 	moved bool
 }
+
+func (u *under) Version() string { return "2025-11-25" }
 
 func (u *under) Moved() bool { return u.moved }
 
@@ -131,5 +137,86 @@ func TestASessionThatHasMoved(t *testing.T) {
 	ses.Forgotten()
 	if after := kept(); !ses.Moved() || after != before {
 		t.Errorf("kept: %s, and before it moved: %s", after, before)
+	}
+}
+
+// away is a journal whose database is away now and then.
+type away struct {
+	journal.Store
+	is atomic.Bool
+}
+
+func (a *away) Commit(ctx context.Context, changes []journal.Change) ([]error, error) {
+	if a.is.Load() {
+		return nil, errors.New("no route to the database")
+	}
+	return a.Store.Commit(ctx, changes)
+}
+
+// said is the stream of a request: what it was answered, and whether it was declined.
+type said struct {
+	answered
+	text     *string
+	declined *bool
+}
+
+func (s said) Answer(msg []byte)  { *s.text = string(msg); s.answered.Answer(msg) }
+func (s said) Decline(msg []byte) { *s.declined = true; s.Answer(msg) }
+
+// A session that could not be kept has not begun where other processes would go on with it: its client is told to try again, and
+// nothing of it stays once the database is back. A process that has that alone goes on with it.
+func TestASessionThatBeginsAndIsNotKept(t *testing.T) {
+	for name, x := range map[string]struct {
+		shared, known, draining bool // that the database is away is known before
+		moves                   bool // the run, and the database is there
+	}{
+		"alone": {}, "alone, known": {known: true}, "alone, moved": {moves: true},
+		"shared": {shared: true}, "shared, known": {shared: true, known: true},
+		"shared, draining": {shared: true, draining: true}, "shared, moved": {shared: true, moves: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := &away{Store: memory.New(0)}
+				s := durable.Open(durable.Config{Journal: j, Timeout: time.Second, Log: hclog.NewNullLogger()})
+				defer s.Close(context.Background())
+				u := &under{}
+				ses := resume.New(u, "it", "ann", resume.Config{Store: s, Shared: x.shared, Stays: func() bool { return x.draining }, Log: hclog.NewNullLogger()})
+				j.is.Store(!x.moves)
+				if x.known {
+					if _, err := s.KeepSession("another", []byte("{}")); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					if s.Down() == nil {
+						t.Fatal("it can be written")
+					}
+				}
+				m, err := wire.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`), wire.FromClient)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer j.is.Store(false) // or it is waited for at the end
+				text, declined := "", false
+				rest := ses.Handle(m, said{make(answered), &text, &declined})
+				u.moved = x.moves
+				u.out.Answer([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+				rest.Wait()
+				refused := strings.Contains(text, `"id":1,"error":{"code":-32603`) && strings.Contains(text, "try again") && !strings.Contains(text, "route")
+				if refused != x.shared || declined != x.shared || (ses.Version() == "") != x.shared {
+					t.Errorf("answered %s, declined %v, of revision %q", text, declined, ses.Version())
+				}
+				if !x.shared {
+					return
+				}
+				ses.Close()
+				j.is.Store(false)
+				for s.Waiting() > 0 || s.Down() != nil {
+					time.Sleep(time.Second) // as the store is tried
+				}
+				if kept, err := j.Object(t.Context(), "session", durable.KeyOf("session", "it").Hash.String()); !errors.Is(err, journal.ErrNone) {
+					t.Errorf("it stays: %s %v", kept, err)
+				}
+			})
+		})
 	}
 }

@@ -154,6 +154,9 @@ func (s *service) openSession(own wire.Stream, from streamhttp.PeerInfo) (wire.S
 		return nil, runs.LookAgain(true)
 	}
 	session, err := s.relay.OpenFor(s.peer(from), own)
+	if why, ok := errors.AsType[*runs.Missing](err); ok && why.Code == policy.StoreUnavailable && why.At == nil {
+		return nil, &streamhttp.NotNowError{Text: why.Text}
+	}
 	if err != nil || s.store == nil {
 		return session, err
 	}
@@ -217,7 +220,7 @@ func (s *service) notResumed(from streamhttp.PeerInfo, err error) error {
 // keeping is what sessions are kept with.
 func (s *service) keeping() resume.Config {
 	return resume.Config{
-		Store: s.store, Stays: s.relay.Draining, Log: s.log,
+		Store: s.store, Shared: s.store.Shared(), Stays: s.relay.Draining, Log: s.log,
 		Others: func(err error) bool { return errors.Is(err, journal.ErrConflict) }, Elsewhere: runs.LookAgain(false),
 	}
 }

@@ -40,7 +40,7 @@ type ServerConfig struct {
 	// Open begins the session of a client that sends initialize. own carries
 	// what belongs to no request: it goes out on the session's GET stream and
 	// waits, up to Store bytes, while there is none. Open must not block. Its error
-	// tells the client why it gets no session. Nil: there are no sessions, and none
+	// tells the client why it gets no session; a [NotNowError] has it try again. Nil: there are no sessions, and none
 	// of the legacy era's requests are served.
 	Open func(own wire.Stream, info PeerInfo) (wire.Session, error)
 	// Resume goes on with a session, by from.ID, that there is not any more since the server was started anew, and has
@@ -194,6 +194,11 @@ func (c *ServerConfig) ofPrincipal(limit int) int {
 	return half(limit)
 }
 
+// NotNowError is why a session cannot begin just now, in words for its client: it can later.
+type NotNowError struct{ Text string }
+
+func (e *NotNowError) Error() string { return e.Text }
+
 // Reason is why a request was refused before any session saw what it says.
 type Reason uint8
 
@@ -231,7 +236,7 @@ var reasons = [...]struct{ word, text string }{
 	ReasonCertificate:   {"certificate_wrong", "it has no client certificate that is accepted"},
 	ReasonUnverified:    {"keys_unavailable", "its access token cannot be verified yet: the issuer's keys have not come"},
 	ReasonSession:       {"session_unknown", "there is no such session: it has ended, was begun at another process, or is somebody else's; clients begin a new one"},
-	ReasonUnavailable:   {"session_unavailable", "its session cannot be had just now: the store (--store), or the server behind the proxy, is away; another line says why, and clients try again"},
+	ReasonUnavailable:   {"session_unavailable", "its session cannot be had just now: the store (--store) is away or full, or the server behind the proxy is away; another line says why, and clients try again"},
 	ReasonNoSession:     {"session_missing", "it names no session and is no initialize: its client has lost the Mcp-Session-Id, or speaks a revision that --protocol leaves out"},
 	ReasonNoRun:         {"session_refused", "its initialize lacks what finds its run (--run-key); another line says what"},
 	ReasonCrowded:       {"sessions_full", "there is no room for it: too many sessions, requests or bytes of bodies"},

@@ -111,3 +111,21 @@ func TestASessionThatCannotGoOnJustNow(t *testing.T) {
 		t.Errorf("the reasons are %v", told)
 	}
 }
+
+// A session that cannot begin just now is refused as what is to be tried again.
+func TestASessionThatCannotBeginJustNow(t *testing.T) {
+	var told []Reason
+	r := startRigWith(t, NewServer(ServerConfig{
+		Sessions: 1, Refused: func(why Reason, _ int, _ *http.Request) { told = append(told, why) },
+		Open: func(wire.Stream, PeerInfo) (wire.Session, error) {
+			return nil, fmt.Errorf("finding a run: %w", &NotNowError{Text: "Nothing was done; try again later."})
+		},
+	}))
+	for range 2 { // what one takes is given back
+		r.do(post1(initialize())).want(t, 503, `"error":{"code":-32603,"message":"Nothing was done; try again later."}`).
+			wantHeader(t, "Retry-After", "1").wantHeader(t, headerSession, "")
+	}
+	if fmt.Sprint(told) != "[session_unavailable session_unavailable]" {
+		t.Errorf("the reasons are %v", told)
+	}
+}

@@ -101,6 +101,12 @@ func (p *post) initialize(m *wire.Message) (again bool) {
 		if s.movable(p.from, err) {
 			return p.passOn(err, m)
 		}
+		if why, ok := errors.AsType[*NotNowError](err); ok {
+			s.cfg.tell(ReasonUnavailable, http.StatusServiceUnavailable, p.r)
+			p.w.Header()["Retry-After"] = []string{retryAfter}
+			writeJSON(p.w, http.StatusServiceUnavailable, wire.ErrorAnswer(m.Bytes(m.ID), wire.CodeInternal, why.Text, nil))
+			return false
+		}
 		s.refuse(p.w, p.r, ReasonNoRun, http.StatusBadRequest, err.Error())
 		return false
 	}

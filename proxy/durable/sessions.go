@@ -110,13 +110,21 @@ func (s *sessions) awayLocked(name string) bool {
 
 // KeepSession keeps what is known of a session in place of what was, and returns how that is waited for; nil forgets it.
 func (s *Store) KeepSession(id string, text []byte) (wait func() error, err error) {
+	return s.keepSession(id, text, journal.Now)
+}
+
+// DropSession forgets a session that has not begun, also while the store cannot be used: what was handed over of it is written
+// when it can be, and would stay.
+func (s *Store) DropSession(id string) { _, _ = s.keepSession(id, nil, journal.Must) }
+
+func (s *Store) keepSession(id string, text []byte, when journal.When) (wait func() error, err error) {
 	o := journal.Object{Kind: sessionObject, Name: sessionName(id)}
 	if text != nil {
 		o = (&session{Kept: text, By: journal.Beginning(s.cfg.Journal).Lease}).object(o.Name)
 	}
 	s.sessions.mu.Lock()
 	s.sessions.setLocked(o.Name, text != nil)
-	t, err := s.write.Submit(journal.Change{Objects: []journal.Object{o}}, journal.Now)
+	t, err := s.write.Submit(journal.Change{Objects: []journal.Object{o}}, when)
 	if text == nil && err == nil {
 		s.sessions.goesLocked(o.Name, t)
 	}
