@@ -10,7 +10,7 @@ import (
 )
 
 // polling is a behaviour whose calls are paused at once, and each time that more is
-// called for; the call ends with what release brings.
+// called for, and says so; the call ends with what release brings.
 func polling(retry time.Duration, more chan struct{}, release chan string) behaviour {
 	return func(_ *script, m *wire.Message, to wire.Stream) wire.Pending {
 		return pending(func() {
@@ -20,6 +20,7 @@ func polling(retry time.Duration, more chan struct{}, release chan string) behav
 				case <-more:
 					to.Send(note(1))
 					to.(wire.Pauser).Pause(retry)
+					more <- struct{}{}
 				case text := <-release:
 					to.Answer(result(m, `"`+text+`"`))
 					return
@@ -58,9 +59,11 @@ func TestPausedStreamsAreResumed(t *testing.T) {
 	conn := c.open(call(1, "poll"))
 	last := conn.events().wantPaused("")
 	more <- struct{}{} // while the client is away
+	<-more
 	s := c.stream("Last-Event-ID: " + last)
 	s.message(`"data":1`)
 	more <- struct{}{}
+	<-more
 	last = s.wantPaused(`"data":1`)
 	release <- strings.Repeat("x", 100<<10)
 	eventually(t, "the call's end", func() bool { return r.srv.requests.n.Load() == 0 })
