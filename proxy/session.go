@@ -375,7 +375,7 @@ func (s *session) Close() {
 func (s *session) end() {
 	defer s.p.ending.Done()
 	for _, c := range s.underWay() {
-		c.flight.CallOff(s.Over() || s.ofRun) // which no client has ended
+		c.flight.CallOff(s.Moved())
 	}
 	s.asks.Close(&s.p.asks)
 	ctx, stop := context.WithTimeout(context.Background(), s.p.cfg.EndGrace)
