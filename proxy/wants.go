@@ -68,7 +68,7 @@ func (c *call) listening(l *bridge.Listener) {
 	}
 	s.listeners.Close(l)
 	s.link.Tell(s, s.wants.Follow(s.listeners.URIs))
-	if c.flight.IsCancelled() && !s.Over() {
+	if c.flight.IsCancelled() && !s.Over() && s.p.drain.Taking.Err() == nil {
 		c.answer(nil)
 		return
 	}
