@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -143,7 +142,7 @@ func (c *conn) send(out *outgoing) error {
 	} else if c.reused && !c.alive() {
 		err = errGone
 	} else {
-		parts := slices.Insert(slices.Clone(out.body), 0, head)
+		parts := append(net.Buffers{head}, out.body...)
 		n, err = parts.WriteTo(c.Conn)
 	}
 	if cap(head) <= 2*oneWrite {

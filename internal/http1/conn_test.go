@@ -43,7 +43,7 @@ func narrow(t *testing.T) (*conn, *net.TCPConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { theirs.Close() })
-	return newConn(ours, l.Addr().String(), idleTime), theirs.(*net.TCPConn)
+	return newConn(ours, l.Addr().String(), defaultIdle), theirs.(*net.TCPConn)
 }
 
 // arrived waits until something has come on a connection, and leaves it there. It closes begin

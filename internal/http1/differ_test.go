@@ -249,11 +249,11 @@ func (s *answerer) askOurs(t *testing.T, l *Transport) reading {
 	if conn != nil {
 		conn.reused = true
 	} else {
-		conn = newConn(s.connect(t), serverAddr, idleTime)
+		conn = newConn(s.connect(t), serverAddr, defaultIdle)
 	}
 	resp, err := l.exchange(conn, out)
 	if conn.reused && NotSent(err) {
-		resp, err = l.exchange(newConn(s.connect(t), serverAddr, idleTime), out)
+		resp, err = l.exchange(newConn(s.connect(t), serverAddr, defaultIdle), out)
 	}
 	got := readingOf(resp, err)
 	<-s.wrote

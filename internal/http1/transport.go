@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// idleTime is [Transport.IdleTime]. Servers close theirs after 5 s and more: a request written into a closing connection
+	// defaultIdle is how long an idle connection is kept where nothing says more. Servers close theirs after 5 s and more: a request written into a closing connection
 	// has an unknown outcome, so ours go first.
-	idleTime = 2 * time.Second
+	defaultIdle = 2 * time.Second
 	// maxIdleConns is how many idle connections are kept.
 	maxIdleConns = 256
 	// dialTimeout bounds the making of a connection.
@@ -58,7 +58,7 @@ func NewStandard() RoundTripper {
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        maxIdleConns,
 		MaxIdleConnsPerHost: maxIdleConns,
-		IdleConnTimeout:     idleTime,
+		IdleConnTimeout:     defaultIdle,
 		TLSHandshakeTimeout: dialTimeout,
 		DisableCompression:  true,
 	}}
@@ -220,8 +220,11 @@ func (t *Transport) conn(ctx context.Context, addr string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newConn(raw, addr, cmp.Or(t.IdleTime, idleTime)), nil
+	return newConn(raw, addr, t.keeps()), nil
 }
+
+// keeps is how long an idle connection is kept at most.
+func (t *Transport) keeps() time.Duration { return cmp.Or(t.IdleTime, defaultIdle) }
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
@@ -251,7 +254,7 @@ func (t *Transport) put(c *conn) {
 	}
 	t.idle = append(t.idle, c)
 	if t.timer == nil {
-		t.timer = time.AfterFunc(cmp.Or(t.IdleTime, idleTime)/4, t.sweep)
+		t.timer = time.AfterFunc(t.keeps()/4, t.sweep)
 	}
 }
 
@@ -268,7 +271,7 @@ func (t *Transport) sweep() {
 		return old
 	})
 	if len(t.idle) > 0 {
-		t.timer = time.AfterFunc(cmp.Or(t.IdleTime, idleTime)/4, t.sweep)
+		t.timer = time.AfterFunc(t.keeps()/4, t.sweep)
 	}
 }
 

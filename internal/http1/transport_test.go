@@ -165,8 +165,8 @@ func TestTransportUnaskedBytes(t *testing.T) {
 
 func TestTransportKeepAliveHint(t *testing.T) {
 	for hint, kept := range map[string]time.Duration{
-		"":                                   idleTime,
-		"Keep-Alive: timeout=5, max=100\r\n": idleTime,
+		"":                                   defaultIdle,
+		"Keep-Alive: timeout=5, max=100\r\n": defaultIdle,
 		"Keep-Alive: timeout=1\r\n":          500 * time.Millisecond,
 		"Keep-Alive: timeout=0\r\n":          0,
 		"Connection: close\r\n":              0,
@@ -369,7 +369,7 @@ func TestTransportPoolIsBounded(t *testing.T) {
 	for range maxIdleConns + 10 {
 		a, b := net.Pipe()
 		defer b.Close()
-		l.put(newConn(a, "x:1", idleTime))
+		l.put(newConn(a, "x:1", defaultIdle))
 	}
 	if n := len(l.idle); n != maxIdleConns {
 		t.Error(n)

@@ -71,8 +71,9 @@ type pass struct {
 // like a header between processes; who says who asks. Pass returns once the answer has ended, and once body is not
 // read any more.
 //
-// When the other process's lease ends, or it answers nothing any more, so does the request, and an event stream as if it had come to its end. Of
-// any other answer that breaks off Pass panics with [http.ErrAbortHandler], so that the client hears of that.
+// When the other process's lease ends, or it answers nothing any more, so does the request, and an event stream as if it
+// had come to its end. Of any other answer that breaks off Pass panics with [http.ErrAbortHandler], so that the client
+// hears of that.
 func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, body []byte, who Passenger) Outcome {
 	head, err := who.encode()
 	if err != nil {

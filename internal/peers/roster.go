@@ -137,14 +137,18 @@ func (r *roster) pause() {
 	r.mu.Lock()
 	wait := lookEach - time.Since(r.began)
 	r.mu.Unlock()
-	if wait <= 0 {
-		return
+	if wait > 0 {
+		pause(r.ctx, wait)
 	}
-	timer := time.NewTimer(wait)
+}
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-r.ctx.Done():
+	case <-ctx.Done():
 	}
 }
 

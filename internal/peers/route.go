@@ -97,12 +97,7 @@ func (p *Peers) silent(w *route) bool {
 		if !unreached(err) {
 			return false
 		}
-		timer := time.NewTimer(probeEach)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		pause(ctx, probeEach)
 	}
 	return ctx.Err() == context.DeadlineExceeded && time.Since(began) < 2*silence // else this process has stood still
 }

@@ -128,6 +128,9 @@ func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Dura
 	if err = s.openHook(); err != nil {
 		return err
 	}
+	if s.keys, err = c.RunKeys(); err != nil {
+		return err
+	}
 	if err = s.openStore(ctx); err != nil {
 		return err
 	}
@@ -136,9 +139,6 @@ func (s *service) open(ctx context.Context, cork *stdio.Cork, endGrace time.Dura
 	}
 	host.InEmergency(ctx, s.server.Kill)
 	s.onClose(s.server.Close)
-	if s.keys, err = c.RunKeys(); err != nil {
-		return err
-	}
 	if s.gateways, err = c.Runs.gateways(); err != nil {
 		return err
 	}

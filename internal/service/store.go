@@ -93,12 +93,8 @@ func (s *service) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keys, err := s.cfg.RunKeys()
-	if err != nil {
-		return err
-	}
 	journal, err := stores.Open(ctx, stores.Config{
-		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Holder: peer.Holder, Peer: peer, Finds: fmt.Sprint(keys), Lost: s.leaseLost,
+		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Holder: peer.Holder, Peer: peer, Finds: fmt.Sprint(s.keys), Lost: s.leaseLost,
 		Log: func(message string, err error) {
 			var why []any
 			if err != nil {

@@ -152,16 +152,6 @@ func twoOwners(t *testing.T, start starter, keeps func(r *replicas, was *house) 
 			t.Fatal(x.raw)
 		}
 		was, others := r.owner()
-		same := func(h *house) *client { // the same client with a connection to one replica
-			d := c.twin()
-			d.Session, d.web = mcptest.DialWeb(t, h.url)
-			d.web.Header = c.web.Header
-			d.web.SetID(c.web.ID())
-			if k.modern() {
-				d.Modern(mcptest.Modern{})
-			}
-			return d
-		}
 		r.come(others...)
 		held := c.begins("hold", `"who":"me"`)
 		upstream.Await(t, 1, "tools/call", "hold")
@@ -171,7 +161,7 @@ func twoOwners(t *testing.T, start starter, keeps func(r *replicas, was *house) 
 		mcptest.Await(t, "its lease is out", func() bool {
 			return one[int](t, r.store, "SELECT count(*) FROM fsm_proxy.leases WHERE ends > now() AND no = "+number) == 0
 		})
-		stale, late := same(was), same(was)
+		stale, late := c.at(t, was), c.at(t, was)
 		hold := mcptest.ToolParams("hold", fmt.Sprintf(`{"who":"me","fsm_run":%q}`, c.handle))
 		list := ""
 		if c.handle != "" {
@@ -205,7 +195,7 @@ func twoOwners(t *testing.T, start starter, keeps func(r *replicas, was *house) 
 		meanwhile.Wait()
 		for _, at := range []*house{was, others[0], others[1]} {
 			mcptest.Await(t, "the replica is served by the run's owner", func() bool {
-				answer, m := same(at).posts(t, "tools/call", hold)
+				answer, m := c.at(t, at).posts(t, "tools/call", hold)
 				x := read(m, nil)
 				if x.verdict == "invalid_transition" && x.state == "lost" {
 					return true

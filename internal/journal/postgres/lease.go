@@ -76,11 +76,11 @@ const (
 		WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases)`
 
 	takeLease = `INSERT INTO fsm_proxy.leases (holder, ends, alone, address, key) SELECT $1, now() + $2, $3, $4, $5
-		WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE alone OR $3 OR ` + differs + ` <> $6) RETURNING no`
+		WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE alone OR $3 OR ` + agreed + ` <> $6) RETURNING no`
 
-	differs = "(SELECT value FROM fsm_proxy.meta WHERE name = 'finds')"
+	agreed = "(SELECT value FROM fsm_proxy.meta WHERE name = 'finds')"
 
-	inTheWay = "SELECT holder, NOT alone FROM fsm_proxy.leases WHERE alone OR $1 OR " + differs + " <> $2 ORDER BY alone DESC, no LIMIT 1"
+	inTheWay = "SELECT holder, NOT alone FROM fsm_proxy.leases WHERE alone OR $1 OR " + agreed + " <> $2 ORDER BY alone DESC, no LIMIT 1"
 
 	// renewLease never has a lease end sooner: of renewals that had to wait in the database the older one may be the last.
 	renewLease = "UPDATE fsm_proxy.leases SET ends = greatest(ends, now() + $2) WHERE no = $1"
