@@ -29,6 +29,8 @@ const (
 	Declined
 	// Answered is a request of which an answer was written, whole or in part.
 	Answered
+	// Broken is one that was answered by an event stream, which has broken off. What is still written follows what came.
+	Broken
 	// Cancelled is a request whose client has gone before an answer came.
 	Cancelled
 )
@@ -44,6 +46,8 @@ func (o Outcome) String() string {
 		return "declined"
 	case Answered:
 		return "answered"
+	case Broken:
+		return "broken"
 	case Cancelled:
 		return "cancelled"
 	}
@@ -71,9 +75,8 @@ type pass struct {
 // like a header between processes; who says who asks. Pass returns once the answer has ended, and once body is not
 // read any more.
 //
-// When the other process's lease ends, or it answers nothing any more, so does the request, and an event stream as if it
-// had come to its end. Of any other answer that breaks off Pass panics with [http.ErrAbortHandler], so that the client
-// hears of that.
+// When the other process's lease ends, or it answers nothing any more, so does the request. Of an answer that breaks off, and
+// is no event stream, Pass panics with [http.ErrAbortHandler], so that the client hears of that.
 func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, body []byte, who Passenger) Outcome {
 	head, err := who.encode()
 	if err != nil {
@@ -103,8 +106,7 @@ func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, bo
 		}
 		return NotSent
 	}
-	x.copyAnswer(w, r, resp)
-	return Answered
+	return x.copyAnswer(w, r, resp)
 }
 
 // Ask asks another process for what is at a path, by a request of this process's own, and returns its answer, of so many
@@ -320,7 +322,7 @@ const (
 
 // copyAnswer copies an answer as it comes. One without a length that ends once the pass is over has broken off, however it
 // ends: the other process has seen the connection closing, and may have written an end before it was closed.
-func (x *pass) copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response) {
+func (x *pass) copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response) Outcome {
 	for name, values := range endToEnd(resp.Header) {
 		w.Header()[name] = values
 	}
@@ -332,22 +334,23 @@ func (x *pass) copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Res
 	if resp.ContentLength < 0 {
 		flush, size = http.NewResponseController(w).Flush, streamBuffer
 		if flush() != nil {
-			return
+			return Answered
 		}
 	}
 	for buffer := make([]byte, min(size, max(int(resp.ContentLength), streamBuffer))); ; {
 		n, err := resp.Body.Read(buffer)
 		if n > 0 {
 			if _, failed := w.Write(buffer[:n]); failed != nil || flush() != nil {
-				return // the client has gone
+				return Answered // the client has gone
 			}
 		}
 		switch {
-		case err == io.EOF && (resp.ContentLength >= 0 || x.ctx.Err() == nil):
-			return
-		case err != nil && (isEvents(resp.Header) || r.Context().Err() != nil):
-			return
-		case err != nil:
+		case err == nil:
+		case err == io.EOF && (resp.ContentLength >= 0 || x.ctx.Err() == nil), r.Context().Err() != nil:
+			return Answered
+		case isEvents(resp.Header):
+			return Broken
+		default:
 			panic(http.ErrAbortHandler)
 		}
 	}

@@ -344,10 +344,17 @@ func TestLost(t *testing.T) {
 	receive(t, done, "the end of the request")
 }
 
-// With the lease streams end as if they had come to their end, and other answers so that the client hears of it.
+// With the lease answers break off: an event stream as if it had come to its end, any other so that the client hears of it.
 func TestBrokenOff(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[string]error{"text/event-stream": nil, "application/json": io.ErrUnexpectedEOF} {
+	for kind, c := range map[string]struct {
+		rest string
+		err  error
+		want peers.Outcome
+	}{
+		"text/event-stream": {after, nil, peers.Broken},
+		"application/json":  {"", io.ErrUnexpectedEOF, peers.Answered},
+	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			var d database
@@ -365,11 +372,11 @@ func TestBrokenOff(t *testing.T) {
 			defer resp.Body.Close()
 			d.end(2)
 			body, err := io.ReadAll(resp.Body)
-			if string(body) != "half\n" || !errors.Is(err, want) {
-				t.Errorf("got %q, %v, want %v", body, err, want)
+			if string(body) != "half\n"+c.rest || !errors.Is(err, c.err) {
+				t.Errorf("got %q, %v, want %v", body, err, c.err)
 			}
-			if got := f.outcome(t); got != peers.Answered {
-				t.Errorf("the request was %v", got)
+			if got := f.outcome(t); got != c.want {
+				t.Errorf("the request was %v, want %v", got, c.want)
 			}
 		})
 	}

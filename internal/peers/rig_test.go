@@ -117,6 +117,9 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
+// after is what is written behind an event stream that has broken off.
+const after = "data: after\n\n"
+
 // front is where clients ask, which passes all on to one process.
 type front struct {
 	url      string
@@ -135,7 +138,11 @@ func (p *process) front(t testing.TB, to journal.Peer, who peers.Passenger) *fro
 		}
 		outcome := peers.Answered // of an answer that breaks off
 		defer func() { f.outcomes <- outcome }()
-		if outcome = p.Pass(w, r, to, body, who); outcome != peers.Answered {
+		switch outcome = p.Pass(w, r, to, body, who); outcome {
+		case peers.Answered:
+		case peers.Broken:
+			_, _ = io.WriteString(w, after)
+		default:
 			w.WriteHeader(http.StatusBadGateway)
 		}
 		clear(body)

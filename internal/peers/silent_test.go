@@ -65,7 +65,7 @@ func (h *hole) pump(from, to net.Conn) {
 }
 
 // A process that answers nothing any more is not waited for, though what is sent to it is acknowledged on the way and its
-// lease goes on: a call is lost, and a stream ends. Nothing is sent over connections that were idle then.
+// lease goes on: a call is lost, and a stream breaks off. Nothing is sent over connections that were idle then.
 func TestOwnerThatAnswersNothing(t *testing.T) {
 	t.Parallel()
 	const idle = 3
@@ -122,7 +122,7 @@ func TestOwnerThatAnswersNothing(t *testing.T) {
 	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
 		t.Errorf("the stream has ended by %v", err)
 	}
-	if got := streams.outcome(t); got != peers.Answered {
+	if got := streams.outcome(t); got != peers.Broken {
 		t.Errorf("the stream was %v", got)
 	}
 	calls.post(t, "{}", peers.NotSent)

@@ -233,8 +233,7 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 	httpserver.Keep(w) // as who is served here is
 	outcome, served := peers.NotSent, false
 	for i := 0; i < len(to) && !served && (i == 0 || time.Since(e.since) <= s.patience()); i++ {
-		outcome = s.replica.peers.Pass(w, r, to[i], e.body, e.who)
-		s.tell.passedOn(outcome)
+		outcome = s.pass(w, r, to[i], &e)
 		served = outcome == peers.Answered || outcome == peers.Cancelled || outcome == peers.Lost && !e.repeats()
 	}
 	switch outcome {
@@ -259,6 +258,25 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 	return true, nil
 }
 
+// pass has a process serve a request. An event stream that breaks off before the response has one all the same: nobody else
+// has what its client could come back for.
+func (s *service) pass(w http.ResponseWriter, r *http.Request, to journal.Peer, e *errand) peers.Outcome {
+	follower := &streamhttp.Follower{ResponseWriter: w}
+	outcome := s.replica.peers.Pass(follower, r, to, e.body, e.who)
+	s.tell.passedOn(outcome)
+	if outcome != peers.Broken {
+		return outcome
+	}
+	if e.message != nil && e.message.Kind == wire.Request {
+		no := e.unknown("the process that has this run")
+		if e.repeats() {
+			no = &unserved{policy.StoreUnavailable, "The process that served this is gone, or answers no more. Nothing was done; try again.", false}
+		}
+		follower.Finish(s.refusal(e.message, no.code, no.text))
+	}
+	return peers.Answered
+}
+
 // askAll has a request served by whoever of the other processes knows what it is about. again tells that surely none does.
 func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (again bool, no *unserved) {
 	httpserver.Keep(w)
@@ -266,8 +284,7 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 		all, err := s.replica.others(r.Context())
 		sure, lost := err == nil, false
 		for _, to := range all {
-			outcome := s.replica.peers.Pass(w, r, to, e.body, e.who)
-			s.tell.passedOn(outcome)
+			outcome := s.pass(w, r, to, &e)
 			switch {
 			case outcome == peers.Answered:
 				return false, nil
@@ -394,13 +411,18 @@ func (s *service) refuses(w http.ResponseWriter, m *wire.Message, code policy.Co
 		http.Error(w, text, http.StatusServiceUnavailable)
 		return
 	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(s.refusal(m, code, text))
+}
+
+// refusal is the response to a request that nobody serves, or of which nobody knows what became.
+func (s *service) refusal(m *wire.Message, code policy.Code, text string) []byte {
 	r := refusal.Refusal{Error: code.String(), Message: text}
 	q := refusal.Request{ID: m.Bytes(m.ID), Client: bridge.ClientOf(m.Era()), Form: s.cfg.Refusals, Result: m.Method == "tools/call", Schema: true, Lost: true}
 	if k, name, ok := refusal.AskedFor(m); ok {
 		q.Kind, r.Kind, r.Requested = k, k.String(), wire.Clip(name)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(r.Answer(q))
+	return r.Answer(q)
 }
 
 // shares reports whether the store is one that several processes can write.

@@ -158,6 +158,9 @@ func (s *IDScan) only() []byte {
 	return s.id
 }
 
+// Responds reports whether the message is a response: one object to its end, with a result or an error and no method.
+func (s *IDScan) Responds() bool { return s.ended && !s.unclear && s.hasResult && !s.hasMethod }
+
 // scanned scans a whole message.
 func scanned(raw []byte) *IDScan {
 	s := new(IDScan)

@@ -4,6 +4,7 @@ package runs
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -110,4 +111,69 @@ func TestStreamsAtAnotherReplica(t *testing.T) {
 			t.Errorf("after: %s", listed)
 		}
 	})
+}
+
+// A call that was passed on, and has told of progress or asked its client, is answered once when its owner is gone, or is stopped for
+// longer than its lease; so is a subscription stream.
+func TestStreamsWhoseOwnerIsGone(t *testing.T) {
+	database := databases(t)
+	for name, fault := range map[string]func(owner *house){
+		"killed": func(owner *house) { owner.ends(os.Kill) },
+		"paused": func(owner *house) { t.Cleanup(owner.pauses()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, []key{{"legacy", "session"}, {"legacy", "principal"}, {"modern", "principal"}, {"modern", "handle"}}, func(t *testing.T, k key) {
+				upstream, url := mcptest.HTTP(t, busy())
+				r := replicate(t, k, busyPolicy, database(t), "--surface", "dynamic", "--upstream", url)
+				r.upstream = upstream
+				c := r.enter(k, "")
+				if x := c.call("ok", ""); x.verdict != "success" {
+					t.Fatal(x.raw)
+				}
+				owner, others := r.owner()
+				r.come(others...)
+				if c.handle != "" {
+					c.Modern(mcptest.Modern{Meta: fmt.Sprintf(`"fsm-proxy/run":%q`, c.handle)})
+				}
+				begun := func(method string) {
+					mcptest.Await(t, method+" comes", func() bool {
+						return slices.ContainsFunc(c.Received(), func(m mcptest.Message) bool { return m.Method == method })
+					})
+				}
+				sent := map[string]int{"hold": c.begins("hold", `"who":"nobody"`)}
+				begun("notifications/progress")
+				if k.modern() {
+					sent["subscriptions/listen"] = c.Request("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+					begun("notifications/subscriptions/acknowledged")
+				} else {
+					sent["ask"] = c.begins("ask", "")
+					begun("elicitation/create")
+				}
+				fault(owner)
+				for what, id := range sent {
+					var got []mcptest.Message
+					mcptest.Await(t, what+" is answered", func() bool {
+						got = slices.DeleteFunc(c.Received(), func(m mcptest.Message) bool { return !m.IsResponse() || string(m.ID) != fmt.Sprint(id) })
+						return len(got) > 0
+					})
+					want := "outcome_unknown"
+					if what == "subscriptions/listen" {
+						want = "try again"
+					}
+					if len(got) > 1 || !strings.Contains(got[0].String(), want) {
+						t.Errorf("%s: %v", what, got)
+					}
+				}
+				if k.kind == "principal" && !k.modern() { // whose session has gone with its process
+					c = r.enter(k, "")
+				}
+				if x := c.call("ok", ""); x.verdict != "success" {
+					t.Error(x.raw)
+				}
+				if n := upstream.Count("tools/call", "hold"); n != 1 {
+					t.Errorf("hold was sent %d times", n)
+				}
+			})
+		})
+	}
 }

@@ -2,6 +2,8 @@
 package balancer
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,7 +16,7 @@ import (
 func Start(t testing.TB, next func() string) (url string) {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	web := httptest.NewServer(&httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			to := parsed(next())
 			p.Out.URL.Scheme, p.Out.URL.Host = to.Scheme, to.Host
@@ -22,7 +24,19 @@ func Start(t testing.TB, next func() string) (url string) {
 		Transport:     transport,
 		FlushInterval: -1,
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	})
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A server closes what it reads from with its first word, and a transport that still looks for its end takes that
+		// for a fault, and breaks off the answer.
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if r.Body = http.NoBody; len(body) > 0 {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		proxy.ServeHTTP(w, r)
+	}))
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close(); transport.CloseIdleConnections() })
 	return web.URL + "/mcp"
 }

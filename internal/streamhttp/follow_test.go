@@ -1,0 +1,45 @@
+package streamhttp
+
+import (
+	"io"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// An event stream that breaks off is given its response if it has had none and no event is begun, whatever of it came at once.
+func TestFollower(t *testing.T) {
+	const (
+		told   = "event: message\nid: 7\ndata: {\"method\":\"x\",\"params\":{\"result\":1}}\n\n"
+		asked  = ": ok\n\ndata: {\"id\":1,\"method\":\"x\"}\n\n"
+		finish = "event: message\ndata: {\"id\":7, \"error\":{}}\n\n"
+	)
+	for name, c := range map[string]struct{ said, finish string }{
+		"nothing":        {"", finish},
+		"a comment":      {": keep-alive\n\n", finish},
+		"an id":          {"id: 7\nretry: 1000\ndata: \n\n", finish},
+		"a notification": {told, finish},
+		"a request":      {asked, finish},
+		"a response":     {told + "event: message\ndata: {\"result\":{\"method\":\"x\"},\"id\":7}\n\n", ""},
+		"an error":       {told + "data: {\"id\":7,\"error\":{}}\n\n: keep-alive\n\n", ""},
+		"half a line":    {told + "eve", ""},
+		"half an event":  {told + "event: message\n", ""},
+		"half a message": {told + "data: {", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, from := range []io.Reader{strings.NewReader(c.said), iotest.OneByteReader(strings.NewReader(c.said))} {
+				out := httptest.NewRecorder()
+				out.Header()["Content-Type"] = valueEvents
+				f := &Follower{ResponseWriter: out}
+				if _, err := io.Copy(struct{ io.Writer }{f}, from); err != nil {
+					t.Fatal(err)
+				}
+				f.Finish([]byte("{\"id\":7,\n\"error\":{}}"))
+				if got := out.Body.String(); got != c.said+c.finish {
+					t.Errorf("got %q, want %q", got, c.said+c.finish)
+				}
+			}
+		})
+	}
+}
