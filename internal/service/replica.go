@@ -425,6 +425,13 @@ func (s *service) refusal(m *wire.Message, code policy.Code, text string) []byte
 	return r.Answer(q)
 }
 
+// unanswered is the response to a request that was under way when its session was gone on with.
+func (s *service) unanswered(id []byte) []byte {
+	r := refusal.Refusal{Error: policy.OutcomeUnknown.String(), Message: "This was under way when fsm-proxy was restarted, or another process took the session over, " +
+		"and its answer is lost. It may have happened: look at what has become of it before you send it again."}
+	return r.Answer(refusal.Request{ID: id, Client: bridge.ClientOf(wire.Legacy), Form: s.cfg.Refusals, Schema: true, Lost: true})
+}
+
 // shares reports whether the store is one that several processes can write.
 func (f *Store) shares() bool { return f.lasts() && !stores.IsSQLite(f.URL) }
 

@@ -329,7 +329,7 @@ func (s *service) front(loopback bool, gate *auth.Gate) streamhttp.ServerConfig 
 			return s.openSession(own, from)
 		}
 		if s.store != nil {
-			cfg.Resume = s.resumeSession
+			cfg.Resume, cfg.Unanswered = s.resumeSession, s.unanswered
 		}
 		cfg.Key = s.sessionKey()
 	}

@@ -47,6 +47,9 @@ type ServerConfig struct {
 	// it negotiated; own is as for Open. It may block. Nil, or a nil session without an error: it has ended. The error
 	// is why it cannot go on just now, which is for whoever returns it to log: the client is told to try again, and nothing else.
 	Resume func(own wire.Stream, from PeerInfo) (wire.Session, error)
+	// Unanswered is the answer to a request by its id that was under way when Resume went on with its session: its client
+	// comes back for it. Nil: who does is refused.
+	Unanswered func(id []byte) []byte
 	// Modern takes a request or a notification of the modern era, as
 	// [wire.Session].Handle does; from has no Session. out is a
 	// [wire.FailingStream] of a request. What it returns, if it is a

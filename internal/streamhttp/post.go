@@ -46,6 +46,7 @@ type post struct {
 type body struct {
 	claim *httpserver.BodyClaim // nil: it counts nothing
 	raw   []byte                // nil: it was not read yet
+	id    []byte                // of the request that it is, as far as event ids have it; nil: none
 	since time.Time             // when the request was to be passed on first; zero: it never was
 	asked bool                  // all others were asked whether they serve it
 	moves *atomic.Int64         // among which it counts that are to be served elsewhere; nil: it does not
@@ -210,6 +211,9 @@ func (p *post) serve() (again bool) {
 		p.reject(&wire.Error{Code: wire.CodeHeaderMismatch, ID: m.Bytes(m.ID),
 			Message: "the body is of revision " + wire.ModernRevision + ", but its MCP-Protocol-Version does not say so"})
 	case p.ses != nil:
+		if m.Kind == wire.Request && len(m.Bytes(m.ID)) <= maxAsked {
+			p.body.id = m.Bytes(m.ID)
+		}
 		pending := p.ses.upper.Handle(m, p)
 		if m.Kind != wire.Request || !p.canPause() {
 			p.wait(pending)
@@ -288,6 +292,7 @@ func (p *post) attachLocked() {
 	if p.ses != nil {
 		p.ses.waiting.remove(p)
 		p.stream = p.ses.openStream()
+		p.stream.asked = bytes.Clone(p.body.id)
 	} else {
 		p.stream = &stream{srv: p.srv, mu: p.mu}
 	}

@@ -14,7 +14,7 @@ import (
 func (c *client) restart(on behaviour) *client {
 	c.t.Helper()
 	begun := make(chan *script, 1)
-	r := newRig(c.t, ServerConfig{Resume: func(own wire.Stream, info PeerInfo) (wire.Session, error) {
+	r := newRig(c.t, ServerConfig{Unanswered: lostAnswer, Resume: func(own wire.Stream, info PeerInfo) (wire.Session, error) {
 		s := &script{own: own, info: info, on: on, listen: make(chan struct{}, 100), closed: make(chan struct{})}
 		v := c.Version()
 		s.version.Store(&v)
@@ -23,6 +23,44 @@ func (c *client) restart(on behaviour) *client {
 	}}, on)
 	r.do(post1(ping, c.id)).want(c.t, 200, "result")
 	return &client{rig: r, script: <-begun, id: c.id}
+}
+
+// lostAnswer is what a request is answered that was under way at a restart.
+func lostAnswer(id []byte) []byte { return wire.ErrorAnswer(id, wire.CodeInternal, "lost", nil) }
+
+// A request that was under way at a restart is answered once its client comes back for the answer: under its id, by whichever event id
+// it comes back, as often as it comes. Who has had the answer is told so, and so is who makes event ids up.
+func TestRequestsUnderWayAtARestart(t *testing.T) {
+	release := make(chan struct{})
+	before := newRig(t, ServerConfig{}, chatty(release)).begin("2025-11-25")
+	long := `"` + strings.Repeat("x", maxAsked) + `"`
+	stream := func(id string) (ids []string) {
+		s := before.open(strings.Replace(call(1, "slow"), `"id":1`, `"id":`+id, 1)).events()
+		return append(ids, s.next().id, s.message(`"data":1`).id)
+	}
+	number, text, tooLong := stream("7"), stream(`"a.b\"c"`), stream(long)
+	finished := before.open(call(9, "slow")).events()
+	had := []string{finished.next().id}
+	close(release)
+	for _, want := range []string{`"data":1`, `"data":2`, `"id":9`} {
+		had = append(had, finished.message(want).id)
+	}
+	c := before.restart(chatty(release))
+	for id, old := range map[string][]string{"7": number, `"a.b\"c"`: text, "9": had[:3]} {
+		for _, event := range append(old, old...) {
+			p := c.do(request("GET", "/mcp", "", c.id, "Last-Event-ID: "+event)).want(t, 200, `"lost"`)
+			if strings.Count(p.body, "data: ") != 1 || !strings.Contains(p.body, `"id":`+id+`,`) || len(event) > 40+len(id)*4/3 {
+				t.Errorf("%s: %s", event, p.body)
+			}
+		}
+	}
+	cut := number[0][:strings.LastIndex(number[0], ".")]
+	for _, event := range append(tooLong, had[3], cut, cut+".", cut+".!", cut+".e30", cut+".bnVsbA", cut+".Nw.Nw", "x"+number[0], strings.Replace(number[0], "-", "_", 1)) {
+		c.do(request("GET", "/mcp", "", c.id, "Last-Event-ID: "+event)).want(t, 400, "")
+	}
+	other := before.rig.begin("2025-11-25")
+	other = other.restart(nil)
+	other.do(request("GET", "/mcp", "", other.id, "Last-Event-ID: "+number[0])).want(t, 400, "")
 }
 
 // An event id from before a restart names no event of now, whatever streams and events there are by then.
@@ -45,6 +83,12 @@ func TestEventIDsFromBeforeARestart(t *testing.T) {
 	refused := func(when string) {
 		t.Helper()
 		for _, id := range old {
+			if strings.Count(id, ".") == 3 { // of a request
+				if p := c.do(request("GET", "/mcp", "", c.id, "Last-Event-ID: "+id)).want(t, 200, `"lost"`); strings.Count(p.body, "data: ") != 1 {
+					t.Errorf("%s: %s", when, p.body)
+				}
+				continue
+			}
 			p := c.do(request("GET", "/mcp", "", c.id, "Last-Event-ID: "+id)).want(t, 400, "restarted")
 			if !strings.Contains(p.body, "by a GET without it") || !strings.Contains(p.body, "may have happened") {
 				t.Errorf("%s: %s", when, p.body)

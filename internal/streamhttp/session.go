@@ -442,7 +442,9 @@ func (s *session) listen(w http.ResponseWriter, last []string) (*eventWriter, re
 	defer s.mu.Unlock()
 	b, seq, resumed := &s.own, uint64(0), len(last) > 0 && last[0] != ""
 	if resumed {
-		b, seq = s.find(last[0])
+		if b, seq = s.find(last[0]); b == nil && len(last) == 1 {
+			b = s.unanswered(last[0])
+		}
 	}
 	switch {
 	case b == nil || len(last) > 1 && resumed: // no 404: that would say that the session is gone

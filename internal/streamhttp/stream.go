@@ -2,6 +2,7 @@ package streamhttp
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
 	"slices"
 	"strconv"
@@ -34,6 +35,7 @@ type stream struct {
 	mu      *sync.Mutex // the session's, or the POST's
 	ses     *session    // nil: the modern era
 	num     uint64      // 0: the session's own stream
+	asked   []byte      // the id of the request that it is of; nil: of none, or too long a one for event ids
 	records []record
 	next    int            // records[next:] are still to be sent
 	sent    int            // size of records[:next]
@@ -306,18 +308,27 @@ func (b *stream) keepAlive(since int64) {
 	}
 }
 
-// An event's id is the session's tag with its life, the stream's number and the event's:
-// no id of another session, or from before a restart, means anything here.
-func (b *stream) appendID(out []byte, seq uint64) []byte {
+// An event's id is the session's tag with its life, the stream's number and the event's: no id of another session, or from
+// before a restart, means anything here. Where the request's answer is still to come, its id follows: who asks for that
+// after a restart is told under it that there is none.
+func (b *stream) appendID(out []byte, seq uint64, answered bool) []byte {
 	out = append(append(out, b.ses.life...), '.')
 	out = append(strconv.AppendUint(out, b.num, 36), '.')
-	return strconv.AppendUint(out, seq, 36)
+	out = strconv.AppendUint(out, seq, 36)
+	if b.asked != nil && !answered {
+		out = base64.RawURLEncoding.AppendEncode(append(out, '.'), b.asked)
+	}
+	return out
 }
+
+// maxAsked is how long a request's id is at most that event ids have.
+const maxAsked = 64
 
 func (b *stream) appendEvent(out []byte, r *record) []byte {
 	out = append(out, "event: message\n"...)
 	if b.ses != nil {
-		out = append(b.appendID(append(out, "id: "...), r.seq), '\n')
+		last := b.over && r == &b.records[len(b.records)-1]
+		out = append(b.appendID(append(out, "id: "...), r.seq, last), '\n')
 	}
 	return append(append(append(out, "data: "...), wire.OneLine(r.msg)...), "\n\n"...)
 }
@@ -329,7 +340,8 @@ func (s *session) find(id string) (*stream, uint64) {
 	if !ok {
 		return nil, 0
 	}
-	first, second, _ := strings.Cut(rest, ".")
+	first, rest, _ := strings.Cut(rest, ".")
+	second, _, _ := strings.Cut(rest, ".")
 	num, err := strconv.ParseUint(first, 36, 64)
 	seq, err2 := strconv.ParseUint(second, 36, 64)
 	if err != nil || err2 != nil || seq > s.seq {
@@ -339,6 +351,24 @@ func (s *session) find(id string) (*stream, uint64) {
 		return &s.own, seq
 	}
 	return s.streams[num], seq
+}
+
+// unanswered is a stream with the answer to a request that was under way before the session was gone on with, which an event id
+// of then names; nil: it names none.
+func (s *session) unanswered(id string) *stream {
+	before, rest, _ := strings.Cut(id, ".")
+	parts := strings.Split(rest, ".")
+	if s.srv.cfg.Unanswered == nil || before == s.life || !strings.HasPrefix(before, s.tag+"-") || len(parts) != 3 {
+		return nil
+	}
+	asked, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil || len(asked) > maxAsked || !wire.ValidID(asked) {
+		return nil
+	}
+	b := s.openStream()
+	b.asked = asked
+	b.addLast(s.srv.cfg.Unanswered(asked))
+	return b
 }
 
 // notFound says of an event id that finds no stream why, and what to do.
@@ -506,7 +536,7 @@ func (w *eventWriter) begin(out []byte) []byte {
 			b.records[i].seq++
 		}
 	}
-	out = b.appendID(append(out, "id: "...), seq)
+	out = b.appendID(append(out, "id: "...), seq, false)
 	if b.num != 0 {
 		out = append(out, "\nretry: 1000"...) // as clients do by themselves
 	}

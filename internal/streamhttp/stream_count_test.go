@@ -107,7 +107,7 @@ func TestStreamsCountWhatTheyKeep(t *testing.T) {
 				}
 			},
 			"resume": func(t *rapid.T) {
-				last := string(one(t).appendID(nil, rapid.Uint64Range(0, s.seq).Draw(t, "last")))
+				last := string(one(t).appendID(nil, rapid.Uint64Range(0, s.seq).Draw(t, "last"), false))
 				if out, _ := s.listen(httptest.NewRecorder(), []string{last}); out != nil {
 					writers = append(writers, out)
 				}
@@ -185,18 +185,25 @@ func doWith(out *eventWriter, do func()) {
 }
 
 func FuzzEventID(f *testing.F) {
-	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
+	srv := NewServer(ServerConfig{
+		Open:       func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil },
+		Unanswered: lostAnswer,
+	})
 	f.Cleanup(func() { _ = srv.Close(context.Background()) })
 	s := newSession(srv, owner{})
 	b := s.openStream()
 	b.append([]byte("x"))
-	f.Add(string(b.appendID(nil, 1)))
+	f.Add(string(b.appendID(nil, 1, false)))
 	f.Add(s.life + ".0.0")
+	f.Add(s.tag + "-before.1.2.Nw")
 	f.Add(s.tag + ".0.0")
 	f.Fuzz(func(t *testing.T, id string) {
 		found, seq := s.find(id)
 		if found != nil && (!strings.HasPrefix(id, s.life+".") || seq > s.seq || found != b && found != &s.own) {
 			t.Errorf("%q: stream %d, event %d", id, found.num, seq)
+		}
+		if b := s.unanswered(id); b != nil && (!strings.HasPrefix(id, s.tag+"-") || strings.HasPrefix(id, s.life) || !wire.ValidID(b.asked)) {
+			t.Errorf("%q: an answer to %s", id, b.asked)
 		}
 	})
 }

@@ -152,7 +152,7 @@ func (s *IDScan) Addressee() (id []byte, sure bool) {
 
 // only returns the id of a message that is one object to its end and has exactly one.
 func (s *IDScan) only() []byte {
-	if s.unclear || !s.ended || s.ids != 1 || !validID(s.id) || !jsontext.Value(s.id).IsValid() {
+	if s.unclear || !s.ended || s.ids != 1 || !ValidID(s.id) {
 		return nil
 	}
 	return s.id

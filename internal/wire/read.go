@@ -498,6 +498,9 @@ func (r *reader) classify() error {
 	return nil
 }
 
+// ValidID reports whether bytes are a request id in JSON.
+func ValidID(id []byte) bool { return validID(id) && jsontext.Value(id).IsValid() }
+
 // validID accepts what MCP allows as a request id: a string or an integer,
 // written as one, of any size.
 func validID(id []byte) bool {
