@@ -117,20 +117,11 @@ var (
 
 // Held is the error of a store that another process has.
 type Held struct {
-	By      string
-	Shared  bool // with others that share it: this one would have it alone
-	Differs bool // with others that share it, as this one would: but requests find their runs in another way there
+	By string // that process, or one of several that share the store
+	Do string // what to do, for who opens the store to keep it
 }
 
-func (h *Held) Error() string {
-	if h.Differs {
-		return "the store is shared by " + h.By + " and others, whose clients find their runs by another --run-key: give the same, or stop them all before this one is started"
-	}
-	if h.Shared {
-		return "the store is shared by " + h.By + " and those that have --peer-listen as it has: give --peer-listen to share it too, or stop them all"
-	}
-	return "the store is in use by " + h.By + ": stop that, or name another one by --store; a folder (sqlite:FOLDER/) has one for each --run"
-}
+func (h *Held) Error() string { return "the store is in use by " + h.By }
 
 // Query says which runs are listed.
 type Query struct {

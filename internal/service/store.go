@@ -98,13 +98,13 @@ func (s *service) openStore(ctx context.Context) error {
 		Log: func(message string, err error) {
 			var why []any
 			if err != nil {
-				why = []any{"error", err}
+				why = []any{"error", toDo(err)}
 			}
 			s.log.Warn("store: "+message, why...)
 		},
 	})
 	if err != nil {
-		return err
+		return toDo(err)
 	}
 	if m := s.tell.metrics; m != nil {
 		m.Store(telemetry.StoreSources{
@@ -127,6 +127,14 @@ func (s *service) openStore(ctx context.Context) error {
 		}
 	})
 	return s.keepPolicy(s.policy, s.from.File)
+}
+
+// toDo says with the error of a store that another process has what to do about that.
+func toDo(err error) error {
+	if held, ok := errors.AsType[*journal.Held](err); ok {
+		return fmt.Errorf("%w: %s", err, held.Do)
+	}
+	return err
 }
 
 // keepPolicy keeps a policy in the store, before any run goes by it.

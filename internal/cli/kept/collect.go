@@ -97,7 +97,8 @@ func (c *collector) store(ctx context.Context, url string) error {
 		one.url = url
 		return one.read(ctx, func(s journal.Reader) error { return (&collection{collector: c, s: s.(journal.Store)}).all(ctx) })
 	}
-	return c.write(ctx, stores.Config{URL: url, Holder: "removes runs", Existing: true}, func(s journal.Store) error {
+	const instead = "; or have them remove runs, by their flags of the same names"
+	return c.write(ctx, stores.Config{URL: url, Holder: "removes runs", Existing: true}, instead, func(s journal.Store) error {
 		return (&collection{collector: c, s: s}).all(ctx)
 	})
 }

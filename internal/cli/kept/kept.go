@@ -152,10 +152,13 @@ func (c *command) urls() ([]string, error) {
 	return stores.Files(c.url)
 }
 
-// write has a store be written, which no proxy has meanwhile.
-func (c *command) write(ctx context.Context, config stores.Config, do func(s journal.Store) error) (err error) {
+// write has a store be written, which no proxy has meanwhile. instead is what else can be done where one has it.
+func (c *command) write(ctx context.Context, config stores.Config, instead string, do func(s journal.Store) error) (err error) {
 	config.Holder = fmt.Sprintf("process %d, which %s", os.Getpid(), config.Holder)
 	s, err := stores.Open(ctx, config)
+	if _, held := errors.AsType[*journal.Held](err); held {
+		return fmt.Errorf("%w: this command needs the store for itself: stop each process that has it, and start them again afterwards%s", err, instead)
+	}
 	if err != nil {
 		return err
 	}
@@ -494,7 +497,7 @@ func newImport(console Console) *cobra.Command {
 			} else if _, err := c.urls(); err != nil {
 				return err
 			}
-			return c.write(cmd.Context(), stores.Config{URL: c.url, Holder: "imports runs"}, func(s journal.Store) error {
+			return c.write(cmd.Context(), stores.Config{URL: c.url, Holder: "imports runs"}, "", func(s journal.Store) error {
 				done, err := journal.Import(cmd.Context(), s, in)
 				if err != nil {
 					return fmt.Errorf("after %s: %w", count(len(done.Runs)+len(done.There)), err)

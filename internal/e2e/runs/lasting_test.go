@@ -385,8 +385,8 @@ func TestStoreOfOneProcess(t *testing.T) {
 	k := key{"modern", "process"}
 	h := counted(t, k, steps, "--store", store(t))
 	second := mcptest.Start(t, nil, append([]string{mcptest.Proxy(t), "run", "--listen", mcptest.FreeAddress(t)}, without(h.args, "--admin")...)...)
-	if code := second.ExitCode(); code == 0 || !strings.Contains(second.Log().String(), "is in use by process") {
-		t.Errorf("%d: %s", code, second.Log())
+	if code, log := second.ExitCode(), second.Log().String(); code == 0 || !strings.Contains(log, "is in use by process") || !strings.Contains(log, ": stop that, or name another file by --store") {
+		t.Errorf("%d: %s", code, log)
 	}
 }
 

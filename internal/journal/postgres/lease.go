@@ -114,11 +114,11 @@ func (s *Store) take(ctx context.Context) error {
 	if err == nil {
 		err = results.QueryRow().Scan(&no)
 	}
-	held := &journal.Held{}
 	if errors.Is(err, pgx.ErrNoRows) {
-		if err = results.QueryRow().Scan(&held.By, &held.Shared); err == nil {
-			held.Differs = held.Shared && !alone
-			err = held
+		var by string
+		var shares bool
+		if err = results.QueryRow().Scan(&by, &shares); err == nil {
+			err = &journal.Held{By: by, Do: toDo(alone, shares)}
 		}
 	}
 	if closed := results.Close(); err == nil {
@@ -133,6 +133,17 @@ func (s *Store) take(ctx context.Context) error {
 	}
 	s.term.Store(&term{no: no, until: asked + s.cfg.trust(), past: past})
 	return nil
+}
+
+// toDo is what to do about a process that is in the way, by whether this one is to have the database alone, and that one shares it.
+func toDo(alone, shares bool) string {
+	switch {
+	case !shares:
+		return "it has the database alone: stop it, or name another database by --store; to share one, start each process with --listen and --peer-listen"
+	case alone:
+		return "it has --peer-listen: give --listen and --peer-listen to share the database, or stop all that do, or name another one by --store"
+	}
+	return "its clients find their runs by another --run-key: give the same, or stop all that share the database before this one is started"
 }
 
 // answers finds out whether the database confirms a change within a quarter of the lease.

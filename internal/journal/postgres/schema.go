@@ -92,7 +92,7 @@ func (s *Store) migrate(ctx context.Context) error {
 func (s *Store) toSecond(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, toSecond, pgx.QueryExecModeSimpleProtocol)
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == objectInUse {
-		return &journal.Held{By: e.Message}
+		return &journal.Held{By: e.Message, Do: "stop that: it is of an earlier version, of which one process has a database"}
 	}
 	if err != nil {
 		return fmt.Errorf("bringing the schema fsm_proxy to version 2: %w", err)

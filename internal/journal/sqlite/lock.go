@@ -90,7 +90,7 @@ func take(path, holder string) (*flock.Flock, error) {
 		if len(by) == 0 {
 			by = []byte("another process")
 		}
-		return nil, &journal.Held{By: strings.TrimSpace(string(by))}
+		return nil, &journal.Held{By: strings.TrimSpace(string(by)), Do: "stop that, or name another file by --store; a folder (sqlite:FOLDER/) has one for each --run"}
 	}
 	if err := os.WriteFile(holderPath(path), []byte(holder+"\n"), 0o600); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", path, err)
