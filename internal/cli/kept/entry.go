@@ -78,7 +78,7 @@ func (e *entry) outcome() string {
 		said += fmt.Sprintf(", %d times", e.Times)
 	}
 	if e.Resumed {
-		said += ", as nobody learned how it ended before a restart"
+		said += ", as the process that began it wrote no end of it"
 	}
 	return said
 }

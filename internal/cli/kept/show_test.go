@@ -86,6 +86,16 @@ const (
 	applied = `"type":"ended","begun":4,"kind":"tool","name":"apply","outcome":"success","rule":"planning.yaml:12:7","from":"ready","to":{"state":"done","policy":"DIGEST"},"changed":true`
 )
 
+// Of a call that was found without an end it is told that its process wrote none: that was restarted, or lost the run to another one.
+func TestTailOfACallWithoutAnEnd(t *testing.T) {
+	lost := strings.Replace(applied, `"begun":4`, `"begun":2,"resumed":true`, 1)
+	url := store(t, map[string][]string{"AAA1": {began, applies, strings.Replace(lost, "success", "unknown", 1)}})
+	const want = "ended     tool apply  unknown, as the process that began it wrote no end of it  ready → done\n"
+	if out, err := do(t, "", "tail", "aaa", "--store", url); err != nil || !strings.Contains(out, want) {
+		t.Errorf("%s\n%v", out, err)
+	}
+}
+
 func TestShow(t *testing.T) {
 	url := store(t, map[string][]string{"AAA1": {began, reads, plans, applies}, "AAB2": {began, reads, `"type":"of another time","from":"open","to":{"state":"open","policy":"DIGEST"}`}})
 	out, err := do(t, "", "show", "aaa", "--store", url)
