@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,6 +103,28 @@ func post(t *testing.T, url, token string) int {
 	}
 	defer answer.Body.Close()
 	return answer.StatusCode
+}
+
+// What a process needs to share a database is said before anything is read.
+func TestPeerFlags(t *testing.T) {
+	t.Parallel()
+	const database = "postgres://db.internal/runs"
+	for flags, says := range map[string]string{
+		"--peer-listen :9902 --advertise a:9902 --listen 127.0.0.1:0":                     "give --store postgres://HOST/DATABASE",
+		"--peer-listen :9902 --advertise a:9902 --listen 127.0.0.1:0 --store memory":      "give --store postgres://HOST/DATABASE",
+		"--peer-listen :9902 --advertise a:9902 --listen 127.0.0.1:0 --store sqlite:r.db": "give --store postgres://HOST/DATABASE",
+		"--advertise a:9902 --listen 127.0.0.1:0 --store " + database:                     "give '--peer-listen ADDR'",
+		"--peer-listen :9902 --advertise a:9902 --store " + database:                      "--peer-listen needs --listen",
+		"--peer-listen :9902 --listen 127.0.0.1:0 --store " + database:                    "give --advertise HOST:PORT",
+		"--peer-listen 9902 --listen 127.0.0.1:0 --store " + database:                     "write it like :9902",
+		"--peer-listen :9902 --advertise :9902 --listen 127.0.0.1:0 --store " + database:  "write it like gateway-0:9902",
+	} {
+		r := command(t, nil, slices.Concat([]string{"run", "--policy", "there-is-none.yaml", "--upstream", "http://127.0.0.1:1/mcp"}, strings.Fields(flags))...)
+		oneLine(t, r.stderr, says)
+		if r.code != 2 {
+			t.Errorf("%s: %d", flags, r.code)
+		}
+	}
 }
 
 // Every flag has an environment variable, and the flag wins.

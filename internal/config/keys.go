@@ -166,7 +166,7 @@ func table(r *Run) []setting {
 		{key: "store.lease", flag: "lease", at: &r.Store.Lease, def: "5s",
 			usage: "how long a database is still this process's after it has last said so: another one waits that long when this one is killed",
 			doc:   "How long a database is still this process's after it has last said so."},
-		{key: "store.peer_listen", flag: "peer-listen", at: &r.Store.PeerListen, needs: []string{"store"},
+		{key: "store.peer_listen", flag: "peer-listen", at: &r.Store.PeerListen, // what it needs the service says
 			usage: "share a database with other processes, and take the requests for this one's runs that they pass on at this `ADDR`",
 			doc:   "Share a database with other processes, and take the requests for this one's runs that they pass on at this address."},
 		{key: "store.advertise", flag: "advertise", at: &r.Store.Advertise, needs: []string{"peer-listen"},

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
+	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/host"
 	"github.com/fsm-proxy/fsm-proxy/internal/watch"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
@@ -212,6 +213,8 @@ func (c *Config) Check() error {
 		if _, err := c.Listen.check(); err != nil {
 			return err
 		}
+	} else if c.Store.PeerListen != "" {
+		return exit.Usagef("--peer-listen needs --listen: over standard input and output nobody else has the client")
 	}
 	if err := errors.Join(c.Listen.OIDC.check(), c.Store.check(), c.Record.check(c.Store.lasts(), c.Audit.Arguments || c.Operators.Webhook.URL != "")); err != nil {
 		return err

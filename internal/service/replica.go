@@ -38,7 +38,7 @@ func (f *Store) checkPeers() error {
 	}
 	addr, err := net.ResolveTCPAddr("tcp", f.PeerListen)
 	if err != nil {
-		return exit.Usagef("--peer-listen %q is no address (%w); write it like :9092", f.PeerListen, err)
+		return exit.Usagef("--peer-listen %q is no address (%w); write it like :9902", f.PeerListen, err)
 	}
 	if f.Advertise == "" && addr.IP.IsUnspecified() || addr.IP == nil && f.Advertise == "" {
 		return exit.Usagef("--peer-listen %s is no address at which others find this process: give --advertise HOST:PORT, in a pod with the pod's address", f.PeerListen)
@@ -48,13 +48,13 @@ func (f *Store) checkPeers() error {
 	}
 	host, port, err := net.SplitHostPort(f.Advertise)
 	if err != nil {
-		return exit.Usagef("--advertise %q is no address (%w); write it like gateway-0:9092", f.Advertise, err)
+		return exit.Usagef("--advertise %q is no address (%w); write it like gateway-0:9902", f.Advertise, err)
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.Unmap().IsUnspecified() {
-		return exit.Usagef("--advertise %s is no address at which others find this process: write it like gateway-0:9092, in a pod with the pod's address", f.Advertise)
+		return exit.Usagef("--advertise %s is no address at which others find this process: write it like gateway-0:9902, in a pod with the pod's address", f.Advertise)
 	}
 	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
-		return exit.Usagef("--advertise %s has no port at which others find this process: write it like gateway-0:9092", f.Advertise)
+		return exit.Usagef("--advertise %s has no port at which others find this process: write it like gateway-0:9902", f.Advertise)
 	}
 	return nil
 }
@@ -84,9 +84,6 @@ func (s *service) openReplica() (own journal.Peer, err error) {
 	own.Holder = fmt.Sprintf("process %d on %s", os.Getpid(), name)
 	if c.PeerListen == "" {
 		return own, nil
-	}
-	if s.cfg.Listen.Address == "" {
-		return own, exit.Usagef("--peer-listen needs --listen: over standard input and output nobody else has the client")
 	}
 	if s.replica.key, err = peers.NewKey(); err != nil {
 		return own, err
