@@ -72,6 +72,8 @@ type Acts struct {
 
 // Others are the other processes that share what is kept of runs; the zero Others: there are none.
 type Others struct {
+	// Self is how operators know this process among them.
+	Self string
 	// Elsewhere are those of other processes, in any order, as an operator sees them, "" for nobody who is known; absent
 	// names the processes that have not answered.
 	Elsewhere func(ctx context.Context, from string) (all []Approval, absent []string)

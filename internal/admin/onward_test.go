@@ -98,6 +98,7 @@ func TestWhatAnotherProcessHasPassedOn(t *testing.T) {
 		}), method, target, body, "Host", "gateway.example")
 	}
 	a, done := operated()
+	a.Self = "process 7 on gateway-0"
 	for verb, body := range bodies {
 		target := "/v1/runs/00000001/" + verb
 		if w := passed(a, "POST", target, body, "olga"); w.Code != http.StatusOK || done() != verb+` 00000001 "why" by olga` {
@@ -107,7 +108,7 @@ func TestWhatAnotherProcessHasPassedOn(t *testing.T) {
 			t.Errorf("%s by nobody: %d %s", verb, w.Code, w.Body)
 		}
 		a.Verbs = []string{}
-		if w := passed(a, "POST", target, body, "olga"); w.Code != http.StatusForbidden || done() != "" {
+		if w := passed(a, "POST", target, body, "olga"); w.Code != http.StatusForbidden || done() != "" || !strings.Contains(w.Body.String(), verb+" is switched off in process 7 on gateway-0, ") {
 			t.Errorf("%s, which is switched off: %d %s", verb, w.Code, w.Body)
 		}
 		a.Verbs = nil

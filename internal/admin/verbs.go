@@ -19,8 +19,12 @@ func (a *Admin) allowed(verb string, f http.HandlerFunc) http.HandlerFunc {
 	if a.Verbs == nil || slices.Contains(a.Verbs, verb) {
 		return f
 	}
-	return func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusForbidden, verb+" is switched off here: start fsm-proxy with it among --admin-verbs")
+	return func(w http.ResponseWriter, r *http.Request) {
+		here, it := "here", "fsm-proxy"
+		if _, passed := a.sender(r); passed {
+			here, it = "in "+a.Self+", which this was passed on to", "that one"
+		}
+		refuse(w, http.StatusForbidden, verb+" is switched off "+here+": start "+it+" with it among --admin-verbs")
 	}
 }
 

@@ -265,7 +265,7 @@ func (s *service) admin(o *operators) *admin.Admin {
 		Local: o.admin != nil && local(o.admin),
 	}
 	if s.replica.peers != nil {
-		a.Others = admin.Others{Elsewhere: s.othersApprovals, PassOn: s.passOnOperator, Asked: func(id string) bool { return s.relay.Operators().Asked(id) }}
+		a.Others = admin.Others{Self: s.replica.self, Elsewhere: s.othersApprovals, PassOn: s.passOnOperator, Asked: func(id string) bool { return s.relay.Operators().Asked(id) }}
 	}
 	return a
 }

@@ -62,6 +62,7 @@ func (f *Store) checkPeers() error {
 // replica is this process among those that share its store.
 type replica struct {
 	key   *peers.Key
+	self  string       // this process, for people
 	l     net.Listener // where others pass requests on; nil: nobody does
 	found []any        // where they find that, for the log
 	all   func(ctx context.Context) ([]journal.Peer, error)
@@ -82,6 +83,7 @@ func (s *service) openReplica() (own journal.Peer, err error) {
 	c := &s.cfg.Store
 	name, _ := os.Hostname()
 	own.Holder = fmt.Sprintf("process %d on %s", os.Getpid(), name)
+	s.replica.self = own.Holder
 	if c.PeerListen == "" {
 		return own, nil
 	}

@@ -347,6 +347,20 @@ func TestReleaseToNobody(t *testing.T) {
 	}
 }
 
+// Who asks a replica for what the run's owner has switched off is told which process that is.
+func TestVerbThatTheOwnerHasSwitchedOff(t *testing.T) {
+	t.Parallel()
+	k := key{"modern", "handle"}
+	_, url := mcptest.HTTP(t, server())
+	flags := []string{"--annotate", "meta", "--admin-tokens", tokensOf(t, "olga"), "--upstream", url, "--store", databases(t)(t), "--peer-listen", "127.0.0.1:0"}
+	owner := open(t, k, steps, append(flags, "--admin-verbs", "none")...)
+	owner.enter(k, "").call("once", "")
+	asked := open(t, k, steps, flags...)
+	if said, want := asked.does(1, "reset", owner.of()), fmt.Sprintf("reset is switched off in process %d on ", owner.process.Process.Pid); !strings.Contains(said, want) {
+		t.Errorf("it is said: %s\nwant: %s", said, want)
+	}
+}
+
 // What is known of an operator's signal whose owner is killed while it waits for the turn is that it may have counted: it is not
 // sent again by itself. A look is asked of the next owner.
 func TestOperatorsWhoseOwnerIsKilled(t *testing.T) {
