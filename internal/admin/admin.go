@@ -64,7 +64,7 @@ type Acts struct {
 	// Reset begins a run anew, End ends it for good, Annotate keeps what is said of it, Accept has it go on as the store
 	// has it, and Release gives it away. An error of these is a [*Refusal].
 	Reset, End, Annotate, Accept, Release func(v Verb) (Stands, error)
-	// ReleaseAll gives away all runs of this process in which nothing is under way. An error is a [*Refusal].
+	// ReleaseAll gives away all runs of this process that [Acts.Release] would. An error is a [*Refusal].
 	ReleaseAll func(v Verb) (Released, error)
 	// Fork begins a run that is what another one was after an entry. An error is a [*Refusal].
 	Fork func(f Fork) (Forked, error)

@@ -243,7 +243,7 @@ type Stands struct {
 // Released says how many runs a process has given away.
 type Released struct {
 	Runs int `json:"runs"`
-	Stay int `json:"stay"` // in which something is under way, or of which the store could not be told in time
+	Stay int `json:"stay"` // in which something is under way or waits for an approval, which are shut, or of which the store could not be told in time
 }
 
 // Migrated says what a migration did.

@@ -142,8 +142,7 @@ func (d *Desk) release(ctx context.Context, r *runs.Run, v *Verb) (state string,
 	return at.State(), nil
 }
 
-// ReleaseAll gives away all runs that are kept and in which nothing is under way, and says how many those are, and how many
-// stay. The error is a [*Refused].
+// ReleaseAll gives away all runs that [Desk.Release] would, and says how many those are, and how many stay. The error is a [*Refused].
 func (d *Desk) ReleaseAll(v Verb) (released, stay int, err error) {
 	if d.Ending.Err() != nil {
 		return 0, 0, &Refused{Why: Ending}

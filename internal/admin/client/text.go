@@ -126,7 +126,7 @@ func forkedText(f admin.Forked) string {
 func releasedText(x admin.Released) string {
 	text := fmt.Sprintf("given away: %d", x.Runs)
 	if x.Stay > 0 {
-		text += fmt.Sprintf("; %d stay, since a call is under way in them, or the store could not be told: ask again", x.Stay)
+		text += fmt.Sprintf("; %d stay: a call is under way there, or waits for an approval, or the store could not be told in time: ask again; or the run is shut: that needs 'fsm-proxy runs accept' first", x.Stay)
 	}
 	return text + "\n"
 }
