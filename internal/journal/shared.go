@@ -48,13 +48,18 @@ func Holders(all []Peer) map[int64]string {
 	return by
 }
 
-// Elsewhere is the error of a run that another process has, whose lease goes on. The zero value is for one of which this process
-// cannot tell now who has it: that is to be looked at again.
+// Elsewhere is the error of what this process does not serve, and says who does:
+//
+//	Run, By   that process has the run, by a lease that goes on
+//	Run       nobody has the run: any other process takes it
+//	Free      nothing that somebody has is needed: any other process serves it
+//	Anywhere  nobody knows which run it is about, nor who has it: each other process is asked, once
+//	nothing   who has it cannot be told now: that is to be looked at again
 type Elsewhere struct {
 	Run      string // its id
-	By       Peer   // the zero Peer, of a run that has an id: nobody has it, and this process is not to take it
-	Anywhere bool   // nobody knows which run it is, nor who has it: each other process is to be asked, once
-	Free     bool   // what is asked for needs no run that somebody has: whichever other process is asked first, and can, serves it
+	By       Peer
+	Anywhere bool
+	Free     bool
 
 	outdated atomic.Bool
 }
