@@ -575,7 +575,11 @@ func TestSessionsThatHaveMoved(t *testing.T) {
 		r.elsewhere.Store(false) // and comes back
 		do(post1(ping, someID)).want(t, 200, `"result":{}`)
 		second := <-r.resumed
-		do(request("GET", "/mcp", "", someID, "Last-Event-ID: "+old)).want(t, 400, "another process")
+		c = &client{rig: r.rig, script: second.script, id: someID}
+		get = c.stream("Last-Event-ID: " + old)
+		second.own.Send(note(7))
+		get.message(`"data":7`)
+		get.Close()
 		second.gone.Store(true) // before the sweep comes round
 		do(post1(ping, someID)).want(t, 200, `"result":{}`)
 		<-second.closed

@@ -442,8 +442,11 @@ func (s *session) listen(w http.ResponseWriter, last []string) (*eventWriter, re
 	defer s.mu.Unlock()
 	b, seq, resumed := &s.own, uint64(0), len(last) > 0 && last[0] != ""
 	if resumed {
-		if b, seq = s.find(last[0]); b == nil && len(last) == 1 {
-			b = s.unanswered(last[0])
+		b, seq = s.find(last[0])
+		if before, stream, asked := s.before(last[0]); before && stream == 0 { // what it had not delivered is lost
+			b, resumed = &s.own, false
+		} else if before && asked != nil {
+			b = s.unanswered(asked)
 		}
 	}
 	switch {

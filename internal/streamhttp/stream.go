@@ -353,16 +353,30 @@ func (s *session) find(id string) (*stream, uint64) {
 	return s.streams[num], seq
 }
 
-// unanswered is a stream with the answer to a request that was under way before the session was gone on with, which an event id
-// of then names; nil: it names none.
-func (s *session) unanswered(id string) *stream {
-	before, rest, _ := strings.Cut(id, ".")
+// before reports whether an event id is from before the session was gone on with, and of which stream, and the id of the request
+// whose answer was still to come; nil: none is known.
+func (s *session) before(id string) (before bool, stream uint64, asked []byte) {
+	life, rest, _ := strings.Cut(id, ".")
 	parts := strings.Split(rest, ".")
-	if s.srv.cfg.Unanswered == nil || before == s.life || !strings.HasPrefix(before, s.tag+"-") || len(parts) != 3 {
-		return nil
+	if life == s.life || !strings.HasPrefix(life, s.tag+"-") || len(parts) < 2 || len(parts) > 3 {
+		return false, 0, nil
 	}
-	asked, err := base64.RawURLEncoding.DecodeString(parts[2])
-	if err != nil || len(asked) > maxAsked || !wire.ValidID(asked) {
+	stream, err := strconv.ParseUint(parts[0], 36, 64)
+	if err != nil {
+		return false, 0, nil
+	}
+	if len(parts) == 3 {
+		if asked, err = base64.RawURLEncoding.DecodeString(parts[2]); err != nil || len(asked) > maxAsked || !wire.ValidID(asked) {
+			asked = nil
+		}
+	}
+	return true, stream, asked
+}
+
+// unanswered is a stream with the answer to a request that was under way before the session was gone on with; nil: nothing is
+// known of such.
+func (s *session) unanswered(asked []byte) *stream {
+	if s.srv.cfg.Unanswered == nil {
 		return nil
 	}
 	b := s.openStream()

@@ -185,10 +185,7 @@ func doWith(out *eventWriter, do func()) {
 }
 
 func FuzzEventID(f *testing.F) {
-	srv := NewServer(ServerConfig{
-		Open:       func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil },
-		Unanswered: lostAnswer,
-	})
+	srv := NewServer(ServerConfig{Open: func(wire.Stream, PeerInfo) (wire.Session, error) { return nil, nil }})
 	f.Cleanup(func() { _ = srv.Close(context.Background()) })
 	s := newSession(srv, owner{})
 	b := s.openStream()
@@ -202,8 +199,8 @@ func FuzzEventID(f *testing.F) {
 		if found != nil && (!strings.HasPrefix(id, s.life+".") || seq > s.seq || found != b && found != &s.own) {
 			t.Errorf("%q: stream %d, event %d", id, found.num, seq)
 		}
-		if b := s.unanswered(id); b != nil && (!strings.HasPrefix(id, s.tag+"-") || strings.HasPrefix(id, s.life) || !wire.ValidID(b.asked)) {
-			t.Errorf("%q: an answer to %s", id, b.asked)
+		if before, _, asked := s.before(id); before && (found != nil || !strings.HasPrefix(id, s.tag+"-")) || asked != nil && (!before || !wire.ValidID(asked)) {
+			t.Errorf("%q: from before %v, and of %s", id, before, asked)
 		}
 	})
 }
