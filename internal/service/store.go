@@ -93,8 +93,8 @@ func (s *service) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	journal, err := stores.Open(ctx, stores.Config{
-		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Holder: peer.Holder, Peer: peer, Finds: fmt.Sprint(s.keys), Lost: s.leaseLost,
+	all, err := stores.Open(ctx, stores.Config{
+		URL: c.URL, Run: c.run(s.policy), Lease: c.Lease, Holder: peer.Holder, Peer: peer, Finds: fmt.Sprint(s.keys), RecordKey: journal.NewChain(key).KeyID(), Lost: s.leaseLost,
 		Log: func(message string, err error) {
 			var why []any
 			if err != nil {
@@ -109,13 +109,13 @@ func (s *service) openStore(ctx context.Context) error {
 	if m := s.tell.metrics; m != nil {
 		m.Store(telemetry.StoreSources{
 			Waiting: func() int { return s.store.Waiting() }, Size: func() int64 { return s.store.Size() }, Writable: func() bool { return s.store.Down() == nil },
-			LeftOut: func() uint64 { return s.store.LeftOut() }, Replicas: s.replicas(journal),
+			LeftOut: func() uint64 { return s.store.LeftOut() }, Replicas: s.replicas(all),
 		})
 	}
-	s.joins(journal)
-	s.journal = durable.Shown(journal)
+	s.joins(all)
+	s.journal = durable.Shown(all)
 	s.store = durable.Open(durable.Config{
-		Journal: journal, Key: key, Timeout: c.Timeout, Keep: c.KeepEntries, Bounds: durable.Bounds{Runs: c.MaxRuns, Size: int64(c.MaxSize)},
+		Journal: all, Key: key, Timeout: c.Timeout, Keep: c.KeepEntries, Bounds: durable.Bounds{Runs: c.MaxRuns, Size: int64(c.MaxSize)},
 		Record:  run.Recording{Arguments: s.cfg.Record.Arguments, Redact: s.cfg.Record.redaction()},
 		Compile: policyfile.Unpack, Wrote: s.tell.wrote(), Log: s.log,
 	})

@@ -71,16 +71,19 @@ const (
 
 	endAll = "DELETE FROM fsm_proxy.leases WHERE ends <= now()"
 
-	// agree notes how requests find their runs, unless a process goes on: they find them as they do there.
-	agree = `INSERT INTO fsm_proxy.meta VALUES ('finds', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value
-		WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases)`
+	// forgetAgreed forgets what processes have agreed on once none of them goes on.
+	forgetAgreed = "DELETE FROM fsm_proxy.meta WHERE name IN ('finds', 'record_key') AND NOT EXISTS (SELECT 1 FROM fsm_proxy.leases)"
 
-	takeLease = `INSERT INTO fsm_proxy.leases (holder, ends, alone, address, key) SELECT $1, now() + $2, $3, $4, $5
-		WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE alone OR $3 OR ` + agreed + ` <> $6) RETURNING no`
+	// takeLease agrees on what is not agreed on yet, as where the others are of an earlier version.
+	takeLease = `WITH own (name, value) AS (VALUES ('finds', $6::bigint), ('record_key', $7::bigint)),
+		taken AS (INSERT INTO fsm_proxy.leases (holder, ends, alone, address, key) SELECT $1, now() + $2, $3, $4, $5
+			WHERE NOT EXISTS (SELECT 1 FROM fsm_proxy.leases WHERE alone OR $3)
+			AND NOT EXISTS (SELECT 1 FROM fsm_proxy.meta m JOIN own USING (name) WHERE m.value <> own.value) RETURNING no),
+		agreed AS (INSERT INTO fsm_proxy.meta SELECT own.name, own.value FROM own, taken ON CONFLICT DO NOTHING)
+		SELECT no FROM taken`
 
-	agreed = "(SELECT value FROM fsm_proxy.meta WHERE name = 'finds')"
-
-	inTheWay = "SELECT holder, NOT alone FROM fsm_proxy.leases WHERE alone OR $1 OR " + agreed + " <> $2 ORDER BY alone DESC, no LIMIT 1"
+	inTheWay = `SELECT holder, NOT alone, EXISTS (SELECT 1 FROM fsm_proxy.meta WHERE name = 'finds' AND value <> $1)
+		FROM fsm_proxy.leases ORDER BY alone DESC, no LIMIT 1`
 
 	// renewLease never has a lease end sooner: of renewals that had to wait in the database the older one may be the last.
 	renewLease = "UPDATE fsm_proxy.leases SET ends = greatest(ends, now() + $2) WHERE no = $1"
@@ -90,21 +93,20 @@ const (
 )
 
 // take takes a lease, and ends those that are past their end. The error is a [journal.Held] where one goes on that is alone, or
-// this one is to be and another goes on, or requests find their runs in another way there.
+// this one is to be and another goes on, or they do not agree.
 func (s *Store) take(ctx context.Context) error {
 	asked, alone := elapsed(), s.cfg.alone()
 	var key []byte
 	if key = s.cfg.Peer.Key[:]; alone {
 		key = []byte{}
 	}
-	hash := sha256.Sum256([]byte(s.cfg.Finds))
-	finds := int64(binary.BigEndian.Uint64(hash[:]))
+	finds, recordKey := fingerprint(s.cfg.Finds), fingerprint(s.cfg.RecordKey)
 	b := &pgx.Batch{}
 	b.Queue(inTurn)
 	b.Queue(endAll)
-	b.Queue(agree, finds)
-	b.Queue(takeLease, s.cfg.Holder, s.cfg.Lease, alone, s.cfg.Peer.Address, key, finds)
-	b.Queue(inTheWay, alone, finds)
+	b.Queue(forgetAgreed)
+	b.Queue(takeLease, s.cfg.Holder, s.cfg.Lease, alone, s.cfg.Peer.Address, key, finds, recordKey)
+	b.Queue(inTheWay, finds)
 	results := s.pool.SendBatch(ctx, b)
 	var err error
 	for i := 0; i < 3 && err == nil; i++ {
@@ -116,9 +118,9 @@ func (s *Store) take(ctx context.Context) error {
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		var by string
-		var shares bool
-		if err = results.QueryRow().Scan(&by, &shares); err == nil {
-			err = &journal.Held{By: by, Do: toDo(alone, shares)}
+		var shares, otherwise bool
+		if err = results.QueryRow().Scan(&by, &shares, &otherwise); err == nil {
+			err = &journal.Held{By: by, Do: toDo(alone, shares, otherwise)}
 		}
 	}
 	if closed := results.Close(); err == nil {
@@ -135,15 +137,24 @@ func (s *Store) take(ctx context.Context) error {
 	return nil
 }
 
-// toDo is what to do about a process that is in the way, by whether this one is to have the database alone, and that one shares it.
-func toDo(alone, shares bool) string {
+// toDo is what to do about a process that is in the way, by whether this one is to have the database alone, that one shares it,
+// and requests find their runs otherwise there.
+func toDo(alone, shares, otherwise bool) string {
 	switch {
 	case !shares:
 		return "it has the database alone: stop it, or name another database by --store; to share one, start each process with --listen and --peer-listen"
 	case alone:
 		return "it has --peer-listen: give --listen and --peer-listen to share the database, or stop all that do, or name another one by --store"
+	case otherwise:
+		return "its clients find their runs by another --run-key: give the same, or stop all that share the database before this one is started"
 	}
-	return "its clients find their runs by another --run-key: give the same, or stop all that share the database before this one is started"
+	return "its records are hashed by another --record-key, or one of the two has none: give the same file, since by another key none of its runs can be read"
+}
+
+// fingerprint stands in the database for what processes have to agree on.
+func fingerprint(text string) int64 {
+	hash := sha256.Sum256([]byte(text))
+	return int64(binary.BigEndian.Uint64(hash[:]))
 }
 
 // answers finds out whether the database confirms a change within a quarter of the lease.

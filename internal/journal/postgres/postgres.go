@@ -16,13 +16,15 @@ import (
 
 // Config is how a database is opened.
 type Config struct {
-	URL    string            // as libpq has it
-	Lease  time.Duration     // for how long this process's lease goes on without another word; 0: [journal.DefaultLease]
-	Holder string            // whose it is, for people
-	Peer   journal.Peer      // its Address and Key are for others that share the database; without an Address the process has it alone
-	Finds  string            // how requests find their runs, in words that are the same in all processes that share the database
-	Lost   func(lease int64) // is told once another process has ended a lease of one that shares, before there is the next; it must not wait. nil: nobody is
-	Log    func(message string, err error)
+	URL    string        // as libpq has it
+	Lease  time.Duration // for how long this process's lease goes on without another word; 0: [journal.DefaultLease]
+	Holder string        // whose it is, for people
+	Peer   journal.Peer  // its Address and Key are for others that share the database; without an Address the process has it alone
+	Finds  string        // how requests find their runs, in words that are the same in all processes that share the database
+	// RecordKey tells the key for records from others, as [journal.Chain.KeyID] does; it is the same in all of them, too.
+	RecordKey string
+	Lost      func(lease int64) // is told once another process has ended a lease of one that shares, before there is the next; it must not wait. nil: nobody is
+	Log       func(message string, err error)
 }
 
 // Store implements [journal.Shared] over a database, in its schema fsm_proxy. One process has it, or several that share it: each

@@ -110,6 +110,7 @@ func TestShared(t *testing.T) {
 		"a run that is imported is the process's":                       imported,
 		"a run that has ended is taken, whoever has it":                 endedRun,
 		"who has the database alone shares it with nobody":              aloneOrShared,
+		"who shares the database agrees on keys":                        agreed,
 		"trust ends before the lease does, where the database hangs":    trustEndsFirst,
 		"a lease that another one has to wait for does not end sooner":  renewedInAnyOrder,
 		"who takes a lease ends those past their end":                   takingEnds,
@@ -438,40 +439,71 @@ func endedRun(t *testing.T, url string) {
 	must(t, a, (&run{id: "r", by: r.by}).next("again"))
 }
 
-func aloneOrShared(t *testing.T, url string) {
-	held := func(c postgres.Config, by, says string) {
-		t.Helper()
-		s, err := postgres.Open(t.Context(), c)
-		if err == nil {
-			_ = s.Close() // it is a mistake that it is open
-		}
-		if h, ok := errors.AsType[*journal.Held](err); !ok || h.By != by || !strings.Contains(h.Do, says) || strings.Contains(h.Do, "sqlite") {
-			t.Errorf("%v", err)
-		}
+// held has a database not be opened, since another process has it.
+func held(t *testing.T, c postgres.Config, by, says string) {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), c)
+	if err == nil {
+		_ = s.Close() // it is a mistake that it is open
 	}
+	if h, ok := errors.AsType[*journal.Held](err); !ok || h.By != by || !strings.Contains(h.Do, says) || strings.Contains(h.Do, "sqlite") {
+		t.Errorf("%v", err)
+	}
+}
+
+func aloneOrShared(t *testing.T, url string) {
 	const wait = 100 * time.Millisecond
-	alone := postgres.Config{URL: url, Holder: "alone", Lease: wait}
+	alone := postgres.Config{URL: url, Holder: "alone", Lease: wait, Finds: "otherwise", RecordKey: "another"}
 	a := share(t, url, "a")
 	b := share(t, url, "b")
-	held(alone, "a", "it has --peer-listen: give")
-	other := sharing(url, "other", wait)
-	other.Finds = "[principal principal]"
-	held(other, "a", "--run-key")
+	held(t, alone, "a", "it has --peer-listen: give")
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
 		t.Fatal(err)
 	}
-	other.Lease = time.Hour
-	o := shareAs(t, other)
-	held(sharing(url, "a", wait), "other", "--run-key")
-	held(alone, "other", "it has --peer-listen: give")
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
 	one := open(t, url, "one", time.Hour)
-	held(alone, "one", "alone: stop it")
-	held(sharing(url, "a", wait), "one", "alone: stop it")
+	held(t, alone, "one", "alone: stop it")
+	other := sharing(url, "other", wait)
+	other.Finds, other.RecordKey = "otherwise", "another"
+	held(t, other, "one", "alone: stop it")
 	past(t, url, one)
 	share(t, url, "a")
+}
+
+// agreed tests what processes have to agree on: what the first of them has said, until none goes on.
+func agreed(t *testing.T, url string) {
+	const wait, long = 100 * time.Millisecond, 10 * time.Second
+	with := func(name, finds, key string, lease time.Duration) postgres.Config {
+		c := sharing(url, name, lease)
+		c.Finds, c.RecordKey = finds, key
+		return c
+	}
+	const session, principal, k1, k2, none = "[session session]", "[principal principal]", "key 1", "key 2", ""
+	a := shareAs(t, with("a", session, k1, long))
+	held(t, with("b", principal, k1, wait), "a", "--run-key")
+	for _, key := range []string{k2, none} {
+		held(t, with("b", session, key, wait), "a", "--record-key")
+	}
+	b := shareAs(t, with("b", session, k1, long))
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	held(t, with("a", session, k2, wait), "b", "--record-key")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := shareAs(t, with("c", principal, none, long))
+	held(t, with("a", principal, k1, wait), "c", "--record-key")
+	held(t, with("a", session, none, wait), "c", "--run-key")
+
+	// of an earlier version, that does not say all: the first that does is who agrees with it
+	execute(t, url, "DELETE FROM fsm_proxy.meta WHERE name = 'record_key'")
+	held(t, with("a", session, k2, wait), "c", "--run-key")
+	d := shareAs(t, with("d", principal, k1, long))
+	held(t, with("a", principal, k2, wait), "c", "--record-key")
+	if err := errors.Join(c.Close(), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	shareAs(t, with("a", session, k2, long))
 }
 
 func trustEndsFirst(t *testing.T, url string) {

@@ -20,15 +20,16 @@ import (
 
 // Config says which store is opened, and for whom.
 type Config struct {
-	URL      string            // see [Check]
-	Run      string            // the run that a folder of SQLite files has a file for
-	Lease    time.Duration     // for how long this process's lease of a database goes on without another word; 0: 5s
-	Holder   string            // who has it, for a process that finds it taken
-	Peer     journal.Peer      // its Address and Key are for others that share a database; without an Address this process has the store alone
-	Finds    string            // see [postgres.Config]
-	Lost     func(lease int64) // likewise
-	Existing bool              // no file of SQLite is made where there is none
-	Log      func(message string, err error)
+	URL       string            // see [Check]
+	Run       string            // the run that a folder of SQLite files has a file for
+	Lease     time.Duration     // for how long this process's lease of a database goes on without another word; 0: 5s
+	Holder    string            // who has it, for a process that finds it taken
+	Peer      journal.Peer      // its Address and Key are for others that share a database; without an Address this process has the store alone
+	Finds     string            // see [postgres.Config]
+	RecordKey string            // likewise
+	Lost      func(lease int64) // likewise
+	Existing  bool              // no file of SQLite is made where there is none
+	Log       func(message string, err error)
 }
 
 // Memory is the URL of no store: nothing is kept.
@@ -140,7 +141,7 @@ func Open(ctx context.Context, c Config) (journal.Store, error) {
 	case s.memory:
 		return nil, nil
 	case s.postgres:
-		db, err := postgres.Open(ctx, postgres.Config{URL: c.URL, Lease: c.Lease, Holder: c.Holder, Peer: c.Peer, Finds: c.Finds, Lost: c.Lost, Log: c.Log})
+		db, err := postgres.Open(ctx, postgres.Config{URL: c.URL, Lease: c.Lease, Holder: c.Holder, Peer: c.Peer, Finds: c.Finds, RecordKey: c.RecordKey, Lost: c.Lost, Log: c.Log})
 		if err != nil {
 			return nil, fmt.Errorf("opening the store in PostgreSQL: %w", err)
 		}
