@@ -22,8 +22,8 @@ type Store interface {
 	// KeepSession keeps what is known of a session in place of what was, and returns how that is waited for; nil
 	// forgets it.
 	KeepSession(id string, text []byte) (wait func() error, err error)
-	// DropSession forgets a session that has not begun.
-	DropSession(id string)
+	// RestoreSession is KeepSession for what undoes another: it is done, and not waited for, also where the store cannot be used.
+	RestoreSession(id string, text []byte)
 	// Left says that a session is not here any more, which is kept.
 	Left(id string)
 }
@@ -53,9 +53,12 @@ type Session struct {
 	cfg   Config
 	never atomic.Bool // it has not begun: it could not be kept
 
+	ending sync.Mutex // is held by who has it forgotten and waits for that
+
 	mu        sync.Mutex // guards what follows; what is handed over is handed over with it held, so that the last of it is kept
 	kept      Kept
-	forgotten func() error // waits until it is; nil: the session has not ended
+	forgotten bool // what is kept is to be removed, and nothing is kept any more
+	closed    bool
 }
 
 // Config is what sessions are kept with.
@@ -78,6 +81,9 @@ func New(s wire.Session, id, owner string, c Config) *Session {
 
 // ErrOther means that what is kept is not that of who asks.
 var ErrOther = errors.New("the session is somebody else's")
+
+// errGoesOn means that a session does not end now: it goes on in another process, or when this one is started anew.
+var errGoesOn = errors.New("it goes on elsewhere, or later")
 
 // notBegun is what a client is told whose session could not be kept.
 const notBegun = "What is kept of this session cannot be written now. It was not begun; try again later."
@@ -127,7 +133,7 @@ func (s *Session) Back() error {
 // keepLocked has it kept what is known of the session, and returns how that is waited for; nil: it has ended, or goes on
 // elsewhere.
 func (s *Session) keepLocked() (wait func() error, err error) {
-	if s.forgotten != nil || s.Moved() {
+	if s.forgotten || s.Moved() {
 		return nil, nil
 	}
 	text, err := json.Marshal(&s.kept)
@@ -135,6 +141,13 @@ func (s *Session) keepLocked() (wait func() error, err error) {
 		return nil, err
 	}
 	return s.cfg.Store.KeepSession(s.id, text)
+}
+
+// forgetLocked has it forgotten what is known of the session, and returns how that is waited for.
+func (s *Session) forgetLocked() (wait func() error, err error) {
+	wait, err = s.cfg.Store.KeepSession(s.id, nil)
+	s.forgotten = err == nil
+	return wait, err
 }
 
 func (s *Session) say(text string) {
@@ -194,36 +207,59 @@ func (s *Session) Version() string {
 // Unreadable implements [wire.WitnessSession].
 func (s *Session) Unreadable(err error) { wire.Unread(s.Session, err) }
 
-// Close implements [wire.Session].
+// Close implements [wire.Session]. One that cannot be forgotten now is left to end as one that nobody comes back to.
 func (s *Session) Close() {
-	switch {
+	s.mu.Lock()
+	switch s.closed = true; {
 	case s.never.Load(): // nobody knows its id
-		s.cfg.Store.DropSession(s.id)
+		s.cfg.Store.RestoreSession(s.id, nil)
 	case s.Moved():
 		s.cfg.Store.Left(s.id)
-	case !s.cfg.Stays():
-		s.mu.Lock()
-		wait, err := s.cfg.Store.KeepSession(s.id, nil)
-		if err != nil {
-			wait = func() error { return err }
+	case !s.forgotten && !s.cfg.Stays():
+		if _, err := s.forgetLocked(); err != nil {
+			s.cfg.Store.Left(s.id)
 		}
-		s.forgotten = wait
-		s.mu.Unlock()
 	}
+	s.mu.Unlock()
 	s.Session.Close()
 }
 
-// Forgotten waits until a session that was closed is forgotten for good.
-func (s *Session) Forgotten() {
+// Forget has what is kept of the session be removed, and waits for that, before its client is told that it has ended: it is to
+// be closed then. The error is why it goes on.
+func (s *Session) Forget() error {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	err := s.forget()
+	if err != nil && err != errGoesOn {
+		s.cfg.Log.Warn("a session is not ended, since it cannot be forgotten: its client is told to try again", "error", err)
+	}
+	return err
+}
+
+func (s *Session) forget() error {
+	if s.Moved() || s.cfg.Stays() {
+		return errGoesOn
+	}
 	s.mu.Lock()
-	wait := s.forgotten
+	wait, err := s.forgetLocked()
 	s.mu.Unlock()
-	if wait == nil {
-		return
+	if err != nil {
+		return err
 	}
-	if err := wait(); err != nil {
-		s.cfg.Log.Warn("a session that has ended is kept on", "error", err)
+	if err = wait(); err == nil {
+		return nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return err
+	}
+	s.forgotten = false
+	text, unread := json.Marshal(&s.kept)
+	if unread == nil && !s.Moved() && (s.cfg.Others == nil || !s.cfg.Others(err)) { // else nothing of it was removed
+		s.cfg.Store.RestoreSession(s.id, text)
+	}
+	return err
 }
 
 // notes notes what a request that was answered has changed, has it kept, and returns how that is waited for; nil: it is as

@@ -41,30 +41,55 @@ func (a answered) Listening() bool  { return true }
 
 // What a session is answered once it has ended does not keep it: it has ended for good.
 func TestASessionThatIsAnsweredOnceItHasEnded(t *testing.T) {
-	for _, ends := range []bool{false, true} {
+	for how, end := range map[string]func(ses *resume.Session) error{
+		"": nil, "closed": func(ses *resume.Session) error { ses.Close(); return nil }, "forgotten": (*resume.Session).Forget,
+	} {
 		j := memory.New(0)
 		s := durable.Open(durable.Config{Journal: j, Log: hclog.NewNullLogger()})
 		defer s.Close(context.Background())
 		u := &under{}
 		ses := resume.New(u, "it", "ann", resume.Config{Store: s, Stays: func() bool { return false }, Log: hclog.NewNullLogger()})
-		m, err := wire.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`), wire.FromClient)
+		m, err := wire.Read([]byte(setLevel), wire.FromClient)
 		if err != nil {
 			t.Fatal(err)
 		}
 		given := make(answered)
 		ses.Handle(m, given)
-		if ends {
-			ses.Close()
+		if end != nil {
+			if err := end(ses); err != nil {
+				t.Error(err)
+			}
 		}
 		u.out.Answer([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
 		<-given
-		ses.Forgotten()
-		switch _, err := j.Object(t.Context(), "session", durable.KeyOf("session", "it").Hash.String()); {
-		case ends && !errors.Is(err, journal.ErrNone):
-			t.Errorf("one that has ended is kept: %v", err)
-		case !ends && err != nil:
-			t.Errorf("one that goes on is not kept: %v", err)
+		written(t, s)
+		if is := keeps(t, j) != ""; is != (end == nil) {
+			t.Errorf("%s: it is kept: %v", how, is)
 		}
+	}
+}
+
+const setLevel = `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`
+
+// keeps is what is kept of the session, "" for nothing.
+func keeps(t *testing.T, j journal.Store) string {
+	t.Helper()
+	text, err := j.Object(t.Context(), "session", durable.KeyOf("session", "it").Hash.String())
+	if err != nil && !errors.Is(err, journal.ErrNone) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// written waits until all is written that was handed over.
+func written(t *testing.T, s *durable.Store) {
+	t.Helper()
+	wait, err := s.KeepSession("another", []byte("{}"))
+	if err == nil {
+		err = wait()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -84,7 +109,7 @@ func (m movable) Move(why error) bool {
 // What is kept before it is answered is served elsewhere, or stays, as its stream says.
 func TestMove(t *testing.T) {
 	why := errors.New("gateway-1 has it")
-	m, err := wire.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`), wire.FromClient)
+	m, err := wire.Read([]byte(setLevel), wire.FromClient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,13 +138,6 @@ func TestASessionThatHasMoved(t *testing.T) {
 	defer s.Close(context.Background())
 	u := &under{}
 	ses := resume.New(u, "it", "ann", resume.Config{Store: s, Stays: func() bool { return false }, Log: hclog.NewNullLogger()})
-	kept := func() string {
-		text, err := j.Object(t.Context(), "session", durable.KeyOf("session", "it").Hash.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
 	subscribe := func(uri string) {
 		m, err := wire.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`), wire.FromClient)
 		if err != nil {
@@ -130,12 +148,15 @@ func TestASessionThatHasMoved(t *testing.T) {
 		rest.Wait()
 	}
 	subscribe("a://here")
-	before := kept()
+	before := keeps(t, j)
 	u.moved = true
 	subscribe("b://late")
+	if err := ses.Forget(); err == nil {
+		t.Error("its client is told that it has ended")
+	}
 	ses.Close()
-	ses.Forgotten()
-	if after := kept(); !ses.Moved() || after != before {
+	written(t, s)
+	if after := keeps(t, j); !ses.Moved() || after != before {
 		t.Errorf("kept: %s, and before it moved: %s", after, before)
 	}
 }
@@ -213,8 +234,67 @@ func TestASessionThatBeginsAndIsNotKept(t *testing.T) {
 				for s.Waiting() > 0 || s.Down() != nil {
 					time.Sleep(time.Second) // as the store is tried
 				}
-				if kept, err := j.Object(t.Context(), "session", durable.KeyOf("session", "it").Hash.String()); !errors.Is(err, journal.ErrNone) {
-					t.Errorf("it stays: %s %v", kept, err)
+				if kept := keeps(t, j); kept != "" {
+					t.Errorf("it stays: %s", kept)
+				}
+			})
+		})
+	}
+}
+
+// A session whose end cannot be written goes on as if nothing had been asked for, and ends once it can be.
+func TestASessionThatCannotEndNow(t *testing.T) {
+	for name, known := range map[string]bool{"known": true, "not known": false} { // that the database is away
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := &away{Store: memory.New(0)}
+				s := durable.Open(durable.Config{Journal: j, Timeout: time.Second, Log: hclog.NewNullLogger()})
+				defer s.Close(context.Background())
+				u, draining := &under{}, false
+				ses := resume.New(u, "it", "ann", resume.Config{Store: s, Stays: func() bool { return draining }, Log: hclog.NewNullLogger()})
+				answer := func(request string) {
+					m, err := wire.Read([]byte(request), wire.FromClient)
+					if err != nil {
+						t.Fatal(err)
+					}
+					rest := ses.Handle(m, make(answered))
+					u.out.Answer([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+					rest.Wait()
+				}
+				answer(setLevel)
+				before := keeps(t, j)
+				j.is.Store(true)
+				defer j.is.Store(false) // or it is waited for at the end
+				if known {
+					if _, err := s.KeepSession("another", []byte("{}")); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				if err := ses.Forget(); err == nil {
+					t.Error("its client is told that it has ended")
+				}
+				if text, err := s.Session("it"); text == nil || err != nil {
+					t.Errorf("it does not go on: %v", err)
+				}
+				j.is.Store(false)
+				for s.Waiting() > 0 || s.Down() != nil {
+					time.Sleep(time.Second) // as the store is tried
+				}
+				if after := keeps(t, j); before == "" || after != before {
+					t.Errorf("kept: %s, and before %s", after, before)
+				}
+				answer(strings.Replace(setLevel, "info", "error", 1))
+				if after := keeps(t, j); !strings.Contains(after, `\"error\"`) {
+					t.Errorf("what it says then is not kept: %s", after)
+				}
+				draining = true
+				if err := ses.Forget(); err == nil || keeps(t, j) == "" {
+					t.Error("it ends, and its run goes on")
+				}
+				draining = false
+				if err := ses.Forget(); err != nil || keeps(t, j) != "" {
+					t.Errorf("it stays: %v", err)
 				}
 			})
 		})

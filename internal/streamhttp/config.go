@@ -215,7 +215,7 @@ const (
 	ReasonCertificate                 // its certificate is not accepted
 	ReasonUnverified                  // it has one that cannot be looked at: the issuer's keys are not known yet
 	ReasonSession                     // it names a session that there is not
-	ReasonUnavailable                 // it is of a session that cannot be had just now
+	ReasonUnavailable                 // it is of a session that cannot be had, or ended, just now
 	ReasonNoSession                   // it names no session, and begins none
 	ReasonNoRun                       // its initialize lacks what its run is found by
 	ReasonCrowded                     // there are too many sessions, requests under way, or bytes of bodies, for another one
@@ -239,7 +239,7 @@ var reasons = [...]struct{ word, text string }{
 	ReasonCertificate:   {"certificate_wrong", "it has no client certificate that is accepted"},
 	ReasonUnverified:    {"keys_unavailable", "its access token cannot be verified yet: the issuer's keys have not come"},
 	ReasonSession:       {"session_unknown", "there is no such session: it has ended, was begun at another process, or is somebody else's; clients begin a new one"},
-	ReasonUnavailable:   {"session_unavailable", "its session cannot be had just now: the store (--store) is away or full, or the server behind the proxy is away; another line says why, and clients try again"},
+	ReasonUnavailable:   {"session_unavailable", "its session cannot be had, or ended, just now: the store (--store) is away or full, or the server behind the proxy is away; another line says why, and clients try again"},
 	ReasonNoSession:     {"session_missing", "it names no session and is no initialize: its client has lost the Mcp-Session-Id, or speaks a revision that --protocol leaves out"},
 	ReasonNoRun:         {"session_refused", "its initialize lacks what finds its run (--run-key); another line says what"},
 	ReasonCrowded:       {"sessions_full", "there is no room for it: too many sessions, requests or bytes of bodies"},

@@ -176,3 +176,43 @@ func TestASessionThatCannotBeginJustNow(t *testing.T) {
 		t.Errorf("the reasons are %v", told)
 	}
 }
+
+// kept is a session that is kept elsewhere.
+type kept struct {
+	*script
+	forget func() error
+}
+
+func (k kept) Forget() error { return k.forget() }
+
+// A session whose end is not known to be for good goes on, and its client is told to try again.
+func TestASessionThatCannotEndJustNow(t *testing.T) {
+	var told []Reason
+	why, ses := errors.New("failed to connect to `user=fsm database=runs`: 10.0.0.7:5432"), (*script)(nil)
+	r := startRigWith(t, NewServer(ServerConfig{
+		Refused: func(why Reason, _ int, _ *http.Request) { told = append(told, why) },
+		Open: func(own wire.Stream, info PeerInfo) (wire.Session, error) {
+			ses = &script{own: own, info: info, listen: make(chan struct{}, 100), closed: make(chan struct{})}
+			return kept{ses, func() error {
+				select {
+				case <-ses.closed:
+					t.Error("it is closed before it is forgotten")
+				default:
+				}
+				return why
+			}}, nil
+		},
+	}))
+	id := headerSession + ": " + r.do(post1(initialize())).want(t, 200, "result").Header.Get(headerSession)
+	for range 2 {
+		r.do(request("DELETE", "/mcp", "", id)).want(t, 503, "the session cannot be ended just now, and goes on; try again\n").wantHeader(t, "Retry-After", "1")
+		r.do(post1(ping, id)).want(t, 200, "result")
+	}
+	why = nil
+	r.do(request("DELETE", "/mcp", "", id)).want(t, 204, "")
+	<-ses.closed
+	r.do(request("DELETE", "/mcp", "", id)).want(t, 404, "")
+	if fmt.Sprint(told) != "[session_unavailable session_unavailable session_unknown]" {
+		t.Errorf("the reasons are %v", told)
+	}
+}

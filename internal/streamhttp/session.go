@@ -274,16 +274,23 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request, from PeerInfo
 	return ses
 }
 
+// delete ends a session. Its client is told so once that is for good: one that is kept may go on until then.
 func (s *Server) delete(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 	ses := s.sessionOf(w, r, from)
 	if ses == nil {
 		return
 	}
-	ses.leave()
-	s.end(ses, "its client ended it")
-	if kept, ok := ses.upper.(interface{ Forgotten() }); ok {
-		kept.Forgotten()
+	var err error
+	if kept, ok := ses.upper.(interface{ Forget() error }); ok {
+		err = kept.Forget()
 	}
+	ses.leave()
+	if err != nil {
+		w.Header()["Retry-After"] = []string{retryAfter}
+		s.refuse(w, r, ReasonUnavailable, http.StatusServiceUnavailable, "the session cannot be ended just now, and goes on; try again")
+		return
+	}
+	s.end(ses, "its client ended it")
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -108,14 +108,15 @@ func (s *sessions) awayLocked(name string) bool {
 	return !here && !gone && !since
 }
 
-// KeepSession keeps what is known of a session in place of what was, and returns how that is waited for; nil forgets it.
+// KeepSession keeps what is known of a session in place of what was, and returns how that is waited for; nil forgets it. One that
+// cannot be forgotten now stays here, until it has [Store.Left].
 func (s *Store) KeepSession(id string, text []byte) (wait func() error, err error) {
 	return s.keepSession(id, text, journal.Now)
 }
 
-// DropSession forgets a session that has not begun, also while the store cannot be used: what was handed over of it is written
-// when it can be, and would stay.
-func (s *Store) DropSession(id string) { _, _ = s.keepSession(id, nil, journal.Must) }
+// RestoreSession is KeepSession for what undoes another, also while the store cannot be used: what was handed over of a session
+// is written when it can be, and would stay.
+func (s *Store) RestoreSession(id string, text []byte) { _, _ = s.keepSession(id, text, journal.Must) }
 
 func (s *Store) keepSession(id string, text []byte, when journal.When) (wait func() error, err error) {
 	o := journal.Object{Kind: sessionObject, Name: sessionName(id)}
@@ -123,9 +124,13 @@ func (s *Store) keepSession(id string, text []byte, when journal.When) (wait fun
 		o = (&session{Kept: text, By: journal.Beginning(s.cfg.Journal).Lease}).object(o.Name)
 	}
 	s.sessions.mu.Lock()
-	s.sessions.setLocked(o.Name, text != nil)
 	t, err := s.write.Submit(journal.Change{Objects: []journal.Object{o}}, when)
-	if text == nil && err == nil {
+	switch {
+	case text != nil:
+		delete(s.sessions.gone, o.Name)
+		s.sessions.setLocked(o.Name, true)
+	case err == nil:
+		s.sessions.setLocked(o.Name, false)
 		s.sessions.goesLocked(o.Name, t)
 	}
 	s.sessions.mu.Unlock()
@@ -177,7 +182,7 @@ func (s *Store) Session(id string) ([]byte, error) {
 	return readSession(text).Kept, nil
 }
 
-// Left says that a session which was asked for does not go on.
+// Left says that a session is not here any more, and what is kept of it stays.
 func (s *Store) Left(id string) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()

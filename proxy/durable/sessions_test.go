@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/memory"
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
 )
 
@@ -311,6 +313,37 @@ func TestSessionsThatAreBeingForgotten(t *testing.T) {
 	keep(t, s, "written when all before is", nil)
 	if len(names(t, j, "it")) != 0 {
 		t.Error("it is kept again")
+	}
+}
+
+// A session that cannot be forgotten now is here still, and is not waited for; one that was left is.
+func TestASessionThatCannotBeForgottenNow(t *testing.T) {
+	var away atomic.Bool
+	j := outlives{Store: memory.New(0), commit: func() error {
+		if away.Load() {
+			return errors.New("no route to the database")
+		}
+		return nil
+	}}
+	e := &ends{t: t, ids: []string{"it"}, s: starts(t, j)}
+	keep(t, e.s, "it", []byte(`{}`))
+	away.Store(true)
+	defer away.Store(false) // or it is waited for at the end
+	if _, err := e.s.KeepSession("another", []byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	mcptest.Await(t, "the store is down", func() bool { return e.s.Down() != nil })
+	if _, err := e.s.KeepSession("it", nil); err == nil {
+		t.Fatal("it is forgotten")
+	}
+	away.Store(false)
+	mcptest.Await(t, "the store can be written", func() bool { return e.s.Down() == nil })
+	if after := e.at(noon); after != 0 {
+		t.Errorf("it ends after %v", after)
+	}
+	e.s.Left("it")
+	if after := e.at(noon); after != time.Hour {
+		t.Errorf("it ends after %v", after)
 	}
 }
 
