@@ -58,6 +58,7 @@ func (o Outcome) String() string {
 var (
 	errLeaseOver = errors.New("passing a request on: the lease of the other process has ended")
 	errSilent    = errors.New("passing a request on: the other process answers nothing")
+	errEnding    = errors.New("passing a request on: this process is ending")
 )
 
 // pass is a request that is passed on.

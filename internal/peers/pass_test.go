@@ -517,3 +517,24 @@ func TestClose(t *testing.T) {
 	receive(t, closed, "the end")
 	receive(t, closed, "the end")
 }
+
+// Who ends waits for no answer any more from then on: what was sent is lost, though its client is there, and nothing more is sent.
+func TestBreakOff(t *testing.T) {
+	t.Parallel()
+	var d database
+	asked := make(chan struct{})
+	owner := d.begin(t, 2, func(_ http.ResponseWriter, r *http.Request, _ peers.Passenger) { hang(r, asked) }, nil)
+	sender := d.sender(t)
+	f := sender.front(t, owner.peer, peers.Passenger{})
+	posted := make(chan struct{})
+	go func() { defer close(posted); f.post(t, "{}", peers.Lost) }()
+	receive(t, asked, "the request at its owner")
+	if sender.Closed() {
+		t.Error("it is closed before")
+	}
+	sender.BreakOff()
+	receive(t, posted, "the answer")
+	if f.post(t, "{}", peers.NotSent); !sender.Closed() {
+		t.Error("it is not closed")
+	}
+}

@@ -121,7 +121,7 @@ func (p *Peers) Close(ctx context.Context) {
 			p.server.Close()
 		}
 	})
-	cut := context.AfterFunc(ctx, p.cutAll)
+	cut := context.AfterFunc(ctx, p.BreakOff)
 	p.passed.Wait()
 	cut()
 	served.Wait()
@@ -134,15 +134,18 @@ func (p *Peers) Close(ctx context.Context) {
 	}
 }
 
-func (p *Peers) cutAll() {
+// BreakOff takes and passes on nothing new, and waits for the answers to what is under way no longer: what was sent is [Lost].
+func (p *Peers) BreakOff() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closing = true
 	for x := range p.passes {
-		x.end(context.Canceled)
+		x.end(errEnding)
 	}
 }
 
-func (p *Peers) closed() bool {
+// Closed reports whether nothing is passed on any more.
+func (p *Peers) Closed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closing

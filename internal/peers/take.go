@@ -30,7 +30,7 @@ func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	if !p.has(r.Header[headerLease]) || p.closed() {
+	if !p.has(r.Header[headerLease]) || p.Closed() {
 		NotHere(w, r)
 		return
 	}

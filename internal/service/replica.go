@@ -215,6 +215,10 @@ func waitsNot() *unserved {
 	return &unserved{policy.StoreUnavailable, "this process is ending; try again", true}
 }
 
+func endsBefore() *unserved {
+	return &unserved{policy.StoreUnavailable, "This process is ending, and no other one has served this. Nothing was done; try again.", false}
+}
+
 // carry has another process serve a request. Where none does, either it is to be looked again where its run is, after the
 // time that this has waited by then, or there is a reason.
 func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again bool, no *unserved) {
@@ -248,6 +252,8 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 	switch {
 	case outcome == peers.Lost && !e.repeats():
 		return false, e.unknown("the process that has this run")
+	case s.replica.peers.Closed():
+		return false, endsBefore()
 	case len(to) == 0 && e.free && s.relay.Draining(), time.Since(e.since) > s.patience():
 		return false, &unserved{policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.", false}
 	}
@@ -301,6 +307,8 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 			return false, e.unknown("a process that may have " + e.about)
 		case sure && (e.declined == nil || e.declined() == nil):
 			return true, nil
+		case s.replica.peers.Closed():
+			return false, endsBefore()
 		case time.Since(e.since) > s.patience():
 			return false, &unserved{policy.StoreUnavailable, "A process that may have " + e.about + " cannot be reached just now. Nothing was done; try again later.", false}
 		case !lookAgain(r.Context(), e.since):

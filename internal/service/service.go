@@ -450,6 +450,8 @@ const (
 	// flushTime is how long clients may at least take to read what they are
 	// answered; they have the rest of the drain's time, too.
 	flushTime = 2 * time.Second
+	// answerTime is how long it takes at most to answer what other processes have not answered by then.
+	answerTime = 500 * time.Millisecond
 )
 
 // serveHTTP serves until ctx ends, and for as long as the drain after it lasts.
@@ -470,9 +472,16 @@ func (s *service) serveHTTP(ctx context.Context, server *httpserver.Server, l ne
 	if server.Connections() > 0 {
 		rest(min(farewellTime, s.cfg.Timeouts.Drain))
 	}
-	last, cancel := context.WithTimeout(context.Background(), max(flushTime, time.Until(until)))
+	until = time.Now().Add(max(flushTime, time.Until(until)))
+	last, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
-	front.AwaitMoved(last)
+	if s.replica.peers != nil {
+		front.AwaitMoved(last)
+		defer context.AfterFunc(last, s.replica.peers.BreakOff)()
+		var done context.CancelFunc
+		last, done = context.WithDeadline(context.Background(), until.Add(answerTime))
+		defer done()
+	}
 	if front.Close(last) != nil || server.Shutdown(last) != nil {
 		server.Close()
 	}

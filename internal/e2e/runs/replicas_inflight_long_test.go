@@ -1,0 +1,92 @@
+//go:build long && unix
+
+package runs
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
+)
+
+// posting is a POST that goes on beside the test.
+type posting struct {
+	answered chan mcptest.Response
+	began    time.Time
+}
+
+// posting begins a request of an id, whose answer is one JSON document.
+func (c *client) posting(t *testing.T, id int, method, params string) *posting {
+	t.Helper()
+	if c.key.modern() {
+		params = mcptest.Modern{}.Params(params)
+	}
+	c.web.Accept = "application/json"
+	p := &posting{make(chan mcptest.Response, 1), time.Now()}
+	go func() { p.answered <- c.web.Post(t.Context(), mcptest.Request(id, method, params)) }()
+	return p
+}
+
+// answer is the answer, which has to come within a time; the zero one where none has.
+func (p *posting) answer(t *testing.T, within time.Duration) mcptest.Message {
+	t.Helper()
+	select {
+	case r := <-p.answered:
+		if r.Err == nil && r.Status == 200 && len(r.Messages) == 1 && r.Messages[0].IsResponse() {
+			return r.Messages[0]
+		}
+		t.Errorf("after %v: HTTP %d %q %v", time.Since(p.began), r.Status, r.Body, r.Err)
+	case <-time.After(within):
+		t.Errorf("no answer within %v", within)
+	}
+	return mcptest.Message{}
+}
+
+// A replica that ends, and has passed on a call whose answer does not come by then, says that nobody knows what became of it; of a
+// list, that it was not served.
+func TestReplicaThatEndsBeforeWhatItHasPassedOn(t *testing.T) {
+	database := databases(t)
+	each(t, []key{{"modern", "principal"}, {"legacy", "session"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
+		upstream, url := mcptest.HTTP(t, offering())
+		r := replicate(t, k, offered, database(t), "--drain", "2s", "--upstream", url)
+		c := r.enter(k, "")
+		if x := c.call("ok", ""); x.verdict != "success" {
+			t.Fatal(x.raw)
+		}
+		owner, others := r.owner()
+		r.come(owner)
+		ending := others[0]
+		call := c.at(t, ending).posting(t, 71, "tools/call", mcptest.ToolParams("hold", "{}"))
+		upstream.Await(t, 1, "tools/call", "hold")
+		list := c.at(t, ending).posting(t, 72, "prompts/list", "")
+		upstream.Await(t, 1, "prompts/list")
+		if err := ending.process.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if x := read(call.answer(t, 3*time.Second+slack), nil); x.verdict != "outcome_unknown" {
+			t.Errorf("the call: %s", x.raw)
+		}
+		if x := read(list.answer(t, slack), nil); !strings.Contains(x.raw, "store_unavailable") || !strings.Contains(x.raw, "try again") {
+			t.Errorf("the list: %s", x.raw)
+		}
+		ending.process.ExitCode()
+		if took := time.Since(began); took < 2*time.Second || took > 3*time.Second+slack {
+			t.Errorf("it has ended after %v", took)
+		}
+		upstream.Open("done")
+		upstream.Open("said")
+		if n := upstream.Count("tools/call", "hold"); n != 1 {
+			t.Errorf("the call was sent %d times", n)
+		}
+		r.come(owner)
+		if x := c.call("ok", ""); x.verdict != "success" {
+			t.Error(x.raw)
+		}
+		if log := ending.process.Log().String(); strings.Contains(log, "panic") {
+			t.Error(log)
+		}
+	})
+}
