@@ -25,7 +25,7 @@ func (c *call) approve() {
 		go c.hold(time.Duration(asks.Seconds+1) * time.Second) // by when its time has run out
 		<-in.Released()
 	default:
-		c.hold(c.s.p.cfg.ApprovalHold)
+		c.hold(wire.WaitsOn(c.out, c.s.p.cfg.ApprovalHold))
 	}
 }
 

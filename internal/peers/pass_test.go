@@ -50,7 +50,7 @@ func TestWhole(t *testing.T) {
 			Subject: "ann\xff", Issuer: "https://issuer.example", Scopes: []string{"a", "b\xfe"},
 			Claims: []byte(`{"long":"` + strings.Repeat("c", 64<<10) + `"}`),
 		},
-		Remote: "192.0.2.1:17", Run: "run\xff", Door: "admin",
+		Remote: "192.0.2.1:17", Run: "run\xff", Door: "admin", Waits: 1500 * time.Millisecond,
 	}
 	f := d.sender(t).front(t, owner.peer, who)
 	var known *asker.Who
@@ -96,7 +96,7 @@ func TestWhole(t *testing.T) {
 		if h := fmt.Sprint(r.Header); h != "map[Cookie:[c=1] Mcp-Session-Id:[s1] User-Agent:[Go-http-client/1.1]]" {
 			t.Errorf("the owner has got the header %v", h)
 		}
-		if !got.who.Who.Equal(who.Who) || got.who.Run != who.Run || got.who.Door != who.Door {
+		if !got.who.Who.Equal(who.Who) || got.who.Run != who.Run || got.who.Door != who.Door || got.who.Waits != who.Waits {
 			t.Errorf("the owner has got %v", got.who)
 		}
 		if known != nil && known != got.who.Who {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/asker"
 )
@@ -19,6 +20,8 @@ type Passenger struct {
 	Remote string     // the address that it came from, "host:port"
 	Run    string     // the id of the run that it is for
 	Door   string     // which listener of the process it came to, by a name that both give it
+
+	Waits time.Duration // for how long it may wait for an approval; zero: for as long as any request
 }
 
 // maxPassenger is how long a Passenger may be as it is sent.
@@ -31,6 +34,7 @@ type passengerJSON struct {
 	Remote []byte         `json:"remote"`
 	Run    []byte         `json:"run"`
 	Door   string         `json:"door"`
+	Waits  int64          `json:"waits,omitzero"` // in milliseconds
 }
 
 // whoJSON is on whose behalf a request comes. Texts are bytes: another principal must not become this one by characters
@@ -46,7 +50,7 @@ var errLongPassenger = errors.New("passing a request on: too much is known of wh
 
 // encode returns a Passenger as it is sent.
 func (p *Passenger) encode() ([]byte, error) {
-	wire := passengerJSON{Remote: []byte(p.Remote), Run: []byte(p.Run), Door: p.Door}
+	wire := passengerJSON{Remote: []byte(p.Remote), Run: []byte(p.Run), Door: p.Door, Waits: p.Waits.Milliseconds()}
 	var err error
 	if p.Who != nil {
 		who := whoJSON{Subject: []byte(p.Who.Subject), Issuer: []byte(p.Who.Issuer), Claims: p.Who.Claims}
@@ -86,7 +90,7 @@ func decode(body io.Reader, known *askers) (p Passenger, n int64, err error) {
 	if err := json.Unmarshal(text, &wire); err != nil {
 		return p, 0, fmt.Errorf("reading who asks: %w", err)
 	}
-	p = Passenger{Remote: string(wire.Remote), Run: string(wire.Run), Door: wire.Door}
+	p = Passenger{Remote: string(wire.Remote), Run: string(wire.Run), Door: wire.Door, Waits: time.Duration(wire.Waits) * time.Millisecond}
 	if len(wire.Who) > 0 {
 		p.Who, err = known.read(wire.Who)
 	}

@@ -71,6 +71,7 @@ type replica struct {
 	front atomic.Pointer[streamhttp.Server] // of clients; nil: it is not there yet
 	desk  atomic.Pointer[desk]              // of operators; likewise
 	lease time.Duration
+	until atomic.Pointer[time.Time] // when the drain is over; nil: it has not begun
 	// outdate has a run be looked for that nobody has.
 	outdate func(run string)
 
@@ -145,12 +146,22 @@ func (r *replica) serve(w http.ResponseWriter, req *http.Request, from peers.Pas
 	front, desk := r.front.Load(), r.desk.Load()
 	switch {
 	case from.Door == doorClients && front != nil:
-		front.ServePassed(w, req, from.Who, from.Remote)
+		front.ServePassed(w, req, from.Who, from.Remote, from.Waits)
 	case from.Door == doorOperators && desk != nil:
 		desk.serve(w, req, operatorOf(from.Who))
 	default:
 		peers.NotHere(w, req)
 	}
+}
+
+// left is for how long what is passed on may wait elsewhere for an approval, so that this process has its answer before its
+// drain is over; zero: none has begun.
+func (r *replica) left() time.Duration {
+	until := r.until.Load()
+	if until == nil {
+		return 0
+	}
+	return max(time.Until(*until)-answerTime, time.Millisecond)
 }
 
 // leaseLost has the runs leave memory that this process has had by a lease.
@@ -175,7 +186,7 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 	}
 	again, no := s.carry(w, r, errand{
 		at: at, free: at.Run != "" || at.Free || p.Message != nil && p.Message.Method == "initialize",
-		body: p.Body, message: p.Message, who: peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr, Door: doorClients}, since: p.Since,
+		body: p.Body, message: p.Message, who: peers.Passenger{Who: p.Who, Remote: p.From.RemoteAddr, Door: doorClients, Waits: s.replica.left()}, since: p.Since,
 		repeats: func() bool { return repeatable(s.relay.Policy(), r, p.Message) },
 		about:   "the task", declined: func() error { return s.replica.readTasks(r.Context(), s.relay.Runs, p.Since) },
 	})

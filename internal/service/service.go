@@ -407,6 +407,8 @@ func (s *service) config() proxy.Config {
 // drain refuses what is new, and lets what is under way come to its end.
 func (s *service) drain() {
 	begun := time.Now()
+	until := begun.Add(s.cfg.Timeouts.Drain)
+	s.replica.until.Store(&until)
 	s.relay.Refuse()
 	s.log.Info("ending: calls under way may finish, new ones are refused", "drain", s.cfg.Timeouts.Drain)
 	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)

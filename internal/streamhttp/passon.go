@@ -23,9 +23,10 @@ type Passed struct {
 }
 
 // ServePassed serves a request that another process has passed on: that one has looked at Host and Origin, and has let who
-// in; nil: it lets in everybody. remote is the address that the request came from, for which it counts. It is passed on no
+// in; nil: it lets in everybody. remote is the address that the request came from, for which it counts, and waits for how long it may wait for an
+// approval; zero: for as long as any. It is passed on no
 // further: one that is to be served elsewhere is answered with 421 and [httpserver.HeaderNotHere], and nothing else is done.
-func (s *Server) ServePassed(w http.ResponseWriter, r *http.Request, who *asker.Who, remote string) {
+func (s *Server) ServePassed(w http.ResponseWriter, r *http.Request, who *asker.Who, remote string, waits time.Duration) {
 	r = r.WithContext(r.Context()) // a copy, whose address is the client's
 	r.RemoteAddr = remote
 	if s.cfg.Authenticate != nil && who == nil {
@@ -33,7 +34,7 @@ func (s *Server) ServePassed(w http.ResponseWriter, r *http.Request, who *asker.
 		return
 	}
 	httpserver.Admit(w)
-	s.serve(w, r, PeerInfo{RemoteAddr: remote, who: who, passed: true})
+	s.serve(w, r, PeerInfo{RemoteAddr: remote, who: who, passed: true, waits: waits})
 }
 
 // movedEvery is how often it is looked whether requests are served elsewhere.

@@ -609,7 +609,7 @@ func passed(srv *Server, raw, from string, who *asker.Who) served {
 	}
 	r.Header["Origin"] = []string{"https://evil.example"}
 	w := httptest.NewRecorder()
-	srv.ServePassed(w, r, who, from)
+	srv.ServePassed(w, r, who, from, 0)
 	return served{w.Result(), w.Body.String()}
 }
 
@@ -669,7 +669,7 @@ func TestServePassed(t *testing.T) {
 		q.Header["Content-Type"], q.Header["Accept"] = valueJSON, valueEvents
 		q.Header.Set(headerSession, strings.TrimPrefix(someID, "Mcp-Session-Id: "))
 		w := httptest.NewRecorder()
-		r.srv.ServePassed(w, q, ann, "192.0.2.9:1")
+		r.srv.ServePassed(w, q, ann, "192.0.2.9:1", 0)
 		if w.Code != 421 || w.Header().Get(httpserver.HeaderNotHere) != "elsewhere" {
 			t.Errorf("%s: %d %s", method, w.Code, w.Body)
 		}

@@ -78,6 +78,21 @@ type AskedStream interface {
 	Asks() *asker.Who
 }
 
+// HurriedStream is a Stream of a request that is to be answered sooner than others, as far as that is up to who answers it.
+type HurriedStream interface {
+	Stream
+	// Waits returns for how long the request may wait for somebody's word; zero: for as long as any.
+	Waits() time.Duration
+}
+
+// WaitsOn returns for how long the request that has this stream may wait for somebody's word, most at most.
+func WaitsOn(s Stream, most time.Duration) time.Duration {
+	if hurried, ok := s.(HurriedStream); ok && hurried.Waits() > 0 {
+		return min(hurried.Waits(), most)
+	}
+	return most
+}
+
 // ElsewhereError is the error of what somebody else has in place of this process, which is to be asked there.
 type ElsewhereError interface {
 	error

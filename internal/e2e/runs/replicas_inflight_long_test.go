@@ -90,3 +90,46 @@ func TestReplicaThatEndsBeforeWhatItHasPassedOn(t *testing.T) {
 		}
 	})
 }
+
+// A call that waits for an approval at a replica that ends is asked anew at its run's next owner, and is answered before that
+// replica is gone: it was not sent, and the same call again waits on, and goes once it is approved.
+func TestApprovalAtAReplicaThatEnds(t *testing.T) {
+	database := databases(t)
+	each(t, []key{{"modern", "handle"}, {"modern", "principal"}, {"legacy", "session"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
+		upstream, url := mcptest.HTTP(t, server())
+		r := replicate(t, k, paying, database(t), "--admin-tokens", tokensOf(t, "olga"), "--drain", "3s", "--upstream", url)
+		c := r.enter(k, "")
+		if x := c.call("ok", ""); x.verdict != "success" {
+			t.Fatal(x.raw)
+		}
+		was, others := r.owner()
+		r.come(others...)
+		call := c.at(t, was).posting(t, 71, "tools/call", mcptest.ToolParams("once", c.arguments()))
+		before := was.approvals(1)[0]
+		if err := was.process.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		mcptest.Await(t, "it is asked anew", func() bool { x := others[0].approvals(1)[0]; return x.ID != before.ID })
+		if x := read(call.answer(t, 4*time.Second+slack), nil); x.verdict != "approval_pending" {
+			t.Errorf("it waits no longer: %s", x.raw)
+		}
+		was.process.ExitCode()
+		if took := time.Since(began); took > 4*time.Second+slack {
+			t.Errorf("it has ended after %v", took)
+		}
+		if k.kind == "principal" && !k.modern() { // whose session has gone with its process
+			c = c.at(t, others[0])
+		}
+		again := c.begins("once", "")
+		if s := others[1].answers(others[0].approvals(1)[0].ID, "allow", ""); s.status != 200 {
+			t.Errorf("%d %s", s.status, s.text)
+		}
+		if x := c.answered(again); x.verdict != "success" {
+			t.Error(x.raw)
+		}
+		if n := upstream.Count("tools/call", "once"); n != 1 {
+			t.Errorf("it was sent %d times", n)
+		}
+	})
+}
