@@ -35,6 +35,9 @@ func (g *Registry) endLocked(r *Run, why ending, by run.Remark) (on []Member, w 
 	case r.kept != nil:
 		g.settleLocked(r.at, r.handedOver())
 	}
+	if r.Lost() {
+		r.Tasks.Leave()
+	}
 	if r.Key.Kind != Session { // of which it has none
 		g.ByTask.Forget(r)
 	}

@@ -80,7 +80,7 @@ func (k *Kept) Client() bridge.Client {
 // Task is the task again; call is what is left of its call, which is called tool.
 func (k *Kept) Task(call Call, tool string, patience time.Duration) *Task {
 	t := &Task{ID: k.ID, Owner: k.Owner, Tool: tool, Call: call, began: k.Began, created: k.Created, by: k.Introduction(), patience: patience,
-		every: min(max(time.Duration(k.Poll)*time.Millisecond, minPoll), maxPoll), again: true, known: make(chan struct{}), done: make(chan struct{})}
+		every: min(max(time.Duration(k.Poll)*time.Millisecond, minPoll), maxPoll), again: true, known: make(chan struct{}), done: make(chan struct{}), left: make(chan struct{})}
 	t.kept.Store(true)
 	return t
 }

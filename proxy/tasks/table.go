@@ -150,6 +150,21 @@ func (ts *Table) End(goesOn bool) {
 	}
 }
 
+// Leave has nobody ask any more about the tasks that are kept: their run goes on elsewhere, and they with it. It is to be called
+// before the connections end that they live on.
+func (ts *Table) Leave() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, t := range ts.all {
+		if t.kept.Load() {
+			t.leaveLocked()
+		}
+	}
+	if ts.coming != nil {
+		ts.coming.leaveLocked()
+	}
+}
+
 // maxPages is how many pages of a server's tasks are read.
 const maxPages = 1000
 

@@ -35,6 +35,7 @@ type Task struct {
 	kept     atomic.Bool         // it is polled on when the proxy has been started anew
 	known    chan struct{}       // closed when the server has said that it is there
 	done     chan struct{}       // closed when its outcome has stepped the run
+	left     chan struct{}       // closed when its run goes on elsewhere, and it is asked about there
 	over     atomic.Bool         // it has an outcome, or none is wanted
 }
 
@@ -59,7 +60,7 @@ func New(state []byte, conn *bridge.Upstream, owner wire.Principal, by bridge.In
 	id, _ := wire.Text(wire.Member(state, "taskId"))
 	by.Capabilities, by.Info = bytes.Clone(by.Capabilities), bytes.Clone(by.Info) // of a message, which may be large
 	t := &Task{ID: id, Owner: owner, Conn: conn, began: time.Now(), created: created(state), by: by, patience: patience, every: pollInterval(state),
-		known: make(chan struct{}), done: make(chan struct{})}
+		known: make(chan struct{}), done: make(chan struct{}), left: make(chan struct{})}
 	close(t.known)
 	return t
 }
@@ -135,7 +136,7 @@ func (t *Task) isOver() bool {
 	}
 }
 
-// Watch polls the task until it has ended. When ctx or the task's connection ends, it ends with
+// Watch polls the task until it has ended, or its run goes on elsewhere. When ctx or the task's connection ends, it ends with
 // an unknown outcome; but one that is kept goes on where ctx was cancelled: the proxy ends.
 func (t *Task) Watch(ctx context.Context) {
 	for missed := 0; missed < maxMissed; {
@@ -163,6 +164,8 @@ func (t *Task) pause(ctx context.Context, lost <-chan struct{}) bool {
 		return true
 	case <-t.done:
 		return false
+	case <-t.left:
+		return false
 	case <-lost:
 	case <-ctx.Done():
 	}
@@ -171,10 +174,24 @@ func (t *Task) pause(ctx context.Context, lost <-chan struct{}) bool {
 }
 
 // Lost ends a task that nobody asks about any more, with an unknown outcome; but one that is kept goes on where ctx was
-// cancelled: the proxy ends.
+// cancelled: the proxy ends. So does one whose run goes on elsewhere: its connection ends with that.
 func (t *Task) Lost(ctx context.Context) {
+	select {
+	case <-t.left:
+		return
+	default:
+	}
 	if ctx.Err() != context.Canceled || !t.kept.Load() {
 		t.End(run.End{Outcome: policy.Unknown}, nil)
+	}
+}
+
+// leaveLocked has nobody ask about the task any more, whose run goes on elsewhere. The table's lock is held.
+func (t *Task) leaveLocked() {
+	select {
+	case <-t.left:
+	default:
+		close(t.left)
 	}
 }
 

@@ -156,3 +156,37 @@ func TestServerThatIsAway(t *testing.T) {
 		})
 	}
 }
+
+// Where the run goes on elsewhere, nobody here says what became of a task that is kept, also once its connection has ended with that.
+func TestTasksThatGoOnElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kept, coming, other ended
+		var table Table
+		here, back, lost := begun("1", &kept), (&Kept{ID: "2"}).Task(&coming, "slow", time.Second), begun("3", &other)
+		here.kept.Store(true)
+		for _, task := range []*Task{here, lost} {
+			if err := table.Enter(task, nil, func() bool { return true }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		table.Await(back)
+		watched := make(chan bool)
+		go func() { watched <- here.pause(t.Context(), nil) }()
+		synctest.Wait()
+		table.Leave()
+		table.Leave() // as where its lease is lost while it is given away
+		if <-watched {
+			t.Error("it is asked about on")
+		}
+		closed := make(chan struct{})
+		close(closed)
+		for _, task := range []*Task{here, back, lost} {
+			if task.Lost(t.Context()); task.pause(t.Context(), closed) {
+				t.Error("it is asked about though its connection has ended")
+			}
+		}
+		if len(kept)+len(coming) != 0 || len(other) != 1 || other[0] != policy.Unknown {
+			t.Errorf("ended %v, %v, %v", kept, coming, other)
+		}
+	})
+}

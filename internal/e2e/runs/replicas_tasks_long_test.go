@@ -5,6 +5,7 @@ package runs
 import (
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
@@ -50,5 +51,52 @@ func TestTasksAtAnotherReplica(t *testing.T) {
 			}
 		}
 		w.says("check", "success", "applied")
+	})
+}
+
+// A task goes on with its run that is released, again and again, and at a replica that ends while calls are under way in other runs:
+// that the connection ends on which it was asked about says nothing of the task.
+func TestTaskOfARunThatIsGivenAway(t *testing.T) {
+	database := databases(t)
+	each(t, []key{{"legacy", "session"}, {"legacy", "principal"}, {"modern", "handle"}, {"modern", "principal"}}, func(t *testing.T, k key) {
+		w := &working{workshop: &workshop{}, k: k, store: database(t)}
+		upstream, url := mcptest.HTTP(t, w.server(k.modern()))
+		r := replicate(t, k, byTasks, w.store, "--upstream", url, "--tokens", tokens(t), "--admin-tokens", tokensOf(t, "olga"))
+		w.house, w.c = r.house, r.comes(k, "ann")
+		id := w.begins("apply", `"who":"me"`)
+		goesOn := func() {
+			t.Helper()
+			if k.kind == "principal" && !k.modern() { // whose session may have gone with its run
+				w.c = r.comes(k, "ann")
+			}
+			if got := w.asks("tasks/get", id); !strings.Contains(got, `"working"`) {
+				t.Fatal(got)
+			}
+		}
+		for range 4 {
+			owner, others := r.owner()
+			others[0].does(0, "release", r.of())
+			r.come(owner)
+			goesOn()
+		}
+		owner, others := r.owner()
+		r.come(owner)
+		bob := r.comes(k, "bob")
+		slow := bob.begins("slow", "")
+		upstream.Await(t, 1, "tools/call", "slow")
+		if err := owner.process.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		owner.process.Log().Await(t, "ending: calls under way")
+		r.come(others...)
+		goesOn()
+		upstream.Open("slow")
+		bob.answered(slow)
+		owner.process.ExitCode()
+		w.set(id, "completed", sized(9, ""))
+		mcptest.Await(t, "its end has moved the run", func() bool { x := w.c.call("check", ""); return x.verdict == "success" && x.state == "applied" })
+		if n := upstream.Count("tools/call", "apply"); n != 1 {
+			t.Errorf("it was called %d times", n)
+		}
 	})
 }
