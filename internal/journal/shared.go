@@ -83,6 +83,9 @@ func (e *Elsewhere) Error() string {
 // AskAll implements wire.ElsewhereError.
 func (e *Elsewhere) AskAll() bool { return e.Anywhere }
 
+// Gone implements wire.ElsewhereError.
+func (e *Elsewhere) Gone() bool { return !e.Anywhere && !e.Free }
+
 // Shared is a store that several processes write, each run by one of them at a time: who has taken it, as long as their
 // lease goes on. [Store.Take] of a run that another process has, whose lease goes on and which has not ended, is an [*Elsewhere];
 // it ends a lease that is past its end, so that its process never writes by it again.

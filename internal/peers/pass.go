@@ -27,6 +27,8 @@ const (
 	NotSent
 	// Declined is one that the process has got that the lease names, which does not have what was asked for.
 	Declined
+	// Gone is Declined by a process that has had it until just now: where it is now is to be found out again.
+	Gone
 	// Answered is a request of which an answer was written, whole or in part.
 	Answered
 	// Broken is one that was answered by an event stream, which has broken off. What is still written follows what came.
@@ -42,7 +44,7 @@ func (o Outcome) String() string {
 		return "lost"
 	case NotSent:
 		return "not sent"
-	case Declined:
+	case Declined, Gone:
 		return "declined"
 	case Answered:
 		return "answered"
@@ -102,8 +104,11 @@ func (p *Peers) Pass(w http.ResponseWriter, r *http.Request, to journal.Peer, bo
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusMisdirectedRequest && resp.Header[headerNotHere] != nil {
 		_, _ = io.CopyN(io.Discard, resp.Body, 1024) // so that the connection can be used again
-		if resp.Header.Get(headerNotHere) == httpserver.Elsewhere {
+		switch resp.Header.Get(headerNotHere) {
+		case httpserver.Elsewhere:
 			return Declined
+		case httpserver.Gone:
+			return Gone
 		}
 		return NotSent
 	}

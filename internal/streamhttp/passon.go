@@ -67,7 +67,7 @@ func (s *Server) passes(from PeerInfo) bool { return from.passed || s.cfg.PassOn
 // tried here once more.
 func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p Passed) (again bool) {
 	if p.From.passed {
-		w.Header().Set(httpserver.HeaderNotHere, httpserver.Elsewhere)
+		w.Header().Set(httpserver.HeaderNotHere, notHere(p.Why))
 		refuse(w, http.StatusMisdirectedRequest, "this process does not serve the request: "+p.Why.Error())
 		return false
 	}
@@ -83,6 +83,14 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p Passed) (again
 		return false
 	}
 	return again
+}
+
+// notHere is what [httpserver.HeaderNotHere] says of a request that is served elsewhere.
+func notHere(why error) string {
+	if at, elsewhere := errors.AsType[wire.ElsewhereError](why); elsewhere && at.Gone() {
+		return httpserver.Gone
+	}
+	return httpserver.Elsewhere
 }
 
 // passOn is [Server.passOn] of a POST.

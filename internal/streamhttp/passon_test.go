@@ -25,6 +25,13 @@ type away string
 func (a away) Error() string { return string(a) }
 
 func (away) AskAll() bool { return false }
+func (away) Gone() bool   { return true }
+
+// anywhere is an error of what any of the others may have.
+type anywhere struct{ away }
+
+func (anywhere) AskAll() bool { return true }
+func (anywhere) Gone() bool   { return false }
 
 // other is the process that requests are passed on to.
 type other struct {
@@ -615,7 +622,7 @@ func passed(srv *Server, raw, from string, who *asker.Who) served {
 
 // What another process has passed on is served without its guards, for whom that one has let in, and goes no further.
 func TestServePassed(t *testing.T) {
-	var elsewhere atomic.Bool
+	var elsewhere, unknown atomic.Bool
 	var refused atomic.Pointer[string]
 	begun := make(chan *script, 10)
 	o, on := &other{}, moves(t, false)
@@ -631,7 +638,10 @@ func TestServePassed(t *testing.T) {
 			refused.Store(&text)
 		},
 		Open: func(own wire.Stream, info PeerInfo) (wire.Session, error) {
-			if elsewhere.Load() {
+			switch {
+			case unknown.Load():
+				return nil, anywhere{"some gateway has it"}
+			case elsewhere.Load():
 				return nil, away("gateway-1 has it")
 			}
 			s := &script{own: own, info: info, closed: make(chan struct{})}
@@ -659,8 +669,10 @@ func TestServePassed(t *testing.T) {
 	passed(r.srv, initialize(), "192.0.2.1:9", ann).want(t, 503, "too many sessions") // of its address
 	elsewhere.Store(true)
 	for _, raw := range []string{initialize(), alone("tools/call", `"name":"x"`)} {
-		passed(r.srv, raw, "192.0.2.9:1", ann).want(t, 421, "gateway-1 has it").wantHeader(t, httpserver.HeaderNotHere, "elsewhere")
+		passed(r.srv, raw, "192.0.2.9:1", ann).want(t, 421, "gateway-1 has it").wantHeader(t, httpserver.HeaderNotHere, "gone")
 	}
+	unknown.Store(true)
+	passed(r.srv, initialize(), "192.0.2.9:1", ann).want(t, 421, "some gateway has it").wantHeader(t, httpserver.HeaderNotHere, "elsewhere")
 	if got := <-asks; got != "192.0.2.9:1 ann" {
 		t.Errorf("the modern era's came from %s", got)
 	}
@@ -670,7 +682,7 @@ func TestServePassed(t *testing.T) {
 		q.Header.Set(headerSession, strings.TrimPrefix(someID, "Mcp-Session-Id: "))
 		w := httptest.NewRecorder()
 		r.srv.ServePassed(w, q, ann, "192.0.2.9:1", 0)
-		if w.Code != 421 || w.Header().Get(httpserver.HeaderNotHere) != "elsewhere" {
+		if w.Code != 421 || w.Header().Get(httpserver.HeaderNotHere) != "gone" {
 			t.Errorf("%s: %d %s", method, w.Code, w.Body)
 		}
 	}

@@ -98,6 +98,8 @@ type ElsewhereError interface {
 	error
 	// AskAll reports whether nobody knows who has it, and all others are to be asked, once.
 	AskAll() bool
+	// Gone reports whether this process may have had it until just now, so that nobody else may have it yet.
+	Gone() bool
 }
 
 // MovingStream is the stream of a request that somebody else can serve in place of this process.

@@ -35,10 +35,9 @@ func (g *Registry) endLocked(r *Run, why ending, by run.Remark) (on []Member, w 
 	case r.kept != nil:
 		g.settleLocked(r.at, r.handedOver())
 	}
-	if r.Lost() {
+	if r.Lost() { // its tasks go on elsewhere, and are found here until they can be had there
 		r.Tasks.Leave()
-	}
-	if r.Key.Kind != Session { // of which it has none
+	} else if r.Key.Kind != Session { // of which it has none
 		g.ByTask.Forget(r)
 	}
 	if r.Key.Kind != Session && (why == expired || why == revoked) {

@@ -95,6 +95,7 @@ func (g *Registry) forsake(r *Run) {
 	g.mu.Lock()
 	on, _ := g.endLocked(r, unloaded, run.Remark{})
 	g.mu.Unlock()
+	g.ByTask.Forget(r)
 	r.close(on)
 }
 
@@ -236,6 +237,9 @@ func (g *Registry) giveAway(ctx context.Context, some ...*Run) (busy int, err er
 		if ctx.Err() == nil {
 			g.cfg.Log.Warn("runs were not given away: others go on with them when the lease of this process is over", "runs", len(idle), "error", failed)
 		}
+	}
+	for _, r := range gone {
+		g.ByTask.Forget(r)
 	}
 	return busy, err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fsm-proxy/fsm-proxy/internal/mcptest"
 )
@@ -99,4 +100,38 @@ func TestTaskOfARunThatIsGivenAway(t *testing.T) {
 			t.Errorf("it was called %d times", n)
 		}
 	})
+}
+
+// A task whose run is just being given away is found by its id alone, too, by who asks at that moment.
+func TestTaskByItsIDWhileItsRunIsGivenAway(t *testing.T) {
+	t.Parallel()
+	k := key{"modern", "handle"}
+	w := &working{workshop: &workshop{}, k: k, store: databases(t)(t)}
+	_, url := mcptest.HTTP(t, w.server(true))
+	r := lined(t, k, byTasks, w.store, "--upstream", url, "--tokens", tokens(t), "--admin-tokens", tokensOf(t, "olga"), "--lease", "4s")
+	w.house, w.c = r.house, r.comes(k, "ann")
+	id := w.begins("apply", `"who":"me"`)
+	for range 3 {
+		owner, others := r.owner()
+		run := r.of()
+		r.data[owner].slow(300 * time.Millisecond)
+		released := make(chan struct{})
+		go func() {
+			defer close(released)
+			for others[0].posts("/v1/runs/"+run+"/release", "", "Authorization", "Bearer "+token("olga")).Code == "busy" {
+			}
+		}()
+		r.come(others...)
+		for done := false; !done; {
+			select {
+			case <-released:
+				done = true
+			default:
+			}
+			if got := w.asks("tasks/get", id); !strings.Contains(got, `"working"`) {
+				t.Fatal(got)
+			}
+		}
+		r.data[owner].slow(0)
+	}
 }
