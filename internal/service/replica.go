@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -190,12 +191,8 @@ func (s *service) passOn(w http.ResponseWriter, r *http.Request, p streamhttp.Pa
 		repeats: func() bool { return repeatable(s.relay.Policy(), r, p.Message) },
 		about:   "the task", declined: func() error { return s.replica.readTasks(r.Context(), s.relay.Runs, p.Since) },
 	})
-	switch {
-	case no == nil:
-	case no.over:
-		s.refuses(w, nil, no.code, no.text)
-	default:
-		s.refuses(w, p.Message, no.code, no.text)
+	if no != nil {
+		s.refuses(w, p, no)
 	}
 	return again
 }
@@ -217,17 +214,18 @@ type errand struct {
 
 // unserved is why nobody serves a request.
 type unserved struct {
-	code policy.Code
-	text string
-	over bool // its client, or this process, waits no longer
+	code   policy.Code
+	text   string
+	over   bool // its client, or this process, waits no longer
+	ending bool // this process does not, and has the client be answered still
 }
 
 func waitsNot() *unserved {
-	return &unserved{policy.StoreUnavailable, "this process is ending; try again", true}
+	return &unserved{code: policy.StoreUnavailable, text: "this process is ending; try again", over: true}
 }
 
 func endsBefore() *unserved {
-	return &unserved{policy.StoreUnavailable, "This process is ending, and no other one has served this. Nothing was done; try again.", false}
+	return &unserved{code: policy.StoreUnavailable, text: "This process is ending, and no other one has served this. Nothing was done; try again.", ending: true}
 }
 
 // carry has another process serve a request. Where none does, either it is to be looked again where its run is, after the
@@ -266,7 +264,7 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 	case s.replica.peers.Closed():
 		return false, endsBefore()
 	case len(to) == 0 && e.free && s.relay.Draining(), time.Since(e.since) > s.patience():
-		return false, &unserved{policy.StoreUnavailable, "No process can go on with this run just now. Nothing was done; try again later.", false}
+		return false, &unserved{code: policy.StoreUnavailable, text: "No process can go on with this run just now. Nothing was done; try again later."}
 	}
 	if !lookAgain(r.Context(), e.since) {
 		return false, waitsNot()
@@ -286,9 +284,9 @@ func (s *service) pass(w http.ResponseWriter, r *http.Request, to journal.Peer, 
 	if e.message != nil && e.message.Kind == wire.Request {
 		no := e.unknown("the process that has this run")
 		if e.repeats() {
-			no = &unserved{policy.StoreUnavailable, "The process that served this is gone, or answers no more. Nothing was done; try again.", false}
+			no = &unserved{code: policy.StoreUnavailable, text: "The process that served this is gone, or answers no more. Nothing was done; try again."}
 		}
-		follower.Finish(s.refusal(e.message, no.code, no.text))
+		follower.Finish(s.refusal(e.message, no))
 	}
 	return peers.Answered
 }
@@ -321,7 +319,7 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 		case s.replica.peers.Closed():
 			return false, endsBefore()
 		case time.Since(e.since) > s.patience():
-			return false, &unserved{policy.StoreUnavailable, "A process that may have " + e.about + " cannot be reached just now. Nothing was done; try again later.", false}
+			return false, &unserved{code: policy.StoreUnavailable, text: "A process that may have " + e.about + " cannot be reached just now. Nothing was done; try again later."}
 		case !lookAgain(r.Context(), e.since):
 			return false, waitsNot()
 		}
@@ -339,7 +337,7 @@ func (e *errand) unknown(to string) *unserved {
 			again = "call"
 		}
 	}
-	return &unserved{policy.OutcomeUnknown, what + " was passed on to " + to + ", and no answer came back; it may have happened: look before you " + again + " it again.", false}
+	return &unserved{code: policy.OutcomeUnknown, text: what + " was passed on to " + to + ", and no answer came back; it may have happened: look before you " + again + " it again."}
 }
 
 // readTasks has this process go on with the tasks of runs that nobody has, unless it has looked for them since a time. It
@@ -418,29 +416,58 @@ func (s *service) patience() time.Duration {
 }
 
 // refuses answers a request that nobody serves, or of which nobody knows what became.
-func (s *service) refuses(w http.ResponseWriter, m *wire.Message, code policy.Code, text string) {
-	switch {
+func (s *service) refuses(w http.ResponseWriter, p streamhttp.Passed, no *unserved) {
+	var answer []byte
+	switch m := p.Message; {
+	case no.over:
 	case m != nil && m.Kind == wire.Request:
-	case code == policy.OutcomeUnknown: // it must not be sent again by itself
-		http.Error(w, text, http.StatusBadGateway)
-		return
-	default:
+		answer = s.refusal(m, no)
+	case m == nil && wire.IsBatch(p.Body):
+		answer = s.refusals(p.Body, no)
+	}
+	status := http.StatusOK
+	switch {
+	case answer == nil && no.code == policy.OutcomeUnknown: // it must not be sent again by itself
+		status = http.StatusBadGateway
+	case answer == nil, no.ending && p.Message != nil && (p.Message.Method == "initialize" || p.Message.Era() == wire.Modern): // outside of a session
+		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, text, http.StatusServiceUnavailable)
+	}
+	if answer == nil {
+		http.Error(w, no.text, status)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(s.refusal(m, code, text))
+	w.WriteHeader(status)
+	_, _ = w.Write(answer)
 }
 
 // refusal is the response to a request that nobody serves, or of which nobody knows what became.
-func (s *service) refusal(m *wire.Message, code policy.Code, text string) []byte {
-	r := refusal.Refusal{Error: code.String(), Message: text}
+func (s *service) refusal(m *wire.Message, no *unserved) []byte {
+	r := refusal.Refusal{Error: no.code.String(), Message: no.text}
 	q := refusal.Request{ID: m.Bytes(m.ID), Client: bridge.ClientOf(m.Era()), Form: s.cfg.Refusals, Result: m.Method == "tools/call", Schema: true, Lost: true}
 	if k, name, ok := refusal.AskedFor(m); ok {
 		q.Kind, r.Kind, r.Requested = k, k.String(), wire.Clip(name)
 	}
 	return r.Answer(q)
+}
+
+// refusals is the response to a batch: to each of its requests, and to what cannot be read; nil: none is due.
+func (s *service) refusals(batch []byte, no *unserved) []byte {
+	members, _ := s.cfg.Limits.wire().Split(batch) // whoever has it passed on has split it
+	var all [][]byte
+	for _, raw := range members {
+		m, err := s.cfg.Limits.wire().Read(raw, wire.FromClient)
+		if bad, is := errors.AsType[*wire.Error](err); is {
+			all = append(all, bad.Answer())
+		} else if m.Kind == wire.Request {
+			all = append(all, s.refusal(m, no))
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	return append(append([]byte{'['}, bytes.Join(all, []byte{','})...), ']')
 }
 
 // unanswered is the response to a request that was under way when its session was gone on with.
