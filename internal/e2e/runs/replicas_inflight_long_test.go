@@ -4,6 +4,7 @@ package runs
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -175,4 +176,46 @@ func TestBatchWhoseOwnerIsKilled(t *testing.T) {
 	if n := upstream.Count("tools/call", "hold"); n != 1 {
 		t.Errorf("hold was sent %d times", n)
 	}
+}
+
+// A client whose event stream ends with the replica that has passed its call on comes back for the answer at another one.
+func TestStreamWhoseReplicaEnds(t *testing.T) {
+	database := databases(t)
+	each(t, []key{{"legacy", "session"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
+		upstream, url := mcptest.HTTP(t, busy())
+		r := replicate(t, k, busyPolicy, database(t), "--drain", "1s", "--upstream", url)
+		c := r.enter(k, "")
+		if x := c.call("ok", ""); x.verdict != "success" {
+			t.Fatal(x.raw)
+		}
+		_, others := r.owner()
+		d := c.at(t, others[0])
+		answered := make(chan mcptest.Response, 1)
+		go func() {
+			answered <- d.web.Post(t.Context(), mcptest.Request(71, "tools/call", `{"name":"hold","arguments":{"who":"gate"},"_meta":{"progressToken":"p"}}`))
+		}()
+		upstream.Await(t, 1, "tools/call", "hold")
+		mcptest.Await(t, "the call's stream has begun", func() bool {
+			return len(d.Received()) > 0 && d.Received()[len(d.Received())-1].Method == "notifications/progress"
+		})
+		others[0].ends(syscall.SIGTERM)
+		a := <-answered
+		ids := regexp.MustCompile(`(?m)^id: ?(.+)$`).FindAllStringSubmatch(string(a.Body), -1)
+		if a.Err != nil || len(ids) == 0 || strings.Contains(string(a.Body), `"id":71`) {
+			t.Fatalf("the stream ended with %s %v", a.Body, a.Err)
+		}
+		back := d.twin()
+		back.Session, back.web = mcptest.DialWeb(t, others[1].url)
+		back.web.Header = d.web.Header.Clone()
+		back.web.SetID(d.web.ID())
+		back.web.Header.Set("Last-Event-ID", ids[len(ids)-1][1])
+		back.web.Listen()
+		upstream.Open("gate")
+		if x, _ := back.Answer(71); read(x, nil).text != "held" {
+			t.Error(x)
+		}
+		if n := upstream.Count("tools/call", "hold"); n != 1 {
+			t.Errorf("hold was sent %d times", n)
+		}
+	})
 }
