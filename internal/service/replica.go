@@ -273,7 +273,7 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 }
 
 // pass has a process serve a request. An event stream that breaks off before the response has one all the same: nobody else
-// has what its client could come back for.
+// has what its client could come back for. Where it is this process that ends, the other one has.
 func (s *service) pass(w http.ResponseWriter, r *http.Request, to journal.Peer, e *errand) peers.Outcome {
 	follower := &streamhttp.Follower{ResponseWriter: w}
 	outcome := s.replica.peers.Pass(follower, r, to, e.body, e.who)
@@ -281,7 +281,7 @@ func (s *service) pass(w http.ResponseWriter, r *http.Request, to journal.Peer, 
 	if outcome != peers.Broken {
 		return outcome
 	}
-	if e.message != nil && e.message.Kind == wire.Request {
+	if resumes := follower.Resumes() && s.replica.peers.Closed(); !resumes && e.message != nil && e.message.Kind == wire.Request {
 		no := e.unknown("the process that has this run")
 		if e.repeats() {
 			no = &unserved{code: policy.StoreUnavailable, text: "The process that served this is gone, or answers no more. Nothing was done; try again."}

@@ -18,6 +18,7 @@ type Follower struct {
 	message  wire.IDScan // of the event that is written
 	inside   bool        // an event has begun, and not ended
 	answered bool        // a response was written
+	resumes  bool        // an id was written, by which the client can come back
 }
 
 // Unwrap is for [http.ResponseController].
@@ -34,8 +35,8 @@ func (f *Follower) Write(p []byte) (int, error) {
 	return f.ResponseWriter.Write(p)
 }
 
-// messageField is what the line of a message begins with.
-const messageField = "data: "
+// What the lines of a message and of an event's id begin with.
+const messageField, idField = "data: ", "id: "
 
 // follow takes what comes next of events as [stream] writes them: lines end with LF, and a message is one line.
 func (f *Follower) follow(p []byte) {
@@ -50,12 +51,16 @@ func (f *Follower) follow(p []byte) {
 		if !ends {
 			return
 		}
+		f.resumes = f.resumes || bytes.HasPrefix(f.start, []byte(idField))
 		if len(f.start) == 0 {
 			f.answered, f.message, f.inside = f.answered || f.message.Responds(), wire.IDScan{}, false
 		}
 		f.start = f.start[:0]
 	}
 }
+
+// Resumes reports whether the client can come back for what has broken off, by the id of an event.
+func (f *Follower) Resumes() bool { return f.resumes }
 
 // Finish writes a response as the last event of a stream that has broken off, unless it has had one, or has broken off in the
 // midst of an event.

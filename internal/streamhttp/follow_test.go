@@ -35,6 +35,9 @@ func TestFollower(t *testing.T) {
 				if _, err := io.Copy(struct{ io.Writer }{f}, from); err != nil {
 					t.Fatal(err)
 				}
+				if want := strings.Contains(c.said, "id: 7\n"); f.Resumes() != want {
+					t.Errorf("%s can be resumed: %v", c.said, f.Resumes())
+				}
 				f.Finish([]byte("{\"id\":7,\n\"error\":{}}"))
 				if got := out.Body.String(); got != c.said+c.finish {
 					t.Errorf("got %q, want %q", got, c.said+c.finish)
