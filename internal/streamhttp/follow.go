@@ -18,7 +18,7 @@ type Follower struct {
 	message  wire.IDScan // of the event that is written
 	inside   bool        // an event has begun, and not ended
 	answered bool        // a response was written
-	resumes  bool        // an id was written, by which the client can come back
+	resumes  bool        // the client was told when to come back to a stream that breaks off
 }
 
 // Unwrap is for [http.ResponseController].
@@ -35,8 +35,8 @@ func (f *Follower) Write(p []byte) (int, error) {
 	return f.ResponseWriter.Write(p)
 }
 
-// What the lines of a message and of an event's id begin with.
-const messageField, idField = "data: ", "id: "
+// What the lines of a message begin with, and of when to come back.
+const messageField, retryField = "data: ", "retry:"
 
 // follow takes what comes next of events as [stream] writes them: lines end with LF, and a message is one line.
 func (f *Follower) follow(p []byte) {
@@ -51,7 +51,7 @@ func (f *Follower) follow(p []byte) {
 		if !ends {
 			return
 		}
-		f.resumes = f.resumes || bytes.HasPrefix(f.start, []byte(idField))
+		f.resumes = f.resumes || string(f.start) == retryField
 		if len(f.start) == 0 {
 			f.answered, f.message, f.inside = f.answered || f.message.Responds(), wire.IDScan{}, false
 		}
@@ -59,7 +59,7 @@ func (f *Follower) follow(p []byte) {
 	}
 }
 
-// Resumes reports whether the client can come back for what has broken off, by the id of an event.
+// Resumes reports whether the client comes back for what has broken off, by the id of an event: one of 2025-11-25 does.
 func (f *Follower) Resumes() bool { return f.resumes }
 
 // Finish writes a response as the last event of a stream that has broken off, unless it has had one, or has broken off in the

@@ -35,7 +35,7 @@ func TestFollower(t *testing.T) {
 				if _, err := io.Copy(struct{ io.Writer }{f}, from); err != nil {
 					t.Fatal(err)
 				}
-				if want := strings.Contains(c.said, "id: 7\n"); f.Resumes() != want {
+				if want := strings.Contains(c.said, "retry: 1000\n"); f.Resumes() != want {
 					t.Errorf("%s can be resumed: %v", c.said, f.Resumes())
 				}
 				f.Finish([]byte("{\"id\":7,\n\"error\":{}}"))
