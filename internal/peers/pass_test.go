@@ -386,7 +386,7 @@ func TestBrokenOff(t *testing.T) {
 func TestOnce(t *testing.T) {
 	t.Parallel()
 	var d database
-	sender, key := d.sender(t), newKey(t)
+	sender, key := d.begin(t, 1, nil, func(c *peers.Config) { c.Every = time.Hour }), newKey(t) // no greeting besides
 	l := tls.NewListener(listen(t), key.From())
 	requests := make(chan string, 100)
 	go func() { // greets, answers a request, and closes the connection when the next one comes

@@ -278,15 +278,18 @@ func (s *service) pass(w http.ResponseWriter, r *http.Request, to journal.Peer, 
 	follower := &streamhttp.Follower{ResponseWriter: w}
 	outcome := s.replica.peers.Pass(follower, r, to, e.body, e.who)
 	s.tell.passedOn(outcome)
-	if outcome != peers.Broken {
+	switch m := e.message; {
+	case outcome != peers.Answered && outcome != peers.Broken:
 		return outcome
-	}
-	if resumes := follower.Resumes() && s.replica.peers.Closed(); !resumes && e.message != nil && e.message.Kind == wire.Request {
-		no := e.unknown("the process that has this run")
-		if e.repeats() {
-			no = &unserved{code: policy.StoreUnavailable, text: "The process that served this is gone, or answers no more. Nothing was done; try again."}
-		}
-		follower.Finish(s.refusal(e.message, no))
+	case m == nil || m.Kind != wire.Request:
+	case outcome == peers.Answered && m.Method == "subscriptions/listen" && s.relay.Draining(): // that of a stream that this process ends
+		id := m.Bytes(m.ID)
+		follower.Finish(wire.ResultAnswer(id, bridge.Unlistened(id)))
+	case outcome == peers.Answered, follower.Resumes() && s.replica.peers.Closed():
+	case e.repeats():
+		follower.Finish(s.refusal(m, &unserved{code: policy.StoreUnavailable, text: "The process that served this is gone, or answers no more. Nothing was done; try again."}))
+	default:
+		follower.Finish(s.refusal(m, e.unknown("the process that has this run")))
 	}
 	return peers.Answered
 }

@@ -12,8 +12,6 @@ import (
 // still be given its response. It is not safe for concurrent use.
 type Follower struct {
 	http.ResponseWriter
-	begun    bool        // something was written
-	events   bool        // of an event stream
 	start    []byte      // what was written of a line, as much of it as tells a message
 	message  wire.IDScan // of the event that is written
 	inside   bool        // an event has begun, and not ended
@@ -26,14 +24,14 @@ func (f *Follower) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
 // Write implements [http.ResponseWriter].
 func (f *Follower) Write(p []byte) (int, error) {
-	if !f.begun {
-		f.begun, f.events = true, f.Header().Get("Content-Type") == valueEvents[0]
-	}
-	if f.events {
+	if f.events() {
 		f.follow(p)
 	}
 	return f.ResponseWriter.Write(p)
 }
+
+// events reports whether the answer is an event stream.
+func (f *Follower) events() bool { return f.Header().Get("Content-Type") == valueEvents[0] }
 
 // What the lines of a message begin with, and of when to come back.
 const messageField, retryField = "data: ", "retry:"
@@ -65,7 +63,7 @@ func (f *Follower) Resumes() bool { return f.resumes }
 // Finish writes a response as the last event of a stream that has broken off, unless it has had one, or has broken off in the
 // midst of an event.
 func (f *Follower) Finish(response []byte) {
-	if !f.inside && !f.answered {
+	if f.events() && !f.inside && !f.answered {
 		_, _ = fmt.Fprintf(f.ResponseWriter, "event: message\n%s%s\n\n", messageField, wire.OneLine(response))
 	}
 }

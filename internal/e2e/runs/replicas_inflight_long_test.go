@@ -47,7 +47,7 @@ func (p *posting) answer(t *testing.T, within time.Duration, status int) mcptest
 }
 
 // A replica that ends, and has passed on a call whose answer does not come by then, says that nobody knows what became of it; of a
-// list, that it was not served.
+// list, that it was not served; and of a subscription, that it is over.
 func TestReplicaThatEndsBeforeWhatItHasPassedOn(t *testing.T) {
 	database := databases(t)
 	each(t, []key{{"modern", "principal"}, {"legacy", "session"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
@@ -64,6 +64,13 @@ func TestReplicaThatEndsBeforeWhatItHasPassedOn(t *testing.T) {
 		upstream.Await(t, 1, "tools/call", "hold")
 		list := c.at(t, ending).posting(t, 72, "prompts/list", "")
 		upstream.Await(t, 1, "prompts/list")
+		listens, listening := c.at(t, ending), 0
+		if k.modern() {
+			listening = listens.Request("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+			if m := listens.Next(); m.Method != "notifications/subscriptions/acknowledged" {
+				t.Fatal(m)
+			}
+		}
 		if err := ending.process.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -77,6 +84,11 @@ func TestReplicaThatEndsBeforeWhatItHasPassedOn(t *testing.T) {
 		}
 		if x := read(list.answer(t, slack, status), nil); !strings.Contains(x.raw, "store_unavailable") || !strings.Contains(x.raw, "try again") {
 			t.Errorf("the list: %s", x.raw)
+		}
+		if k.modern() {
+			if m, _ := listens.Answer(listening); !strings.Contains(string(m.Result), `"complete"`) {
+				t.Errorf("the subscription: %s", m)
+			}
 		}
 		ending.process.ExitCode()
 		if took := time.Since(began); took < 2*time.Second || took > 3*time.Second+slack {
