@@ -63,6 +63,23 @@ func TestRequestsUnderWayAtARestart(t *testing.T) {
 	other.do(request("GET", "/mcp", "", other.id, "Last-Event-ID: "+number[0])).want(t, 400, "")
 }
 
+// Who comes back for the answer is told that it is lost, also where the session's store is full of what is still to be sent.
+func TestARequestUnderWayAtARestartWhileTheStoreIsFull(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	before := newRig(t, ServerConfig{}, chatty(release)).begin("2025-11-25")
+	old := before.open(call(7, "slow")).events().next().id
+	c := before.restart(nil)
+	for n := 0; c.own.Send(note(n)); n++ {
+	}
+	for c.own.Send([]byte("{}")) { // no room is left for an answer
+	}
+	c.do(request("GET", "/mcp", "", c.id, "Last-Event-ID: "+old)).want(t, 200, `"lost"`)
+	own := c.stream()
+	defer own.Close()
+	own.message(`"data":0`)
+}
+
 // An event id from before a restart names no event of now, whatever streams and events there are by then: the session's stream goes
 // on with what has not been sent.
 func TestEventIDsFromBeforeARestart(t *testing.T) {

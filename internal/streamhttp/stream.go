@@ -381,7 +381,8 @@ func (s *session) unanswered(asked []byte) *stream {
 	}
 	b := s.openStream()
 	b.asked = asked
-	b.addLast(s.srv.cfg.Unanswered(asked))
+	b.append(s.srv.cfg.Unanswered(asked)) // also where the store is full: its client is here
+	b.finish()
 	return b
 }
 
