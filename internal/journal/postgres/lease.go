@@ -119,8 +119,11 @@ func (s *Store) take(ctx context.Context) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		var by string
 		var shares, otherwise bool
-		if err = results.QueryRow().Scan(&by, &shares, &otherwise); err == nil {
+		switch err = results.QueryRow().Scan(&by, &shares, &otherwise); {
+		case err == nil:
 			err = &journal.Held{By: by, Do: toDo(alone, shares, otherwise)}
+		case errors.Is(err, pgx.ErrNoRows): // its lease was ended between the two
+			err = &journal.Held{By: "a process that has just let it go", Do: "try again"}
 		}
 	}
 	if closed := results.Close(); err == nil {

@@ -110,6 +110,7 @@ func TestShared(t *testing.T) {
 		"a run that is imported is the process's":                       imported,
 		"a run that has ended is taken, whoever has it":                 endedRun,
 		"who has the database alone shares it with nobody":              aloneOrShared,
+		"who finds one that lets go just then waits for it":             letsGoJustThen,
 		"who shares the database agrees on keys":                        agreed,
 		"trust ends before the lease does, where the database hangs":    trustEndsFirst,
 		"a lease that another one has to wait for does not end sooner":  renewedInAnyOrder,
@@ -449,6 +450,25 @@ func held(t *testing.T, c postgres.Config, by, says string) {
 	if h, ok := errors.AsType[*journal.Held](err); !ok || h.By != by || !strings.Contains(h.Do, says) || strings.Contains(h.Do, "sqlite") {
 		t.Errorf("%v", err)
 	}
+}
+
+func letsGoJustThen(t *testing.T, url string) {
+	open(t, url, "one", time.Hour).Close()
+	var all sync.WaitGroup
+	for i := range 4 {
+		c := postgres.Config{URL: url, Holder: fmt.Sprint("process ", i), Lease: 100 * time.Millisecond}
+		all.Go(func() {
+			for range 150 {
+				s, err := postgres.Open(t.Context(), c)
+				if _, is := errors.AsType[*journal.Held](err); err != nil && !is {
+					t.Error(err)
+				} else if err == nil {
+					_ = s.Close()
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func aloneOrShared(t *testing.T, url string) {
