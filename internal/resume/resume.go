@@ -241,6 +241,10 @@ func (s *Session) forget() error {
 		return errGoesOn
 	}
 	s.mu.Lock()
+	if s.forgotten && !s.closed { // another one has waited for it, and is about to close it
+		s.mu.Unlock()
+		return nil
+	}
 	wait, err := s.forgetLocked()
 	s.mu.Unlock()
 	if err != nil {

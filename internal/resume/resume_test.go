@@ -296,6 +296,10 @@ func TestASessionThatCannotEndNow(t *testing.T) {
 				if err := ses.Forget(); err != nil || keeps(t, j) != "" {
 					t.Errorf("it stays: %v", err)
 				}
+				j.is.Store(true)
+				if err := ses.Forget(); err != nil {
+					t.Errorf("who ends it at the same time is told that it goes on: %v", err)
+				}
 			})
 		})
 	}
