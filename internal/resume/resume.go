@@ -250,12 +250,17 @@ func (s *Session) forget() error {
 	if err != nil {
 		return err
 	}
-	if err = wait(); err == nil {
+	err = wait()
+	stays := s.cfg.Stays() // since meanwhile: its run goes on, and would be nobody's
+	switch {
+	case err == nil && stays:
+		err = errGoesOn
+	case err == nil:
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed && !stays {
 		return err
 	}
 	s.forgotten = false

@@ -242,6 +242,44 @@ func TestASessionThatBeginsAndIsNotKept(t *testing.T) {
 	}
 }
 
+// A session goes on whose end is written only once the process has begun to end, also where that has closed it by then: so does its run.
+func TestASessionThatEndsWhileTheProcessDoes(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			j := &away{Store: memory.New(0)}
+			s := durable.Open(durable.Config{Journal: j, Timeout: time.Minute, Log: hclog.NewNullLogger()})
+			defer s.Close(context.Background())
+			u, draining := &under{}, atomic.Bool{}
+			ses := resume.New(u, "it", "ann", resume.Config{Store: s, Stays: draining.Load, Log: hclog.NewNullLogger()})
+			m, err := wire.Read([]byte(setLevel), wire.FromClient)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest := ses.Handle(m, make(answered))
+			u.out.Answer([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+			rest.Wait()
+			j.is.Store(true)
+			ended := make(chan error)
+			go func() { ended <- ses.Forget() }()
+			synctest.Wait()
+			draining.Store(true)
+			if closed {
+				ses.Close()
+			}
+			j.is.Store(false)
+			if err := <-ended; err == nil {
+				t.Error("its client is told that it has ended")
+			}
+			for s.Waiting() > 0 || s.Down() != nil {
+				time.Sleep(time.Second) // as the store is tried
+			}
+			if keeps(t, j) == "" {
+				t.Error("it is forgotten, and its run is nobody's")
+			}
+		})
+	}
+}
+
 // A session whose end cannot be written goes on as if nothing had been asked for, and ends once it can be.
 func TestASessionThatCannotEndNow(t *testing.T) {
 	for name, known := range map[string]bool{"known": true, "not known": false} { // that the database is away
