@@ -260,7 +260,7 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 	e.at.Outdate()
 	switch {
 	case outcome == peers.Lost && !e.repeats():
-		return false, e.unknown("the process that has this run")
+		return false, e.unknown()
 	case s.replica.peers.Closed():
 		return false, endsBefore()
 	case len(to) == 0 && e.free && s.relay.Draining(), time.Since(e.since) > s.patience():
@@ -272,8 +272,8 @@ func (s *service) carry(w http.ResponseWriter, r *http.Request, e errand) (again
 	return true, nil
 }
 
-// pass has a process serve a request. An event stream that breaks off before the response has one all the same: nobody else
-// has what its client could come back for. Where it is this process that ends, the other one has.
+// pass has a process serve a request. An event stream that breaks off before the response has one all the same, since not every
+// client comes back for it, and mostly nobody has it any more. Where it is this process that ends, the other one has it.
 func (s *service) pass(w http.ResponseWriter, r *http.Request, to journal.Peer, e *errand) peers.Outcome {
 	follower := &streamhttp.Follower{ResponseWriter: w}
 	outcome := s.replica.peers.Pass(follower, r, to, e.body, e.who)
@@ -289,7 +289,7 @@ func (s *service) pass(w http.ResponseWriter, r *http.Request, to journal.Peer, 
 	case e.repeats():
 		follower.Finish(s.refusal(m, &unserved{code: policy.StoreUnavailable, text: "The process that served this is gone, or answers no more. Nothing was done; try again."}))
 	default:
-		follower.Finish(s.refusal(m, e.unknown("the process that has this run")))
+		follower.Finish(s.refusal(m, e.unknown()))
 	}
 	return peers.Answered
 }
@@ -309,14 +309,14 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 				return false, waitsNot()
 			case outcome == peers.Lost && !e.repeats():
 				if lost = true; !e.sole {
-					return false, e.unknown("a process that may have " + e.about)
+					return false, e.unknown()
 				}
 			}
 			sure = sure && outcome == peers.Declined
 		}
 		switch {
 		case lost:
-			return false, e.unknown("a process that may have " + e.about)
+			return false, e.unknown()
 		case sure && (e.declined == nil || e.declined() == nil):
 			return true, nil
 		case s.replica.peers.Closed():
@@ -330,7 +330,11 @@ func (s *service) askAll(w http.ResponseWriter, r *http.Request, e errand) (agai
 }
 
 // unknown is for a request that went to somebody who has not answered: they may have gone, or be cut off from this process alone.
-func (e *errand) unknown(to string) *unserved {
+func (e *errand) unknown() *unserved {
+	to := "the process that has this run"
+	if e.at.Anywhere {
+		to = "a process that may have " + e.about
+	}
 	what, again := "The request", "send"
 	if m := e.message; m != nil && m.Kind == wire.Request {
 		if k, name, ok := refusal.AskedFor(m); ok {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/streamhttp"
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 )
@@ -16,7 +17,7 @@ func TestRefuses(t *testing.T) {
 	call := `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x"}}`
 	ping, note := `{"jsonrpc":"2.0","id":2,"method":"ping"}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	modern := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + wire.ModernRevision + `"}}}`
-	lost, ends := (&errand{}).unknown("the process that has this run"), endsBefore()
+	lost, ends := (&errand{at: &journal.Elsewhere{}}).unknown(), endsBefore()
 	for name, x := range map[string]struct {
 		body   string
 		no     *unserved

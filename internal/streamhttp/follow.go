@@ -60,10 +60,13 @@ func (f *Follower) follow(p []byte) {
 // Resumes reports whether the client comes back for what has broken off, by the id of an event: one of 2025-11-25 does.
 func (f *Follower) Resumes() bool { return f.resumes }
 
-// Finish writes a response as the last event of a stream that has broken off, unless it has had one, or has broken off in the
-// midst of an event.
+// Finish writes a response as the last event of a stream that has broken off, unless it has had one. In the midst of an event
+// it panics with [http.ErrAbortHandler], so that the client hears of that.
 func (f *Follower) Finish(response []byte) {
-	if f.events() && !f.inside && !f.answered {
+	if f.inside {
+		panic(http.ErrAbortHandler)
+	}
+	if f.events() && !f.answered {
 		_, _ = fmt.Fprintf(f.ResponseWriter, "event: message\n%s%s\n\n", messageField, wire.OneLine(response))
 	}
 }

@@ -2,13 +2,15 @@ package streamhttp
 
 import (
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
 )
 
-// An event stream that breaks off is given its response if it has had none and no event is begun, whatever of it came at once.
+// An event stream that breaks off is given its response if it has had none, whatever of it came at once. In the midst of an event
+// it is broken off for its client, too.
 func TestFollower(t *testing.T) {
 	const (
 		told   = "event: message\nid: 7\ndata: {\"method\":\"x\",\"params\":{\"result\":1}}\n\n"
@@ -38,7 +40,14 @@ func TestFollower(t *testing.T) {
 				if want := strings.Contains(c.said, "retry: 1000\n"); f.Resumes() != want {
 					t.Errorf("%s can be resumed: %v", c.said, f.Resumes())
 				}
-				f.Finish([]byte("{\"id\":7,\n\"error\":{}}"))
+				torn := func() (torn bool) {
+					defer func() { torn = recover() == http.ErrAbortHandler }()
+					f.Finish([]byte("{\"id\":7,\n\"error\":{}}"))
+					return false
+				}()
+				if want := strings.HasPrefix(name, "half"); torn != want {
+					t.Errorf("it is broken off: %v", torn)
+				}
 				if got := out.Body.String(); got != c.said+c.finish {
 					t.Errorf("got %q, want %q", got, c.said+c.finish)
 				}

@@ -3,6 +3,7 @@ package streamhttp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -92,6 +93,13 @@ type moving struct {
 }
 
 func (m moving) Moved() bool { return m.late.Add(-1) < 0 && m.gone.Load() }
+
+func (m moving) Forget() error {
+	if m.gone.Load() {
+		return errors.New("it goes on elsewhere")
+	}
+	return nil
+}
 
 // resumable is a server that goes on with every session of a revision, unless elsewhere says that it is not here.
 type resumable struct {
@@ -602,6 +610,14 @@ func TestSessionsThatHaveMoved(t *testing.T) {
 		if last := <-r.resumed; last.methods() != "" || r.srv.Sessions() != 0 || r.srv.table.quota.count != 0 {
 			t.Errorf("left: %d sessions", r.srv.Sessions())
 		}
+
+		do(post1(ping, someID)).want(t, 200, `"result":{}`)
+		fifth := <-r.resumed
+		fifth.gone.Store(true)
+		fifth.late.Store(1) // it moves while its client ends it: it is ended where it goes on
+		r.elsewhere.Store(true)
+		do(request("DELETE", "/mcp", "", someID)).want(t, 200, fromOther)
+		r.took(t, 1)
 		get.Close()
 	})
 }

@@ -285,7 +285,11 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 		err = kept.Forget()
 	}
 	ses.leave()
-	if err != nil {
+	switch {
+	case err != nil && ses.moved(): // since it was found: it is ended where it goes on
+		s.delete(w, r, from)
+		return
+	case err != nil:
 		w.Header()["Retry-After"] = []string{retryAfter}
 		s.refuse(w, r, ReasonUnavailable, http.StatusServiceUnavailable, "the session cannot be ended just now, and goes on; try again")
 		return

@@ -333,44 +333,51 @@ func (b *stream) appendEvent(out []byte, r *record) []byte {
 	return append(append(append(out, "data: "...), wire.OneLine(r.msg)...), "\n\n"...)
 }
 
+// eventID is what [stream.appendID] writes.
+type eventID struct {
+	life        string
+	stream, seq uint64
+	asked       []byte // nil: none is said
+}
+
+func readEventID(id string) (e eventID, ok bool) {
+	parts := strings.SplitN(id, ".", 5)
+	if len(parts) < 3 || len(parts) > 4 {
+		return e, false
+	}
+	e.life = parts[0]
+	var err, err2 error
+	e.stream, err = strconv.ParseUint(parts[1], 36, 64)
+	e.seq, err2 = strconv.ParseUint(parts[2], 36, 64)
+	if len(parts) == 4 {
+		if asked, err := base64.RawURLEncoding.DecodeString(parts[3]); err == nil && len(asked) <= maxAsked && wire.ValidID(asked) {
+			e.asked = asked
+		}
+	}
+	return e, err == nil && err2 == nil
+}
+
 // find returns the stream of an event id, and the event's number; nil where
 // the id is none of the session's, or its stream is forgotten.
 func (s *session) find(id string) (*stream, uint64) {
-	rest, ok := strings.CutPrefix(id, s.life+".")
-	if !ok {
+	e, ok := readEventID(id)
+	switch {
+	case !ok || e.life != s.life || e.seq > s.seq:
 		return nil, 0
+	case e.stream == 0:
+		return &s.own, e.seq
 	}
-	first, rest, _ := strings.Cut(rest, ".")
-	second, _, _ := strings.Cut(rest, ".")
-	num, err := strconv.ParseUint(first, 36, 64)
-	seq, err2 := strconv.ParseUint(second, 36, 64)
-	if err != nil || err2 != nil || seq > s.seq {
-		return nil, 0
-	}
-	if num == 0 {
-		return &s.own, seq
-	}
-	return s.streams[num], seq
+	return s.streams[e.stream], e.seq
 }
 
 // before reports whether an event id is from before the session was gone on with, and of which stream, and the id of the request
 // whose answer was still to come; nil: none is known.
 func (s *session) before(id string) (before bool, stream uint64, asked []byte) {
-	life, rest, _ := strings.Cut(id, ".")
-	parts := strings.Split(rest, ".")
-	if life == s.life || !strings.HasPrefix(life, s.tag+"-") || len(parts) < 2 || len(parts) > 3 {
+	e, ok := readEventID(id)
+	if !ok || e.life == s.life || !strings.HasPrefix(e.life, s.tag+"-") {
 		return false, 0, nil
 	}
-	stream, err := strconv.ParseUint(parts[0], 36, 64)
-	if err != nil {
-		return false, 0, nil
-	}
-	if len(parts) == 3 {
-		if asked, err = base64.RawURLEncoding.DecodeString(parts[2]); err != nil || len(asked) > maxAsked || !wire.ValidID(asked) {
-			asked = nil
-		}
-	}
-	return true, stream, asked
+	return true, e.stream, e.asked
 }
 
 // unanswered is a stream with the answer to a request that was under way before the session was gone on with; nil: nothing is
