@@ -105,7 +105,7 @@ func (c *call) unavailable(err error) {
 		text = "This was not sent: its run was ended, or another process has it, or may have it soon. Nothing was done; try again."
 	case err == link.ErrEnding:
 		c.s.log.Info("not sent: the proxy is ending", c.aboutTarget(nil)...)
-		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session."
+		text = "This was not sent: fsm-proxy is ending. Nothing was done; try again, with a new session if this one is unknown by then."
 	case lost != nil && lost.Err == refusal.ErrGivenUp:
 		why, flag := refusal.Unanswered(err, refusal.PatienceFor(c.patience(), c.Timeout()))
 		c.s.log.Warn("a request has no answer: it is given up", c.aboutTarget(nil, "reason", why+flag)...)

@@ -74,4 +74,4 @@ func OutOfReach(k policy.Kind, name string) []byte {
 }
 
 // TooLate is said of a request that has come during a drain.
-const TooLate = "fsm-proxy is ending and takes no more calls: this one was not sent. Try again, with a new session"
+const TooLate = "fsm-proxy is ending and takes no more calls: this one was not sent. Try again, with a new session if this one is unknown by then"
