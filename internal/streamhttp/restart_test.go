@@ -58,6 +58,11 @@ func TestRequestsUnderWayAtARestart(t *testing.T) {
 	for _, event := range append(tooLong, had[3], cut, cut+".", cut+".!", cut+".e30", cut+".bnVsbA", cut+".Nw.Nw", "x"+number[0], strings.Replace(number[0], "-", "_", 1)) {
 		c.do(request("GET", "/mcp", "", c.id, "Last-Event-ID: "+event)).want(t, 400, "A request that has no answer may have happened")
 	}
+	for _, event := range []string{number[0], cut[:strings.Index(cut, ".")] + ".0.1"} {
+		once := "Last-Event-ID: " + event + "\r\n"
+		twice := strings.Replace(request("GET", "/mcp", "", c.id, strings.TrimSpace(once)), once, once+once, 1)
+		c.do(twice).want(t, 400, "is from before")
+	}
 	other := before.rig.begin("2025-11-25")
 	other = other.restart(nil)
 	other.do(request("GET", "/mcp", "", other.id, "Last-Event-ID: "+number[0])).want(t, 400, "")

@@ -451,17 +451,9 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, from PeerInfo) {
 func (s *session) listen(w http.ResponseWriter, last []string) (*eventWriter, refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, seq, resumed := &s.own, uint64(0), len(last) > 0 && last[0] != ""
-	if resumed {
-		b, seq = s.find(last[0])
-		if before, stream, asked := s.before(last[0]); before && stream == 0 { // what it had not delivered is lost
-			b, resumed = &s.own, false
-		} else if before && asked != nil {
-			b = s.unanswered(asked)
-		}
-	}
+	b, seq, resumed := s.asksFor(last)
 	switch {
-	case b == nil || len(last) > 1 && resumed: // no 404: that would say that the session is gone
+	case b == nil: // no 404: that would say that the session is gone
 		return nil, refusal{status: http.StatusBadRequest, text: s.notFound(last[0])}
 	case b == &s.own && len(b.writers) >= maxGets:
 		return nil, refusal{status: http.StatusConflict, text: "the session has too many GET streams open: close some"}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -331,75 +330,6 @@ func (b *stream) appendEvent(out []byte, r *record) []byte {
 		out = append(b.appendID(append(out, "id: "...), r.seq, last), '\n')
 	}
 	return append(append(append(out, "data: "...), wire.OneLine(r.msg)...), "\n\n"...)
-}
-
-// eventID is what [stream.appendID] writes.
-type eventID struct {
-	life        string
-	stream, seq uint64
-	asked       []byte // nil: none is said
-}
-
-func readEventID(id string) (e eventID, ok bool) {
-	parts := strings.SplitN(id, ".", 5)
-	if len(parts) < 3 || len(parts) > 4 {
-		return e, false
-	}
-	e.life = parts[0]
-	var err, err2 error
-	e.stream, err = strconv.ParseUint(parts[1], 36, 64)
-	e.seq, err2 = strconv.ParseUint(parts[2], 36, 64)
-	if len(parts) == 4 {
-		if asked, err := base64.RawURLEncoding.DecodeString(parts[3]); err == nil && len(asked) <= maxAsked && wire.ValidID(asked) {
-			e.asked = asked
-		}
-	}
-	return e, err == nil && err2 == nil
-}
-
-// find returns the stream of an event id, and the event's number; nil where
-// the id is none of the session's, or its stream is forgotten.
-func (s *session) find(id string) (*stream, uint64) {
-	e, ok := readEventID(id)
-	switch {
-	case !ok || e.life != s.life || e.seq > s.seq:
-		return nil, 0
-	case e.stream == 0:
-		return &s.own, e.seq
-	}
-	return s.streams[e.stream], e.seq
-}
-
-// before reports whether an event id is from before the session was gone on with, and of which stream, and the id of the request
-// whose answer was still to come; nil: none is known.
-func (s *session) before(id string) (before bool, stream uint64, asked []byte) {
-	e, ok := readEventID(id)
-	if !ok || e.life == s.life || !strings.HasPrefix(e.life, s.tag+"-") {
-		return false, 0, nil
-	}
-	return true, e.stream, e.asked
-}
-
-// unanswered is a stream with the answer to a request that was under way before the session was gone on with; nil: nothing is
-// known of such.
-func (s *session) unanswered(asked []byte) *stream {
-	if s.srv.cfg.Unanswered == nil {
-		return nil
-	}
-	b := s.openStream()
-	b.asked = asked
-	b.append(s.srv.cfg.Unanswered(asked)) // also where the store is full: its client is here
-	b.finish()
-	return b
-}
-
-// notFound says of an event id that finds no stream why, and what to do.
-func (s *session) notFound(id string) string {
-	why := "this Last-Event-ID is none of the session's, or its stream is forgotten by now"
-	if strings.HasPrefix(id, s.tag) && !strings.HasPrefix(id, s.life+".") {
-		why = "this Last-Event-ID is from before fsm-proxy was restarted, or another process took the session over: what its stream had not delivered is lost"
-	}
-	return why + ". Open the session's stream anew, by a GET without it. A request that has no answer may have happened: look at what has become of it before you send it again"
 }
 
 // eventWriter writes a stream on one connection.

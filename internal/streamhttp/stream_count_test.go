@@ -195,12 +195,13 @@ func FuzzEventID(f *testing.F) {
 	f.Add(s.tag + "-before.1.2.Nw")
 	f.Add(s.tag + ".0.0")
 	f.Fuzz(func(t *testing.T, id string) {
-		found, seq := s.find(id)
+		e := readEventID(id)
+		found, seq := s.find(e), e.seq
 		if found != nil && (!strings.HasPrefix(id, s.life+".") || seq > s.seq || found != b && found != &s.own) {
 			t.Errorf("%q: stream %d, event %d", id, found.num, seq)
 		}
-		if before, _, asked := s.before(id); before && (found != nil || !strings.HasPrefix(id, s.tag+"-")) || asked != nil && (!before || !wire.ValidID(asked)) {
-			t.Errorf("%q: from before %v, and of %s", id, before, asked)
+		if before := s.before(e); before && (found != nil || !strings.HasPrefix(id, s.tag+"-")) || e.asked != nil && !wire.ValidID(e.asked) {
+			t.Errorf("%q: from before %v, and of %s", id, before, e.asked)
 		}
 	})
 }
