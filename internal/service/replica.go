@@ -1,7 +1,6 @@
 package service
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -461,27 +460,18 @@ func (s *service) refusal(m *wire.Message, no *unserved) []byte {
 
 // refusals is the response to a batch: to each of its requests, and to what cannot be read; nil: none is due.
 func (s *service) refusals(batch []byte, no *unserved) []byte {
-	members, _ := s.cfg.Limits.wire().Split(batch) // whoever has it passed on has split it
+	limits := s.cfg.Limits.wire()
+	members, _ := limits.Split(batch) // whoever has it passed on has split it
 	var all [][]byte
 	for _, raw := range members {
-		m, err := s.cfg.Limits.wire().Read(raw, wire.FromClient)
+		m, err := limits.Read(raw, wire.FromClient)
 		if bad, is := errors.AsType[*wire.Error](err); is {
 			all = append(all, bad.Answer())
 		} else if m.Kind == wire.Request {
 			all = append(all, s.refusal(m, no))
 		}
 	}
-	if all == nil {
-		return nil
-	}
-	return append(append([]byte{'['}, bytes.Join(all, []byte{','})...), ']')
-}
-
-// unanswered is the response to a request that was under way when its session was gone on with.
-func (s *service) unanswered(id []byte) []byte {
-	r := refusal.Refusal{Error: policy.OutcomeUnknown.String(), Message: "This was under way when fsm-proxy was restarted, or another process took the session over, " +
-		"and its answer is lost. It may have happened: look at what has become of it before you send it again."}
-	return r.Answer(refusal.Request{ID: id, Client: bridge.ClientOf(wire.Legacy), Form: s.cfg.Refusals, Schema: true, Lost: true})
+	return wire.Batch(all)
 }
 
 // shares reports whether the store is one that several processes can write.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsm-proxy/fsm-proxy/internal/bridge"
 	"github.com/fsm-proxy/fsm-proxy/internal/exit"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal"
 	"github.com/fsm-proxy/fsm-proxy/internal/journal/stores"
@@ -21,6 +22,7 @@ import (
 	"github.com/fsm-proxy/fsm-proxy/internal/wire"
 	"github.com/fsm-proxy/fsm-proxy/policy"
 	"github.com/fsm-proxy/fsm-proxy/proxy/durable"
+	"github.com/fsm-proxy/fsm-proxy/proxy/refusal"
 	"github.com/fsm-proxy/fsm-proxy/proxy/run"
 	"github.com/fsm-proxy/fsm-proxy/proxy/runs"
 )
@@ -165,6 +167,13 @@ func (s *service) openSession(own wire.Stream, from streamhttp.PeerInfo) (wire.S
 		return session, err
 	}
 	return resume.New(session, from.ID, s.ownerOf(from), s.keeping()), nil
+}
+
+// unanswered is the response to a request that was under way when its session was gone on with.
+func (s *service) unanswered(id []byte) []byte {
+	r := refusal.Refusal{Error: policy.OutcomeUnknown.String(), Message: "This was under way when fsm-proxy was restarted, or another process took the session over, " +
+		"and its answer is lost. It may have happened: look at what has become of it before you send it again."}
+	return r.Answer(refusal.Request{ID: id, Client: bridge.ClientOf(wire.Legacy), Form: s.cfg.Refusals, Schema: true, Lost: true})
 }
 
 // resumeSession goes on with a session that was kept; nil: there is none, or it is not of who asks. The error is why it

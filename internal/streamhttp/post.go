@@ -211,8 +211,8 @@ func (p *post) serve() (again bool) {
 		p.reject(&wire.Error{Code: wire.CodeHeaderMismatch, ID: m.Bytes(m.ID),
 			Message: "the body is of revision " + wire.ModernRevision + ", but its MCP-Protocol-Version does not say so"})
 	case p.ses != nil:
-		if m.Kind == wire.Request && len(m.Bytes(m.ID)) <= maxAsked {
-			p.body.id = m.Bytes(m.ID)
+		if id := m.Bytes(m.ID); m.Kind == wire.Request && len(id) <= maxAsked {
+			p.body.id = id
 		}
 		pending := p.ses.upper.Handle(m, p)
 		if m.Kind != wire.Request || !p.canPause() {
@@ -521,8 +521,7 @@ func (p *post) serveBatch(raw []byte) (again bool) {
 	}
 	p.mu.Lock()
 	if len(p.gathered) > 0 {
-		all := append([]byte{'['}, bytes.Join(p.gathered, []byte{','})...)
-		p.answer.status, p.answer.body, p.gathered = http.StatusOK, append(all, ']'), nil
+		p.answer.status, p.answer.body, p.gathered = http.StatusOK, wire.Batch(p.gathered), nil
 	}
 	p.mu.Unlock()
 	return p.end(false, nil)

@@ -10,6 +10,14 @@ import (
 // nothing else.
 const MaxBatch = 100
 
+// Batch returns a batch of messages; nil where there are none.
+func Batch(messages [][]byte) []byte {
+	if len(messages) == 0 {
+		return nil
+	}
+	return append(append([]byte{'['}, bytes.Join(messages, []byte{','})...), ']')
+}
+
 // Split returns the members of a batch, unread: each is still to be given to
 // [Read]. The error is always an [*Error].
 func Split(raw []byte) ([][]byte, error) { return Limits{}.Split(raw) }
