@@ -115,10 +115,16 @@ func (h *house) again(by os.Signal) {
 // ends ends the proxy by a signal.
 func (h *house) ends(by os.Signal) {
 	h.t.Helper()
+	h.sends(by)
+	h.process.ExitCode()
+}
+
+// sends sends the proxy's process a signal, and does not wait for what that does.
+func (h *house) sends(by os.Signal) {
+	h.t.Helper()
 	if err := h.process.Process.Signal(by); err != nil {
 		h.t.Fatal(err)
 	}
-	h.process.ExitCode()
 }
 
 // anew starts the proxy again at the same address.

@@ -362,9 +362,7 @@ func TestDrainWhileAnOperatorsSignalWaits(t *testing.T) {
 		waits <- s
 	}()
 	mcptest.Await(t, "it waits", func() bool { return h.show(id).Queued == 1 })
-	if err := h.process.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	h.sends(syscall.SIGTERM)
 	if s := <-waits; s.status != http.StatusServiceUnavailable || s.Code != "ending" || s.State != "waiting" {
 		t.Errorf("%d %s", s.status, s.text)
 	}

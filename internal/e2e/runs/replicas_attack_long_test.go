@@ -147,11 +147,7 @@ func twoOwners(t *testing.T, start starter, keeps func(r *replicas, was *house) 
 	each(t, []key{{"modern", "principal"}, {"modern", "handle"}, {"legacy", "session"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, server())
 		r := start(t, k, twice, database(t), "--surface", "dynamic", "--store-timeout", "2s", "--upstream", url)
-		c := r.enter(k, "")
-		if x := c.call("ok", ""); x.verdict != "success" {
-			t.Fatal(x.raw)
-		}
-		was, others := r.owner()
+		c, was, others := r.entered(k)
 		r.come(others...)
 		held := c.begins("hold", `"who":"me"`)
 		upstream.Await(t, 1, "tools/call", "hold")

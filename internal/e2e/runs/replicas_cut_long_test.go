@@ -36,11 +36,7 @@ func TestReplicasCutFromEachOther(t *testing.T) {
 			each(t, []key{{"modern", "principal"}, {"modern", "handle"}, {"legacy", "session"}}, func(t *testing.T, k key) {
 				upstream, url := mcptest.HTTP(t, server())
 				r := lined(t, k, twice, database(t), "--upstream", url)
-				c := r.enter(k, "")
-				if x := c.call("ok", ""); x.verdict != "success" {
-					t.Fatal(x.raw)
-				}
-				owner, others := r.owner()
+				c, owner, others := r.entered(k)
 				r.come(others...)
 				held := c.begins("hold", `"who":"me"`)
 				upstream.Await(t, 1, "tools/call", "hold")

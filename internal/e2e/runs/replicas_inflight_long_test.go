@@ -53,11 +53,7 @@ func TestReplicaThatEndsBeforeWhatItHasPassedOn(t *testing.T) {
 	each(t, []key{{"modern", "principal"}, {"legacy", "session"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, offering())
 		r := replicate(t, k, offered, database(t), "--drain", "2s", "--upstream", url)
-		c := r.enter(k, "")
-		if x := c.call("ok", ""); x.verdict != "success" {
-			t.Fatal(x.raw)
-		}
-		owner, others := r.owner()
+		c, owner, others := r.entered(k)
 		r.come(owner)
 		ending := others[0]
 		call := c.at(t, ending).posting(t, 71, "tools/call", mcptest.ToolParams("hold", "{}"))
@@ -71,9 +67,7 @@ func TestReplicaThatEndsBeforeWhatItHasPassedOn(t *testing.T) {
 				t.Fatal(m)
 			}
 		}
-		if err := ending.process.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		ending.sends(syscall.SIGTERM)
 		began := time.Now()
 		if x := read(call.answer(t, 3*time.Second+slack, 200), nil); x.verdict != "outcome_unknown" {
 			t.Errorf("the call: %s", x.raw)
@@ -116,17 +110,11 @@ func TestApprovalAtAReplicaThatEnds(t *testing.T) {
 	each(t, []key{{"modern", "handle"}, {"modern", "principal"}, {"legacy", "session"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, server())
 		r := replicate(t, k, paying, database(t), "--admin-tokens", tokensOf(t, "olga"), "--drain", "3s", "--upstream", url)
-		c := r.enter(k, "")
-		if x := c.call("ok", ""); x.verdict != "success" {
-			t.Fatal(x.raw)
-		}
-		was, others := r.owner()
+		c, was, others := r.entered(k)
 		r.come(others...)
 		call := c.at(t, was).posting(t, 71, "tools/call", mcptest.ToolParams("once", c.arguments()))
 		before := was.approvals(1)[0]
-		if err := was.process.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		was.sends(syscall.SIGTERM)
 		began := time.Now()
 		mcptest.Await(t, "it is asked anew", func() bool { x := others[0].approvals(1)[0]; return x.ID != before.ID })
 		if x := read(call.answer(t, 4*time.Second+slack, 200), nil); x.verdict != "approval_pending" {
@@ -197,11 +185,7 @@ func TestStreamWhoseReplicaEnds(t *testing.T) {
 	each(t, []key{{"legacy", "session"}, {"legacy", "principal"}, {"modern", "principal"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, busy())
 		r := replicate(t, k, busyPolicy, database(t), "--drain", "1s", "--upstream", url)
-		c := r.enter(k, "")
-		if x := c.call("ok", ""); x.verdict != "success" {
-			t.Fatal(x.raw)
-		}
-		_, others := r.owner()
+		c, _, others := r.entered(k)
 		d := c.at(t, others[0])
 		params := `{"name":"hold","arguments":{"who":"gate"},"_meta":{"progressToken":"p"}}`
 		if k.modern() {

@@ -124,6 +124,17 @@ func (r *replicas) owner() (owner *house, others []*house) {
 	return owner, others
 }
 
+// entered is somebody who has entered, the replica that has their run, and the others.
+func (r *replicas) entered(k key) (c *client, owner *house, others []*house) {
+	r.t.Helper()
+	c = r.enter(k, "")
+	if x := c.call("ok", ""); x.verdict != "success" {
+		r.t.Fatal(x.raw)
+	}
+	owner, others = r.owner()
+	return c, owner, others
+}
+
 // one is the one value that a query of a database finds; the zero one where it finds none.
 func one[T any](t *testing.T, url, query string) (value T) {
 	t.Helper()
@@ -141,10 +152,8 @@ func one[T any](t *testing.T, url, query string) (value T) {
 // pauses stops a proxy's process until goOn.
 func (h *house) pauses() (goOn func()) {
 	h.t.Helper()
+	h.sends(syscall.SIGSTOP)
 	p := h.process.Process
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		h.t.Fatal(err)
-	}
 	goOn = sync.OnceFunc(func() { _ = p.Signal(syscall.SIGCONT) }) // it may have been killed
 	h.t.Cleanup(goOn)
 	mcptest.Await(h.t, "the process is stopped", func() bool {
@@ -299,9 +308,7 @@ func TestReplicaThatIsPaused(t *testing.T) {
 // An owner that ends gives its runs away at once.
 func TestReplicaThatIsEnded(t *testing.T) {
 	befalls(t, time.Second, func(owner *house) func() {
-		if err := owner.process.Process.Signal(syscall.SIGTERM); err != nil {
-			owner.t.Fatal(err)
-		}
+		owner.sends(syscall.SIGTERM)
 		owner.process.Log().Await(owner.t, "ending: calls under way") // else nobody may come to take what it gives away
 		return func() { owner.process.ExitCode(); owner.anew() }
 	})
@@ -314,11 +321,7 @@ func TestCallsAtAReplicaThatIsPaused(t *testing.T) {
 	each(t, []key{{"modern", "process"}, {"modern", "principal"}, {"legacy", "process"}, {"legacy", "principal"}}, func(t *testing.T, k key) {
 		upstream, url := mcptest.HTTP(t, server())
 		r := replicate(t, k, twice, database(t), "--store-timeout", "2s", "--upstream", url)
-		c := r.enter(k, "")
-		if x := c.call("ok", ""); x.verdict != "success" {
-			t.Fatal(x.raw)
-		}
-		was, others := r.owner()
+		_, was, others := r.entered(k)
 		r.come(was)
 		c, d := r.enter(k, ""), r.enter(k, "") // whose connections lead there
 		sent := c.begins("hold", "")

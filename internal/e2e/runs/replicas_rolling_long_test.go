@@ -54,9 +54,7 @@ func TestNewcomersAtAReplicaThatEnds(t *testing.T) {
 		held := c.begins("hold", `"who":"gate"`)
 		upstream.Await(t, 1, "tools/call", "hold")
 		owner, _ := r.owner()
-		if err := owner.process.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		owner.sends(syscall.SIGTERM)
 		owner.process.Log().Await(t, "ending: calls under way")
 		r.come(owner)
 		late := r.comes(k, "bob")

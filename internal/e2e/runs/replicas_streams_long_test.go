@@ -52,11 +52,7 @@ func TestStreamsAtAnotherReplica(t *testing.T) {
 		upstream, url := mcptest.HTTP(t, busy())
 		r := replicate(t, k, busyPolicy, database(t), "--surface", "dynamic", "--upstream", url)
 		r.upstream = upstream
-		c := r.enter(k, "")
-		if x := c.call("ok", ""); x.verdict != "success" {
-			t.Fatal(x.raw)
-		}
-		_, others := r.owner()
+		c, _, others := r.entered(k)
 
 		r.come(others[0])
 		next := func(method string) (m mcptest.Message) {
@@ -126,11 +122,7 @@ func TestStreamsWhoseOwnerIsGone(t *testing.T) {
 				upstream, url := mcptest.HTTP(t, busy())
 				r := replicate(t, k, busyPolicy, database(t), "--surface", "dynamic", "--upstream", url)
 				r.upstream = upstream
-				c := r.enter(k, "")
-				if x := c.call("ok", ""); x.verdict != "success" {
-					t.Fatal(x.raw)
-				}
-				owner, others := r.owner()
+				c, owner, others := r.entered(k)
 				r.come(others...)
 				if c.handle != "" {
 					c.Modern(mcptest.Modern{Meta: fmt.Sprintf(`"fsm-proxy/run":%q`, c.handle)})

@@ -85,9 +85,7 @@ func TestTaskOfARunThatIsGivenAway(t *testing.T) {
 		bob := r.comes(k, "bob")
 		slow := bob.begins("slow", "")
 		upstream.Await(t, 1, "tools/call", "slow")
-		if err := owner.process.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		owner.sends(syscall.SIGTERM)
 		owner.process.Log().Await(t, "ending: calls under way")
 		r.come(others...)
 		goesOn()
