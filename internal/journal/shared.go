@@ -108,8 +108,8 @@ type Shared interface {
 	Release(ctx context.Context, runs map[string]Tenure) error
 	// Peers are the processes whose leases go on, this one among them.
 	Peers(ctx context.Context) ([]Peer, error)
-	// End has this process take no run any more: [Store.Take] of one that nobody has is an [*Elsewhere] without a Peer.
-	// What it has it keeps until it is released.
+	// End has this process take no run any more: [Store.Take] of one that nobody has, or that this process has, is an [*Elsewhere]
+	// without a Peer. What it has it may write until it is released, and Take releases it.
 	End()
 	// Enforced notes that this process enforces a policy from now on, in place of another one; "": it starts with it. The
 	// policies of the store stand in the order in which they came into force. One that stands before what it replaces comes

@@ -44,8 +44,8 @@ func (s *Store) Take(ctx context.Context, run string) (journal.Row, error) {
 	for {
 		me := s.Lease()
 		x, err := s.look(ctx, run, me)
-		if err == nil && x.by.Lease != me && !x.ended {
-			err = s.mayTake(ctx, run, x)
+		if err == nil && !x.ended {
+			err = s.mayTake(ctx, run, x, me)
 		}
 		if err != nil {
 			return journal.Row{}, err
@@ -83,13 +83,21 @@ func (s *Store) look(ctx context.Context, run string, me int64) (x seen, err err
 	return x, err
 }
 
-// mayTake finds out whether a run is free that was another's, and ends the lease of that one past its end. Whether that has
-// worked the run's update tells.
-func (s *Store) mayTake(ctx context.Context, run string, x seen) error {
+// mayTake finds out whether a run is this process's or free, and ends the lease of whose it was past its end. Whether that has
+// worked the run's update tells. A process that ends gives its own away.
+func (s *Store) mayTake(ctx context.Context, run string, x seen, me int64) error {
+	ending := s.ending.Load()
 	switch {
+	case x.by.Lease == me && ending:
+		if err := s.Release(ctx, map[string]journal.Tenure{run: x.by}); err != nil {
+			return err
+		}
+		return &journal.Elsewhere{Run: run}
+	case x.by.Lease == me:
+		return nil
 	case x.goesOn:
 		return &journal.Elsewhere{Run: run, By: x.peer}
-	case s.ending.Load():
+	case ending:
 		return &journal.Elsewhere{Run: run}
 	case x.there:
 		_, err := s.pool.Exec(ctx, endLease, x.by.Lease)

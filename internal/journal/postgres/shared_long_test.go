@@ -396,8 +396,7 @@ func ending(t *testing.T, url string) {
 	must(t, a, own.begin(a))
 	must(t, b, theirs.begin(b), done.begin(b), journal.Change{Run: "done", Tenure: done.by, Head: &journal.Head{Ended: time.Now()}})
 	a.End()
-	own.take(t, a)
-	must(t, a, own.next("1"))
+	must(t, a, own.next("1")) // what is under way there comes to its end
 	elsewhere(t, a, "theirs", journal.Peer{Lease: b.Lease(), Holder: "b", Address: "b:1", Key: sha256.Sum256([]byte("b"))})
 	past(t, url, b)
 	elsewhere(t, a, "theirs", journal.Peer{})
@@ -406,7 +405,12 @@ func ending(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	elsewhere(t, a, "own", journal.Peer{})
-	own.take(t, share(t, url, "c"))
+	c := share(t, url, "c")
+	own.take(t, c)
+	own.take(t, c)
+	c.End()
+	elsewhere(t, c, "own", journal.Peer{}) // it has left memory there, and whoever looks for it gives it away
+	own.take(t, share(t, url, "d"))
 }
 
 func imported(t *testing.T, url string) {
