@@ -281,7 +281,7 @@ func (s *service) pass(w http.ResponseWriter, r *http.Request, to journal.Peer, 
 	case outcome != peers.Answered && outcome != peers.Broken:
 		return outcome
 	case m == nil || m.Kind != wire.Request:
-	case outcome == peers.Answered && m.Method == "subscriptions/listen" && s.relay.Draining(): // that of a stream that this process ends
+	case m.Method == "subscriptions/listen" && s.relay.Draining(): // which ends with this process, whatever it was broken off by
 		id := m.Bytes(m.ID)
 		follower.Finish(wire.ResultAnswer(id, bridge.Unlistened(id)))
 	case outcome == peers.Answered, follower.Resumes() && s.replica.peers.Closed():

@@ -33,7 +33,7 @@ type PeerInfo struct {
 	who    *asker.Who // with all that is known of it; nil: nobody is known
 	passed bool       // another process has passed the request on
 
-	waits time.Duration // see [wire.HurriedStream]
+	until time.Time // see [wire.HurriedStream]
 }
 
 // ServerConfig configures a [Server]. But for Open and Modern, of which one is

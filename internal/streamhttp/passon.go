@@ -34,7 +34,11 @@ func (s *Server) ServePassed(w http.ResponseWriter, r *http.Request, who *asker.
 		return
 	}
 	httpserver.Admit(w)
-	s.serve(w, r, PeerInfo{RemoteAddr: remote, who: who, passed: true, waits: waits})
+	from := PeerInfo{RemoteAddr: remote, who: who, passed: true}
+	if waits > 0 {
+		from.until = time.Now().Add(waits)
+	}
+	s.serve(w, r, from)
 }
 
 // movedEvery is how often it is looked whether requests are served elsewhere.

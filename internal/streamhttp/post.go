@@ -412,8 +412,8 @@ func (p *post) Headers(name string) []string { return p.r.Header[name] }
 // Asks implements wire.AskedStream.
 func (p *post) Asks() *asker.Who { return p.from.who }
 
-// Waits implements wire.HurriedStream.
-func (p *post) Waits() time.Duration { return p.from.waits }
+// Until implements wire.HurriedStream.
+func (p *post) Until() time.Time { return p.from.until }
 
 // end completes the response to m, nil for a batch, once nothing is left to wait for, or reports that the request is to be
 // tried once more.

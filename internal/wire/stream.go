@@ -81,14 +81,14 @@ type AskedStream interface {
 // HurriedStream is a Stream of a request that is to be answered sooner than others, as far as that is up to who answers it.
 type HurriedStream interface {
 	Stream
-	// Waits returns for how long the request may wait for somebody's word; zero: for as long as any.
-	Waits() time.Duration
+	// Until returns up to when the request may wait for somebody's word; zero: for as long as any.
+	Until() time.Time
 }
 
 // WaitsOn returns for how long the request that has this stream may wait for somebody's word, most at most.
 func WaitsOn(s Stream, most time.Duration) time.Duration {
-	if hurried, ok := s.(HurriedStream); ok && hurried.Waits() > 0 {
-		return min(hurried.Waits(), most)
+	if hurried, ok := s.(HurriedStream); ok && !hurried.Until().IsZero() {
+		return min(time.Until(hurried.Until()), most)
 	}
 	return most
 }
