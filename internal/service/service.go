@@ -404,10 +404,10 @@ func (s *service) config() proxy.Config {
 	}
 }
 
-// drain refuses what is new, and lets what is under way come to its end.
-func (s *service) drain() {
+// drain refuses what is new, lets what is under way come to its end, and returns up to when there is time for that.
+func (s *service) drain() (until time.Time) {
 	begun := time.Now()
-	until := begun.Add(s.cfg.Timeouts.Drain)
+	until = begun.Add(s.cfg.Timeouts.Drain)
 	s.replica.until.Store(&until)
 	s.relay.Refuse()
 	s.log.Info("ending: calls under way may finish, new ones are refused", "drain", s.cfg.Timeouts.Drain)
@@ -424,6 +424,7 @@ func (s *service) drain() {
 	}
 	d := s.relay.Drain(ctx)
 	s.log.Info("drained", "finished", d.Finished, "broken_off", d.BrokenOff, "refused", d.Refused, "after", time.Since(begun).Round(time.Millisecond))
+	return until
 }
 
 // whileDraining returns a context that ends when ctx has and the drain after it
@@ -468,9 +469,8 @@ func (s *service) serveHTTP(ctx context.Context, server *httpserver.Server, l ne
 		err = fmt.Errorf("serving: %w", err)
 	case <-ctx.Done():
 	}
-	until := time.Now().Add(s.cfg.Timeouts.Drain)
 	server.Retire()
-	s.drain()
+	until := s.drain()
 	if server.Connections() > 0 {
 		rest(min(farewellTime, s.cfg.Timeouts.Drain))
 	}

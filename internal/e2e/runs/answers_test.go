@@ -157,10 +157,7 @@ func TestAnswersToApprovalsAcrossRestarts(t *testing.T) {
 			dial()
 			s.restart = func(by os.Signal) {
 				t.Helper()
-				if err := s.process.Process.Signal(by); err != nil {
-					t.Fatal(err)
-				}
-				s.process.ExitCode()
+				s.ends(by)
 				dial()
 			}
 		} else {

@@ -121,10 +121,7 @@ func TestPrincipalsLimitsAcrossRestarts(t *testing.T) {
 		held := h.as(k, "ann", "two of ann") // whose call is lost with the proxy, and counts: the fourth of the day
 		held.Request("tools/call", mcptest.ToolParams("hold", `{"who":"me"}`))
 		h.upstream.Await(t, 1, "tools/call", "hold")
-		if err := h.process.Process.Signal(os.Kill); err != nil {
-			t.Fatal(err)
-		}
-		h.process.ExitCode()
+		h.ends(os.Kill)
 		h.upstream.Open("hold")
 		earlier(t, url, time.Hour)
 		h.anew()
@@ -135,10 +132,7 @@ func TestPrincipalsLimitsAcrossRestarts(t *testing.T) {
 		must("ann", "five", "ok", "limit_reached") // the day's six are taken
 		must("bob", "one", "ok", "success")
 		for _, by := range []os.Signal{os.Kill, syscall.SIGTERM} {
-			if err := h.process.Process.Signal(by); err != nil {
-				t.Fatal(err)
-			}
-			h.process.ExitCode()
+			h.ends(by)
 			earlier(t, url, 24*time.Hour)
 			h.anew()
 			must("ann", "six", "ok", "success")
@@ -171,10 +165,7 @@ func TestPrincipalsLimitsAreForgotten(t *testing.T) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
-	if err := h.process.Process.Signal(os.Kill); err != nil {
-		t.Fatal(err)
-	}
-	h.process.ExitCode()
+	h.ends(os.Kill)
 	earlier(t, url, 24*time.Hour)
 	h.anew()
 	mcptest.Await(t, "nothing is kept of windows that are over", func() bool { return len(objectsIn(t, db, "principal_limits")) == 0 })

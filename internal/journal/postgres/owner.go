@@ -83,8 +83,9 @@ func (s *Store) look(ctx context.Context, run string, me int64) (x seen, err err
 	return x, err
 }
 
-// mayTake finds out whether a run is this process's or free, and ends the lease of whose it was past its end. Whether that has
-// worked the run's update tells. A process that ends gives its own away.
+// mayTake finds out whether a run is this process's or free, and ends the lease of whose it was past its end: the run's update
+// tells whether that has worked. Where this process ends it releases a run of its own, which has left memory: nobody would give
+// it away.
 func (s *Store) mayTake(ctx context.Context, run string, x seen, me int64) error {
 	ending := s.ending.Load()
 	switch {
